@@ -1,0 +1,79 @@
+"""Everything that can go wrong, as one tree. The command line turns each branch into one line and one exit code.
+
+    HotlapError
+    ├── InputError          exit 2   what the user asked is wrong: a plan, a selector, a parameter, a file
+    │   ├── PlanError                with file and line
+    │   └── SchemaError              a bundle or catalog that is not one, or of a newer schema
+    ├── MachineError        exit 3   the machine cannot do it: disk, driver, device, a lock held by another run
+    │   ├── Unavailable              a target, sensor or device that is not here: the reason and what would mend it
+    │   └── Busy                     a device locked by another run, with the owner's pid
+    ├── NotSupported        a case this target or device cannot run: becomes `not_run` with its reason, never a crash
+    └── Interrupted         exit 130 Ctrl-C or SIGTERM; everything measured so far is kept
+
+A message says what, where, what is valid and what to do next, in one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HotlapError(Exception):
+    """Base of all; `exit_code` is what the command line returns."""
+
+    exit_code = 3
+
+
+class InputError(HotlapError):
+    """What the user asked is wrong."""
+
+    exit_code = 2
+
+
+class PlanError(InputError):
+    """A plan is wrong; `where` is `file:line` when it is known."""
+
+    def __init__(self, message: str, where: str = "") -> None:
+        super().__init__(f"{where}: {message}" if where else message)
+        self.where = where
+
+
+class SchemaError(InputError):
+    """A file is not what it should be, or was written by a newer Hotlap."""
+
+
+class MachineError(HotlapError):
+    """The machine cannot do what was asked."""
+
+    exit_code = 3
+
+
+class Unavailable(MachineError):
+    """A target, sensor or device that cannot be used here: why, and what would make it usable."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(f"{reason}; {remedy}" if remedy else reason)
+        self.reason, self.remedy = reason, remedy
+
+
+class Busy(MachineError):
+    """Another run holds the device."""
+
+
+class NotSupported(HotlapError):
+    """This target or device cannot run the case; the message is the reason kept with it."""
+
+
+class Interrupted(HotlapError):
+    """Ctrl-C or SIGTERM: what was measured is kept."""
+
+    exit_code = 130
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """A hint that ends a message: the closest valid name, then all of them. Empty string when nothing is valid."""
+    names = sorted(valid)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"{hint}valid: {', '.join(names)}" if names else ""

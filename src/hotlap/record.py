@@ -1,0 +1,355 @@
+"""The grammar of everything Hotlap keeps, and a type per step of thought. READ THIS FIRST.
+
+    Plan → Case → Samples (+ Readings) → Result → Summary → Comparison | Gap → Verdict / Finding → Row
+
+All are frozen; a function takes one and returns the next. Inside, every number is in base SI units (s, B, B/s, FLOP/s,
+W, J, Hz, °C) and a name that ends in a unit (`_s`, `_hz`, `_bytes`) says so. `None` and "" mean *unknown* or *not
+given*, never zero.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA = 1
+SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
+
+Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
+Status = Literal["measured", "not_run", "invalid", "error"]
+State = Literal["measured", "inconclusive", "not_run", "invalid", "error"]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all that is kept: frozen, keywords only, unknown keys of a later minor version are ignored."""
+
+
+# ---------------------------------------------------------------- where
+
+
+class Device(Record, frozen=True, kw_only=True):
+    """One accelerator as one target sees it. `key` names it for ever: the UUID where there is one."""
+
+    target: str  # which target drives it: opencl, cuda, torch, simulated
+    index: int  # place in the target's own order; never used to recognise a device again
+    name: str  # as the driver reports it
+    kind: Literal["gpu", "cpu", "other"]
+    vendor: str = ""
+    uuid: str = ""
+    serial: str = ""
+    pci_address: str = ""  # domain:bus:device.function
+    pci_id: str = ""  # vendor:device, hex, as in 10de:2335
+    driver: str = ""  # name and version
+    memory_bytes: int | None = None
+    compute_units: int | None = None  # SMs, CUs, Xe cores, or CPU cores
+    clock_max_hz: float | None = None  # as reported by the driver; may be a base clock on CPUs
+    cache_bytes: int | None = None  # last level, shared
+    machine: str = ""  # slug in the machine table, once recognised
+    facts: dict[str, Any] = {}  # what else the target knows; names end in units
+
+    @property
+    def key(self) -> str:
+        return self.uuid or f"{self.target}:{self.index}:{self.name}"
+
+    @property
+    def selector(self) -> str:
+        """What a user types to get it: `target:index`."""
+        return f"{self.target}:{self.index}"
+
+
+class Cpu(Record, frozen=True, kw_only=True):
+    """The host's processor, as it reports itself."""
+
+    name: str = ""
+    vendor: str = ""
+    family: int | None = None
+    model: int | None = None
+    cores: int | None = None
+    threads: int | None = None
+    flags: list[str] = []  # only those that matter for arithmetic: avx2, avx512f, fma, amx_bf16 …
+    clock_max_hz: float | None = None
+    cache_bytes: dict[str, int] = {}  # per level: l1d, l2, l3; one instance's size
+
+
+class Machine(Record, frozen=True, kw_only=True):
+    """The fingerprint of where: host, processor, devices, software, settings."""
+
+    host: str
+    os: str = ""
+    kernel: str = ""
+    virtual: str = ""  # hypervisor or container, "" unknown
+    cpu: Cpu = Cpu()
+    memory_bytes: int | None = None
+    devices: list[Device] = []
+    software: dict[str, str] = {}  # package or library → version
+    settings: dict[str, str] = {}  # environment variables and kernel settings that change speed
+
+
+# ---------------------------------------------------------------- what
+
+
+class Case(Record, frozen=True, kw_only=True):
+    """One thing to measure. Its id hashes workload, parameters and implementation only: the same case on silicon, in
+    simulation and on another target. Target, device and machine stand beside it in a Result."""
+
+    workload: str
+    params: dict[str, Value] = {}  # complete: defaults filled in; base units
+    implementation: str = ""  # where a workload has several; "" is the target's own choice
+
+    @property
+    def id(self) -> str:
+        text = json.dumps([self.workload, self.params, self.implementation], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class MeasureOptions(Record, frozen=True, kw_only=True):
+    """How long and how exactly; the `[measure]` table of a plan."""
+
+    rounds: int = 6  # fewest rounds; 6 is the fewest that give a distribution-free 95 % interval
+    rounds_max: int = 30
+    round_s: float = 8.0  # time to spend in one round, shared by its cases
+    budget_s: float = 600.0  # when to stop adding rounds
+    precision: float = 0.01  # asked half-width of the 95 % interval over rounds, as a share of the median
+    sample_s: float = 0.0  # shortest sample; 0: the target's timer decides (resolution under 0.1 %)
+    readings_hz: float = 10.0  # how often sensors are read; 0 switches them off
+    seed: int = 0  # orders the cases and makes the inputs; 0: drawn anew and kept
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """Cases and how to measure them; from TOML by `plan`."""
+
+    name: str
+    about: str = ""
+    cases: list[Case] = []
+    measure: MeasureOptions = MeasureOptions()
+    source: str = ""  # file it came from, or "built in"
+
+
+# ---------------------------------------------------------------- what was seen
+
+
+class Flag(Record, frozen=True, kw_only=True):
+    """One doubt about a number: a name from the glossary and what was seen."""
+
+    name: str  # drift, bimodal, throttled, few_samples, low_clock, shared_device, not_steady, timer_coarse, …
+    detail: str = ""
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """A result held against its reference on fresh random input."""
+
+    passed: bool
+    what: str  # what was compared with what, in one line
+    error: float | None = None  # largest difference, in the unit of tolerance
+    tolerance: float | None = None
+
+
+class Samples(Record, frozen=True, kw_only=True):
+    """The raw repeats of one case in one round, on one device. Never thrown away. One line of samples.jsonl."""
+
+    case: str  # Case.id
+    device: str  # Device.key
+    round: int
+    status: Status = "measured"
+    reason: str = ""  # of any status but measured
+    seconds: list[float] = []  # per call, overhead subtracted, in order of time
+    calls: int = 1  # calls in one sample (the batch)
+    method: str = ""  # how it was timed: event-batch, wall-batch, graph-batch, wall-single, program
+    overhead_s: float = 0.0  # per sample, already subtracted
+    resolution_s: float = 0.0  # of the timer
+    wall_ratio: float | None = None  # device timer ÷ wall clock over the same batches; None where only one was read
+    dropped: int = 0  # warm-up samples that are not in `seconds`
+    steady: bool = True  # a steady state was found within the time given
+    began_s: float = 0.0  # target's clock, first kept sample
+    ended_s: float = 0.0
+    clocks_hz: list[float] = []  # the device's clock before, between and after the samples, where known
+    autocorrelation: float | None = None  # lag 1, within the round
+    variant: str = ""  # what was chosen for this device, e.g. float16 × 4 chains
+    metrics: dict[str, float] = {}  # other numbers a workload reports of itself
+    check: Check | None = None
+    flags: list[Flag] = []
+    seed: int = 0  # of this case's input
+    bookkeeping_s: float | None = None  # median time between two samples, outside the timed region
+
+
+class Reading(Record, frozen=True, kw_only=True):
+    """One sensor at one time: a value, or *not_supported*, or *error* — never a zero that means "missing"."""
+
+    sensor: str  # power_w, temperature_c, clock_hz … with the part where there are several: temperature_c.memory
+    device: str  # Device.key, or "host"
+    time_s: float  # the target's clock
+    value: float | None = None
+    status: Literal["ok", "not_supported", "error"] = "ok"
+    reason: str = ""
+
+
+class Run(Record, frozen=True, kw_only=True):
+    """What run.json holds: everything about a run but its numbers."""
+
+    schema: int = SCHEMA
+    id: str
+    began: str  # UTC, ISO 8601
+    ended: str = ""  # "" while running, or killed
+    stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
+    hotlap: str  # version
+    plan: Plan
+    machine: Machine
+    target: str  # the specification asked for, e.g. opencl or simulated:h200-sxm?noise=0.01
+    devices: list[str]  # keys of those measured, in order
+    order: Literal["single", "one after another", "together"] = "single"
+    labels: dict[str, str] = {}
+    seed: int = 0
+
+
+# ---------------------------------------------------------------- what it means
+
+
+class Result(Record, frozen=True, kw_only=True):
+    """A case on one device, its rounds folded together. `values` is one number per round, in `unit`."""
+
+    case: Case
+    device: str
+    target: str
+    status: Status
+    reason: str = ""
+    metric: str = ""  # bandwidth, compute, latency, time, …
+    unit: str = ""
+    better: Literal["higher", "lower"] = "higher"
+    values: list[float] = []  # the metric, median of each round
+    seconds: list[float] = []  # time per call, median of each round
+    flags: list[Flag] = []
+    checks: list[Check] = []
+    rounds: list[Samples] = []
+
+
+class Summary(Record, frozen=True, kw_only=True):
+    """A Result condensed. The interval is over rounds, from order statistics, and absent below 6 rounds."""
+
+    rounds: int
+    median: float | None = None
+    low: float | None = None  # 95 % interval of the median over rounds
+    high: float | None = None
+    confidence: float | None = None  # what the interval attains, ≥ 0.95
+    half_width: float | None = None  # (high − low) / 2 ÷ median
+    spread: float | None = None  # 1.4826 · MAD ÷ median, over rounds
+    within: float | None = None  # the same within rounds, over samples
+    quantiles: dict[str, float] = {}  # of all samples: p1 p5 p25 p50 p75 p95 p99, in the metric's unit
+    samples: int = 0
+    effective: float | None = None  # effective sample size within rounds
+    outliers: int = 0  # marked, never dropped
+    warnings: list[str] = []  # each says what to do
+
+
+class Term(Record, frozen=True, kw_only=True):
+    """One term of a limit: a figure, its unit and where it comes from."""
+
+    name: str
+    value: float
+    unit: str
+    source: str
+
+
+class Limit(Record, frozen=True, kw_only=True):
+    """What the hardware allows for a case. Seconds are per call. Fields are arrays when the parameters were."""
+
+    kind: Literal["bound", "expected", "unknown"]
+    bound_s: Any = None  # provable: nothing can be faster
+    expected_s: Any = None
+    low_s: Any = None  # interval of the expectation
+    high_s: Any = None
+    energy_j: Any = None
+    power_w: Any = None
+    clock_hz: Any = None
+    limiter: str = ""  # what sets it: memory, cache, arithmetic unit, link, latency, launch
+    causes: list[str] = []
+    provenance: list[Term] = []
+    reason: str = ""  # why unknown
+
+
+class Gap(Record, frozen=True, kw_only=True):
+    """A summary against its limit: the headroom and its named cause."""
+
+    share: float | None = None  # of the bound, of the expectation, or of the measured ceiling; 1.0 is at the limit
+    against: Literal["bound", "expected", "ceiling", "unknown"] = "unknown"
+    limit_value: float | None = None  # in the metric's unit
+    cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, too_small, unknown
+    detail: str = ""  # one sentence with the numbers behind it
+    limit: Limit | None = None
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """The state of one case and why. In this version no case passes or fails: there is no expectation to hold it to."""
+
+    state: State
+    reason: str = ""
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """What is wrong or worth doing: the one type that judge, advise, trace and audits all emit."""
+
+    title: str
+    detail: str = ""
+    severity: Literal["info", "warning", "error"] = "warning"
+    cases: list[str] = []  # Case.ids
+    action: str = ""  # what to do
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """One case on two sides. `ratio` > 1: b is better, whichever way the metric points."""
+
+    case: Case
+    a: Summary
+    b: Summary
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    answer: Literal["faster", "slower", "same", "cannot tell", "not comparable"]
+    reason: str = ""
+    unit: str = ""
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """One line of the table of results: all that a reader needs, nothing left to compute."""
+
+    case: Case
+    device: str
+    label: str  # the case in words: stream triad fp32 1 GiB
+    result: Result
+    summary: Summary
+    gap: Gap
+    verdict: Verdict
+
+
+def encode(record: Record) -> bytes:
+    """One record as one line of JSON, without the newline."""
+    return msgspec.json.encode(record)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of what a bundle holds: run.json, a line of samples.jsonl, a line of readings.log."""
+    (run, samples, reading), components = msgspec.json.schema_components(
+        (Run, Samples, Readings), ref_template="#/$defs/{name}"
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Hotlap run bundle, schema {SCHEMA}",
+        "history": {str(k): v for k, v in SCHEMA_HISTORY.items()},
+        "properties": {"run.json": run, "samples.jsonl (each line)": samples, "readings.log (each line)": reading},
+        "$defs": components,
+    }
+
+
+class Readings(Record, frozen=True, kw_only=True):
+    """A stretch of one sensor's readings in columns: one line of readings.log. `values` holds null where a reading
+    failed; a sensor that is not supported is written once, with its reason and no values."""
+
+    sensor: str
+    device: str
+    times_s: list[float] = []
+    values: list[float | None] = []
+    status: Literal["ok", "not_supported", "error"] = "ok"
+    reason: str = ""
+    round: int = 0

@@ -1,0 +1,1 @@
+"""Arrays in, answers with their doubts out. No I/O."""

@@ -1,0 +1,1 @@
+"""What is kept and how it is found again: bundle (the truth), catalog (an index), select, locks."""

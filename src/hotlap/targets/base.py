@@ -1,0 +1,123 @@
+"""The contract of a target: a place where code runs, with a clock of its own.
+
+A target module has `find() -> list[Device]` (raises Unavailable: the reason, and what would mend it) and
+`open(device, options) -> Target`. A Target has six methods; `dialect` says what its kernels are written in:
+
+    c       kernel source in the common C dialect of `workloads/kernels` (OpenCL C, CUDA C++)
+    torch   PyTorch operations, through `target.library`
+    model   none: the target answers from the model (simulated)
+
+Queue 0 is the default; a second queue is there for transfers that run at the same time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time as _time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.record import Device
+
+Where = Literal["device", "pinned", "pageable"]
+Array = NDArray[Any]
+Enqueue = Callable[[int], None]
+"""Puts n calls on the device's queue without waiting for them."""
+
+
+class Clock(Protocol):
+    """The run's only time. Real targets share the operating system's monotonic clock; a simulated GPU has its own."""
+
+    def now(self) -> float:
+        """Seconds, monotonic, from any start."""
+
+    def sleep(self, seconds: float) -> None:
+        """Lets time pass."""
+
+    def every(self, period_s: float, call: Callable[[], None]) -> Callable[[], None]:
+        """Calls `call` every `period_s` until the returned function is called."""
+
+
+class SystemClock:
+    """The operating system's monotonic clock; the same in every process of the machine."""
+
+    now = staticmethod(_time.perf_counter)
+    sleep = staticmethod(_time.sleep)
+
+    def every(self, period_s: float, call: Callable[[], None]) -> Callable[[], None]:
+        done = threading.Event()
+
+        def loop() -> None:
+            due = _time.perf_counter()
+            while not done.wait(max(due - _time.perf_counter(), 0.0)):
+                call()
+                due = max(due + period_s, _time.perf_counter())
+
+        thread = threading.Thread(target=loop, name="hotlap-sampler", daemon=True)
+        thread.start()
+
+        def stop() -> None:
+            done.set()
+            thread.join(timeout=5.0)
+
+        return stop
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One batch. `device_s` is by the device's own timer, None where it has none; `wall_s` by the target's clock, from
+    before the first command to after the last one has ended."""
+
+    device_s: float | None
+    wall_s: float
+
+
+@dataclass
+class Buffer:
+    """Memory of a target; `handle` is the target's own object. It is touched (every page written) when made."""
+
+    handle: Any
+    nbytes: int
+    where: Where
+    dtype: np.dtype[Any]
+
+
+class Kernel(Protocol):
+    """A compiled kernel. Scalars are NumPy scalars, so that their width is known."""
+
+    def __call__(self, items: int, group: int, *args: Buffer | np.generic) -> None:
+        """Enqueues `items` work-items in groups of `group`, without waiting."""
+
+
+class Target(Protocol):
+    """Where code runs: one device, opened."""
+
+    device: Device
+    dialect: Literal["c", "torch", "model"]
+    clock: Clock
+    timer_resolution_s: float  # of the device timer, or of the clock where it has none
+    features: frozenset[str]  # fp64, fp16, bf16, graph, peer, events, pinned … what cases may need
+    library: Any  # torch for the torch dialect, else None
+
+    def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
+        """Memory holding `data`, or that many bytes of zeros. Raises NotSupported when it does not fit."""
+
+    def read(self, buffer: Buffer) -> Array:
+        """The buffer's content on the host, after all that was enqueued."""
+
+    def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
+        """Enqueues a copy of the whole of the smaller one; does not wait."""
+
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
+        """Compiles `source` (dialect c) with `defines` ("T=float16"). Raises NotSupported with the compiler's first line."""
+
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+        """Runs `enqueue(calls)` on an idle device and waits. `calls` may be 0: the cost of timing itself.
+        With `graph`, one recorded graph of `calls` calls is replayed once; NotSupported where there are none."""
+
+    def sync(self) -> None:
+        """Waits for every queue."""

@@ -1,0 +1,46 @@
+"""Every workload there is, by name. Plans validate against it, `workloads` implements it, `model` predicts it."""
+
+from __future__ import annotations
+
+from hotlap.errors import InputError, nearest
+from hotlap.record import Case
+from hotlap.units import size
+from hotlap.work import compute, latency, link, memory, program
+from hotlap.work.base import Workload
+
+WORKLOADS: dict[str, Workload] = {
+    w.name: w for family in (memory, compute, latency, link, program) for w in family.WORKLOADS
+}
+
+
+def find(name: str) -> Workload:
+    """The workload of this name. Raises InputError with the nearest valid name."""
+    try:
+        return WORKLOADS[name]
+    except KeyError:
+        raise InputError(f"there is no workload '{name}'; {nearest(name, WORKLOADS)}") from None
+
+
+def label(case: Case) -> str:
+    """A case in words, defaults left out where they say nothing: ``stream triad fp32 1 GiB``."""
+    if case.workload == "command":
+        argv = case.params.get("argv", [])
+        return "command " + " ".join(argv if isinstance(argv, list) else [str(argv)])
+    spec = WORKLOADS.get(case.workload)
+    words = [case.workload]
+    for name, value in case.params.items():
+        param = spec.param(name) if spec else None
+        if (param and name not in _ALWAYS and value == param.default) or name == "hops":
+            continue
+        if param and param.unit == "B" and isinstance(value, (int, float)):
+            words.append(size(value))
+        elif isinstance(value, str):
+            words.append(value)
+        else:
+            words.append(f"{name}={value}")
+    if case.implementation:
+        words.append(f"({case.implementation})")
+    return " ".join(words)
+
+
+_ALWAYS = {"op", "dtype", "size", "mode", "kind", "direction", "memory", "pattern", "contention", "m", "n", "k", "fmas", "name"}

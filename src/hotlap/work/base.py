@@ -1,0 +1,163 @@
+"""What both arms know of a workload: its parameters with units, and the bytes and operations of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hotlap import units
+from hotlap.errors import InputError, nearest
+from hotlap.record import Value
+
+Metric = Literal["bandwidth", "compute", "latency", "rate", "time"]
+
+DTYPES: Mapping[str, int] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "int32": 4}
+"""Element sizes in bytes. tf32 is fp32 in memory."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter. `unit` is its base unit (B, s, "" for a count); a string in a plan may carry prefixes."""
+
+    name: str
+    kind: Literal["int", "float", "str", "bool", "list"]
+    about: str
+    default: Value | None = None  # None: required
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    def parse(self, value: object) -> Value:
+        """`value` from a plan or command line, checked and in base units. Raises InputError: what is valid, what next."""
+        if self.kind == "str":
+            return self._text(value)
+        if self.kind == "bool":
+            if isinstance(value, bool) or value in ("true", "false"):
+                return value is True or value == "true"
+            raise InputError(f"'{self.name}' is true or false, not {value!r}")
+        if self.kind == "list":
+            if isinstance(value, str):
+                return value.split()
+            if isinstance(value, (list, tuple)):
+                return [str(item) for item in value]
+            raise InputError(f"'{self.name}' is a list of strings, not {value!r}")
+        return self._number(value)
+
+    def _text(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise InputError(f"'{self.name}' is a string{self._valid()}, not {value!r}")
+        if self.choices and value not in self.choices:
+            raise InputError(f"'{self.name}' cannot be '{value}'; {nearest(value, self.choices)}")
+        return value
+
+    def _number(self, value: object) -> Value:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise InputError(f"'{self.name}' is a number{f' in {self.unit}' if self.unit else ''}, not {value!r}")
+        try:
+            number = units.parse(value, self.unit)
+        except InputError as error:
+            raise InputError(f"'{self.name}': {error}") from None
+        if not number == number or number in (float("inf"), float("-inf")):
+            raise InputError(f"'{self.name}' must be finite, not {value!r}")
+        if self.kind == "int" and number != int(number):
+            raise InputError(f"'{self.name}' is a whole number, not {value!r}")
+        if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
+            raise InputError(f"'{self.name}' must be {self._range()}, not {value!r}")
+        return int(number) if self.kind == "int" else number
+
+    def _range(self) -> str:
+        low = f"at least {self.low:g}" if self.low is not None else ""
+        high = f"at most {self.high:g}" if self.high is not None else ""
+        return " and ".join(part for part in (low, high) if part) + (f" {self.unit}" if self.unit else "")
+
+    def _valid(self) -> str:
+        return f" out of {', '.join(self.choices)}" if self.choices else ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call has to do, whoever runs it.
+
+    `read_bytes` and `written_bytes` are compulsory traffic (each input read once, each output written once).
+    `operations` counts by unit: ``{"fma.fp32": 2e9}`` or ``{"matrix.bf16": 1e12}``; a fused multiply-add is 2.
+    `steps` counts dependent or repeated events for latencies: hops, launches, barriers.
+    """
+
+    read_bytes: float = 0.0
+    written_bytes: float = 0.0
+    operations: Mapping[str, float] = field(default_factory=dict)
+    steps: float = 1.0
+    working_set_bytes: float = 0.0  # what is touched again by the next call
+    link_bytes: float = 0.0  # that cross a link between memories
+
+    @property
+    def memory_bytes(self) -> float:
+        return self.read_bytes + self.written_bytes
+
+    @property
+    def total_operations(self) -> float:
+        return sum(self.operations.values())
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload as plans and models see it."""
+
+    name: str
+    about: str
+    params: tuple[Param, ...]
+    metric: Metric
+    unit: str  # of the metric, base SI
+    better: Literal["higher", "lower"]
+    work: Callable[[Mapping[str, Value]], Work]
+    needs: str = ""  # what a device must have, in words, for the manual
+
+    def param(self, name: str) -> Param | None:
+        return next((p for p in self.params if p.name == name), None)
+
+    def parse(self, given: Mapping[str, object]) -> dict[str, Value]:
+        """Complete parameters from those given: defaults filled in, values in base units. Raises InputError."""
+        for name in given:
+            if self.param(name) is None:
+                raise InputError(f"{self.name} has no parameter '{name}'; {nearest(name, [p.name for p in self.params])}")
+        complete: dict[str, Value] = {}
+        for p in self.params:
+            if p.name in given:
+                complete[p.name] = p.parse(given[p.name])
+            elif p.default is not None:
+                complete[p.name] = p.default
+            else:
+                raise InputError(f"{self.name} needs '{p.name}' ({p.about})")
+        return complete
+
+    def value(self, seconds: float, params: Mapping[str, Value]) -> float:
+        """The metric of one call that took `seconds`, in `unit`."""
+        work = self.work(params)
+        if self.metric == "bandwidth":
+            return (work.link_bytes or work.memory_bytes) / seconds
+        if self.metric == "compute":
+            return work.total_operations / seconds
+        if self.metric == "rate":
+            return work.steps / seconds
+        return seconds / work.steps
+
+
+def number(params: Mapping[str, Value], name: str) -> float:
+    """A numeric parameter as float; the plan has checked its type."""
+    value = params[name]
+    assert isinstance(value, (int, float)), f"{name} is {value!r}"
+    return value
+
+
+def integer(params: Mapping[str, Value], name: str) -> int:
+    return int(number(params, name))
+
+
+def text(params: Mapping[str, Value], name: str) -> str:
+    return str(params[name])
+
+
+def cache_param() -> Param:
+    return Param("cache", "str", "warm: as the last call left it; cold: flushed before every sample", "warm", choices=("warm", "cold"))

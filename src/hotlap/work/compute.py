@@ -1,0 +1,75 @@
+"""Operations and bytes of the arithmetic workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hotlap.record import Value
+from hotlap.work.base import DTYPES, Param, Work, Workload, cache_param, integer, text
+
+VECTOR_DTYPES = ("fp64", "fp32", "fp16", "bf16", "int32", "int8")
+MATRIX_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+
+
+def _fma(params: Mapping[str, Value]) -> Work:
+    """2 operations per multiply-add. The working set is registers."""
+    return Work(operations={f"fma.{text(params, 'dtype')}": float(integer(params, "operations"))})
+
+
+def _gemm(params: Mapping[str, Value]) -> Work:
+    """2·m·n·k operations per matrix; A (m·k) and B (k·n) read, C (m·n) written once."""
+    m, n, k, b = (float(integer(params, name)) for name in ("m", "n", "k", "batch"))
+    dtype = text(params, "dtype")
+    size = float(DTYPES[dtype])
+    out = {"int8": 4.0, "fp8": 2.0}.get(dtype, size)  # int32 and bf16 results
+    return Work(
+        read_bytes=b * size * (m * k + k * n), written_bytes=b * out * m * n,
+        operations={f"matrix.{dtype}": 2 * b * m * n * k}, working_set_bytes=b * (size * (m * k + k * n) + out * m * n),
+    )
+
+
+def intensity_elements(params: Mapping[str, Value]) -> int:
+    """Elements: each is read once and written once."""
+    return max(integer(params, "size") // 2 // DTYPES[text(params, "dtype")] // 4096 * 4096, 4096)
+
+
+def _intensity(params: Mapping[str, Value]) -> Work:
+    """`fmas` multiply-adds on every element, which is read and written once: 2·fmas ÷ (2·element size) FLOP/B."""
+    n, dtype = intensity_elements(params), text(params, "dtype")
+    size = float(n * DTYPES[dtype])
+    return Work(
+        read_bytes=size, written_bytes=size, operations={f"fma.{dtype}": 2.0 * n * integer(params, "fmas")}, working_set_bytes=2 * size,
+    )
+
+
+_DIM = {"low": 1, "high": 2**24}
+
+WORKLOADS = (
+    Workload(
+        "fma", "independent chains of multiply-adds in registers: the peak of the vector units",
+        (
+            Param("dtype", "str", "arithmetic type", "fp32", choices=VECTOR_DTYPES),
+            Param("operations", "int", "operations of one call (a multiply-add is 2); rounded to whole loops", 4 * 10**9, low=10**6, high=10**15),
+        ),
+        "compute", "FLOP/s", "higher", _fma,
+    ),
+    Workload(
+        "gemm", "matrix product C = A·B through the target's library: the peak of the matrix engines",
+        (
+            Param("dtype", "str", "type of A and B", "fp32", choices=MATRIX_DTYPES),
+            Param("m", "int", "rows of A and C", 4096, **_DIM), Param("n", "int", "columns of B and C", 4096, **_DIM),
+            Param("k", "int", "columns of A", 4096, **_DIM), Param("batch", "int", "independent products", 1, low=1, high=65536),
+            cache_param(),
+        ),
+        "compute", "FLOP/s", "higher", _gemm,
+    ),
+    Workload(
+        "intensity", "a chain of multiply-adds on every element of a stream: draws the measured roofline",
+        (
+            Param("fmas", "int", "multiply-adds per element", 1, low=1, high=4096),
+            Param("dtype", "str", "element type", "fp32", choices=("fp32", "fp64")),
+            Param("size", "int", "working set: input and output", unit="B", default=2**28, low=65536, high=2**46),
+        ),
+        "compute", "FLOP/s", "higher", _intensity,
+    ),
+)
