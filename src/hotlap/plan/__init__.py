@@ -1,1 +1,9 @@
-"""."""
+"""Plans: TOML files that say what to measure and how long. `read` makes cases of them, `listing` shows them."""
+
+from __future__ import annotations
+
+from hotlap.plan.listing import show
+from hotlap.plan.measuring import override
+from hotlap.plan.read import SCHEMA, builtin, case, load
+
+__all__ = ["SCHEMA", "builtin", "case", "load", "override", "show"]

@@ -1,1 +1,1 @@
-"""Arrays in, answers with their doubts out. No I/O."""
+"""Statistics: arrays in, answers with their doubts out. NumPy only, no input or output."""

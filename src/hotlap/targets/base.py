@@ -96,12 +96,26 @@ class Kernel(Protocol):
 class Target(Protocol):
     """Where code runs: one device, opened."""
 
-    device: Device
-    dialect: Literal["c", "torch", "model"]
-    clock: Clock
-    timer_resolution_s: float  # of the device timer, or of the clock where it has none
-    features: frozenset[str]  # fp64, fp16, bf16, graph, peer, events, pinned … what cases may need
-    library: Any  # torch for the torch dialect, else None
+    @property
+    def device(self) -> Device: ...
+
+    @property
+    def dialect(self) -> Literal["c", "torch", "model"]: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def timer_resolution_s(self) -> float:
+        """Of the device timer, or of the clock where it has none."""
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What cases may need: fp64 fp32 tf32 fp16 bf16 fp8 int8 int32 graph events pinned two_queues."""
+
+    @property
+    def library(self) -> Any:
+        """torch for the torch dialect, the target itself for the model dialect, else None."""
 
     def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
         """Memory holding `data`, or that many bytes of zeros. Raises NotSupported when it does not fit."""
@@ -119,5 +133,5 @@ class Target(Protocol):
         """Runs `enqueue(calls)` on an idle device and waits. `calls` may be 0: the cost of timing itself.
         With `graph`, one recorded graph of `calls` calls is replayed once; NotSupported where there are none."""
 
-    def sync(self) -> None:
-        """Waits for every queue."""
+    def sync(self, event: bool = False) -> None:
+        """Waits for every queue; with `event`, records an event on queue 0 and waits for that alone."""

@@ -42,14 +42,17 @@ def _intensity(params: Mapping[str, Value]) -> Work:
     )
 
 
-_DIM = {"low": 1, "high": 2**24}
+
+def _dim(name: str, about: str) -> Param:
+    return Param(name, "int", about, 4096, low=1, high=2**24)
+
 
 WORKLOADS = (
     Workload(
         "fma", "independent chains of multiply-adds in registers: the peak of the vector units",
         (
             Param("dtype", "str", "arithmetic type", "fp32", choices=VECTOR_DTYPES),
-            Param("operations", "int", "operations of one call (a multiply-add is 2); rounded to whole loops", 4 * 10**9, low=10**6, high=10**15),
+            Param("operations", "int", "operations of one call (a multiply-add is 2), in whole loops", 4 * 10**9, low=10**6, high=1e15),
         ),
         "compute", "FLOP/s", "higher", _fma,
     ),
@@ -57,8 +60,8 @@ WORKLOADS = (
         "gemm", "matrix product C = A·B through the target's library: the peak of the matrix engines",
         (
             Param("dtype", "str", "type of A and B", "fp32", choices=MATRIX_DTYPES),
-            Param("m", "int", "rows of A and C", 4096, **_DIM), Param("n", "int", "columns of B and C", 4096, **_DIM),
-            Param("k", "int", "columns of A", 4096, **_DIM), Param("batch", "int", "independent products", 1, low=1, high=65536),
+            _dim("m", "rows of A and C"), _dim("n", "columns of B and C"), _dim("k", "columns of A"),
+            Param("batch", "int", "independent products", 1, low=1, high=65536),
             cache_param(),
         ),
         "compute", "FLOP/s", "higher", _gemm,
@@ -68,7 +71,7 @@ WORKLOADS = (
         (
             Param("fmas", "int", "multiply-adds per element", 1, low=1, high=4096),
             Param("dtype", "str", "element type", "fp32", choices=("fp32", "fp64")),
-            Param("size", "int", "working set: input and output", unit="B", default=2**28, low=65536, high=2**46),
+            Param("size", "int", "working set: input and output", unit="B", default=2**27, low=65536, high=2**46),
         ),
         "compute", "FLOP/s", "higher", _intensity,
     ),

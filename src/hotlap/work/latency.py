@@ -43,7 +43,10 @@ WORKLOADS = (
     ),
     Workload(
         "barrier", "barriers of one full work-group after another",
-        (Param("repeats", "int", "barriers in one call", 1000, low=1, high=10**6), Param("group", "int", "work-items in the group", 256, low=1, high=1024)),
+        (
+            Param("repeats", "int", "barriers in one call", 1000, low=1, high=10**6),
+            Param("group", "int", "work-items in the group", 256, low=1, high=1024),
+        ),
         "latency", "s", "lower", _barrier,
     ),
 )

@@ -11,7 +11,9 @@ from hotlap.work.base import Param, Work, Workload
 def _own(params: Mapping[str, Value]) -> Work:
     read, written = params.get("bytes", 0), params.get("bytes_written", 0)
     ops = params.get("operations", 0)
-    assert isinstance(read, (int, float)) and isinstance(written, (int, float)) and isinstance(ops, (int, float))
+    assert isinstance(read, (int, float))
+    assert isinstance(written, (int, float))
+    assert isinstance(ops, (int, float))
     unit = str(params.get("unit_of_arithmetic") or "own")
     return Work(read_bytes=float(read), written_bytes=float(written), operations={unit: float(ops)} if ops else {})
 
@@ -23,7 +25,10 @@ WORKLOADS = (
             Param("argv", "list", "the program and its arguments"),
             Param("folder", "str", "working folder; '' is the current one", ""),
             Param("environment", "list", "NAME=value pairs added to the environment", []),
-            Param("read", "str", "wall: its time; pattern: first group of a regular expression in its output; pointer: a JSON pointer into its output", "wall", choices=("wall", "pattern", "pointer")),
+            Param(
+                "read", "str", "where the number is: wall: its time; pattern: first group of a regular expression in its output; "
+                "pointer: a JSON pointer into its output", "wall", choices=("wall", "pattern", "pointer"),
+            ),
             Param("expression", "str", "the regular expression or JSON pointer", ""),
             Param("unit", "str", "of the number, as in s, B/s, FLOP/s, or any word", "s"),
             Param("scale", "float", "the number is multiplied by this to reach the unit", 1.0),

@@ -1,1 +1,39 @@
-"""."""
+"""What is run: the table of implemented workloads, and preparation of a case on any target."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.resources
+from typing import cast
+
+import numpy as np
+
+from hotlap.errors import NotSupported
+from hotlap.record import Case
+from hotlap.targets.base import Target
+from hotlap.workloads.base import Family, Prepared
+
+FAMILIES = {
+    "stream": "stream", "gather": "access", "chase": "access",
+    "fma": "arithmetic", "intensity": "arithmetic", "gemm": "matrix",
+    "launch": "latency", "sync": "latency", "atomic": "latency", "barrier": "latency",
+    "transfer": "link", "peer": "link", "command": "command",
+}
+
+
+def prepare(target: Target, case: Case, seed: int) -> Prepared:
+    """The case, ready to run on the target, with fresh random input from `seed`. Raises NotSupported with the reason."""
+    if target.dialect == "model":
+        return cast(Prepared, target.library.prepare(case))
+    family = FAMILIES.get(case.workload)
+    if family is None:
+        raise NotSupported(f"'{case.workload}' is not run from a plan")
+    module = cast(Family, importlib.import_module(f"hotlap.workloads.{family}"))
+    return module.prepare(target, case, np.random.default_rng(seed))
+
+
+@functools.cache
+def source(name: str) -> str:
+    """A kernel file in the common C dialect."""
+    return (importlib.resources.files("hotlap.workloads") / "kernels" / f"{name}.c").read_text()

@@ -21,6 +21,7 @@ class Prepared:
     timer: Literal["device", "wall", "own"] = "device"  # own: `own_value` gives the number (programs)
     graph: bool = False  # time a recorded graph of the calls
     batch: int | None = None  # fixed number of calls in a sample; None: sized by the timer's resolution
+    multiple: int = 1  # calls in a sample are a multiple of this (calls that share one launch)
     variant: str = ""  # what was chosen for this device
     operations: float | None = None  # of one call, where rounding made it differ from the case's work
     flush: Callable[[], None] | None = None  # empties the caches before every sample (cache = cold)

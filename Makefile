@@ -1,0 +1,41 @@
+# Two commands do everything: `make run` and `make test`. Neither needs more than Python 3.11 with venv, make and binutils.
+
+PLAN ?= quick
+DEVICE ?=
+ARGS ?=
+WITH ?=
+TESTS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check clean
+
+help:
+	@echo "make run                measure this machine: the plan 'quick', about a minute after installation"
+	@echo "make test               the whole test suite"
+	@echo "make check              ruff, mypy, import contracts, size report"
+	@echo "make setup              only make .venv and install Hotlap into it"
+	@echo "make clean              remove .venv and caches; runs are kept"
+	@echo
+	@echo "PLAN=standard           another plan, by name or file      (run)"
+	@echo "DEVICE=0                a device: index, UUID or 'all'     (run)"
+	@echo "ARGS='--label a=b'      further options of 'hotlap run'    (run), of pytest (test)"
+	@echo "WITH=torch,cuda         further extras of the package      (run, test, setup)"
+	@echo "TESTS=tests/stats       only these tests                   (test)"
+	@echo "PYTHON=python3.12       the Python that makes .venv        (all)"
+
+setup:
+	@scripts/setup.sh $(WITH)
+
+run: setup
+	@.venv/bin/hotlap run '$(PLAN)' $(if $(DEVICE),--device '$(DEVICE)') $(ARGS)
+
+test:
+	@scripts/setup.sh test $(WITH)
+	@.venv/bin/python -m pytest $(TESTS) $(ARGS)
+
+check:
+	@scripts/setup.sh lint $(WITH)
+	@scripts/check
+
+clean:
+	rm -rf .venv build dist src/hotlap.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,91 @@
+"""The same loop on a Python callable of one's own, in this process."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from hotlap import targets
+from hotlap.errors import NotSupported
+from hotlap.measure.loop import Slot, time_prepared, timing_overhead
+from hotlap.record import Case, Check, Device, Flag, MeasureOptions, Samples
+from hotlap.sensors import cpu_clock
+from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, SystemClock, Target, Timing, Where
+from hotlap.work import find
+from hotlap.workloads.base import Prepared
+
+ONE_PROCESS = Flag(name="one_process", detail="rounds share one process, so differences between processes are not in the interval")
+
+
+class Host:
+    """This process, by the wall clock: what a callable runs on when no target is named."""
+
+    dialect: Literal["torch"] = "torch"
+    features: frozenset[str] = frozenset()
+    library = None
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.device = Device(target="host", index=0, name="this process", kind="cpu")
+        self.timer_resolution_s = time.get_clock_info("perf_counter").resolution
+
+    def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
+        raise NotSupported("the host process has no device memory")
+
+    def read(self, buffer: Buffer) -> Array:
+        raise NotSupported("the host process has no device memory")
+
+    def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
+        raise NotSupported("the host process has no device memory")
+
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
+        raise NotSupported("the host process runs no kernels")
+
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+        start = self.clock.now()
+        enqueue(calls)
+        return Timing(None, self.clock.now() - start)
+
+    def sync(self, event: bool = False) -> None:
+        return
+
+
+def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> Case:
+    """The callable as a case: its qualified name, and what one call does where that is given."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    module = getattr(inspect.getmodule(fn), "__name__", "")
+    return Case(workload="callable", params=find("callable").parse({"name": f"{module}.{name}" if module else name, **(work or {})}))
+
+
+def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptions) -> tuple[Target, list[Samples]]:
+    """`options.rounds` rounds of the loop. An exception of the callable passes through unchanged."""
+    target: Target = Host()
+    if spec:
+        parsed = targets.parse(spec)
+        target = targets.open_device(parsed, targets.find(parsed)[0])
+
+    def enqueue(calls: int) -> None:
+        for _ in range(calls):
+            call()
+
+    call()
+    overhead = timing_overhead(target)
+    found = []
+    for number in range(options.rounds):
+        blank = Samples(case=case.id, device=target.device.key, round=number)
+        slot = Slot(
+            seconds=options.round_s, sample_s=options.sample_s, round=number,
+            clock=lambda: cpu_clock.measure(target.clock) if target.device.kind == "cpu" else None,
+        )
+        prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
+        samples = time_prepared(target, prepared, slot, blank, overhead)
+        found.append(_flagged(samples))
+    return target, found
+
+
+def _flagged(samples: Samples) -> Samples:
+    return replace(samples, flags=[*samples.flags, ONE_PROCESS])

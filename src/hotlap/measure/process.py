@@ -1,0 +1,96 @@
+"""The process of one round, as the session sees it: what it says, how it ends, and when it hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import msgspec
+
+from hotlap.measure.protocol import Job, Message
+from hotlap.targets.base import SystemClock
+
+SPEED_ENVIRONMENT = {"OMP_WAIT_POLICY": "passive"}  # spinning OpenMP threads stall a shared machine for half a second
+
+
+class Round:
+    """A fresh process for one job. A process that says nothing for `limit_s` counts as hung."""
+
+    def __init__(self, job: Job, limit_s: float, stop: threading.Event) -> None:
+        self.limit_s, self.stop, self.hung = limit_s, stop, False
+        environment = {**SPEED_ENVIRONMENT, **os.environ, "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "hotlap.measure.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment, bufsize=0, start_new_session=platform.system() != "Windows",
+        )
+        self.talk: list[bytes] = []
+        self.listener = threading.Thread(target=self._collect, daemon=True)
+        self.listener.start()
+        self._write(msgspec.json.encode(job) + b"\n")
+
+    def __enter__(self) -> Round:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(timeout=0 if self.stop.is_set() or self.hung else 20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.listener.join(timeout=1)
+
+    def _collect(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.talk = [*self.talk[-20:], line]
+
+    def _write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # its end is noticed where its messages are read
+            self.process.stdin.write(data)
+
+    def go_on(self) -> None:
+        self._write(b"\n")
+
+    def messages(self) -> Iterator[Message]:
+        """Until the process ends, hangs, or the user stops it."""
+        assert self.process.stdout is not None
+        clock, pending = SystemClock(), b""
+        heard = clock.now()
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.process.stdout, selectors.EVENT_READ)
+            while not self.stop.is_set():
+                if not ready.select(timeout=0.2):
+                    if clock.now() - heard > self.limit_s:
+                        self.hung = True
+                        return
+                    continue
+                chunk = self.process.stdout.read(1 << 20)
+                if not chunk:
+                    return
+                heard, pending = clock.now(), pending + chunk
+                *lines, pending = pending.split(b"\n")
+                for line in lines:
+                    yield msgspec.json.decode(line, type=Message)
+
+    def ending(self) -> str:
+        if self.hung:
+            return f"did not answer for {self.limit_s:.0f} s and was stopped"
+        code = self.process.poll()
+        if code is not None and code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with status {code}"
+
+    def last_words(self) -> str:
+        words = [line.decode(errors="replace").strip() for line in self.talk if line.strip()]
+        return words[-1][:300] if words else "none"

@@ -1,0 +1,52 @@
+"""What a round's process and the session say to each other: one JSON object a line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hotlap.record import Case, MeasureOptions, Readings, Samples
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One round of one device: the first line of the worker's standard input. After each `Took`, the session answers
+    with an empty line once the samples are kept."""
+
+    spec: str
+    device: int  # place in the target's order
+    device_key: str
+    round: int
+    cases: list[Case]
+    options: MeasureOptions
+    seed: int
+    start_s: float = 0.0  # where a simulated clock begins
+
+
+class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
+    """A case is about to be measured."""
+
+    case: str
+
+
+class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took"):
+    """A case was measured; with what the sensors read since the last one."""
+
+    samples: Samples
+    readings: list[Readings] = []
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
+    """The round is over."""
+
+    seconds: float  # by the target's clock
+    sampler_share: float | None = None  # of one core, spent reading sensors
+    missing: dict[str, str] = {}  # sensor sources that are not there, and why
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault"):
+    """The round cannot go on."""
+
+    message: str
+    exit_code: int = 3
+
+
+Message = Began | Took | Ended | Fault

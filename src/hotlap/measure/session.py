@@ -1,0 +1,288 @@
+"""A plan, measured: rounds in fresh processes, every line kept before the next case begins, stopped when exact enough."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+import msgspec
+
+import hotlap
+from hotlap import targets
+from hotlap.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
+from hotlap.inspect.machine import fingerprint
+from hotlap.measure.process import Round
+from hotlap.measure.protocol import Began, Ended, Fault, Job, Took
+from hotlap.record import Case, Device, Plan, Run, Samples
+from hotlap.stats.summary import interval
+from hotlap.store import bundle as bundles
+from hotlap.store import locks
+
+HUNG_S = 120.0  # a case may take twenty times its share of the round, and this much more, before it counts as hung
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run a plan, beside the plan's own options."""
+
+    target: str = ""  # specification; "" is the best there is
+    device: str = ""  # index, UUID, "all"; "" is the first
+    together: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    wait_s: float = 0.0  # for a device that another run holds
+    home: Path = Path()
+
+
+Event = Began | Took | Ended | str
+Listener = Callable[[Device, int, Event], None]
+"""Told of every event: device, round, what happened. A string is news in words."""
+
+
+def run(plan: Plan, options: Options, listen: Listener) -> Path:
+    """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
+    spec = targets.parse(options.target) if options.target else targets.default()
+    devices = choose(targets.find(spec), options.device)
+    seed = plan.measure.seed or secrets.randbits(31)
+    order: Literal["single", "one after another", "together"] = (
+        "single" if len(devices) == 1 else "together" if options.together else "one after another"
+    )
+    began = datetime.now(UTC)
+    record = Run(
+        id=bundles.new_id(began), began=began.isoformat(timespec="seconds"), hotlap=hotlap.__version__, plan=plan,
+        machine=fingerprint(devices), target=spec.text, devices=[d.key for d in devices], order=order,
+        labels=dict(options.labels), seed=seed,
+    )
+    with ExitStack() as held:
+        for device in devices:
+            if spec.name != "simulated":
+                held.enter_context(locks.hold(device.key, options.home, options.wait_s))
+        writer = bundles.Writer.create(record, options.home)
+        return _Session(record, devices, writer, listen).measure({})
+
+
+def resume(path: Path, home: Path, listen: Listener) -> Path:
+    """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
+    writer = bundles.Writer.resume(path)
+    kept = bundles.load(path)
+    record = kept.run
+    spec = targets.parse(record.target)
+    here = {d.key: d for d in targets.find(spec)}
+    gone = [key for key in record.devices if key not in here]
+    if gone:
+        raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
+    devices = [here[key] for key in record.devices]
+    with ExitStack() as held:
+        for device in devices:
+            if spec.name != "simulated":
+                held.enter_context(locks.hold(device.key, home, 0.0))
+        done: dict[tuple[str, int], list[Samples]] = {}
+        for samples in kept.samples:
+            done.setdefault((samples.device, samples.round), []).append(samples)
+        return _Session(record, devices, writer, listen).measure(done)
+
+
+def choose(devices: Sequence[Device], wanted: str) -> list[Device]:
+    """The devices that a user means by an index, a UUID or a unique beginning of it, `all`, or nothing (the first)."""
+    if wanted == "":
+        return [devices[0]]
+    if wanted == "all":
+        return list(devices)
+    for device in devices:
+        if wanted in (str(device.index), device.uuid, device.selector):
+            return [device]
+    close = [d for d in devices if d.uuid and d.uuid.lower().removeprefix("gpu-").startswith(wanted.lower().removeprefix("gpu-"))]
+    if len(close) == 1 and len(wanted) >= 4:
+        return close
+    valid = ", ".join(f"{d.index} ({d.uuid or d.name})" for d in devices)
+    raise InputError(f"there is no device '{wanted}'; valid: all, {valid}")
+
+
+class _Session:
+    """A run under way."""
+
+    def __init__(self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener) -> None:
+        self.record, self.devices, self.writer, self.listen = record, devices, writer, listen
+        self.options, self.cases = record.plan.measure, record.plan.cases
+        self.values: dict[tuple[str, str], list[float]] = {}  # medians per round, by device and case
+        self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
+        self.stop = threading.Event()
+        self.writing = threading.Lock()
+
+    def measure(self, done: Mapping[tuple[str, int], list[Samples]]) -> Path:
+        stopped = ""
+        with _on_signals(self.stop):
+            try:
+                stopped = self._devices(done)
+            except HotlapError as error:
+                stopped = f"error: {error}"
+                raise
+            finally:
+                self._finish("interrupted" if self.stop.is_set() else stopped)
+        if self.stop.is_set():
+            raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
+        return self.writer.path
+
+    def _finish(self, stopped: str) -> None:
+        ended = datetime.now(UTC).isoformat(timespec="seconds")
+        self.writer.finish(msgspec.structs.replace(self.record, ended=ended, stopped=stopped))
+
+    def _devices(self, done: Mapping[tuple[str, int], list[Samples]]) -> str:
+        if self.record.order != "together":
+            return "; ".join(dict.fromkeys(self._rounds(device, done) for device in self.devices))
+        reasons: list[str] = []
+        errors: list[HotlapError] = []
+
+        def one(device: Device) -> None:
+            try:
+                reasons.append(self._rounds(device, done))
+            except HotlapError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=one, args=(device,)) for device in self.devices]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return "; ".join(dict.fromkeys(reasons))
+
+    def _rounds(self, device: Device, done: Mapping[tuple[str, int], list[Samples]]) -> str:
+        """Rounds on one device until exact enough, out of budget, or stopped; says which."""
+        number = 0
+        while True:
+            kept = done.get((device.key, number), [])
+            for samples in kept:
+                self._count(samples)
+            have = {s.case for s in kept}
+            missing = [case for case in self.cases if case.id not in have]
+            if missing:
+                self._round(device, number, missing)
+            number += 1
+            if self.stop.is_set():
+                return "interrupted"
+            if (device.key, number) in done:
+                continue
+            reason = self._enough(device, number)
+            if reason:
+                return reason
+
+    def _enough(self, device: Device, rounds: int) -> str:
+        """Why no more rounds are needed, or "" when they are."""
+        if not any(key == device.key for key, _ in self.values):
+            return "nothing could be measured"
+        if rounds >= self.options.rounds and self._exact(device):
+            return "precision reached"
+        if rounds >= self.options.rounds_max:
+            return "rounds_max"
+        average = self.elapsed_s[device.key] / rounds
+        if rounds >= self.options.rounds and self.elapsed_s[device.key] + average > self.options.budget_s:
+            return "budget"
+        return ""
+
+    def _exact(self, device: Device) -> bool:
+        for (key, _), values in self.values.items():
+            if key == device.key:
+                found = interval(values)
+                middle = sorted(values)[len(values) // 2]
+                if found is None or (found[1] - found[0]) / 2 > self.options.precision * middle:
+                    return False
+        return True
+
+    def _count(self, samples: Samples) -> None:
+        if samples.status == "measured" and samples.seconds:
+            ordered = sorted(samples.seconds)
+            self.values.setdefault((samples.device, samples.case), []).append(ordered[len(ordered) // 2])
+
+    def _round(self, device: Device, number: int, cases: Sequence[Case]) -> None:
+        """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
+        left = list(cases)
+        while left and not self.stop.is_set():
+            at = self._process(device, number, left)
+            if at is None:
+                return
+            failed = Samples(case=at.case.id, device=device.key, round=number, status="error", reason=at.reason)
+            self._keep(device, number, Took(samples=failed))
+            left = [case for case in left if case.id not in at.done | {at.case.id}]
+
+    def _process(self, device: Device, number: int, cases: Sequence[Case]) -> _Died | None:
+        job = Job(
+            spec=self.record.target, device=_place(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
+            options=self.options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
+        )
+        limit_s = 20 * self.options.round_s / max(len(cases), 1) + HUNG_S
+        worker = Round(job, limit_s, self.stop)
+        began, done = "", set()
+        with worker:
+            for message in worker.messages():
+                if isinstance(message, Fault):
+                    raise _error(message)
+                if isinstance(message, Began):
+                    began = message.case
+                    self.listen(device, number, message)
+                elif isinstance(message, Took):
+                    self._keep(device, number, message)
+                    done.add(message.samples.case)
+                    worker.go_on()
+                else:
+                    self.elapsed_s[device.key] += message.seconds
+                    self.listen(device, number, message)
+                    return None
+        if self.stop.is_set():
+            return None
+        case = next((c for c in cases if c.id == began and c.id not in done), None)
+        if case is None:
+            raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
+        return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done)
+
+    def _keep(self, device: Device, number: int, took: Took) -> None:
+        with self.writing:
+            self.writer.append(took.samples)
+            self.writer.readings(took.readings)
+        self._count(took.samples)
+        self.listen(device, number, took)
+
+
+@dataclass(frozen=True)
+class _Died:
+    """A process that ended in the middle of a case."""
+
+    case: Case
+    reason: str
+    done: set[str]
+
+
+def _place(device: Device, text: str) -> int:
+    """Where the device stands in what the specification finds."""
+    return next(i for i, d in enumerate(targets.find(targets.parse(text))) if d.key == device.key)
+
+
+def _error(fault: Fault) -> HotlapError:
+    kind = {2: InputError, 130: Interrupted}.get(fault.exit_code, MachineError)
+    return kind(fault.message)
+
+
+@contextmanager
+def _on_signals(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the run after keeping what there is; elsewhere than in the main thread nothing is changed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -1,0 +1,232 @@
+"""A series in order of time: when it is steady, whether it drifts, jumps, or falls into two groups.
+
+All tests are by ranks and medians, so a few outliers change nothing. Values that are not finite raise ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+MAD_TO_SD = 1.4826  # of normal data
+POINTS = 300  # the most that enter a test of all pairs; longer series enter as medians of blocks
+NEGLIGIBLE = 0.005  # a change of level under this share of the median is not worth a word
+RESOLUTION = 1e-3  # differences under this share are the timer's
+FEWEST = 6  # values that can show a steady state
+
+
+def lag1(x: ArrayLike) -> float | None:
+    """Autocorrelation at lag 1, values beyond 3 robust standard deviations drawn in; None when it cannot be known."""
+    values = _finite(x)
+    if len(values) < 3:
+        return None
+    middle = float(np.median(values))
+    reach = 3 * MAD_TO_SD * float(np.median(np.abs(values - middle)))
+    if reach:
+        values = np.clip(values, middle - reach, middle + reach)
+    top = float(np.max(np.abs(values - middle)))
+    if not top:
+        return None
+    values = (values - middle) / top  # so that squares neither overflow nor vanish
+    values = values - values.mean()
+    total = float(values @ values)
+    return float(values[:-1] @ values[1:]) / total if total else None
+
+
+def steady_from(x: ArrayLike, negligible: float = NEGLIGIBLE) -> int | None:
+    """The index from which the series is steady: no start that differs from the rest, and no change of level anywhere
+    after. At most half may be dropped; None when that is not enough, or for fewer than 6 values.
+
+    The earliest cut is taken that two tests let pass: sums from the start against the level of the second half (short
+    transients), and Pettitt's change point (Applied Statistics 28, 1979; long ones, and drift), both widened for
+    autocorrelation. A change below `negligible` of the median is steady.
+    """
+    values = _finite(x)
+    n = len(values)
+    for cut in _cuts(n):
+        rest = values[cut:]
+        if len(rest) >= FEWEST - 2 and not _starts_apart(rest, negligible) and not _level_changes(rest, negligible):
+            return cut
+    return None
+
+
+def _cuts(n: int) -> list[int]:
+    """Every place up to 20, then 10 % further each time, to half."""
+    if n < FEWEST:
+        return []
+    cuts = [*range(min(20, n // 2) + 1)]
+    while cuts[-1] < n // 2:
+        cuts.append(min(cuts[-1] + max(cuts[-1] // 10, 1), n // 2))
+    return cuts
+
+
+def _starts_apart(x: Floats, negligible: float) -> bool:
+    """Whether the mean of the first 1, 2, 3 … values (outliers drawn in) lies outside the level of the second half."""
+    half = len(x) // 2
+    late = x[half:]
+    level = float(np.median(late))
+    noise, r = _noise(late)
+    noise = max(noise, RESOLUTION * abs(level) / 3)
+    if not noise:
+        return bool(np.any(x[:half] != level))
+    limit = 4 + 12 / len(late)  # wider where few values give the noise; 1 % false alarms at 10 values and at 1000
+    distance = np.clip((x[:half] - level) / noise, -(limit + 1), limit + 1)
+    count = np.arange(1, half + 1)
+    mean = np.cumsum(distance) / count
+    width = np.sqrt((1 / count + 1.57 / len(late)) * np.where(count > 1, _inflation(r), 1.0))  # 1.57 = π/2: of a median
+    return bool(np.any((np.abs(mean) > limit * width) & (np.abs(mean) * noise > negligible * abs(level))))
+
+
+def _level_changes(x: Floats, negligible: float) -> bool:
+    """Pettitt's test at 0.1 %, with a change that is worth a word."""
+    n = len(x)
+    if n < 8:
+        return False
+    sums = np.cumsum(n + 1 - 2 * _ranks(x))[:-1]
+    split = int(np.argmax(np.abs(sums))) + 1
+    before, after = float(np.median(x[:split])), float(np.median(x[split:]))
+    if abs(after - before) <= negligible * abs(float(np.median(x))):
+        return False
+    step = np.concatenate([x[:split] - before, x[split:] - after])
+    inflation = min(_inflation(lag1(step) or 0.0), _inflation(_noise(x)[1]))
+    chance = 2 * math.exp(-6 * float(sums[split - 1]) ** 2 / inflation / (n**3 + n**2))
+    return chance < 1e-3
+
+
+def _noise(x: Floats) -> tuple[float, float]:
+    """Robust standard deviation and lag-1 autocorrelation about the line through the series."""
+    residual = x - _slope(x) * np.arange(len(x))
+    residual = residual - np.median(residual)
+    return MAD_TO_SD * float(np.median(np.abs(residual))), lag1(residual) or 0.0
+
+
+def _inflation(r: float) -> float:
+    """Of the variance of a mean, by lag-1 autocorrelation."""
+    r = min(max(r, 0.0), 0.98)
+    return (1 + r) / (1 - r)
+
+
+def drift(x: ArrayLike) -> float:
+    """The change from first to last value along the Theil–Sen line, as a share of the median; NaN where there is none
+    (fewer than 2 values, or a median of zero).
+
+    Sen, J. Am. Stat. Assoc. 63 (1968) 1379: the median slope over all pairs, unmoved by up to 29 % of outliers.
+    """
+    values = _finite(x)
+    middle = float(np.median(values)) if len(values) > 1 else 0.0
+    return _slope(values) * (len(values) - 1) / abs(middle) if middle else math.nan
+
+
+def drifting(x: ArrayLike, negligible: float = NEGLIGIBLE, chance: float = 0.01) -> bool:
+    """Whether the drift is larger than `negligible` and would come by chance less often than `chance`: Mann–Kendall test
+    with ties and continuity, its variance widened for autocorrelation about the line (Hamed and Rao, J. Hydrology 204,
+    1998). False for fewer than 6 values: there is no telling."""
+    values = _finite(x)
+    change = drift(values) if len(values) >= FEWEST else math.nan
+    if not abs(change) > negligible:
+        return False
+    points, _ = _blocks(values)
+    n = len(points)
+    above, later = np.triu_indices(n, 1)
+    score = float(np.sum(np.sign(points[later] - points[above])))
+    ties = np.unique(points, return_counts=True)[1].astype(float)
+    variance = (n * (n - 1) * (2 * n + 5) - float(np.sum(ties * (ties - 1) * (2 * ties + 5)))) / 18
+    variance *= _inflation(_noise(points)[1]) if n > 10 else 1.0  # fewer say nothing of autocorrelation
+    z = max(abs(score) - 1, 0) / math.sqrt(variance) if variance > 0 else 0.0
+    return math.erfc(z / math.sqrt(2)) < chance
+
+
+def _slope(x: Floats) -> float:
+    """Theil–Sen slope per step."""
+    points, step = _blocks(x)
+    if len(points) < 2:
+        return 0.0
+    first, last = np.triu_indices(len(points), 1)
+    return float(np.median((points[last] - points[first]) / (last - first))) / step
+
+
+def _blocks(x: Floats) -> tuple[Floats, int]:
+    """At most POINTS values, each the median of as many of `x`, and how many that is; what is over is left out in front."""
+    step = max(1, math.ceil(len(x) / POINTS))
+    if step == 1:
+        return x, 1
+    return np.median(x[len(x) % step :].reshape(-1, step), axis=1), step
+
+
+def bimodal(x: ArrayLike) -> bool:
+    """Whether the values fall into two groups, each a tenth of them at least, with a valley between. False for fewer than
+    20 values: there is no telling.
+
+    The best cut into two (least squares) must part the groups by more standard deviations than cuts of one group do
+    (Ashman's D, Astron. J. 108, 1994, with limits by size from simulation) and leave the middle between them nearly
+    empty, in the values and in their logarithms. Exact atoms closer than 5 % may be ticks of a timer and count as one.
+    """
+    values = np.sort(_finite(x))
+    if len(values) < 20 or values[0] == values[-1]:
+        return False
+    values = _smeared(values)
+    return _two_groups(values) and (values[0] <= 0 or _two_groups(np.log(values)))
+
+
+def _two_groups(x: Floats) -> bool:
+    """Of sorted values."""
+    n = len(x)
+    fewest = max(3, math.ceil(n / 10))
+    x = (x - x[n // 2]) / (x[-1] - x[0])
+    size = np.arange(fewest, n - fewest + 1)
+    left = np.cumsum(x)[size - 1] / size
+    right = (x.sum() - left * size) / (n - size)
+    cut = int(size[np.argmax(size * (n - size) * (right - left) ** 2)])  # least squares within = most between
+    low, high = x[:cut], x[cut:]
+    a, b = float(low.mean()), float(high.mean())
+    apart = (b - a) / math.sqrt((float(low.var(ddof=1)) + float(high.var(ddof=1))) / 2 or 1e-300)
+    third = (b - a) / 3
+    middle = np.count_nonzero((x > a + third) & (x < b - third))
+    peak = min(np.count_nonzero(np.abs(x - centre) <= third / 2) for centre in (a, b))
+    return apart > 3.3 + 20 / n and middle < 0.75 * max(peak, 1)
+
+
+def _smeared(x: Floats) -> Floats:
+    """Sorted values with those that are the same spread over one tick, the smallest distance between two that differ:
+    ticks then make no gaps."""
+    middle = abs(float(np.median(x)))
+    grain = 1e-6 * middle or 1e-300  # differences below are rounding
+    start = np.concatenate([[True], np.diff(x) > grain])
+    group = np.cumsum(start) - 1
+    count = np.bincount(group)
+    if len(count) < 2 or len(count) > 0.9 * len(x):
+        return x
+    tick = float(np.min(np.diff(x[start])))
+    tick = min(tick, 0.05 * middle) if middle else tick
+    place = np.arange(len(x)) - np.concatenate([[0], np.cumsum(count)[:-1]])[group]
+    return np.asarray(np.sort(x[start][group] + ((place + 0.5) / count[group] - 0.5) * tick), dtype=float)
+
+
+def jumped(clocks: ArrayLike, tolerance: float = 0.1) -> bool:
+    """Whether a clock frequency read several times changed by more than `tolerance` of its median. With 5 readings or more
+    a single one that differs from both neighbours is taken for a bad reading, not a jump. Fewer than 2 say nothing: False."""
+    values = _finite(clocks)
+    if len(values) < 2:
+        return False
+    if len(values) >= 5:
+        inner = np.median(np.stack([values[:-2], values[1:-1], values[2:]]), axis=0)
+        values = np.concatenate([values[:1], inner, values[-1:]])
+    return float(np.ptp(values)) > tolerance * abs(float(np.median(values)))
+
+
+def _ranks(x: Floats) -> Floats:
+    """1 to n, ties sharing their mean."""
+    _, group, count = np.unique(x, return_inverse=True, return_counts=True)
+    ends = np.cumsum(count)
+    return np.asarray((ends - (count - 1) / 2)[group], dtype=float)
+
+
+def _finite(x: ArrayLike) -> Floats:
+    values = np.asarray(x, dtype=float).ravel()
+    if not np.all(np.abs(values) <= 1e300):
+        raise ValueError(f"{np.count_nonzero(~(np.abs(values) <= 1e300))} of {len(values)} values are not finite; leave them out and say so")
+    return values

@@ -1,0 +1,224 @@
+"""A result condensed: median, interval, spread, quantiles, and every doubt as a warning that says what to do.
+
+Nothing here assumes a distribution. Rounds are fresh processes and independent; samples inside a round are not, so the
+interval is over rounds alone (Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hotlap.record import Summary
+from hotlap.stats import series
+from hotlap.units import show
+
+CONFIDENCE = 0.95
+QUANTILES = (1, 5, 25, 50, 75, 95, 99)
+MAD_TO_SD = 1.4826
+"""1 ÷ the 75 % point of the standard normal: makes the median absolute deviation of normal data its standard deviation."""
+
+LARGEST = 1e300  # beyond it sums and differences overflow; no measurement gets there
+RESOLUTION = 1e-3  # share of a value under which differences are the timer's: a sample is sized for it
+DEPENDENT = 0.5  # effective ÷ samples below which a reader is told
+MANY_OUTLIERS = 0.05  # share of samples
+FEW_SAMPLES = 5  # in a round
+
+
+def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:
+    """The narrowest symmetric pair of order statistics that holds the median with at least `confidence`: low, high and
+    the confidence attained. None when there are too few values (under 6 for 95 %).
+
+    Conover, Practical Nonparametric Statistics, 3rd ed. 1999, 3.2; David and Nagaraja, Order Statistics, 3rd ed. 2003, 7.1.
+    Raises ValueError for values that are not finite and for a confidence outside 0 to 1.
+    """
+    x = np.sort(finite(values))
+    rank, attained = ranks(len(x), confidence)
+    return (float(x[rank - 1]), float(x[len(x) - rank]), attained) if rank else None
+
+
+@lru_cache(maxsize=1024)
+def ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
+    """The largest rank r for which the r-th smallest and the r-th largest of n values hold the median with at least
+    `confidence`, and the confidence attained: 1 − 2·P(Binomial(n, ½) < r). (0, 0.0) when there is none."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
+    rank, attained, below = 0, 0.0, 0.0
+    for chance in _chances(n):
+        below += chance
+        if 1 - 2 * below < confidence:
+            break
+        rank, attained = rank + 1, 1 - 2 * below
+    return rank, attained
+
+
+def _chances(n: int) -> list[float]:
+    """P(Binomial(n, ½) = k) for k below n/2; exact where integers are cheap, by logarithms of factorials beyond."""
+    if n <= 1000:
+        whole = 2**n
+        return [math.comb(n, k) / whole for k in range((n + 1) // 2)]
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    k = np.arange((n + 1) // 2)
+    chances: list[float] = np.exp(log_factorial[n] - log_factorial[k] - log_factorial[n - k] - n * math.log(2)).tolist()
+    return chances
+
+
+def finite(values: ArrayLike) -> NDArray[np.float64]:
+    """`values` as an array of floats. Raises ValueError when one is not finite: a number with no meaning has no order."""
+    x = np.asarray(values, dtype=float).ravel()
+    if not np.all(np.abs(x) <= LARGEST):
+        raise ValueError(f"{np.count_nonzero(~(np.abs(x) <= LARGEST))} of {len(x)} values are not finite; leave them out and say so")
+    return x
+
+
+def autocorrelation(x: ArrayLike) -> float | None:
+    """Lag 1, −1 to 1; None for fewer than 3 values or when all are the same. Outliers beyond 3 robust standard deviations
+    are drawn in to that first: one spike would hide a slow wave.
+
+    Box, Jenkins and Reinsel, Time Series Analysis, 2.1.5. Raises ValueError for values that are not finite.
+    """
+    return series.lag1(finite(x))
+
+
+def effective(n: float, r: float) -> float:
+    """How many independent samples n samples with lag-1 autocorrelation r are worth: n(1 − r)/(1 + r), from 1 to n.
+
+    Exact for long first-order autoregressive series (Bayley and Hammersley, 1946). A negative r earns nothing.
+    """
+    if n <= 1:
+        return max(n, 0.0)
+    r = min(max(r, 0.0), 1.0)
+    return min(max(n * (1 - r) / (1 + r), 1.0), n)
+
+
+def outliers(x: ArrayLike, fence: float = 3.0) -> NDArray[np.bool_]:
+    """True where a value lies more than `fence` interquartile ranges beyond the quartiles: Tukey's "far out" at 3
+    (Exploratory Data Analysis, 1977, 2C), 2 in a million of normal data. Fewer than 5 values have none.
+
+    The range counts as at least 0.1 % of the median, so that the ticks of a timer are not outliers of each other.
+    Raises ValueError for values that are not finite.
+    """
+    values = finite(x)
+    if len(values) < 5:
+        return np.zeros(len(values), dtype=bool)
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    reach = fence * max(high - low, RESOLUTION * abs(middle))
+    return (values < low - reach) | (values > high + reach)
+
+
+def summarize(values: Sequence[float], samples: Sequence[Sequence[float]] = ()) -> Summary:
+    """`values`: one number per round. `samples`: those of each round in order of time, in the same unit as `values`.
+
+    Values that are not finite are left out and a warning says so; whatever cannot be known from the rest is None.
+    Outliers are counted inside each round, or over `values` when there are no samples. Quantiles are of all samples
+    (linear between order statistics: type 7 of Hyndman and Fan, 1996).
+    """
+    x, lost = _clean(values)
+    rounds = [kept for kept, _ in map(_clean, samples) if len(kept)]
+    lost_samples = sum(count for _, count in map(_clean, samples))
+    fields: dict[str, Any] = {"rounds": len(x), "samples": sum(map(len, rounds))}
+    if len(x):
+        fields |= _centre(x)
+    if rounds:
+        pooled = np.concatenate(rounds)
+        fields |= {
+            "within": _within(rounds),
+            "quantiles": dict(zip((f"p{q}" for q in QUANTILES), np.quantile(pooled, np.array(QUANTILES) / 100).tolist(), strict=True)),
+            "effective": sum(_effective(one) for one in rounds),
+        }
+    fields["outliers"] = sum(int(outliers(one).sum()) for one in (rounds or [x]))
+    summary = Summary(**fields)
+    return Summary(**fields, warnings=_lost(lost, lost_samples, len(x)) + _warnings(summary, x, rounds))
+
+
+def _clean(values: Sequence[float]) -> tuple[NDArray[np.float64], int]:
+    """The finite values, and how many were not."""
+    x = np.asarray(values, dtype=float).ravel()
+    keep = np.abs(x) <= LARGEST
+    return x[keep], int(len(x) - np.count_nonzero(keep))
+
+
+def _centre(x: NDArray[np.float64]) -> dict[str, Any]:
+    """Median, interval and spread over rounds."""
+    median = float(np.median(x))
+    fields: dict[str, Any] = {"median": median}
+    found = interval(x.tolist())
+    if found:
+        low, high, attained = found
+        fields |= {"low": low, "high": high, "confidence": attained, "half_width": _share((high - low) / 2, median)}
+    if len(x) > 1:
+        fields["spread"] = _share(MAD_TO_SD * float(np.median(np.abs(x - median))), median)
+    return fields
+
+
+def _share(part: float, whole: float) -> float | None:
+    """part ÷ |whole|; None where that says nothing."""
+    ratio = part / abs(whole) if whole else math.inf
+    return ratio if math.isfinite(ratio) else None
+
+
+def _within(rounds: Sequence[NDArray[np.float64]]) -> float | None:
+    """Spread inside rounds: each sample against its own round's median, all rounds together."""
+    deviations: list[NDArray[np.float64]] = []
+    for one in rounds:
+        median = float(np.median(one))
+        if len(one) > 1 and median:
+            with np.errstate(over="ignore"):
+                deviations.append(np.abs(one / median - 1))
+    if not deviations:
+        return None
+    spread = MAD_TO_SD * float(np.median(np.concatenate(deviations)))
+    return spread if math.isfinite(spread) else None
+
+
+def _effective(one: NDArray[np.float64]) -> float:
+    """Of one round. Where the autocorrelation is unknown a round is sure to be worth one sample, and no more is claimed."""
+    r = series.lag1(one)
+    return 1.0 if r is None else effective(len(one), r)
+
+
+def _lost(values: int, samples: int, left: int) -> list[str]:
+    found = []
+    if values:
+        found.append(f"{values} of {values + left} rounds gave no finite number and are left out: see their samples with 'hotlap show'")
+    if samples:
+        found.append(f"{samples} samples are not finite numbers and are left out: see them with 'hotlap show'")
+    return found
+
+
+def _warnings(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.float64]]) -> list[str]:
+    """Every doubt about a summary, each with what to do."""
+    if not len(x):
+        return ["nothing was measured: the reason stands with the case; mend it and run again"]
+    needed = next(n for n in range(1, 100) if ranks(n)[0])
+    few = [len(one) for one in rounds if len(one) < FEW_SAMPLES]
+    doubts = [
+        (s.confidence is None, f"{needed} rounds needed for a 95 % interval, there {_are(len(x))}: run with --rounds {needed}"),
+        (s.median == 0, "the median is zero, so widths have no meaning as a share of it: measure something that takes longer"),
+        (bool(few), f"{len(few)} of {len(rounds)} rounds have fewer than {FEW_SAMPLES} samples: give a round more time with --round-time"),
+        (
+            s.samples >= 20 and s.effective is not None and s.effective < DEPENDENT * s.samples,
+            f"{s.samples} samples are worth {s.effective or 0:.0f} independent ones: more rounds narrow the interval, more samples do not",
+        ),
+        (
+            s.samples >= 20 and s.outliers > MANY_OUTLIERS * s.samples,
+            f"{s.outliers} of {s.samples} samples lie far from the others: keep other programs off the machine and run again",
+        ),
+        (
+            s.confidence is not None and s.spread is not None and s.within is not None and s.spread > max(3 * s.within, 0.005),
+            f"rounds differ by {show(s.spread, '%')}, samples inside a round by {show(s.within, '%')}: the process decides "
+            "(memory placement, clock); raise --rounds",
+        ),
+        (len(x) >= 6 and series.drifting(x), "the rounds drift in one direction: let the machine reach its temperature, then run again"),
+        (len(x) >= 20 and series.bimodal(x), "the rounds fall into two groups: look for what differs between processes with 'hotlap show'"),
+    ]
+    return [text for seen, text in doubts if seen]
+
+
+def _are(n: int) -> str:
+    return "is 1" if n == 1 else f"are {n}"

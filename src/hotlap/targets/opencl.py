@@ -1,0 +1,273 @@
+"""OpenCL: any vendor's driver. PoCL on the CPU comes with `pip install 'hotlap[opencl]'` and is the embedded default."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from hotlap.errors import InputError, NotSupported, Unavailable
+from hotlap.record import Device
+from hotlap.targets.base import Array, Buffer, Enqueue, SystemClock, Timing, Where
+
+BUILD = ("-cl-fast-relaxed-math", "-cl-mad-enable")
+POCL = "Portable Computing Language"
+
+
+def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Device]:
+    """Every OpenCL device, GPUs first. `part` is cpu or gpu, or empty for all."""
+    _no_options(options)
+    if part not in ("", "cpu", "gpu"):
+        raise InputError(f"opencl has no part '{part}'; valid: opencl, opencl:cpu, opencl:gpu")
+    found = sorted(_raw(), key=lambda d: d.type != _cl().device_type.GPU)
+    devices = [_describe(d, i) for i, d in enumerate(found)]
+    chosen = [d for d in devices if part in ("", d.kind)]
+    if not chosen:
+        raise Unavailable(f"OpenCL has no {part or 'device'} here", "hotlap devices lists what there is")
+    return chosen
+
+
+def open(device: Device, options: Mapping[str, str] | None = None) -> OpenClTarget:
+    """A context and two profiling queues on the device."""
+    _no_options(options)
+    found = sorted(_raw(), key=lambda d: d.type != _cl().device_type.GPU)
+    if device.index >= len(found):
+        raise Unavailable(f"the OpenCL device {device.name} has vanished", "hotlap devices lists what there is")
+    return OpenClTarget(found[device.index], device)
+
+
+def _no_options(options: Mapping[str, str] | None) -> None:
+    if options:
+        raise InputError(f"opencl takes no options, not '{next(iter(options))}'")
+
+
+@functools.cache
+def _cl() -> Any:
+    """The package, with the one thing that would abort the process looked for first."""
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise Unavailable(f"pyopencl cannot be imported ({error})", "pip install 'hotlap[opencl]'") from error
+    return pyopencl
+
+
+@functools.cache
+def _raw() -> list[Any]:
+    cl = _cl()
+    if shutil.which("ld") is None:
+        raise Unavailable("PoCL needs the linker 'ld' and would abort the process without it", "apt-get install binutils")
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise Unavailable(f"no OpenCL driver answers ({error})", "pip install 'hotlap[opencl]' brings one for the CPU") from error
+    found: dict[tuple[str, str, str], Any] = {}
+    for platform in platforms:
+        try:
+            for device in platform.get_devices():
+                found.setdefault(_identity(platform, device), device)
+        except cl.Error:
+            continue  # a driver without a device
+    return list(found.values())
+
+
+def _identity(platform: Any, device: Any) -> tuple[str, str, str]:
+    """Two PoCL installations show the same processor twice: one of them is enough."""
+    if POCL in platform.name:
+        return (POCL, str(device.type), "")
+    return (platform.name, device.name, str(device.int_ptr))
+
+
+def _describe(device: Any, index: int) -> Device:
+    cl = _cl()
+    kinds: dict[int, Literal["gpu", "cpu"]] = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu"}
+    kind: Literal["gpu", "cpu", "other"] = kinds.get(device.type & (cl.device_type.GPU | cl.device_type.CPU), "other")
+    return Device(
+        target="opencl", index=index, name=device.name.strip(), kind=kind, vendor=device.vendor.strip(),
+        uuid=_ask(device, "uuid_khr", lambda u: bytes(u).hex()), pci_address=_ask(device, "pci_bus_info_khr", _pci),
+        driver=f"{device.platform.name.strip()} {device.driver_version}".strip(), memory_bytes=int(device.global_mem_size),
+        compute_units=int(device.max_compute_units), clock_max_hz=device.max_clock_frequency * 1e6 or None,
+        cache_bytes=_llc_bytes(device, kind), facts={
+            "opencl": device.version.strip(), "extensions": _extensions(device),
+            "vector_bytes": 4 * max(int(device.native_vector_width_float), 1), "max_group": int(device.max_work_group_size),
+        },
+    )
+
+
+def _ask(device: Any, name: str, show: Any) -> str:
+    """A fact behind an extension; PoCL gives all of its devices one UUID made of zeros, which is none."""
+    try:
+        text = str(show(getattr(device, name)))
+    except Exception:  # pyopencl raises several kinds for a query that the driver does not know
+        return ""
+    return "" if not text.strip("0:.-") or POCL in device.platform.name else text
+
+
+def _pci(info: Any) -> str:
+    return f"{info.pci_domain:04x}:{info.pci_bus:02x}:{info.pci_device:02x}.{info.pci_function}"
+
+
+def _llc_bytes(device: Any, kind: str) -> int | None:
+    size = int(device.global_mem_cache_size)
+    if kind == "cpu":  # PoCL reports what hwloc finds; sysfs knows the last level
+        size = max(size, _sysfs_llc())
+    return size or None
+
+
+def _sysfs_llc() -> int:
+    folder, best = "/sys/devices/system/cpu/cpu0/cache", 0
+    for index in os.listdir(folder) if os.path.isdir(folder) else []:
+        try:
+            with _open_text(f"{folder}/{index}/size") as file:
+                best = max(best, int(file.read().strip().rstrip("K")) * 1024)
+        except (OSError, ValueError):
+            continue
+    return best
+
+
+def _open_text(path: str) -> Any:
+    import builtins  # `open` is this module's own word
+
+    return builtins.open(path)
+
+
+def _extensions(device: Any) -> list[str]:
+    return sorted(set(device.extensions.split()) & {"cl_khr_fp64", "cl_khr_fp16", "cl_khr_int64_base_atomics", "cl_khr_command_buffer"})
+
+
+@functools.cache
+def prelude() -> str:
+    return (importlib.resources.files("hotlap.targets") / "prelude" / "opencl.c").read_text()
+
+
+class OpenClKernel:
+    """A kernel with its queue; arguments are set at each call."""
+
+    def __init__(self, target: OpenClTarget, kernel: Any) -> None:
+        self.target, self.kernel = target, kernel
+
+    def __call__(self, items: int, group: int, *args: Buffer | np.generic) -> None:
+        self.kernel.set_args(*(a.handle if isinstance(a, Buffer) else a for a in args))
+        self.target.note(self.target.cl.enqueue_nd_range_kernel(self.target.queues[0], self.kernel, (items,), (group,)))
+
+
+class OpenClTarget:
+    """One OpenCL device, opened."""
+
+    dialect: Literal["c"] = "c"
+    library = None
+
+    def __init__(self, raw: Any, device: Device) -> None:
+        self.cl, self.raw, self.device, self.clock = _cl(), raw, device, SystemClock()
+        self.context = self.cl.Context([raw])
+        profiling = self.cl.command_queue_properties.PROFILING_ENABLE
+        self.queues = [self.cl.CommandQueue(self.context, properties=profiling) for _ in range(2)]
+        self.timer_resolution_s = max(float(raw.profiling_timer_resolution), 1.0) * 1e-9
+        extensions = device.facts.get("extensions", [])
+        names = {"events", "int8", "int32", "two_queues"}
+        names |= {"fp32"} | {"fp64" for e in extensions if "fp64" in e} | {"fp16" for e in extensions if "fp16" in e}
+        self.features = frozenset(names)
+        self._events: list[Any] | None = None
+
+    def note(self, event: Any) -> None:
+        """Keeps the first and the last event of a batch that is being timed; the others may go."""
+        if self._events is not None:
+            if len(self._events) == 2:
+                self._events[1] = event
+            else:
+                self._events.append(event)
+
+    def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
+        cl, flags = self.cl, self.cl.mem_flags
+        host = np.zeros(data, np.uint8) if isinstance(data, int) else np.ascontiguousarray(data)
+        if where == "pageable":
+            host = host.copy()
+            return Buffer(host, host.nbytes, where, host.dtype)
+        self._fits(host.nbytes)
+        try:
+            if where == "pinned":
+                memory = cl.Buffer(self.context, flags.READ_WRITE | flags.ALLOC_HOST_PTR, max(host.nbytes, 1))
+                mapped, _ = cl.enqueue_map_buffer(
+                    self.queues[0], memory, cl.map_flags.READ | cl.map_flags.WRITE, 0, host.shape, host.dtype, is_blocking=True
+                )
+                mapped[...] = host
+                return Buffer(mapped, host.nbytes, where, host.dtype)
+            memory = cl.Buffer(self.context, flags.READ_WRITE, max(host.nbytes, 1))
+            if host.nbytes:
+                if isinstance(data, int):
+                    cl.enqueue_fill_buffer(self.queues[0], memory, np.uint8(0), 0, host.nbytes).wait()
+                else:
+                    cl.enqueue_copy(self.queues[0], memory, host).wait()
+        except (cl.MemoryError, cl.LogicError, cl.RuntimeError) as error:
+            raise NotSupported(f"{host.nbytes} B do not fit the device's memory ({error})") from error
+        return Buffer(memory, host.nbytes, where, host.dtype)
+
+    def _fits(self, nbytes: int) -> None:
+        limit = int(self.raw.max_mem_alloc_size)
+        if nbytes > limit:
+            raise NotSupported(f"{nbytes} B are more than the device's largest buffer, {limit} B")
+
+    def read(self, buffer: Buffer) -> Array:
+        self.sync()
+        if buffer.where != "device":
+            return np.array(buffer.handle)
+        out = np.empty(buffer.nbytes // buffer.dtype.itemsize, buffer.dtype)
+        if out.nbytes:
+            self.cl.enqueue_copy(self.queues[0], out, buffer.handle, is_blocking=True)
+        return out
+
+    def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
+        nbytes, q = min(to.nbytes, source.nbytes), self.queues[queue]
+        if to.where != "device" and source.where != "device":
+            self.sync()  # host to host is no device's work
+            _bytes(to.handle)[:nbytes] = _bytes(source.handle)[:nbytes]
+        elif to.where == "device" and source.where == "device":
+            self.note(self.cl.enqueue_copy(q, to.handle, source.handle, byte_count=nbytes))
+        elif to.where == "device":
+            self.note(self.cl.enqueue_copy(q, to.handle, _bytes(source.handle)[:nbytes], is_blocking=False))
+        else:
+            self.note(self.cl.enqueue_copy(q, _bytes(to.handle)[:nbytes], source.handle, is_blocking=False))
+
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> OpenClKernel:
+        try:
+            program = self.cl.Program(self.context, prelude() + source).build([*BUILD, *(f"-D{d}" for d in defines)])
+            return OpenClKernel(self, self.cl.Kernel(program, name))
+        except (self.cl.RuntimeError, self.cl.LogicError) as error:
+            raise NotSupported(f"the kernel '{name}' does not compile: {_first_error(str(error))}") from error
+
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+        if graph:
+            raise NotSupported("OpenCL has no graphs (command buffers are an extension that no driver here offers)")
+        self.sync()
+        events: list[Any] = []
+        self._events = events
+        try:
+            start = self.clock.now()
+            enqueue(calls)
+            self.sync()
+            wall = self.clock.now() - start
+        finally:
+            self._events = None
+        if not events:
+            return Timing(None if calls else 0.0, wall)
+        return Timing((events[-1].profile.end - events[0].profile.start) * 1e-9, wall)
+
+    def sync(self, event: bool = False) -> None:
+        if event:
+            self.cl.enqueue_marker(self.queues[0]).wait()
+            return
+        for queue in self.queues:
+            queue.finish()
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _first_error(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[0] if lines else "no message")

@@ -1,0 +1,288 @@
+"""Any GPU of the machine table, on a virtual clock: the model's time ÷ efficiency + seeded noise, and faults on request.
+
+`simulated:h200-sxm?efficiency=0.73&noise=0.01&throttle=0.3@60s&seed=7`. Target and sensors share one clock, so a day
+runs in minutes. It takes its times from `model`, which is never tested against it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from hotlap import units, work
+from hotlap.errors import InputError, MachineError, NotSupported, nearest
+from hotlap.model import machines
+from hotlap.model.simulate import expected_call_s
+from hotlap.record import Case, Check, Device
+from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Timing, Where
+from hotlap.workloads.base import Prepared
+
+INJECTIONS = {  # option: what it injects, and an example
+    "efficiency": ("share of the limit that every case reaches", "0.73"),
+    "noise": ("relative standard deviation of a sample", "0.01"),
+    "run_noise": ("relative standard deviation between rounds", "0.005"),
+    "drift": ("relative slow-down per minute", "0.02"),
+    "step": ("slow-down by a share from a time on", "0.05@30s"),
+    "throttle": ("clock lowered by a share from a time on, with its reason", "0.3@60s"),
+    "slow_link": ("share of the link's rate that is left", "0.5"),
+    "timer": ("what the device's timer shows of the true time", "0.5"),
+    "flip": ("share of checks that find a flipped bit", "1"),
+    "dead": ("sensors that give no answer, separated by commas", "power_w,temperature_c"),
+    "lost": ("time at which the device vanishes", "40s"),
+    "seed": ("of all noise", "7"),
+}
+AMBIENT_C, HEATING_C, SETTLE_S = 30.0, 45.0, 40.0  # a plausible card: idle, rise at full power, time constant
+IDLE_SHARE = 0.12  # of the power limit
+WALL_EXTRA_S = 4e-6  # from the call to the device and back: assumed, of the size drivers show
+
+
+@dataclass(frozen=True)
+class Onset:
+    """A fault that begins at a time."""
+
+    share: float
+    at_s: float
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Onset:
+        share, sign, at = text.partition("@")
+        return cls(_number(name, share), units.parse(at, "s") if sign else 0.0)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What was asked to go wrong; the defaults are a perfect machine."""
+
+    efficiency: float = 1.0
+    noise: float = 0.0
+    run_noise: float = 0.0
+    drift: float = 0.0
+    step: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    throttle: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    slow_link: float = 1.0
+    timer: float = 1.0
+    flip: float = 0.0
+    dead: frozenset[str] = frozenset()
+    lost: float = math.inf
+    seed: int = 0
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Faults:
+        given: dict[str, Any] = {}
+        for name, text in options.items():
+            if name not in INJECTIONS:
+                raise InputError(f"simulated has no option '{name}'; {nearest(name, INJECTIONS)}")
+            if name in ("step", "throttle"):
+                given[name] = Onset.parse(name, text)
+            elif name == "dead":
+                given[name] = frozenset(filter(None, text.split(",")))
+            elif name == "lost":
+                given[name] = units.parse(text.removeprefix("@"), "s")
+            else:
+                given[name] = int(_number(name, text)) if name == "seed" else _number(name, text)
+        faults = cls(**given)
+        for name in ("efficiency", "slow_link", "timer"):
+            if getattr(faults, name) <= 0:
+                raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
+        return faults
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text.removesuffix("/min"))
+    except ValueError:
+        raise InputError(f"simulated: '{name}' cannot be '{text}'; write it as in {name}={INJECTIONS[name][1]}") from None
+
+
+class VirtualClock:
+    """Time that passes only when something is done; appointments are kept on the way."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+        self.due: list[tuple[float, int, float, Callable[[], None]]] = []
+        self.count = 0
+
+    def now(self) -> float:
+        return self.time_s
+
+    def sleep(self, seconds: float) -> None:
+        until = self.time_s + max(seconds, 0.0)
+        while self.due and self.due[0][0] <= until:
+            at, number, period_s, call = heapq.heappop(self.due)
+            self.time_s = max(at, self.time_s)
+            call()
+            heapq.heappush(self.due, (at + period_s, number, period_s, call))
+        self.time_s = until
+
+    def every(self, period_s: float, call: Callable[[], None]) -> Callable[[], None]:
+        self.count += 1
+        number = self.count
+        heapq.heappush(self.due, (self.time_s + period_s, number, period_s, call))
+
+        def stop() -> None:
+            self.due = [entry for entry in self.due if entry[1] != number]
+            heapq.heapify(self.due)
+
+        return stop
+
+
+class Gpu:
+    """The simulated card: its state over virtual time, which target and sensors read."""
+
+    def __init__(self, spec: machines.Spec, faults: Faults, clock: VirtualClock) -> None:
+        self.spec, self.faults, self.clock = spec, faults, clock
+        self.dead = faults.dead
+        self.energy_j, self.heat, self.seen_s = 0.0, 0.0, 0.0
+        self.busy = False
+
+    @property
+    def throttled(self) -> bool:
+        return self.faults.throttle.share > 0 and self.clock.time_s >= self.faults.throttle.at_s
+
+    @property
+    def clock_hz(self) -> float | None:
+        top = self.spec.clock_max_hz
+        return top * (1 - self.faults.throttle.share) if top and self.throttled else top
+
+    def slowdown(self, link: bool) -> float:
+        """How many times longer than the model's time a call takes now."""
+        now, f = self.clock.time_s, self.faults
+        factor = (1 + f.drift * now / 60) / f.efficiency
+        if f.step.share and now >= f.step.at_s:
+            factor *= 1 + f.step.share
+        if self.throttled and not link:
+            factor /= 1 - f.throttle.share
+        return factor / f.slow_link if link else factor
+
+    def advance(self, seconds: float, busy: bool) -> None:
+        """Time passes in steps of at most 50 ms, so that sensors see power and temperature move."""
+        self.busy = busy
+        while seconds > 0:
+            step = min(seconds, 0.05)
+            self.clock.sleep(step)
+            self.energy_j += self.power_w * step
+            self.heat += (float(busy) - self.heat) * (1 - math.exp(-step / SETTLE_S))
+            seconds -= step
+        self.busy = False
+
+    @property
+    def power_w(self) -> float:
+        limit = self.spec.power_w or 300.0
+        return limit * (0.95 * (1 - self.faults.throttle.share * self.throttled) if self.busy else IDLE_SHARE)
+
+    def readings(self, time_s: float) -> dict[str, float | None]:
+        """What its sensors show; None is not supported."""
+        return {
+            "power_w": self.power_w, "energy_j": self.energy_j, "temperature_c": AMBIENT_C + HEATING_C * self.heat,
+            "clock_hz.sm": self.clock_hz, "throttle": float(0x4 if self.throttled else 0 if self.busy else 0x1),
+            "utilization": float(self.busy), "processes": 0.0, "fan": None,
+        }
+
+
+def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Device]:
+    """The one device of the machine named by `part`. Raises InputError for unknown machines and options."""
+    Faults.parse(options or {})
+    if not part:
+        raise InputError("simulated needs a machine, as in simulated:h200-sxm; 'hotlap machines' lists them")
+    spec = machines.load(part)
+    return [
+        Device(
+            target="simulated", index=0, name=f"{spec.name} (simulated)", kind="gpu", vendor=spec.vendor, uuid=f"simulated-{spec.slug}",
+            driver="virtual clock", memory_bytes=int(spec.memory_bytes) if spec.memory_bytes else None, compute_units=spec.compute_units,
+            clock_max_hz=spec.clock_max_hz, cache_bytes=int(spec.cache_bytes) if spec.cache_bytes else None, machine=spec.slug,
+            facts={"injected": dict(options or {})},
+        )
+    ]
+
+
+def open(device: Device, options: Mapping[str, str] | None = None) -> SimulatedTarget:
+    """The machine, switched on at virtual time 0."""
+    return SimulatedTarget(device, Faults.parse(options or {}))
+
+
+class SimulatedTarget:
+    """A target that answers from the model. Its `library` is itself: it prepares any case."""
+
+    dialect: Literal["model"] = "model"
+    timer_resolution_s = 1e-9
+    features = frozenset({"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "int32", "graph", "events", "pinned", "two_queues"})
+
+    def __init__(self, device: Device, faults: Faults) -> None:
+        self.device, self.faults, self.clock = device, faults, VirtualClock()
+        self.spec = machines.load(device.machine)
+        self.gpu = Gpu(self.spec, faults, self.clock)
+        self.library = self
+        self.random = random.Random(faults.seed)
+        self.round_factor: float | None = None
+        self.pending_s, self.on_link = 0.0, False
+
+    def prepare(self, case: Case) -> Prepared:
+        """Any workload but users' own programs."""
+        if case.workload in ("command", "callable"):
+            raise NotSupported("a simulated GPU cannot run programs")
+        base_s = expected_call_s(case, self.spec)
+        needed = _working_set(case)
+        if self.device.memory_bytes and needed > self.device.memory_bytes:
+            raise NotSupported(f"{units.size(needed)} do not fit the device's memory of {units.size(self.device.memory_bytes)}")
+        link = case.workload in ("transfer", "peer")
+
+        def enqueue(calls: int) -> None:
+            self.pending_s += base_s * calls
+            self.on_link = link
+
+        return Prepared(enqueue, self._check, variant="model")
+
+    def _check(self) -> Check:
+        self.gpu.advance(1e-3, busy=True)
+        flipped = self.random.random() < self.faults.flip
+        return Check(passed=not flipped, what="simulated result, one bit compared", error=float(flipped), tolerance=0.0)
+
+    def clock_hz(self) -> float | None:
+        return self.gpu.clock_hz
+
+    def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
+        host = np.zeros(data, np.uint8) if isinstance(data, int) and data < 1 << 30 else data
+        if isinstance(host, int):
+            raise NotSupported("a simulated GPU keeps at most 1 GiB of real data in one buffer")
+        array = np.array(host)
+        return Buffer(array, array.nbytes, where, array.dtype)
+
+    def read(self, buffer: Buffer) -> Array:
+        return np.array(buffer.handle)
+
+    def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
+        nbytes = min(to.nbytes, source.nbytes)
+        to.handle.reshape(-1).view(np.uint8)[:nbytes] = source.handle.reshape(-1).view(np.uint8)[:nbytes]
+
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
+        raise NotSupported("a simulated GPU runs no kernels; it knows the workloads of the plan")
+
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+        self.pending_s, self.on_link = 0.0, False
+        enqueue(calls)
+        true_s = self.pending_s * self.gpu.slowdown(self.on_link) * self._noise()
+        if self.clock.time_s + true_s > self.faults.lost:
+            raise MachineError(f"{self.device.name} has fallen off the bus at {self.faults.lost:g} s (injected)")
+        self.gpu.advance(true_s, busy=True)
+        self.gpu.advance(WALL_EXTRA_S, busy=False)
+        wall_s = true_s + WALL_EXTRA_S if calls else WALL_EXTRA_S
+        return Timing(true_s * self.faults.timer, wall_s)
+
+    def _noise(self) -> float:
+        if self.round_factor is None:  # the first sample of a process: this round's own level
+            self.random = random.Random(f"{self.faults.seed} {self.clock.time_s:.9f}")
+            self.round_factor = math.exp(self.random.gauss(0.0, self.faults.run_noise))
+        return self.round_factor * math.exp(self.random.gauss(0.0, self.faults.noise))
+
+    def sync(self, event: bool = False) -> None:
+        self.gpu.advance(WALL_EXTRA_S, busy=False)
+
+
+def _working_set(case: Case) -> float:
+    return work.find(case.workload).work(case.params).working_set_bytes
