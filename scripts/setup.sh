@@ -7,7 +7,6 @@
 # constraints.txt and Python. PYTHON names another interpreter. The log of pip is in .venv/setup.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-PATH=$PATH:/usr/sbin:/sbin # ldconfig lives there, and is not on every user's path
 
 venv=.venv
 stamp=$venv/hotlap-setup
@@ -52,7 +51,8 @@ need_venv() {
 wanted_extras() { # one per line, sorted, each once
     {
         printf '%s\n' opencl system "$@"
-        if ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1' >/dev/null || [ -e /usr/lib/wsl/lib/libcuda.so.1 ]; then echo cuda; fi
+        # ldconfig is in /sbin, which is not on every user's path.
+        if PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1' >/dev/null || [ -e /usr/lib/wsl/lib/libcuda.so.1 ]; then echo cuda; fi
     } | tr ', ' '\n\n' | sed '/^$/d' | LC_ALL=C sort -u
 }
 

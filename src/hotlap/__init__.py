@@ -1,3 +1,24 @@
 """Hotlap measures what an accelerator really delivers, and how far that is from what the hardware allows."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hotlap.api import Run, compare, load, measure, predict, run
+
 __version__ = "0.1.0"
+__all__ = ["Run", "__version__", "compare", "load", "measure", "predict", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are looked up on first use, so that `import hotlap` and `hotlap --help` stay fast."""
+    if name in __all__:
+        import importlib
+
+        return getattr(importlib.import_module("hotlap.api"), name)
+    raise AttributeError(f"module 'hotlap' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -90,7 +90,7 @@ def _prefix(value: float, small: bool) -> tuple[float, str]:
 def size(value: float) -> str:
     """Bytes for people, binary where exact: ``size(2**28) == '256 MiB'``, else decimal: ``size(3e9) == '3 GB'``."""
     for scale, prefix in ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
-        if value >= scale and (value * 100 / scale) % 1 == 0:
+        if value >= scale and (value * 100 / scale) % 1 == 0 and value / scale < 10_000:
             return f"{value / scale:g} {prefix}"
     return show(value, "B")
 

@@ -1,1 +1,82 @@
-"""."""
+"""The command line: a verb per file, wiring only. A verb's module has `add(parser)` and `run(args) -> exit code`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import hotlap
+from hotlap.errors import HotlapError, InputError, nearest
+
+VERBS = {  # in the order a newcomer needs them; the module is imported when its verb is used
+    "devices": "what is here to measure, and what would make the rest usable",
+    "run": "measure a plan and keep every number",
+    "ls": "the runs that were kept",
+    "show": "a run's table of results",
+    "explain": "each number against its limit: the headroom and its cause",
+    "compare": "two runs or groups of runs, case by case",
+    "report": "one HTML page of one or more runs",
+    "predict": "what a machine allows for a workload",
+    "machines": "the machine table",
+    "plan": "show or check a plan",
+    "schema": "JSON Schema of what a bundle holds",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one verb and returns its exit code: 0 fine, 1 a regression, 2 asked wrongly, 3 the machine, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(words)
+    except HotlapError as error:
+        print(f"hotlap: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("hotlap: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f" '{error.filename}'" if error.filename else ""
+        print(f"hotlap: the system refuses{where}: {error.strerror or error}", file=sys.stderr)
+        return 3
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if words[0] in ("-V", "--version"):
+        print(f"hotlap {hotlap.__version__}")
+        return 0
+    verb = words[0]
+    if verb not in VERBS:
+        raise InputError(f"there is no verb '{verb}'; {nearest(verb, VERBS)}")
+    module = importlib.import_module(f"hotlap.cli.{verb}")
+    parser = _Parser(prog=f"hotlap {verb}", description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".", allow_abbrev=False)
+    module.add(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    code: int = module.run(parser.parse_args(words[1:]))
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one line for an error, as everywhere in Hotlap."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise InputError(f"{message}; {self.prog} --help says what is valid")
+
+
+def usage() -> str:
+    """The help of `hotlap` itself."""
+    verbs = "\n".join(f"  {name:<10} {about}" for name, about in VERBS.items())
+    return (
+        "hotlap: measure what an accelerator really delivers, and how far that is from what the hardware allows\n\n"
+        f"usage: hotlap VERB [arguments]\n\n{verbs}\n\n"
+        "hotlap VERB --help says more. A RUN is an id or its beginning, 'latest', label=value, a time or a path.\n"
+        f"Runs are kept under HOTLAP_HOME. Version {hotlap.__version__}."
+    )

@@ -22,7 +22,7 @@ from hotlap.targets.base import Target, Timing
 from hotlap.workloads.base import Prepared
 
 RESOLUTION_SHARE = 1e-3  # of a sample, at most
-SHORTEST_S = 1e-3  # a sample is at least this long: below it scheduling noise rules
+SHORTEST_S = 2e-3  # a sample is at least this long: below it scheduling noise and the start of a batch rule
 OVERHEAD_TIMINGS = 21
 MOST_CALLS, MOST_SAMPLES, FEWEST_SAMPLES = 50_000, 5_000, 3
 DISAGREE_SHARE, DISAGREE_S = 0.05, 100e-6  # device timer and wall clock may differ by both together

@@ -12,16 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-MAD_TO_SD = 1.4826  # of normal data
+MAD_TO_SD = 1.4826
+"""1 ÷ the 75 % point of the standard normal: makes the median absolute deviation of normal data its standard deviation."""
 POINTS = 300  # the most that enter a test of all pairs; longer series enter as medians of blocks
 NEGLIGIBLE = 0.005  # a change of level under this share of the median is not worth a word
 RESOLUTION = 1e-3  # differences under this share are the timer's
+LARGEST = 1e300  # beyond it sums and differences overflow; no measurement gets there
 FEWEST = 6  # values that can show a steady state
 
 
 def lag1(x: ArrayLike) -> float | None:
     """Autocorrelation at lag 1, values beyond 3 robust standard deviations drawn in; None when it cannot be known."""
-    values = _finite(x)
+    values = finite(x)
     if len(values) < 3:
         return None
     middle = float(np.median(values))
@@ -45,45 +47,51 @@ def steady_from(x: ArrayLike, negligible: float = NEGLIGIBLE) -> int | None:
     transients), and Pettitt's change point (Applied Statistics 28, 1979; long ones, and drift), both widened for
     autocorrelation. A change below `negligible` of the median is steady.
     """
-    values = _finite(x)
-    n = len(values)
-    for cut in _cuts(n):
+    values = finite(x)
+    for cut in _cuts(len(values)):
         rest = values[cut:]
-        if len(rest) >= FEWEST - 2 and not _starts_apart(rest, negligible) and not _level_changes(rest, negligible):
+        if not _starts_apart(rest, negligible) and not _level_changes(rest, negligible):
             return cut
     return None
 
 
 def _cuts(n: int) -> list[int]:
-    """Every place up to 20, then 10 % further each time, to half."""
+    """Every place up to 20, then 10 % further each time, to half; at least 6 values stay, or 5 of 6."""
     if n < FEWEST:
         return []
-    cuts = [*range(min(20, n // 2) + 1)]
-    while cuts[-1] < n // 2:
-        cuts.append(min(cuts[-1] + max(cuts[-1] // 10, 1), n // 2))
+    last = min(n // 2, max(n - FEWEST, 1))
+    cuts = [*range(min(20, last) + 1)]
+    while cuts[-1] < last:
+        cuts.append(min(cuts[-1] + max(cuts[-1] // 10, 1), last))
     return cuts
 
 
 def _starts_apart(x: Floats, negligible: float) -> bool:
     """Whether the mean of the first 1, 2, 3 … values (outliers drawn in) lies outside the level of the second half."""
-    half = len(x) // 2
-    late = x[half:]
+    late = x[len(x) // 2 :]
+    early, n = x[: len(x) // 2], len(late)
     level = float(np.median(late))
-    noise, r = _noise(late)
+    residual = _about_line(late) if n > 9 else late - level  # fewer cannot tell noise from slope
+    noise = MAD_TO_SD * float(np.median(np.abs(residual))) if n > 9 else float(np.std(late, ddof=1))
     noise = max(noise, RESOLUTION * abs(level) / 3)
     if not noise:
-        return bool(np.any(x[:half] != level))
-    limit = 4 + 12 / len(late)  # wider where few values give the noise; 1 % false alarms at 10 values and at 1000
-    distance = np.clip((x[:half] - level) / noise, -(limit + 1), limit + 1)
-    count = np.arange(1, half + 1)
+        return bool(np.any(early != level))
+    limit = 4 + 12 / n  # wider where few values give the noise; see the tests for how often a steady series loses its start
+    usual = np.clip(residual / noise, -limit, limit)
+    scale = max(1.0, float(usual.std()))
+    reach = limit * scale * math.sqrt(1 + 1 / n) + abs(float(usual.mean())) + 1  # one value alone can be too far
+    distance = np.clip((early - level) / noise, -reach, reach) - usual.mean()
+    count = np.arange(1, len(early) + 1)
     mean = np.cumsum(distance) / count
-    width = np.sqrt((1 / count + 1.57 / len(late)) * np.where(count > 1, _inflation(r), 1.0))  # 1.57 = π/2: of a median
+    width = scale * np.sqrt((1 / count + 1 / n) * np.where(count > 1, _inflation(lag1(usual)), 1.0))
     return bool(np.any((np.abs(mean) > limit * width) & (np.abs(mean) * noise > negligible * abs(level))))
 
 
 def _level_changes(x: Floats, negligible: float) -> bool:
-    """Pettitt's test at 0.1 %, with a change that is worth a word."""
+    """Pettitt's test at 0.1 % for a change that is worth a word; a test of drift at 1 % where it has too few values."""
     n = len(x)
+    if n < 50 and drifting(x, negligible):
+        return True
     if n < 8:
         return False
     sums = np.cumsum(n + 1 - 2 * _ranks(x))[:-1]
@@ -92,21 +100,21 @@ def _level_changes(x: Floats, negligible: float) -> bool:
     if abs(after - before) <= negligible * abs(float(np.median(x))):
         return False
     step = np.concatenate([x[:split] - before, x[split:] - after])
-    inflation = min(_inflation(lag1(step) or 0.0), _inflation(_noise(x)[1]))
+    inflation = min(_inflation(lag1(step)), _inflation(lag1(_about_line(x))))
     chance = 2 * math.exp(-6 * float(sums[split - 1]) ** 2 / inflation / (n**3 + n**2))
     return chance < 1e-3
 
 
-def _noise(x: Floats) -> tuple[float, float]:
-    """Robust standard deviation and lag-1 autocorrelation about the line through the series."""
-    residual = x - _slope(x) * np.arange(len(x))
-    residual = residual - np.median(residual)
-    return MAD_TO_SD * float(np.median(np.abs(residual))), lag1(residual) or 0.0
+def _about_line(x: Floats) -> Floats:
+    """What is left of a series when its Theil–Sen line is taken off."""
+    rest = x - _slope(x, 60) * np.arange(len(x))  # 60 points: this runs for every cut
+    rest = rest - np.median(rest)
+    return np.where(np.abs(rest) > 1e-12 * np.max(np.abs(x)), rest, 0.0)  # rounding is no noise
 
 
-def _inflation(r: float) -> float:
+def _inflation(r: float | None) -> float:
     """Of the variance of a mean, by lag-1 autocorrelation."""
-    r = min(max(r, 0.0), 0.98)
+    r = min(max(r or 0.0, 0.0), 0.98)
     return (1 + r) / (1 - r)
 
 
@@ -116,7 +124,7 @@ def drift(x: ArrayLike) -> float:
 
     Sen, J. Am. Stat. Assoc. 63 (1968) 1379: the median slope over all pairs, unmoved by up to 29 % of outliers.
     """
-    values = _finite(x)
+    values = finite(x)
     middle = float(np.median(values)) if len(values) > 1 else 0.0
     return _slope(values) * (len(values) - 1) / abs(middle) if middle else math.nan
 
@@ -125,7 +133,7 @@ def drifting(x: ArrayLike, negligible: float = NEGLIGIBLE, chance: float = 0.01)
     """Whether the drift is larger than `negligible` and would come by chance less often than `chance`: Mann–Kendall test
     with ties and continuity, its variance widened for autocorrelation about the line (Hamed and Rao, J. Hydrology 204,
     1998). False for fewer than 6 values: there is no telling."""
-    values = _finite(x)
+    values = finite(x)
     change = drift(values) if len(values) >= FEWEST else math.nan
     if not abs(change) > negligible:
         return False
@@ -135,23 +143,23 @@ def drifting(x: ArrayLike, negligible: float = NEGLIGIBLE, chance: float = 0.01)
     score = float(np.sum(np.sign(points[later] - points[above])))
     ties = np.unique(points, return_counts=True)[1].astype(float)
     variance = (n * (n - 1) * (2 * n + 5) - float(np.sum(ties * (ties - 1) * (2 * ties + 5)))) / 18
-    variance *= _inflation(_noise(points)[1]) if n > 10 else 1.0  # fewer say nothing of autocorrelation
+    variance *= _inflation(lag1(_about_line(points))) if n > 10 else 1.0  # fewer say nothing of autocorrelation
     z = max(abs(score) - 1, 0) / math.sqrt(variance) if variance > 0 else 0.0
     return math.erfc(z / math.sqrt(2)) < chance
 
 
-def _slope(x: Floats) -> float:
+def _slope(x: Floats, most: int = POINTS) -> float:
     """Theil–Sen slope per step."""
-    points, step = _blocks(x)
+    points, step = _blocks(x, most)
     if len(points) < 2:
         return 0.0
     first, last = np.triu_indices(len(points), 1)
     return float(np.median((points[last] - points[first]) / (last - first))) / step
 
 
-def _blocks(x: Floats) -> tuple[Floats, int]:
-    """At most POINTS values, each the median of as many of `x`, and how many that is; what is over is left out in front."""
-    step = max(1, math.ceil(len(x) / POINTS))
+def _blocks(x: Floats, most: int = POINTS) -> tuple[Floats, int]:
+    """At most `most` values, each the median of as many of `x`, and how many that is; what is over is left out in front."""
+    step = max(1, math.ceil(len(x) / most))
     if step == 1:
         return x, 1
     return np.median(x[len(x) % step :].reshape(-1, step), axis=1), step
@@ -161,11 +169,15 @@ def bimodal(x: ArrayLike) -> bool:
     """Whether the values fall into two groups, each a tenth of them at least, with a valley between. False for fewer than
     20 values: there is no telling.
 
+    Of 1000 simulated series with one group (normal, lognormal, Student t, Cauchy, rounded to ticks) at most 20 are taken
+    for two; of shifted exponentials 70 at 20 values, 20 at 50. Groups 5 standard deviations apart, 30 to 70, are found in
+    70 % of series of 20 values, 95 % of 50.
+
     The best cut into two (least squares) must part the groups by more standard deviations than cuts of one group do
     (Ashman's D, Astron. J. 108, 1994, with limits by size from simulation) and leave the middle between them nearly
     empty, in the values and in their logarithms. Exact atoms closer than 5 % may be ticks of a timer and count as one.
     """
-    values = np.sort(_finite(x))
+    values = np.sort(finite(x))
     if len(values) < 20 or values[0] == values[-1]:
         return False
     values = _smeared(values)
@@ -186,8 +198,8 @@ def _two_groups(x: Floats) -> bool:
     apart = (b - a) / math.sqrt((float(low.var(ddof=1)) + float(high.var(ddof=1))) / 2 or 1e-300)
     third = (b - a) / 3
     middle = np.count_nonzero((x > a + third) & (x < b - third))
-    peak = min(np.count_nonzero(np.abs(x - centre) <= third / 2) for centre in (a, b))
-    return apart > 3.3 + 20 / n and middle < 0.75 * max(peak, 1)
+    peak = min(int(np.count_nonzero(np.abs(x - centre) <= third / 2)) for centre in (a, b))
+    return apart > 3.55 + 19 / n and bool(middle < min(0.5 + 25 / n, 1.0) * max(peak, 1))
 
 
 def _smeared(x: Floats) -> Floats:
@@ -209,7 +221,7 @@ def _smeared(x: Floats) -> Floats:
 def jumped(clocks: ArrayLike, tolerance: float = 0.1) -> bool:
     """Whether a clock frequency read several times changed by more than `tolerance` of its median. With 5 readings or more
     a single one that differs from both neighbours is taken for a bad reading, not a jump. Fewer than 2 say nothing: False."""
-    values = _finite(clocks)
+    values = finite(clocks)
     if len(values) < 2:
         return False
     if len(values) >= 5:
@@ -225,8 +237,10 @@ def _ranks(x: Floats) -> Floats:
     return np.asarray((ends - (count - 1) / 2)[group], dtype=float)
 
 
-def _finite(x: ArrayLike) -> Floats:
+def finite(x: ArrayLike) -> Floats:
+    """As an array. Raises ValueError when a value is not finite: it has no place in an order."""
     values = np.asarray(x, dtype=float).ravel()
-    if not np.all(np.abs(values) <= 1e300):
-        raise ValueError(f"{np.count_nonzero(~(np.abs(values) <= 1e300))} of {len(values)} values are not finite; leave them out and say so")
+    lost = len(values) - np.count_nonzero(np.abs(values) <= LARGEST)
+    if lost:
+        raise ValueError(f"{lost} of {len(values)} values are not finite; leave them out and say so")
     return values

@@ -16,15 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap.record import Summary
 from hotlap.stats import series
+from hotlap.stats.series import LARGEST, MAD_TO_SD, RESOLUTION, finite
 from hotlap.units import show
 
 CONFIDENCE = 0.95
 QUANTILES = (1, 5, 25, 50, 75, 95, 99)
-MAD_TO_SD = 1.4826
-"""1 ÷ the 75 % point of the standard normal: makes the median absolute deviation of normal data its standard deviation."""
-
-LARGEST = 1e300  # beyond it sums and differences overflow; no measurement gets there
-RESOLUTION = 1e-3  # share of a value under which differences are the timer's: a sample is sized for it
 DEPENDENT = 0.5  # effective ÷ samples below which a reader is told
 MANY_OUTLIERS = 0.05  # share of samples
 FEW_SAMPLES = 5  # in a round
@@ -68,21 +64,13 @@ def _chances(n: int) -> list[float]:
     return chances
 
 
-def finite(values: ArrayLike) -> NDArray[np.float64]:
-    """`values` as an array of floats. Raises ValueError when one is not finite: a number with no meaning has no order."""
-    x = np.asarray(values, dtype=float).ravel()
-    if not np.all(np.abs(x) <= LARGEST):
-        raise ValueError(f"{np.count_nonzero(~(np.abs(x) <= LARGEST))} of {len(x)} values are not finite; leave them out and say so")
-    return x
-
-
 def autocorrelation(x: ArrayLike) -> float | None:
     """Lag 1, −1 to 1; None for fewer than 3 values or when all are the same. Outliers beyond 3 robust standard deviations
     are drawn in to that first: one spike would hide a slow wave.
 
     Box, Jenkins and Reinsel, Time Series Analysis, 2.1.5. Raises ValueError for values that are not finite.
     """
-    return series.lag1(finite(x))
+    return series.lag1(x)
 
 
 def effective(n: float, r: float) -> float:
@@ -108,7 +96,7 @@ def outliers(x: ArrayLike, fence: float = 3.0) -> NDArray[np.bool_]:
         return np.zeros(len(values), dtype=bool)
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
     reach = fence * max(high - low, RESOLUTION * abs(middle))
-    return (values < low - reach) | (values > high + reach)
+    return np.asarray((values < low - reach) | (values > high + reach))
 
 
 def summarize(values: Sequence[float], samples: Sequence[Sequence[float]] = ()) -> Summary:
@@ -211,8 +199,7 @@ def _warnings(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.fl
         ),
         (
             s.confidence is not None and s.spread is not None and s.within is not None and s.spread > max(3 * s.within, 0.005),
-            f"rounds differ by {show(s.spread, '%')}, samples inside a round by {show(s.within, '%')}: the process decides "
-            "(memory placement, clock); raise --rounds",
+            f"rounds differ by {show(s.spread, '%')}, their samples by {show(s.within, '%')}: processes differ; raise --rounds",
         ),
         (len(x) >= 6 and series.drifting(x), "the rounds drift in one direction: let the machine reach its temperature, then run again"),
         (len(x) >= 20 and series.bimodal(x), "the rounds fall into two groups: look for what differs between processes with 'hotlap show'"),

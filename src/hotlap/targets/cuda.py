@@ -15,6 +15,7 @@ from hotlap.record import Device
 from hotlap.targets import cuda_compile
 from hotlap.targets.base import Array, Buffer, Enqueue, SystemClock, Timing, Where
 from hotlap.targets.cuda_driver import CANNOT, check, count, describe, driver, failure, name_of
+from hotlap.targets.cuda_kernel import CudaKernel
 
 RESOLUTION_S = 0.5e-6  # of cuEventElapsedTime, from the CUDA driver API manual
 GRAPHS_KEPT = 8  # recorded graphs, the latest; a long one holds memory on the device
@@ -56,47 +57,6 @@ def _free(context: Any, call: str, address: int) -> None:
     getattr(cu, call)(address)
 
 
-class CudaKernel:
-    """A function of a loaded module. The packed arguments of the last call are kept: most calls repeat them."""
-
-    def __init__(self, target: CudaTarget, function: Any, name: str) -> None:
-        self.target, self.function, self.name = target, function, name
-        self._args: tuple[Buffer | np.generic, ...] | None = None
-        self._packed: tuple[Any, Any, int] = (None, None, 0)
-
-    def __call__(self, items: int, group: int, *args: Buffer | np.generic) -> None:
-        last = self._args
-        if last is None or len(last) != len(args) or any(a is not b for a, b in zip(args, last, strict=True)):
-            self._packed, self._args = pack(args), args
-        if not self.target.busy:
-            self.target.activate()
-        blocks, rest = divmod(items, group)
-        if rest:
-            raise NotSupported(f"{items} work-items are not whole groups of {group}")
-        answer = self.target.cu.cuLaunchKernel(self.function, blocks, 1, 1, group, 1, 1, 0, self.target.queues[0], self._packed[2], 0)
-        if answer[0]:
-            raise self._refused(answer[0], items, group)
-
-    def _refused(self, result: Any, items: int, group: int) -> Exception:
-        what = f"launch '{self.name}' with {items} work-items in groups of {group}"
-        if name_of(result) == "CUDA_ERROR_INVALID_VALUE":
-            return NotSupported(f"CUDA could not {what}: {name_of(result)}")
-        return failure(result, what)
-
-
-def pack(args: Sequence[Buffer | np.generic]) -> tuple[Array, Array, int]:
-    """The launch's argument list: eight bytes per value, the addresses of these, and the address of that list."""
-    values = np.zeros(max(len(args), 1), np.uint64)
-    octets = values.view(np.uint8).reshape(-1, 8)
-    for i, arg in enumerate(args):
-        if isinstance(arg, Buffer):
-            values[i] = arg.handle.address
-        else:
-            octets[i, : arg.nbytes] = np.frombuffer(arg.tobytes(), np.uint8)
-    pointers = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
-    return values, pointers, int(pointers.ctypes.data)
-
-
 class CudaTarget:
     """One CUDA device, opened."""
 
@@ -115,6 +75,7 @@ class CudaTarget:
         events = [check(self.cu.cuEventCreate(0), "make an event") for _ in range(5)]
         self._start, self._end, self._fork, self._join, self._waited = events
         self._forked: Any = None  # while a batch is open: the event that the second queue has to wait for, first
+        self._second_used = False  # since the last wait: an idle queue need not be waited for
         self._joining = False  # the second queue was used in this batch
         self._reached: set[int] = set()  # contexts of other devices whose memory may be used from here
         self._graphs: OrderedDict[tuple[Enqueue, int], Any] = OrderedDict()
@@ -217,7 +178,10 @@ class CudaTarget:
         self.activate()
         what = f"load '{name}' (NVRTC {cuda_compile.version()}, driver {self.device.driver})"
         module = check(self.cu.cuModuleLoadData(code), what)
-        return CudaKernel(self, check(self.cu.cuModuleGetFunction(module, name.encode()), f"find the kernel '{name}'"), name)
+        function = check(self.cu.cuModuleGetFunction(module, name.encode()), f"find the kernel '{name}'")
+        if hasattr(self.cu, "cuFuncLoad"):  # else a driver that loads lazily does so in the first launch
+            check(self.cu.cuFuncLoad(function), f"load the kernel '{name}'")
+        return CudaKernel(self, function, name)
 
     # ------------------------------------------------------------ time
 
@@ -252,6 +216,7 @@ class CudaTarget:
             self._forked = None
 
     def _enter_second(self) -> None:
+        self._second_used = True
         if self._forked is not None and not self._joining:
             check(self.cu.cuStreamWaitEvent(self.queues[1], self._forked, 0), "fork the queues")
             self._joining = True
@@ -295,5 +260,7 @@ class CudaTarget:
             check(self.cu.cuEventRecord(self._waited, self.queues[0]), "record an event")
             check(self.cu.cuEventSynchronize(self._waited), "wait for an event")
             return
-        for queue in self.queues:
-            check(self.cu.cuStreamSynchronize(queue), "finish the queue")
+        check(self.cu.cuStreamSynchronize(self.queues[0]), "finish the queue")
+        if self._second_used:
+            check(self.cu.cuStreamSynchronize(self.queues[1]), "finish the second queue")
+            self._second_used = False

@@ -29,7 +29,7 @@ def driver() -> Any:
     try:
         (result,) = binding.cuInit(0)
     except Exception as error:  # the loader has several error types, by version
-        raise Unavailable(f"the CUDA driver library libcuda cannot be loaded ({_first_line(error)})", REMEDY_DRIVER) from error
+        raise Unavailable(f"NVIDIA's driver library libcuda cannot be loaded ({type(error).__name__})", REMEDY_DRIVER) from error
     if result != 0:
         raise Unavailable(f"the CUDA driver does not start ({name_of(result)})", _remedy(name_of(result)))
     return binding
@@ -86,6 +86,7 @@ def _facts(handle: Any) -> dict[str, Any]:
         "ecc": _attribute(handle, "ECC_ENABLED") == 1,
         "copy_engines": _attribute(handle, "ASYNC_ENGINE_COUNT"),
         "shared_per_unit_bytes": _attribute(handle, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        "max_group": _attribute(handle, "MAX_THREADS_PER_BLOCK"),
         "threads_per_unit": _attribute(handle, "MAX_THREADS_PER_MULTIPROCESSOR"),
     }
     return {name: value for name, value in facts.items() if value is not None}
@@ -169,6 +170,3 @@ def _remedy(name: str) -> str:
         return "the kernel driver and libcuda differ in version: reboot, or remove the CUDA compatibility package"
     return "check that nvidia-smi works"
 
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

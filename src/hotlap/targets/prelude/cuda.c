@@ -63,7 +63,16 @@ DEVICE uchar mad(uchar a, uchar b, uchar c) { return (uchar)(a * b + c); }
     DEVICE bool operator==(N a, N b) { return (float)a == (float)b; }                                                              \
     DEVICE bool operator!=(N a, N b) { return (float)a != (float)b; }                                                              \
     DEVICE GLUE(N, 2) operator+(GLUE(N, 2) a, GLUE(N, 2) b) { return mad(a, GLUE(N, 2)(N::raw(ONE)), b); }                         \
-    DEVICE GLUE(N, 2) operator*(GLUE(N, 2) a, GLUE(N, 2) b) { return mad(a, b, GLUE(N, 2)(N::raw(MINUS_ZERO))); }
+    DEVICE GLUE(N, 2) operator*(GLUE(N, 2) a, GLUE(N, 2) b) { return mad(a, b, GLUE(N, 2)(N::raw(MINUS_ZERO))); }                  \
+    struct __align__(8) GLUE(N, 4) {                                                                                               \
+        GLUE(N, 2) lo, hi;                                                                                                         \
+        GLUE(N, 4)() = default;                                                                                                    \
+        __device__ __forceinline__ GLUE(N, 4)(N s) : lo(s), hi(s) {}                                                               \
+        __device__ __forceinline__ GLUE(N, 4)(GLUE(N, 2) l, GLUE(N, 2) h) : lo(l), hi(h) {}                                        \
+    };                                                                                                                             \
+    DEVICE GLUE(N, 4) mad(GLUE(N, 4) a, GLUE(N, 4) b, GLUE(N, 4) c) { return {mad(a.lo, b.lo, c.lo), mad(a.hi, b.hi, c.hi)}; }     \
+    DEVICE GLUE(N, 4) operator+(GLUE(N, 4) a, GLUE(N, 4) b) { return {a.lo + b.lo, a.hi + b.hi}; }                                 \
+    DEVICE GLUE(N, 4) operator*(GLUE(N, 4) a, GLUE(N, 4) b) { return {a.lo * b.lo, a.hi * b.hi}; }
 
 DEVICE float half_to_float(unsigned short bits) {
     float f;
@@ -100,14 +109,17 @@ VECTOR(int2, int, EACH_2)
 VECTOR(int4, int, EACH_4)
 VECTOR(uint2, uint, EACH_2)
 VECTOR(uint4, uint, EACH_4)
-#define NARROW_ADD_(m) (signed char)(a.m + b.m)
-#define NARROW_MUL_(m) (signed char)(a.m * b.m)
-#define NARROW(V, EACH_)                                                                                                           \
+/* Narrow whole numbers wrap round, as in OpenCL C; the chip computes them in 32 bits. */
+#define NARROW_ADD_(m) (decltype(a.m))(a.m + b.m)
+#define NARROW_MUL_(m) (decltype(a.m))(a.m * b.m)
+#define NARROW(V, S, EACH_)                                                                                                        \
     template <> struct Splat<V> {                                                                                                  \
-        static __device__ __forceinline__ V of(signed char s) { return V{EACH_(SAME_)}; }                                          \
+        static __device__ __forceinline__ V of(S s) { return V{EACH_(SAME_)}; }                                                    \
     };                                                                                                                             \
     DEVICE V operator+(V a, V b) { return V{EACH_(NARROW_ADD_)}; }                                                                 \
     DEVICE V operator*(V a, V b) { return V{EACH_(NARROW_MUL_)}; }                                                                 \
     DEVICE V mad(V a, V b, V c) { return V{EACH_(MAD_)}; }
-NARROW(char2, EACH_2)
-NARROW(char4, EACH_4)
+NARROW(char2, signed char, EACH_2)
+NARROW(char4, signed char, EACH_4)
+NARROW(uchar2, uchar, EACH_2)
+NARROW(uchar4, uchar, EACH_4)

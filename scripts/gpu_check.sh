@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# What can only be seen on a machine with a GPU. Each part ends within 9 minutes; `all` is a shortened set of them, also within 9.
+#
+#   scripts/gpu_check.sh [all|conform|measure|model|burn]
+#
+#   conform   the conformance suite on every target that is found, and the benchmarks of Hotlap's own cost
+#   measure   the plans quick and standard on cuda, and quick on torch:cuda
+#   model     each measured number against its limit; nothing may beat its bound
+#   burn      a matrix product for five minutes, with clock, power and temperature
+#
+# Logs, summary.txt and the packed runs land in $OUT (default: out), at most 8 files. PYTHON names the Python (default: python3); Hotlap is
+# taken from src/, and needs NumPy and msgspec; cuda-bindings, nvidia-cuda-nvrtc, nvidia-ml-py, torch and pytest for the parts they carry.
+# What could not be done is named with its reason. Exit 1 if a step failed, 3 if nothing could be run.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+PYTHON=${PYTHON:-python3}
+OUT=${OUT:-out}
+mkdir -p "$OUT"
+OUT=$(cd "$OUT" && pwd)
+export HOTLAP_HOME=$OUT/home PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 NO_COLOR=1 COLUMNS=120
+summary=()
+failures=0
+ran=0
+part=${1:-all}
+
+note() { # name, verdict
+    summary+=("$(printf '%-34s %s' "$1" "$2")")
+    printf -- '-- %s: %s\n' "$1" "$2"
+}
+
+step() { # name, seconds at most, command …
+    local name=$1 limit=$2 began=$SECONDS code=0
+    shift 2
+    printf '\n== %s\n$ %s\n' "$name" "$*"
+    timeout --kill-after=10 --signal=INT "$limit" "$@" || code=$?
+    ran=$((ran + 1))
+    if [ $code -eq 0 ]; then
+        note "$name" "ok, $((SECONDS - began)) s"
+        return 0
+    fi
+    failures=$((failures + 1))
+    [ $code -eq 124 ] && note "$name" "FAILED: not done within $limit s" || note "$name" "FAILED: exit $code after $((SECONDS - began)) s"
+    return 1
+}
+
+without() { # name, reason
+    note "$1" "not run, because $2"
+}
+
+has() { "$PYTHON" -c "import $1" >/dev/null 2>&1; }
+
+hotlap() { "$PYTHON" -m hotlap "$@"; }
+
+target_missing() { # target → why it is not usable; nothing if it is
+    hotlap devices --target "$1" 2>&1 >/dev/null | sed 's/^hotlap: //' | head -n 1
+}
+
+measure_plan() { # name, seconds, plan, target, further options …
+    local name=$1 limit=$2 plan=$3 target=$4 reason
+    shift 4
+    reason=$(target_missing "$target")
+    if [ -n "$reason" ]; then
+        without "$name" "$reason"
+        return 0
+    fi
+    step "$name" "$limit" "$PYTHON" -m hotlap run "$plan" --target "$target" --label "part=$part" --label "step=${name// /-}" --no-report "$@"
+}
+
+conform() { # seconds
+    if has pytest; then
+        step "conformance of the targets" "$1" "$PYTHON" -m pytest -p no:cacheprovider -rs tests/targets
+    else
+        without "conformance of the targets" "pytest is missing ($PYTHON -m pip install pytest)"
+    fi
+}
+
+costs() { # seconds each
+    local file name
+    for file in benchmarks/*.py; do
+        [ -e "$file" ] || { without "benchmarks" "there is none in benchmarks/"; return 0; }
+        name="benchmark $(basename "$file" .py)"
+        if "$PYTHON" "$file" --help 2>/dev/null | grep -q -- '--gpu'; then
+            step "$name" "$1" "$PYTHON" "$file" --gpu
+        else
+            without "$name" "it measures the host only (no option --gpu)"
+        fi
+    done
+}
+
+measured() { # are there runs to hold against limits?
+    [ -n "$(ls -A "$HOTLAP_HOME/runs" 2>/dev/null)" ]
+}
+
+limits() {
+    if ! measured; then
+        without "numbers against limits" "no run was kept"
+        return 0
+    fi
+    step "numbers against limits" 60 "$PYTHON" scripts/gpu_summary.py limits
+    step "explain" 60 "$PYTHON" -m hotlap explain latest
+    step "report" 60 "$PYTHON" -m hotlap report latest --out "$OUT/report.html"
+}
+
+burn() { # seconds of load
+    measure_plan "burn" $(($1 + 120)) scripts/burn.toml torch:cuda --budget "$1 s"
+    if measured; then
+        step "clock, power, temperature" 60 "$PYTHON" scripts/gpu_summary.py readings
+    else
+        without "clock, power, temperature" "no run was kept"
+    fi
+}
+
+part_conform() {
+    conform 300
+    costs 60
+}
+
+part_measure() {
+    measure_plan "quick on cuda" 120 quick cuda
+    measure_plan "quick on torch" 120 quick torch:cuda
+    measure_plan "standard on cuda" 240 standard cuda --rounds 6 --round-time '20 s' --budget '200 s'
+}
+
+part_model() {
+    measure_plan "quick on cuda" 150 quick cuda
+    measure_plan "compute on torch" 150 compute torch:cuda --rounds 6 --round-time '8 s' --budget '100 s'
+    limits
+}
+
+part_burn() { burn 300; }
+
+part_all() {
+    conform 150
+    measure_plan "quick on cuda" 110 quick cuda
+    measure_plan "quick on torch" 110 quick torch:cuda
+    limits
+    burn 45
+}
+
+pack() { # every bundle in one file, so that few files come back
+    if measured; then
+        (cd "$HOTLAP_HOME" && "$PYTHON" -m zipfile -c "$OUT/$part-runs.zip" runs) && note "runs" "$(ls "$HOTLAP_HOME/runs" | wc -l) packed into $part-runs.zip"
+    fi
+    rm -rf "$HOTLAP_HOME"
+}
+
+finish() {
+    pack
+    printf '%s\n' "${summary[@]}" >"$OUT/summary.txt"
+    printf '\n== summary of %s\n' "$part"
+    cat "$OUT/summary.txt"
+}
+
+main() {
+    case $part in all | conform | measure | model | burn) ;; *)
+        echo "gpu_check: there is no part '$part'; valid: all, conform, measure, model, burn" >&2
+        exit 2
+        ;;
+    esac
+    local missing
+    for missing in numpy msgspec; do
+        has $missing || { echo "gpu_check: $PYTHON has no $missing ($PYTHON -m pip install $missing)" >&2; exit 3; }
+    done
+    rm -rf "$HOTLAP_HOME" # the runs of an earlier part are packed already
+    hotlap devices || true
+    "part_$part"
+    finish
+    [ $ran -gt 0 ] || exit 3
+    [ $failures -eq 0 ] || exit 1
+}
+
+main 2>&1 | tee "$OUT/$part.log"
+exit "${PIPESTATUS[0]}"

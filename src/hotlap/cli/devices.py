@@ -1,0 +1,38 @@
+"""hotlap devices"""
+
+from __future__ import annotations
+
+import argparse
+
+from hotlap import targets
+from hotlap.cli import terminal
+from hotlap.errors import Unavailable
+from hotlap.model import machines
+from hotlap.targets.simulated import INJECTIONS
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", default="", help="only this target")
+
+
+def run(args: argparse.Namespace) -> int:
+    """What is here; for each target that is not usable, why, and what would make it so; what can be simulated."""
+    from msgspec.structs import replace
+
+    from hotlap.report import text
+
+    if args.target:
+        devices, missing = targets.find(targets.parse(args.target)), {}
+    else:
+        devices, missing = targets.survey()
+    devices = [replace(d, machine=d.machine or machines.recognise(d)) for d in devices]
+    reasons = {
+        name: {"reason": e.reason, "remedy": e.remedy} if isinstance(e, Unavailable) else {"reason": str(e), "remedy": ""}
+        for name, e in missing.items()
+    }
+    injections = {name: {"about": about, "example": example} for name, (about, example) in INJECTIONS.items()}
+    if args.json:
+        terminal.print_json({"devices": devices, "unavailable": reasons, "simulated": {"machines": machines.names(), "options": injections}})
+    else:
+        print(text.devices(devices, reasons, injections, terminal.width(), color=terminal.color()))
+    return 0

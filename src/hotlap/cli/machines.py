@@ -1,0 +1,27 @@
+"""hotlap machines [NAME]"""
+
+from __future__ import annotations
+
+import argparse
+
+from hotlap.cli import terminal
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="one machine, with its sources")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The machine table: what is known of each GPU, unknown left blank."""
+    from hotlap.model import machines
+    from hotlap.report import text
+
+    names = [args.name] if args.name else machines.names()
+    specs = [machines.load(name) for name in names]
+    if args.json:
+        terminal.print_json([machines.facts(spec) for spec in specs])
+    elif args.name:
+        print(text.machine(specs[0], terminal.width()))
+    else:
+        print(text.machines(specs, terminal.width(), color=terminal.color()))
+    return 0

@@ -1,0 +1,32 @@
+"""hotlap plan show|check PLAN"""
+
+from __future__ import annotations
+
+import argparse
+
+from hotlap import plan as plans
+from hotlap.cli import terminal
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("show", "check"), help="show its cases, or check that it is valid")
+    parser.add_argument("plan", nargs="?", help="a built-in plan or a TOML file; without one, the built-in plans are listed")
+
+
+def run(args: argparse.Namespace) -> int:
+    """A plan's cases and options, or one line that it is valid; exit code 2 with file and line when it is not."""
+    if args.plan is None:
+        listing = plans.builtin()
+        if args.json:
+            terminal.print_json(listing)
+        else:
+            print("\n".join(f"{name:<10} {about}" for name, about in listing.items()))
+        return 0
+    plan = plans.load(args.plan)
+    if args.json:
+        terminal.print_json(plan)
+    elif args.what == "show":
+        print(plans.show(plan))
+    else:
+        print(f"{args.plan}: {len(plan.cases)} cases, valid")
+    return 0

@@ -1,0 +1,37 @@
+"""hotlap report RUN"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hotlap.cli import terminal
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="*", default=["latest"], help="which runs go into the page (default: latest)")
+    parser.add_argument("--out", metavar="FILE", help="where to write it (default: report.html in the run's folder)")
+    parser.add_argument("--pdf", action="store_true", help="also as PDF, by Chromium or WeasyPrint")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes one self-contained page and says where."""
+    from hotlap.report import html, pdf
+
+    bundles = terminal.runs(args.run)
+    if args.out:
+        out = Path(args.out)
+    else:
+        folder = bundles[0].path if bundles[0].path.is_dir() else Path.cwd()
+        out = folder / ("report.html" if len(bundles) == 1 else f"report-of-{len(bundles)}-runs.html")
+    page = html.page(bundles)
+    out.write_text(page, encoding="utf-8")
+    written = {"html": str(out)}
+    if args.pdf:
+        pdf.write(page, out.with_suffix(".pdf"))
+        written["pdf"] = str(out.with_suffix(".pdf"))
+    if args.json:
+        terminal.print_json(written)
+    else:
+        print("\n".join(written.values()))
+    return 0

@@ -1,0 +1,51 @@
+"""What verbs share: the terminal's width and colour, JSON output, and the home of all runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hotlap.errors import InputError
+from hotlap.store import bundle as bundles
+from hotlap.store import paths, select
+
+
+def width() -> int:
+    """Columns of the terminal; 100 where there is none."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def color() -> bool:
+    """Whether standard output is a terminal that wants colour (https://no-color.org)."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.flush()
+
+
+def runs(selectors: Sequence[str]) -> list[bundles.Bundle]:
+    """The runs that selectors name, each once, in the order given. Warnings go to standard error."""
+    found: dict[str, bundles.Bundle] = {}
+    for selector in selectors:
+        for bundle in select.runs(selector, paths.home()):
+            found.setdefault(bundle.run.id, bundle)
+    for bundle in found.values():
+        for warning in bundle.warnings:
+            print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
+    return list(found.values())
+
+
+def pairs(items: Sequence[str], what: str) -> dict[str, str]:
+    """`name=value` arguments as a mapping."""
+    for item in items:
+        if "=" not in item:
+            raise InputError(f"'{item}' is not {what}; write name=value")
+    return {name: value for name, _, value in (item.partition("=") for item in items)}

@@ -1,0 +1,135 @@
+"""The documents run: every console and Python block is executed, and the lists in them are held against the code.
+
+A block that cannot run here has its reason in a comment on the line before it: `<!-- not run: needs a GPU -->`. A command that is
+shown failing has `<!-- exit: 2 -->`. The blocks of one document run in order, in one folder and one HOTLAP_HOME.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted(p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+LIMIT_S = 300
+FENCE = re.compile(r"^```(\w*)\s*$")
+MARK = re.compile(r"^<!-- (not run|exit): (.+?) -->$")
+
+
+@dataclass(frozen=True)
+class Block:
+    document: Path
+    line: int
+    language: str
+    text: str
+    mark: str = ""  # "not run", "exit" or ""
+    value: str = ""  # the reason, or the exit code
+
+    @property
+    def name(self) -> str:
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(document: Path) -> list[Block]:
+    """The fenced blocks of a document, each with the mark that stands right before it."""
+    found: list[Block] = []
+    mark, language, start, body = ("", ""), None, 0, list[str]()
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+        fence = FENCE.match(line)
+        if language is not None:
+            if fence:
+                found.append(Block(document, start, language, "\n".join(body) + "\n", *mark))
+                mark, language, body = ("", ""), None, []
+            else:
+                body.append(line)
+        elif fence:
+            language, start = fence[1], number
+        elif match := MARK.match(line.strip()):
+            mark = (match[1], match[2])
+        elif line.strip():
+            mark = ("", "")
+    return found
+
+
+def commands(text: str) -> list[str]:
+    """The lines after `$ `, with their continuations; all else is output."""
+    found: list[str] = []
+    goes_on = False
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            found.append(line[2:])
+        elif goes_on:
+            found[-1] += "\n" + line.removeprefix("> ")
+        else:
+            continue
+        goes_on = found[-1].endswith("\\")
+    return found
+
+
+RUNNABLE = [b for d in DOCUMENTS for b in blocks(d) if b.language in ("console", "python")]
+
+
+@functools.cache
+def folder(document: Path) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f"hotlap-docs-{document.stem}-"))
+
+
+@functools.cache
+def execute(block: Block) -> subprocess.CompletedProcess[str]:
+    """Runs a block, and before it those of its document that it may build on."""
+    for earlier in RUNNABLE:
+        if earlier.document == block.document and earlier.line < block.line and earlier.mark != "not run":
+            execute(earlier)
+    here = folder(block.document)
+    environment = os.environ | {
+        "HOTLAP_HOME": str(here / "home"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": str(ROOT / "src"),
+    }
+    if block.language == "python":
+        script = here / f"line_{block.line}.py"
+        script.write_text(block.text, encoding="utf-8")
+        argv = [sys.executable, str(script)]
+    else:
+        argv = ["bash", "-c", "set -eo pipefail\n" + "\n".join(commands(block.text))]
+    return subprocess.run(argv, cwd=here, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+@pytest.mark.parametrize("block", RUNNABLE, ids=lambda b: b.name)
+def test_block_runs(block: Block) -> None:
+    if block.mark == "not run":
+        pytest.skip(block.value)
+    done = execute(block)
+    wanted = int(block.value) if block.mark == "exit" else 0
+    assert done.returncode == wanted, f"{block.name}: exit {done.returncode}, not {wanted}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+def test_console_blocks_hold_commands() -> None:
+    empty = [b.name for b in RUNNABLE if b.language == "console" and not commands(b.text)]
+    assert not empty, f"console blocks without a line that begins with '$ ': {empty}"
+
+
+def test_relative_links_lead_somewhere() -> None:
+    broken = []
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8")):
+            if not re.match(r"[a-z]+:", target) and not (document.parent / target).exists():
+                broken.append(f"{document.relative_to(ROOT)}: {target}")
+    assert not broken
+
+
+def test_blocks_are_read_with_their_marks(tmp_path: Path) -> None:
+    document = tmp_path / "a.md"
+    console, python = "```console\n$ a \\\n> b\nout\n$ c\n```\n", "```python\nx = 1\n```\n"
+    document.write_text(f"text\n<!-- not run: needs a GPU -->\n\n{console}{python}", encoding="utf-8")
+    first, second = blocks(document)
+    assert (first.mark, first.value, first.line) == ("not run", "needs a GPU", 4)
+    assert commands(first.text) == ["a \\\nb", "c"]
+    assert (second.language, second.text, second.mark) == ("python", "x = 1\n", "")

@@ -1,0 +1,47 @@
+"""Quantities read and printed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotlap import units
+from hotlap.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("256 MiB", "B", 2**28), ("1.5 TB/s", "B/s", 1.5e12), ("8 s", "s", 8.0), ("90ms", "s", 0.09), ("5 %", "%", 0.05),
+        ("10 min", "s", 600.0), ("1.98 GHz", "Hz", 1.98e9), (4096, "B", 4096.0), ("3 GB", "B", 3e9), ("4 Ki", "", 4096.0), ("20 µs", "s", 20e-6),
+    ],
+)
+def test_parse(text: str, unit: str, value: float) -> None:
+    assert units.parse(text, unit) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("text", "unit"), [("8 parsecs", "s"), ("fast", "B"), ("8 s", "B"), ("", "s"), ("5 %", "s"), ("1 mB x", "B"), (True, "s")])
+def test_parse_says_what_is_valid(text: str, unit: str) -> None:
+    with pytest.raises(InputError, match="as in|needed"):
+        units.parse(text, unit)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (2.94e10, "B/s", "29.4 GB/s"), (None, "B/s", "–"), (0.0, "B/s", "0 B/s"), (4.6e-5, "s", "46.0 µs"), (9.996e2, "B/s", "1.00 kB/s"),
+        (0.734, "%", "73.4 %"), (63.0, "°C", "63.0 °C"), (1200.0, "s", "1200 s"), (1e-13, "s", "0.100 ps"), (float("nan"), "s", "–"),
+    ],
+)
+def test_show(value: float | None, unit: str, text: str) -> None:
+    assert units.show(value, unit) == text
+
+
+def test_sizes_are_binary_where_exact() -> None:
+    assert [units.size(v) for v in (2**28, 3e9 + 1, 1000, 1.5 * 2**30)] == ["256 MiB", "3.00 GB", "1.00 kB", "1.5 GiB"]
+
+
+@given(st.floats(1e-9, 1e18))
+def test_what_is_shown_can_be_read_again(value: float) -> None:
+    assert units.parse(units.show(value, "B/s", 6), "B/s") == pytest.approx(value, rel=1e-5, abs=1e-8)

@@ -1,0 +1,90 @@
+"""Bytes, operations and parameters of the workloads, against hand-worked figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotlap import work
+from hotlap.errors import InputError
+from hotlap.record import Case
+
+GIB = 2**30
+
+
+def _case(name: str, **given: object) -> tuple[work.Workload, dict]:
+    spec = work.find(name)
+    return spec, spec.parse(given)
+
+
+@pytest.mark.parametrize(
+    ("op", "read", "written"), [("read", 1, 0), ("write", 0, 1), ("copy", 0.5, 0.5), ("scale", 0.5, 0.5), ("add", 2 / 3, 1 / 3), ("triad", 2 / 3, 1 / 3)]
+)
+def test_stream_bytes(op: str, read: float, written: float) -> None:
+    spec, params = _case("stream", op=op, size="1 GiB")
+    done = spec.work(params)
+    assert done.read_bytes == pytest.approx(read * GIB, rel=1e-6)
+    assert done.written_bytes == pytest.approx(written * GIB, rel=1e-6)
+
+
+def test_gemm_of_the_published_size() -> None:
+    """2·8192³ = 1.0995 TFLOP; three bf16 matrices of 128 MiB."""
+    spec, params = _case("gemm", dtype="bf16", m=8192, n=8192, k=8192)
+    done = spec.work(params)
+    assert done.total_operations == 2 * 8192**3
+    assert done.memory_bytes == 3 * 8192**2 * 2
+    assert spec.value(1.0995e-3, params) == pytest.approx(1e15, rel=1e-3)
+
+
+def test_int8_products_are_written_as_int32() -> None:
+    spec, params = _case("gemm", dtype="int8", m=16, n=32, k=64)
+    assert spec.work(params).written_bytes == 16 * 32 * 4
+
+
+def test_intensity_is_fmas_over_the_element() -> None:
+    spec, params = _case("intensity", fmas=64, dtype="fp32")
+    done = spec.work(params)
+    assert done.total_operations / done.memory_bytes == pytest.approx(2 * 64 / 8)
+
+
+def test_latencies_are_per_step() -> None:
+    spec, params = _case("chase", size="16 KiB", hops=1000)
+    assert spec.value(1e-6, params) == pytest.approx(1e-9)
+
+
+def test_transfers_count_both_ways() -> None:
+    spec, params = _case("transfer", direction="both", size="1 MiB")
+    assert spec.value(1.0, params) == 2 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("strem", {}, "did you mean 'stream'"),
+        ("stream", {"size": "1 GiB", "opp": "copy"}, "did you mean 'op'"),
+        ("stream", {}, "needs 'size'"),
+        ("stream", {"size": "1 GiB", "op": "tria"}, "did you mean 'triad'"),
+        ("stream", {"size": "1 s"}, "'size'"),
+        ("stream", {"size": 12}, "at least 4096"),
+        ("stream", {"size": float("nan")}, "finite"),
+        ("gemm", {"m": 1.5}, "whole number"),
+        ("gemm", {"m": True}, "number"),
+        ("command", {"argv": 3}, "list of strings"),
+    ],
+)
+def test_wrong_parameters_are_answered(name: str, given: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        work.find(name).parse(given)
+
+
+def test_labels_say_what_matters() -> None:
+    spec, params = _case("stream", size="1 GiB")
+    assert work.label(Case(workload=spec.name, params=params)) == "stream triad fp32 1 GiB"
+    spec, params = _case("stream", size="1 GiB", cache="cold")
+    assert work.label(Case(workload=spec.name, params=params)).endswith("cold")
+
+
+def test_every_workload_is_described() -> None:
+    for spec in work.WORKLOADS.values():
+        assert spec.about
+        assert all(p.about for p in spec.params), spec.name
+        assert spec.unit or spec.name in ("command",)

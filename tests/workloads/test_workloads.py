@@ -1,0 +1,120 @@
+"""Every workload on every target found here: it runs, its result is right, and a kernel that does nothing is caught."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from hotlap import targets, work, workloads
+from hotlap.errors import HotlapError, NotSupported
+from hotlap.record import Case
+
+SMALL: list[tuple[str, dict[str, Any]]] = [
+    *(("stream", {"op": op, "dtype": dtype, "size": "1 MiB"}) for op in ("read", "write", "copy", "scale", "add", "triad") for dtype in ("fp32", "fp64")),
+    ("stream", {"op": "triad", "size": 4096}), ("stream", {"op": "copy", "size": 1_234_567}), ("stream", {"size": "1 MiB", "cache": "cold"}),
+    ("gather", {"pattern": "random", "size": "1 MiB"}), ("gather", {"pattern": "strided", "stride": 7, "size": "1 MiB"}),
+    ("chase", {"size": 4096, "hops": 1000}), ("chase", {"size": "1 MiB", "hops": 5000}),
+    *(("fma", {"dtype": dtype, "operations": 10**7}) for dtype in ("fp64", "fp32", "fp16", "bf16", "int32", "int8")),
+    *(("intensity", {"fmas": fmas, "dtype": dtype, "size": "1 MiB"}) for fmas in (1, 7, 64) for dtype in ("fp32", "fp64")),
+    *(("gemm", {"dtype": dtype, "m": 64, "n": 48, "k": 80}) for dtype in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")),
+    ("gemm", {"dtype": "fp32", "m": 32, "n": 32, "k": 32, "batch": 3}),
+    *(("launch", {"mode": mode}) for mode in ("single", "stream", "graph")), *(("sync", {"kind": kind}) for kind in ("synchronize", "event")),
+    *(("atomic", {"contention": c, "repeats": 3}) for c in ("same", "spread")), ("barrier", {"repeats": 20}), ("barrier", {"repeats": 6, "group": 32}),
+    *(("transfer", {"direction": d, "memory": m, "size": 100_003}) for d in ("h2d", "d2h", "both") for m in ("pinned", "pageable")),
+    ("peer", {"size": 4096}),
+]
+MAY_BE_MISSING = {"fp16", "bf16", "fp8", "tf32", "int8", "graph", "peer"}
+
+
+@functools.cache
+def _target(name: str) -> Any:
+    try:
+        spec = targets.parse(name)
+        return targets.open_device(spec, targets.find(spec)[0])
+    except HotlapError as error:
+        return str(error)
+
+
+@pytest.fixture(params=["opencl", "torch:cpu", "cuda", "torch:cuda"])
+def target(request: pytest.FixtureRequest) -> Any:
+    found = _target(request.param)
+    if isinstance(found, str):
+        pytest.skip(f"{request.param}: {found}")
+    return found
+
+
+def _case(name: str, given: dict[str, Any]) -> Case:
+    return Case(workload=name, params=work.find(name).parse(given))
+
+
+@pytest.mark.parametrize(("name", "given"), SMALL, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())))
+def test_the_result_is_right(target: Any, name: str, given: dict[str, Any]) -> None:
+    try:
+        prepared = workloads.prepare(target, _case(name, given), seed=5)
+    except NotSupported as reason:
+        words = {str(v) for v in given.values()} | {name}
+        may = words & MAY_BE_MISSING or target.dialect == "torch" or name == "gemm"
+        assert may, f"{name} {given} should run here: {reason}"
+        pytest.skip(f"not run: {reason}")
+    timing = target.time(prepared.enqueue, prepared.multiple, prepared.graph)
+    assert timing.wall_s > 0
+    check = prepared.check()
+    assert check.passed, check
+
+
+ELIDED = {
+    "stream": "stream_triad", "gather": "gather_random", "chase": "chase", "fma": "fma_chains", "intensity": "intensity", "launch": "counted",
+    "atomic": "atomic", "barrier": "barrier_ring",
+}
+
+
+@pytest.mark.parametrize("name", ELIDED)
+def test_a_kernel_that_does_nothing_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that a compiler or driver leaves out must never count as done."""
+    opened = _target("opencl")
+    if isinstance(opened, str):
+        pytest.skip(opened)
+    real = type(opened).kernel
+
+    def lazy(self: Any, source: str, kernel: str, defines: Any = ()) -> Any:
+        return (lambda *_: None) if kernel == ELIDED[name] else real(self, source, kernel, defines)
+
+    monkeypatch.setattr(type(opened), "kernel", lazy)
+    if name == "fma":  # its trials need a time: give them one
+        monkeypatch.setattr("hotlap.workloads.arithmetic._Chains.rate", lambda self: 1.0)
+    given = {"stream": {"size": "1 MiB"}, "gather": {"size": "1 MiB"}, "chase": {"size": "64 KiB", "hops": 1001}}.get(name, {})
+    prepared = workloads.prepare(opened, _case(name, given), seed=5)
+    prepared.enqueue(1)
+    assert not prepared.check().passed
+
+
+def test_a_read_that_skips_elements_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = _target("opencl")
+    if isinstance(opened, str):
+        pytest.skip(opened)
+    original = workloads.source("memory")
+    monkeypatch.setattr("hotlap.workloads.stream.source", lambda name: original.replace("s3 = s3 + b[i + 3 * STEP];", ""))
+    prepared = workloads.prepare(opened, _case("stream", {"op": "read", "size": "1 MiB"}), seed=5)
+    assert not prepared.check().passed
+
+
+def test_a_flipped_product_is_caught() -> None:
+    opened = _target("torch:cpu")
+    if isinstance(opened, str):
+        pytest.skip(opened)
+    from hotlap.workloads import matrix
+
+    case = _case("gemm", {"dtype": "fp32", "m": 32, "n": 32, "k": 32})
+    import numpy as np
+
+    product = matrix._Product(opened, case, np.random.default_rng(1))
+    real = product.step
+
+    def flipped() -> None:
+        real()
+        product.c[3, 5] *= 1.5
+
+    product.step = flipped  # type: ignore[method-assign]
+    assert not product.check().passed
