@@ -11,9 +11,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$python" -m venv "$work/venv"
+mkdir "$work/tree" # built elsewhere: a build/ folder in the tree would keep files that are gone
+cp -r pyproject.toml LICENSE src "$work/tree"
+[ ! -f README.md ] || cp README.md "$work/tree"
 printf 'torch==%s\nnvidia-cuda-nvrtc==%s\n' "$torch" "$nvrtc" >"$work/pins.txt"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --constraint "$work/pins.txt" '.[opencl,cuda,torch,system,pdf,test,lint]'
+    --constraint "$work/pins.txt" "$work/tree[opencl,cuda,torch,system,pdf,test,lint]"
 {
     cat <<'HEADER'
 # Versions of everything the extras install, by `scripts/constraints.sh` (pip on Python 3.11; valid for 3.12 too).

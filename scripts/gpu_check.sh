@@ -3,7 +3,7 @@
 #
 #   scripts/gpu_check.sh [all|conform|measure|model|burn]
 #
-#   conform   the conformance suite on every target that is found, and the benchmarks of Hotlap's own cost
+#   conform   the conformance suite on every target that is found; the same kernel by events, wall clock and graph replay
 #   measure   the plans quick and standard on cuda, and quick on torch:cuda
 #   model     each measured number against its limit; nothing may beat its bound
 #   burn      a matrix product for five minutes, with clock, power and temperature
@@ -52,40 +52,38 @@ has() { "$PYTHON" -c "import $1" >/dev/null 2>&1; }
 
 hotlap() { "$PYTHON" -m hotlap "$@"; }
 
-target_missing() { # target → why it is not usable; nothing if it is
-    hotlap devices --target "$1" 2>&1 >/dev/null | sed 's/^hotlap: //' | head -n 1
+usable() { # name of the step, target. Says why not, and counts as failed what is not a plain answer
+    local said code=0
+    said=$(hotlap devices --target "$2" 2>&1 >/dev/null) || code=$?
+    [ $code -eq 0 ] && return 0
+    if [ $code -eq 3 ]; then
+        without "$1" "$(printf '%s\n' "$said" | sed 's/^hotlap: //' | tail -n 1)"
+    else
+        printf '%s\n' "$said"
+        failures=$((failures + 1))
+        note "$1" "FAILED: hotlap devices --target $2: exit $code: $(printf '%s\n' "$said" | tail -n 1)"
+    fi
+    return 1
 }
 
 measure_plan() { # name, seconds, plan, target, further options …
-    local name=$1 limit=$2 plan=$3 target=$4 reason
+    local name=$1 limit=$2 plan=$3 target=$4
     shift 4
-    reason=$(target_missing "$target")
-    if [ -n "$reason" ]; then
-        without "$name" "$reason"
-        return 0
-    fi
+    usable "$name" "$target" || return 0
     step "$name" "$limit" "$PYTHON" -m hotlap run "$plan" --target "$target" --label "part=$part" --label "step=${name// /-}" --no-report "$@"
 }
 
 conform() { # seconds
     if has pytest; then
-        step "conformance of the targets" "$1" "$PYTHON" -m pytest -p no:cacheprovider -rs tests/targets
+        step "conformance of the targets" "$1" "$PYTHON" -m pytest -p no:cacheprovider --tb=short -rfE tests/targets
     else
         without "conformance of the targets" "pytest is missing ($PYTHON -m pip install pytest)"
     fi
 }
 
-costs() { # seconds each
-    local file name
-    for file in benchmarks/*.py; do
-        [ -e "$file" ] || { without "benchmarks" "there is none in benchmarks/"; return 0; }
-        name="benchmark $(basename "$file" .py)"
-        if "$PYTHON" "$file" --help 2>/dev/null | grep -q -- '--gpu'; then
-            step "$name" "$1" "$PYTHON" "$file" --gpu
-        else
-            without "$name" "it measures the host only (no option --gpu)"
-        fi
-    done
+agreement() { # seconds: events, wall clock and graph replay over the same kernel
+    usable "agreement of timers" cuda || return 0
+    step "agreement of timers" "$1" "$PYTHON" benchmarks/agreement.py --target cuda
 }
 
 measured() { # are there runs to hold against limits?
@@ -112,8 +110,8 @@ burn() { # seconds of load
 }
 
 part_conform() {
-    conform 300
-    costs 60
+    conform 360
+    agreement 120
 }
 
 part_measure() {
@@ -132,6 +130,7 @@ part_burn() { burn 300; }
 
 part_all() {
     conform 150
+    agreement 30
     measure_plan "quick on cuda" 110 quick cuda
     measure_plan "quick on torch" 110 quick torch:cuda
     limits

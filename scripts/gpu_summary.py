@@ -67,7 +67,8 @@ def readings(bundles: list[Bundle]) -> int:
             print(f"  {row.label}, by round: {rates or row.result.reason}")
         for name, values in columns(bundle).items():
             if values:
-                print(f"  {name:<28} {min(values):>12.5g} {median(values):>12.5g} {max(values):>12.5g}   least, median, greatest of {len(values)}")
+                least, middle, most = min(values), median(values), max(values)
+                print(f"  {name:<28} {least:>12.5g} {middle:>12.5g} {most:>12.5g}   least, median, greatest of {len(values)}")
         for name, reason in sorted({(r.sensor, r.reason) for r in bundle.readings if r.status != "ok"}):
             print(f"  {name:<28} {reason}")
     return 0

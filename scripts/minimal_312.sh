@@ -21,7 +21,10 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" -m venv "$work/venv"
-if ! "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt . >"$work/log" 2>&1; then
+mkdir "$work/tree" # built elsewhere: a build/ folder in the tree would keep files that are gone
+cp -r pyproject.toml LICENSE src "$work/tree"
+[ ! -f README.md ] || cp README.md "$work/tree"
+if ! "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$work/tree" >"$work/log" 2>&1; then
     grep -v '^WARNING: Location' "$work/log" | tail -n 10 >&2
     exit 3
 fi

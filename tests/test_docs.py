@@ -1,7 +1,8 @@
 """The documents run: every console and Python block is executed, and the lists in them are held against the code.
 
 A block that cannot run here has its reason in a comment on the line before it: `<!-- not run: needs a GPU -->`. A command that is
-shown failing has `<!-- exit: 2 -->`. The blocks of one document run in order, in one folder and one HOTLAP_HOME.
+shown failing has `<!-- exit: 2 -->`, a file that the reader is to save `<!-- file: caches.toml -->`. The
+blocks of one document run in order, in one folder and one HOTLAP_HOME.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
 LIMIT_S = 300
 FENCE = re.compile(r"^```(\w*)\s*$")
-MARK = re.compile(r"^<!-- (not run|exit): (.+?) -->$")
+MARK = re.compile(r"^<!-- (not run|exit|file): (.+?) -->$")
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Block:
     line: int
     language: str
     text: str
-    mark: str = ""  # "not run", "exit" or ""
-    value: str = ""  # the reason, or the exit code
+    mark: str = ""  # "not run", "exit", "file" or ""
+    value: str = ""  # the reason, the exit code, or the name
 
     @property
     def name(self) -> str:
@@ -74,7 +75,7 @@ def commands(text: str) -> list[str]:
     return found
 
 
-RUNNABLE = [b for d in DOCUMENTS for b in blocks(d) if b.language in ("console", "python")]
+RUNNABLE = [b for d in DOCUMENTS for b in blocks(d) if b.language in ("console", "python") or b.mark == "file"]
 
 
 @functools.cache
@@ -93,7 +94,10 @@ def execute(block: Block) -> subprocess.CompletedProcess[str]:
         "HOTLAP_HOME": str(here / "home"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": str(ROOT / "src"),
     }
-    if block.language == "python":
+    if block.mark == "file":
+        (here / block.value).write_text(block.text, encoding="utf-8")
+        argv = ["test", "-s", block.value]
+    elif block.language == "python":
         script = here / f"line_{block.line}.py"
         script.write_text(block.text, encoding="utf-8")
         argv = [sys.executable, str(script)]

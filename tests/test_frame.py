@@ -123,7 +123,8 @@ def test_gpu_check_names_its_parts(tmp_path: Path) -> None:
 
 
 def test_every_extra_is_pinned() -> None:
-    wanted = [*PYPROJECT["project"]["dependencies"], *(r for extra in PYPROJECT["project"]["optional-dependencies"].values() for r in extra)]
+    project = PYPROJECT["project"]
+    wanted = [*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra)]
     pinned = {plain(name) for name in PINS}
     assert not {plain(r) for r in wanted} - pinned
     assert "pocl-binary-distribution" in pinned
@@ -198,7 +199,8 @@ def texts() -> list[Path]:
 
 
 def test_no_marks_of_unfinished_work_and_no_paths_of_one_machine() -> None:
-    marks = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|(?<![\w.])/wor" r"k/|shared/(des" r"ign|hooks)")
+    words = "|".join(a + b for a, b in (("TO", "DO"), ("FIX", "ME"), ("XX", "X"), ("HA", "CK")))  # not found in this file itself
+    marks = re.compile(rf"\b({words})\b|(?<![\w.])/{'work'}/|{'shared'}/(design|hooks)")
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
         for path in texts()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -57,9 +56,9 @@ def _found() -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=_found())
-def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+def target(request: pytest.FixtureRequest) -> Target:
     spec, device = request.param
-    yield targets.open_device(spec, device or targets.find(spec)[0])
+    return targets.open_device(spec, device or targets.find(spec)[0])
 
 
 def _buffer(target: Target, data: Any, where: Where = "device") -> Buffer:
@@ -230,16 +229,16 @@ def test_atomic_additions_lose_none(target: Target) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])
-@pytest.mark.parametrize("dtype", C_TYPES)
+@pytest.mark.parametrize("dtype", [*C_TYPES, "tf32", "fp8"])
 def test_a_claimed_type_computes(target: Target, dtype: str, width: int) -> None:
     """Whole numbers below 2^8, exact in every type: s·in + 1 by MAD, in·s + in by operators."""
     if dtype not in target.features:
         pytest.skip(f"{dtype} is not claimed")
     if target.dialect == "torch":
-        return _multiplies(target, dtype)
-    if target.device.kind == "gpu" and (dtype, width) == ("fp64", 4):
+        return _multiplies(target, dtype) if width == 1 else pytest.skip("PyTorch has no vector types")
+    if target.device.target == "cuda" and (dtype, width) == ("fp64", 4):
         pytest.skip("CUDA has no vector of four doubles")
-    scalar = C_TYPES[dtype]
+    scalar = C_TYPES.get(dtype, "none")  # tf32 and fp8 are for matrices alone; a kernel of them is refused
     vector = scalar if width == 1 else f"VEC({scalar},{width})"
     kernel = _kernel(target, "arithmetic", ARITHMETIC, (f"S={scalar}", f"T={vector}"))
     data = np.arange(GROUP * width) % 8
@@ -248,7 +247,6 @@ def test_a_claimed_type_computes(target: Target, dtype: str, width: int) -> None
     got = _decoded(target.read(out), dtype).reshape(GROUP, 2, width)
     assert np.array_equal(got[:, 0].ravel(), 5 * data + 1)
     assert np.array_equal(got[:, 1].ravel(), 6 * data)
-    return None
 
 
 def _encoded(values: Any, dtype: str) -> Any:
@@ -263,25 +261,39 @@ def _decoded(values: Any, dtype: str) -> Any:
 
 
 def _multiplies(target: Target, dtype: str) -> None:
-    """The library's matrix product (int32: its elementwise one), exact on small whole numbers."""
-    torch = target.library
+    """The library's matrix product (int32: its elementwise one) on whole numbers that every type holds exactly."""
+    torch, place = target.library, target.device.facts["place"]
     whole = np.arange(32 * 32).reshape(32, 32) % 4
-    names = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int32": "int32", "int8": "int8"}
-    a = torch.from_numpy(whole).to(dtype=getattr(torch, names[dtype])).to(target.device.facts["place"])
+    kinds = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
+    a = torch.from_numpy(whole.astype(np.int32)).to(place).to(getattr(torch, kinds.get(dtype, dtype)))
     if dtype == "int32":
         assert np.array_equal((a * a).cpu().numpy(), whole * whole)
         return
-    product = torch._int_mm(a, a) if dtype == "int8" else a @ a
-    expected = (whole @ whole).astype(np.float64)
-    assert np.allclose(product.cpu().double().numpy(), expected, rtol=2.0**-8 if dtype == "bf16" else 0)
+    if dtype == "int8":
+        product = torch._int_mm(a, a)
+    elif dtype == "fp8":
+        one, columns = torch.ones((), device=place), a.t().contiguous().t()
+        product = torch._scaled_mm(a, columns, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    else:
+        torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"  # PyTorch starts without
+        product = a @ a
+        torch.backends.cuda.matmul.allow_tf32 = False
+    rounding = 2.0**-8 if dtype in ("bf16", "fp8") else 0.0
+    assert np.allclose(product.cpu().double().numpy(), whole @ whole, rtol=rounding)
 
 
-@pytest.mark.parametrize(("source", "name", "says"), [("KERNEL void broken(GLOBAL float *a) { a[0] = nothing; }", "broken", "nothing"), (KERNELS, "absent", "absent")])
+@pytest.mark.parametrize(
+    ("source", "name", "says"),
+    [
+        pytest.param("KERNEL void broken(GLOBAL float *a) { a[0] = nothing; }", "broken", "nothing", id="wrong"),
+        pytest.param(KERNELS, "absent", "absent", id="absent"),
+    ],
+)
 def test_a_kernel_that_does_not_compile_is_refused_in_one_line(target: Target, source: str, name: str, says: str) -> None:
     with pytest.raises(NotSupported) as refused:
-        _kernel(target, name, source)
+        target.kernel(source, name)
     if target.dialect != "c":
-        pytest.skip("no kernels of its own")
+        pytest.skip(f"targets of the dialect {target.dialect} have no kernels of their own")
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -6,15 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from hotlap import plan as plans
 from hotlap import units
 from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
 from hotlap.errors import HotlapError, InputError, Interrupted
 from hotlap.measure import session
-from hotlap.record import Plan
 from hotlap.store import bundle as bundles
 from hotlap.store import paths
 
@@ -43,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         if args.resume:
             path = _resume(args.resume, home, progress)
         else:
-            plan = changed(plans.load(args.plan), args)
+            plan = plans.override(plans.load(args.plan), _measuring(args))
             options = session.Options(
                 target=args.target, device=args.device, together=args.together, labels=terminal.pairs(args.label, "a label"),
                 wait_s=units.parse(args.wait, "s"), home=home,
@@ -60,22 +57,12 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def changed(plan: Plan, args: argparse.Namespace) -> Plan:
-    """The plan with what the command line says of how to measure."""
-    changes: dict[str, object] = {}
+def _measuring(args: argparse.Namespace) -> dict[str, object]:
+    """What the command line says of how to measure, as keys of a plan."""
+    given = {"rounds": args.rounds, "round_time": args.round_time, "budget": args.budget, "precision": args.precision, "seed": args.seed}
     if args.rounds is not None:
-        if args.rounds < 1:
-            raise InputError(f"--rounds must be at least 1, not {args.rounds}; 6 are needed for a 95 % interval")
-        changes |= {"rounds": args.rounds, "rounds_max": args.rounds}
-    for option, name, unit in (("round_time", "round_s", "s"), ("budget", "budget_s", "s"), ("precision", "precision", "%")):
-        text = getattr(args, option)
-        if text is not None:
-            changes[name] = units.parse(text, unit)
-            if changes[name] <= 0:  # type: ignore[operator]
-                raise InputError(f"--{option.replace('_', '-')} must be above 0, not '{text}'")
-    if args.seed is not None:
-        changes["seed"] = args.seed
-    return replace(plan, measure=replace(plan.measure, **changes))
+        given["rounds_max"] = args.rounds
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _resume(selector: str, home: Path, progress: Progress) -> Path:

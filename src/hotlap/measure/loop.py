@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hotlap import workloads
 from hotlap.errors import HotlapError, MachineError, NotSupported
@@ -37,6 +38,9 @@ class Slot:
     seed: int = 0
     round: int = 0
     clock: Callable[[], float | None] = lambda: None  # the device's clock in Hz, where it can be measured
+
+
+Floats = NDArray[np.float64]
 
 
 class Overhead(NamedTuple):
@@ -88,12 +92,12 @@ def time_prepared(target: Target, prepared: Prepared, slot: Slot, blank: Samples
     first = _steady_from(values)
     kept = values[first or 0 :]
     check = _checked(prepared)
-    ratio = _wall_ratio(prepared, taken, overhead)
-    status, reason = _judge(check, taken, overhead, ratio)
+    ratios = _wall_ratios(prepared, taken, overhead)
+    status, reason = _judge(check, taken, ratios)
     resolution = target.timer_resolution_s
     return _with(
         blank, status=status, reason=reason, seconds=kept, calls=calls, method=method, overhead_s=cost, resolution_s=resolution,
-        wall_ratio=ratio, dropped=len(values) - len(kept), steady=first is not None,
+        wall_ratio=float(np.median(ratios)) if len(ratios) else None, dropped=len(values) - len(kept), steady=first is not None,
         began_s=began, ended_s=ended, clocks_hz=taken.clocks_hz,
         autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, check=check,
         metrics={"operations": prepared.operations} if prepared.operations else {},
@@ -177,11 +181,12 @@ def _steady_from(values: list[float]) -> int | None:
     return series.steady_from(values) if len(values) >= 10 else 0
 
 
-def _wall_ratio(prepared: Prepared, taken: Taken, overhead: Overhead) -> float | None:
-    if prepared.own_value is not None or any(v is None for v in taken.device_s) or not taken.wall_s:
-        return None
-    wall = float(np.median(taken.wall_s)) - overhead.wall_s
-    return float(np.median([v for v in taken.device_s if v is not None])) / wall if wall > 0 else None
+def _wall_ratios(prepared: Prepared, taken: Taken, overhead: Overhead) -> Floats:
+    """Device timer ÷ wall clock, sample by sample; empty where only one was read."""
+    if prepared.own_value is not None or any(v is None for v in taken.device_s):
+        return np.zeros(0)
+    wall = np.maximum(np.array(taken.wall_s) - overhead.wall_s, 1e-9)
+    return np.array(taken.device_s, np.float64) / wall
 
 
 def _checked(prepared: Prepared) -> Check:
@@ -191,14 +196,16 @@ def _checked(prepared: Prepared) -> Check:
         return Check(passed=False, what=str(error))
 
 
-def _judge(check: Check, taken: Taken, overhead: Overhead, ratio: float | None) -> tuple[str, str]:
-    """Whether the measurement itself can stand: right answer, timers that agree, a clock that did not jump."""
+def _judge(check: Check, taken: Taken, ratios: Floats) -> tuple[str, str]:
+    """Whether the measurement itself can stand: right answer, timers that agree, a clock that did not jump.
+
+    Timers are judged by the sample where they agree best: a busy host delays the wall clock of some samples, a wrong timer
+    is wrong in all of them.
+    """
     if not check.passed:
         return "invalid", f"wrong result: {check.what}: error {check.error} against {check.tolerance} allowed"
-    if ratio is not None:
-        wall = float(np.median(taken.wall_s)) - overhead.wall_s
-        if abs(1 - ratio) * wall > DISAGREE_SHARE * wall + DISAGREE_S:
-            return "invalid", f"timers disagree: the device's timer says {ratio:.3g} times what the wall clock says"
+    if len(ratios) and bool((np.abs(1 - ratios) > DISAGREE_SHARE + DISAGREE_S / np.array(taken.wall_s)).all()):
+        return "invalid", f"timers disagree: the device's timer says {np.median(ratios):.3g} times what the wall clock says"
     if series.jumped(taken.clocks_hz):
         low, high = min(taken.clocks_hz), max(taken.clocks_hz)
         return "invalid", f"the clock jumped between {low / 1e9:.2f} and {high / 1e9:.2f} GHz during the case"

@@ -23,7 +23,8 @@ from hotlap.sensors import cpu_clock
 from hotlap.sensors.sampler import Sampler
 from hotlap.targets.base import Target
 
-PREPARE_SHARE = 0.5  # of a round's time goes into preparing and checking; the rest into samples
+PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until the round shows how much it takes
+SHORTEST_SLOT_S = 0.1
 
 
 def main() -> int:
@@ -51,12 +52,13 @@ def _round(job: Job, channel: IO[bytes]) -> None:
     if sampler:
         sampler.start()
     overhead = timing_overhead(target)
-    slot_s = job.options.round_s * PREPARE_SHARE / max(len(job.cases), 1)
-    cases = list(job.cases)
+    cases, sampled_s = list(job.cases), 0.0
     random.Random(job.seed).shuffle(cases)
-    for case in cases:
+    for number, case in enumerate(cases):
         _say(channel, Began(case=case.id))
+        slot_s = _slot(job.options.round_s, target.clock.now() - began, sampled_s, number, len(cases))
         samples = _case(target, case, job, slot_s, overhead)
+        sampled_s += slot_s if samples.seconds else 0.0
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
         samples = msgspec.structs.replace(samples, flags=samples.flags + doubts(samples, readings, device))
         _say(channel, Took(samples=samples, readings=readings))
@@ -66,6 +68,13 @@ def _round(job: Job, channel: IO[bytes]) -> None:
         sampler.stop()
     share = sampler.cost_s * job.options.readings_hz if sampler else None
     _say(channel, Ended(seconds=target.clock.now() - began, sampler_share=share, missing=sensors.missing(target)))
+
+
+def _slot(round_s: float, spent_s: float, sampled_s: float, done: int, cases: int) -> float:
+    """Time for the next case's samples: an equal share of what is left of the round, less what preparing has taken so far."""
+    share = (round_s - spent_s) / (cases - done)
+    preparing = (spent_s - sampled_s) / done if done else share * PREPARE_SHARE
+    return max(share - preparing, SHORTEST_SLOT_S)
 
 
 def _case(target: Target, case: Case, job: Job, slot_s: float, overhead: Overhead) -> Samples:

@@ -59,6 +59,7 @@ class _Scanner:
         self.at += 2 if many else 1
         path: Path = ()
         for name in names[:-1]:
+            self.mark((*path, name))
             path = self.inside((*path, name))
         path = (*path, names[-1])
         if many:

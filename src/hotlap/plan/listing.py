@@ -75,7 +75,7 @@ def _spread(cases: Sequence[Case]) -> str:
         found = list(dict.fromkeys(_word(case.params.get(param.name, ""), param.unit) for case in _sorted(cases, param.name)))
         if len(found) > 1 or found != [_word(param.default if param.default is not None else "", param.unit)]:
             parts.append(f"{param.name} {_values(found)}")
-    return " · ".join(parts)
+    return " · ".join(parts) or "all defaults"
 
 
 def _sorted(cases: Sequence[Case], name: str) -> Sequence[Case]:

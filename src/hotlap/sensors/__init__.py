@@ -1,1 +1,3 @@
-"""."""
+"""draft"""
+def find(target): return []
+def missing(target): return {}

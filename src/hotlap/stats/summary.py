@@ -121,7 +121,8 @@ def summarize(values: Sequence[float], samples: Sequence[Sequence[float]] = ()) 
         }
     fields["outliers"] = sum(int(outliers(one).sum()) for one in (rounds or [x]))
     summary = Summary(**fields)
-    return Summary(**fields, warnings=_lost(lost, lost_samples, len(x)) + _warnings(summary, x, rounds))
+    warnings = _lost(lost, "rounds", len(values)) + _lost(lost_samples, "samples", summary.samples + lost_samples)
+    return Summary(**fields, warnings=warnings + _warnings(summary, x, rounds))
 
 
 def _clean(values: Sequence[float]) -> tuple[NDArray[np.float64], int]:
@@ -170,13 +171,8 @@ def _effective(one: NDArray[np.float64]) -> float:
     return 1.0 if r is None else effective(len(one), r)
 
 
-def _lost(values: int, samples: int, left: int) -> list[str]:
-    found = []
-    if values:
-        found.append(f"{values} of {values + left} rounds gave no finite number and are left out: see their samples with 'hotlap show'")
-    if samples:
-        found.append(f"{samples} samples are not finite numbers and are left out: see them with 'hotlap show'")
-    return found
+def _lost(lost: int, things: str, of: int) -> list[str]:
+    return [f"{lost} of {of} {things} gave no finite number and are left out: look at them with 'hotlap show'"] if lost else []
 
 
 def _warnings(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.float64]]) -> list[str]:
@@ -190,7 +186,7 @@ def _warnings(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.fl
         (s.median == 0, "the median is zero, so widths have no meaning as a share of it: measure something that takes longer"),
         (bool(few), f"{len(few)} of {len(rounds)} rounds have fewer than {FEW_SAMPLES} samples: give a round more time with --round-time"),
         (
-            s.samples >= 20 and s.effective is not None and s.effective < DEPENDENT * s.samples,
+            s.samples >= 20 and bool(s.within) and s.effective is not None and s.effective < DEPENDENT * s.samples,
             f"{s.samples} samples are worth {s.effective or 0:.0f} independent ones: more rounds narrow the interval, more samples do not",
         ),
         (

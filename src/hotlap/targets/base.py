@@ -15,13 +15,13 @@ from __future__ import annotations
 import threading
 import time as _time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.record import Device
+from hotlap.record import Check, Device
 
 Where = Literal["device", "pinned", "pageable"]
 Array = NDArray[Any]
@@ -84,6 +84,23 @@ class Buffer:
     nbytes: int
     where: Where
     dtype: np.dtype[Any]
+
+
+@dataclass
+class Prepared:
+    """A case, ready to run on a target: memory allocated, touched and filled with fresh random input."""
+
+    enqueue: Enqueue  # n calls, not waiting
+    check: Callable[[], Check]  # against a reference; called after the samples were taken
+    timer: Literal["device", "wall", "own"] = "device"  # own: `own_value` gives the number (programs)
+    graph: bool = False  # time a recorded graph of the calls
+    batch: int | None = None  # fixed number of calls in a sample; None: sized by the timer's resolution
+    multiple: int = 1  # calls in a sample are a multiple of this (calls that share one launch)
+    variant: str = ""  # what was chosen for this device
+    operations: float | None = None  # of one call, where rounding made it differ from the case's work
+    flush: Callable[[], None] | None = None  # empties the caches before every sample (cache = cold)
+    own_value: Callable[[], float] | None = None
+    keep: list[object] = field(default_factory=list)  # whatever must live as long
 
 
 class Kernel(Protocol):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -24,8 +26,9 @@ GRAPHS_KEPT = 8  # recorded graphs, the latest; a long one holds memory on the d
 def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Device]:
     """Every CUDA device, in the driver's order. There are no parts and no options."""
     _no_options(part, options)
+    devices = [describe(index) for index in range(count())]
     cuda_compile.version()  # a target without its compiler could run next to nothing
-    return [describe(index) for index in range(count())]
+    return devices
 
 
 def open(device: Device, options: Mapping[str, str] | None = None) -> CudaTarget:
@@ -55,6 +58,11 @@ def _free(context: Any, call: str, address: int) -> None:
     cu = driver()
     cu.cuCtxSetCurrent(context)
     getattr(cu, call)(address)
+
+
+def _host_bytes() -> int:
+    """The host's memory. Beyond it some allocators still promise, and the process is killed when it is touched."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
 
 
 class CudaTarget:
@@ -112,6 +120,8 @@ class CudaTarget:
         return memory
 
     def _on_host(self, nbytes: int, host: Array | None, where: Where) -> Memory:
+        if nbytes > (limit := _host_bytes()):
+            raise NotSupported(f"{nbytes} B are more than the host has, {limit} B")
         if where == "pinned":
             address = int(check(self.cu.cuMemHostAlloc(max(nbytes, 1), self.cu.CU_MEMHOSTALLOC_PORTABLE), f"pin {nbytes} B of host memory"))
             view: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
@@ -119,7 +129,7 @@ class CudaTarget:
         else:
             try:
                 view = np.empty(nbytes, np.uint8)
-            except (MemoryError, ValueError) as error:
+            except MemoryError as error:
                 raise NotSupported(f"{nbytes} B do not fit the host's memory") from error
             memory = Memory(view.ctypes.data, self, view)
         view[:] = 0 if host is None else host.view(np.uint8)
@@ -179,7 +189,7 @@ class CudaTarget:
         what = f"load '{name}' (NVRTC {cuda_compile.version()}, driver {self.device.driver})"
         module = check(self.cu.cuModuleLoadData(code), what)
         function = check(self.cu.cuModuleGetFunction(module, name.encode()), f"find the kernel '{name}'")
-        if hasattr(self.cu, "cuFuncLoad"):  # else a driver that loads lazily does so in the first launch
+        with contextlib.suppress(RuntimeError, AttributeError):  # a driver or binding before CUDA 12.4 loads in the first launch
             check(self.cu.cuFuncLoad(function), f"load the kernel '{name}'")
         return CudaKernel(self, function, name)
 
@@ -260,7 +270,9 @@ class CudaTarget:
             check(self.cu.cuEventRecord(self._waited, self.queues[0]), "record an event")
             check(self.cu.cuEventSynchronize(self._waited), "wait for an event")
             return
-        check(self.cu.cuStreamSynchronize(self.queues[0]), "finish the queue")
+        (result,) = self.cu.cuStreamSynchronize(self.queues[0])
+        if result:
+            raise failure(result, "finish the queue")
         if self._second_used:
             check(self.cu.cuStreamSynchronize(self.queues[1]), "finish the second queue")
             self._second_used = False

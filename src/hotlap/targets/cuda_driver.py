@@ -29,7 +29,7 @@ def driver() -> Any:
     try:
         (result,) = binding.cuInit(0)
     except Exception as error:  # the loader has several error types, by version
-        raise Unavailable(f"NVIDIA's driver library libcuda cannot be loaded ({type(error).__name__})", REMEDY_DRIVER) from error
+        raise Unavailable(f"NVIDIA's driver library libcuda does not load ({type(error).__name__})", REMEDY_DRIVER) from error
     if result != 0:
         raise Unavailable(f"the CUDA driver does not start ({name_of(result)})", _remedy(name_of(result)))
     return binding

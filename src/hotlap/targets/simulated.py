@@ -20,8 +20,7 @@ from hotlap.errors import InputError, MachineError, NotSupported, nearest
 from hotlap.model import machines
 from hotlap.model.simulate import expected_call_s
 from hotlap.record import Case, Check, Device
-from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Timing, Where
-from hotlap.workloads.base import Prepared
+from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
 
 INJECTIONS = {  # option: what it injects, and an example
     "efficiency": ("share of the limit that every case reaches", "0.73"),

@@ -77,7 +77,7 @@ class TorchTarget:
         if self.streams:
             self.module.set_device(device.index)
             self.second = self.module.Stream(device=self.place)
-        self._event = self.module.Event if self.streams else getattr(torch.mps.event, "Event", None)
+        self._event: Any = self.module.Event if self.streams else torch.mps.event.Event
         self.features = features(torch, self.part, device)
         clock_s = time.get_clock_info("perf_counter").resolution
         self.timer_resolution_s: float = EVENT_RESOLUTION_S.get(self.part, clock_s)
@@ -188,6 +188,7 @@ class TorchTarget:
             one = self.library.ones((16, 16), device=self.place)
             self.library.matmul(one, one)
         self.sync()
+        current = cuda.current_stream(self.place)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=".*CUDA Graph is empty.*")  # calls = 0 asks for just that
@@ -197,6 +198,8 @@ class TorchTarget:
                     self._fill(enqueue, calls, fork)
         except RuntimeError as error:
             raise NotSupported(f"PyTorch could not record a graph ({str(error).splitlines()[0]})") from error
+        finally:
+            cuda.set_stream(current)  # a capture that fails leaves its own stream as the current one
         return graph
 
     def sync(self, event: bool = False) -> None:

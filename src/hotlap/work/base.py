@@ -57,6 +57,8 @@ class Param:
             raise InputError(f"'{self.name}' is a number{f' in {self.unit}' if self.unit else ''}, not {value!r}")
         try:
             number = units.parse(value, self.unit)
+        except OverflowError:
+            raise InputError(f"'{self.name}' is too large: {str(value)[:20]}…") from None
         except InputError as error:
             raise InputError(f"'{self.name}': {error}") from None
         if not number == number or number in (float("inf"), float("-inf")):

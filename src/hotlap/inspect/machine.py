@@ -1,0 +1,3 @@
+"""draft"""
+from hotlap.record import Machine
+def fingerprint(devices): return Machine(host="draft", devices=list(devices))

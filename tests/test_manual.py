@@ -1,0 +1,61 @@
+"""The manual names everything there is: workloads with their parameters, verbs with their options, plan keys, public names."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import hotlap
+from hotlap.cli import VERBS
+from hotlap.plan import measuring
+from hotlap.targets.simulated import INJECTIONS
+from hotlap.work import WORKLOADS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def section(document: str, title: str) -> str:
+    parts = re.split(rf"^## {re.escape(title)}$", (DOCS / document).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(parts) == 2, f"{document} needs one section '## {title}'"
+    return re.split(r"^## ", parts[1], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_and_parameter_is_described(name: str) -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", section("workloads.md", name), re.MULTILINE)
+    assert rows == [p.name for p in WORKLOADS[name].params]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_and_option_is_described(verb: str) -> None:
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"hotlap.cli.{verb}").add(parser)
+    text = section("command-line.md", f"hotlap {verb}")
+    for action in parser._actions:
+        for option in action.option_strings:
+            if option.startswith("--") and option != "--help":
+                assert f"`{option}" in text, f"{verb} {option}"
+
+
+def test_every_plan_key_is_described() -> None:
+    text = (DOCS / "plans.md").read_text(encoding="utf-8")
+    for key in measuring.OPTIONS:
+        assert f"`{key}`" in text, key
+
+
+def test_every_fault_of_the_simulator_is_described() -> None:
+    text = (DOCS / "simulated.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(INJECTIONS)
+
+
+def test_the_public_names_are_these() -> None:
+    """A change here needs a line in the changelog."""
+    assert hotlap.__all__ == ["Run", "__version__", "compare", "load", "measure", "predict", "run"]
+    text = (DOCS / "python.md").read_text(encoding="utf-8")
+    for name in hotlap.__all__:
+        assert getattr(hotlap, name) is not None
+        assert f"hotlap.{name}" in text, name
