@@ -229,16 +229,14 @@ def test_atomic_additions_lose_none(target: Target) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])
-@pytest.mark.parametrize("dtype", [*C_TYPES, "tf32", "fp8"])
+@pytest.mark.parametrize("dtype", C_TYPES)
 def test_a_claimed_type_computes(target: Target, dtype: str, width: int) -> None:
     """Whole numbers below 2^8, exact in every type: s·in + 1 by MAD, in·s + in by operators."""
     if dtype not in target.features:
         pytest.skip(f"{dtype} is not claimed")
-    if target.dialect == "torch":
-        return _multiplies(target, dtype) if width == 1 else pytest.skip("PyTorch has no vector types")
     if target.device.target == "cuda" and (dtype, width) == ("fp64", 4):
         pytest.skip("CUDA has no vector of four doubles")
-    scalar = C_TYPES.get(dtype, "none")  # tf32 and fp8 are for matrices alone; a kernel of them is refused
+    scalar = C_TYPES[dtype]
     vector = scalar if width == 1 else f"VEC({scalar},{width})"
     kernel = _kernel(target, "arithmetic", ARITHMETIC, (f"S={scalar}", f"T={vector}"))
     data = np.arange(GROUP * width) % 8
@@ -260,8 +258,11 @@ def _decoded(values: Any, dtype: str) -> Any:
     return (values.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else values
 
 
-def _multiplies(target: Target, dtype: str) -> None:
-    """The library's matrix product (int32: its elementwise one) on whole numbers that every type holds exactly."""
+@pytest.mark.parametrize("dtype", [*C_TYPES, "tf32", "fp8"])
+def test_a_claimed_type_multiplies_matrices(target: Target, dtype: str) -> None:
+    """By the library (int32: element by element), on whole numbers that every type holds exactly."""
+    if target.dialect != "torch" or dtype not in target.features:
+        pytest.skip(f"{dtype} is not claimed, or there is no library of matrix products")
     torch, place = target.library, target.device.facts["place"]
     whole = np.arange(32 * 32).reshape(32, 32) % 4
     kinds = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}

@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     }
     injections = {name: {"about": about, "example": example} for name, (about, example) in INJECTIONS.items()}
     if args.json:
-        terminal.print_json({"devices": devices, "unavailable": reasons, "simulated": {"machines": machines.names(), "options": injections}})
+        simulated = {"machines": machines.names(), "options": injections}
+        terminal.print_json({"devices": devices, "unavailable": reasons, "simulated": simulated})
     else:
         print(text.devices(devices, reasons, injections, terminal.width(), color=terminal.color()))
     return 0

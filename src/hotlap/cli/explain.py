@@ -9,7 +9,7 @@ from hotlap.cli import terminal
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", default=["latest"], help="which runs (default: latest)")
-    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only cases with this workload, device or parameter")
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload, device or parameter")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -108,8 +108,10 @@ def time_prepared(target: Target, prepared: Prepared, slot: Slot, blank: Samples
 def _batch(target: Target, prepared: Prepared, slot: Slot) -> int:
     """Calls per sample: a single one if it is long enough, else as many as it takes, in whole multiples."""
     step = prepared.multiple
-    if prepared.batch is not None or prepared.flush is not None:
-        return prepared.batch or step
+    if prepared.flush is not None:
+        return 1  # cold caches are cold once
+    if prepared.batch is not None:
+        return prepared.batch
     wanted = max(target.timer_resolution_s / RESOLUTION_SHARE, slot.sample_s, SHORTEST_S)
     most = max(MOST_CALLS // step, 1) * step
     calls, deadline = step, target.clock.now() + slot.seconds / 2

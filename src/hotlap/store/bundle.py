@@ -1,223 +1,264 @@
-"""The run bundle: a folder that is the truth of a run.
+"""The run bundle, which is the truth: a folder of run.json, samples.jsonl and readings.log, or a zip of it.
 
-    run.json        everything but the numbers; written whole to a file beside it, then renamed
-    samples.jsonl   one line per case and round, appended and flushed before the next case begins
-    readings.log    what the sensors read, appended
-
-A killed run loses at most the line it was writing. That torn line is cut off on reading, and said.
+run.json is written whole beside itself, then renamed; the other two are appended, one write per line, so that a run that
+is killed loses at most the line it was writing.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import time
-import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import BinaryIO, NoReturn
 
 import msgspec
 
-from hotlap.errors import InputError, MachineError, SchemaError
-from hotlap.record import SCHEMA, Readings, Record, Run, Samples, encode
-from hotlap.store import paths
+from hotlap.errors import Busy, InputError, MachineError, SchemaError
+from hotlap.record import SCHEMA, Readings, Run, Samples, encode
+from hotlap.store import files, lines, locks, paths
+from hotlap.store.files import FILES, READINGS, RUN, SAMPLES
 
-RUN, SAMPLES, READINGS = "run.json", "samples.jsonl", "readings.log"
-SYNC_S = 1.0  # at most this much between two fsyncs
-LARGEST_BYTES = 2 << 30  # of an unpacked zip member: a bomb is refused
-T = TypeVar("T", bound=Record)
-
-
-def new_id(began: datetime) -> str:
-    """A name that sorts by time and is unique: ``20261121T101500-4f2a9c``."""
-    return f"{began:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+SYNC_S = 1.0  # at least this long between two fsyncs
+Key = tuple[str, str, int]
+"""Case.id, Device.key, round: what one line of samples.jsonl is of."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A run as it was read."""
+    """A run as it was kept. `path` is the folder or zip it was read from."""
 
-    path: Path
     run: Run
-    samples: list[Samples]
-    read_readings: Callable[[], list[Readings]] = field(repr=False)
+    path: Path
+    samples: list[Samples] = field(default_factory=list)
+    readings: list[Readings] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def readings(self) -> list[Readings]:
-        """What the sensors read; parsed when asked for."""
-        return self.read_readings()
+    def done(self) -> set[Key]:
+        """Which case, device and round there are, whatever became of them."""
+        return {key(s) for s in self.samples}
 
 
-class Writer:
-    """Appends to a bundle. Every method returns only when the operating system has what was written."""
+class _Head(msgspec.Struct):
+    """The little of run.json that every schema will have."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.synced_s = 0.0
-        self.files = {name: _opened(path / name) for name in (SAMPLES, READINGS)}
-
-    @classmethod
-    def create(cls, run: Run, home: Path) -> Writer:
-        """A new bundle under `home`."""
-        path = paths.runs(home) / run.id
-        try:
-            path.mkdir()
-        except OSError as error:
-            raise MachineError(f"the bundle {path} cannot be made: {error.strerror}") from error
-        _write_whole(path / RUN, run)
-        return cls(path)
-
-    @classmethod
-    def resume(cls, path: Path) -> Writer:
-        """An existing bundle, its torn last lines cut off so that new ones begin clean."""
-        if not path.is_dir():
-            raise InputError(f"{path} is packed; unpack it before going on with it")
-        for name in (SAMPLES, READINGS):
-            _cut_torn(path / name)
-        return cls(path)
-
-    def append(self, samples: Samples) -> None:
-        """One line of samples.jsonl."""
-        self._line(SAMPLES, samples)
-
-    def readings(self, readings: list[Readings]) -> None:
-        """Lines of readings.log."""
-        for one in readings:
-            self._line(READINGS, one)
-
-    def finish(self, run: Run) -> None:
-        """Writes run.json anew and closes the files."""
-        for file in self.files.values():
-            os.fsync(file)
-        _write_whole(self.path / RUN, run)
-        for file in self.files.values():
-            os.close(file)
-
-    def _line(self, name: str, record: Record) -> None:
-        data = encode(record) + b"\n"
-        try:
-            while data:
-                data = data[os.write(self.files[name], data) :]
-            if time.monotonic() - self.synced_s > SYNC_S:
-                os.fsync(self.files[name])
-                self.synced_s = time.monotonic()
-        except OSError as error:
-            raise MachineError(f"{self.path / name} cannot be written ({error.strerror}); every line before is kept") from error
+    schema: int
+    hotlap: str = "unknown"
 
 
-def _opened(path: Path) -> int:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise MachineError(f"{path} cannot be written: {error.strerror}") from error
+def key(samples: Samples) -> Key:
+    return samples.case, samples.device, samples.round
 
 
-def _write_whole(path: Path, run: Run) -> None:
-    beside = path.with_suffix(f".{os.getpid()}.new")
-    try:
-        with open(beside, "wb") as file:
-            file.write(msgspec.json.format(encode(run), indent=1) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise MachineError(f"{path} cannot be written ({error.strerror}); what it held is kept") from error
-
-
-def _cut_torn(path: Path) -> None:
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
+def new_id(began: datetime) -> str:
+    """A name for a run that began then, sortable by time (UTC) and unique by its end: ``20261121T101500-4f2a9c``."""
+    return f"{began.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
 def load(path: Path) -> Bundle:
-    """A bundle from its folder or from a zip of it.
+    """A bundle from its folder or a zip of it.
 
-    Raises SchemaError when it is none, or of a newer schema. A torn last line becomes a warning; nothing before it is lost.
+    Raises InputError when nothing is there, SchemaError when it is no bundle, is of a newer schema or cannot be read (with
+    file and line), MachineError when the system refuses. What can be put right is in the bundle's `warnings`.
     """
-    if not path.exists():
-        raise InputError(f"{path} does not exist; 'hotlap ls' lists the runs")
-    read = _zip_reader(path) if path.is_file() else _folder_reader(path)
-    content = read(RUN)
-    if content is None:
-        raise SchemaError(f"{path} is not a run bundle: it has no {RUN}")
-    run = _run(path, content)
-    warnings: list[str] = []
-    samples = _lines(path, SAMPLES, read(SAMPLES) or b"", Samples, warnings)
-    return Bundle(path, run, samples, lambda: _lines(path, READINGS, read(READINGS) or b"", Readings, []), warnings)
+    found = files.read(path)
+    run = _run(found[RUN], f"{path}/{RUN}")
+    samples = lines.read(found.get(SAMPLES, b""), Samples, f"{path}/{SAMPLES}")
+    readings = lines.read(found.get(READINGS, b""), Readings, f"{path}/{READINGS}")
+    once, warnings = _once(run, samples.records)
+    missing = [f"{name} is missing; nothing of it is known" for name in FILES if name not in found]
+    torn = [w for w in (samples.warning(SAMPLES), readings.warning(READINGS)) if w]
+    return Bundle(run, path, once, readings.records, missing + torn + warnings)
 
 
-def _run(path: Path, content: bytes) -> Run:
+def read_run(path: Path) -> Run:
+    """run.json alone, of a bundle's folder. Raises as `load` does."""
+    return _run(files.from_folder(path, (RUN,))[RUN], f"{path}/{RUN}")
+
+
+def pack(path: Path, out: Path) -> Path:
+    """A zip of the bundle, at `out` or, where that is a folder, in it under the run's id. The same bundle gives the same bytes."""
+    found = files.from_folder(path, FILES)
+    name = _run(found[RUN], f"{path}/{RUN}").id
+    out = out / f"{name}.zip" if out.is_dir() else out
     try:
-        version = msgspec.json.decode(content, type=dict[str, Any]).get("schema")
-    except msgspec.DecodeError as error:
-        raise SchemaError(f"{path / RUN} is not JSON ({error}); the bundle is damaged") from None
-    if not isinstance(version, int) or version > SCHEMA:
-        raise SchemaError(f"{path} has schema {version}; this Hotlap reads up to {SCHEMA}: install a newer one")
-    try:
-        return msgspec.json.decode(content, type=Run)
-    except msgspec.ValidationError as error:
-        raise SchemaError(f"{path / RUN} does not fit the schema: {error}") from None
+        files.write_zip(out, name, found)
+    except OSError as error:
+        raise MachineError(f"'{out}' cannot be written: {error.strerror or error}; the bundle {path} is as it was") from None
+    return out
 
 
-def _lines(path: Path, name: str, content: bytes, kind: type[T], warnings: list[str]) -> list[T]:
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        warnings.append(f"the last line of {name} was torn when the run ended; everything before it was read")
-    decoder = msgspec.json.Decoder(kind)
-    found = []
-    for number, line in enumerate(content[:whole].splitlines(), 1):
-        if not line.strip():
-            continue
+# ---------------------------------------------------------------- writing
+
+
+class Writer:
+    """The one writer of a bundle, from `create` or `resume` to `finish`. Not for several threads at once.
+
+    Every method raises MachineError, saying what is kept, when the system refuses.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self.path, self.warnings, self.kept = path, list[str](), 0
+        self._clock, self._synced_s = clock, float("-inf")
+        # Unbuffered: one write() of the system per line, in append mode.
+        self._samples: BinaryIO = open(path / SAMPLES, "ab", buffering=0)  # noqa: SIM115 - open until finish
+        self._readings: BinaryIO = open(path / READINGS, "ab", buffering=0)  # noqa: SIM115 - the same
+        if not locks.take(self._samples):
+            raise Busy(f"the run {path.name} is being written by another process; wait for it to end")
+
+    @classmethod
+    def create(cls, run: Run, home: Path, clock: Callable[[], float] = time.monotonic) -> Writer:
+        """A new bundle under `home`, run.json in place before anything is measured."""
+        text = _text(run)
+        folder = paths.made(paths.runs(home)) / run.id
         try:
-            found.append(decoder.decode(line))
-        except msgspec.DecodeError as error:
-            warnings.append(f"{path / name}:{number} cannot be read ({error}); the other lines were")
-    return found
-
-
-def _folder_reader(path: Path) -> Callable[[str], bytes | None]:
-    def read(name: str) -> bytes | None:
-        try:
-            return (path / name).read_bytes()
-        except FileNotFoundError:
-            return None
+            folder.mkdir()
+            writer = cls(folder, clock)
+            files.write_whole(folder / RUN, text)
+            files.sync_folder(folder.parent)
+        except FileExistsError:
+            raise MachineError(f"there is a run {run.id} already; begin again for a new id") from None
         except OSError as error:
-            raise MachineError(f"{path / name} cannot be read: {error.strerror}") from error
+            raise MachineError(f"the run's folder '{folder}' cannot be written: {error.strerror}; nothing was measured yet") from None
+        return writer
 
-    return read
+    @classmethod
+    def resume(cls, path: Path, clock: Callable[[], float] = time.monotonic) -> Writer:
+        """The writer of a bundle that is there. A torn last line is cut off and shown in `warnings`.
 
-
-def _zip_reader(path: Path) -> Callable[[str], bytes | None]:
-    if not zipfile.is_zipfile(path):
-        raise SchemaError(f"{path} is neither a bundle's folder nor a zip of one")
-
-    def read(name: str) -> bytes | None:
+        Raises Busy when its run is still going, InputError for a zip, and what `load` raises.
+        """
+        if path.is_file():
+            raise InputError(f"'{path}' is a zip; unpack it, and resume the folder")
+        load(path)  # refuses what is no bundle before anything is opened for writing
         try:
-            with zipfile.ZipFile(path) as archive:
-                for entry in archive.infolist():
-                    if entry.filename == name or entry.filename.endswith("/" + name):
-                        if entry.file_size > LARGEST_BYTES:
-                            raise SchemaError(f"{path}: {entry.filename} would unpack to {entry.file_size} B, more than {LARGEST_BYTES}")
-                        return archive.read(entry)
-        except (zipfile.BadZipFile, OSError, EOFError) as error:
-            raise SchemaError(f"{path} cannot be unpacked: {error}") from error
-        return None
+            writer = cls(path, clock)
+            writer.kept = writer._mend(writer._samples, SAMPLES, Samples)
+            writer._mend(writer._readings, READINGS, Readings)
+        except OSError as error:
+            raise MachineError(f"the run '{path}' cannot be written: {error.strerror}; it is as it was") from None
+        return writer
 
-    return read
+    def append(self, samples: Samples) -> None:
+        """Keeps one case of one round."""
+        self._put(self._samples, lines.line(samples))
+        self.kept += 1
+
+    def readings(self, readings: Iterable[Readings]) -> None:
+        """Keeps stretches of readings."""
+        text = b"".join(lines.line(one) for one in readings)
+        if text:
+            self._put(self._readings, text)
+
+    def finish(self, run: Run) -> None:
+        """Writes run.json anew and lets go of the bundle; after it nothing can be appended. May be called again."""
+        try:
+            for file in (self._samples, self._readings):
+                if not file.closed:
+                    os.fsync(file.fileno())
+            files.write_whole(self.path / RUN, _text(run))
+        except OSError as error:
+            self._refuse(error)
+        finally:
+            self._samples.close()
+            self._readings.close()
+
+    def _put(self, file: BinaryIO, text: bytes) -> None:
+        before = file.seek(0, os.SEEK_END)
+        try:
+            written = file.write(text)
+            while written < len(text):  # a short write: the next one says why
+                written += file.write(text[written:])
+            self._sync()
+        except OSError as error:
+            with suppress(OSError):
+                if file.seek(0, os.SEEK_END) < before + len(text):
+                    file.truncate(before)  # no half line for the next one to be glued to
+            self._refuse(error)
+
+    def _sync(self) -> None:
+        now = self._clock()
+        if now - self._synced_s >= SYNC_S:
+            os.fsync(self._samples.fileno())
+            os.fsync(self._readings.fileno())
+            self._synced_s = now
+
+    def _mend(self, file: BinaryIO, name: str, kind: type[Samples] | type[Readings]) -> int:
+        """Leaves the file ending in a whole line; how many there are."""
+        data = (self.path / name).read_bytes()
+        found = lines.read(data, kind, str(self.path / name))
+        if found.torn:
+            self.warnings.append(f"{found.warning(name)}; it began {found.torn[:80]!r}")
+            file.truncate(found.kept_bytes)
+        if found.kept_bytes and data[found.kept_bytes - 1 : found.kept_bytes] != b"\n":
+            file.write(b"\n")
+        return len(found.records)
+
+    def _refuse(self, error: OSError) -> NoReturn:
+        raise MachineError(
+            f"the run cannot be written: {error.strerror or error}; {self.kept} lines of samples are kept in {self.path}: "
+            f"mend that, then hotlap run --resume {self.path.name}"
+        ) from None
 
 
-def pack(path: Path, out: Path) -> None:
-    """The bundle's folder as one zip."""
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in (RUN, SAMPLES, READINGS):
-            if (path / name).exists():
-                archive.write(path / name, f"{path.name}/{name}")
+def written_part(file: BinaryIO, before: int, text: bytes) -> bool:
+    """Whether the file grew by less than the whole text."""
+    return file.seek(0, os.SEEK_END) < before + len(text)
+
+
+def _text(run: Run) -> bytes:
+    """run.json, indented for people."""
+    try:
+        return msgspec.json.format(encode(run), indent=2) + b"\n"
+    except UnicodeEncodeError as error:
+        raise InputError(f"a label, path or argument holds bytes that are no text: {ascii(error.object)[:100]}") from None
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _run(data: bytes, name: str) -> Run:
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except lines.UNREADABLE as error:
+        raise SchemaError(f"{_position(data, name)}: not the {RUN} of a Hotlap bundle: {error}") from None
+    if head.schema > SCHEMA:
+        raise SchemaError(
+            f"{name} is of schema {head.schema}, written by Hotlap {head.hotlap}; this Hotlap reads up to {SCHEMA}: install that version"
+        )
+    if head.schema < 1:
+        raise SchemaError(f"{name} says schema {head.schema}; valid: 1 to {SCHEMA}")
+    try:
+        return msgspec.json.decode(data, type=Run)
+    except lines.UNREADABLE as error:
+        raise SchemaError(f"{name}: {error}; restore it from a copy") from None
+
+
+def _position(data: bytes, name: str) -> str:
+    """`name`, with the line where its JSON ends to be JSON."""
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as error:
+        return f"{name}:{error.lineno}"
+    except (UnicodeDecodeError, RecursionError):
+        pass
+    return name
+
+
+def _once(run: Run, samples: list[Samples]) -> tuple[list[Samples], list[str]]:
+    """Each case, device and round once: the first counts. Warnings for what is left out or belongs nowhere."""
+    seen: dict[Key, Samples] = {}
+    for one in samples:
+        seen.setdefault(key(one), one)
+    twice = len(samples) - len(seen)
+    strange = sorted({s.case for s in seen.values()} - {c.id for c in run.plan.cases})
+    warnings = [f"{SAMPLES}: {twice} lines repeat a case and round that were there before; the first counts"] if twice else []
+    if strange:
+        warnings.append(f"{SAMPLES}: samples of cases that are not in the plan are left out of the results: {', '.join(strange)}")
+    return list(seen.values()), warnings

@@ -45,7 +45,7 @@ def hold(device_key: str, home: Path, wait_s: float = 0.0) -> Iterator[None]:
     """
     path = _path(device_key, home)
     try:
-        file = open(path, "a+b", buffering=0)
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115 - an error of opening is told from one of measuring
     except OSError as error:
         raise MachineError(f"the lock '{path}' cannot be made: {error.strerror}; set HOTLAP_HOME to a folder that can be written") from None
     with file:

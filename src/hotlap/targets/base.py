@@ -16,6 +16,7 @@ import threading
 import time as _time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -65,6 +66,17 @@ class SystemClock:
             thread.join(timeout=5.0)
 
         return stop
+
+
+def cpu_cache_bytes() -> int | None:
+    """The processor's last-level cache as Linux describes it; one instance's size."""
+    best = 0
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        try:
+            best = max(best, int(path.read_text().strip().removesuffix("K")) * 1024)
+        except (OSError, ValueError):
+            continue
+    return best or None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -13,7 +12,7 @@ import numpy as np
 
 from hotlap.errors import InputError, NotSupported, Unavailable
 from hotlap.record import Device
-from hotlap.targets.base import Array, Buffer, Enqueue, SystemClock, Timing, Where
+from hotlap.targets.base import Array, Buffer, Enqueue, SystemClock, Timing, Where, cpu_cache_bytes
 
 BUILD = ("-cl-fast-relaxed-math", "-cl-mad-enable")
 POCL = "Portable Computing Language"
@@ -88,7 +87,7 @@ def _describe(device: Any, index: int) -> Device:
     kind: Literal["gpu", "cpu", "other"] = kinds.get(device.type & (cl.device_type.GPU | cl.device_type.CPU), "other")
     return Device(
         target="opencl", index=index, name=device.name.strip(), kind=kind, vendor=device.vendor.strip(),
-        uuid=_ask(device, "uuid_khr", lambda u: bytes(u).hex()), pci_address=_ask(device, "pci_bus_info_khr", _pci),
+        uuid=_ask(device, "uuid_khr", lambda u: _uuid(device.vendor, bytes(u).hex())), pci_address=_ask(device, "pci_bus_info_khr", _pci),
         driver=f"{device.platform.name.strip()} {device.driver_version}".strip(), memory_bytes=int(device.global_mem_size),
         compute_units=int(device.max_compute_units), clock_max_hz=device.max_clock_frequency * 1e6 or None,
         cache_bytes=_llc_bytes(device, kind), facts={
@@ -107,32 +106,19 @@ def _ask(device: Any, name: str, show: Any) -> str:
     return "" if not text.strip("0:.-") or POCL in device.platform.name else text
 
 
+def _uuid(vendor: str, digits: str) -> str:
+    """As every other tool spells it, so that one GPU has one key in all targets."""
+    text = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return f"GPU-{text}" if "nvidia" in vendor.lower() else text
+
+
 def _pci(info: Any) -> str:
     return f"{info.pci_domain:04x}:{info.pci_bus:02x}:{info.pci_device:02x}.{info.pci_function}"
 
 
 def _llc_bytes(device: Any, kind: str) -> int | None:
     size = int(device.global_mem_cache_size)
-    if kind == "cpu":  # PoCL reports what hwloc finds; sysfs knows the last level
-        size = max(size, _sysfs_llc())
-    return size or None
-
-
-def _sysfs_llc() -> int:
-    folder, best = "/sys/devices/system/cpu/cpu0/cache", 0
-    for index in os.listdir(folder) if os.path.isdir(folder) else []:
-        try:
-            with _open_text(f"{folder}/{index}/size") as file:
-                best = max(best, int(file.read().strip().rstrip("K")) * 1024)
-        except (OSError, ValueError):
-            continue
-    return best
-
-
-def _open_text(path: str) -> Any:
-    import builtins  # `open` is this module's own word
-
-    return builtins.open(path)
+    return max(size, cpu_cache_bytes() or 0) if kind == "cpu" else size or None  # PoCL reports what hwloc finds; sysfs knows more
 
 
 def _extensions(device: Any) -> list[str]:
@@ -168,7 +154,7 @@ class OpenClTarget:
         self.queues = [self.cl.CommandQueue(self.context, properties=profiling) for _ in range(2)]
         self.timer_resolution_s = max(float(raw.profiling_timer_resolution), 1.0) * 1e-9
         extensions = device.facts.get("extensions", [])
-        names = {"events", "int8", "int32", "two_queues"}
+        names = {"events", "pinned", "int8", "int32", "two_queues"}
         names |= {"fp32"} | {"fp64" for e in extensions if "fp64" in e} | {"fp16" for e in extensions if "fp16" in e}
         self.features = frozenset(names)
         self._events: list[Any] | None = None
@@ -182,29 +168,33 @@ class OpenClTarget:
                 self._events.append(event)
 
     def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
-        cl, flags = self.cl, self.cl.mem_flags
-        host = np.zeros(data, np.uint8) if isinstance(data, int) else np.ascontiguousarray(data)
-        if where == "pageable":
-            host = host.copy()
-            return Buffer(host, host.nbytes, where, host.dtype)
-        self._fits(host.nbytes)
+        nbytes = data if isinstance(data, int) else data.nbytes
+        dtype = np.dtype(np.uint8) if isinstance(data, int) else data.dtype
         try:
-            if where == "pinned":
-                memory = cl.Buffer(self.context, flags.READ_WRITE | flags.ALLOC_HOST_PTR, max(host.nbytes, 1))
-                mapped, _ = cl.enqueue_map_buffer(
-                    self.queues[0], memory, cl.map_flags.READ | cl.map_flags.WRITE, 0, host.shape, host.dtype, is_blocking=True
-                )
-                mapped[...] = host
-                return Buffer(mapped, host.nbytes, where, host.dtype)
-            memory = cl.Buffer(self.context, flags.READ_WRITE, max(host.nbytes, 1))
-            if host.nbytes:
-                if isinstance(data, int):
-                    cl.enqueue_fill_buffer(self.queues[0], memory, np.uint8(0), 0, host.nbytes).wait()
-                else:
-                    cl.enqueue_copy(self.queues[0], memory, host).wait()
-        except (cl.MemoryError, cl.LogicError, cl.RuntimeError) as error:
-            raise NotSupported(f"{host.nbytes} B do not fit the device's memory ({error})") from error
-        return Buffer(memory, host.nbytes, where, host.dtype)
+            if where == "pageable":
+                return Buffer(np.zeros(nbytes, np.uint8) if isinstance(data, int) else np.array(data), nbytes, where, dtype)
+            self._fits(nbytes)
+            return self._pinned(data, nbytes, dtype) if where == "pinned" else self._on_device(data, nbytes, dtype)
+        except (self.cl.MemoryError, self.cl.LogicError, self.cl.RuntimeError, MemoryError) as error:
+            raise NotSupported(f"{nbytes} B do not fit the {where} memory ({_first_error(str(error))})") from error
+
+    def _pinned(self, data: Array | int, nbytes: int, dtype: np.dtype[Any]) -> Buffer:
+        """Memory that the driver allocated on the host, mapped for good."""
+        cl, flags = self.cl, self.cl.mem_flags
+        memory = cl.Buffer(self.context, flags.READ_WRITE | flags.ALLOC_HOST_PTR, max(nbytes, 1))
+        access, shape = cl.map_flags.READ | cl.map_flags.WRITE, (nbytes // dtype.itemsize,)
+        mapped, _ = cl.enqueue_map_buffer(self.queues[0], memory, access, 0, shape, dtype, is_blocking=True)
+        mapped[...] = 0 if isinstance(data, int) else data.reshape(-1)
+        return Buffer(mapped, nbytes, "pinned", dtype)
+
+    def _on_device(self, data: Array | int, nbytes: int, dtype: np.dtype[Any]) -> Buffer:
+        cl = self.cl
+        memory = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
+        if nbytes and isinstance(data, int):
+            cl.enqueue_fill_buffer(self.queues[0], memory, np.uint8(0), 0, nbytes).wait()
+        elif nbytes and not isinstance(data, int):
+            cl.enqueue_copy(self.queues[0], memory, np.ascontiguousarray(data)).wait()
+        return Buffer(memory, nbytes, "device", dtype)
 
     def _fits(self, nbytes: int) -> None:
         limit = int(self.raw.max_mem_alloc_size)

@@ -1,0 +1,116 @@
+"""A bundle's three files as bytes: read from a folder or a zip, written so that nobody ever sees half of one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from hotlap.errors import InputError, MachineError, SchemaError
+
+RUN, SAMPLES, READINGS = "run.json", "samples.jsonl", "readings.log"
+FILES = (RUN, SAMPLES, READINGS)
+ZIP_LIMIT_BYTES = 2**30  # unpacked, all three files; a thousand times what a usual run holds
+
+
+def read(path: Path) -> dict[str, bytes]:
+    """Content by name, from a bundle's folder or a zip of it; files that are not there are left out, save run.json.
+
+    Raises InputError when nothing is at `path`, SchemaError when it is no bundle, MachineError when the system refuses.
+    """
+    try:
+        there, folder = path.exists(), path.is_dir()
+    except (OSError, ValueError) as error:
+        raise InputError(f"'{str(path)[:200]}' is no path: {error}") from None
+    if not there:
+        raise InputError(f"there is no bundle at '{path}'; give a run's folder, a zip of it, or a selector such as 'latest'")
+    return from_folder(path, FILES) if folder else _from_zip(path)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Puts `data` in place of a file in one step: whoever reads sees the old file or the new, also after a power cut."""
+    beside = path.with_name(path.name + ".tmp")  # one writer per bundle, so the name needs nothing random
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in a folder last; where the system has no such thing, it does so by itself."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def from_folder(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Those of the named files that are there; run.json must be. Raises SchemaError, MachineError."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        try:
+            found[name] = (path / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise MachineError(f"'{path / name}' cannot be read: {error.strerror}") from None
+    if RUN not in found:
+        raise _no_bundle(path)
+    return found
+
+
+def _from_zip(path: Path) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _members(path, archive)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise SchemaError(f"'{path}' is no zip of a run bundle that can be read: {error}") from None
+    except OSError as error:
+        raise MachineError(f"'{path}' cannot be read: {error.strerror or error}") from None
+
+
+def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
+    """The three files, at the top of the zip or in its one folder."""
+    holders = {name.removesuffix(RUN) for name in archive.namelist() if name.split("/")[1:] in ([], [RUN]) and name.endswith(RUN)}
+    if len(holders) != 1:
+        raise _no_bundle(path, f"it has {len(holders) or 'no'} {RUN}")
+    holder = holders.pop()
+    chosen = {name: archive.getinfo(holder + name) for name in FILES if holder + name in archive.namelist()}
+    size = sum(info.file_size for info in chosen.values())
+    if size > ZIP_LIMIT_BYTES:
+        raise SchemaError(f"'{path}' would unpack to {size:.3g} bytes, over the {ZIP_LIMIT_BYTES:.3g} allowed; unpack it and give the folder")
+    # zipfile never gives more than file_size, whatever the compressed data would unpack to.
+    return {name: archive.read(info) for name, info in chosen.items()}
+
+
+def _no_bundle(path: Path, why: str = f"it has no {RUN}") -> SchemaError:
+    return SchemaError(f"'{path}' is no run bundle: {why}; a bundle is a folder of {', '.join(FILES)}, or a zip of one")
+
+
+def write_zip(to: Path, name: str, files: Mapping[str, bytes]) -> None:
+    """The files in a folder `name` of a new zip, put in place in one step. Raises OSError; `to` is then as it was."""
+    with tempfile.NamedTemporaryFile(dir=to.parent, prefix=f".{to.name}.", delete=False) as file:
+        beside = Path(file.name)
+    try:
+        with zipfile.ZipFile(beside, "w") as archive:
+            for one, data in files.items():
+                info = zipfile.ZipInfo(f"{name}/{one}")  # of 1980, so that the same bundle gives the same bytes
+                info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                archive.writestr(info, data)
+        os.replace(beside, to)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
