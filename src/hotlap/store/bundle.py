@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -119,13 +120,17 @@ class Writer:
         folder = paths.made(paths.runs(home)) / run.id
         try:
             folder.mkdir()
-            writer = cls(folder, clock)
-            files.write_whole(folder / RUN, text)
-            files.sync_folder(folder.parent)
         except FileExistsError:
             raise MachineError(f"there is a run {run.id} already; begin again for a new id") from None
         except OSError as error:
-            raise MachineError(f"the run's folder '{folder}' cannot be written: {error.strerror}; nothing was measured yet") from None
+            raise MachineError(_cannot_begin(folder, error)) from None
+        try:
+            writer = cls(folder, clock)
+            files.write_whole(folder / RUN, text)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)  # it holds nothing yet
+            raise MachineError(_cannot_begin(folder, error)) from None
+        files.sync_folder(folder.parent)
         return writer
 
     @classmethod
@@ -203,13 +208,12 @@ class Writer:
     def _refuse(self, error: OSError) -> NoReturn:
         raise MachineError(
             f"the run cannot be written: {error.strerror or error}; {self.kept} lines of samples are kept in {self.path}: "
-            f"mend that, then hotlap run --resume {self.path.name}"
+            f"make room or mend that, then hotlap run --resume {self.path.name}"
         ) from None
 
 
-def written_part(file: BinaryIO, before: int, text: bytes) -> bool:
-    """Whether the file grew by less than the whole text."""
-    return file.seek(0, os.SEEK_END) < before + len(text)
+def _cannot_begin(folder: Path, error: OSError) -> str:
+    return f"the run's folder '{folder}' cannot be written: {error.strerror}; nothing was measured yet"
 
 
 def _text(run: Run) -> bytes:

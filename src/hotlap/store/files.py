@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from hotlap.errors import InputError, MachineError, SchemaError
 RUN, SAMPLES, READINGS = "run.json", "samples.jsonl", "readings.log"
 FILES = (RUN, SAMPLES, READINGS)
 ZIP_LIMIT_BYTES = 2**30  # unpacked, all three files; a thousand times what a usual run holds
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError, struct.error)
 
 
 def read(path: Path) -> dict[str, bytes]:
@@ -73,27 +74,39 @@ def from_folder(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
 
 
 def _from_zip(path: Path) -> dict[str, bytes]:
+    if not path.is_file():
+        raise _no_bundle(path, "it is neither a folder nor a file")
     try:
-        with zipfile.ZipFile(path) as archive:
-            return _members(path, archive)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise SchemaError(f"'{path}' is no zip of a run bundle that can be read: {error}") from None
+        file = open(path, "rb")  # noqa: SIM115 - a refusal of the system is told from a broken zip
     except OSError as error:
-        raise MachineError(f"'{path}' cannot be read: {error.strerror or error}") from None
+        raise MachineError(f"'{path}' cannot be read: {error.strerror}") from None
+    with file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return _members(path, archive)
+        except _BROKEN as error:
+            raise SchemaError(f"'{path}' is no zip of a run bundle that can be read: {error}") from None
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
     """The three files, at the top of the zip or in its one folder."""
-    holders = {name.removesuffix(RUN) for name in archive.namelist() if name.split("/")[1:] in ([], [RUN]) and name.endswith(RUN)}
+    inside = {i.filename: i for i in archive.infolist()}
+    holders = [name.removesuffix(RUN) for name in inside if name == RUN or (name.endswith("/" + RUN) and name.count("/") == 1)]
     if len(holders) != 1:
         raise _no_bundle(path, f"it has {len(holders) or 'no'} {RUN}")
-    holder = holders.pop()
-    chosen = {name: archive.getinfo(holder + name) for name in FILES if holder + name in archive.namelist()}
+    chosen = {name: inside[holders[0] + name] for name in FILES if holders[0] + name in inside}
     size = sum(info.file_size for info in chosen.values())
     if size > ZIP_LIMIT_BYTES:
-        raise SchemaError(f"'{path}' would unpack to {size:.3g} bytes, over the {ZIP_LIMIT_BYTES:.3g} allowed; unpack it and give the folder")
-    # zipfile never gives more than file_size, whatever the compressed data would unpack to.
-    return {name: archive.read(info) for name, info in chosen.items()}
+        raise SchemaError(f"'{path}' would unpack to {size:.3g} bytes, more than {ZIP_LIMIT_BYTES:.3g}; unpack it and give the folder")
+    return {name: _member(path, archive, info) for name, info in chosen.items()}
+
+
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """One file. Only of kinds that zipfile unpacks no further than asked, so that a header that lies is no way to fill the memory."""
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise SchemaError(f"'{path}' is packed by method {info.compress_type}; valid: stored and deflated")
+    with archive.open(info) as file:
+        return file.read(info.file_size)
 
 
 def _no_bundle(path: Path, why: str = f"it has no {RUN}") -> SchemaError:
@@ -102,8 +115,7 @@ def _no_bundle(path: Path, why: str = f"it has no {RUN}") -> SchemaError:
 
 def write_zip(to: Path, name: str, files: Mapping[str, bytes]) -> None:
     """The files in a folder `name` of a new zip, put in place in one step. Raises OSError; `to` is then as it was."""
-    with tempfile.NamedTemporaryFile(dir=to.parent, prefix=f".{to.name}.", delete=False) as file:
-        beside = Path(file.name)
+    beside = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         with zipfile.ZipFile(beside, "w") as archive:
             for one, data in files.items():
@@ -112,5 +124,6 @@ def write_zip(to: Path, name: str, files: Mapping[str, bytes]) -> None:
                 archive.writestr(info, data)
         os.replace(beside, to)
     except OSError:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise

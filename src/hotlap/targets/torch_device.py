@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from hotlap.record import Device
+from hotlap.targets.base import cpu_cache_bytes
 
 
 def describe(torch: Any, part: str, index: int) -> Device:
@@ -23,7 +24,7 @@ def describe(torch: Any, part: str, index: int) -> Device:
         )
     return Device(
         target="torch", index=0, name=_cpu_name(), kind="cpu", driver=_driver(torch, part), memory_bytes=host_memory(),
-        compute_units=os.cpu_count(), facts={**facts, "capability": torch.backends.cpu.get_cpu_capability()},
+        compute_units=os.cpu_count(), cache_bytes=cpu_cache_bytes(), facts={**facts, "capability": torch.backends.cpu.get_cpu_capability()},
     )
 
 

@@ -1,0 +1,113 @@
+"""The command line: exit codes, one line for what is wrong, JSON everywhere, nothing heavy before it is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotlap.cli import VERBS, main
+
+RUN = ["run", "quick", "--target", "simulated:h200-sxm?noise=0.002&seed=1", "--round-time", "1 s"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run of the simulated GPU that several tests read."""
+    home = tmp_path_factory.mktemp("kept")
+    done = subprocess.run([sys.executable, "-m", "hotlap", *RUN, "--label", "a=b"], env={**os.environ, "HOTLAP_HOME": str(home)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "report" in done.stdout
+    return home
+
+
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {verb} " in out for verb in VERBS)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["devices", "--help"]])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    code = f"import sys; from hotlap.cli import main\ntry: main({words!r})\nexcept SystemExit: pass\nprint(sorted(set(sys.modules) & {{'torch', 'pyopencl', 'sqlite3', 'psutil', 'pynvml', 'cuda'}}), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rnu"], "did you mean 'run'"), (["run", "quik"], "quick"), (["run", "--target", "opencel"], "did you mean 'opencl'"),
+        (["run", "--target", "simulated:h200-smx"], "h200-sxm"), (["run", "--target", "simulated:h200-sxm?effic=1"], "did you mean 'efficiency'"),
+        (["run", "--rounds", "0"], "rounds"), (["run", "--budget", "soon"], "budget"), (["run", "--label", "x"], "name=value"), (["show", "nothing"], "nothing"),
+        (["run", "--nonsense"], "unrecognized"), (["predict", "gemm", "m=-1", "--machine", "h100-sxm"], "'m'"), (["predict", "gemm", "--machine", "h1000"], "h100"),
+        (["predict", "gem", "--machine", "h100-sxm"], "gemm"), (["machines", "h20"], "h20"), (["plan", "check", "/nowhere.toml"], "nowhere"),
+    ],
+)
+def test_what_was_asked_wrongly_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+
+
+def test_a_plan_is_answered_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "p.toml"
+    plan.write_text('schema = 1\n[[case]]\nworkload = "stream"\nsize = "1 GiB"\nopp = "copy"\n')
+    assert main(["plan", "check", str(plan)]) == 2
+    assert f"{plan}:5:" in capsys.readouterr().err
+
+
+def test_an_unusable_home_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "file" / "home"))
+    assert main(["ls"]) == 3
+    assert "HOTLAP_HOME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls"], ["ls", "a=b"], ["show"], ["show", "latest", "--where", "workload=gemm"], ["explain"], ["compare", "latest", "a=b"], ["machines"],
+        ["machines", "h200-sxm"], ["predict", "gemm", "m=4096", "dtype=bf16", "--machine", "h200-sxm"], ["plan", "show"], ["plan", "show", "quick"],
+        ["plan", "check", "quick"], ["schema"], ["devices", "--target", "simulated:b200"],
+    ],
+)
+def test_every_verb_prints_text_and_json(words: list[str], kept: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(kept))
+    assert main(words) == 0
+    text = capsysbinary.readouterr().out
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsysbinary.readouterr().out)
+    assert text.strip()
+    assert document
+    assert b"\x1b[" not in text
+
+
+def test_report_writes_one_file(kept: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(kept))
+    out = tmp_path / "page.html"
+    assert main(["report", "a=b", "--out", str(out)]) == 0
+    assert "<html" in out.read_text()
+
+
+def test_compare_of_a_slower_run_exits_1(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(kept))
+    slow = [w.replace("noise", "efficiency=0.9&noise") for w in RUN]
+    assert main([*slow, "--no-report", "--label", "slow=yes"]) == 0
+    assert main(["compare", "a=b", "slow=yes"]) == 1
+    assert "slower" in capsys.readouterr().out
+    assert main(["compare", "slow=yes", "a=b"]) == 0
+    assert "faster" in capsys.readouterr().out
