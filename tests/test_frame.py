@@ -134,6 +134,13 @@ def test_pins_are_versions_and_nothing_else() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", name) and re.fullmatch(r"[0-9][0-9a-z.]*", version) for name, version in PINS.items())
 
 
+def test_every_data_file_is_packaged() -> None:
+    package = ROOT / "src" / "hotlap"
+    packaged = {path for pattern in PYPROJECT["tool"]["setuptools"]["package-data"]["hotlap"] for path in package.glob(pattern)}
+    data = {p for p in package.rglob("*") if p.is_file() and p.suffix != ".py" and "__pycache__" not in p.parts}
+    assert not sorted(str(p.relative_to(package)) for p in data - packaged)
+
+
 # ---------------------------------------------------------------- floors
 
 

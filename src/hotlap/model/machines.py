@@ -57,6 +57,7 @@ class Spec:
     clock_max_hz: float | None = None
     clock_for_peak_hz: float | None = None
     clock_source: str = ""
+    clock_proven: bool = True  # nothing of this machine runs faster than clock_max_hz
     flop_per_clock: Mapping[str, float] = field(default_factory=dict)
     published_peak: PublishedPeak | None = None
     shared_bytes_per_unit: float | None = None

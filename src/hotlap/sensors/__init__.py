@@ -1,3 +1,52 @@
-"""draft"""
-def find(target): return []
-def missing(target): return {}
+"""The table of sensor sources, and which of them a target has.
+
+An NVIDIA GPU is read through NVML with the host beside it; a processor, or a GPU without a source of its own, has the host
+alone; a simulated GPU has its own sensors and no host. The clock of a core by `cpu_clock` is in no table, since asking costs
+about 1 ms of a core: whoever wants it calls it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from hotlap.record import Device
+from hotlap.sensors.base import Source
+from hotlap.targets.base import Target
+
+SOURCES = {
+    "nvml": "NVIDIA GPUs through the driver's management library",
+    "system": "the host: load, memory, pressure, and the processor's clock, temperature and power where the kernel shows them",
+    "simulated": "the sensors of a simulated GPU, on its virtual clock",
+}
+
+
+def find(target: Target) -> list[Source]:
+    """The sources that can be read here for this target. Never raises; what is left out stands in `missing`."""
+    found: list[Source] = []
+    for name in _wanted(target.device):
+        found += _module(name).find(target)
+    return found
+
+
+def missing(target: Target) -> dict[str, str]:
+    """Source → why it cannot be read here and what would mend it; empty when all that the target could have is there."""
+    device = target.device
+    reasons = {name: str(_module(name).missing(target)) for name in _wanted(device)}
+    if device.kind != "cpu" and device.target != "simulated" and not _nvidia(device):
+        reasons["device"] = f"no source reads devices of {device.vendor or 'an unknown vendor'}; the host's sensors are read alone"
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _wanted(device: Device) -> list[str]:
+    if device.target == "simulated":
+        return ["simulated"]
+    return ["nvml", "system"] if _nvidia(device) else ["system"]
+
+
+def _nvidia(device: Device) -> bool:
+    return device.kind == "gpu" and "nvidia" in f"{device.vendor} {device.name}".lower()
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"hotlap.sensors.{name}")

@@ -1,105 +1,217 @@
-"""Finding runs by what people say, and folding samples into results."""
+"""Runs by what people call them, and results of a run by what they are of."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+import difflib
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import get_args
 
-from hotlap import work
+from hotlap import units, work
 from hotlap.errors import HotlapError, InputError, nearest
-from hotlap.record import Case, Flag, Result, Samples, Status
+from hotlap.record import Device, Result, Run, Samples, Status
 from hotlap.store import bundle as bundles
-from hotlap.store import paths
+from hotlap.store import paths, when
 from hotlap.store.bundle import Bundle
+from hotlap.store.catalog import Catalog, Entry, target_name
+from hotlap.store.files import RUN
+from hotlap.store.fold import fold
+from hotlap.work.base import Param
 
+__all__ = ["VALID", "every", "fold", "results", "runs"]
 
-def every(home: Path) -> list[Bundle]:
-    """All runs that can be read, oldest first."""
-    found = []
-    for path in sorted(paths.runs(home).iterdir()):
-        try:
-            found.append(bundles.load(path))
-        except HotlapError:
-            continue
-    return found
+VALID = "an id or its beginning, latest, label=value, a time (today, 2026-11-21, a..b), or a path"
+FACTS = ("case", "device", "host", "implementation", "label", "machine", "metric", "plan", "status", "target", "time", "workload")
+"""What `results` filters by, beside every parameter of every workload."""
+_log = logging.getLogger(__name__)
 
 
 def runs(selector: str, home: Path) -> list[Bundle]:
-    """The runs a selector names. Raises InputError when there is none."""
-    if ("/" in selector or selector.endswith(".zip")) and "=" not in selector or Path(selector).exists():
-        return [bundles.load(Path(selector))]
-    known = every(home)
-    if selector == "latest":
-        found = known[-1:]
-    elif "=" in selector:
-        wanted = dict(part.partition("=")[::2] for part in selector.split(","))
-        found = [b for b in known if all(b.run.labels.get(k) == v for k, v in wanted.items())]
-    else:
-        found = [b for b in known if b.run.id.startswith(selector)]
-    if not found:
-        raise InputError(f"no run is '{selector}'; {nearest(selector, [b.run.id for b in known[-5:]])}")
+    """The runs that a selector names, oldest first; several form a group.
+
+    A selector is an id or the unique beginning of one, `latest`, `label=value` (several with commas: all must hold; workload,
+    device, machine, host, target and plan serve as labels too), a time or a range of times, or a path to a bundle's folder
+    or zip. Raises InputError, with what is near and what is valid, when it names none or is ambiguous.
+    """
+    text = selector.strip()
+    if not text:
+        raise InputError(f"which run? give {VALID}")
+    if _is_path(text):
+        return [bundles.load(Path(text).expanduser())]
+    with closing(Catalog(home)) as catalog:
+        entries = _entries(text, catalog, home)
+    return [bundles.load(entry.path) for entry in entries]
+
+
+def every(home: Path) -> list[Bundle]:
+    """All runs of the home that can be read, oldest first; the log names those that cannot."""
+    with closing(Catalog(home)) as catalog:
+        entries = catalog.find()
+    found = []
+    for entry in entries:
+        try:
+            found.append(bundles.load(entry.path))
+        except HotlapError as error:
+            _log.warning("a run cannot be read and is passed over: %s", error)
     return found
+
+
+def _is_path(text: str) -> bool:
+    """Whether a path is meant. A name without a separator is one only if a bundle is there, so that no file hides a selector."""
+    first, *deeper = re.split(r"[/\\]" if os.altsep else "/", text)
+    if "=" in first:
+        return False
+    try:
+        return bool(deeper) or text.endswith(".zip") or (Path(text) / RUN).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _entries(text: str, catalog: Catalog, home: Path) -> list[Entry]:
+    if text == "latest":
+        return catalog.find(newest=1) or _none(text, catalog, home)
+    if "=" in text:
+        return _labelled(text, catalog, home)
+    if when.is_time(text):
+        since_s, until_s = when.span(text)
+        return catalog.find(since_s=since_s, until_s=until_s) or _none(text, catalog, home)
+    found = catalog.find(prefix=text)
+    exact = [e for e in found if e.id == text]
+    if len(found) > 1 and not exact:
+        shown = ", ".join(e.id for e in found[-5:])
+        raise InputError(f"'{text}' begins the ids of {len(found)} runs; write more of it, as in {shown}")
+    return exact or found or _none(text, catalog, home)
+
+
+def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:
+    wanted: dict[str, str] = {}
+    for item in text.split(","):
+        name, sign, value = (part.strip() for part in item.partition("="))
+        if not sign or not name:
+            raise InputError(f"'{item}' in '{text}' is not label=value; several are separated by commas")
+        if wanted.setdefault(name, value) != value:
+            raise InputError(f"'{text}' wants two values of {name}; a run has one, so give one selector for each")
+    found = catalog.find(marks=wanted)
+    if found:
+        return found
+    known = catalog.marks()
+    for name, value in wanted.items():
+        if name not in known:
+            raise InputError(f"no run has a label '{name}'; {nearest(name, known) or 'no run is kept yet'}")
+        if value not in known[name]:
+            raise InputError(f"no run has {name}={value}; {nearest(value, known[name][-20:])}")
+    return _none(text, catalog, home)
+
+
+def _none(text: str, catalog: Catalog, home: Path) -> list[Entry]:
+    """Raises: nothing is called so."""
+    folder = paths.runs(home) / text
+    if text not in (".", "..") and folder.is_dir():  # one that the catalog passed over: say why
+        bundles.load(folder)
+    ids = [entry.id for entry in catalog.find()]
+    if not ids:
+        raise InputError(f"no run is kept under '{home}'; hotlap run measures one")
+    close = difflib.get_close_matches(text, ids, n=3, cutoff=0.6) or ids[-1:]
+    raise InputError(f"no run is '{text}'; nearest: {', '.join(close)} (of {len(ids)}: hotlap ls); valid: {VALID}")
+
+
+# ---------------------------------------------------------------- results
 
 
 def results(bundle: Bundle, where: Mapping[str, str] = {}) -> list[Result]:
-    """A result per case and device, in the plan's order."""
+    """A result per case and device, in the plan's order, then the devices'. A case that was never reached is `not_run`.
+
+    `where` keeps those that fit all of it: a parameter (``size=256 MiB``, alternatives with commas, ranges of numbers
+    ``a..b``), or one of FACTS; ``label`` takes name=value, ``time`` what a selector takes. Raises InputError for a name or
+    value that is not valid.
+    """
+    tests = [_test(name, text) for name, text in where.items()]
     groups: dict[tuple[str, str], list[Samples]] = {}
     for samples in bundle.samples:
         groups.setdefault((samples.case, samples.device), []).append(samples)
-    target = bundle.run.target.partition(":")[0].partition("?")[0]
+    devices = {d.key: d for d in bundle.run.machine.devices}
     found = []
-    for device in bundle.run.devices:
-        for case in bundle.run.plan.cases:
-            if (case.id, device) in groups and _fits(case, device, where):
-                found.append(fold(case, groups[case.id, device], target))
+    for case in {c.id: c for c in bundle.run.plan.cases}.values():
+        for key in bundle.run.devices:
+            device = devices.get(key)
+            target = device.target if device else target_name(bundle.run.target)
+            result = fold(case, groups.get((case.id, key), []), target, key)
+            if all(test(bundle.run, result, device) for test in tests):
+                found.append(result)
     return found
 
 
-def _fits(case: Case, device: str, where: Mapping[str, str]) -> bool:
-    facts = {"workload": case.workload, "device": device, "case": case.id, **{k: str(v) for k, v in case.params.items()}}
-    return all(facts.get(name) == value for name, value in where.items())
+_Test = Callable[[Run, Result, Device | None], bool]
 
 
-def fold(case: Case, samples: Sequence[Samples], target: str) -> Result:
-    """The rounds of one case on one device as one result."""
-    spec = work.find(case.workload)
-    measured = [s for s in samples if s.status == "measured" and s.seconds]
-    status, reason = _status(samples, measured)
-    own = case.workload == "command"
-    seconds = [statistics.median(s.seconds) for s in measured]
-    values = [v if own else _value(case, s, v) for s, v in zip(measured, seconds, strict=True)]
-    return Result(
-        case=case, device=samples[0].device, target=target, status=status, reason=reason, metric=spec.metric,
-        unit=str(case.params["unit"]) if own else spec.unit, better=case.params["better"] if own else spec.better,  # type: ignore[arg-type]
-        values=values, seconds=seconds, flags=_flags(samples), checks=[s.check for s in samples if s.check], rounds=list(samples),
-    )
+def _test(name: str, text: str) -> _Test:
+    """Whether a result fits one filter."""
+    if name == "time":
+        since_s, until_s = when.span(text)
+        return lambda run, _result, _device: since_s <= (when.seconds(run.began) or float("nan")) < until_s
+    if name == "label":
+        label, sign, value = text.partition("=")
+        if not sign:
+            raise InputError(f"'{text}' is not label=value, as in label=cluster=A")
+        return lambda run, _result, _device: run.labels.get(label) == value
+    if name in FACTS:
+        wanted = {text, *(part.strip() for part in text.split(","))}  # whole too: names of devices hold commas
+        known = {"workload": set(work.WORKLOADS), "status": set(get_args(Status))}.get(name, wanted)
+        if not wanted & known:
+            raise InputError(f"there is no {name} '{text}'; {nearest(text, known)}")
+        return lambda run, result, device: bool(wanted & _facts(name, run, result, device))
+    return _parameter(name, text)
 
 
-def _value(case: Case, samples: Samples, seconds: float) -> float:
-    spec = work.find(case.workload)
-    if seconds <= 0:
-        return float("inf") if spec.better == "higher" else 0.0
-    if spec.metric == "compute" and "operations" in samples.metrics:
-        return samples.metrics["operations"] / seconds
-    return spec.value(seconds, case.params)
+def _facts(name: str, run: Run, result: Result, device: Device | None) -> set[str]:
+    """What a result is called in one respect."""
+    if name == "device":
+        return {result.device} | ({str(device.index), device.selector, device.name} if device else set())
+    if name == "machine":
+        return {run.machine.host} | ({device.machine} if device else set())
+    if name == "target":
+        return {result.target, run.target}
+    facts = {
+        "case": result.case.id, "workload": result.case.workload, "implementation": result.case.implementation, "metric": result.metric,
+        "status": result.status, "host": run.machine.host, "plan": run.plan.name,
+    }
+    return {facts[name]}
 
 
-def _status(samples: Sequence[Samples], measured: Sequence[Samples]) -> tuple[Status, str]:
-    for status in ("invalid",):
-        bad = [s for s in samples if s.status == status]
-        if bad:
-            return "invalid", f"{bad[0].reason} (in {len(bad)} of {len(samples)} rounds)"
-    if measured:
-        return "measured", ""
-    worst = next((s for s in samples if s.status == "error"), samples[0])
-    return worst.status, worst.reason
+def _parameter(name: str, text: str) -> _Test:
+    """By the value of a parameter, read as a plan would read it: for each workload in its own unit."""
+    specs = {w.name: p for w in work.WORKLOADS.values() if (p := w.param(name)) is not None}
+    if not specs:
+        names = {p.name for w in work.WORKLOADS.values() for p in w.params}
+        raise InputError(f"results are not told apart by '{name}'; {nearest(name, names | set(FACTS))}")
+    accepted: dict[str, Callable[[object], bool]] = {}
+    errors = []
+    for workload, param in specs.items():
+        try:
+            accepted[workload] = _accepts(param, text)
+        except InputError as error:
+            errors.append(error)
+    if not accepted:
+        raise errors[-1]
+
+    def test(_run: Run, result: Result, _device: Device | None) -> bool:
+        accepts = accepted.get(result.case.workload)
+        return accepts is not None and name in result.case.params and accepts(result.case.params[name])
+
+    return test
 
 
-def _flags(samples: Sequence[Samples]) -> list[Flag]:
-    found: dict[str, list[Flag]] = {}
-    for one in samples:
-        for flag in one.flags:
-            found.setdefault(flag.name, []).append(flag)
-    return [Flag(name=name, detail=f"in {len(flags)} of {len(samples)} rounds: {flags[-1].detail}") for name, flags in found.items()]
+def _accepts(param: Param, text: str) -> Callable[[object], bool]:
+    if param.kind == "list":
+        return lambda value: value == param.parse(text)
+    if param.kind in ("int", "float") and ".." in text:
+        low, _, high = text.partition("..")
+        least = units.parse(low.strip(), param.unit) if low.strip() else float("-inf")
+        most = units.parse(high.strip(), param.unit) if high.strip() else float("inf")
+        return lambda value: isinstance(value, (int, float)) and least <= value <= most
+    wanted = [param.parse(part.strip()) for part in text.split(",")]
+    return lambda value: value in wanted

@@ -1,0 +1,88 @@
+"""What to doubt about a table of results: each kind once, with the cases it concerns and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hotlap.record import Row
+from hotlap.report import words
+
+T = TypeVar("T")
+WEIGHT = {"invalid": "error", "error": "error", "inconclusive": "warning", "not run": "info"}
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One kind of doubt. `seen` says what was found, `action` what to do."""
+
+    name: str
+    rows: tuple[Row, ...]
+    seen: str
+    action: str = ""
+    severity: str = "warning"  # info, warning or error
+
+    @property
+    def labels(self) -> list[str]:
+        return [row.label for row in self.rows]
+
+
+def find(rows: Sequence[Row]) -> list[Doubt]:
+    """Heaviest first: what cannot be used, what is too wide, flags, warnings of the summary, what was not run."""
+    return [
+        *_by_reason(rows, "invalid", "the number is not shown: do not use it"), *_by_reason(rows, "error"), *_inconclusive(rows),
+        *_flags(rows), *_warnings(rows), *_by_reason(rows, "not_run"),
+    ]
+
+
+def _by_reason(rows: Sequence[Row], state: str, action: str = "") -> list[Doubt]:
+    """One doubt per reason, numbers in it aside."""
+    of_state = [row for row in rows if row.verdict.state == state]
+    name = words.STATES[state]
+    return [
+        Doubt(name, tuple(group), words.clean(group[0].verdict.reason or "no reason was given"), action, WEIGHT[name])
+        for group in _grouped(of_state, lambda row: words.shape(row.verdict.reason))
+    ]
+
+
+def _inconclusive(rows: Sequence[Row]) -> list[Doubt]:
+    found = [row for row in rows if row.verdict.state == "inconclusive"]
+    few = [row for row in found if row.summary.half_width is None]
+    wide = sorted((row for row in found if row.summary.half_width is not None), key=lambda row: -(row.summary.half_width or 0))
+    doubts = []
+    if wide:
+        seen, _, action = wide[0].verdict.reason.rpartition(": ")
+        doubts.append(Doubt("inconclusive", tuple(wide), ("the widest " if len(wide) > 1 else "") + seen, action))
+    if few:
+        seen, _, action = few[0].verdict.reason.rpartition(": ")
+        doubts.append(Doubt("inconclusive", tuple(few), seen, action))
+    return doubts
+
+
+def _flags(rows: Sequence[Row]) -> list[Doubt]:
+    names = dict.fromkeys(name for row in rows for name in words.flags(row))
+    doubts = []
+    for name in names:
+        flagged = [row for row in rows if name in words.flags(row)]
+        detail = next(flag.detail for flag in flagged[0].result.flags if flag.name == name)
+        doubts.append(Doubt(name, tuple(flagged), words.clean(detail), words.FLAG_ACTIONS.get(name, "")))
+    return sorted(doubts, key=lambda doubt: -len(doubt.rows))
+
+
+def _warnings(rows: Sequence[Row]) -> list[Doubt]:
+    """Of the summaries. That rounds are missing is said by the state already."""
+    pairs = [(row, text) for row in rows if words.stands(row) for text in row.summary.warnings if "rounds needed" not in text]
+    doubts = []
+    for group in _grouped(pairs, lambda pair: words.shape(pair[1])):
+        seen, _, action = group[0][1].rpartition(": ")
+        doubts.append(Doubt("statistics", tuple(row for row, _ in group), seen or action, action if seen else "", "info"))
+    return doubts
+
+
+def _grouped(items: Iterable[T], key: Callable[[T], str]) -> list[list[T]]:
+    """In the order in which each key first comes."""
+    found: dict[str, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return list(found.values())

@@ -1,0 +1,134 @@
+"""Columns of text that fit a terminal: decimals under decimals, bars, wrapping, and colour that adds nothing but ease."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+GAP = 2  # spaces between columns
+NARROWEST = 14  # of a column that wraps
+FEW_LINES = 3
+STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "accent": "36"}
+BARS = {"bound": "█", "expected": "▓", "ceiling": "▒"}  # told apart without colour: only a bound is solid
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+_NUMBER = re.compile(r"(±\s*|\[)?(-?\d+)(\.\d+)?( (?!rounds needed).*)?$")
+_QUANTITY = re.compile(r"(\d) ([kMGTKm]?i?[A-Za-z]{1,2}\b)")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A piece of text and its style."""
+
+    text: str = ""
+    style: str = ""
+
+    def paint(self, width: int, color: bool, right: bool = False) -> str:
+        blank = " " * (width - len(self.text))
+        text = painted(self.text, self.style, color)
+        return blank + text if right else text + blank
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading and its cells. `wrap`: gives way when there is not enough room, by wrapping."""
+
+    head: str
+    cells: Sequence[Cell]
+    right: bool = False
+    wrap: bool = False
+
+    @property
+    def natural(self) -> int:
+        return max([len(self.head), *(len(cell.text) for cell in self.cells)])
+
+
+def painted(text: str, style: str, color: bool) -> str:
+    return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if color and style and text.strip() else text
+
+
+def aligned(texts: Sequence[str]) -> list[str]:
+    """Texts that begin with a number, padded so that decimal points and units stand under each other; a dash stands where
+    the number would. Texts of words only are left as they are."""
+    parts = [_NUMBER.match(text) for text in texts]
+    before = max((len((part[1] or "") + part[2]) for part in parts if part), default=1)
+    after = max((len(part[3] or "") for part in parts if part), default=0)
+    found = []
+    for text, part in zip(texts, parts, strict=True):
+        if part:
+            sign = part[1] or ""
+            found.append(f"{sign}{part[2]:>{before - len(sign)}}{part[3] or '':<{after}}{part[4] or ''}".rstrip())
+        else:
+            found.append(text.rjust(before) if len(text) <= 1 else text)
+    return found
+
+
+def bar(share: float | None, kind: str, width: int) -> str:
+    """`share` of `width` cells, at most full; empty when unknown."""
+    if share is None or kind not in BARS or width <= 0:
+        return " " * width
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    full, rest = divmod(eighths, 8)
+    if kind != "bound":
+        full, rest = round(eighths / 8), 0
+    text = BARS[kind] * full + (EIGHTHS[rest] if rest else "")
+    return text + "·" * (width - len(text))
+
+
+def total(columns: Sequence[Column], gap: int = GAP) -> int:
+    return sum(column.natural for column in columns) + gap * (len(columns) - 1)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Columns side by side in `width`. Where they do not fit, those that wrap are made narrower."""
+
+    columns: Sequence[Column]
+    width: int
+    gap: int = GAP
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        sizes = [column.natural for column in self.columns]
+        over = total(self.columns, self.gap) - self.width
+        for place, column in enumerate(self.columns):
+            if column.wrap and over > 0:
+                narrowed = max(sizes[place] - over, min(sizes[place], NARROWEST))
+                over -= sizes[place] - narrowed
+                sizes[place] = narrowed
+        return sizes
+
+    def lines(self, color: bool) -> list[str]:
+        """The heading and every row."""
+        count = len(self.columns[0].cells) if self.columns else 0
+        return [self.header(color), *(text for place in range(count) for text in self.line(place, color))]
+
+    def header(self, color: bool) -> str:
+        heads = [c.head.rjust(w) if c.right else c.head.ljust(w) for c, w in zip(self.columns, self.sizes, strict=True)]
+        return painted((" " * self.gap).join(heads).rstrip(), "dim", color)
+
+    def line(self, place: int, color: bool) -> list[str]:
+        """The row at `place`, on as many lines as its wrapped cells need (3 at most)."""
+        pieces = [_wrapped(c.cells[place], w) if c.wrap else [c.cells[place]] for c, w in zip(self.columns, self.sizes, strict=True)]
+        return [self._one([p[n] if n < len(p) else Cell() for p in pieces], color) for n in range(max(map(len, pieces)))]
+
+    def _one(self, cells: Sequence[Cell], color: bool) -> str:
+        pairs = zip(self.columns, cells, self.sizes, strict=True)
+        return (" " * self.gap).join(cell.paint(width, color, column.right) for column, cell, width in pairs).rstrip()
+
+
+def _wrapped(cell: Cell, width: int) -> list[Cell]:
+    if len(cell.text) <= width:
+        return [cell]
+    kept = _QUANTITY.sub("\\1\u00a0\\2", cell.text)  # a number stays with its unit
+    lines = textwrap.wrap(kept, width, subsequent_indent="    ", max_lines=FEW_LINES, placeholder=" …", break_on_hyphens=False)
+    return [Cell(text.replace("\u00a0", " "), cell.style) for text in lines]
+
+
+def paragraph(first: str, text: str, width: int, most: int = 4) -> list[str]:
+    """`text` behind `first`, wrapped with a hanging indent as wide as `first`."""
+    room = max(width - len(first), 24)
+    lines = textwrap.wrap(text, room, max_lines=most, placeholder=" …", break_on_hyphens=False) or [""]
+    return [(first if number == 0 else " " * len(first)) + piece for number, piece in enumerate(lines)]

@@ -1,0 +1,251 @@
+"""What a terminal shows: the table of results and what stands beside it. Plain text first; colour only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotlap.record import Comparison, Row, Term
+from hotlap.report import doubts as doubting
+from hotlap.report import layout, words
+from hotlap.report.layout import Cell, Column
+from hotlap.report.listing import devices, heading, machine, machines, prediction, runs
+from hotlap.store.bundle import Bundle
+from hotlap.work import label
+
+__all__ = ["comparison", "devices", "explain", "heading", "machine", "machines", "prediction", "runs", "table"]
+
+STATE_STYLES = {"measured": "", "inconclusive": "warn", "not_run": "dim", "invalid": "bad", "error": "bad"}
+ANSWER_STYLES = {"faster": "good", "slower": "bad", "cannot tell": "warn", "not comparable": "dim", "same": ""}
+AGAINST = {
+    "bound": "bound, nothing can be faster",
+    "expected": "expected, what a good implementation reaches",
+    "ceiling": "ceiling, the best rate of this run where no limit is known",
+    "unknown": "unknown, nothing to hold it against",
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How much of the table there is room for."""
+
+    ends: bool  # both ends of the interval
+    bar: int  # cells
+    flags: bool  # by name; else as the number of the doubt below, beside the state
+    gap: int = 2
+
+
+FORMS = (Form(True, 10, True), Form(False, 10, True), Form(False, 6, True), Form(False, 10, False), Form(False, 6, False), Form(False, 0, False, 1))
+"""The most telling first."""
+
+
+def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
+    """The table of results, then a line per doubt with what to do next, then how to read it.
+
+    Fits `width` columns from 80; where a case's name has no room it wraps.
+    """
+    if not rows:
+        return "no results: no case was measured"
+    found = doubting.find(rows)
+    keys = words.devices(rows)
+    lines: list[str] = []
+    for key in keys:
+        of_device = [row for row in rows if row.device == key]
+        if len(keys) > 1:
+            lines += [layout.painted(words.clean(key), "accent", color)]
+        lines += [*_table(of_device, found, width, color), ""]
+    return "\n".join([*lines, *_tally(rows, color), *_doubts(found, not _form(rows, width).flags, width, color), "", *_reading(rows, width, color)])
+
+
+def _table(rows: Sequence[Row], found: Sequence[doubting.Doubt], width: int, color: bool) -> list[str]:
+    form = _form(rows, width)
+    ordered = [row for _, members in words.families(rows) for row in members]
+    grid = layout.Grid(_columns(ordered, found, form), width, form.gap)
+    lines, place = [grid.header(color)], 0
+    for name, members in words.families(rows):
+        lines.append(layout.painted(name, "bold", color))
+        for _ in members:
+            lines += grid.line(place, color)
+            place += 1
+    return lines
+
+
+def _form(rows: Sequence[Row], width: int) -> Form:
+    """The most telling form that fits; where none does, names of cases wrap."""
+    return next((form for form in FORMS if layout.total(_columns(rows, (), form), form.gap) <= width), FORMS[-1])
+
+
+def _columns(rows: Sequence[Row], found: Sequence[doubting.Doubt], form: Form) -> list[Column]:
+    names = [f"{words.MARKS[r.verdict.state]} {words.clean(r.label)}" for r in rows]
+    columns = [
+        Column("  case", [Cell(name, STATE_STYLES[r.verdict.state]) for name, r in zip(names, rows, strict=True)], wrap=True),
+        Column("value", [Cell(text, "bold") for text in layout.aligned([words.value(r) for r in rows])]),
+        Column("± 95 %", _intervals(rows)),
+    ]
+    if form.ends:
+        columns.append(Column("", [Cell(words.ends(r.summary, r.result.unit) if words.stands(r) else "", "dim") for r in rows]))
+    columns.append(Column("of its limit", [_of_limit(row, form.bar) for row in rows]))
+    if form.flags:
+        columns.append(Column("flags", [Cell(", ".join(words.flags(r)), "warn") for r in rows]))
+    states = [words.state(r) if form.flags else f"{words.state(r)} {_numbers(r, found)}".rstrip() for r in rows]
+    columns.append(Column("state", [Cell(state, _state_style(r)) for state, r in zip(states, rows, strict=True)]))
+    return columns
+
+
+def _intervals(rows: Sequence[Row]) -> list[Cell]:
+    texts = layout.aligned([words.interval(r.summary) if words.stands(r) else words.DASH for r in rows])
+    return [Cell(text, "warn" if r.verdict.state == "inconclusive" else "") for text, r in zip(texts, rows, strict=True)]
+
+
+def _of_limit(row: Row, bar: int) -> Cell:
+    """Bar, share and what it is a share of."""
+    if not words.stands(row):
+        return Cell()
+    drawn = layout.bar(row.gap.share, row.gap.against, bar) + " " * bool(bar)
+    return Cell(f"{drawn}{words.share(row.gap):>5} {words.against(row.gap)}", _share_style(row))
+
+
+def _state_style(row: Row) -> str:
+    if row.verdict.state == "measured":
+        return "warn" if row.result.flags else "dim"
+    return STATE_STYLES[row.verdict.state]
+
+
+def _share_style(row: Row) -> str:
+    """Colour says how near a bound is; a ceiling of the run itself earns none."""
+    if row.gap.share is None:
+        return "dim"
+    if row.gap.against not in ("bound", "expected"):
+        return ""
+    return "good" if row.gap.share >= 0.9 else "" if row.gap.share >= 0.6 else "warn"
+
+
+def _numbers(row: Row, found: Sequence[doubting.Doubt]) -> str:
+    return " ".join(str(n) for n, doubt in enumerate(found, 1) if row in doubt.rows and doubt.name in words.FLAG_ACTIONS)
+
+
+def _tally(rows: Sequence[Row], color: bool) -> list[str]:
+    counts = {state: sum(r.verdict.state == state for r in rows) for state in words.STATES}
+    parts = [f"{n} {words.STATES[state]}" for state, n in counts.items() if n]
+    return [layout.painted(f"{words.counted(len(rows), 'case')}: ", "bold", color) + ", ".join(parts)]
+
+
+def _doubts(found: Sequence[doubting.Doubt], numbered: bool, width: int, color: bool) -> list[str]:
+    lines: list[str] = []
+    room = max((len(doubt.name) for doubt in found), default=0)
+    styles = {"error": "bad", "warning": "warn", "info": "dim"}
+    for number, doubt in enumerate(found, 1):
+        count = f"{number:>2} " if numbered else "  "
+        first = f"{count}{doubt.name:<{room}}  "
+        action = f" → {doubt.action}" if doubt.action else ""
+        text = layout.paragraph(first, f"{words.some(doubt.labels)}: {doubt.seen}{action}", width)
+        lines += [layout.painted(first, styles[doubt.severity], color) + text[0][len(first) :], *text[1:]]
+    return lines
+
+
+def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
+    """One line that says what the columns mean, of what is in them."""
+    seen = [words.against(row.gap) for row in rows if words.stands(row)]
+    if not seen:
+        return []
+    kinds = [about for kind, about in AGAINST.items() if kind in seen]
+    text = f"± is the 95 % interval of the median over rounds. Limits: {'; '.join(kinds)}."
+    return [layout.painted(piece, "dim", color) for piece in layout.paragraph("", text, width)]
+
+
+# ---------------------------------------------------------------- explain
+
+
+def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
+    """Each number against its limit: the headroom, its named cause, and every term of the limit with its source."""
+    if not rows:
+        return "no results: no case was measured"
+    lines: list[str] = []
+    for name, members in words.families(rows):
+        lines += ["", layout.painted(name, "bold", color)]
+        for row in members:
+            lines += [*_explained(row, width, color), ""]
+        lines.pop()
+    return "\n".join(lines[1:])
+
+
+def _explained(row: Row, width: int, color: bool) -> list[str]:
+    kept = f"{words.value(row)}  {words.interval(row.summary)}" if words.stands(row) else words.state(row)
+    style = STATE_STYLES[row.verdict.state]
+    lines = [f"  {layout.painted(words.clean(row.label), 'accent', color)}  {layout.painted(kept, style or 'bold', color)}"]
+    parts = [("state", f"{words.state(row)}: {row.verdict.reason}" if row.verdict.reason else "")]
+    if words.stands(row):
+        parts += [("limit", limit_line(row)), ("cause", cause_line(row))]
+        parts += [("" if place else "from", term(one)) for place, one in enumerate(row.gap.limit.provenance if row.gap.limit else [])]
+    parts += [("" if place else "flags", f"{flag.name}: {flag.detail}") for place, flag in enumerate(row.result.flags)]
+    for name, text in parts:
+        if text:
+            first = f"    {name:<6}"
+            pieces = layout.paragraph(first, words.clean(text), width)
+            lines += [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
+    return lines
+
+
+def limit_line(row: Row) -> str:
+    """The limit with its value, the share reached and the headroom; or why there is none."""
+    gap, limit = row.gap, row.gap.limit
+    if gap.share is None or gap.limit_value is None:
+        return f"unknown: {limit.reason if limit and limit.reason else 'nothing to hold it against'}"
+    said = {"bound": "bound", "expected": "expected", "ceiling": "ceiling measured in this run", "unknown": "unknown"}[gap.against]
+    head = f"{said} {words.quantity(gap.limit_value, row.result.unit)}"
+    setter = f", set by {limit.limiter}" if limit and limit.limiter and gap.against != "ceiling" else ""
+    why = f" ({limit.reason})" if limit and limit.reason and gap.against == "ceiling" else ""
+    return f"{head}{setter}{why}; reached {words.share(gap)}, {headroom(gap.share)}"
+
+
+def headroom(share: float) -> str:
+    return f"headroom {words.percent(1 - share)}" if share <= 0.999 else "no headroom left"
+
+
+def cause_line(row: Row) -> str:
+    cause = row.gap.cause.replace("_", " ")
+    return f"{cause}: {row.gap.detail}" if cause and row.gap.detail else cause or row.gap.detail
+
+
+def term(one: Term) -> str:
+    return f"{one.name} {words.quantity(one.value, one.unit)}: {one.source}"
+
+
+# ---------------------------------------------------------------- compare
+
+
+def comparison(found: Sequence[Comparison], width: int = 100, color: bool = False) -> str:
+    """A line per case: both sides, the ratio with its interval (above 1: B is better), and the answer."""
+    if not found:
+        return "nothing to compare: neither side has results"
+    ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
+    a, b = (layout.aligned([words.quantity(s.median, c.unit) for c, s in side]) for side in ([(c, c.a) for c in ordered], [(c, c.b) for c in ordered]))
+    columns = [
+        Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
+        Column("A", [Cell(text) for text in a]),
+        Column("B", [Cell(text) for text in b]),
+        Column("B ÷ A", [Cell(text, "bold") for text in layout.aligned([_ratio(c.ratio) for c in ordered])]),
+        Column("95 % interval", [Cell("" if c.low is None or c.high is None else f"[{c.low:.3f} – {c.high:.3f}]", "dim") for c in ordered]),
+        Column("B is", [Cell(c.answer, ANSWER_STYLES[c.answer]) for c in ordered]),
+    ]
+    if layout.total([*columns, why := Column("", [Cell(words.clean(c.reason), "dim") for c in ordered])]) <= width:
+        columns.append(why)
+    grid = layout.Grid(columns, width)
+    lines = grid.lines(color)
+    counts = {answer: sum(c.answer == answer for c in ordered) for answer in ANSWER_STYLES}
+    tally = ", ".join(f"{n} {answer}" for answer, n in counts.items() if n)
+    return "\n".join([*lines, "", f"{words.counted(len(ordered), 'case')}: {tally}", _comparison_reading(color)])
+
+
+def _ratio(ratio: float | None) -> str:
+    return words.DASH if ratio is None else f"{ratio:.3f} ×"
+
+
+def _comparison_reading(color: bool) -> str:
+    return layout.painted("ratio above 1: B is better, whichever way the case counts", "dim", color)
+
+
+def bundle_name(bundle: Bundle) -> str:
+    """A short name of a run: its id, with its labels."""
+    labels = " ".join(f"{k}={v}" for k, v in bundle.run.labels.items())
+    return words.clean(f"{bundle.run.id} {labels}".strip())

@@ -1,0 +1,146 @@
+"""How a row is said, the same everywhere: number, interval, share of the limit, state, family. Unknown is a dash, never zero."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from hotlap.record import Gap, Row, Summary
+from hotlap.units import BASE_UNITS, round_to, show
+
+DASH = "–"
+ROUNDS_NEEDED = 6  # for a distribution-free 95 % interval
+
+FAMILIES = {  # in the order of the tables
+    "memory": ("stream", "gather"),
+    "compute": ("fma", "gemm", "intensity"),
+    "latency": ("chase", "launch", "sync", "barrier", "atomic"),
+    "links": ("transfer", "peer"),
+    "own": ("command", "callable"),
+}
+
+STATES = {"measured": "measured", "inconclusive": "inconclusive", "not_run": "not run", "invalid": "invalid", "error": "error"}
+MARKS = {"measured": " ", "inconclusive": "?", "not_run": "-", "invalid": "x", "error": "!"}
+
+FLAG_ACTIONS = {  # a flag of the glossary: what to do next
+    "drift": "longer rounds (--round-time); look at clock and temperature",
+    "bimodal": "both values are real: look at the samples over time in the report",
+    "not_steady": "longer rounds (--round-time)",
+    "few_samples": "longer rounds (--round-time)",
+    "timer_coarse": "longer samples: set sample_time in the plan",
+    "throttled": "look at cooling and power limit, or take it as what the machine does",
+    "low_clock": "look at power limit and temperature, or at clocks that were set",
+    "one_process": "the workload command measures the same code in fresh processes",
+    "shared_device": "measure alone: stop what else uses the device",
+}
+
+
+def family(row: Row) -> str:
+    return next((name for name, members in FAMILIES.items() if row.case.workload in members), "own")
+
+
+def families(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    """Rows by family, in the order of FAMILIES; within one, in the order given."""
+    found: dict[str, list[Row]] = {name: [] for name in FAMILIES}
+    for row in rows:
+        found[family(row)].append(row)
+    return [(name, members) for name, members in found.items() if members]
+
+
+def devices(rows: Iterable[Row]) -> list[str]:
+    """Keys of the devices, in the order they come."""
+    return list(dict.fromkeys(row.device for row in rows))
+
+
+def stands(row: Row) -> bool:
+    """Whether the number may be read as one: an invalid number is not shown beside those that are."""
+    return row.verdict.state in ("measured", "inconclusive") and row.summary.median is not None
+
+
+def quantity(value: float | None, unit: str, digits: int = 3) -> str:
+    """A number with its unit; units of the user's own take no prefix."""
+    if value is None or math.isnan(value):
+        return DASH
+    if unit not in BASE_UNITS:
+        return f"{round_to(value, digits)} {clean(unit)}"
+    text = show(value, unit, digits)
+    return text.replace("1/s", "/s") if unit == "1/s" else text
+
+
+def value(row: Row) -> str:
+    return quantity(row.summary.median, row.result.unit) if stands(row) else DASH
+
+
+def interval(summary: Summary) -> str:
+    """Half-width of the 95 % interval as a share of the median, or what is missing for one."""
+    if summary.rounds == 0:
+        return DASH
+    if summary.half_width is None:
+        return DASH if summary.confidence is not None else f"{ROUNDS_NEEDED} rounds needed"
+    return f"± {percent(summary.half_width, 2)}"
+
+
+def ends(summary: Summary, unit: str) -> str:
+    """Both ends of the interval with one prefix: ``[27.9 – 28.1] GB/s``; "" where there is none."""
+    if summary.low is None or summary.high is None or summary.median is None:
+        return ""
+    number, _, suffix = quantity(summary.median, unit, 4).partition(" ")
+    scale = 1.0
+    if unit in BASE_UNITS and summary.median:
+        scale = 1000.0 ** round(math.log(abs(summary.median / float(number)), 1000))
+    low, high = (round_to(end / scale, 4 if abs(end) >= abs(summary.median or 0) / 10 else 3) for end in (summary.low, summary.high))
+    return f"[{low} – {high}] {suffix}"
+
+
+def percent(share: float, digits: int = 2) -> str:
+    """A share in per cent: ``0.64 %``, ``12 %``, ``103 %``; nothing finer than a hundredth."""
+    number = abs(share) * 100
+    sign = "-" if share < 0 else ""
+    if number < 0.005:
+        return "0 %"
+    if number < 1:
+        return f"{sign}{number:.{2 if number < 0.095 else 2}f} %"
+    return f"{sign}{round_to(number, max(digits, len(str(int(number)))))} %"
+
+
+def share(gap: Gap) -> str:
+    """Of the limit, in whole per cent, so that 97 % and 71 % stand beside each other; finer below 10 %."""
+    if gap.share is None:
+        return DASH
+    number = gap.share * 100
+    return f"{number:.0f} %" if number >= 9.5 or number == 0 else f"{round_to(number, 2)} %"
+
+
+def against(gap: Gap) -> str:
+    return gap.against if gap.share is not None else "unknown"
+
+
+def state(row: Row) -> str:
+    return STATES[row.verdict.state]
+
+
+def flags(row: Row) -> list[str]:
+    return list(dict.fromkeys(flag.name for flag in row.result.flags))
+
+
+def clean(text: str) -> str:
+    """One printable line: what a label or a program's output could do to a terminal is made visible instead."""
+    return "".join(c if c.isprintable() else " " if c in "\n\t\r" else f"\\x{ord(c):02x}" for c in text)
+
+
+def some(labels: Sequence[str], most: int = 2) -> str:
+    """A few of many: ``a, b and 3 more``."""
+    shown = [clean(label) for label in labels[:most]]
+    if len(labels) > most:
+        return f"{', '.join(shown)} and {len(labels) - most} more"
+    return " and ".join(shown)
+
+
+def counted(n: int, thing: str) -> str:
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
+def shape(text: str) -> str:
+    """A text without its numbers: what two of the same kind have in common."""
+    return re.sub(r"\d[\d.]*", "#", text)

@@ -1,0 +1,54 @@
+"""The sensors of a simulated GPU: what its state shows at a virtual time, with those that were asked to be dead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from hotlap.record import Reading
+from hotlap.sensors.base import Source
+from hotlap.targets.base import Target
+
+
+class Shown(Protocol):
+    """What the simulated target's `gpu` offers."""
+
+    @property
+    def dead(self) -> frozenset[str]:
+        """Sensors that give no answer."""
+
+    def readings(self, time_s: float) -> Mapping[str, float | None]:
+        """Sensor → value; None is not supported."""
+
+
+class Simulated:
+    """The source of a simulated GPU."""
+
+    name = "simulated"
+
+    def __init__(self, gpu: Shown, device: str) -> None:
+        self.gpu, self.device = gpu, device
+
+    def names(self) -> Sequence[str]:
+        return sorted(set(self.gpu.readings(0.0)) | self.gpu.dead)
+
+    def read(self, time_s: float) -> list[Reading]:
+        shown: dict[str, Any] = {**dict.fromkeys(self.gpu.dead), **self.gpu.readings(time_s)}
+        return [self._reading(sensor, value, time_s) for sensor, value in shown.items()]
+
+    def _reading(self, sensor: str, value: float | None, time_s: float) -> Reading:
+        if sensor in self.gpu.dead:
+            return Reading(sensor=sensor, device=self.device, time_s=time_s, status="error", reason="no answer")
+        if value is None:
+            return Reading(sensor=sensor, device=self.device, time_s=time_s, status="not_supported", reason="the simulated card has none")
+        return Reading(sensor=sensor, device=self.device, time_s=time_s, value=float(value))
+
+
+def find(target: Target) -> list[Source]:
+    """The one source of a simulated target; none for any other."""
+    gpu = getattr(target, "gpu", None)
+    return [Simulated(gpu, target.device.key)] if gpu is not None else []
+
+
+def missing(target: Target) -> str:
+    return "" if hasattr(target, "gpu") else "the target has no simulated GPU"
