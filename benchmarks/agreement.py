@@ -55,7 +55,7 @@ def main() -> None:
         seconds = measure(target, max(rate * length, 1e6))
         spread = max(seconds.values()) / min(seconds.values()) - 1
         rows.append({"asked_s": length, **seconds, "difference": spread})
-    slope, intercept = np.polyfit([r["asked_s"] for r in rows[:3]], [r["wall"] for r in rows[:3]], 1)
+    _, intercept = np.polyfit([r["asked_s"] for r in rows[:3]], [r["wall"] for r in rows[:3]], 1)
     if options.json:
         print(json.dumps({"target": spec.text, "device": target.device.name, "rows": rows, "per_command_s": intercept}, indent=1))
         return

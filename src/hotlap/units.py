@@ -45,8 +45,9 @@ def _scale(text: str, suffix: str, unit: str) -> float:
         return 1.0
     if unit == "s" and suffix in WORDS:
         return WORDS[suffix]
-    if suffix.endswith(unit):
-        prefix = suffix[: len(suffix) - len(unit)] if unit else suffix
+    ending = unit.removeprefix("1")  # "165 M/s" is read as 165e6 1/s
+    if suffix.endswith(ending):
+        prefix = suffix[: len(suffix) - len(ending)] if ending else suffix
         if prefix in BINARY and unit in ("B", "B/s", ""):
             return BINARY[prefix]
         if prefix in DECIMAL:
@@ -72,7 +73,7 @@ def show(value: float | None, unit: str, digits: int = 3) -> str:
     if unit == "":
         return round_to(value, digits)
     scale, prefix = _prefix(abs(value), small=unit in ("s", "J", "W", "V"))
-    return f"{round_to(value / scale, digits)} {prefix}{unit}"
+    return f"{round_to(value / scale, digits)} {prefix}{unit.removeprefix('1')}"
 
 
 def _prefix(value: float, small: bool) -> tuple[float, str]:

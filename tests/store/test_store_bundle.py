@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import CASES, DEVICE, make_run, make_samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keeping import CASES, DEVICE, make_run, make_samples
 
 from hotlap.errors import Busy, HotlapError, InputError, MachineError, SchemaError
 from hotlap.record import SCHEMA, Readings, Samples
@@ -52,7 +52,7 @@ def test_ids_sort_by_time_and_differ() -> None:
 
 def test_an_id_that_exists_is_not_written_over(kept: Keep, tmp_path: Path) -> None:
     before = kept()
-    with pytest.raises(MachineError, match="there is a run .* already"):
+    with pytest.raises(MachineError, match=r"there is a run .* already"):
         Writer.create(before.run, tmp_path)
     assert load(before.path) == before
 
@@ -132,8 +132,8 @@ def test_torn_readings_lose_nothing_before_them(kept: Keep) -> None:
 def test_a_broken_line_in_the_middle_is_named_by_number(kept: Keep) -> None:
     path = kept(rounds=2).path / "samples.jsonl"
     rows = path.read_bytes().splitlines(keepends=True)
-    for bad in (b'{"case": \n', b'{"case": 1}\n', b'{"case":"a","device":"b","round":0,"seconds":[null]}\n', b"\xff\xfe\n", b"[" * 5000 + b"\n"):
-        path.write_bytes(rows[0] + bad + b"".join(rows[1:]))
+    for bad in (b'{"case": ', b'{"case": 1}', b'{"case":"a","device":"b","round":0,"seconds":[null]}', b"\xff\xfe", b"[" * 5000):
+        path.write_bytes(rows[0] + bad + b"\n" + b"".join(rows[1:]))
         with pytest.raises(SchemaError, match=r"samples\.jsonl:2: .*remove that line to read the rest"):
             load(path.parent)
 
@@ -272,7 +272,7 @@ def test_a_zip_bomb_is_refused(kept: Keep, tmp_path: Path, monkeypatch: pytest.M
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("run.json", run)
         archive.writestr("samples.jsonl", b"\n" * 2**22)
-    with pytest.raises(SchemaError, match="would unpack to .* more than"):
+    with pytest.raises(SchemaError, match=r"would unpack to .* more than"):
         load(bomb)
     # A header that lies about the size unpacks no further than it says, and is then found out.
     data = bytearray(bomb.read_bytes())

@@ -44,7 +44,7 @@ def test_a_relative_home_does_not_move_with_the_working_folder(tmp_path: Path, m
 def test_a_file_in_the_way_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HOTLAP_HOME", os.path.join(tmp_path, "file", inside))
-    with pytest.raises(MachineError, match="cannot be made: .*; set HOTLAP_HOME"):
+    with pytest.raises(MachineError, match=r"cannot be made: .*; set HOTLAP_HOME"):
         paths.home()
 
 

@@ -51,12 +51,13 @@ def _case(name: str, given: dict[str, Any]) -> Case:
 
 @pytest.mark.parametrize(("name", "given"), SMALL, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())))
 def test_the_result_is_right(target: Any, name: str, given: dict[str, Any]) -> None:
+    words = {str(v) for v in given.values()} | {name}
+    may_be_missing = bool(words & MAY_BE_MISSING) or target.dialect == "torch" or name == "gemm"
     try:
         prepared = workloads.prepare(target, _case(name, given), seed=5)
     except NotSupported as reason:
-        words = {str(v) for v in given.values()} | {name}
-        may = words & MAY_BE_MISSING or target.dialect == "torch" or name == "gemm"
-        assert may, f"{name} {given} should run here: {reason}"
+        if not may_be_missing:
+            raise
         pytest.skip(f"not run: {reason}")
     timing = target.time(prepared.enqueue, prepared.multiple, prepared.graph)
     assert timing.wall_s > 0

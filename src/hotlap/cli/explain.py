@@ -9,7 +9,8 @@ from hotlap.cli import terminal
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", default=["latest"], help="which runs (default: latest)")
-    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload, device or parameter")
+    where = "only these cases: a workload, device or parameter"
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
 
 
 def run(args: argparse.Namespace) -> int:

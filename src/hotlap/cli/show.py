@@ -12,7 +12,8 @@ FORMATS = ("text", "markdown", "csv")
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", default=["latest"], help="which runs (default: latest)")
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the table")
-    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload, device or parameter")
+    where = "only these cases: a workload, device or parameter"
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
 
 
 def run(args: argparse.Namespace) -> int:

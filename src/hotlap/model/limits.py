@@ -160,7 +160,10 @@ def _operations(found: tuple[str, float], count: float, clock_hz: float, proven:
     clock_source = spec.clock_source if spec.clock_max_hz else "clock at which the published peak holds"
     terms = (
         Term(name="operations", value=count, unit=flop, source=COUNTED),
-        Term(name=f"peak {unit}", value=peak, unit=f"{flop}/s", source=f"{spec.compute_units} units × {rate:g} a clock: {spec.source}"),
+        Term(
+            name=f"peak {unit}", value=peak, unit=f"{flop}/s",
+            source=f"{spec.compute_units} units × {rate:g} a clock: {spec.source_of(unit)}",
+        ),
         Term(name="clock", value=clock_hz, unit="Hz", source=clock_source),
     )
     note = "" if proven else f"expected, not bound: {clock_source}"

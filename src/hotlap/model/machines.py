@@ -107,7 +107,17 @@ class Spec:
     @property
     def source(self) -> str:
         """One line that names where the figures come from."""
-        return f"machine table, {self.slug} ({'; '.join(self.sources)})" if self.kind == "gpu" else "; ".join(self.sources)
+        return self._named([s for s in self.sources if "PCI ids" not in s and ": vector" not in s])
+
+    def source_of(self, unit: str) -> str:
+        """The same for the rate of one unit of arithmetic."""
+        kind, _, dtype = unit.partition(".")
+        special = [s for s in self.sources if kind == "fma" and dtype in re.split(r"[ ,]+", s.partition(": vector ")[2])]
+        return self._named(special) if special else self.source
+
+    def _named(self, sources: list[str]) -> str:
+        text = "; ".join(sources)
+        return f"machine table, {self.slug} ({text})" if self.kind == "gpu" else text
 
 
 # ---------------------------------------------------------------- the files

@@ -81,7 +81,10 @@ def _peak(spec: Spec, unit: str) -> float | None:
 
 
 def _sources(expected_s: float, error: float | None, spec: Spec) -> list[Term]:
-    formula = "all bytes at published bandwidth or operations at the published peak, ÷ 0.8 + 3 µs: aiconfigurator's constants for memory operations"
+    formula = (
+        "all bytes at published bandwidth or operations at the published peak, whichever takes longer, ÷ 0.8 + 3 µs: aiconfigurator's "
+        "constants for memory operations"
+    )
     interval = (
         f"mean absolute error of that formula on public bf16 matrix products measured on {spec.slug}; the interval is ± one such error, "
         "it promises no coverage"

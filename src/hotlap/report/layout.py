@@ -15,7 +15,7 @@ STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "acc
 BARS = {"bound": "█", "expected": "▓", "ceiling": "▒"}  # told apart without colour: only a bound is solid
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 _NUMBER = re.compile(r"(±\s*|\[)?(-?\d+)(\.\d+)?( (?!rounds needed).*)?$")
-_QUANTITY = re.compile(r"(\d) ([kMGTKm]?i?[A-Za-z]{1,2}\b)")
+_QUANTITY = re.compile(r"(\d) ([kKMGT]?i?B\b|[kMGTP]?(?:FLOP/s|B/s|Hz|W)\b|[mµn]?s\b|%)")
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,17 @@ class Grid:
 def _wrapped(cell: Cell, width: int) -> list[Cell]:
     if len(cell.text) <= width:
         return [cell]
-    kept = _QUANTITY.sub("\\1\u00a0\\2", cell.text)  # a number stays with its unit
-    lines = textwrap.wrap(kept, width, subsequent_indent="    ", max_lines=FEW_LINES, placeholder=" …", break_on_hyphens=False)
+    lines = textwrap.wrap(_bound(cell.text), width, subsequent_indent="    ", max_lines=FEW_LINES, placeholder=" …", break_on_hyphens=False)
     return [Cell(text.replace("\u00a0", " "), cell.style) for text in lines]
 
 
 def paragraph(first: str, text: str, width: int, most: int = 4) -> list[str]:
     """`text` behind `first`, wrapped with a hanging indent as wide as `first`."""
     room = max(width - len(first), 24)
-    lines = textwrap.wrap(text, room, max_lines=most, placeholder=" …", break_on_hyphens=False) or [""]
-    return [(first if number == 0 else " " * len(first)) + piece for number, piece in enumerate(lines)]
+    lines = textwrap.wrap(_bound(text), room, max_lines=most, placeholder=" …", break_on_hyphens=False) or [""]
+    return [(first if number == 0 else " " * len(first)) + piece.replace("\u00a0", " ") for number, piece in enumerate(lines)]
+
+
+def _bound(text: str) -> str:
+    """A number stays on one line with its unit, a sign with its number."""
+    return _QUANTITY.sub("\\1\u00a0\\2", text).replace("± ", "±\u00a0")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
+from hotlap.model.machines import Spec
 from hotlap.record import Case, Device, Limit, Run
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.store.bundle import Bundle
 from hotlap.units import size
 from hotlap.work import find, label
+
+ENDINGS = {
+    "rounds_max": "all rounds done", "precision reached": "stopped at the precision asked", "budget": "stopped at the end of its budget",
+}
 
 
 def heading(bundle: Bundle) -> str:
@@ -34,8 +37,7 @@ def measured(run: Run) -> list[Device]:
 def _ending(run: Run) -> str:
     if not run.ended:
         return "not finished: hotlap run --resume goes on"
-    said = {"rounds_max": "all rounds done", "precision reached": "stopped at the precision asked", "budget": "stopped at the end of its budget"}
-    return said.get(run.stopped, run.stopped)
+    return ENDINGS.get(run.stopped, run.stopped)
 
 
 # ---------------------------------------------------------------- devices
@@ -54,7 +56,7 @@ def devices(
             remedy = f" → {why['remedy']}" if why.get("remedy") else ""
             lines += layout.paragraph(f"  {name:<{room}}  ", words.clean(f"{why.get('reason', '')}{remedy}"), width)
     if injections:
-        lines += ["", layout.painted("simulated", "bold", color) + "  any GPU of the machine table: --target simulated:h200-sxm?OPTION&OPTION …"]
+        lines += ["", layout.painted("simulated", "bold", color) + "  any GPU of the machine table: --target 'simulated:h200-sxm?OPTION&OPTION'"]
         room = max(len(why["example"]) for why in injections.values())
         for name, why in injections.items():
             example = why["example"] or name
@@ -68,12 +70,13 @@ def _devices(found: Sequence[Device], width: int, color: bool) -> list[str]:
         Column("name", [Cell(words.clean(d.name)) for d in found], wrap=True),
         Column("units", [Cell(str(d.compute_units) if d.compute_units is not None else words.DASH) for d in found], right=True),
         Column("clock", [Cell(words.quantity(d.clock_max_hz, "Hz")) for d in found], right=True),
-        Column("memory", [Cell(words.quantity(d.memory_bytes, "B")) for d in found], right=True),
+        Column("memory", [Cell(words.DASH if d.memory_bytes is None else size(d.memory_bytes)) for d in found], right=True),
         Column("machine table", [Cell(d.machine or words.DASH) for d in found]),
         Column("driver", [Cell(words.clean(d.driver) or words.DASH, "dim") for d in found], wrap=True),
     ]
-    while len(columns) > 3 and layout.total([c for c in columns if not c.wrap]) + 40 > width:
-        columns.pop(-2)
+    for head in ("driver", "machine table", "units"):
+        if layout.total(columns) > width:
+            columns = [column for column in columns if column.head != head]
     return layout.Grid(columns, width).lines(color)
 
 
@@ -111,53 +114,66 @@ def _ended(run: Run) -> Cell:
 # ---------------------------------------------------------------- the machine table
 
 
-def machines(specs: Sequence[Any], width: int = 100, color: bool = False) -> str:
-    """The machine table: a line per GPU; what is unknown is a dash."""
-    facts = [_facts(spec) for spec in specs]
-    columns = [Column("machine", [Cell(f["slug"], "bold") for f in facts])]
-    for head, key, unit in (
-        ("memory", "memory_bytes", "B"), ("bandwidth", "memory_bandwidth_b_s", "B/s"), ("units", "compute_units", ""), ("clock", "clock_max_hz", "Hz"),
-        ("last cache", "cache_bytes", "B"), ("fp64", "fma.fp64", "FLOP/s"), ("fp32", "fma.fp32", "FLOP/s"), ("bf16 matrix", "matrix.bf16", "FLOP/s"),
-    ):
-        texts = [_fact(f, key, unit) for f in facts]
-        if any(text != words.DASH for text in texts):
-            columns.append(Column(head, [Cell(text) for text in layout.aligned(texts)]))
-    while layout.total(columns) > width and len(columns) > 3:
+def machines(specs: Sequence[Spec], width: int = 100, color: bool = False) -> str:
+    """The machine table: a line per GPU, peaks at the highest clock; what is unknown is a dash."""
+    columns = [Column("machine", [Cell(spec.slug, "bold") for spec in specs])]
+    for head, fact in MACHINE_COLUMNS.items():
+        texts = [fact(spec) for spec in specs]
+        columns.append(Column(head, [Cell(text) for text in layout.aligned(texts)]))
+    while layout.total(columns) > width and len(columns) > 4:
         columns.pop()
-    return "\n".join(layout.Grid(columns, width).lines(color))
+    reading = layout.painted("peaks at the highest clock; – is unknown; hotlap machines NAME shows all of one, with sources", "dim", color)
+    return "\n".join([*layout.Grid(columns, width).lines(color), "", reading])
 
 
-def machine(spec: Any, width: int = 100) -> str:
-    """One machine: every figure that is known, and where it comes from."""
-    facts = _facts(spec)
-    lines = [facts["slug"]]
-    room = max(len(key) for key in facts)
-    for key, value in facts.items():
-        if value in (None, "", [], {}) or key == "slug":
-            continue
-        for number, text in enumerate(value if isinstance(value, list) else [value]):
-            lines += layout.paragraph(f"  {key if number == 0 else '':<{room}}  ", _plain(text), width, most=8)
+def _units(spec: Spec) -> str:
+    return words.DASH if spec.compute_units is None else str(spec.compute_units)
+
+
+MACHINE_COLUMNS: Mapping[str, Callable[[Spec], str]] = {  # in the order in which they are shown as far as there is room
+    "memory": lambda s: words.DASH if s.memory_bytes is None else size(s.memory_bytes),
+    "bandwidth": lambda s: words.quantity(s.memory_bandwidth_b_s, "B/s"),
+    "fp32": lambda s: words.quantity(s.rate("fma.fp32"), "FLOP/s"),
+    "bf16 matrix": lambda s: words.quantity(s.rate("matrix.bf16"), "FLOP/s"),
+    "fp64": lambda s: words.quantity(s.rate("fma.fp64"), "FLOP/s"),
+    "units": _units,
+    "clock": lambda s: words.quantity(s.clock_max_hz, "Hz"),
+    "cache": lambda s: words.DASH if s.cache_bytes is None else size(s.cache_bytes),
+    "power": lambda s: words.quantity(s.power_w, "W"),
+    "fp8 matrix": lambda s: words.quantity(s.rate("matrix.fp8"), "FLOP/s"),
+}
+
+
+def machine(spec: Spec, width: int = 100) -> str:
+    """One machine: every figure that is known, its peaks, and where they come from."""
+    facts = [_plain(f.name, getattr(spec, f.name)) for f in dataclasses.fields(spec) if f.name not in _ELSEWHERE]
+    facts += [(f"peak {unit}", words.quantity(spec.rate(unit), "FLOP/s" if "int" not in unit else "OP/s")) for unit in spec.flop_per_clock]
+    if spec.published_peak:
+        facts.append(("published peak", f"{words.quantity(spec.published_peak.flop_s, 'FLOP/s', 4)} ({spec.published_peak.unit})"))
+    facts += [("sources" if not n else "", source) for n, source in enumerate(spec.sources)] + [("notes", spec.notes)]
+    shown = [(name, text) for name, text in facts if text]
+    room = max(len(name) for name, _ in shown)
+    lines = [spec.slug]
+    for name, text in shown:
+        lines += layout.paragraph(f"  {name:<{room}}  ", words.clean(text), width, most=8)
     return "\n".join(lines)
 
 
-def _facts(spec: Any) -> dict[str, Any]:
-    from hotlap.model import machines as table
-
-    facts: dict[str, Any] = table.facts(spec)
-    return facts
+_ELSEWHERE = ("slug", "sources", "notes", "flop_per_clock", "published_peak", "kind", "clock_proven")
+_ENDINGS = {"_bytes": "B", "_b_s": "B/s", "_hz": "Hz", "_w": "W"}
 
 
-def _fact(facts: Mapping[str, Any], key: str, unit: str) -> str:
-    value = facts.get(key)
-    return str(value) if isinstance(value, int) and not unit else words.quantity(value, unit)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.12g}".replace(",", " ")
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
-    return words.clean(str(value))
+def _plain(key: str, value: object) -> tuple[str, str]:
+    """A field of Spec in words: its name without the unit, its figure with it; "" where unknown."""
+    end = next((end for end in _ENDINGS if key.endswith(end)), "")
+    name = key.removesuffix(end).replace("_", " ")
+    if value is None:
+        return name, ""
+    if end and isinstance(value, (int, float)):
+        return name, size(value) if end == "_bytes" else words.quantity(value, _ENDINGS[end], 4)
+    if isinstance(value, (tuple, list)):
+        return name, ", ".join(map(str, value))
+    return name, f"{value:g}" if isinstance(value, float) else str(value)
 
 
 # ---------------------------------------------------------------- predict
@@ -177,7 +193,7 @@ def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) ->
     if limit.limiter:
         lines.append(f"  set by    {limit.limiter}")
     for number, one in enumerate(limit.provenance):
-        lines += layout.paragraph(f"  {'from' if number == 0 else '':<9} ", f"{one.name} {words.quantity(one.value, one.unit)}: {one.source}", width)
+        lines += layout.paragraph(f"  {'from' if number == 0 else '':<9} ", f"{words.term(one)}: {one.source}", width)
     return "\n".join(lines)
 
 
@@ -185,16 +201,3 @@ def _between(limit: Limit) -> str:
     if limit.low_s is None or limit.high_s is None:
         return ""
     return f"  between {words.quantity(float(limit.low_s), 's')} and {words.quantity(float(limit.high_s), 's')}"
-
-
-def case_facts(case: Case) -> str:
-    """Work of one call in words: bytes and operations."""
-    done = find(case.workload).work(case.params)
-    parts = [f"{size(done.memory_bytes)} of memory"] if done.memory_bytes else []
-    parts += [f"{words.quantity(n, 'FLOP' if 'int' not in unit else 'OP')} {unit}" for unit, n in done.operations.items()]
-    return ", ".join(parts)
-
-
-def as_plain(value: Any) -> Any:
-    """Records as dictionaries and lists, for JSON."""
-    return msgspec.to_builtins(value)

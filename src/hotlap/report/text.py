@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from hotlap.record import Comparison, Row, Term
+from hotlap.record import Comparison, Row
 from hotlap.report import doubts as doubting
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
@@ -16,7 +16,7 @@ from hotlap.work import label
 __all__ = ["comparison", "devices", "explain", "heading", "machine", "machines", "prediction", "runs", "table"]
 
 STATE_STYLES = {"measured": "", "inconclusive": "warn", "not_run": "dim", "invalid": "bad", "error": "bad"}
-ANSWER_STYLES = {"faster": "good", "slower": "bad", "cannot tell": "warn", "not comparable": "dim", "same": ""}
+ANSWER_STYLES = {"slower": "bad", "faster": "good", "cannot tell": "warn", "same": "", "not comparable": "dim"}  # in the order shown
 AGAINST = {
     "bound": "bound, nothing can be faster",
     "expected": "expected, what a good implementation reaches",
@@ -35,7 +35,9 @@ class Form:
     gap: int = 2
 
 
-FORMS = (Form(True, 10, True), Form(False, 10, True), Form(False, 6, True), Form(False, 10, False), Form(False, 6, False), Form(False, 0, False, 1))
+FORMS = (
+    Form(True, 10, True), Form(False, 10, True), Form(False, 6, True), Form(False, 10, False), Form(False, 6, False), Form(False, 0, False, 1),
+)
 """The most telling first."""
 
 
@@ -54,7 +56,8 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
         if len(keys) > 1:
             lines += [layout.painted(words.clean(key), "accent", color)]
         lines += [*_table(of_device, found, width, color), ""]
-    return "\n".join([*lines, *_tally(rows, color), *_doubts(found, not _form(rows, width).flags, width, color), "", *_reading(rows, width, color)])
+    numbered = not all(_form([row for row in rows if row.device == key], width).flags for key in keys)
+    return "\n".join([*lines, *_tally(rows, color), *_doubts(found, numbered, width, color), "", *_reading(rows, width, color)])
 
 
 def _table(rows: Sequence[Row], found: Sequence[doubting.Doubt], width: int, color: bool) -> list[str]:
@@ -160,29 +163,48 @@ def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     """Each number against its limit: the headroom, its named cause, and every term of the limit with its source."""
     if not rows:
         return "no results: no case was measured"
+    sources = Sources()
     lines: list[str] = []
     for name, members in words.families(rows):
         lines += ["", layout.painted(name, "bold", color)]
         for row in members:
-            lines += [*_explained(row, width, color), ""]
+            lines += [*_explained(row, sources, width, color), ""]
         lines.pop()
-    return "\n".join(lines[1:])
+    return "\n".join([*lines[1:], *_sources(sources, width, color)])
 
 
-def _explained(row: Row, width: int, color: bool) -> list[str]:
+@dataclass
+class Sources:
+    """Sources of terms, numbered as they first come, so that each is printed once."""
+
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def terms(self, row: Row) -> str:
+        """The terms of a row's limit, each with the number of its source."""
+        found = row.gap.limit.provenance if row.gap.limit else []
+        return ", ".join(f"{words.term(one)} [{self.seen.setdefault(one.source, len(self.seen) + 1)}]" for one in found)
+
+
+def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]:
     kept = f"{words.value(row)}  {words.interval(row.summary)}" if words.stands(row) else words.state(row)
     style = STATE_STYLES[row.verdict.state]
     lines = [f"  {layout.painted(words.clean(row.label), 'accent', color)}  {layout.painted(kept, style or 'bold', color)}"]
     parts = [("state", f"{words.state(row)}: {row.verdict.reason}" if row.verdict.reason else "")]
     if words.stands(row):
-        parts += [("limit", limit_line(row)), ("cause", cause_line(row))]
-        parts += [("" if place else "from", term(one)) for place, one in enumerate(row.gap.limit.provenance if row.gap.limit else [])]
+        parts += [("limit", limit_line(row)), ("cause", cause_line(row)), ("from", sources.terms(row))]
     parts += [("" if place else "flags", f"{flag.name}: {flag.detail}") for place, flag in enumerate(row.result.flags)]
     for name, text in parts:
         if text:
             first = f"    {name:<6}"
-            pieces = layout.paragraph(first, words.clean(text), width)
+            pieces = layout.paragraph(first, words.clean(text), width, most=8)
             lines += [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
+    return lines
+
+
+def _sources(sources: Sources, width: int, color: bool) -> list[str]:
+    lines = ["", layout.painted("sources", "bold", color)] if sources.seen else []
+    for source, number in sources.seen.items():
+        lines += layout.paragraph(f"{f'[{number}]':>6} ", words.clean(source) or "not given", width, most=8)
     return lines
 
 
@@ -207,10 +229,6 @@ def cause_line(row: Row) -> str:
     return f"{cause}: {row.gap.detail}" if cause and row.gap.detail else cause or row.gap.detail
 
 
-def term(one: Term) -> str:
-    return f"{one.name} {words.quantity(one.value, one.unit)}: {one.source}"
-
-
 # ---------------------------------------------------------------- compare
 
 
@@ -219,7 +237,7 @@ def comparison(found: Sequence[Comparison], width: int = 100, color: bool = Fals
     if not found:
         return "nothing to compare: neither side has results"
     ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
-    a, b = (layout.aligned([words.quantity(s.median, c.unit) for c, s in side]) for side in ([(c, c.a) for c in ordered], [(c, c.b) for c in ordered]))
+    a, b = layout.aligned([words.quantity(c.a.median, c.unit) for c in ordered]), layout.aligned([words.quantity(c.b.median, c.unit) for c in ordered])
     columns = [
         Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
         Column("A", [Cell(text) for text in a]),
@@ -228,21 +246,28 @@ def comparison(found: Sequence[Comparison], width: int = 100, color: bool = Fals
         Column("95 % interval", [Cell("" if c.low is None or c.high is None else f"[{c.low:.3f} – {c.high:.3f}]", "dim") for c in ordered]),
         Column("B is", [Cell(c.answer, ANSWER_STYLES[c.answer]) for c in ordered]),
     ]
-    if layout.total([*columns, why := Column("", [Cell(words.clean(c.reason), "dim") for c in ordered])]) <= width:
-        columns.append(why)
-    grid = layout.Grid(columns, width)
-    lines = grid.lines(color)
     counts = {answer: sum(c.answer == answer for c in ordered) for answer in ANSWER_STYLES}
     tally = ", ".join(f"{n} {answer}" for answer, n in counts.items() if n)
-    return "\n".join([*lines, "", f"{words.counted(len(ordered), 'case')}: {tally}", _comparison_reading(color)])
+    below = ["", f"{words.counted(len(ordered), 'case')}: {tally}", *_comparison_reasons(ordered, width)]
+    lines = [*layout.Grid(columns, width).lines(color), *below]
+    return "\n".join([*lines, "", layout.painted("ratio above 1: B is better, whichever way the case counts", "dim", color)])
+
+
+def _comparison_reasons(found: Sequence[Comparison], width: int) -> list[str]:
+    """Why there is no answer, each reason once; numbers in it are those of its first case."""
+    groups: dict[str, list[Comparison]] = {}
+    for one in found:
+        if one.reason and one.answer in ("cannot tell", "not comparable"):
+            groups.setdefault(one.answer + words.shape(one.reason), []).append(one)
+    lines: list[str] = []
+    for group in groups.values():
+        names = words.some([label(c.case) for c in group])
+        lines += layout.paragraph(f"  {group[0].answer:<14}  ", f"{names}: {words.clean(group[0].reason)}", width)
+    return lines
 
 
 def _ratio(ratio: float | None) -> str:
     return words.DASH if ratio is None else f"{ratio:.3f} ×"
-
-
-def _comparison_reading(color: bool) -> str:
-    return layout.painted("ratio above 1: B is better, whichever way the case counts", "dim", color)
 
 
 def bundle_name(bundle: Bundle) -> str:

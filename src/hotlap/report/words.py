@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from hotlap.record import Gap, Row, Summary
+from hotlap.record import Gap, Row, Summary, Term
 from hotlap.units import BASE_UNITS, round_to, show
 
 DASH = "–"
@@ -100,7 +100,7 @@ def percent(share: float, digits: int = 2) -> str:
     if number < 0.005:
         return "0 %"
     if number < 1:
-        return f"{sign}{number:.{2 if number < 0.095 else 2}f} %"
+        return f"{sign}{number:.2f} %"
     return f"{sign}{round_to(number, max(digits, len(str(int(number)))))} %"
 
 
@@ -114,6 +114,11 @@ def share(gap: Gap) -> str:
 
 def against(gap: Gap) -> str:
     return gap.against if gap.share is not None else "unknown"
+
+
+def term(one: Term) -> str:
+    """One term of a limit; a bare count has no decimals that say nothing."""
+    return f"{clean(one.name)} {f'{one.value:g}' if one.unit == '' else quantity(one.value, one.unit)}"
 
 
 def state(row: Row) -> str:

@@ -1,6 +1,6 @@
 """The real clock of an x86-64 core without counters: a chain of dependent 64-bit multiplications, 3 cycles each.
 
-`imul r64, r64` has a latency of 3 cycles on Intel's performance cores since Nehalem and on AMD's since Zen (A. Fog,
+`imul r64, r64` has a latency of 3 cycles on Intel's performance cores since Nehalem and on AMD's since Zen 2 (A. Fog,
 "Instruction tables"; A. Abel and J. Reineke, uops.info, ASPLOS 2019). Additions will not do: newer cores fold a chain of them,
 and it then reads several times the true clock. Small cores (Atom, the efficiency cores of hybrid processors) take 4 or 5
 cycles, so the 3 are checked against a chain of rotations, 1 cycle each, before anything is said.

@@ -81,10 +81,8 @@ class Sampler:
         """What to doubt about the sampling, and what to do."""
         if not self.late:
             return []
-        return [
-            f"{self.late} of {self.sweeps} sweeps over the sensors took longer than their period of {self.period_s * 1e3:.3g} ms, the "
-            f"longest {self.longest_s * 1e3:.3g} ms: readings are fewer than asked; ask for a lower rate with readings"
-        ]
+        what = f"{self.late} of {self.sweeps} sweeps over the sensors took longer than their period of {self.period_s * 1e3:.3g} ms"
+        return [f"{what}, the longest {self.longest_s * 1e3:.3g} ms: readings are fewer than asked; ask for a lower rate with readings"]
 
     def _sweep(self) -> None:
         began = self.clock.now()

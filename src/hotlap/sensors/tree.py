@@ -40,6 +40,14 @@ class Tree:
         except ValueError:
             return None
 
+    def link_number(self, path: str) -> int | None:
+        """The number in the target of a link such as ``pid:[4026531836]``; None where there is none."""
+        try:
+            digits = re.search(r"\d+", os.readlink(os.path.join(self.root, path)))
+        except OSError:
+            return None
+        return int(digits[0]) if digits else None
+
     def exists(self, path: str) -> bool:
         return os.path.exists(os.path.join(self.root, path))
 

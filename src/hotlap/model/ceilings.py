@@ -1,0 +1,95 @@
+"""Measured ceilings: the best rate that the run itself saw of each resource. A ceiling is never called a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hotlap import work
+from hotlap.model.levels import MEMORY, place
+from hotlap.model.machines import Spec
+from hotlap.record import Case, Result
+from hotlap.work.base import Work
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """`by_case`: resource, as in "bandwidth memory", "compute fma.fp32", "link h2d pinned" → Case.id → best rate of that case, in
+    B/s or operations per second. `launch_s` is the least cost of a launch."""
+
+    by_case: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    launch_s: float | None = None
+
+    @property
+    def best(self) -> dict[str, float]:
+        return {key: max(rates.values()) for key, rates in self.by_case.items()}
+
+    def rate(self, key: str, case: Case) -> float | None:
+        """The best rate of the run, None where nothing but `case` itself stands behind it: that would say nothing."""
+        rates = self.by_case.get(key, {})
+        return max(rates.values()) if rates.keys() - {case.id} else None
+
+    def others(self, key: str, case: Case) -> float | None:
+        """The best rate of all other cases."""
+        return max((rate for id_, rate in self.by_case.get(key, {}).items() if id_ != case.id), default=None)
+
+
+def ceilings(results: Iterable[Result], spec: Spec | None = None) -> Ceilings:
+    """The best round of each resource over all measured results of one device. `spec` tells the cache levels apart."""
+    by_case: dict[str, dict[str, float]] = {}
+    launch: list[float] = []
+    for result in results:
+        if result.status != "measured" or not result.seconds or min(result.seconds) <= 0:
+            continue
+        least_s = min(result.seconds)
+        if result.case.workload == "launch":
+            launch += [least_s] if result.case.params.get("mode") != "graph" else []
+        for key, amount in _amounts(result.case, spec).items():
+            rates = by_case.setdefault(key, {})
+            rates[result.case.id] = max(rates.get(result.case.id, 0.0), amount / least_s)
+    return Ceilings(by_case, min(launch, default=None))
+
+
+def _amounts(case: Case, spec: Spec | None) -> dict[str, float]:
+    """What a case shows the rate of, and how much of it one call moves or does."""
+    asked = work.find(case.workload).work(case.params)
+    if asked.link_bytes:
+        return {link_key(case): asked.link_bytes}
+    amounts = {f"compute {unit}": n for unit, n in asked.operations.items() if n and case.workload in ("fma", "gemm", "intensity")}
+    level = _level(case, asked, spec)
+    if level and case.workload in ("stream", "gather", "intensity"):
+        amounts[f"bandwidth {level}"] = asked.memory_bytes
+    return amounts
+
+
+def _level(case: Case, asked: Work, spec: Spec | None) -> str:
+    footprint = max(asked.working_set_bytes, asked.memory_bytes)
+    if case.params.get("cache") == "cold":
+        return MEMORY if footprint and spec is not None else ""
+    return place(footprint, spec)
+
+
+def link_key(case: Case) -> str:
+    return " ".join(["link", *(str(case.params[p]) for p in ("direction", "memory") if p in case.params)])
+
+
+def ceiling_s(case: Case, found: Ceilings, spec: Spec | None, only: str = "") -> tuple[float, str] | None:
+    """The shortest time that the run's best rates make likely, and which sets it; None where none applies. `only` keeps one
+    kind of resource: bandwidth, compute or link."""
+    asked = work.find(case.workload).work(case.params)
+    times = [
+        (amount / rate, f"{key}, best of the run")
+        for key, amount in demand(case, asked, spec).items()
+        if key.startswith(only) and (rate := found.rate(key, case))
+    ]
+    return max(times) if times else None
+
+
+def demand(case: Case, asked: Work, spec: Spec | None) -> dict[str, float]:
+    """What a case needs of each resource: the keys of `Ceilings` with bytes or operations of one call."""
+    if asked.link_bytes:
+        return {link_key(case): asked.link_bytes}
+    wanted = {f"compute {unit}": n for unit, n in asked.operations.items() if n}
+    if level := _level(case, asked, spec):
+        wanted[f"bandwidth {level}"] = asked.memory_bytes
+    return {key: amount for key, amount in wanted.items() if amount}

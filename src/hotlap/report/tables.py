@@ -1,0 +1,77 @@
+"""From a bundle to rows: each result with its summary, its gap to the limit, and its state. Here the rooms meet."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from hotlap import work
+from hotlap.errors import HotlapError
+from hotlap.judge.state import state
+from hotlap.model import limits
+from hotlap.model.gap import Context, context, gap
+from hotlap.record import Device, Gap, Limit, Result, Row, Summary
+from hotlap.stats.summary import summarize
+from hotlap.store import select
+from hotlap.store.bundle import Bundle
+
+RATES = ("bandwidth", "compute", "rate")  # metrics that fall as time rises
+
+
+def rows(bundle: Bundle, where: Mapping[str, str] | None = None) -> list[Row]:
+    """A row per case and device, in the plan's order. `where` keeps some of them, but all count for the measured ceilings.
+
+    Raises InputError for a filter that no result can have.
+    """
+    results = select.results(bundle)
+    kept = {(r.case.id, r.device) for r in select.results(bundle, where)} if where else None
+    contexts = {key: context_of(bundle, key, [r for r in results if r.device == key]) for key in dict.fromkeys(r.device for r in results)}
+    precision = bundle.run.plan.measure.precision
+    return [row(r, contexts[r.device], precision) for r in results if kept is None or (r.case.id, r.device) in kept]
+
+
+def row(result: Result, seen: Context, precision: float) -> Row:
+    """One result through stats, model and judge."""
+    summary = summarize(result.values, sample_values(result))
+    found = against(result, summary, seen)
+    verdict = state(result, summary, found, precision)
+    return Row(
+        case=result.case, device=result.device, label=work.label(result.case), result=result, summary=summary, gap=found, verdict=verdict,
+    )
+
+
+def context_of(bundle: Bundle, key: str, results: Sequence[Result]) -> Context:
+    """What the run says about one device: its machine, its clocks, its readings and its best rates."""
+    device = next((d for d in bundle.run.machine.devices if d.key == key), None)
+    clocks = [hz for result in results for one in result.rounds for hz in one.clocks_hz]
+    spec = limits.spec_for(device, bundle.run.machine, clocks) if device else None
+    return context(results, spec, [r for r in bundle.readings if r.device == key or _of_host(r.device, device)])
+
+
+def _of_host(owner: str, device: Device | None) -> bool:
+    """The host's sensors are a processor's own."""
+    return owner == "host" and device is not None and device.kind == "cpu"
+
+
+def against(result: Result, summary: Summary, seen: Context) -> Gap:
+    """The gap; for a workload of a later version, why there is none."""
+    try:
+        return gap(result, summary, limits.limit(result.case, seen.spec, seen.clock_max_hz), seen)
+    except (HotlapError, KeyError) as error:
+        reason = f"no limit could be found: {error}"
+        return Gap(cause="unknown", detail=reason, limit=Limit(kind="unknown", reason=reason))
+
+
+def sample_values(result: Result) -> list[list[float]]:
+    """The samples of each measured round in the metric's unit, in the order of `result.values`."""
+    rounds = [one for one in result.rounds if one.status == "measured" and one.seconds and statistics.median(one.seconds) > 0]
+    if len(rounds) != len(result.values):  # a program's own numbers may be zero or negative
+        rounds = [one for one in result.rounds if one.status == "measured" and one.seconds]
+    found = []
+    for value, one in zip(result.values, rounds, strict=False):
+        middle = statistics.median(one.seconds)
+        if result.metric in RATES:
+            found.append([value * middle / s for s in one.seconds if s > 0])
+        else:
+            found.append([value * s / middle for s in one.seconds] if middle else list(one.seconds))
+    return found

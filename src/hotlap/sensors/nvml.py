@@ -1,0 +1,269 @@
+"""NVIDIA GPUs through NVML, by nvidia-ml-py; each sensor fails on its own.
+
+Power is the instantaneous field 186 where the driver has it: `nvmlDeviceGetPowerUsage` is an average over 1 s on Ampere
+(save GA100) and newer, an instantaneous value before. `power_w.average` is field 185. The energy counter steps every 20 to
+100 ms, so windows under about 1 s need repeats. `utilization` is the share of time with a kernel on the device over the
+driver's own window of 1/6 to 1 s; it says nothing about how well the device is used. Source: NVML API reference; Yang et al.,
+"Part-time power measurements", SC24, for what the power sensor misses.
+
+Shares (utilization, fan) are of 1. An old driver lacks newer functions: then the sensor is not supported, or an older
+function is asked.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hotlap.errors import MachineError, NotSupported, Unavailable
+from hotlap.record import Device, Reading
+from hotlap.sensors.base import Source
+from hotlap.sensors.gauge import Gauge, read_all
+from hotlap.sensors.processes import others
+from hotlap.targets.base import Target
+
+POWER_AVERAGE, POWER_INSTANT, MEMORY_TEMPERATURE = 185, 186, 82  # NVML_FI_DEV_*
+CLOCK_SM, CLOCK_MEMORY = 1, 2  # nvmlClockType_t
+NOT_AVAILABLE = {0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF}  # NVML_VALUE_NOT_AVAILABLE in 32 and 64 bits
+FIELD_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # nvmlValueType_t, in its order
+INVALID_ARGUMENT, FUNCTION_NOT_FOUND = 2, 13  # NVML_ERROR_*
+LACKING = {
+    3: "the device does not support it", FUNCTION_NOT_FOUND: "this driver has no such function", 25: "this driver has another version of it",
+}
+SLOW_S = 0.5  # what changes rarely, or is dear to ask (the list of processes), is read at most twice a second
+
+REMEDY_PACKAGE = "pip install 'hotlap[nvidia]'"
+REMEDIES = {  # NVML_ERROR_*
+    9: "load the nvidia kernel module; check nvidia-smi",
+    12: "install NVIDIA's driver; in a container, start it with the GPUs and the capability 'utility'",
+    18: "the driver was updated while it ran: reboot",
+}
+
+Ask = Callable[[], float]
+
+
+class Nvml:
+    """The sensors of one GPU."""
+
+    name = "nvml"
+
+    def __init__(self, binding: Any, handle: Any, device: str) -> None:
+        self.n, self.handle, self.device = binding, handle, device
+        self.fields: dict[int, float | Exception] = {}
+        self.fast = [Gauge(name, self._guarded(ask)) for name, ask in self._fast().items()]
+        self.slow = [Gauge(name, self._guarded(ask)) for name, ask in self._slow().items()]
+        self.slow_due_s = float("-inf")
+
+    def names(self) -> Sequence[str]:
+        return [gauge.name for gauge in (*self.fast, *self.slow)]
+
+    def read(self, time_s: float) -> list[Reading]:
+        """All sensors now, the slow ones (processes, fan, link, limit, errors) only where their last reading is 0.5 s old."""
+        self._ask_fields()
+        found = read_all(self.fast, self.device, time_s)
+        if time_s >= self.slow_due_s:
+            self.slow_due_s = time_s + SLOW_S
+            found += read_all(self.slow, self.device, time_s)
+        return found
+
+    def _fast(self) -> dict[str, Ask]:
+        n, h = self.n, self.handle
+        return {
+            "power_w": self._first(lambda: self._field(POWER_INSTANT) / 1e3, lambda: n.nvmlDeviceGetPowerUsage(h) / 1e3),
+            "power_w.average": lambda: self._field(POWER_AVERAGE) / 1e3,
+            "energy_j": lambda: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,
+            "temperature_c": self._first(lambda: n.nvmlDeviceGetTemperature(h, 0), lambda: n.nvmlDeviceGetTemperatureV(h, 0)),
+            "temperature_c.memory": self._memory_temperature,
+            "clock_hz.sm": lambda: _known(n.nvmlDeviceGetClockInfo(h, CLOCK_SM)) * 1e6,
+            "clock_hz.memory": lambda: _known(n.nvmlDeviceGetClockInfo(h, CLOCK_MEMORY)) * 1e6,
+            "throttle": self._first(
+                lambda: n.nvmlDeviceGetCurrentClocksEventReasons(h), lambda: n.nvmlDeviceGetCurrentClocksThrottleReasons(h)
+            ),
+            "utilization": lambda: n.nvmlDeviceGetUtilizationRates(h).gpu / 100,
+            "memory_used_bytes": self._first(
+                lambda: n.nvmlDeviceGetMemoryInfo(h, n.nvmlMemory_v2).used, lambda: n.nvmlDeviceGetMemoryInfo(h).used
+            ),
+        }
+
+    def _slow(self) -> dict[str, Ask]:
+        n, h = self.n, self.handle
+        return {
+            "pcie_generation": lambda: n.nvmlDeviceGetCurrPcieLinkGeneration(h),
+            "pcie_width": lambda: n.nvmlDeviceGetCurrPcieLinkWidth(h),
+            "ecc_uncorrected": lambda: n.nvmlDeviceGetTotalEccErrors(h, 1, 0),  # uncorrected, since the driver was loaded
+            "fan": lambda: n.nvmlDeviceGetFanSpeed(h) / 100,
+            "power_limit_w": lambda: _known(n.nvmlDeviceGetEnforcedPowerLimit(h)) / 1e3,
+            "processes": self._first(
+                lambda: others(_pids(n.nvmlDeviceGetComputeRunningProcesses_v3(h)), os.getpid()),
+                lambda: others(_pids(n.nvmlDeviceGetComputeRunningProcesses_v2(h)), os.getpid()),
+            ),
+        }
+
+    def _guarded(self, ask: Ask) -> Callable[[float], float]:
+        """NVML's errors in the terms of a gauge: lacking is not supported, all others are failures with NVML's own words."""
+
+        def asked(_time_s: float) -> float:
+            try:
+                return ask()
+            except self.n.NVMLError as error:
+                raise _translated(error) from error
+            except AttributeError as error:
+                raise NotSupported(f"this nvidia-ml-py has no such function ({error})") from error
+
+        return asked
+
+    def _first(self, new: Ask, old: Ask) -> Ask:
+        """The newer function, for good, or the older one where the driver or the device lacks the newer."""
+        chosen = [new]
+
+        def ask() -> float:
+            if chosen[0] is old:
+                return old()
+            try:
+                return new()
+            except (self.n.NVMLError, NotSupported, AttributeError) as error:
+                if getattr(error, "value", FUNCTION_NOT_FOUND) not in LACKING:
+                    raise
+            value = old()
+            chosen[0] = old
+            return value
+
+        return ask
+
+    def _memory_temperature(self) -> float:
+        value = self._field(MEMORY_TEMPERATURE)
+        if value == 0:  # cards without the sensor answer with success and 0 °C
+            raise NotSupported("the device answers 0 °C, as cards without this sensor do")
+        return value
+
+    def _ask_fields(self) -> None:
+        """All field values in one call; each has its own answer."""
+        wanted = [POWER_INSTANT, POWER_AVERAGE, MEMORY_TEMPERATURE]
+        try:
+            answers = self.n.nvmlDeviceGetFieldValues(self.handle, wanted)
+            self.fields = {field: self._value(answer) for field, answer in zip(wanted, answers, strict=True)}
+        except (self.n.NVMLError, AttributeError) as error:
+            self.fields = dict.fromkeys(wanted, error)
+
+    def _value(self, answer: Any) -> float | Exception:
+        if answer.nvmlReturn == INVALID_ARGUMENT:  # of a single field: one that came after this driver
+            return NotSupported(f"this driver does not know field {answer.fieldId}")
+        if answer.nvmlReturn != 0:
+            return self.n.NVMLError(answer.nvmlReturn)  # type: ignore[no-any-return]
+        if answer.valueType >= len(FIELD_TYPES):
+            return MachineError(f"NVML answers field {answer.fieldId} with a value of unknown type {answer.valueType}")
+        return float(getattr(answer.value, FIELD_TYPES[answer.valueType]))
+
+    def _field(self, field: int) -> float:
+        value = self.fields[field]
+        if isinstance(value, Exception):
+            raise value
+        return _known(value)
+
+
+def find(target: Target) -> list[Source]:
+    """The GPU's source; none where NVML or the GPU in it is not found, for the reason in `missing`."""
+    try:
+        return [_open(target.device)]
+    except Unavailable:
+        return []
+
+
+def missing(target: Target) -> str:
+    """Why there is none, and what would mend it."""
+    try:
+        _open(target.device)
+    except Unavailable as error:
+        return str(error)
+    return ""
+
+
+def facts(device: Device) -> dict[str, Any]:
+    """What NVML knows of a GPU and what does not change: highest clocks, power limit, link, firmware, serial number.
+
+    Keys end in their unit; what the driver does not tell is left out. Empty where there is no NVML.
+    """
+    try:
+        source = _open(device)
+    except Unavailable:
+        return {}
+    n, h = source.n, source.handle
+    asked: dict[str, Callable[[], Any]] = {
+        "clock_max_hz.sm": lambda: _known(n.nvmlDeviceGetMaxClockInfo(h, CLOCK_SM)) * 1e6,
+        "clock_max_hz.memory": lambda: _known(n.nvmlDeviceGetMaxClockInfo(h, CLOCK_MEMORY)) * 1e6,
+        "power_limit_w": lambda: _known(n.nvmlDeviceGetEnforcedPowerLimit(h)) / 1e3,
+        "pcie_generation_max": lambda: n.nvmlDeviceGetMaxPcieLinkGeneration(h),
+        "pcie_width_max": lambda: n.nvmlDeviceGetMaxPcieLinkWidth(h),
+        "ecc": lambda: bool(n.nvmlDeviceGetCurrentEccMode(h)),
+        "vbios": lambda: n.nvmlDeviceGetVbiosVersion(h),
+        "serial": lambda: n.nvmlDeviceGetSerial(h),
+        "driver": lambda: n.nvmlSystemGetDriverVersion(),
+    }
+    return {name: value for name, ask in asked.items() if (value := _answer(n, ask)) is not None}
+
+
+def _answer(n: Any, ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except (n.NVMLError, AttributeError, NotSupported):
+        return None
+
+
+def _open(device: Device) -> Nvml:
+    """Raises Unavailable: the package, the library, the driver or the device is not there."""
+    n = _binding()
+    reason = f"the driver of {device.target} gives neither UUID nor PCI address of {device.name}"
+    for name, ask, value in (
+        ("UUID", n.nvmlDeviceGetHandleByUUID, device.uuid), ("PCI address", n.nvmlDeviceGetHandleByPciBusId, device.pci_address),
+    ):
+        if value:
+            try:
+                return Nvml(n, ask(value), device.key)
+            except n.NVMLError as error:
+                reason = f"NVML does not find {device.name} by its {name} {value} ({_words(error)})"
+    raise Unavailable(reason, "check that nvidia-smi lists it")
+
+
+def _binding() -> Any:
+    """nvidia-ml-py, initialised. Raises Unavailable."""
+    try:
+        import pynvml
+    except ImportError as error:
+        raise Unavailable(f"nvidia-ml-py cannot be imported ({error})", REMEDY_PACKAGE) from error
+    try:
+        _start(pynvml)
+    except pynvml.NVMLError as error:
+        raise Unavailable(f"NVML does not start ({_words(error)})", REMEDIES.get(error.value, "check that nvidia-smi works")) from error
+    return pynvml
+
+
+@functools.cache
+def _start(n: Any) -> None:
+    """Once in a process: NVML counts how often it was initialised."""
+    n.nvmlInit()
+
+
+def _translated(error: Any) -> Exception:
+    if error.value in LACKING:
+        return NotSupported(LACKING[error.value])
+    return MachineError(f"NVML: {_words(error)}")
+
+
+def _words(error: Any) -> str:
+    """NVML's own text for an error; a library too old to have the text leaves the number."""
+    try:
+        return str(error)
+    except Exception:
+        return f"error {error.value}"
+
+
+def _known(value: float) -> float:
+    if value in NOT_AVAILABLE:
+        raise NotSupported("the driver answers that the value is not available")
+    return value
+
+
+def _pids(processes: Sequence[Any]) -> list[int]:
+    return [int(process.pid) for process in processes]
