@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,3 +24,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Package(ModuleType):
+    """Keeps `hotlap.measure` the function: importing the package of that name would set it to the package."""
+
+    @property
+    def measure(self) -> Any:
+        return __getattr__("measure")
+
+    @measure.setter
+    def measure(self, _package: ModuleType) -> None:
+        return
+
+
+sys.modules[__name__].__class__ = _Package

@@ -104,7 +104,7 @@ def test_rounds_stop_when_exact_enough() -> None:
 def test_rounds_stop_at_the_budget() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?run_noise=0.2&seed=3", rounds_max=300, budget_s=15.0)
     assert run.bundle.run.stopped == "budget"
-    assert any(row.verdict.state == "inconclusive" for row in run.rows)
+    assert all(row.summary.half_width is None or row.summary.half_width > 0.01 for row in run.rows)
 
 
 def test_a_lost_device_keeps_what_was_measured(home: Path) -> None:

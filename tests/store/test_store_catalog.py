@@ -112,7 +112,7 @@ def test_an_empty_home_and_one_that_is_not_there(tmp_path: Path, caplog: pytest.
 # ---------------------------------------------------------------- a catalog that is none
 
 
-@pytest.mark.parametrize("content", [b"hello, I am no database" * 100, b"SQLite format 3\0" + b"\xff" * 4080, b"x"])
+@pytest.mark.parametrize("content", [b"hello, I am no database" * 100, b"SQLite format 3\0" + b"\xff" * 4080, b"a note"])
 def test_a_file_that_is_no_database_is_moved_aside(three: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     (three / catalog.NAME).write_bytes(content)
     assert ids(three) == ["aaaaaa", "bbbbbb", "cccccc"]

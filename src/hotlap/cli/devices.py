@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     """What is here; for each target that is not usable, why, and what would make it so; what can be simulated."""
     from msgspec.structs import replace
 
-    from hotlap.report import text
+    from hotlap.report import listing
 
     if args.target:
         devices, missing = targets.find(targets.parse(args.target)), {}
@@ -30,10 +30,10 @@ def run(args: argparse.Namespace) -> int:
         name: {"reason": e.reason, "remedy": e.remedy} if isinstance(e, Unavailable) else {"reason": str(e), "remedy": ""}
         for name, e in missing.items()
     }
-    injections = {name: {"about": about, "example": example} for name, (about, example) in INJECTIONS.items()}
+    injections = {name: {"about": about, "example": f"{name}={example}"} for name, (about, example) in INJECTIONS.items()}
     if args.json:
         simulated = {"machines": machines.names(), "options": injections}
         terminal.print_json({"devices": devices, "unavailable": reasons, "simulated": simulated})
     else:
-        print(text.devices(devices, reasons, injections, terminal.width(), color=terminal.color()))
+        print(listing.devices(devices, reasons, injections, terminal.width(), color=terminal.color()))
     return 0

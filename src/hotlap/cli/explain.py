@@ -15,7 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Each number against its limit, the headroom and its named cause, and where each term comes from."""
-    from hotlap.report import export, tables, text
+    from hotlap.report import export, listing, tables, text
 
     where = terminal.pairs(args.where, "a filter")
     found = [(b, tables.rows(b, where)) for b in terminal.runs(args.run)]
@@ -23,6 +23,6 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_json([export.to_json(b, rows) for b, rows in found])
         return 0
     for bundle, rows in found:
-        print(text.heading(bundle))
+        print(listing.heading(bundle))
         print(text.explain(rows, terminal.width(), color=terminal.color()))
     return 0

@@ -13,12 +13,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """One line per run, newest last."""
-    from hotlap.report import text
+    from hotlap.report import listing
     from hotlap.store import paths, select
 
     bundles = terminal.runs(args.run) if args.run else select.every(paths.home())
     if args.json:
         terminal.print_json([b.run for b in bundles])
     else:
-        print(text.runs(bundles, terminal.width(), color=terminal.color()))
+        print(listing.runs(bundles, terminal.width(), color=terminal.color()))
     return 0

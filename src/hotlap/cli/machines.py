@@ -14,14 +14,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The machine table: what is known of each GPU, unknown left blank."""
     from hotlap.model import machines
-    from hotlap.report import text
+    from hotlap.report import listing
 
     names = [args.name] if args.name else machines.names()
     specs = [machines.load(name) for name in names]
     if args.json:
         terminal.print_json([machines.facts(spec) for spec in specs])
     elif args.name:
-        print(text.machine(specs[0], terminal.width()))
+        print(listing.machine(specs[0], terminal.width()))
     else:
-        print(text.machines(specs, terminal.width(), color=terminal.color()))
+        print(listing.machines(specs, terminal.width(), color=terminal.color()))
     return 0

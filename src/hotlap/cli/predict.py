@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
     """Bound, expected time with its interval, the rates they mean, what sets the limit, and the source of each term."""
     from hotlap import plan as plans
     from hotlap.model.predict import predict
-    from hotlap.report import text
+    from hotlap.report import listing
 
     spec = work.find(args.workload)
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
@@ -26,5 +26,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json({"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
     else:
-        print(text.prediction(case, args.machine, limit, terminal.width()))
+        print(listing.prediction(case, args.machine, limit, terminal.width()))
     return 0

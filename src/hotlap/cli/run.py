@@ -74,11 +74,13 @@ def _resume(selector: str, home: Path, progress: Progress) -> Path:
 
 
 def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> None:
-    from hotlap.report import export, html, tables, text
+    from hotlap.report import export, listing, tables, text
 
     rows = tables.rows(bundle)
     page = bundle.path / "report.html"
     if not args.no_report:
+        from hotlap.report import html
+
         try:
             page.write_text(html.page([bundle]), encoding="utf-8")
         except (OSError, HotlapError) as error:
@@ -86,7 +88,7 @@ def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> None:
     if args.json:
         terminal.print_json(export.to_json(bundle, rows))
         return
-    print(text.heading(bundle))
+    print(listing.heading(bundle))
     print(text.table(rows, terminal.width(), color=terminal.color()))
     print(f"\nrun     {bundle.path}")
     if page.exists():

@@ -18,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The table of results of each run."""
-    from hotlap.report import export, tables, text
+    from hotlap.report import export, listing, tables, text
 
     where = terminal.pairs(args.where, "a filter")
     found = [(b, tables.rows(b, where)) for b in terminal.runs(args.run)]
@@ -31,6 +31,6 @@ def run(args: argparse.Namespace) -> int:
         elif args.format == "csv":
             print(export.to_csv(bundle, rows), end="")
         else:
-            print("\n" * (number > 0) + text.heading(bundle))
+            print("\n" * (number > 0) + listing.heading(bundle))
             print(text.table(rows, terminal.width(), color=terminal.color()))
     return 0

@@ -1,1 +1,1 @@
-"""."""
+"""Facts of the machine: what a result was measured on."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hotlap import work
-from hotlap.model.levels import MEMORY, place
+from hotlap.model.levels import MEMORY, hierarchy, place
 from hotlap.model.machines import Spec
 from hotlap.record import Case, Result
 from hotlap.work.base import Work
@@ -39,15 +40,26 @@ def ceilings(results: Iterable[Result], spec: Spec | None = None) -> Ceilings:
     by_case: dict[str, dict[str, float]] = {}
     launch: list[float] = []
     for result in results:
-        if result.status != "measured" or not result.seconds or min(result.seconds) <= 0:
+        if result.status != "measured" or not result.seconds or not result.values or min(result.values) <= 0:
             continue
-        least_s = min(result.seconds)
+        least_s = nominal_s(result.case, max(result.values) if result.better == "higher" else min(result.values))
         if result.case.workload == "launch":
             launch += [least_s] if result.case.params.get("mode") != "graph" else []
         for key, amount in _amounts(result.case, spec).items():
             rates = by_case.setdefault(key, {})
             rates[result.case.id] = max(rates.get(result.case.id, 0.0), amount / least_s)
     return Ceilings(by_case, min(launch, default=None))
+
+
+def nominal_s(case: Case, value: float) -> float:
+    """Seconds that one call of the case's own size takes at `value` of its metric. A workload may round its operations to whole
+    loops; rates are the same, times per call are not."""
+    kind, asked = work.find(case.workload), work.find(case.workload).work(case.params)
+    if kind.metric == "bandwidth":
+        return (asked.link_bytes or asked.memory_bytes) / value
+    if kind.metric == "compute":
+        return asked.total_operations / value
+    return asked.steps / value if kind.metric == "rate" else asked.steps * value
 
 
 def _amounts(case: Case, spec: Spec | None) -> dict[str, float]:
@@ -85,11 +97,14 @@ def ceiling_s(case: Case, found: Ceilings, spec: Spec | None, only: str = "") ->
     return max(times) if times else None
 
 
-def demand(case: Case, asked: Work, spec: Spec | None) -> dict[str, float]:
-    """What a case needs of each resource: the keys of `Ceilings` with bytes or operations of one call."""
+def demand(case: Case, asked: Work, spec: Spec | None, mixed: bool = False) -> dict[str, float]:
+    """What a case needs of each resource: the keys of `Ceilings` with bytes or operations of one call. `mixed` counts working
+    sets that a cache holds in part as memory traffic."""
     if asked.link_bytes:
         return {link_key(case): asked.link_bytes}
-    wanted = {f"compute {unit}": n for unit, n in asked.operations.items() if n}
-    if level := _level(case, asked, spec):
+    wanted = {f"compute {unit}": n for unit, n in asked.operations.items() if case.workload not in ("stream", "gather")}
+    outer = max((nbytes for _, nbytes in hierarchy(spec)), default=math.inf)
+    beyond = max(asked.working_set_bytes, asked.memory_bytes) > outer
+    if level := _level(case, asked, spec) or (MEMORY if mixed and beyond else ""):
         wanted[f"bandwidth {level}"] = asked.memory_bytes
     return {key: amount for key, amount in wanted.items() if amount}

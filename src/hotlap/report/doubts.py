@@ -71,8 +71,11 @@ def _flags(rows: Sequence[Row]) -> list[Doubt]:
 
 
 def _warnings(rows: Sequence[Row]) -> list[Doubt]:
-    """Of the summaries. That rounds are missing is said by the state already."""
-    pairs = [(row, text) for row in rows if words.stands(row) for text in row.summary.warnings if "rounds needed" not in text]
+    """Of the summaries, where state and flags have not said it yet."""
+    pairs = [
+        (row, text) for row in rows if row.verdict.state == "measured" for text in row.summary.warnings
+        if "rounds needed" not in text and not ("samples: give" in text and "few_samples" in words.flags(row))
+    ]
     doubts = []
     for group in _grouped(pairs, lambda pair: words.shape(pair[1])):
         seen, _, action = group[0][1].rpartition(": ")

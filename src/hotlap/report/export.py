@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -43,16 +43,10 @@ def result(row: Row) -> dict[str, Any]:
     }
 
 
-CSV_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    **{name: (lambda r, n=name: r[n]) for name in ("case", "label", "workload", "implementation", "device", "metric", "unit", "better")},
-    **{name: (lambda r, n=name: r[n]) for name in ("value", "low", "high", "half_width")},
-    "rounds": lambda r: len(r["rounds"]),
-    **{name: (lambda r, n=name: r[n]) for name in ("share", "against", "limit_value", "cause")},
-    "flags": lambda r: " ".join(flag["name"] for flag in r["flags"]),
-    "state": lambda r: r["state"],
-    "reason": lambda r: r["reason"],
-    "params": lambda r: json.dumps(r["params"], sort_keys=True),
-}
+CSV_COLUMNS = (
+    "case", "label", "workload", "implementation", "device", "metric", "unit", "better", "value", "low", "high", "half_width", "rounds",
+    "share", "against", "limit_value", "cause", "flags", "state", "reason", "params",
+)
 
 
 def to_csv(bundle: Bundle, rows: Sequence[Row]) -> str:
@@ -61,8 +55,10 @@ def to_csv(bundle: Bundle, rows: Sequence[Row]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run", *CSV_COLUMNS])
     for row in rows:
-        flat = result(row)
-        writer.writerow([bundle.run.id, *("" if (value := get(flat)) is None else value for get in CSV_COLUMNS.values())])
+        flat = result(row) | {
+            "rounds": len(row.result.values), "flags": " ".join(words.flags(row)), "params": json.dumps(row.case.params, sort_keys=True),
+        }
+        writer.writerow([bundle.run.id, *("" if flat[name] is None else flat[name] for name in CSV_COLUMNS)])
     return out.getvalue()
 
 

@@ -56,7 +56,8 @@ def devices(
             remedy = f" → {why['remedy']}" if why.get("remedy") else ""
             lines += layout.paragraph(f"  {name:<{room}}  ", words.clean(f"{why.get('reason', '')}{remedy}"), width)
     if injections:
-        lines += ["", layout.painted("simulated", "bold", color) + "  any GPU of the machine table: --target 'simulated:h200-sxm?OPTION&OPTION'"]
+        how = "  any GPU of the machine table: --target 'simulated:h200-sxm?OPTION&OPTION'"
+        lines += ["", layout.painted("simulated", "bold", color) + how]
         room = max(len(why["example"]) for why in injections.values())
         for name, why in injections.items():
             example = why["example"] or name

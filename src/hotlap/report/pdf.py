@@ -60,7 +60,7 @@ def _by_browser(binary: str, page: str, path: Path) -> None:
 
 def _by_weasyprint(page: str, path: Path) -> bool:
     try:
-        from weasyprint import HTML
+        from weasyprint import HTML  # type: ignore[import-not-found]
     except (ImportError, OSError):  # OSError: Pango is not there
         return False
     _keep(HTML(string=page).write_pdf(), path)

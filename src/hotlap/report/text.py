@@ -36,7 +36,8 @@ class Form:
 
 
 FORMS = (
-    Form(True, 10, True), Form(False, 10, True), Form(False, 6, True), Form(False, 10, False), Form(False, 6, False), Form(False, 0, False, 1),
+    Form(True, 10, True), Form(False, 10, True), Form(False, 6, True), Form(False, 10, False), Form(False, 6, False), Form(False, 4, False),
+    Form(False, 0, False, 1),
 )
 """The most telling first."""
 
@@ -56,12 +57,12 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
         if len(keys) > 1:
             lines += [layout.painted(words.clean(key), "accent", color)]
         lines += [*_table(of_device, found, width, color), ""]
-    numbered = not all(_form([row for row in rows if row.device == key], width).flags for key in keys)
+    numbered = not all(_form([row for row in rows if row.device == key], found, width).flags for key in keys)
     return "\n".join([*lines, *_tally(rows, color), *_doubts(found, numbered, width, color), "", *_reading(rows, width, color)])
 
 
 def _table(rows: Sequence[Row], found: Sequence[doubting.Doubt], width: int, color: bool) -> list[str]:
-    form = _form(rows, width)
+    form = _form(rows, found, width)
     ordered = [row for _, members in words.families(rows) for row in members]
     grid = layout.Grid(_columns(ordered, found, form), width, form.gap)
     lines, place = [grid.header(color)], 0
@@ -73,9 +74,9 @@ def _table(rows: Sequence[Row], found: Sequence[doubting.Doubt], width: int, col
     return lines
 
 
-def _form(rows: Sequence[Row], width: int) -> Form:
+def _form(rows: Sequence[Row], found: Sequence[doubting.Doubt], width: int) -> Form:
     """The most telling form that fits; where none does, names of cases wrap."""
-    return next((form for form in FORMS if layout.total(_columns(rows, (), form), form.gap) <= width), FORMS[-1])
+    return next((form for form in FORMS if layout.total(_columns(rows, found, form), form.gap) <= width), FORMS[-1])
 
 
 def _columns(rows: Sequence[Row], found: Sequence[doubting.Doubt], form: Form) -> list[Column]:
@@ -213,20 +214,18 @@ def limit_line(row: Row) -> str:
     gap, limit = row.gap, row.gap.limit
     if gap.share is None or gap.limit_value is None:
         return f"unknown: {limit.reason if limit and limit.reason else 'nothing to hold it against'}"
-    said = {"bound": "bound", "expected": "expected", "ceiling": "ceiling measured in this run", "unknown": "unknown"}[gap.against]
-    head = f"{said} {words.quantity(gap.limit_value, row.result.unit)}"
-    setter = f", set by {limit.limiter}" if limit and limit.limiter and gap.against != "ceiling" else ""
-    why = f" ({limit.reason})" if limit and limit.reason and gap.against == "ceiling" else ""
-    return f"{head}{setter}{why}; reached {words.share(gap)}, {headroom(gap.share)}"
-
-
-def headroom(share: float) -> str:
-    return f"headroom {words.percent(1 - share)}" if share <= 0.999 else "no headroom left"
+    said = "ceiling measured in this run" if gap.against == "ceiling" else gap.against
+    setter = words.setter(row)
+    head = f"{said} {words.quantity(gap.limit_value, row.result.unit)}{f', set by {setter}' if setter else ''}"
+    return f"{head}; reached {words.share(gap)}, {words.headroom(gap)}"
 
 
 def cause_line(row: Row) -> str:
-    cause = row.gap.cause.replace("_", " ")
-    return f"{cause}: {row.gap.detail}" if cause and row.gap.detail else cause or row.gap.detail
+    """The named cause and the reason for it, without the numbers that stand in the line of the limit."""
+    cause, why = row.gap.cause.replace("_", " "), words.why(row)
+    if cause == "unknown" and row.gap.limit and why == row.gap.limit.reason:
+        return "" if row.gap.share is None else "unknown"
+    return f"{cause}: {why}" if cause and why else cause or why
 
 
 # ---------------------------------------------------------------- compare
@@ -237,7 +236,8 @@ def comparison(found: Sequence[Comparison], width: int = 100, color: bool = Fals
     if not found:
         return "nothing to compare: neither side has results"
     ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
-    a, b = layout.aligned([words.quantity(c.a.median, c.unit) for c in ordered]), layout.aligned([words.quantity(c.b.median, c.unit) for c in ordered])
+    sides = [[c.a for c in ordered], [c.b for c in ordered]]
+    a, b = (layout.aligned([words.quantity(s.median, c.unit) for c, s in zip(ordered, side, strict=True)]) for side in sides)
     columns = [
         Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
         Column("A", [Cell(text) for text in a]),

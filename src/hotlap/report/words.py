@@ -116,6 +116,29 @@ def against(gap: Gap) -> str:
     return gap.against if gap.share is not None else "unknown"
 
 
+def headroom(gap: Gap) -> str:
+    """What is missing to the limit, in words; "" where that is unknown."""
+    if gap.share is None:
+        return ""
+    return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else "no headroom left"
+
+
+_HEAD = re.compile(r"^.+? is .+? of the .+? \((?P<name>.+?)(?:, best of the run)?\)(?:; (?P<why>.*))?$")
+
+
+def setter(row: Row) -> str:
+    """What sets the limit."""
+    found = _HEAD.match(row.gap.detail)
+    return clean(found["name"] if found else row.gap.limit.limiter if row.gap.limit else "")
+
+
+def why(row: Row) -> str:
+    """The reason of the gap: its sentence without the value and the share, which it begins with."""
+    if found := _HEAD.match(row.gap.detail):
+        return clean(found["why"] or "")
+    return clean(row.gap.detail.removeprefix(f"{quantity(row.summary.median, row.result.unit)}; "))
+
+
 def term(one: Term) -> str:
     """One term of a limit; a bare count has no decimals that say nothing."""
     return f"{clean(one.name)} {f'{one.value:g}' if one.unit == '' else quantity(one.value, one.unit)}"

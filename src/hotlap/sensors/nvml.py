@@ -30,7 +30,8 @@ NOT_AVAILABLE = {0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF}  # NVML_VALUE_NOT_AVAILABLE in 
 FIELD_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # nvmlValueType_t, in its order
 INVALID_ARGUMENT, FUNCTION_NOT_FOUND = 2, 13  # NVML_ERROR_*
 LACKING = {
-    3: "the device does not support it", FUNCTION_NOT_FOUND: "this driver has no such function", 25: "this driver has another version of it",
+    3: "the device does not support it", FUNCTION_NOT_FOUND: "this driver has no such function",
+    25: "this driver has another version of it",
 }
 SLOW_S = 0.5  # what changes rarely, or is dear to ask (the list of processes), is read at most twice a second
 

@@ -1,6 +1,6 @@
 """The host: how busy it is, and what its processor shows of clock, temperature and power.
 
-On Linux straight from /proc and /sys, which costs a tenth of what psutil does and can be pointed at a recorded tree; elsewhere
+On Linux straight from /proc and /sys, which costs about half of what psutil does and can be pointed at a recorded tree; elsewhere
 through psutil. Shares (utilization, pressure) are of 1 and cover the time since the last reading; `pressure` is the share of
 time in which some task waited for a processor, from the total of /proc/pressure/cpu, because that file's own 10 s average
 would count the case before.

@@ -115,20 +115,19 @@ class Writer:
 
     @classmethod
     def create(cls, run: Run, home: Path, clock: Callable[[], float] = time.monotonic) -> Writer:
-        """A new bundle under `home`, run.json in place before anything is measured."""
+        """A new bundle under `home`. Its folder appears with run.json in it, so that no moment leaves one without."""
         text = _text(run)
         folder = paths.made(paths.runs(home)) / run.id
+        if folder.exists():
+            raise MachineError(f"there is a run {run.id} already; begin again for a new id")
+        beside = folder.with_name(f".{run.id}")
         try:
-            folder.mkdir()
-        except FileExistsError:
-            raise MachineError(f"there is a run {run.id} already; begin again for a new id") from None
-        except OSError as error:
-            raise MachineError(_cannot_begin(folder, error)) from None
-        try:
+            beside.mkdir()
+            files.write_whole(beside / RUN, text)
+            beside.rename(folder)
             writer = cls(folder, clock)
-            files.write_whole(folder / RUN, text)
         except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)  # it holds nothing yet
+            shutil.rmtree(beside, ignore_errors=True)  # it holds nothing yet
             raise MachineError(_cannot_begin(folder, error)) from None
         files.sync_folder(folder.parent)
         return writer

@@ -150,8 +150,11 @@ class Catalog:
 
     def _open(self) -> sqlite3.Connection:
         path = self._home / NAME
-        with suppress(OSError):
-            self._file = path.stat().st_ino
+        with suppress(FileNotFoundError):
+            seen = path.stat()
+            self._file = seen.st_ino
+            if 0 < seen.st_size < 512 and path.is_file():  # less than a page: sqlite would write over it as if it were empty
+                raise _NotOurs("it is too short for a database")
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
             if not _ready(db):

@@ -159,12 +159,17 @@ def _test(name: str, text: str) -> _Test:
             raise InputError(f"'{text}' is not label=value, as in label=cluster=A")
         return lambda run, _result, _device: run.labels.get(label) == value
     if name in FACTS:
-        wanted = {text, *(part.strip() for part in text.split(","))}  # whole too: names of devices hold commas
+        wanted = {part.strip() for part in text.split(",")}
         known = {"workload": set(work.WORKLOADS), "status": set(get_args(Status))}.get(name, wanted)
         if not wanted & known:
             raise InputError(f"there is no {name} '{text}'; {nearest(text, known)}")
-        return lambda run, result, device: bool(wanted & _facts(name, run, result, device))
+        return lambda run, result, device: bool(_whole(text, wanted, run) & _facts(name, run, result, device))
     return _parameter(name, text)
+
+
+def _whole(text: str, parts: set[str], run: Run) -> set[str]:
+    """The name of a device is no list, though names hold commas."""
+    return {text} if any(text == device.name for device in run.machine.devices) else parts
 
 
 def _facts(name: str, run: Run, result: Result, device: Device | None) -> set[str]:
