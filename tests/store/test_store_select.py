@@ -107,9 +107,9 @@ def test_what_names_no_run(three: Path, selector: str, said: str) -> None:
 
 def test_an_empty_home_says_how_to_begin(tmp_path: Path) -> None:
     for selector in ("latest", "20", "today"):
-        with pytest.raises(InputError, match=r"no run is kept under .*; hotlap run measures one"):
+        with pytest.raises(InputError, match=rf"no run is '{selector}', since none is kept under .*; hotlap run measures one"):
             select.runs(selector, tmp_path)
-    with pytest.raises(InputError, match="no run is kept yet"):
+    with pytest.raises(InputError, match="no run has a label 'cluster'; none is kept yet"):
         select.runs("cluster=A", tmp_path)
     assert select.every(tmp_path) == []
 

@@ -6,7 +6,7 @@ import argparse
 
 from hotlap import targets
 from hotlap.cli import terminal
-from hotlap.errors import Unavailable
+from hotlap.errors import HotlapError, Unavailable
 from hotlap.model import machines
 from hotlap.targets.simulated import INJECTIONS
 
@@ -21,9 +21,9 @@ def run(args: argparse.Namespace) -> int:
 
     from hotlap.report import listing
 
-    if args.target:
-        devices, missing = targets.find(targets.parse(args.target)), {}
-    else:
+    missing: dict[str, HotlapError] = {}
+    devices = targets.find(targets.parse(args.target)) if args.target else []
+    if not args.target:
         devices, missing = targets.survey()
     devices = [replace(d, machine=d.machine or machines.recognise(d)) for d in devices]
     reasons = {

@@ -79,7 +79,7 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
         blank = Samples(case=case.id, device=target.device.key, round=number)
         slot = Slot(
             seconds=options.round_s, sample_s=options.sample_s, round=number,
-            clock=lambda: cpu_clock.measure(target.clock) if target.device.kind == "cpu" else None,
+            clock=lambda: cpu_clock.quiet(target.clock) if target.device.kind == "cpu" else None,
         )
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
         samples = time_prepared(target, prepared, slot, blank, overhead)

@@ -88,7 +88,7 @@ def _clock_of(target: Target) -> Callable[[], float | None]:
     if target.dialect == "model":
         return target.library.clock_hz  # type: ignore[no-any-return]
     if target.device.kind == "cpu":
-        return lambda: cpu_clock.measure(target.clock)
+        return lambda: cpu_clock.quiet(target.clock)
     return lambda: None
 
 

@@ -49,7 +49,8 @@ def conclude(bundle: Bundle, rows: Sequence[Row]) -> Conclusions:
     """The conclusions of one run."""
     found = doubting.find(rows)
     gaps = largest_gaps(rows)
-    findings = [*_run(bundle), *_not_standing(found), *_uncertain(rows, found), *_shared(rows, found), *_near(rows), *_far(gaps), *_unknown(rows)]
+    findings = [*_run(bundle), *_not_standing(found), *_uncertain(rows, found), *_shared(rows, found)]
+    findings += [*_near(rows), *_far(gaps), *_unknown(rows)]
     return Conclusions(_verdict(rows), tuple(figures(rows)), tuple(findings), tuple(actions(found, gaps)))
 
 
@@ -151,7 +152,8 @@ def _cases(doubt: doubting.Doubt) -> str:
 def _uncertain(rows: Sequence[Row], found: Sequence[doubting.Doubt]) -> list[Finding]:
     return [
         Finding(
-            title=f"{len(doubt.rows)} of {len(rows)} numbers are less certain than asked", detail=f"{words.some(doubt.labels)}: {doubt.seen}",
+            title=f"{len(doubt.rows)} of {len(rows)} numbers are less certain than asked",
+            detail=f"{words.some(doubt.labels)}: {doubt.seen}",
             cases=[row.case.id for row in doubt.rows], action=doubt.action,
         )
         for doubt in found if doubt.name == "inconclusive"
@@ -162,8 +164,8 @@ def _shared(rows: Sequence[Row], found: Sequence[doubting.Doubt]) -> list[Findin
     """Flags that touch much of the run, and throttling wherever it was."""
     return [
         Finding(
-            title=f"{FLAG_TITLES.get(doubt.name, doubt.name)}: {len(doubt.rows)} of {len(rows)} cases", detail=f"{words.some(doubt.labels)}: {doubt.seen}",
-            cases=[row.case.id for row in doubt.rows], action=doubt.action,
+            title=f"{FLAG_TITLES.get(doubt.name, doubt.name)}: {len(doubt.rows)} of {len(rows)} cases",
+            detail=f"{words.some(doubt.labels)}: {doubt.seen}", cases=[row.case.id for row in doubt.rows], action=doubt.action,
         )
         for doubt in found
         if doubt.name in words.FLAG_ACTIONS and (len(doubt.rows) > WIDE_SHARE * len(rows) or doubt.name == "throttled")
@@ -171,9 +173,15 @@ def _shared(rows: Sequence[Row], found: Sequence[doubting.Doubt]) -> list[Findin
 
 
 FLAG_TITLES = {
-    "drift": "Samples drifted", "bimodal": "Samples took two values", "not_steady": "No steady state was found", "few_samples": "There were few samples",
-    "timer_coarse": "The timer was coarse", "throttled": "The device was held back by power or temperature", "low_clock": "The clock was low",
-    "one_process": "Rounds shared one process", "shared_device": "The device was not alone",
+    "drift": "Samples drifted",
+    "bimodal": "Samples took two values",
+    "not_steady": "No steady state was found",
+    "few_samples": "There were few samples",
+    "timer_coarse": "The timer was coarse",
+    "throttled": "The device was held back by power or temperature",
+    "low_clock": "The clock was low",
+    "one_process": "Rounds shared one process",
+    "shared_device": "The device was not alone",
 }
 
 
@@ -187,7 +195,7 @@ def _near(rows: Sequence[Row]) -> list[Finding]:
     if not near:
         return []
     shares = [row.gap.share or 0 for row in near]
-    reach = words.percent(min(shares)) if len(near) == 1 else f"{words.percent(min(shares))} to {words.percent(max(shares))}"
+    reach = " to ".join(dict.fromkeys((words.percent(min(shares)), words.percent(max(shares)))))
     best = sorted(near, key=lambda row: -(row.gap.share or 0))
     title = f"{words.counted(len(near), 'case')} {'is' if len(near) == 1 else 'are'} at the limit of the hardware"
     detail = f"{words.some([row.label for row in best], 4)}: {reach} of what it allows"
@@ -222,7 +230,8 @@ def _unknown(rows: Sequence[Row]) -> list[Finding]:
     ceilings = sum(row.gap.against == "ceiling" for row in without)
     shown = f"; {ceilings} of them {'is' if ceilings == 1 else 'are'} held against the best rate of the run instead" if ceilings else ""
     title = f"No limit is known for {len(without)} of {len(rows)} cases"
-    return [Finding(title=title, detail=f"no sourced figure for them on this machine{shown}", severity="info", cases=[r.case.id for r in without])]
+    detail = f"no sourced figure for them on this machine{shown}"
+    return [Finding(title=title, detail=detail, severity="info", cases=[row.case.id for row in without])]
 
 
 # ---------------------------------------------------------------- what to do
@@ -230,11 +239,14 @@ def _unknown(rows: Sequence[Row]) -> list[Finding]:
 
 def actions(found: Sequence[doubting.Doubt], gaps: Sequence[Row]) -> list[str]:
     """What to do next, each thing once: first what makes the numbers sound, then what makes the machine faster."""
-    said: dict[str, None] = {}
+    by_action: dict[str, list[doubting.Doubt]] = {}
     for doubt in found:
         if doubt.action and doubt.name not in ("invalid", "not run"):
-            said.setdefault(f"{doubt.action[0].upper()}{doubt.action[1:]} ({doubt.name}, {words.counted(len(doubt.rows), 'case')})")
-    for row in gaps:
-        if action := CAUSE_ACTIONS.get(row.gap.cause):
-            said.setdefault(f"For {words.clean(row.label)}: {action}")
-    return list(said)[:MOST_ACTIONS]
+            by_action.setdefault(doubt.action, []).append(doubt)
+    said = [
+        f"{action[0].upper()}{action[1:]}: {words.some(list(dict.fromkeys(d.name for d in doubts)), 3)} "
+        f"({words.counted(len({row.case.id for d in doubts for row in d.rows}), 'case')})"
+        for action, doubts in by_action.items()
+    ]
+    said += [f"For {words.clean(row.label)}: {CAUSE_ACTIONS[row.gap.cause]}" for row in gaps if row.gap.cause in CAUSE_ACTIONS]
+    return said[:MOST_ACTIONS]

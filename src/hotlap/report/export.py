@@ -34,9 +34,10 @@ def result(row: Row) -> dict[str, Any]:
         "case": row.case.id, "label": row.label, "workload": row.case.workload, "params": row.case.params,
         "implementation": row.case.implementation, "device": row.device, "metric": row.result.metric, "unit": row.result.unit,
         "better": row.result.better, "value": summary.median if stands else None, "low": summary.low if stands else None,
-        "high": summary.high if stands else None, "half_width": summary.half_width if stands else None, "rounds": list(row.result.values),
-        "seconds": list(row.result.seconds), "summary": msgspec.to_builtins(summary),
-        "share": gap.share if stands else None, "against": gap.against, "limit_value": gap.limit_value, "cause": gap.cause, "detail": gap.detail,
+        "high": summary.high if stands else None, "half_width": summary.half_width if stands else None,
+        "rounds": list(row.result.values), "seconds": list(row.result.seconds), "summary": msgspec.to_builtins(summary),
+        "share": gap.share if stands else None, "against": gap.against, "limit_value": gap.limit_value, "cause": gap.cause,
+        "detail": gap.detail,
         "limit": msgspec.to_builtins(gap.limit) if gap.limit else None,
         "flags": [{"name": flag.name, "detail": flag.detail} for flag in row.result.flags],
         "state": row.verdict.state, "reason": row.verdict.reason,
@@ -71,7 +72,8 @@ def to_markdown(bundle: Bundle, rows: Sequence[Row]) -> str:
     found = doubts.find(rows)
     if found:
         lines += ["", "**doubts**", ""]
-        lines += [f"- **{_md(d.name)}** {_md(words.some(d.labels))}: {_md(d.seen)}{f' → {_md(d.action)}' if d.action else ''}" for d in found]
+        ends = [f" → {_md(d.action)}" if d.action else "" for d in found]
+        lines += [f"- **{_md(d.name)}** {_md(words.some(d.labels))}: {_md(d.seen)}{end}" for d, end in zip(found, ends, strict=True)]
     return "\n".join(lines) + "\n"
 
 

@@ -129,7 +129,8 @@ _HEAD = re.compile(r"^.+? is .+? of the .+? \((?P<name>.+?)(?:, best of the run)
 def setter(row: Row) -> str:
     """What sets the limit."""
     found = _HEAD.match(row.gap.detail)
-    return clean(found["name"] if found else row.gap.limit.limiter if row.gap.limit else "")
+    name = found["name"] if found else row.gap.limit.limiter if row.gap.limit else ""
+    return clean(name.removeprefix("bandwidth ").removeprefix("compute "))
 
 
 def why(row: Row) -> str:
@@ -162,7 +163,7 @@ def some(labels: Sequence[str], most: int = 2) -> str:
     shown = [clean(label) for label in labels[:most]]
     if len(labels) > most:
         return f"{', '.join(shown)} and {len(labels) - most} more"
-    return " and ".join(shown)
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def counted(n: int, thing: str) -> str:

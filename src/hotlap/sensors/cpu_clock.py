@@ -26,6 +26,7 @@ from hotlap.targets.base import Clock, SystemClock
 
 LINKS, TURNS = 32, 10_000  # links of a turn, turns of a chain: about 0.3 ms
 LATENCY_CYCLES = 3
+QUIET = 0.04  # spread of five chains that a core alone, at one clock, stays within
 TOLERANCE = 0.08  # of the ratio of the two chains; the nearest wrong latency is 33 % away
 MULTIPLY = b"\x48\x0f\xaf\xc0"  # imul rax, rax
 ROTATE = b"\x48\xc1\xc0\x07"  # rol rax, 7
@@ -55,6 +56,15 @@ def take(clock: Clock, repeats: int = 5) -> Clocked | None:
     if best <= 0:
         return None  # a clock that stands still, as a virtual one does
     return Clocked(TURNS * LINKS * LATENCY_CYCLES / best, max(times) / best - 1)
+
+
+def quiet(clock: Clock, tries: int = 6) -> float | None:
+    """As `measure`, but only from chains that nothing disturbed; None where every try was: such a reading proves nothing."""
+    for _ in range(tries):
+        found = take(clock)
+        if found is None or found.spread < QUIET:
+            return found.hz if found else None
+    return None
 
 
 @functools.cache

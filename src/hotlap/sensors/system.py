@@ -89,11 +89,8 @@ class Busy:
 
 def _memory_used(tree: Tree) -> float:
     """What programs could not get: MemTotal − MemAvailable."""
-    kilobytes = {}
-    for line in tree.read("proc/meminfo").splitlines()[:5]:
-        name, _, rest = line.partition(":")
-        kilobytes[name] = int(rest.split()[0])
-    return (kilobytes["MemTotal"] - kilobytes["MemAvailable"]) * 1024.0
+    kilobytes = dict(line.split()[:2] for line in tree.read("proc/meminfo").splitlines()[:3])
+    return (int(kilobytes["MemTotal:"]) - int(kilobytes["MemAvailable:"])) * 1024.0
 
 
 class Waiting:

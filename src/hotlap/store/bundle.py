@@ -62,6 +62,11 @@ def new_id(began: datetime) -> str:
     return f"{began.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
+def target_name(specification: str) -> str:
+    """`simulated` of `simulated:h200-sxm?noise=0.01`."""
+    return specification.partition("?")[0].partition(":")[0]
+
+
 def load(path: Path) -> Bundle:
     """A bundle from its folder or a zip of it.
 

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypedDict, TypeVar, Unpack
 from hotlap.errors import HotlapError, InputError, MachineError
 from hotlap.record import Run
 from hotlap.store import locks, paths, when
-from hotlap.store.bundle import Bundle, read_run
+from hotlap.store.bundle import Bundle, read_run, target_name
 from hotlap.store.files import RUN
 
 NAME = "catalog.sqlite"
@@ -240,11 +240,6 @@ def _marks(run: Run) -> set[tuple[str, str]]:
     found |= {("device", name) for d in devices for name in (d.key, d.name)} | {("device", key) for key in run.devices}
     found |= {("machine", d.machine) for d in devices}
     return {mark for mark in found | set(run.labels.items()) if mark[1]}
-
-
-def target_name(specification: str) -> str:
-    """`simulated` of `simulated:h200-sxm?noise=0.01`."""
-    return specification.partition("?")[0].partition(":")[0]
 
 
 def _query(filters: Filters) -> tuple[str, list[str | float]]:

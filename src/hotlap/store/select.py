@@ -9,18 +9,20 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from hotlap import units, work
 from hotlap.errors import HotlapError, InputError, nearest
 from hotlap.record import Device, Result, Run, Samples, Status
 from hotlap.store import bundle as bundles
 from hotlap.store import paths, when
-from hotlap.store.bundle import Bundle
-from hotlap.store.catalog import Catalog, Entry, target_name
+from hotlap.store.bundle import Bundle, target_name
 from hotlap.store.files import RUN
 from hotlap.store.fold import fold
 from hotlap.work.base import Param
+
+if TYPE_CHECKING:
+    from hotlap.store.catalog import Catalog, Entry
 
 __all__ = ["VALID", "every", "fold", "results", "runs"]
 
@@ -42,14 +44,14 @@ def runs(selector: str, home: Path) -> list[Bundle]:
         raise InputError(f"which run? give {VALID}")
     if _is_path(text):
         return [bundles.load(Path(text).expanduser())]
-    with closing(Catalog(home)) as catalog:
+    with closing(_catalog(home)) as catalog:
         entries = _entries(text, catalog, home)
     return [bundles.load(entry.path) for entry in entries]
 
 
 def every(home: Path) -> list[Bundle]:
     """All runs of the home that can be read, oldest first; the log names those that cannot."""
-    with closing(Catalog(home)) as catalog:
+    with closing(_catalog(home)) as catalog:
         entries = catalog.find()
     found = []
     for entry in entries:
@@ -58,6 +60,12 @@ def every(home: Path) -> list[Bundle]:
         except HotlapError as error:
             _log.warning("a run cannot be read and is passed over: %s", error)
     return found
+
+
+def _catalog(home: Path) -> Catalog:
+    from hotlap.store.catalog import Catalog  # sqlite3 is loaded when a run is looked for, not before
+
+    return Catalog(home)
 
 
 def _is_path(text: str) -> bool:
@@ -101,7 +109,7 @@ def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:
     known = catalog.marks()
     for name, value in wanted.items():
         if name not in known:
-            raise InputError(f"no run has a label '{name}'; {nearest(name, known) or 'no run is kept yet'}")
+            raise InputError(f"no run has a label '{name}'; {nearest(name, known) or 'none is kept yet: hotlap run measures one'}")
         if value not in known[name]:
             raise InputError(f"no run has {name}={value}; {nearest(value, known[name][-20:])}")
     return _none(text, catalog, home)
@@ -114,7 +122,7 @@ def _none(text: str, catalog: Catalog, home: Path) -> list[Entry]:
         bundles.load(folder)
     ids = [entry.id for entry in catalog.find()]
     if not ids:
-        raise InputError(f"no run is kept under '{home}'; hotlap run measures one")
+        raise InputError(f"no run is '{text}', since none is kept under '{home}'; hotlap run measures one")
     close = difflib.get_close_matches(text, ids, n=3, cutoff=0.6) or ids[-1:]
     raise InputError(f"no run is '{text}'; nearest: {', '.join(close)} (of {len(ids)}: hotlap ls); valid: {VALID}")
 

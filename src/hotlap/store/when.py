@@ -1,4 +1,7 @@
-"""Times as people write them: a day, an hour, `today`, `yesterday`, and ranges of them. Local time unless an offset is given."""
+"""Times as people write them: a day, an hour, `today`, `yesterday`, and ranges of them.
+
+A time that is written out is UTC unless it has an offset, as ids and tables show it; today and yesterday are the user's days.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from hotlap.errors import InputError
 
-VALID = "today, yesterday, 2026-11, 2026-11-21, 2026-11-21T10:00 (local time, or with Z or +01:00), or a range of them: a..b, a.., ..b"
+VALID = "today, yesterday, 2026-11, 2026-11-21, 2026-11-21T10:00 (UTC, or with an offset as in +01:00), or a range of them: a..b, a.., ..b"
 Span = tuple[float, float]
 """From and to (not included), seconds since 1970 in UTC; infinite where a range is open."""
 
@@ -53,7 +56,7 @@ def _one(text: str, now: datetime) -> Span:
             raise ValueError
         month, day_, hour, minute, second, offset = found.groups()
         start = datetime.fromisoformat(
-            f"{month}{day_ or '-01'}T{hour or '00'}{minute or ':00'}{second or ':00'}{offset or ''}"
+            f"{month}{day_ or '-01'}T{hour or '00'}{minute or ':00'}{second or ':00'}{offset or 'Z'}"
         )
         return _span(start, _next(day_, hour, minute, second))
     except (ValueError, OverflowError, OSError):
@@ -69,5 +72,5 @@ def _next(day: str | None, hour: str | None, minute: str | None, second: str | N
 
 
 def _span(start: datetime, end: Callable[[datetime], datetime]) -> Span:
-    # Without an offset timestamp() takes local time, each end by itself: a day when clocks change has 23 or 25 hours.
+    # Without an offset (today) timestamp() takes local time, each end by itself: a day when clocks change has 23 or 25 hours.
     return start.timestamp(), end(start).timestamp()

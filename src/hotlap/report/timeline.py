@@ -1,0 +1,170 @@
+"""Samples over time, case by case: rounds side by side, and beneath them what sensors said meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from statistics import median
+
+from hotlap.record import Readings, Row, Samples
+from hotlap.report import words
+from hotlap.report.charts import cloud, path
+from hotlap.report.tables import sample_values
+
+WIDTH, HEIGHT, STRIP = 320.0, 96.0, 26.0  # pixels of the drawing
+EDGE = 3.0
+BUDGET, MOST = 7000, 40  # dots on the page, and in one round
+NARROWEST = 0.02  # of the median: a range shown at least, so that quiet cases look quiet
+SENSORS = (  # what is drawn, the first that is there of each: prefix of the sensor's name, its name in words, its unit
+    ("clock", ("clock_hz.sm", "clock_hz", "clock_hz.core"), "Hz"),
+    ("power", ("power_w", "power_w.package"), "W"),
+    ("temperature", ("temperature_c", "temperature_c.package"), "°C"),
+)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A round of one case: when it was, and where it stands in the drawing."""
+
+    number: int
+    began_s: float
+    ended_s: float
+    left: float
+    width: float
+
+    def at(self, share: float) -> float:
+        return self.left + share * self.width
+
+
+def chart(row: Row, readings: Sequence[Readings], rows: int) -> str:
+    """The samples of one case as SVG, with strips for the sensors of its device; "" where nothing was measured."""
+    values = sample_values(row.result)
+    rounds = [one for one in row.result.rounds if one.status == "measured" and one.seconds][: len(values)]
+    if not values:
+        return ""
+    windows = _windows(rounds)
+    most = max(6, min(MOST, BUDGET // max(rows * len(rounds), 1)))
+    strips = _strips(row, readings, windows)
+    height = HEIGHT + len(strips) * STRIP
+    body = _samples(row, values, windows, most) + "".join(_strip(s, HEIGHT + n * STRIP) for n, s in enumerate(strips))
+    name = escape(f"samples of {row.label} over time")
+    return f'<svg class="samples" viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{name}">{body}</svg>'
+
+
+def _windows(rounds: Sequence[Samples]) -> list[Window]:
+    each = WIDTH / len(rounds)
+    return [Window(one.round, one.began_s, one.ended_s, n * each + EDGE, each - 2 * EDGE) for n, one in enumerate(rounds)]
+
+
+def _samples(row: Row, values: Sequence[Sequence[float]], windows: Sequence[Window], most: int) -> str:
+    middle = row.summary.median or median(v for one in values for v in one)
+    everything = [v for one in values for v in one]
+    low, high = min(*everything, middle), max(*everything, middle)
+    if high - low < NARROWEST * abs(middle):
+        low, high = middle - NARROWEST * abs(middle) / 2, middle + NARROWEST * abs(middle) / 2
+
+    def up(value: float) -> float:
+        return 10 + (HEIGHT - 20) * (1 - (value - low) / ((high - low) or 1.0))
+
+    dots = [
+        (window.at((place + 0.5) / len(one)), up(value))
+        for one, window in zip(values, windows, strict=True) for place, value in _thinned(one, most)
+    ]
+    walls = "".join(f"M{window.left - EDGE:.1f} 0V{HEIGHT:g}" for window in windows[1:])
+    medians = "".join(f"M{w.left:.1f} {up(median(one)):.1f}h{w.width:.1f}" for one, w in zip(values, windows, strict=True))
+    ends = _range(low, high, row.result.unit)
+    return (
+        f'<rect class="back" width="{WIDTH:g}" height="{HEIGHT:g}"/><path class="wall" d="{walls}"/>'
+        f'<path class="middle" d="M0 {up(middle):.1f}H{WIDTH:g}"/><path class="dots" d="M0 0{cloud(dots)}"/><path class="rounds" d="{medians}"/>'
+        f'<text class="tick" x="4" y="9">{escape(ends[1])}</text><text class="tick" x="4" y="{HEIGHT - 3:g}">{escape(ends[0])}</text>'
+    )
+
+
+def _range(low: float, high: float, unit: str) -> tuple[str, str]:
+    """Both ends with as many digits as it takes to tell them apart."""
+    for digits in (3, 4, 5):
+        ends = words.quantity(low, unit, digits), words.quantity(high, unit, digits)
+        if ends[0] != ends[1]:
+            return ends
+    return ends
+
+
+def _thinned(values: Sequence[float], most: int) -> list[tuple[int, float]]:
+    """At most `most` of them with their places: evenly spaced, and the lowest and the highest in any case."""
+    if len(values) <= most:
+        return list(enumerate(values))
+    step = len(values) / most
+    places = {int(n * step) for n in range(most)} | {min(range(len(values)), key=values.__getitem__), max(range(len(values)), key=values.__getitem__)}
+    return [(place, values[place]) for place in sorted(places)]
+
+
+# ---------------------------------------------------------------- sensors
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One sensor during the case: a curve per round, in pixels across and the sensor's unit up."""
+
+    name: str
+    unit: str
+    curves: tuple[tuple[tuple[float, float], ...], ...]
+
+
+def _strips(row: Row, readings: Sequence[Readings], windows: Sequence[Window]) -> list[Strip]:
+    by_sensor: dict[str, list[Readings]] = {}
+    for one in readings:
+        if one.status == "ok" and one.device in (row.device, "host"):
+            by_sensor.setdefault(one.sensor, []).append(one)
+    found = []
+    for name, sensors, unit in SENSORS:
+        curves = _clocks(row, windows) if name == "clock" else ()
+        curves = curves or next((c for sensor in sensors if (c := _curves(by_sensor.get(sensor, ()), windows))), ())
+        if curves:
+            found.append(Strip(name, unit, curves))
+    return found
+
+
+def _curves(readings: Sequence[Readings], windows: Sequence[Window]) -> tuple[tuple[tuple[float, float], ...], ...]:
+    """Readings within each round's own window."""
+    found = []
+    for window in windows:
+        length = window.ended_s - window.began_s
+        curve = tuple(
+            (window.at((t - window.began_s) / length), v)
+            for one in readings if one.round == window.number
+            for t, v in zip(one.times_s, one.values, strict=True)
+            if v is not None and length > 0 and window.began_s <= t <= window.ended_s and math.isfinite(v)
+        )
+        found.append(curve)
+    return tuple(found) if any(found) else ()
+
+
+def _clocks(row: Row, windows: Sequence[Window]) -> tuple[tuple[tuple[float, float], ...], ...]:
+    """The device's clock before, between and after the samples, where the loop measured it itself."""
+    by_round: Mapping[int, Samples] = {one.round: one for one in row.result.rounds}
+    clocks = [by_round[window.number].clocks_hz for window in windows]
+    if not any(clocks):
+        return ()
+    return tuple(
+        tuple((window.at(n / max(len(one) - 1, 1)), hz) for n, hz in enumerate(one)) for window, one in zip(windows, clocks, strict=True)
+    )
+
+
+def _strip(strip: Strip, top: float) -> str:
+    values = [v for curve in strip.curves for _, v in curve]
+    low, high = min(values), max(values)
+    least = 0.05 * abs(high)
+    if high - low < least:
+        low, high = (low + high - least) / 2, (low + high + least) / 2
+
+    def up(value: float) -> float:
+        return top + 5 + (STRIP - 8) * (1 - (value - low) / ((high - low) or 1.0))
+
+    # A curve of one point is drawn as a short line, else it would not be seen.
+    curves = [[(x, up(v)) for x, v in curve] if len(curve) > 1 else [(curve[0][0] - 3, up(curve[0][1])), (curve[0][0] + 3, up(curve[0][1]))]
+              for curve in strip.curves if curve]
+    said = f"{strip.name} {words.quantity(median(values), strip.unit)}"
+    lines = "".join(path(curve) for curve in curves)
+    return f'<path class="sensor" d="{lines}"/><text class="tick" x="{WIDTH - 4:g}" y="{top + 11:.1f}" text-anchor="end">{escape(said)}</text>'
