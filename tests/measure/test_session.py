@@ -257,6 +257,21 @@ def test_a_measuring_process_that_dies_takes_one_case_with_it(home: Path, tmp_pa
     assert json.loads(output)
 
 
+@pytest.mark.parametrize(("together", "order"), [(False, "one after another"), (True, "together")])
+def test_all_devices_in_the_order_asked(together: bool, order: str) -> None:
+    run = hotlap.run(BOUND, target="simulated:h200-sxm?count=2&noise=0.001", device="all", together=together, rounds=6)
+    assert run.bundle.run.order == order
+    assert {r.device for r in run.results} == {"simulated-h200-sxm-0", "simulated-h200-sxm-1"}
+    assert len(run.samples) == 2 * 4 * 6
+    assert {row.verdict.state for row in run.rows} == {"measured"}
+
+
+def test_one_device_by_index_or_uuid() -> None:
+    for wanted in ("1", "simulated-h200-sxm-1", "simulated:1"):
+        run = hotlap.run(BOUND, target="simulated:h200-sxm?count=2", device=wanted, rounds=1, rounds_max=1)
+        assert run.bundle.run.devices == ["simulated-h200-sxm-1"]
+
+
 def test_labels_and_order_are_kept(home: Path) -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm", labels={"cluster": "A"}, rounds=1, rounds_max=1)
     assert hotlap.load("cluster=A").id == run.id

@@ -35,6 +35,7 @@ INJECTIONS = {  # option: what it injects, and an example
     "dead": ("sensors that give no answer, separated by commas", "power_w,temperature_c"),
     "lost": ("time at which the device vanishes", "40s"),
     "seed": ("of all noise", "7"),
+    "count": ("how many such GPUs there are", "2"),
 }
 AMBIENT_C, HEATING_C, SETTLE_S = 30.0, 45.0, 40.0  # a plausible card: idle, rise at full power, time constant
 IDLE_SHARE = 0.12  # of the power limit
@@ -70,6 +71,7 @@ class Faults:
     dead: frozenset[str] = frozenset()
     lost: float = math.inf
     seed: int = 0
+    count: int = 1
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Faults:
@@ -84,9 +86,9 @@ class Faults:
             elif name == "lost":
                 given[name] = units.parse(text.removeprefix("@"), "s")
             else:
-                given[name] = int(_number(name, text)) if name == "seed" else _number(name, text)
+                given[name] = int(_number(name, text)) if name in ("seed", "count") else _number(name, text)
         faults = cls(**given)
-        for name in ("efficiency", "slow_link", "timer"):
+        for name in ("efficiency", "slow_link", "timer", "count"):
             if getattr(faults, name) <= 0:
                 raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
         return faults
@@ -185,18 +187,19 @@ class Gpu:
 
 
 def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Device]:
-    """The one device of the machine named by `part`. Raises InputError for unknown machines and options."""
-    Faults.parse(options or {})
+    """Devices of the machine named by `part`, one or `count`. Raises InputError for unknown machines and options."""
+    faults = Faults.parse(options or {})
     if not part:
         raise InputError("simulated needs a machine, as in simulated:h200-sxm; 'hotlap machines' lists them")
     spec = machines.load(part)
     return [
         Device(
-            target="simulated", index=0, name=f"{spec.name} (simulated)", kind="gpu", vendor=spec.vendor, uuid=f"simulated-{spec.slug}",
+            target="simulated", index=index, name=f"{spec.name} (simulated)", kind="gpu", vendor=spec.vendor, uuid=f"simulated-{spec.slug}-{index}",
             driver="virtual clock", memory_bytes=int(spec.memory_bytes) if spec.memory_bytes else None, compute_units=spec.compute_units,
             clock_max_hz=spec.clock_max_hz, cache_bytes=int(spec.cache_bytes) if spec.cache_bytes else None, machine=spec.slug,
             facts={"injected": dict(options or {})},
         )
+        for index in range(faults.count)
     ]
 
 
@@ -275,7 +278,7 @@ class SimulatedTarget:
 
     def _noise(self) -> float:
         if self.round_factor is None:  # the first sample of a process: this round's own level
-            self.random = random.Random(f"{self.faults.seed} {self.clock.time_s:.9f}")
+            self.random = random.Random(f"{self.faults.seed} {self.device.index} {self.clock.time_s:.9f}")
             self.round_factor = math.exp(self.random.gauss(0.0, self.faults.run_noise))
         return self.round_factor * math.exp(self.random.gauss(0.0, self.faults.noise))
 

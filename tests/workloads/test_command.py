@@ -1,0 +1,74 @@
+"""Any program as a workload."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotlap import work
+from hotlap.errors import InputError
+from hotlap.measure.inline import Host
+from hotlap.measure.loop import Slot, measure
+from hotlap.record import Case, Samples
+
+
+def _run(**given: object) -> Samples:
+    return measure(Host(), Case(workload="command", params=work.find("command").parse(given)), Slot(seconds=0.05))  # type: ignore[arg-type]
+
+
+def _python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_wall_time() -> None:
+    samples = _run(argv=_python("import time; time.sleep(0.05)"))
+    assert samples.status == "measured"
+    assert samples.method == "wall-single"
+    assert all(v >= 0.05 for v in samples.seconds)
+
+
+def test_a_number_by_pattern_is_scaled() -> None:
+    samples = _run(argv=["echo", "speed: 1,234.5 MB/s"], read="pattern", expression=r"speed: ([\d.,]+) MB", unit="B/s", scale=1e6, better="higher")
+    assert samples.method == "program"
+    assert set(samples.seconds) == {1234.5e6}
+
+
+def test_a_number_by_json_pointer_after_other_lines() -> None:
+    samples = _run(argv=["printf", 'warming up\\n{"a": [{"b/c": "7.5"}]}\\n'], read="pointer", expression="/a/0/b~1c", unit="ms")
+    assert set(samples.seconds) == {7.5}
+
+
+def test_folder_and_environment(tmp_path: Path) -> None:
+    (tmp_path / "value").write_text("3")
+    samples = _run(argv=["sh", "-c", 'echo "$(cat value)$X"'], folder=str(tmp_path), environment=["X=4"], read="pattern", expression=r"\d+")
+    assert set(samples.seconds) == {34.0}
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"argv": ["/no/such/program"]}, "cannot be run"), ({"argv": ["sh", "-c", "echo bad news >&2; exit 3"]}, "status 3: bad news"),
+        ({"argv": ["echo", "x"], "read": "pattern", "expression": r"\d"}, "not in the program's output"),
+        ({"argv": ["echo", "ab"], "read": "pattern", "expression": "(a)"}, "no number"), ({"argv": ["echo", "ab"], "read": "pointer", "expression": "/a"}, "no JSON"),
+        ({"argv": ["echo", "{}"], "read": "pointer", "expression": "/a"}, "nothing at '/a'"),
+        ({"argv": ["echo", '{"a": true}'], "read": "pointer", "expression": "/a"}, "no number at"), ({"argv": ["sleep", "5"], "timeout": "0.05 s"}, "cannot be run"),
+    ],
+)
+def test_what_goes_wrong_is_the_reason(given: dict[str, object], reason: str) -> None:
+    samples = _run(**given)
+    assert samples.status in ("not_run", "invalid")
+    assert reason in samples.reason
+
+
+@pytest.mark.parametrize("given", [{"argv": []}, {"argv": ["true"], "read": "pattern"}, {"argv": ["true"], "environment": ["X"]}, {"argv": ["echo", "1"], "read": "pattern", "expression": "("}])
+def test_wrong_questions(given: dict[str, object]) -> None:
+    samples = _run(**given)
+    assert samples.status == "error"
+    assert samples.reason
+
+
+def test_wrong_kind_is_refused() -> None:
+    with pytest.raises(InputError, match="wall, pattern, pointer|did you mean"):
+        work.find("command").parse({"argv": ["true"], "read": "patern"})
