@@ -42,6 +42,7 @@ def measure(spec: str, hz: float, seconds: float) -> dict[str, Any]:
     target = target_of(spec)
     sources = sensors.find(target)
     sampler = Sampler(target.clock, sources, 1 / hz)
+    cpu_s(1.0)  # what opening the target left running comes to rest
     idle_s = cpu_s(seconds)
     sampler.start()
     busy_s = cpu_s(seconds)
@@ -50,7 +51,7 @@ def measure(spec: str, hz: float, seconds: float) -> dict[str, Any]:
     return {
         "target": spec or "host", "hz": hz, "sources": [s.name for s in sources], "missing": sensors.missing(target),
         "sensors": sum(r.status != "not_supported" for r in readings), "not_supported": sum(r.status == "not_supported" for r in readings),
-        "sweeps": sampler.sweeps, "sweep_s": sampler.cost_s, "share": sampler.share, "cpu_share": max(busy_s - idle_s, 0.0) / seconds,
+        "sweeps": sampler.sweeps, "sweep_s": sampler.cost_s, "share": sampler.share, "cpu_share": (busy_s - idle_s) / seconds,
         "warnings": sampler.warnings,
     }
 

@@ -10,12 +10,17 @@
 #
 # Logs, summary.txt and the packed runs land in $OUT (default: out), at most 8 files. PYTHON names the Python (default: python3); Hotlap is
 # taken from src/, and needs NumPy and msgspec; cuda-bindings, nvidia-cuda-nvrtc, nvidia-ml-py, torch and pytest for the parts they carry.
+# TARGET (default: cuda) and TORCH (default: torch:cuda) name other targets, so that the script can be tried without a GPU:
+# TARGET='simulated:h200-sxm?noise=0.01' TORCH=torch:cpu scripts/gpu_check.sh model
 # What could not be done is named with its reason. Exit 1 if a step failed, 3 if nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 PYTHON=${PYTHON:-python3}
+TARGET=${TARGET:-cuda}
+TORCH=${TORCH:-torch:cuda}
 OUT=${OUT:-out}
+case $PYTHON in /*) ;; */*) PYTHON=$PWD/$PYTHON ;; esac
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 export HOTLAP_HOME=$OUT/home PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 NO_COLOR=1 COLUMNS=120
@@ -82,8 +87,8 @@ conform() { # seconds
 }
 
 agreement() { # seconds: events, wall clock and graph replay over the same kernel
-    usable "agreement of timers" cuda || return 0
-    step "agreement of timers" "$1" "$PYTHON" benchmarks/agreement.py --target cuda
+    usable "agreement of timers" "$TARGET" || return 0
+    step "agreement of timers" "$1" "$PYTHON" benchmarks/agreement.py --target "$TARGET"
 }
 
 measured() { # are there runs to hold against limits?
@@ -95,15 +100,17 @@ limits() {
         without "numbers against limits" "no run was kept"
         return 0
     fi
-    step "numbers against limits" 60 "$PYTHON" scripts/gpu_summary.py limits
-    step "explain" 60 "$PYTHON" -m hotlap explain latest
-    step "report" 60 "$PYTHON" -m hotlap report latest --out "$OUT/report.html"
+    step "numbers against limits" 20 "$PYTHON" scripts/gpu_summary.py limits
+    step "explain" 20 "$PYTHON" -m hotlap explain "part=$part"
+    step "report" 30 "$PYTHON" -m hotlap report "part=$part" --out "$OUT/report.html"
 }
 
-burn() { # seconds of load
-    measure_plan "burn" $(($1 + 120)) scripts/burn.toml torch:cuda --budget "$1 s"
+burn() { # seconds of load, further options …
+    local seconds=$1
+    shift
+    measure_plan "burn" $((seconds + 60)) scripts/burn.toml "$TORCH" --budget "$seconds s" "$@"
     if measured; then
-        step "clock, power, temperature" 60 "$PYTHON" scripts/gpu_summary.py readings
+        step "clock, power, temperature" 20 "$PYTHON" scripts/gpu_summary.py readings
     else
         without "clock, power, temperature" "no run was kept"
     fi
@@ -115,33 +122,37 @@ part_conform() {
 }
 
 part_measure() {
-    measure_plan "quick on cuda" 120 quick cuda
-    measure_plan "quick on torch" 120 quick torch:cuda
-    measure_plan "standard on cuda" 240 standard cuda --rounds 6 --round-time '20 s' --budget '200 s'
+    measure_plan "quick on ${TARGET%%:*}" 120 quick "$TARGET"
+    measure_plan "quick on ${TORCH%%:*}" 120 quick "$TORCH"
+    measure_plan "standard on ${TARGET%%:*}" 240 standard "$TARGET" --rounds 6 --round-time '20 s' --budget '200 s'
 }
 
 part_model() {
-    measure_plan "quick on cuda" 150 quick cuda
-    measure_plan "compute on torch" 150 compute torch:cuda --rounds 6 --round-time '8 s' --budget '100 s'
+    measure_plan "quick on ${TARGET%%:*}" 150 quick "$TARGET"
+    measure_plan "compute on ${TORCH%%:*}" 150 compute "$TORCH" --rounds 6 --round-time '8 s' --budget '100 s'
     limits
 }
 
 part_burn() { burn 300; }
 
-part_all() {
-    conform 150
+part_all() { # at worst 120 + 30 + 2 · 90 + 70 + 90 + 20 s
+    conform 120
     agreement 30
-    measure_plan "quick on cuda" 110 quick cuda
-    measure_plan "quick on torch" 110 quick torch:cuda
+    measure_plan "quick on ${TARGET%%:*}" 90 quick "$TARGET" --round-time '5 s'
+    measure_plan "quick on ${TORCH%%:*}" 90 quick "$TORCH" --round-time '5 s'
     limits
-    burn 45
+    burn 30 --round-time '10 s'
 }
 
-pack() { # every bundle in one file, so that few files come back
-    if measured; then
-        (cd "$HOTLAP_HOME" && "$PYTHON" -m zipfile -c "$OUT/$part-runs.zip" runs) && note "runs" "$(ls "$HOTLAP_HOME/runs" | wc -l) packed into $part-runs.zip"
+pack() { # every bundle in one file, so that few files come back; the folder stays where that fails
+    measured || return 0
+    if (cd "$HOTLAP_HOME" && "$PYTHON" -m zipfile -c "$OUT/$part-runs.zip" runs); then
+        note "runs" "$(ls "$HOTLAP_HOME/runs" | wc -l) packed into $part-runs.zip"
+        rm -rf "$HOTLAP_HOME"
+    else
+        failures=$((failures + 1))
+        note "runs" "FAILED: not packed; they are in $HOTLAP_HOME"
     fi
-    rm -rf "$HOTLAP_HOME"
 }
 
 finish() {
@@ -161,7 +172,6 @@ main() {
     for missing in numpy msgspec; do
         has $missing || { echo "gpu_check: $PYTHON has no $missing ($PYTHON -m pip install $missing)" >&2; exit 3; }
     done
-    rm -rf "$HOTLAP_HOME" # the runs of an earlier part are packed already
     hotlap devices || true
     "part_$part"
     finish

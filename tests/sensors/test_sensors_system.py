@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hotlap.record import Reading
 from hotlap.sensors import processes, rapl
 from hotlap.sensors.gauge import read_all
 from hotlap.sensors.system import System, portable
-from hotlap.sensors.tree import Tree
+from hotlap.sensors.tree import Tap, Tree
 
 STAT = "cpu  {user} 0 100 {idle} 50 0 0 0 0 0\ncpu0 1 2 3 4 5 6 7 0 0 0\nctxt 1\n"
 PRESSURE = "some avg10=90.00 avg60=1.00 avg300=0.10 total={total}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
@@ -190,14 +191,14 @@ def test_a_counter_that_goes_back_without_a_known_range_is_an_error(machine: Mac
 def test_a_counter_that_only_root_may_read_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.zone("intel-rapl:0", "package-0", 1)
     denied = "sys/class/powercap/intel-rapl:0/energy_uj"
-    read = Tree.read
+    read = Tap.read
 
-    def refuse(tree: Tree, path: str) -> str:  # root, who runs tests in containers, is refused nothing
-        if path == denied:
-            raise PermissionError(13, "Permission denied", path)
-        return read(tree, path)
+    def refuse(tap: Tap) -> str:  # root, who runs tests in containers, is refused nothing
+        if tap.path.endswith(denied):
+            raise PermissionError(13, "Permission denied", tap.path)
+        return read(tap)
 
-    monkeypatch.setattr(Tree, "read", refuse)
+    monkeypatch.setattr(Tap, "read", refuse)
     found = table(machine.system().read(11.0))
     for sensor in ("energy_j.package-0", "power_w.package-0"):
         assert found[sensor].status == "error"
@@ -245,6 +246,23 @@ def test_other_systems_without_psutil_say_what_to_install(tmp_path: Path, monkey
     found = System(0.0, str(tmp_path)).read(1.0)
     assert {r.status for r in found} == {"not_supported"}
     assert all("pip install 'hotlap[system]'" in r.reason for r in found)
+
+
+def test_a_file_kept_open_shows_what_it_holds_now(tmp_path: Path) -> None:
+    file = tmp_path / "value"
+    tap = Tree(str(tmp_path)).tap("value")
+    with pytest.raises(FileNotFoundError):
+        tap.read()
+    for text in ("first and long", "2nd"):
+        file.write_text(text)
+        assert tap.read() == text
+    descriptor = tap.descriptor
+    assert descriptor is not None
+    os.close(descriptor)  # as when a driver takes its file away
+    with pytest.raises(OSError, match="value"):
+        tap.read()
+    assert tap.read() == "2nd"
+    tap.close()
 
 
 # ---------------------------------------------------------------- whose processes

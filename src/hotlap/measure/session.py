@@ -79,6 +79,8 @@ def resume(path: Path, home: Path, listen: Listener) -> Path:
     if gone:
         raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
     devices = [here[key] for key in record.devices]
+    for warning in writer.warnings:
+        listen(devices[0], 0, warning)
     with ExitStack() as held:
         for device in devices:
             if spec.name != "simulated":

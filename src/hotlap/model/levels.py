@@ -115,13 +115,11 @@ def _merge(pieces: list[_Piece], what: str) -> list[_Piece]:
     """Single points inside are transitions; the ends stay, for a sweep may just reach a level. Neighbours that do not differ
     by a step, or change against the sense of a hierarchy, are one level."""
     kept = [p for i, p in enumerate(pieces) if len(p) > 1 or i in (0, len(pieces) - 1)]
-    merged: list[_Piece] = []
-    for piece in kept:
-        if merged and not _steps(_value(merged[-1]), _value(piece), what):
-            merged[-1] = merged[-1] + piece
-        else:
-            merged.append(piece)
-    return merged
+    while True:
+        flat = next((i for i, (a, b) in enumerate(pairwise(kept)) if not _steps(_value(a), _value(b), what)), None)
+        if flat is None:
+            return kept
+        kept[flat : flat + 2] = [kept[flat] + kept[flat + 1]]
 
 
 def _value(piece: _Piece) -> float:

@@ -19,7 +19,7 @@ class Zone:
     """One counter, unrolled: the energy since it was opened."""
 
     def __init__(self, tree: Tree, path: str, time_s: float) -> None:
-        self.tree, self.path = tree, path
+        self.path, self.counter = path, tree.tap(f"{path}/energy_uj")
         self.range_uj = tree.number(f"{path}/max_energy_range_uj")
         self.total_uj = 0
         self.seen: tuple[float, int] | None = None  # time, counter
@@ -62,7 +62,7 @@ class Zone:
     def _counter(self) -> int:
         path = f"{self.path}/energy_uj"
         try:
-            return int(self.tree.read(path))
+            return int(self.counter.read())
         except PermissionError:
             raise MachineError(f"/{path} may not be read: {REMEDY} /{path}") from None
         except ValueError:

@@ -1,6 +1,6 @@
 """The host: how busy it is, and what its processor shows of clock, temperature and power.
 
-On Linux straight from /proc and /sys, which costs about half of what psutil does and can be pointed at a recorded tree; elsewhere
+On Linux straight from /proc and /sys, which costs less than psutil does and can be pointed at a recorded tree; elsewhere
 through psutil. Shares (utilization, pressure) are of 1 and cover the time since the last reading; `pressure` is the share of
 time in which some task waited for a processor, from the total of /proc/pressure/cpu, because that file's own 10 s average
 would count the case before.
@@ -17,7 +17,7 @@ from hotlap.record import Reading
 from hotlap.sensors import rapl
 from hotlap.sensors.base import Source
 from hotlap.sensors.gauge import Gauge, absent, read_all
-from hotlap.sensors.tree import Tree
+from hotlap.sensors.tree import Tap, Tree
 from hotlap.targets.base import Target
 
 CPU = "sys/devices/system/cpu"
@@ -58,8 +58,8 @@ def missing(target: Target) -> str:
 def _linux(tree: Tree, time_s: float) -> list[Gauge]:
     return [
         Gauge("utilization", Busy(tree).since),
-        Gauge("load", lambda _: float(tree.read("proc/loadavg").split()[0])),
-        Gauge("memory_used_bytes", lambda _: _memory_used(tree)),
+        Gauge("load", functools.partial(_load, tree.tap("proc/loadavg"))),
+        Gauge("memory_used_bytes", functools.partial(_memory_used, tree.tap("proc/meminfo"))),
         _pressure(tree, time_s),
         *_clocks(tree),
         *_temperatures(tree),
@@ -71,7 +71,7 @@ class Busy:
     """Share of all cores' time that was not idle since the last call, from the first line of /proc/stat."""
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+        self.stat = tree.tap("proc/stat")
         self.before = self._ticks()
 
     def since(self, _time_s: float) -> float:
@@ -83,13 +83,17 @@ class Busy:
 
     def _ticks(self) -> tuple[int, int]:
         # user nice system idle iowait irq softirq steal; guest time, behind them, is in user already
-        ticks = [int(number) for number in self.tree.read("proc/stat").split("\n", 1)[0].split()[1:9]]
+        ticks = [int(number) for number in self.stat.read().split("\n", 1)[0].split()[1:9]]
         return sum(ticks[3:5]), sum(ticks)
 
 
-def _memory_used(tree: Tree) -> float:
+def _load(tap: Tap, _time_s: float) -> float:
+    return float(tap.read().split()[0])
+
+
+def _memory_used(tap: Tap, _time_s: float) -> float:
     """What programs could not get: MemTotal − MemAvailable."""
-    kilobytes = dict(line.split()[:2] for line in tree.read("proc/meminfo").splitlines()[:3])
+    kilobytes = dict(line.split()[:2] for line in tap.read().splitlines()[:3])
     return (int(kilobytes["MemTotal:"]) - int(kilobytes["MemAvailable:"])) * 1024.0
 
 
@@ -97,7 +101,7 @@ class Waiting:
     """Share of the time in which some task waited for a processor since the last call."""
 
     def __init__(self, tree: Tree, time_s: float) -> None:
-        self.tree = tree
+        self.pressure = tree.tap("proc/pressure/cpu")
         self.before = (time_s, self._total_s())
 
     def since(self, time_s: float) -> float:
@@ -109,7 +113,7 @@ class Waiting:
         return min((total_s - before_total_s) / (time_s - before_s), 1.0)
 
     def _total_s(self) -> float:
-        some = self.tree.read("proc/pressure/cpu").split("\n", 1)[0]
+        some = self.pressure.read().split("\n", 1)[0]
         return int(some.rpartition("total=")[2]) / 1e6
 
 
@@ -128,11 +132,12 @@ def _clocks(tree: Tree) -> list[Gauge]:
         packages.setdefault(package if package not in ("", "-1") else "0", []).append(path)
     if not packages:
         return [absent("clock_hz", f"the kernel shows no cpufreq under /{CPU}; virtual machines have none")]
-    return [Gauge(f"clock_hz.package{name}", functools.partial(_fastest, tree, _spread(paths))) for name, paths in packages.items()]
+    taps = {name: [tree.tap(path) for path in _spread(paths)] for name, paths in packages.items()}
+    return [Gauge(f"clock_hz.package{name}", functools.partial(_fastest, cores)) for name, cores in taps.items()]
 
 
-def _fastest(tree: Tree, paths: Sequence[str], _time_s: float) -> float:
-    return max(int(tree.read(path)) for path in paths) * 1e3  # kHz
+def _fastest(cores: Sequence[Tap], _time_s: float) -> float:
+    return max(int(core.read()) for core in cores) * 1e3  # kHz
 
 
 def _spread(paths: Sequence[str]) -> list[str]:
@@ -149,7 +154,7 @@ def _temperatures(tree: Tree) -> list[Gauge]:
         paths = [f"{zone}/temp" for zone in zones if tree.text(f"{zone}/type") in ZONES]
     if not paths:
         return [absent("temperature_c", "the kernel shows no temperature of the processor; virtual machines have none")]
-    return [Gauge(f"temperature_c.package{i}", functools.partial(_celsius, tree, path)) for i, path in enumerate(paths)]
+    return [Gauge(f"temperature_c.package{i}", functools.partial(_celsius, tree.tap(path))) for i, path in enumerate(paths)]
 
 
 def _of_package(tree: Tree, chip: str) -> list[str]:
@@ -160,8 +165,8 @@ def _of_package(tree: Tree, chip: str) -> list[str]:
     return named or tree.glob(f"{chip}/temp1_input")
 
 
-def _celsius(tree: Tree, path: str, _time_s: float) -> float:
-    return int(tree.read(path)) / 1e3
+def _celsius(tap: Tap, _time_s: float) -> float:
+    return int(tap.read()) / 1e3
 
 
 # ---------------------------------------------------------------- elsewhere

@@ -1,0 +1,312 @@
+"""The parts of the page that are words and tables. Whatever came from outside goes through `text`, which escapes it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from hotlap.record import Device, Row
+from hotlap.report import doubts, words
+from hotlap.report.conclusions import Conclusions
+from hotlap.report.listing import ENDINGS
+from hotlap.store.bundle import Bundle
+from hotlap.units import show, size
+
+METHODS = {  # what a method id of a sample means
+    "event-batch": "device events around a batch of calls, divided by their number",
+    "event-single": "device events around one call",
+    "event-graph": "device events around one replay of a recorded batch",
+    "wall-batch": "the wall clock around a batch of calls that were waited for, divided by their number",
+    "wall-single": "the wall clock around one call that was waited for",
+    "wall-graph": "the wall clock around one replay of a recorded batch",
+    "program": "a number that the program itself gave, or the time it took",
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One device of one run: a column where several stand side by side."""
+
+    bundle: Bundle
+    device: Device
+    rows: tuple[Row, ...]
+    name: str
+
+
+def text(value: object) -> str:
+    """Escaped, in one printable line."""
+    return html.escape(words.clean(str(value)))
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> str:
+    """A list of what is known; what is not is left out."""
+    items = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in pairs if value not in (None, "", [], {}))
+    return f"<dl>{items}</dl>"
+
+
+# ---------------------------------------------------------------- conclusions
+
+
+def conclusions(found: Conclusions) -> str:
+    """Figures, findings, and what to do."""
+    cards = "".join(_card(figure.title, figure.row) for figure in found.figures)
+    findings = "".join(
+        f'<li class="{one.severity}"><b>{text(one.title)}</b><span>{text(one.detail)}</span></li>' for one in found.findings
+    )
+    actions = "".join(f"<li>{text(action)}</li>" for action in found.actions)
+    todo = f'<ol class="actions">{actions}</ol>' if actions else "<p>Nothing needs to be done for these numbers to be used.</p>"
+    return (
+        f'<p class="lead">{text(found.verdict)}</p><ul class="figures">{cards}</ul><div class="columns">'
+        f'<div><h3>What was found</h3><ul class="findings">{findings}</ul></div><div><h3>What to do</h3>{todo}</div></div>'
+    )
+
+
+def _card(title: str, row: Row) -> str:
+    number, _, unit = words.value(row).partition(" ")
+    doubtful = ' class="doubtful"' if row.verdict.state != "measured" else ""
+    share = f"{words.share(row.gap)} of the {_of(row)}" if row.gap.share is not None else "no limit known"
+    return (
+        f'<li{doubtful}><div class="name">{text(title)}</div><div class="value">{text(number)} <small>{text(unit)}</small></div>'
+        f'<div class="share">{text(words.interval(row.summary))}; {text(share)}</div><div class="case">{text(row.label)}</div></li>'
+    )
+
+
+def _of(row: Row) -> str:
+    return {"bound": "bound", "expected": "expected value", "ceiling": "run's best"}.get(row.gap.against, "limit")
+
+
+# ---------------------------------------------------------------- set-up and machine
+
+
+def setup(bundle: Bundle) -> str:
+    """Which run this is and how it was measured."""
+    run, options = bundle.run, bundle.run.plan.measure
+    rounds = len({s.round for s in bundle.samples})
+    order = {"single": "", "one after another": "devices one after another", "together": "devices at once"}[run.order]
+    return facts((
+        ("Run", run.id), ("Plan", f"{run.plan.name}{f': {run.plan.about}' if run.plan.about else ''}"), ("Began", _time(run.began)),
+        ("Ended", _time(run.ended) or "not finished"), ("Rounds", f"{rounds}, each a fresh process; {ENDINGS.get(run.stopped, run.stopped)}"),
+        ("Precision asked", f"± {show(options.precision, '%', 2)} of the median"), ("Target", run.target), ("Order", order),
+        ("Labels", ", ".join(f"{k}={v}" for k, v in run.labels.items())), ("Seed", run.seed), ("Hotlap", run.hotlap),
+    ))
+
+
+def _time(moment: str) -> str:
+    return f"{moment[:10]} {moment[11:19]} UTC" if moment else ""
+
+
+def machine(bundle: Bundle) -> str:
+    """Host, processor, software and settings."""
+    seen, cpu = bundle.run.machine, bundle.run.machine.cpu
+    caches = ", ".join(f"{level.upper()} {size(n)}" for level, n in cpu.cache_bytes.items())
+    cores = f", {cpu.cores} cores" if cpu.cores else ""
+    return facts((
+        ("Host", seen.host), ("System", " ".join(filter(None, (seen.os, seen.kernel)))), ("Virtual", seen.virtual),
+        ("Processor", f"{cpu.name}{cores}" if cpu.name else ""), ("Caches", caches),
+        ("Memory", size(seen.memory_bytes) if seen.memory_bytes else ""),
+        ("Software", ", ".join(f"{k} {v}" for k, v in seen.software.items())), ("Settings", ", ".join(f"{k}={v}" for k, v in seen.settings.items())),
+    ))
+
+
+def device(one: Device) -> str:
+    """What a device says of itself."""
+    return facts((
+        ("Device", one.name), ("Selector", one.selector), ("UUID", one.uuid), ("PCI", " ".join(filter(None, (one.pci_address, one.pci_id)))),
+        ("Driver", one.driver), ("Units", one.compute_units), ("Highest clock", show(one.clock_max_hz, "Hz") if one.clock_max_hz else ""),
+        ("Memory", size(one.memory_bytes) if one.memory_bytes else ""), ("Last cache", size(one.cache_bytes) if one.cache_bytes else ""),
+        ("Machine table", one.machine),
+    ))
+
+
+# ---------------------------------------------------------------- results
+
+
+def results(sides: Sequence[Side]) -> str:
+    """The table of results: all columns for one side, the essential ones side by side for several."""
+    body = _single(sides[0].rows) if len(sides) == 1 else _several(sides)
+    return f'<div class="scroll"><table class="results">{body}</table></div>{_reading([row for side in sides for row in side.rows])}'
+
+
+def _single(rows: Sequence[Row]) -> str:
+    head = '<th>Case</th><th class="n">Value</th><th class="n">± 95 %</th><th>Of its limit</th><th>Flags</th><th>State</th>'
+    lines = [f"<thead><tr>{head}</tr></thead><tbody>"]
+    for name, members in words.families(rows):
+        lines.append(f'<tr class="family"><th colspan="6">{name.capitalize()}</th></tr>')
+        lines += [_row(row) for row in members]
+    return "".join([*lines, "</tbody>"])
+
+
+def _row(row: Row) -> str:
+    stands = words.stands(row)
+    return (
+        f'<tr class="{row.verdict.state}"><th>{text(row.label)}</th><td class="n value">{text(words.value(row))}</td>'
+        f'<td class="n">{text(words.interval(row.summary) if stands else words.DASH)}</td><td class="wide">{share(row)}</td>'
+        f'<td>{_flags(row)}</td><td class="state {row.verdict.state}" title="{text(row.verdict.reason)}">{words.state(row)}</td></tr>'
+    )
+
+
+def share(row: Row) -> str:
+    """Meter, share, and what it is a share of."""
+    if not words.stands(row):
+        return ""
+    if row.gap.share is None:
+        return f'<span class="of">{words.DASH} unknown</span>'
+    full = min(max(row.gap.share, 0.0), 1.0) * 100
+    return (
+        f'<span class="meter {row.gap.against}"><i style="width:{full:.1f}%"></i></span>'
+        f'<span class="pct">{text(words.share(row.gap))}</span> <span class="of">{text(words.against(row.gap))}</span>'
+    )
+
+
+def _flags(row: Row) -> str:
+    return " ".join(f'<span class="flag" title="{text(flag.detail)}">{text(flag.name)}</span>' for flag in row.result.flags)
+
+
+def _several(sides: Sequence[Side]) -> str:
+    heads = "".join(f'<th class="group" colspan="3">{text(side.name)}</th>' for side in sides)
+    columns = '<th class="n first">Value</th><th class="n">± 95 %</th><th class="n">Of its limit</th>' * len(sides)
+    lines = [f'<thead><tr><th rowspan="2">Case</th>{heads}</tr><tr>{columns}</tr></thead><tbody>']
+    by_case = [{row.case.id: row for row in side.rows} for side in sides]
+    every = {row.case.id: row for side in sides for row in side.rows}
+    for name, members in words.families(every.values()):
+        lines.append(f'<tr class="family"><th colspan="{1 + 3 * len(sides)}">{name.capitalize()}</th></tr>')
+        for member in members:
+            cells = "".join(_cells(found.get(member.case.id)) for found in by_case)
+            lines.append(f"<tr><th>{text(member.label)}</th>{cells}</tr>")
+    return "".join([*lines, "</tbody>"])
+
+
+def _cells(row: Row | None) -> str:
+    if row is None:
+        return f'<td class="n first">{words.DASH}</td><td></td><td></td>'
+    if not words.stands(row):
+        said = f'<span class="state {row.verdict.state}" title="{text(row.verdict.reason)}">{words.state(row)}</span>'
+        return f'<td class="n first">{said}</td><td></td><td></td>'
+    doubt = " state inconclusive" if row.verdict.state == "inconclusive" else ""
+    held = f'{text(words.share(row.gap))} <span class="of">{text(words.against(row.gap))}</span>'
+    return (
+        f'<td class="n first value">{text(words.value(row))}</td><td class="n{doubt}">{text(words.interval(row.summary))}</td>'
+        f'<td class="n">{held}</td>'
+    )
+
+
+def _reading(rows: Sequence[Row]) -> str:
+    seen = {words.against(row.gap) for row in rows if words.stands(row)}
+    kinds = {
+        "bound": "<b>bound</b>: provable, nothing can be faster", "expected": "<b>expected</b>: what a good implementation reaches",
+        "ceiling": "<b>ceiling</b>: the best rate of the run itself, where no limit is known", "unknown": "<b>unknown</b>: nothing to hold it against",
+    }
+    said = "; ".join(about for kind, about in kinds.items() if kind in seen)
+    return f'<p class="note">± is the 95 % interval of the median over rounds, as a share of the median. Limits: {said}.</p>' if said else ""
+
+
+# ---------------------------------------------------------------- gaps and causes
+
+
+@dataclass
+class Sources:
+    """Sources of terms, numbered as they come, each printed once."""
+
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def mark(self, source: str) -> str:
+        number = self.seen.setdefault(source, len(self.seen) + 1)
+        return f'<sup><a href="#source-{number}">{number}</a></sup>'
+
+    def listed(self) -> str:
+        items = "".join(f'<li id="source-{number}">{text(source) or "not given"}</li>' for source, number in self.seen.items())
+        return f'<h3>Sources</h3><ol class="sources">{items}</ol>' if items else ""
+
+
+def gaps(rows: Sequence[Row], sources: Sources) -> str:
+    """Each number that is held against something: what is missing, why, and what the limit is made of."""
+    held = sorted((row for row in rows if words.stands(row) and row.gap.share is not None), key=lambda row: row.gap.share or 0.0)
+    without = [row for row in rows if words.stands(row) and row.gap.share is None]
+    lines = "".join(_gap(row, sources) for row in held)
+    head = '<th>Case</th><th class="n">Reached</th><th class="n">Of</th><th>Limit</th><th>Cause of what is missing</th>'
+    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>' if held else ""
+    return table + (_no_limit(without) if without else "")
+
+
+def _gap(row: Row, sources: Sources) -> str:
+    limit = row.gap.limit
+    terms = ", ".join(text(words.term(one)) + sources.mark(one.source) for one in limit.provenance) if limit else ""
+    made = f'<div class="of">{terms}</div>' if terms and row.gap.against != "ceiling" else ""
+    setter = words.setter(row)
+    cause, why = row.gap.cause.replace("_", " "), words.why(row)
+    return (
+        f'<tr><th>{text(row.label)}</th><td class="n value">{text(words.share(row.gap))}</td>'
+        f'<td class="n">{text(words.quantity(row.gap.limit_value, row.result.unit))}</td>'
+        f'<td>{text(row.gap.against)}{f", {text(setter)}" if setter else ""}{made}</td>'
+        f'<td><b>{text(cause)}</b>{f": {text(why)}" if why else ""}</td></tr>'
+    )
+
+
+def _no_limit(rows: Sequence[Row]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        reason = row.gap.limit.reason if row.gap.limit and row.gap.limit.reason else "nothing to hold it against"
+        reasons.setdefault(reason, []).append(row.label)
+    items = "".join(f"<li>{text(', '.join(labels))}: {text(reason)}</li>" for reason, labels in reasons.items())
+    return f'<h3>No limit is known</h3><ul class="note">{items}</ul>'
+
+
+def warnings(bundle: Bundle, rows: Sequence[Row]) -> str:
+    """Every doubt with all the cases it concerns."""
+    record = "".join(f'<li class="warning"><b>The record</b><span>{text(warning)}</span></li>' for warning in bundle.warnings)
+    items = "".join(
+        f'<li class="{one.severity}"><b>{text(one.name)}: {text(words.some(one.labels, 6))}</b>'
+        f"<span>{text(one.seen)}{f'. What to do: {text(one.action)}' if one.action else ''}</span></li>"
+        for one in doubts.find(rows)
+    )
+    return f'<ul class="findings">{record}{items}</ul>' if record or items else "<p>There is nothing to doubt.</p>"
+
+
+# ---------------------------------------------------------------- method
+
+
+def method(rows: Sequence[Row]) -> str:
+    """How each number was obtained, case by case."""
+    head = (
+        '<th>Case</th><th>Method</th><th class="n">Calls per sample</th><th class="n">Samples</th><th class="n">Rounds</th>'
+        '<th class="n">Warm-up dropped</th><th class="n">Timer ÷ wall</th><th class="n">Overhead taken off</th><th>Variant</th><th>Check</th>'
+    )
+    lines = "".join(_method(row) for row in rows if row.result.rounds)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+
+
+def _method(row: Row) -> str:
+    rounds = [one for one in row.result.rounds if one.seconds]
+    ratios = [one.wall_ratio for one in rounds if one.wall_ratio is not None]
+    checks = row.result.checks
+    passed = f"{sum(c.passed for c in checks)} of {len(checks)}: {checks[0].what}" if checks else words.DASH
+    cells = (
+        ("", ", ".join(dict.fromkeys(one.method for one in rounds))), ("n", _span([one.calls for one in rounds])),
+        ("n", sum(len(one.seconds) for one in rounds)), ("n", len(rounds)), ("n", sum(one.dropped for one in rounds)),
+        ("n", f"{median(ratios):.4f}" if ratios else words.DASH),
+        ("n", words.quantity(median(one.overhead_s for one in rounds), "s") if rounds else words.DASH),
+        ("", ", ".join(dict.fromkeys(one.variant for one in rounds if one.variant)) or words.DASH), ("", passed),
+    )
+    return f"<tr><th>{text(row.label)}</th>" + "".join(f'<td class="{kind}">{text(value)}</td>' for kind, value in cells) + "</tr>"
+
+
+def _span(values: Sequence[int]) -> str:
+    if not values:
+        return words.DASH
+    return str(values[0]) if min(values) == max(values) else f"{min(values)} to {max(values)}"
+
+
+def method_words(rows: Sequence[Row]) -> str:
+    """The method in a few sentences, of what was used."""
+    used = sorted({one.method for row in rows for one in row.result.rounds if one.method})
+    items = "".join(f"<dt><code>{text(name)}</code></dt><dd>{text(METHODS.get(name, 'not known to this version'))}</dd>" for name in used)
+    return (
+        "<p>A round is a fresh process that runs every case once, in random order. Buffers are touched and warmed up before anything is "
+        "timed; what came before the steady state is dropped and counted. A sample is a batch of calls, long enough that the timer’s "
+        "resolution does not matter; the cost of timing an empty batch is taken off. The number shown is the median of the rounds’ medians, "
+        "and its interval comes from order statistics over rounds, with no assumption about the distribution. Every result is checked "
+        "against a reference on fresh random input.</p>"
+        f"<dl>{items}</dl>"
+    )
