@@ -144,10 +144,10 @@ part_all() { # at worst 120 + 30 + 2 · 90 + 70 + 90 + 20 s
     burn 30 --round-time '10 s'
 }
 
-pack() { # every bundle in one file, so that few files come back; the folder stays where that fails
+pack() { # a zip for each run, which every command takes in place of the run; the folder stays where that fails
     measured || return 0
-    if (cd "$HOTLAP_HOME" && "$PYTHON" -m zipfile -c "$OUT/$part-runs.zip" runs); then
-        note "runs" "$(ls "$HOTLAP_HOME/runs" | wc -l) packed into $part-runs.zip"
+    if "$PYTHON" scripts/gpu_summary.py pack "$OUT"; then
+        note "runs" "packed: $(cd "$OUT" && echo *.zip)"
         rm -rf "$HOTLAP_HOME"
     else
         failures=$((failures + 1))

@@ -3,6 +3,7 @@
 
     gpu_summary.py limits      exit 1 if a number beats its provable bound by more than 1 %
     gpu_summary.py readings    of the runs labelled part=burn or step=burn, or of all where there is none
+    gpu_summary.py pack DIR    each run as a zip in DIR
 
 Takes every run under HOTLAP_HOME.
 """
@@ -11,11 +12,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from statistics import median
 
 from hotlap import units
 from hotlap.record import Row, Samples
 from hotlap.report import tables
+from hotlap.store import bundle as store
 from hotlap.store import paths, select
 from hotlap.store.bundle import Bundle
 
@@ -81,16 +84,30 @@ def columns(bundle: Bundle) -> dict[str, list[float]]:
     return found
 
 
+def pack(bundles: list[Bundle], folder: Path) -> int:
+    for bundle in bundles:
+        step = bundle.run.labels.get("step", bundle.run.plan.name)
+        print(store.pack(bundle.path, folder / f"{step}-{bundle.run.id}.zip"))
+    return 0
+
+
 def main() -> int:
+    match sys.argv[1:]:
+        case ["limits"]:
+            return 1 if limits(found()) else 0
+        case ["readings"]:
+            return readings(found())
+        case ["pack", folder]:
+            return pack(found(), Path(folder))
+    print("usage: gpu_summary.py limits | readings | pack DIR", file=sys.stderr)
+    return 2
+
+
+def found() -> list[Bundle]:
     bundles = select.every(paths.home())
     if not bundles:
-        print(f"no run under {paths.home()}", file=sys.stderr)
-        return 3
-    what = sys.argv[1] if len(sys.argv) == 2 else ""
-    if what not in ("limits", "readings"):
-        print("usage: gpu_summary.py limits|readings", file=sys.stderr)
-        return 2
-    return 1 if what == "limits" and limits(bundles) else readings(bundles) if what == "readings" else 0
+        raise SystemExit(f"no run under {paths.home()}")
+    return bundles
 
 
 if __name__ == "__main__":
