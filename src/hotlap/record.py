@@ -202,6 +202,8 @@ class Run(Record, frozen=True, kw_only=True):
     order: Literal["single", "one after another", "together"] = "single"
     labels: dict[str, str] = {}
     seed: int = 0
+    sensors_missing: dict[str, str] = {}  # sources of sensors that were not there, and why
+    sampler_share: float | None = None  # of one core, spent on reading sensors
 
 
 # ---------------------------------------------------------------- what it means

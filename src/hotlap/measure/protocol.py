@@ -40,6 +40,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     seconds: float  # by the target's clock
     sampler_share: float | None = None  # of one core, spent reading sensors
     missing: dict[str, str] = {}  # sensor sources that are not there, and why
+    warnings: list[str] = []  # of the sampler
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault"):

@@ -235,8 +235,7 @@ class _Session:
                     done.add(message.samples.case)
                     worker.go_on()
                 else:
-                    self.elapsed_s[device.key] += message.seconds
-                    self.listen(device, number, message)
+                    self._ended(device, number, message)
                     return None
         if self.stop.is_set():
             return None
@@ -244,6 +243,14 @@ class _Session:
         if case is None:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
         return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done)
+
+    def _ended(self, device: Device, number: int, ended: Ended) -> None:
+        self.elapsed_s[device.key] += ended.seconds
+        with self.writing:
+            self.record = msgspec.structs.replace(self.record, sensors_missing=ended.missing, sampler_share=ended.sampler_share)
+        for warning in ended.warnings if number == 0 else []:
+            self.listen(device, number, warning)
+        self.listen(device, number, ended)
 
     def _keep(self, device: Device, number: int, took: Took) -> None:
         with self.writing:

@@ -66,8 +66,10 @@ def _round(job: Job, channel: IO[bytes]) -> None:
             return  # the session is gone
     if sampler:
         sampler.stop()
-    share = sampler.cost_s * job.options.readings_hz if sampler else None
-    _say(channel, Ended(seconds=target.clock.now() - began, sampler_share=share, missing=sensors.missing(target)))
+    _say(channel, Ended(
+        seconds=target.clock.now() - began, sampler_share=sampler.share if sampler else None,
+        missing=sensors.missing(target) if sampler else {}, warnings=list(sampler.warnings) if sampler else [],
+    ))
 
 
 def _slot(round_s: float, spent_s: float, sampled_s: float, done: int, cases: int) -> float:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 12.0, 40.0  # room for the axes' numbers
-LINE_HEIGHT = 13.0
+LEFT, RIGHT, TOP, BOTTOM = 76.0, 14.0, 12.0, 40.0  # room for the axes' numbers
+LINE_HEIGHT, LETTER = 14.0, 7.0  # of a label's text
 
 Point = tuple[float, float]
 
@@ -76,13 +76,14 @@ class Chart:
     name: str  # what a screen reader says
     width: float = 640.0
     height: float = 380.0
+    right: float = RIGHT  # room beside the last point, for labels
     parts: list[str] = field(default_factory=list)
     labels: list[tuple[float, float, str, str]] = field(default_factory=list)
 
     def at(self, point: Point) -> Point:
         """From data to pixels."""
         across, up = self.x.place(point[0]), self.y.place(point[1])
-        return LEFT + across * (self.width - LEFT - RIGHT), self.height - BOTTOM - up * (self.height - TOP - BOTTOM)
+        return LEFT + across * (self.width - LEFT - self.right), self.height - BOTTOM - up * (self.height - TOP - BOTTOM)
 
     def line(self, points: Sequence[Point], kind: str) -> None:
         if len(points) > 1:
@@ -100,8 +101,10 @@ class Chart:
             self.parts.append(f'<path class="span {kind}" d="M{place:.1f} {bottom:.1f}V{top:.1f}"/>')
 
     def label(self, point: Point, text: str, kind: str = "", anchor: str = "start") -> None:
-        """Text beside a point; labels that would lie on each other are moved apart."""
+        """Text at a point, or beside the chart's end; labels that would lie on each other are moved apart."""
         x, y = self.at(point)
+        if kind == "beside":
+            x, y = x + 8, y + 4
         self.labels.append((x, y, f'class="label {kind}" text-anchor="{anchor}"', text))
 
     def svg(self) -> str:
@@ -109,7 +112,7 @@ class Chart:
         return f'<svg class="chart" viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(self.name)}">{body}</svg>'
 
     def _grid(self) -> str:
-        right, bottom = self.width - RIGHT, self.height - BOTTOM
+        right, bottom = self.width - self.right, self.height - BOTTOM
         lines, texts = [], []
         for tick in self.y.ticks:
             _, y = self.at((self.x.low, tick))
@@ -127,7 +130,7 @@ class Chart:
         found: list[list[float]] = []
         ordered = sorted(self.labels, key=lambda label: label[1])
         for x, y, _, text in ordered:
-            taken = [other for other in found if abs(other[0] - x) < 7.0 * max(len(text), 8)]
+            taken = [other for other in found if abs(other[0] - x) < LETTER * max(len(text), 8)]
             while any(abs(other[1] - y) < LINE_HEIGHT for other in taken):
                 y = min(other[1] for other in taken if abs(other[1] - y) < LINE_HEIGHT) + LINE_HEIGHT
             found.append([x, y])

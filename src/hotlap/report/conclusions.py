@@ -27,6 +27,9 @@ CAUSE_ACTIONS = {  # a cause of the glossary: what would close the gap
 }
 
 
+AGAINST = {"bound": "bound", "expected": "expected value"}
+
+
 @dataclass(frozen=True)
 class Figure:
     """One number that stands for a whole field."""
@@ -214,7 +217,7 @@ def largest_gaps(rows: Sequence[Row]) -> list[Row]:
 def _far(gaps: Sequence[Row]) -> list[Finding]:
     return [
         Finding(
-            title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {row.gap.against}", severity="info", cases=[row.case.id],
+            title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {AGAINST[row.gap.against]}", severity="info", cases=[row.case.id],
             detail=f"{words.value(row)} of {words.quantity(row.gap.limit_value, row.result.unit)}; cause: {row.gap.cause.replace('_', ' ')}"
             + (f", {words.why(row)}" if words.why(row) else ""),
             action=CAUSE_ACTIONS.get(row.gap.cause, ""),

@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 import hotlap
 from hotlap.errors import InputError
+from hotlap.record import Device, Row
 from hotlap.report import export, listing, plots, sections, tables, timeline, words
 from hotlap.report.conclusions import conclude
 from hotlap.report.sections import Side, Sources, text
 from hotlap.store.bundle import Bundle
 
-EMBEDDED_BYTES = 250_000  # of raw samples and readings, at most; beyond it the page says where they are
+Runs = Sequence[tuple[Bundle, Sequence[Row]]]
+EMBEDDED_BYTES = 300_000  # of raw samples and readings, at most; beyond it the page says where they are
 SHOWN = 24  # cases whose samples are drawn in the open; the rest unfold
 
 
@@ -28,15 +30,15 @@ def page(bundles: Sequence[Bundle]) -> str:
     return render([(bundle, tables.rows(bundle)) for bundle in bundles])
 
 
-def render(found: Sequence[tuple[Bundle, Sequence[tables.Row]]]) -> str:
+def render(found: Runs) -> str:
     """The page from runs whose rows are known."""
-    sides = [side for bundle, rows in found for side in _sides(bundle, rows, len(found) > 1)]
+    sides = _sides(found)
     parts = [("", _head(found, sides)), *_sections(found, sides)]
     body = "".join(part for _, part in parts)
     nav = "".join(f'<a href="#{_anchor(name)}">{text(name)}</a>' for name, _ in parts if name)
     filled = {
-        "title": text(_title(found)), "version": text(hotlap.__version__), "style": _style(), "nav": nav, "body": body, "data": _data(found),
-        "script": _file("page.js"),
+        "title": text(_title(found, sides)), "version": text(hotlap.__version__), "style": _style(), "nav": nav, "body": body,
+        "data": _data(found), "script": _file("page.js"),
     }
     # One pass, so that nothing that came from outside is taken for a place to fill.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: filled[match[1]], _file("page.html"))
@@ -52,38 +54,42 @@ def _style() -> str:
     return re.sub(r"\s*\n\s*", " ", _file("style.css")).strip()
 
 
-def _sides(bundle: Bundle, rows: Sequence[tables.Row], several: bool) -> list[Side]:
-    run = bundle.run
-    labels = " ".join(f"{k}={v}" for k, v in run.labels.items())
-    devices = listing.measured(run)
-    found = []
-    for device in devices:
-        parts = [labels or run.id] if several else []
-        parts += [device.selector] if len(devices) > 1 or not several else []
-        found.append(Side(bundle, device, tuple(row for row in rows if row.device == device.key), " · ".join(parts)))
-    names = [side.name for side in found]
-    return found if len(set(names)) == len(names) else [Side(s.bundle, s.device, s.rows, f"{s.name} {s.device.key}") for s in found]
+def _sides(found: Runs) -> list[Side]:
+    """Each device of each run, named as shortly as tells them apart."""
+    pairs = [(bundle, device, tuple(r for r in rows if r.device == device.key)) for bundle, rows in found for device in listing.measured(bundle.run)]
+    ways: tuple[Callable[[Bundle, Device], str], ...] = (
+        lambda b, d: _labels(b) if len(found) > 1 else d.selector, lambda _, d: d.name, lambda b, _: b.run.id,
+        lambda b, d: f"{_labels(b)} {d.name}".strip(), lambda b, d: f"{b.run.id} {d.selector}",
+    )
+    named = ([way(bundle, device) for bundle, device, _ in pairs] for way in ways)
+    names = next((n for n in named if len(set(n)) == len(n) and all(n)), [f"{b.run.id} {d.key}" for b, d, _ in pairs])
+    return [Side(bundle, device, rows, name) for (bundle, device, rows), name in zip(pairs, names, strict=True)]
+
+
+def _labels(bundle: Bundle) -> str:
+    return " ".join(f"{k}={v}" for k, v in bundle.run.labels.items())
 
 
 # ---------------------------------------------------------------- head and conclusions
 
 
-def _title(found: Sequence[tuple[Bundle, Sequence[tables.Row]]]) -> str:
+def _title(found: Runs, sides: Sequence[Side]) -> str:
     runs = [bundle.run for bundle, _ in found]
     if len(runs) == 1:
         names = ", ".join(dict.fromkeys(d.name for d in listing.measured(runs[0])))
         return f"{names} on {runs[0].machine.host}"
-    return f"{len(runs)} runs: {words.some([' '.join(f'{k}={v}' for k, v in r.labels.items()) or r.id for r in runs], 4)}"
+    return f"{len(runs)} runs: {words.some([side.name for side in sides], 4)}"
 
 
-def _head(found: Sequence[tuple[Bundle, Sequence[tables.Row]]], sides: Sequence[Side]) -> str:
-    lines = [f"<h1>{text(_title(found))}</h1>"]
+def _head(found: Runs, sides: Sequence[Side]) -> str:
+    lines = [f"<h1>{text(_title(found, sides))}</h1>"]
     for bundle, _ in found:
         heading = listing.heading(bundle).splitlines()[0]
         lines.append(f'<p class="sub">{text(heading)}</p>')
     several = len(sides) > 1
     for side in sides:
-        title = f"<h2>{text(side.name)}: {text(side.device.name)}</h2>" if several else ""
+        named = side.name if side.device.name in side.name else f"{side.name}: {side.device.name}"
+        title = f"<h2>{text(named)}</h2>" if several else ""
         lines.append(title + sections.conclusions(conclude(side.bundle, side.rows)))
     return f'<section id="top">{"".join(lines)}</section>'
 
@@ -91,7 +97,7 @@ def _head(found: Sequence[tuple[Bundle, Sequence[tables.Row]]], sides: Sequence[
 # ---------------------------------------------------------------- sections
 
 
-def _sections(found: Sequence[tuple[Bundle, Sequence[tables.Row]]], sides: Sequence[Side]) -> list[tuple[str, str]]:
+def _sections(found: Runs, sides: Sequence[Side]) -> list[tuple[str, str]]:
     """Name and HTML of each, in the order of the page."""
     sources = Sources()
     causes = _each(sides, lambda side: sections.gaps(side.rows, sources)) + sources.listed()
@@ -105,15 +111,22 @@ def _sections(found: Sequence[tuple[Bundle, Sequence[tables.Row]]], sides: Seque
         ("Doubts", _each(sides, lambda side: sections.warnings(side.bundle, side.rows))),
         ("Method", sections.method_words(every) + _each(sides, lambda side: sections.method(side.rows))),
     ]
-    titles = {
-        "Set-up": "Set-up, machine and devices", "Results": "Results", "Charts": "What the machine looks like", "Causes": "Gaps and their causes",
-        "Samples": "Samples over time", "Doubts": "Warnings and doubts", "Method": "How each number was obtained",
-    }
-    new = {"Set-up", "Results", "Charts", "Samples"}
+    new = {"Set-up", "Charts", "Samples"}
     return [
-        (name, f'<section id="{_anchor(name)}"{" class=newpage" if name in new else ""}><h2>{titles[name]}</h2>{inner}</section>')
+        (name, f'<section id="{_anchor(name)}"{" class=newpage" if name in new else ""}><h2>{TITLES[name]}</h2>{inner}</section>')
         for name, inner in named if inner
     ]
+
+
+TITLES = {
+    "Set-up": "Set-up, machine and devices",
+    "Results": "Results",
+    "Charts": "What the machine looks like",
+    "Causes": "Gaps and their causes",
+    "Samples": "Samples over time",
+    "Doubts": "Warnings and doubts",
+    "Method": "How each number was obtained",
+}
 
 
 def _anchor(name: str) -> str:
@@ -128,7 +141,7 @@ def _each(sides: Sequence[Side], part: Any) -> str:
     return "".join(f"<h3>{text(side.name)}</h3>{inner}" for side, inner in parts if inner)
 
 
-def _setup(found: Sequence[tuple[Bundle, Sequence[tables.Row]]]) -> str:
+def _setup(found: Runs) -> str:
     parts = []
     for bundle, _ in found:
         devices = "".join(sections.device(d) for d in listing.measured(bundle.run))
@@ -138,7 +151,8 @@ def _setup(found: Sequence[tuple[Bundle, Sequence[tables.Row]]]) -> str:
 
 def _plots(side: Side) -> str:
     figures = "".join(
-        f"<figure><figcaption><b>{text(plot.title)}</b>{text(plot.about)}</figcaption>{plot.svg}</figure>" for plot in plots.all_of(side.rows)
+        f'<figure{" class=whole" * plot.wide}><figcaption><b>{text(plot.title)}</b>{text(plot.about)}</figcaption>{plot.svg}</figure>'
+        for plot in plots.all_of(side.rows)
     )
     return f'<div class="plots">{figures}</div>' if figures else ""
 
@@ -150,32 +164,35 @@ def _timelines(side: Side, rows: int) -> str:
         return ""
     ordered = sorted(drawn, key=lambda pair: not (pair[0].result.flags or pair[0].verdict.state != "measured"))
     figures = [_timeline(row, svg) for row, svg in ordered]
-    about = (
-        '<p class="note">Each dot is a sample, each column a round (a fresh process), the short line its median, the dashed line the median of '
-        "all rounds. Beneath, what was read of the device meanwhile. Cases in doubt stand first.</p>"
-    )
-    rest = figures[SHOWN:]
-    folded = f'<details><summary>{words.counted(len(rest), "further case")}</summary><div class="timelines">{"".join(rest)}</div></details>' if rest else ""
-    return f'{about}<div class="timelines">{"".join(figures[:SHOWN])}</div>{folded}'
+    rest = "".join(figures[SHOWN:])
+    more = f"<summary>{words.counted(len(figures) - SHOWN, 'further case')}</summary>"
+    folded = f'<details>{more}<div class="timelines">{rest}</div></details>' if rest else ""
+    return f'<p class="note">{TIMELINES}</p><div class="timelines">{"".join(figures[:SHOWN])}</div>{folded}'
 
 
-def _timeline(row: tables.Row, svg: str) -> str:
+TIMELINES = (
+    "Each dot is a sample, each column a round (a fresh process), the short line its median, the dashed line the median of all rounds. "
+    "Beneath, what was read of the device meanwhile. Cases in doubt stand first."
+)
+
+
+def _timeline(row: Row, svg: str) -> str:
     said = words.value(row) if words.stands(row) else words.state(row)
     doubt = " · ".join(words.flags(row))
-    flagged = f' <span class="flag">{text(doubt)}</span>' if doubt else ""
-    return f"<figure><figcaption><b>{text(row.label)}</b>{flagged}<span>{text(said)}</span></figcaption>{svg}</figure>"
+    flagged = f'<span class="flag">{text(doubt)}</span>' if doubt else ""
+    return f"<figure><figcaption><b>{text(row.label)}</b><span>{text(said)}</span>{flagged}</figcaption>{svg}</figure>"
 
 
 # ---------------------------------------------------------------- data
 
 
-def _data(found: Sequence[tuple[Bundle, Sequence[tables.Row]]]) -> str:
+def _data(found: Runs) -> str:
     """Results, and raw samples and readings as far as there is room, as JSON that stands safely inside a script element."""
     raw = [{"run": bundle.run, "samples": bundle.samples, "readings": bundle.readings} for bundle, _ in found]
     note = ""
     if len(msgspec.json.encode(raw)) > EMBEDDED_BYTES:
         raw = [{"run": bundle.run} for bundle, _ in found]
-        note = f"samples and readings are not in this page, being larger than {EMBEDDED_BYTES // 1000} kB; they are in each run's folder, see path"
+        note = f"samples and readings are larger than {EMBEDDED_BYTES // 1000} kB and not in this page, but in each run's folder: see path"
     runs = [one | {"results": export.to_json(bundle, rows)} for one, (bundle, rows) in zip(raw, found, strict=True)]
     document = {"generator": f"Hotlap {hotlap.__version__}", "note": note, "runs": runs}
     encoded = msgspec.json.encode(document).decode()

@@ -26,6 +26,7 @@ class Plot:
     title: str
     about: str
     svg: str
+    wide: bool = False  # takes the page's whole width
 
 
 def all_of(rows: Sequence[Row]) -> list[Plot]:
@@ -57,14 +58,15 @@ def roofline(rows: Sequence[Row]) -> Plot | None:
     xs = [x for x, _ in [*points, *streams]] + [roof.rate / memory.rate for roof in flat]
     ys = [median_of(row) for _, row in points] + [_operations(row) for _, row in streams] + [roof.bound or roof.rate for roof in flat]
     x_axis = log_axis(xs, lambda v: f"{v:g}", "intensity, FLOP per byte of memory traffic", 2.0)
-    chart = Chart(x_axis, log_axis(ys, lambda v: words.quantity(v, "FLOP/s", 1), margin=1.8), "Measured roofline")
+    y_axis = log_axis(ys, lambda v: words.quantity(v, "FLOP/s", 1), margin=1.8)
+    chart = Chart(x_axis, y_axis, "Measured roofline", width=1040, height=430, right=170)
     _draw_roofs(chart, memory, flat)
     for x, row in streams:
         chart.dot((x, _operations(row)), "quiet", f"{row.label}: {words.value(row)}")
     for x, row in points:
         kind = "main" if row.case.workload == "intensity" else "second"
         chart.dot((x, median_of(row)), kind, f"{row.label}: {words.value(row)}, {x:.3g} FLOP/B", 4.2)
-    return Plot("Measured roofline", _roofline_words(memory, flat), chart.svg())
+    return Plot("Measured roofline", _roofline_words(memory, flat), chart.svg(), wide=True)
 
 
 def _draw_roofs(chart: Chart, memory: Roof, flat: Sequence[Roof]) -> None:
@@ -79,9 +81,9 @@ def _draw_roofs(chart: Chart, memory: Roof, flat: Sequence[Roof]) -> None:
             start = (height or 0.0) / (memory.bound if kind == "bound" and memory.bound else memory.rate)
             if height and start < chart.x.high:
                 chart.line([(max(start, chart.x.low), height), (chart.x.high, height)], kind)
-        chart.label((chart.x.high, roof.rate), f"{roof.name} {words.quantity(roof.rate, 'FLOP/s')}", "above", "end")
-    begin = max(chart.x.low, chart.y.low / memory.rate) * 1.15
-    chart.label((begin, begin * memory.rate * 1.5), f"{memory.name} {words.quantity(memory.rate, 'B/s')}", "", "start")
+        chart.label((chart.x.high, roof.rate), f"{roof.name} {words.quantity(roof.rate, 'FLOP/s')}", "beside")
+    along = max(chart.x.low, chart.y.low / memory.rate) * 2.2
+    chart.label((along * 1.12, along * memory.rate / 1.25), f"{memory.name} {words.quantity(memory.rate, 'B/s')}")
 
 
 def _roofline_words(memory: Roof, flat: Sequence[Roof]) -> str:

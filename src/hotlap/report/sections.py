@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from hotlap.record import Device, Row
-from hotlap.report import doubts, words
+from hotlap.report import doubts, layout, words
 from hotlap.report.conclusions import Conclusions
 from hotlap.report.listing import ENDINGS
 from hotlap.store.bundle import Bundle
@@ -23,6 +24,15 @@ METHODS = {  # what a method id of a sample means
     "wall-graph": "the wall clock around one replay of a recorded batch",
     "program": "a number that the program itself gave, or the time it took",
 }
+
+
+METHOD = (
+    "A round is a fresh process that runs every case once, in random order. Buffers are touched and warmed up before anything is timed; "
+    "what came before the steady state is dropped and counted. A sample is a batch of calls, long enough that the timer’s resolution does not "
+    "matter; the cost of timing an empty batch is taken off. The number shown is the median of the rounds’ medians, and its interval comes "
+    "from order statistics over rounds, with no assumption about the distribution. Every result is checked against a reference on fresh "
+    "random input."
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,8 @@ def setup(bundle: Bundle) -> str:
     rounds = len({s.round for s in bundle.samples})
     order = {"single": "", "one after another": "devices one after another", "together": "devices at once"}[run.order]
     return facts((
-        ("Run", run.id), ("Plan", f"{run.plan.name}{f': {run.plan.about}' if run.plan.about else ''}"), ("Began", _time(run.began)),
+        ("Run", run.id), ("Plan", ": ".join(filter(None, (run.plan.name, run.plan.about)))),
+        ("Began", _time(run.began)),
         ("Ended", _time(run.ended) or "not finished"), ("Rounds", f"{rounds}, each a fresh process; {ENDINGS.get(run.stopped, run.stopped)}"),
         ("Precision asked", f"± {show(options.precision, '%', 2)} of the median"), ("Target", run.target), ("Order", order),
         ("Labels", ", ".join(f"{k}={v}" for k, v in run.labels.items())), ("Seed", run.seed), ("Hotlap", run.hotlap),
@@ -106,14 +117,16 @@ def machine(bundle: Bundle) -> str:
         ("Host", seen.host), ("System", " ".join(filter(None, (seen.os, seen.kernel)))), ("Virtual", seen.virtual),
         ("Processor", f"{cpu.name}{cores}" if cpu.name else ""), ("Caches", caches),
         ("Memory", size(seen.memory_bytes) if seen.memory_bytes else ""),
-        ("Software", ", ".join(f"{k} {v}" for k, v in seen.software.items())), ("Settings", ", ".join(f"{k}={v}" for k, v in seen.settings.items())),
+        ("Software", ", ".join(f"{k} {v}" for k, v in seen.software.items())),
+        ("Settings", ", ".join(f"{k}={v}" for k, v in seen.settings.items())),
     ))
 
 
 def device(one: Device) -> str:
     """What a device says of itself."""
     return facts((
-        ("Device", one.name), ("Selector", one.selector), ("UUID", one.uuid), ("PCI", " ".join(filter(None, (one.pci_address, one.pci_id)))),
+        ("Device", one.name), ("Selector", one.selector), ("UUID", one.uuid),
+        ("PCI", " ".join(filter(None, (one.pci_address, one.pci_id)))),
         ("Driver", one.driver), ("Units", one.compute_units), ("Highest clock", show(one.clock_max_hz, "Hz") if one.clock_max_hz else ""),
         ("Memory", size(one.memory_bytes) if one.memory_bytes else ""), ("Last cache", size(one.cache_bytes) if one.cache_bytes else ""),
         ("Machine table", one.machine),
@@ -126,23 +139,42 @@ def device(one: Device) -> str:
 def results(sides: Sequence[Side]) -> str:
     """The table of results: all columns for one side, the essential ones side by side for several."""
     body = _single(sides[0].rows) if len(sides) == 1 else _several(sides)
-    return f'<div class="scroll"><table class="results">{body}</table></div>{_reading([row for side in sides for row in side.rows])}'
+    kind = "stack results" if len(sides) == 1 else "sides"
+    return f'<div class="scroll"><table class="{kind}">{body}</table></div>{_reading([row for side in sides for row in side.rows])}'
 
 
 def _single(rows: Sequence[Row]) -> str:
-    head = '<th>Case</th><th class="n">Value</th><th class="n">± 95 %</th><th>Of its limit</th><th>Flags</th><th>State</th>'
+    head = "<th>Case</th><th>Value</th><th>± 95 %</th><th>Of its limit</th><th>Flags</th><th>State</th>"
     lines = [f"<thead><tr>{head}</tr></thead><tbody>"]
+    written = {id(row): pair for row, pair in zip(rows, numbers(rows), strict=True)}
     for name, members in words.families(rows):
         lines.append(f'<tr class="family"><th colspan="6">{name.capitalize()}</th></tr>')
-        lines += [_row(row) for row in members]
+        lines += [_row(row, *written[id(row)]) for row in members]
     return "".join([*lines, "</tbody>"])
 
 
-def _row(row: Row) -> str:
-    stands = words.stands(row)
+def numbers(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Value and interval of each row, escaped, with decimal points and units that stand under each other."""
+    values = layout.aligned([words.value(row) for row in rows])
+    intervals = layout.aligned([words.interval(row.summary) if words.stands(row) else words.DASH for row in rows])
+    return [(_spaced(value), _spaced(interval)) for value, interval in zip(values, intervals, strict=True)]
+
+
+def _spaced(padded: str) -> str:
+    """Blanks that pad a number made as wide as what they stand for: a digit (U+2007), or the point before the first (U+2008)."""
+    found = re.match(r"((?:±\s)?)(\s*)(\S+?)(\s*)(\s\S+)?$", padded)
+    if found is None:
+        return text(padded)
+    sign, before, number, after, unit = (part or "" for part in found.groups())
+    point = "\u2008" if after and "." not in number else ""
+    rest = "\u2007" * (len(after) - len(point))
+    return f"{html.escape(sign)}{chr(0x2007) * len(before)}{html.escape(number)}{point}{rest}{html.escape(words.clean(unit))}"
+
+
+def _row(row: Row, value: str, interval: str) -> str:
     return (
-        f'<tr class="{row.verdict.state}"><th>{text(row.label)}</th><td class="n value">{text(words.value(row))}</td>'
-        f'<td class="n">{text(words.interval(row.summary) if stands else words.DASH)}</td><td class="wide">{share(row)}</td>'
+        f'<tr class="{row.verdict.state}"><th>{text(row.label)}</th><td class="number value">{value}</td>'
+        f'<td class="number">{interval}</td><td class="wide">{share(row)}</td>'
         f'<td>{_flags(row)}</td><td class="state {row.verdict.state}" title="{text(row.verdict.reason)}">{words.state(row)}</td></tr>'
     )
 
@@ -166,9 +198,9 @@ def _flags(row: Row) -> str:
 
 def _several(sides: Sequence[Side]) -> str:
     heads = "".join(f'<th class="group" colspan="3">{text(side.name)}</th>' for side in sides)
-    columns = '<th class="n first">Value</th><th class="n">± 95 %</th><th class="n">Of its limit</th>' * len(sides)
+    columns = '<th class="first">Value</th><th>± 95 %</th><th>Of its limit</th>' * len(sides)
     lines = [f'<thead><tr><th rowspan="2">Case</th>{heads}</tr><tr>{columns}</tr></thead><tbody>']
-    by_case = [{row.case.id: row for row in side.rows} for side in sides]
+    by_case = [{row.case.id: (row, *pair) for row, pair in zip(side.rows, numbers(side.rows), strict=True)} for side in sides]
     every = {row.case.id: row for side in sides for row in side.rows}
     for name, members in words.families(every.values()):
         lines.append(f'<tr class="family"><th colspan="{1 + 3 * len(sides)}">{name.capitalize()}</th></tr>')
@@ -178,28 +210,28 @@ def _several(sides: Sequence[Side]) -> str:
     return "".join([*lines, "</tbody>"])
 
 
-def _cells(row: Row | None) -> str:
-    if row is None:
-        return f'<td class="n first">{words.DASH}</td><td></td><td></td>'
+def _cells(found: tuple[Row, str, str] | None) -> str:
+    if found is None:
+        return f'<td class="first of">{words.DASH}</td><td></td><td></td>'
+    row, value, interval = found
     if not words.stands(row):
         said = f'<span class="state {row.verdict.state}" title="{text(row.verdict.reason)}">{words.state(row)}</span>'
-        return f'<td class="n first">{said}</td><td></td><td></td>'
+        return f'<td class="first">{said}</td><td></td><td></td>'
     doubt = " state inconclusive" if row.verdict.state == "inconclusive" else ""
-    held = f'{text(words.share(row.gap))} <span class="of">{text(words.against(row.gap))}</span>'
-    return (
-        f'<td class="n first value">{text(words.value(row))}</td><td class="n{doubt}">{text(words.interval(row.summary))}</td>'
-        f'<td class="n">{held}</td>'
-    )
+    held = f'<span class="pct">{text(words.share(row.gap))}</span> <span class="of">{text(words.against(row.gap))}</span>'
+    return f'<td class="first number value">{value}</td><td class="number{doubt}">{interval}</td><td class="wide">{held}</td>'
 
 
 def _reading(rows: Sequence[Row]) -> str:
     seen = {words.against(row.gap) for row in rows if words.stands(row)}
     kinds = {
         "bound": "<b>bound</b>: provable, nothing can be faster", "expected": "<b>expected</b>: what a good implementation reaches",
-        "ceiling": "<b>ceiling</b>: the best rate of the run itself, where no limit is known", "unknown": "<b>unknown</b>: nothing to hold it against",
+        "ceiling": "<b>ceiling</b>: the best rate of the run itself, where no limit is known",
+        "unknown": "<b>unknown</b>: nothing to hold it against",
     }
     said = "; ".join(about for kind, about in kinds.items() if kind in seen)
-    return f'<p class="note">± is the 95 % interval of the median over rounds, as a share of the median. Limits: {said}.</p>' if said else ""
+    about = "± is the 95 % interval of the median over rounds, as a share of the median."
+    return f'<p class="note">{about} Limits: {said}.</p>' if said else ""
 
 
 # ---------------------------------------------------------------- gaps and causes
@@ -226,7 +258,7 @@ def gaps(rows: Sequence[Row], sources: Sources) -> str:
     without = [row for row in rows if words.stands(row) and row.gap.share is None]
     lines = "".join(_gap(row, sources) for row in held)
     head = '<th>Case</th><th class="n">Reached</th><th class="n">Of</th><th>Limit</th><th>Cause of what is missing</th>'
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>' if held else ""
+    table = f'<table class="stack"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>' if held else ""
     return table + (_no_limit(without) if without else "")
 
 
@@ -239,8 +271,8 @@ def _gap(row: Row, sources: Sources) -> str:
     return (
         f'<tr><th>{text(row.label)}</th><td class="n value">{text(words.share(row.gap))}</td>'
         f'<td class="n">{text(words.quantity(row.gap.limit_value, row.result.unit))}</td>'
-        f'<td>{text(row.gap.against)}{f", {text(setter)}" if setter else ""}{made}</td>'
-        f'<td><b>{text(cause)}</b>{f": {text(why)}" if why else ""}</td></tr>'
+        f'<td class="long">{text(row.gap.against)}{f", {text(setter)}" if setter else ""}{made}</td>'
+        f'<td class="long"><b>{text(cause)}</b>{f": {text(why)}" if why else ""}</td></tr>'
     )
 
 
@@ -270,11 +302,16 @@ def warnings(bundle: Bundle, rows: Sequence[Row]) -> str:
 def method(rows: Sequence[Row]) -> str:
     """How each number was obtained, case by case."""
     head = (
-        '<th>Case</th><th>Method</th><th class="n">Calls per sample</th><th class="n">Samples</th><th class="n">Rounds</th>'
-        '<th class="n">Warm-up dropped</th><th class="n">Timer ÷ wall</th><th class="n">Overhead taken off</th><th>Variant</th><th>Check</th>'
+        '<th>Case</th><th>Method</th><th class="n">Calls</th><th class="n">Samples</th><th class="n">Rounds</th><th class="n">Dropped</th>'
+        '<th class="n">Timer ÷ wall</th><th class="n">Overhead</th><th>Variant</th><th>Check</th>'
     )
     lines = "".join(_method(row) for row in rows if row.result.rounds)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    table = f'<div class="scroll"><table class="method"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    about = (
+        "Calls: in one sample. Dropped: samples of the warm-up. Timer ÷ wall: device events against the wall clock over the same batches. "
+        "Overhead: taken off each sample."
+    )
+    return f'{table}<p class="note">{about}</p>'
 
 
 def _method(row: Row) -> str:
@@ -302,11 +339,4 @@ def method_words(rows: Sequence[Row]) -> str:
     """The method in a few sentences, of what was used."""
     used = sorted({one.method for row in rows for one in row.result.rounds if one.method})
     items = "".join(f"<dt><code>{text(name)}</code></dt><dd>{text(METHODS.get(name, 'not known to this version'))}</dd>" for name in used)
-    return (
-        "<p>A round is a fresh process that runs every case once, in random order. Buffers are touched and warmed up before anything is "
-        "timed; what came before the steady state is dropped and counted. A sample is a batch of calls, long enough that the timer’s "
-        "resolution does not matter; the cost of timing an empty batch is taken off. The number shown is the median of the rounds’ medians, "
-        "and its interval comes from order statistics over rounds, with no assumption about the distribution. Every result is checked "
-        "against a reference on fresh random input.</p>"
-        f"<dl>{items}</dl>"
-    )
+    return f"<p>{METHOD}</p><dl>{items}</dl>"

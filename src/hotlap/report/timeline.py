@@ -13,7 +13,7 @@ from hotlap.report import words
 from hotlap.report.charts import cloud, path
 from hotlap.report.tables import sample_values
 
-WIDTH, HEIGHT, STRIP = 320.0, 96.0, 26.0  # pixels of the drawing
+WIDTH, HEIGHT, STRIP, CAPTION = 320.0, 96.0, 34.0, 14.0  # pixels of the drawing
 EDGE = 3.0
 BUDGET, MOST = 7000, 40  # dots on the page, and in one round
 NARROWEST = 0.02  # of the median: a range shown at least, so that quiet cases look quiet
@@ -77,7 +77,8 @@ def _samples(row: Row, values: Sequence[Sequence[float]], windows: Sequence[Wind
     ends = _range(low, high, row.result.unit)
     return (
         f'<rect class="back" width="{WIDTH:g}" height="{HEIGHT:g}"/><path class="wall" d="{walls}"/>'
-        f'<path class="middle" d="M0 {up(middle):.1f}H{WIDTH:g}"/><path class="dots" d="M0 0{cloud(dots)}"/><path class="rounds" d="{medians}"/>'
+        f'<path class="middle" d="M0 {up(middle):.1f}H{WIDTH:g}"/><path class="dots" d="M0 0{cloud(dots)}"/>'
+        f'<path class="rounds" d="{medians}"/>'
         f'<text class="tick" x="4" y="9">{escape(ends[1])}</text><text class="tick" x="4" y="{HEIGHT - 3:g}">{escape(ends[0])}</text>'
     )
 
@@ -96,7 +97,8 @@ def _thinned(values: Sequence[float], most: int) -> list[tuple[int, float]]:
     if len(values) <= most:
         return list(enumerate(values))
     step = len(values) / most
-    places = {int(n * step) for n in range(most)} | {min(range(len(values)), key=values.__getitem__), max(range(len(values)), key=values.__getitem__)}
+    extremes = {pick(range(len(values)), key=values.__getitem__) for pick in (min, max)}
+    places = {int(n * step) for n in range(most)} | extremes
     return [(place, values[place]) for place in sorted(places)]
 
 
@@ -160,11 +162,15 @@ def _strip(strip: Strip, top: float) -> str:
         low, high = (low + high - least) / 2, (low + high + least) / 2
 
     def up(value: float) -> float:
-        return top + 5 + (STRIP - 8) * (1 - (value - low) / ((high - low) or 1.0))
+        return top + CAPTION + (STRIP - CAPTION - 3) * (1 - (value - low) / ((high - low) or 1.0))
 
-    # A curve of one point is drawn as a short line, else it would not be seen.
-    curves = [[(x, up(v)) for x, v in curve] if len(curve) > 1 else [(curve[0][0] - 3, up(curve[0][1])), (curve[0][0] + 3, up(curve[0][1]))]
-              for curve in strip.curves if curve]
     said = f"{strip.name} {words.quantity(median(values), strip.unit)}"
-    lines = "".join(path(curve) for curve in curves)
-    return f'<path class="sensor" d="{lines}"/><text class="tick" x="{WIDTH - 4:g}" y="{top + 11:.1f}" text-anchor="end">{escape(said)}</text>'
+    if words.quantity(min(values), strip.unit) != words.quantity(max(values), strip.unit):
+        said += f", {words.quantity(min(values), strip.unit)} to {words.quantity(max(values), strip.unit)}"
+    lines = "".join(path(_seen([(x, up(v)) for x, v in curve])) for curve in strip.curves if curve)
+    return f'<path class="sensor" d="{lines}"/><text class="tick" x="4" y="{top + 10:.1f}">{escape(said)}</text>'
+
+
+def _seen(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """A curve of one point as a short line, which can be seen."""
+    return curve if len(curve) > 1 else [(curve[0][0] - EDGE, curve[0][1]), (curve[0][0] + EDGE, curve[0][1])]

@@ -7,6 +7,8 @@ least every minute misses no turn. Since Linux 5.10 only root may read it, since
 
 from __future__ import annotations
 
+import contextlib
+
 from hotlap.errors import MachineError
 from hotlap.sensors.gauge import Gauge, absent
 from hotlap.sensors.tree import Tree
@@ -24,10 +26,8 @@ class Zone:
         self.total_uj = 0
         self.seen: tuple[float, int] | None = None  # time, counter
         self.power_w: float | None = None
-        try:
+        with contextlib.suppress(MachineError, OSError):  # said again, with its reason, at each reading
             self._advance(time_s)
-        except MachineError:
-            self.seen = None  # said again, with its reason, at each reading
 
     def energy_j(self, time_s: float) -> float:
         """Since the zone was opened."""
@@ -70,7 +70,7 @@ class Zone:
 
 
 def gauges(tree: Tree, time_s: float) -> list[Gauge]:
-    """energy_j.ZONE and power_w.ZONE for each zone: package-0, package-0-dram, psys …; `time_s` is now."""
+    """energy_j.ZONE and power_w.ZONE for each zone: package0, package0-dram, psys …; `time_s` is now."""
     found: list[Gauge] = []
     for name, path in zones(tree).items():
         zone = Zone(tree, path, time_s)
@@ -90,6 +90,7 @@ def zones(tree: Tree) -> dict[str, str]:
         if place.count(":") == 2:
             parent = tree.text(f"{POWERCAP}/{place.rpartition(':')[0]}/name")
             name = f"{parent}-{name}" if parent else name
+        name = name.replace("package-", "package")  # as clocks and temperatures call it
         if tree.exists(f"{path}/energy_uj"):
             found[name if name not in found else f"{name}-{len(found)}"] = path
     return found

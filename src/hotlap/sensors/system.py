@@ -34,7 +34,7 @@ class System:
 
     def __init__(self, time_s: float = 0.0, root: str = "/") -> None:
         tree = Tree(root)
-        self.gauges = _linux(tree, time_s) if tree.exists("proc/stat") else portable()
+        self.gauges = _linux(tree, time_s) if tree.text("proc/stat").startswith("cpu ") else portable()
 
     def names(self) -> Sequence[str]:
         return [gauge.name for gauge in self.gauges]

@@ -38,6 +38,7 @@ INJECTIONS = {  # option: what it injects, and an example
     "count": ("how many such GPUs there are", "2"),
 }
 AMBIENT_C, HEATING_C, SETTLE_S = 30.0, 45.0, 40.0  # a plausible card: idle, rise at full power, time constant
+SENSORS = ("power_w", "energy_j", "temperature_c", "clock_hz.sm", "throttle", "utilization", "processes", "fan")
 IDLE_SHARE = 0.12  # of the power limit
 WALL_EXTRA_S = 4e-6  # from the call to the device and back: assumed, of the size drivers show
 
@@ -82,7 +83,7 @@ class Faults:
             if name in ("step", "throttle"):
                 given[name] = Onset.parse(name, text)
             elif name == "dead":
-                given[name] = frozenset(filter(None, text.split(",")))
+                given[name] = _sensors(text)
             elif name == "lost":
                 given[name] = units.parse(text.removeprefix("@"), "s")
             else:
@@ -92,6 +93,13 @@ class Faults:
             if getattr(faults, name) <= 0:
                 raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
         return faults
+
+
+def _sensors(text: str) -> frozenset[str]:
+    names = frozenset(filter(None, text.split(",")))
+    for name in names - set(SENSORS):
+        raise InputError(f"simulated has no sensor '{name}'; {nearest(name, SENSORS)}")
+    return names
 
 
 def _number(name: str, text: str) -> float:
@@ -192,15 +200,19 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
     if not part:
         raise InputError("simulated needs a machine, as in simulated:h200-sxm; 'hotlap machines' lists them")
     spec = machines.load(part)
+    facts = {"injected": dict(options or {})}
     return [
         Device(
-            target="simulated", index=index, name=f"{spec.name} (simulated)", kind="gpu", vendor=spec.vendor, uuid=f"simulated-{spec.slug}-{index}",
-            driver="virtual clock", memory_bytes=int(spec.memory_bytes) if spec.memory_bytes else None, compute_units=spec.compute_units,
-            clock_max_hz=spec.clock_max_hz, cache_bytes=int(spec.cache_bytes) if spec.cache_bytes else None, machine=spec.slug,
-            facts={"injected": dict(options or {})},
+            target="simulated", index=index, name=f"{spec.name} (simulated)", kind="gpu", vendor=spec.vendor, driver="virtual clock",
+            uuid=f"simulated-{spec.slug}-{index}", memory_bytes=_whole(spec.memory_bytes), compute_units=spec.compute_units,
+            clock_max_hz=spec.clock_max_hz, cache_bytes=_whole(spec.cache_bytes), machine=spec.slug, facts=facts,
         )
         for index in range(faults.count)
     ]
+
+
+def _whole(value: float | None) -> int | None:
+    return int(value) if value else None
 
 
 def open(device: Device, options: Mapping[str, str] | None = None) -> SimulatedTarget:
