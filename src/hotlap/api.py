@@ -13,7 +13,10 @@ from msgspec.structs import replace
 from hotlap import plan as plans
 from hotlap.errors import InputError, nearest
 from hotlap.judge import compare as comparing
+from hotlap.measure import inline, session
+from hotlap.model.predict import predict as predicted
 from hotlap.record import Comparison, Limit, MeasureOptions, Plan, Result, Row, Samples
+from hotlap.report import tables, text
 from hotlap.store import bundle as bundles
 from hotlap.store import paths, select
 
@@ -45,13 +48,9 @@ class Run:
     @cached_property
     def rows(self) -> list[Row]:
         """Each result with its summary, its gap to the limit, and its state."""
-        from hotlap.report import tables
-
         return tables.rows(self.bundle)
 
     def __str__(self) -> str:
-        from hotlap.report import text
-
         return text.table(self.rows, 100, color=False)
 
 
@@ -62,8 +61,6 @@ def run(plan: str | Plan = "quick", target: str | None = None, **options: Any) -
     Options: `device`, `together`, `labels` (a mapping), `wait_s`, and every field of MeasureOptions (`rounds`,
     `budget_s`, `precision`, …). Raises InputError, MachineError, or Interrupted (everything measured is kept).
     """
-    from hotlap.measure import session
-
     chosen = plans.load(plan) if isinstance(plan, str) else plan
     measuring = {name: options.pop(name) for name in list(options) if name in MeasureOptions.__struct_fields__}
     valid = {"device", "together", "labels", "wait_s"}
@@ -95,8 +92,6 @@ def measure(
     Options: `rounds` (6), `round_s` (0.5), `sample_s`. Values of the result are seconds per call, one per round. An
     exception of `fn` passes through.
     """
-    from hotlap.measure import inline
-
     case = inline.case_of(fn, work)
     chosen = replace(MeasureOptions(round_s=0.5), **options)
     opened, samples = inline.rounds(lambda: fn(*args), case, target or "", chosen)
@@ -108,8 +103,6 @@ def predict(workload: str, machine: str, **params: Any) -> Limit:
 
     Parameters as in a plan ("256 MiB", "bf16"); NumPy arrays or lists of them give arrays.
     """
-    from hotlap.model.predict import predict as predicted
-
     return predicted(workload, machine, **params)
 
 

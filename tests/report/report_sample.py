@@ -14,7 +14,22 @@ from typing import Any
 from hotlap import work
 from hotlap.judge.state import state
 from hotlap.record import (
-    Case, Check, Cpu, Device, Flag, Gap, Limit, Machine, MeasureOptions, Plan, Readings, Row, Run, Samples, Status, Term,
+    Case,
+    Check,
+    Cpu,
+    Device,
+    Flag,
+    Gap,
+    Limit,
+    Machine,
+    MeasureOptions,
+    Plan,
+    Readings,
+    Row,
+    Run,
+    Samples,
+    Status,
+    Term,
 )
 from hotlap.stats.summary import summarize
 from hotlap.store.bundle import Bundle
@@ -131,8 +146,8 @@ GPU_CASES = [
 ]
 
 CPU = Device(
-    target="opencl", index=0, name="AMD EPYC 9V74 80-Core Processor", kind="cpu", vendor="AuthenticAMD", driver="Portable Computing Language 3.0",
-    memory_bytes=8 * 2**30, compute_units=2, clock_max_hz=2.6e9, cache_bytes=32 * 2**20,
+    target="opencl", index=0, name="AMD EPYC 9V74 80-Core Processor", kind="cpu", vendor="AuthenticAMD",
+    driver="Portable Computing Language 3.0", memory_bytes=8 * 2**30, compute_units=2, clock_max_hz=2.6e9, cache_bytes=32 * 2**20,
 )
 GPU = Device(
     target="simulated", index=0, name="NVIDIA H200", kind="gpu", vendor="NVIDIA", uuid="GPU-5a1e0f00-0000-4000-8000-000000000001",
@@ -144,8 +159,10 @@ GPU = Device(
 def _machine(device: Device) -> Machine:
     return Machine(
         host="node17", os="Debian GNU/Linux 12", kernel="6.1.0-18", virtual="kvm", memory_bytes=8 * 2**30, devices=[device],
-        cpu=Cpu(name="AMD EPYC 9V74 80-Core Processor", vendor="AuthenticAMD", family=25, model=17, cores=2, threads=2, flags=["avx2", "avx512f"],
-                cache_bytes={"l1d": 32768, "l2": 2**20, "l3": 32 * 2**20}),
+        cpu=Cpu(
+            name="AMD EPYC 9V74 80-Core Processor", vendor="AuthenticAMD", family=25, model=17, cores=2, threads=2,
+            flags=["avx2", "avx512f"], cache_bytes={"l1d": 32768, "l2": 2**20, "l3": 32 * 2**20},
+        ),
         software={"python": "3.11.2", "numpy": "2.4.6", "pyopencl": "2026.1.4"}, settings={"POCL_MAX_PTHREAD_COUNT": "2"},
     )
 
@@ -169,7 +186,8 @@ def _samples(seen: Seen, device: Device, number: int, began_s: float, draw: rand
     return Samples(
         **blank, seconds=[float(f"{_seconds(seen, v):.6g}") for v in values], calls=8, method="event-batch", overhead_s=2.1e-6,
         resolution_s=1e-9, wall_ratio=0.999, dropped=3, began_s=began_s, ended_s=began_s + 0.35, autocorrelation=0.1, flags=flags,
-        clocks_hz=[round(clock * 1.42, -6)] * 3 if device.kind == "cpu" else [], variant="fp32 × 8, 4 chains" if seen.workload == "fma" else "",
+        clocks_hz=[round(clock * 1.42, -6)] * 3 if device.kind == "cpu" else [],
+        variant="fp32 × 8, 4 chains" if seen.workload == "fma" else "",
         check=Check(passed=True, what="4096 elements against NumPy", error=0.0, tolerance=1e-6), bookkeeping_s=6e-6,
     )
 
@@ -181,7 +199,8 @@ def _rounds_of(detail: str) -> int:
 
 def _readings(device: Device, number: int, began_s: float, ended_s: float, draw: random.Random) -> list[Readings]:
     if device.kind == "cpu":
-        return [Readings(sensor="power_w", device="host", status="not_supported", reason="no RAPL in this virtual machine")] if number == 0 else []
+        missing = Readings(sensor="power_w", device="host", status="not_supported", reason="no RAPL in this virtual machine")
+        return [missing] if number == 0 else []
     times = [began_s + 0.1 * i for i in range(int((ended_s - began_s) * 10))]
     curves = {"clock_hz.sm": (1.98e9, 4e7), "power_w": (480.0, 90.0), "temperature_c": (61.0, 3.0), "utilization": (0.97, 0.02)}
     return [
@@ -230,10 +249,12 @@ def _gap(seen: Seen, median: float | None) -> Gap:
         limit = Limit(kind="unknown", reason=CEILING if seen.workload == "stream" else "no sourced figure for this on this machine")
         return Gap(cause=seen.cause, detail=seen.detail, limit=limit)
     limit = Limit(
-        kind=seen.against if seen.against in ("bound", "expected") else "unknown", provenance=list(seen.terms),  # type: ignore[arg-type]
-        reason="" if seen.against in ("bound", "expected") else CEILING, limiter="memory" if seen.workload == "stream" else "arithmetic unit",
+        kind="bound" if seen.against == "bound" else "expected" if seen.against == "expected" else "unknown", provenance=list(seen.terms),
+        reason="" if seen.against in ("bound", "expected") else CEILING, limiter={"stream": "memory", "transfer": "link"}.get(seen.workload, "arithmetic unit"),
     )
-    return Gap(share=median / seen.limit, against=seen.against, limit_value=seen.limit, cause=seen.cause, detail=seen.detail, limit=limit)  # type: ignore[arg-type]
+    spec = work.find(seen.workload)
+    share = median / seen.limit if spec.better == "higher" else seen.limit / median
+    return Gap(share=share, against=seen.against, limit_value=seen.limit, cause=seen.cause, detail=seen.detail, limit=limit)  # type: ignore[arg-type]
 
 
 def cpu() -> Bundle:

@@ -6,6 +6,7 @@ import argparse
 
 from hotlap.cli import terminal
 from hotlap.judge import compare as comparing
+from hotlap.report import text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +16,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A row per case; exit code 1 when a case is slower in B."""
-    from hotlap.report import text
-
     a, b = terminal.runs([args.a]), terminal.runs([args.b])
     found = comparing.compare(a, b)
     if args.json:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from msgspec.structs import replace
+
 from hotlap import targets
 from hotlap.cli import terminal
 from hotlap.errors import HotlapError, Unavailable
 from hotlap.model import machines
+from hotlap.report import listing
 from hotlap.targets.simulated import INJECTIONS
 
 
@@ -17,10 +20,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """What is here; for each target that is not usable, why, and what would make it so; what can be simulated."""
-    from msgspec.structs import replace
-
-    from hotlap.report import listing
-
     missing: dict[str, HotlapError] = {}
     devices = targets.find(targets.parse(args.target)) if args.target else []
     if not args.target:

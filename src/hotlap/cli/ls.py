@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import terminal
+from hotlap.report import listing
+from hotlap.store import paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -13,9 +15,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """One line per run, newest last."""
-    from hotlap.report import listing
-    from hotlap.store import paths, select
-
     bundles = terminal.runs(args.run) if args.run else select.every(paths.home())
     if args.json:
         terminal.print_json([b.run for b in bundles])

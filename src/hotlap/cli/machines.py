@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import terminal
+from hotlap.model import machines
+from hotlap.report import listing
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -13,9 +15,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The machine table: what is known of each GPU, unknown left blank."""
-    from hotlap.model import machines
-    from hotlap.report import listing
-
     names = [args.name] if args.name else machines.names()
     specs = [machines.load(name) for name in names]
     if args.json:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from hotlap import plan as plans
 from hotlap import work
 from hotlap.cli import terminal
+from hotlap.model.predict import predict
+from hotlap.report import listing
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +19,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Bound, expected time with its interval, the rates they mean, what sets the limit, and the source of each term."""
-    from hotlap import plan as plans
-    from hotlap.model.predict import predict
-    from hotlap.report import listing
-
     spec = work.find(args.workload)
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
     limit = predict(args.workload, args.machine, **case.params)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from hotlap.cli import terminal
+from hotlap.report import html, pdf
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -16,8 +17,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes one self-contained page and says where."""
-    from hotlap.report import html, pdf
-
     bundles = terminal.runs(args.run)
     if args.out:
         out = Path(args.out)

@@ -12,6 +12,7 @@ from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
 from hotlap.errors import HotlapError, InputError, Interrupted
 from hotlap.measure import session
+from hotlap.report import export, html, listing, tables, text
 from hotlap.store import bundle as bundles
 from hotlap.store import paths
 
@@ -74,13 +75,9 @@ def _resume(selector: str, home: Path, progress: Progress) -> Path:
 
 
 def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> None:
-    from hotlap.report import export, listing, tables, text
-
     rows = tables.rows(bundle)
     page = bundle.path / "report.html"
     if not args.no_report:
-        from hotlap.report import html
-
         try:
             page.write_text(html.page([bundle]), encoding="utf-8")
         except (OSError, HotlapError) as error:

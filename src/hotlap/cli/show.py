@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from hotlap.cli import terminal
+from hotlap.cli import cases, terminal
+from hotlap.report import export, listing, text
 
 FORMATS = ("text", "markdown", "csv")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="*", default=["latest"], help="which runs (default: latest)")
+    cases.add(parser)
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the table")
-    where = "only these cases: a workload, device or parameter"
-    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
 
 
 def run(args: argparse.Namespace) -> int:
     """The table of results of each run."""
-    from hotlap.report import export, listing, tables, text
-
-    where = terminal.pairs(args.where, "a filter")
-    found = [(b, tables.rows(b, where)) for b in terminal.runs(args.run)]
+    found = cases.read(args)
     if args.json:
-        terminal.print_json([export.to_json(b, rows) for b, rows in found])
+        terminal.print_json([export.to_json(bundle, rows) for bundle, rows in found])
         return 0
     for number, (bundle, rows) in enumerate(found):
         if args.format == "markdown":

@@ -215,15 +215,16 @@ def largest_gaps(rows: Sequence[Row]) -> list[Row]:
 
 
 def _far(gaps: Sequence[Row]) -> list[Finding]:
-    return [
-        Finding(
-            title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {AGAINST[row.gap.against]}", severity="info", cases=[row.case.id],
-            detail=f"{words.value(row)} of {words.quantity(row.gap.limit_value, row.result.unit)}; cause: {row.gap.cause.replace('_', ' ')}"
-            + (f", {words.why(row)}" if words.why(row) else ""),
+    found = []
+    for row in gaps:
+        why = f", {words.why(row)}" if words.why(row) else ""
+        limit = words.quantity(row.gap.limit_value, row.result.unit)
+        found.append(Finding(
+            title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {AGAINST[row.gap.against]}", severity="info",
+            detail=f"{words.value(row)} of {limit}; cause: {row.gap.cause.replace('_', ' ')}{why}", cases=[row.case.id],
             action=CAUSE_ACTIONS.get(row.gap.cause, ""),
-        )
-        for row in gaps
-    ]
+        ))
+    return found
 
 
 def _unknown(rows: Sequence[Row]) -> list[Finding]:

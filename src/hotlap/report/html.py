@@ -56,7 +56,10 @@ def _style() -> str:
 
 def _sides(found: Runs) -> list[Side]:
     """Each device of each run, named as shortly as tells them apart."""
-    pairs = [(bundle, device, tuple(r for r in rows if r.device == device.key)) for bundle, rows in found for device in listing.measured(bundle.run)]
+    pairs = [
+        (bundle, device, tuple(row for row in rows if row.device == device.key))
+        for bundle, rows in found for device in listing.measured(bundle.run)
+    ]
     ways: tuple[Callable[[Bundle, Device], str], ...] = (
         lambda b, d: _labels(b) if len(found) > 1 else d.selector, lambda _, d: d.name, lambda b, _: b.run.id,
         lambda b, d: f"{_labels(b)} {d.name}".strip(), lambda b, d: f"{b.run.id} {d.selector}",

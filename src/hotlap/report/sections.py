@@ -27,11 +27,11 @@ METHODS = {  # what a method id of a sample means
 
 
 METHOD = (
-    "A round is a fresh process that runs every case once, in random order. Buffers are touched and warmed up before anything is timed; "
-    "what came before the steady state is dropped and counted. A sample is a batch of calls, long enough that the timer’s resolution does not "
-    "matter; the cost of timing an empty batch is taken off. The number shown is the median of the rounds’ medians, and its interval comes "
-    "from order statistics over rounds, with no assumption about the distribution. Every result is checked against a reference on fresh "
-    "random input."
+    "A round is a fresh process that runs every case once, in random order. Buffers are touched and warmed up before anything is "
+    "timed; what came before the steady state is dropped and counted. A sample is a batch of calls, long enough that the timer’s "
+    "resolution does not matter; the cost of timing an empty batch is taken off. The number shown is the median of the rounds’ "
+    "medians, and its interval comes from order statistics over rounds, with no assumption about the distribution. Every result is "
+    "checked against a reference on fresh random input."
 )
 
 
@@ -98,7 +98,8 @@ def setup(bundle: Bundle) -> str:
     return facts((
         ("Run", run.id), ("Plan", ": ".join(filter(None, (run.plan.name, run.plan.about)))),
         ("Began", _time(run.began)),
-        ("Ended", _time(run.ended) or "not finished"), ("Rounds", f"{rounds}, each a fresh process; {ENDINGS.get(run.stopped, run.stopped)}"),
+        ("Ended", _time(run.ended) or "not finished"),
+        ("Rounds", f"{rounds}, each a fresh process; {ENDINGS.get(run.stopped, run.stopped)}".removesuffix("; ")),
         ("Precision asked", f"± {show(options.precision, '%', 2)} of the median"), ("Target", run.target), ("Order", order),
         ("Labels", ", ".join(f"{k}={v}" for k, v in run.labels.items())), ("Seed", run.seed), ("Hotlap", run.hotlap),
     ))
