@@ -70,5 +70,5 @@ def test_wrong_questions(given: dict[str, object]) -> None:
 
 
 def test_wrong_kind_is_refused() -> None:
-    with pytest.raises(InputError, match="wall, pattern, pointer|did you mean"):
+    with pytest.raises(InputError, match=r"wall, pattern, pointer|did you mean"):
         work.find("command").parse({"argv": ["true"], "read": "patern"})

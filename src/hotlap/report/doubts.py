@@ -29,10 +29,10 @@ class Doubt:
 
 
 def find(rows: Sequence[Row]) -> list[Doubt]:
-    """Heaviest first: what cannot be used, what is too wide, flags, warnings of the summary, what was not run."""
+    """Heaviest first: what cannot be used, what is too wide, rounds that failed, flags, warnings of the summary, what was not run."""
     return [
         *_by_reason(rows, "invalid", "the number is not shown: do not use it"), *_by_reason(rows, "error"), *_inconclusive(rows),
-        *_flags(rows), *_warnings(rows), *_by_reason(rows, "not_run"),
+        *_notes(rows), *_flags(rows), *_warnings(rows), *_by_reason(rows, "not_run"),
     ]
 
 
@@ -58,6 +58,15 @@ def _inconclusive(rows: Sequence[Row]) -> list[Doubt]:
         seen, _, action = few[0].verdict.reason.rpartition(": ")
         doubts.append(Doubt("inconclusive", tuple(few), seen, action))
     return doubts
+
+
+def _notes(rows: Sequence[Row]) -> list[Doubt]:
+    """What a result says of itself although its number stands: rounds that failed, above all."""
+    noted = [row for row in rows if words.stands(row) and row.result.reason]
+    return [
+        Doubt("incomplete", tuple(group), words.clean(group[0].result.reason))
+        for group in _grouped(noted, lambda row: words.shape(row.result.reason))
+    ]
 
 
 def _flags(rows: Sequence[Row]) -> list[Doubt]:

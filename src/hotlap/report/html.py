@@ -13,7 +13,7 @@ import msgspec
 import hotlap
 from hotlap.errors import InputError
 from hotlap.record import Device, Row
-from hotlap.report import export, listing, plots, sections, tables, timeline, words
+from hotlap.report import export, listing, method, plots, sections, tables, timeline, words
 from hotlap.report.conclusions import conclude
 from hotlap.report.sections import Side, Sources, text
 from hotlap.store.bundle import Bundle
@@ -112,7 +112,7 @@ def _sections(found: Runs, sides: Sequence[Side]) -> list[tuple[str, str]]:
         ("Causes", causes),
         ("Samples", _each(sides, lambda side: _timelines(side, len(every)))),
         ("Doubts", _each(sides, lambda side: sections.warnings(side.bundle, side.rows))),
-        ("Method", sections.method_words(every) + _each(sides, lambda side: sections.method(side.rows))),
+        ("Method", method.said(every) + _each(sides, lambda side: method.table(side.rows))),
     ]
     new = {"Set-up", "Charts", "Samples"}
     return [
@@ -148,7 +148,8 @@ def _setup(found: Runs) -> str:
     parts = []
     for bundle, _ in found:
         devices = "".join(sections.device(d) for d in listing.measured(bundle.run))
-        parts.append(f'<div class="pair"><div>{sections.setup(bundle)}</div><div>{devices}{sections.machine(bundle)}</div></div>')
+        left, right = sections.setup(bundle) + sections.sensors(bundle), devices + sections.machine(bundle)
+        parts.append(f'<div class="pair"><div>{left}</div><div>{right}</div></div>')
     return "".join(parts)
 
 

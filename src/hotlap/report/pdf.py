@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -63,8 +64,25 @@ def _by_weasyprint(page: str, path: Path) -> bool:
         from weasyprint import HTML  # type: ignore[import-not-found]
     except (ImportError, OSError):  # OSError: Pango is not there
         return False
-    _keep(HTML(string=page).write_pdf(), path)
+    _keep(HTML(string=plain(page)).write_pdf(), path)
     return True
+
+
+def plain(page: str) -> str:
+    """The page for WeasyPrint, which gives drawings no style of the page's sheet, knows no variables in them, and does not
+    span columns of a grid: each drawing gets the rules that concern it, with their colours, and charts stand one below the other."""
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    if style is None:
+        return page
+    screen = style[1].partition("@media (max-width")[0]
+    colours = dict(re.findall(r"(--[\w-]+):\s*([^;}]+)", screen.partition("}")[0]))
+    rules = "".join(re.findall(r"(?:svg|\.samples) [^{}]*\{[^}]*\}", screen))
+    rules = re.sub(r"var\((--[\w-]+)\)", lambda match: colours.get(match[1], "#000").strip(), rules)
+    drawn = re.sub(r"(<svg [^>]*>)", lambda match: f"{match[1]}<style>{rules}</style>", page)
+    return drawn.replace("</head>", BLOCKS + "</head>", 1)
+
+
+BLOCKS = "<style>@media print { .plots { display: block; } .plots figure { margin-bottom: 6mm; } .plots svg { height: 62mm; } }</style>"
 
 
 def _keep(data: bytes, path: Path) -> None:

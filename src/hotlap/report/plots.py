@@ -17,6 +17,7 @@ from hotlap.report.conclusions import median_of, size_of
 from hotlap.units import size
 
 SERIES = 6  # kinds of line that can be told apart
+ENOUGH = 5  # sizes from which levels are named: with fewer, any two points make a plateau
 
 
 @dataclass(frozen=True)
@@ -145,10 +146,12 @@ def working_sets(rows: Sequence[Row], what: Literal["bandwidth", "latency"]) -> 
     unit = "B/s" if what == "bandwidth" else "s"
     everything = [row for members in series.values() for row in members]
     x = size_axis([size_of(row) for row in everything], size, "working set")
-    y = log_axis([median_of(row) for row in everything], lambda v: words.quantity(v, unit, 1), margin=1.4)
+    ends = [end for row in everything for end in (median_of(row), row.summary.low, row.summary.high) if end]
+    y = log_axis(ends, lambda v: words.quantity(v, unit, 1), margin=1.4)
     chart = Chart(x, y, f"{what} against working set")
     main = max(series, key=lambda name: len(series[name]))
-    levels = cache_levels([(size_of(row), median_of(row)) for row in series[main]], what)
+    points = [(size_of(row), median_of(row)) for row in series[main]]
+    levels = cache_levels(points, what) if len(points) >= ENOUGH else []
     _draw_levels(chart, levels, unit)
     for number, (name, members) in enumerate(series.items()):
         _draw_series(chart, name, members, f"s{number}" if name != main else "main", len(series) > 1)
@@ -188,8 +191,10 @@ def _draw_series(chart: Chart, name: str, rows: Sequence[Row], kind: str, named:
 
 
 def _levels_words(levels: Sequence[Level], name: str, unit: str) -> str:
-    if len(levels) < 2:
-        return "Too few sizes to tell the levels of the memory hierarchy apart." if not levels else "One level is seen."
+    if not levels:
+        return "Too few sizes to tell the levels of the memory hierarchy apart; the plan memory has more."
+    if len(levels) == 1:
+        return f"One level is seen by {name}: {words.quantity(levels[0].value, unit)}."
     said = [
         f"{words.quantity(level.value, unit)} up to about {size(_rounded(level.capacity_bytes))}" if level.capacity_bytes
         else f"{words.quantity(level.value, unit)} beyond"

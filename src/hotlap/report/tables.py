@@ -45,7 +45,17 @@ def context_of(bundle: Bundle, key: str, results: Sequence[Result]) -> Context:
     device = next((d for d in bundle.run.machine.devices if d.key == key), None)
     clocks = [hz for result in results for one in result.rounds for hz in one.clocks_hz]
     spec = limits.spec_for(device, bundle.run.machine, clocks) if device else None
-    return context(results, spec, [r for r in bundle.readings if r.device == key or _of_host(r.device, device)])
+    readings = [r for r in bundle.readings if r.device == key or _of_host(r.device, device)]
+    return context([result for result in results if _known(result)], spec, readings)
+
+
+def _known(result: Result) -> bool:
+    """Whether this version can say what a call of it does; a bundle may be of a later one."""
+    try:
+        work.find(result.case.workload).work(result.case.params)
+    except (HotlapError, KeyError):
+        return False
+    return True
 
 
 def _of_host(owner: str, device: Device | None) -> bool:

@@ -88,7 +88,8 @@ def _columns(rows: Sequence[Row], found: Sequence[doubting.Doubt], form: Form) -
     ]
     if form.ends:
         columns.append(Column("", [Cell(words.ends(r.summary, r.result.unit) if words.stands(r) else "", "dim") for r in rows]))
-    columns.append(Column("of its limit", [_of_limit(row, form.bar) for row in rows]))
+    room = max([5, *(len(words.share(row.gap)) for row in rows)])
+    columns.append(Column("of its limit", [_of_limit(row, form.bar, room) for row in rows]))
     if form.flags:
         columns.append(Column("flags", [Cell(", ".join(words.flags(r)), "warn") for r in rows]))
     states = [words.state(r) if form.flags else f"{words.state(r)} {_numbers(r, found)}".rstrip() for r in rows]
@@ -101,12 +102,12 @@ def _intervals(rows: Sequence[Row]) -> list[Cell]:
     return [Cell(text, "warn" if r.verdict.state == "inconclusive" else "") for text, r in zip(texts, rows, strict=True)]
 
 
-def _of_limit(row: Row, bar: int) -> Cell:
+def _of_limit(row: Row, bar: int, room: int) -> Cell:
     """Bar, share and what it is a share of."""
     if not words.stands(row):
         return Cell()
     drawn = layout.bar(row.gap.share, row.gap.against, bar) + " " * bool(bar)
-    return Cell(f"{drawn}{words.share(row.gap):>5} {words.against(row.gap)}", _share_style(row))
+    return Cell(f"{drawn}{words.share(row.gap):>{room}} {words.against(row.gap)}", _share_style(row))
 
 
 def _state_style(row: Row) -> str:
@@ -192,6 +193,7 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
     lines = [f"  {layout.painted(words.clean(row.label), 'accent', color)}  {layout.painted(kept, style or 'bold', color)}"]
     parts = [("state", f"{words.state(row)}: {row.verdict.reason}" if row.verdict.reason else "")]
     if words.stands(row):
+        parts.append(("note", row.result.reason))
         parts += [("limit", limit_line(row)), ("cause", cause_line(row)), ("from", sources.terms(row))]
     parts += [("" if place else "flags", f"{flag.name}: {flag.detail}") for place, flag in enumerate(row.result.flags)]
     for name, text in parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from html import escape
 from statistics import median
 
@@ -17,10 +18,11 @@ WIDTH, HEIGHT, STRIP, CAPTION = 320.0, 96.0, 34.0, 14.0  # pixels of the drawing
 EDGE = 3.0
 BUDGET, MOST = 7000, 40  # dots on the page, and in one round
 NARROWEST = 0.02  # of the median: a range shown at least, so that quiet cases look quiet
-SENSORS = (  # what is drawn, the first that is there of each: prefix of the sensor's name, its name in words, its unit
-    ("clock", ("clock_hz.sm", "clock_hz", "clock_hz.core"), "Hz"),
-    ("power", ("power_w", "power_w.package"), "W"),
-    ("temperature", ("temperature_c", "temperature_c.package"), "°C"),
+SENSORS = (  # what is drawn: its name in words, the sensors that show it (the first that is there; * for any end), its unit
+    ("clock", ("clock_hz.sm", "clock_hz.core", "clock_hz.package*", "clock_hz"), "Hz"),
+    ("power", ("power_w", "power_w.package*"), "W"),
+    ("temperature", ("temperature_c", "temperature_c.package*"), "°C"),
+    ("tasks waiting for a processor", ("pressure",), "%"),
 )
 
 
@@ -119,13 +121,14 @@ def _strips(row: Row, readings: Sequence[Readings], windows: Sequence[Window]) -
     for one in readings:
         if one.status == "ok" and one.device in (row.device, "host"):
             by_sensor.setdefault(one.sensor, []).append(one)
-    found = []
-    for name, sensors, unit in SENSORS:
-        curves = _clocks(row, windows) if name == "clock" else ()
-        curves = curves or next((c for sensor in sensors if (c := _curves(by_sensor.get(sensor, ()), windows))), ())
+    strips = []
+    for title, sensors, unit in SENSORS:
+        curves = _clocks(row, windows) if title == "clock" else ()
+        named = (name for sensor in sensors for name in by_sensor if fnmatchcase(name, sensor))
+        curves = curves or next((found for name in named if (found := _curves(by_sensor[name], windows))), ())
         if curves:
-            found.append(Strip(name, unit, curves))
-    return found
+            strips.append(Strip(title, unit, curves))
+    return strips
 
 
 def _curves(readings: Sequence[Readings], windows: Sequence[Window]) -> tuple[tuple[tuple[float, float], ...], ...]:

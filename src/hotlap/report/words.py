@@ -109,7 +109,9 @@ def share(gap: Gap) -> str:
     if gap.share is None:
         return DASH
     number = gap.share * 100
-    return f"{number:.0f} %" if number >= 9.5 or number == 0 else f"{round_to(number, 2)} %"
+    if number >= 9.95 or number == 0:
+        return f"{number:.0f} %"
+    return f"{number:.1f} %" if number >= 0.05 else "< 0.1 %"
 
 
 def against(gap: Gap) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hotlap.errors import InputError, NotSupported, Unavailable
 from hotlap.record import Device
+from hotlap.targets import opencl_link
 from hotlap.targets.base import Array, Buffer, Enqueue, SystemClock, Timing, Where, cpu_cache_bytes
 
 BUILD = ("-cl-fast-relaxed-math", "-cl-mad-enable")
@@ -60,6 +61,7 @@ def _raw() -> list[Any]:
     cl = _cl()
     if shutil.which("ld") is None:
         raise Unavailable("PoCL needs the linker 'ld' and would abort the process without it", "apt-get install binutils")
+    opencl_link.supply()
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:

@@ -1,0 +1,107 @@
+"""What is said first: figures, findings, doubts, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace as changed
+
+import report_sample as sample
+from msgspec.structs import replace
+
+from hotlap.record import Row
+from hotlap.report import doubts, words
+from hotlap.report.conclusions import MOST_ACTIONS, conclude
+from hotlap.store.bundle import Bundle
+
+Kept = tuple[Bundle, list[Row]]
+
+
+def test_figures_are_the_plateau_and_the_peaks(gpu: Kept) -> None:
+    figures = {figure.title: figure.row.label for figure in conclude(*gpu).figures}
+    assert figures["Memory bandwidth"] == "stream triad fp32 1 GiB"  # not a cache, which is faster
+    assert figures["Arithmetic, fp32"] == "fma fp32"
+    assert figures["Matrix product"].startswith("gemm bf16")
+    assert figures["Load latency, memory"] == "chase 16 GiB"
+
+
+def test_a_number_that_cannot_stand_is_no_figure(cpu: Kept) -> None:
+    rows = [replace(row, verdict=replace(row.verdict, state="invalid")) for row in cpu[1]]
+    assert conclude(cpu[0], rows).figures == ()
+
+
+def test_findings_begin_with_what_cannot_be_used(cpu: Kept) -> None:
+    found = conclude(*cpu)
+    assert found.verdict == "19 of 23 cases were measured as exactly as the plan asks; 1 inconclusive, 2 not run, 1 invalid."
+    severities = [finding.severity for finding in found.findings]
+    assert severities[0] == "error"
+    assert severities == sorted(severities, key=("error", "warning", "info").index)
+    assert len(found.actions) <= MOST_ACTIONS
+
+
+def test_throttling_is_a_finding_with_something_to_do(gpu: Kept) -> None:
+    found = conclude(*gpu)
+    throttled = next(f for f in found.findings if "held back" in f.title)
+    assert "gemm bf16" in throttled.detail
+    assert any("cooling" in action for action in found.actions)
+
+
+def test_the_largest_gap_is_named_with_its_cause(gpu: Kept) -> None:
+    finding = next(f for f in conclude(*gpu).findings if "reaches" in f.title)
+    assert finding.title.endswith("reaches 75 % of its bound")
+    assert "cause: power" in finding.detail
+
+
+def test_a_ceiling_of_the_run_is_never_called_the_limit_of_the_hardware(cpu: Kept) -> None:
+    near = next(f for f in conclude(*cpu).findings if "limit of the hardware" in f.title)
+    ids = {row.case.id for row in cpu[1] if row.gap.against == "ceiling"}
+    assert not ids & set(near.cases)
+
+
+def test_all_measured_says_so(cpu: Kept) -> None:
+    rows = [row for row in cpu[1] if row.verdict.state == "measured" and not row.result.flags]
+    assert conclude(cpu[0], rows).verdict == f"All {len(rows)} cases were measured as exactly as the plan asks."
+    assert conclude(cpu[0], []).verdict == "Nothing was measured."
+
+
+def test_a_record_that_is_not_whole_is_said_first(cpu: Kept) -> None:
+    kept = changed(cpu[0], warnings=["readings.log: 1 line is cut"], run=replace(cpu[0].run, ended="", stopped=""))
+    titles = [finding.title for finding in conclude(kept, cpu[1]).findings]
+    assert titles[:2] == ["The record is not whole", "The run did not finish"]
+
+
+def test_every_doubt_is_found_once(cpu: Kept) -> None:
+    found = doubts.find(cpu[1])
+    names = [doubt.name for doubt in found]
+    assert names[:2] == ["invalid", "inconclusive"]
+    assert {"shared_device", "bimodal", "drift", "not run"} <= set(names)
+    assert all(doubt.rows for doubt in found)
+    assert doubts.find([row for row in cpu[1] if row.verdict.state == "measured" and not row.result.flags]) == []
+
+
+def test_rounds_that_failed_are_told_though_the_number_stands(cpu: Kept) -> None:
+    row = replace(cpu[1][0], result=replace(cpu[1][0].result, reason="1 of 7 rounds failed: timeout"))
+    (doubt,) = doubts.find([row])
+    assert (doubt.name, doubt.seen) == ("incomplete", "1 of 7 rounds failed: timeout")
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one_doubt(cpu: Kept) -> None:
+    first, second = (replace(row, verdict=replace(row.verdict, state="error", reason=f"timeout after {n} s")) for n, row in zip((30, 42), cpu[1], strict=False))
+    (doubt,) = doubts.find([replace(r, result=replace(r.result, flags=[])) for r in (first, second)])
+    assert len(doubt.rows) == 2
+    assert doubt.seen == "timeout after 30 s"
+
+
+def test_few_rounds_and_wide_intervals_are_told_apart() -> None:
+    kept = sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3)
+    found = [d for d in doubts.find(sample.rows(kept, sample.CPU_CASES)) if d.name == "inconclusive"]
+    assert len(found) == 1
+    assert found[0].seen.startswith("3 of 6 rounds needed")
+
+
+def test_every_flag_of_the_glossary_has_something_to_do() -> None:
+    from pathlib import Path
+
+    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    table = glossary.partition("### Flags")[2].partition("\n## ")[0]
+    named = {line.split("**")[1] for line in table.splitlines() if line.startswith("| **")}
+    assert named
+    assert named <= set(words.FLAG_ACTIONS)

@@ -1,0 +1,220 @@
+"""What a terminal shows, held against golden files and against what may never happen: a number without its doubt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace as changed
+
+import pytest
+import report_sample as sample
+from msgspec.structs import replace
+
+from hotlap.judge.compare import compare
+from hotlap.model import machines
+from hotlap.model.predict import predict
+from hotlap.plan import case as case_of
+from hotlap.record import Case, Device, Row, Summary
+from hotlap.report import layout, text, words
+from hotlap.store.bundle import Bundle
+
+Kept = tuple[Bundle, list[Row]]
+Golden = Callable[[str, str], None]
+ESCAPES = re.compile(r"\x1b\[\d+m")
+WIDTHS = (80, 100, 130)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_table(cpu: Kept, golden: Golden, width: int) -> None:
+    kept, rows = cpu
+    golden(f"table-{width}.txt", f"{text.heading(kept)}\n{text.table(rows, width)}\n")
+
+
+def test_table_of_a_gpu(gpu: Kept, golden: Golden) -> None:
+    golden("table-gpu.txt", f"{text.heading(gpu[0])}\n{text.table(gpu[1], 100)}\n")
+
+
+@pytest.mark.parametrize("width", [80, 90, 100, 110, 120, 140, 200])
+def test_nothing_is_wider_than_the_terminal(cpu: Kept, gpu: Kept, width: int) -> None:
+    for rows in (cpu[1], gpu[1]):
+        for printed in (text.table(rows, width), text.explain(rows, width)):
+            assert max(map(len, printed.splitlines())) <= width
+
+
+def test_colour_adds_nothing_but_colour(cpu: Kept) -> None:
+    for show in (text.table, text.explain):
+        plain, painted = show(cpu[1], 100, False), show(cpu[1], 100, True)
+        assert "\x1b" not in plain
+        assert ESCAPES.sub("", painted) == plain
+        assert painted != plain
+
+
+def test_decimal_points_stand_under_each_other(cpu: Kept) -> None:
+    found = [re.search(r" (\d+)(\.\d+)? +(?:GB/s|GFLOP/s|ns|µs|M/s) ", line) for line in text.table(cpu[1], 100).splitlines() if "± " in line]
+    ends = [match.end(1) for match in found if match]
+    assert len(ends) > 15
+    assert len(set(ends)) == 1
+
+
+def test_few_rounds_have_no_interval() -> None:
+    kept = sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3)
+    rows = sample.rows(kept, sample.CPU_CASES)
+    printed = text.table(rows, 100)
+    assert "6 rounds needed" in printed
+    assert "±" not in printed.partition("cases:")[0].replace("± 95 %", "")
+    assert all(row.verdict.state != "measured" for row in rows)
+
+
+def test_unknown_is_a_dash_and_never_zero(cpu: Kept) -> None:
+    for row in cpu[1]:
+        line = next(line for line in text.table([row], 200).splitlines() if row.label in line)
+        if row.gap.share is None:
+            assert "0 %" not in line.replace("10 %", "").partition("±")[0]
+            assert words.DASH in line
+        if row.verdict.state in ("not_run", "invalid", "error"):
+            assert not re.search(r"\d (GB/s|GFLOP/s|ns|µs)", line)
+    assert words.quantity(None, "B/s") == words.quantity(float("nan"), "B/s") == words.DASH
+
+
+def test_an_invalid_number_is_not_shown(cpu: Kept) -> None:
+    row = next(row for row in cpu[1] if row.verdict.state == "invalid")
+    assert row.summary.median is not None, "the sample has a number, which must not be printed"
+    assert words.value(row) == words.DASH
+    assert words.quantity(row.summary.median, row.result.unit) not in text.table([row], 100)
+
+
+def test_every_flag_and_reason_is_said_below(cpu: Kept) -> None:
+    printed = text.table(cpu[1], 100)
+    below = printed.partition("cases: ")[2].replace("\n", " ")
+    for row in cpu[1]:
+        for flag in row.result.flags:
+            assert flag.name in below
+        if row.verdict.reason and row.verdict.state == "not_run":
+            assert row.verdict.reason.split()[0] in below
+
+
+def test_labels_cannot_drive_the_terminal(cpu: Kept) -> None:
+    row = replace(cpu[1][0], label="stream \x1b[31mred\x07\n\rtwo")
+    printed = text.table([row], 100) + text.explain([row], 100)
+    assert "\x1b" not in printed
+    assert "\x07" not in printed
+    assert "stream \\x1b[31mred\\x07  two" in printed
+
+
+def test_long_names_wrap_and_keep_their_numbers(cpu: Kept) -> None:
+    row = replace(cpu[1][0], label="command " + " ".join(f"--option-{n}=value" for n in range(30)))
+    printed = text.table([row], 80)
+    assert words.value(row).split()[0] in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_several_devices_have_a_table_each(cpu: Kept, gpu: Kept) -> None:
+    printed = text.table([*cpu[1], *gpu[1]], 100)
+    assert sample.CPU.key in printed
+    assert sample.GPU.key in printed
+    assert printed.count("of its limit") == 2
+
+
+def test_nothing_measured_is_said() -> None:
+    assert text.table([]) == text.explain([]) == "no results: no case was measured"
+
+
+def test_explain(cpu: Kept, golden: Golden) -> None:
+    golden("explain.txt", text.explain(cpu[1], 90) + "\n")
+
+
+def test_explain_names_each_source_once(gpu: Kept) -> None:
+    printed = text.explain(gpu[1], 100)
+    assert printed.count("NVIDIA H200 datasheet, 2024") == 1
+    assert "4.80 TB/s [1]" in printed
+
+
+def test_comparison(cpu: Kept, golden: Golden) -> None:
+    faster = [changed(seen, value=seen.value * (1 + 0.03 * (n % 3 - 1))) for n, seen in enumerate(sample.CPU_CASES)]
+    found = compare([cpu[0]], [sample.bundle(sample.CPU, faster)])
+    golden("comparison.txt", text.comparison(found, 100) + "\n")
+    assert text.comparison([], 100).startswith("nothing to compare")
+
+
+def test_devices(golden: Golden) -> None:
+    missing = {
+        "cuda": {"reason": "libcuda.so.1 is not here", "remedy": "install the NVIDIA driver"},
+        "torch": {"reason": "PyTorch is not installed", "remedy": "pip install 'hotlap[torch]'"},
+    }
+    injections = {"noise": {"about": "relative standard deviation of samples", "example": "noise=0.01"}}
+    bare = Device(target="opencl", index=1, name="no facts", kind="other")
+    golden("devices.txt", text.devices([sample.CPU, sample.GPU, bare], missing, injections, 100) + "\n")
+    assert "no device" in text.devices([], missing, {}, 100)
+
+
+def test_runs(cpu: Kept, gpu: Kept, golden: Golden) -> None:
+    running = changed(cpu[0], run=replace(cpu[0].run, ended="", stopped="", labels={}))
+    golden("runs.txt", text.runs([cpu[0], gpu[0], running], 110) + "\n")
+    assert "not finished" in text.runs([running], 80)
+    assert text.runs([], 80).startswith("no runs are kept yet")
+
+
+def test_a_run_that_did_not_finish_says_so(cpu: Kept) -> None:
+    running = changed(cpu[0], run=replace(cpu[0].run, ended="", stopped=""))
+    assert "--resume" in text.heading(running)
+
+
+def test_machines_and_one_machine() -> None:
+    specs = [machines.load(name) for name in machines.names()]
+    printed = text.machines(specs, 100)
+    assert all(spec.slug in printed for spec in specs)
+    assert max(map(len, printed.splitlines())) <= 100
+    one = text.machine(machines.load("h200-sxm"), 100)
+    assert all(source.split()[0] in one for source in machines.load("h200-sxm").sources)
+    assert "4.800 TB/s" in one
+    assert "None" not in one
+
+
+def test_prediction_says_bound_source_and_unknown() -> None:
+    case = case_of("gemm", {"dtype": "bf16"})
+    printed = text.prediction(case, "h200-sxm", predict("gemm", "h200-sxm", **case.params), 100)
+    assert "nothing can be faster" in printed
+    assert "counted from the case's parameters" in printed
+    launch = case_of("launch", {})
+    assert "unknown" in text.prediction(launch, "h200-sxm", predict("launch", "h200-sxm", **launch.params), 100)
+
+
+# ---------------------------------------------------------------- words and columns
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.0, "0 %"), (0.00001, "0 %"), (0.0004, "0.04 %"), (0.0064, "0.64 %"), (0.013, "1.3 %"), (0.119, "12 %"), (1.034, "103 %"), (-0.02, "-2.0 %")],
+)
+def test_percent(share: float, said: str) -> None:
+    assert words.percent(share) == said
+
+
+def test_quantity_leaves_units_of_the_users_own_alone() -> None:
+    assert words.quantity(12345.0, "frames/s") == "12345 frames/s"
+    assert words.quantity(2.5e7, "1/s") == "25.0 M/s"
+    assert words.quantity(0.5, "tokens") == "0.500 tokens"
+
+
+def test_ends_have_one_prefix() -> None:
+    assert words.ends(Summary(rounds=6, median=0.999e9, low=0.95e9, high=1.05e9), "B/s") == "[950.0 – 1050] MB/s"
+    assert words.ends(Summary(rounds=3, median=1.0), "B/s") == ""
+
+
+def test_unknown_workloads_are_the_users_own(cpu: Kept) -> None:
+    row = replace(cpu[1][0], case=Case(workload="later"))
+    assert words.family(row) == "own"
+
+
+def test_aligned() -> None:
+    assert layout.aligned(["28.0 GB/s", "411 GB/s", "–", "6 rounds needed"]) == [" 28.0 GB/s", "411   GB/s", "  –", "6 rounds needed"]
+    assert layout.aligned(["± 12 %", "± 0.64 %"]) == ["± 12    %", "±  0.64 %"]
+    assert layout.aligned([]) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "kind", "drawn"),
+    [(0.5, "bound", "█████·····"), (0.98, "bound", "█████████▊"), (1.7, "ceiling", "▒▒▒▒▒▒▒▒▒▒"), (0.0, "expected", "··········"), (None, "bound", " " * 10)],
+)
+def test_bar(share: float | None, kind: str, drawn: str) -> None:
+    assert layout.bar(share, kind, 10) == drawn
