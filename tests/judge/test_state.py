@@ -37,7 +37,7 @@ def test_what_was_not_measured_stays_what_it_is(status: str) -> None:
 def test_wider_than_asked_is_inconclusive_and_says_what_to_do() -> None:
     verdict = state(_result(), _summary(90.0, 99.0, 105.0), UNKNOWN, 0.02)
     assert verdict.state == "inconclusive"
-    assert "7.6%" in verdict.reason
+    assert "7.6 %" in verdict.reason
     assert "run more rounds" in verdict.reason
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,23 @@ def test_pdf(cpu: Kept, tmp_path: Path) -> None:
     data = (tmp_path / "page.pdf").read_bytes()
     assert data.startswith(b"%PDF-")
     assert len(data) > 20_000
+
+
+@pytest.mark.slow
+def test_pdf_by_weasyprint(cpu: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("weasyprint", reason="WeasyPrint is not here: pip install 'hotlap[pdf]'", exc_type=ImportError)
+    monkeypatch.setattr(pdf, "browser", lambda: "")
+    pdf.write(html.render([cpu]), tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_the_page_for_weasyprint_has_its_colours_in_each_drawing(cpu: Kept) -> None:
+    page = pdf.plain(html.render([cpu]))
+    styles = re.findall(r"<svg [^>]*><style>(.*?)</style>", page)
+    assert len(styles) == page.count("<svg ")
+    assert "var(" not in styles[0]
+    assert "svg .line.main { stroke: #1f5fbf;" in styles[0]
+    assert ".samples .dots" in styles[0]
 
 
 def test_no_engine_names_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hotlap.record import Gap, Result, Summary, Verdict
+from hotlap.units import round_to
 
 BEYOND = 0.01  # the fast end of the interval may beat a provable bound by this share before the number is not believed
 
@@ -20,9 +21,13 @@ def state(result: Result, summary: Summary, gap: Gap, precision: float) -> Verdi
     if summary.half_width is None:
         return Verdict(state="inconclusive", reason=f"{summary.rounds} of 6 rounds needed for a 95 % interval: run more rounds")
     if summary.half_width > precision:
-        asked = f"the plan asks ± {precision:.1%}: run more rounds or quiet the machine"
-        return Verdict(state="inconclusive", reason=f"interval is ± {summary.half_width:.1%}, {asked}")
+        asked = f"the plan asks ± {_percent(precision)}: run more rounds or quiet the machine"
+        return Verdict(state="inconclusive", reason=f"interval is ± {_percent(summary.half_width)}, {asked}")
     return Verdict(state="measured")
+
+
+def _percent(share: float) -> str:
+    return f"{round_to(share * 100, 2)} %"
 
 
 def _beats_bound(result: Result, summary: Summary, gap: Gap) -> str:

@@ -77,6 +77,7 @@ def plain(page: str) -> str:
     screen = style[1].partition("@media (max-width")[0]
     colours = dict(re.findall(r"(--[\w-]+):\s*([^;}]+)", screen.partition("}")[0]))
     rules = "".join(re.findall(r"(?:svg|\.samples) [^{}]*\{[^}]*\}", screen))
+    rules = re.sub(r"paint-order: stroke;[^}]*?stroke-width: \d+px;", "", rules)  # it paints a text's stroke over the text
     rules = re.sub(r"var\((--[\w-]+)\)", lambda match: colours.get(match[1], "#000").strip(), rules)
     drawn = re.sub(r"(<svg [^>]*>)", lambda match: f"{match[1]}<style>{rules}</style>", page)
     return drawn.replace("</head>", BLOCKS + "</head>", 1)

@@ -72,13 +72,21 @@ def _reason(failed: Sequence[Samples], rounds: int) -> str:
 _WORDS = {"invalid": "are invalid", "error": "failed", "not_run": "were not run"}
 
 
+BY_CHANCE = ("drift", "bimodal", "not_steady")
+"""Flags that are tests at 1 to 2 % each: one of six rounds is what chance gives. The samples keep them all the same."""
+
+
 def _flags(rounds: Sequence[Samples]) -> list[Flag]:
     """Each name once, with how many rounds have it and what was seen first."""
     seen: dict[str, dict[int, str]] = {}
     for one in rounds:
         for flag in one.flags:
             seen.setdefault(flag.name, {}).setdefault(one.round, flag.detail)
-    return [Flag(name=name, detail=_detail(list(found.values()), len(rounds))) for name, found in seen.items()]
+    return [
+        Flag(name=name, detail=_detail(list(found.values()), len(rounds)))
+        for name, found in seen.items()
+        if not (name in BY_CHANCE and len(found) == 1 and len(rounds) >= 6)
+    ]
 
 
 def _detail(details: Sequence[str], rounds: int) -> str:
