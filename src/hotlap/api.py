@@ -8,13 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from hotlap import plan as plans
 from hotlap.errors import InputError, nearest
 from hotlap.judge import compare as comparing
 from hotlap.measure import inline, session
 from hotlap.model.predict import predict as predicted
+from hotlap.plan import measuring
 from hotlap.record import Comparison, Limit, MeasureOptions, Plan, Result, Row, Samples
 from hotlap.report import tables, text
 from hotlap.store import bundle as bundles
@@ -62,13 +61,9 @@ def run(plan: str | Plan = "quick", target: str | None = None, **options: Any) -
     `budget_s`, `precision`, …). Raises InputError, MachineError, or Interrupted (everything measured is kept).
     """
     chosen = plans.load(plan) if isinstance(plan, str) else plan
-    measuring = {name: options.pop(name) for name in list(options) if name in MeasureOptions.__struct_fields__}
-    valid = {"device", "together", "labels", "wait_s"}
-    for name in options:
-        if name not in valid:
-            raise InputError(f"run has no option '{name}'; {nearest(name, valid | set(MeasureOptions.__struct_fields__))}")
-    chosen = replace(chosen, measure=replace(chosen.measure, **measuring))
-    path = session.run(chosen, session.Options(target=target or "", home=paths.home(), **options), lambda *_: None)
+    own = {name: options.pop(name) for name in ("device", "together", "labels", "wait_s") if name in options}
+    chosen = _measured(chosen, options, also=("device", "together", "labels", "wait_s"))
+    path = session.run(chosen, session.Options(target=target or "", home=paths.home(), **own), lambda *_: None)
     return load(path)
 
 
@@ -93,9 +88,18 @@ def measure(
     exception of `fn` passes through.
     """
     case = inline.case_of(fn, work)
-    chosen = replace(MeasureOptions(round_s=0.5), **options)
-    opened, samples = inline.rounds(lambda: fn(*args), case, target or "", chosen)
+    plan = Plan(name="callable", measure=MeasureOptions(round_s=0.5, rounds_max=6))
+    opened, samples = inline.rounds(lambda: fn(*args), case, target or "", _measured(plan, options).measure)
     return select.fold(case, samples, opened.device.target)
+
+
+def _measured(plan: Plan, options: Mapping[str, Any], also: tuple[str, ...] = ()) -> Plan:
+    """The plan with fields of MeasureOptions changed, checked as a plan's own keys are."""
+    keys = {option.field: key for key, option in measuring.OPTIONS.items()}
+    for name in options:
+        if name not in keys:
+            raise InputError(f"there is no option '{name}'; {nearest(name, [*keys, *also])}")
+    return plans.override(plan, {keys[name]: value for name, value in options.items()})
 
 
 def predict(workload: str, machine: str, **params: Any) -> Limit:

@@ -53,6 +53,8 @@ def _ratio(case: Case, a: Summary, b: Summary, lower: bool, unit: str) -> Compar
     assert a.high is not None
     assert b.low is not None
     assert b.high is not None
+    if min(a.low, b.low) <= 0:
+        return Comparison(case=case, a=a, b=b, ratio=ratio, answer="cannot tell", reason="an interval reaches down to zero", unit=unit)
     low, high = (a.low / b.high, a.high / b.low) if lower else (b.low / a.high, b.high / a.low)
     if low > 1:
         answer, reason = "faster", ""

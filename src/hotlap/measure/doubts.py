@@ -10,7 +10,7 @@ from hotlap.record import Device, Flag, Readings, Samples
 from hotlap.sensors.base import HARMLESS, THROTTLE
 
 LOW_CLOCK = 0.97  # of the highest the device can reach
-PRESSURE = 0.10  # share of the time in which some task waited for a processor
+PRESSURE = 0.25  # share of the time in which some task waited for a processor
 
 
 def doubts(samples: Samples, readings: Sequence[Readings], device: Device) -> list[Flag]:

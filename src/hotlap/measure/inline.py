@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from hotlap import targets
-from hotlap.errors import NotSupported
+from hotlap.errors import InputError, NotSupported
 from hotlap.measure.loop import Slot, time_prepared, timing_overhead
 from hotlap.record import Case, Check, Device, Flag, MeasureOptions, Samples
 from hotlap.sensors import cpu_clock
@@ -66,6 +66,8 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
     target: Target = Host()
     if spec:
         parsed = targets.parse(spec)
+        if parsed.name == "simulated":
+            raise InputError("a simulated GPU cannot run a callable; valid: opencl, cuda, torch, or none for the wall clock")
         target = targets.open_device(parsed, targets.find(parsed)[0])
 
     def enqueue(calls: int) -> None:

@@ -49,9 +49,17 @@ class Round:
         try:
             self.process.wait(timeout=0 if self.stop.is_set() or self.hung else 20)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self._kill()
             self.process.wait()
         self.listener.join(timeout=1)
+
+    def _kill(self) -> None:
+        """The process and what it started: a program under measurement must not go on using the device."""
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        else:
+            self.process.kill()
 
     def _collect(self) -> None:
         assert self.process.stderr is not None

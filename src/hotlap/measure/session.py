@@ -25,8 +25,9 @@ from hotlap.record import Case, Device, Plan, Run, Samples
 from hotlap.stats.summary import interval
 from hotlap.store import bundle as bundles
 from hotlap.store import locks
+from hotlap.targets.base import SystemClock
 
-HUNG_S = 120.0  # a case may take twenty times its share of the round, and this much more, before it counts as hung
+HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and three executions of a program and its check
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class _Session:
     def __init__(self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener) -> None:
         self.record, self.devices, self.writer, self.listen = record, devices, writer, listen
         self.options, self.cases = record.plan.measure, record.plan.cases
-        self.values: dict[tuple[str, str], list[float]] = {}  # medians per round, by device and case
+        self.values: dict[str, dict[str, list[float]]] = {d.key: {} for d in devices}  # medians per round, by device and case
         self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
         self.stop = threading.Event()
         self.writing = threading.Lock()
@@ -140,12 +141,12 @@ class _Session:
         if self.record.order != "together":
             return "; ".join(dict.fromkeys(self._rounds(device, done) for device in self.devices))
         reasons: list[str] = []
-        errors: list[HotlapError] = []
+        errors: list[Exception] = []
 
         def one(device: Device) -> None:
             try:
                 reasons.append(self._rounds(device, done))
-            except HotlapError as error:
+            except Exception as error:  # a thread's error would else be lost; it is raised below, whatever it is
                 errors.append(error)
 
         threads = [threading.Thread(target=one, args=(device,)) for device in self.devices]
@@ -179,7 +180,7 @@ class _Session:
 
     def _enough(self, device: Device, rounds: int) -> str:
         """Why no more rounds are needed, or "" when they are."""
-        if not any(key == device.key for key, _ in self.values):
+        if not self.values[device.key]:
             return "nothing could be measured"
         if rounds >= self.options.rounds and self._exact(device):
             return "precision reached"
@@ -191,18 +192,17 @@ class _Session:
         return ""
 
     def _exact(self, device: Device) -> bool:
-        for (key, _), values in self.values.items():
-            if key == device.key:
-                found = interval(values)
-                middle = sorted(values)[len(values) // 2]
-                if found is None or (found[1] - found[0]) / 2 > self.options.precision * middle:
-                    return False
+        for values in self.values[device.key].values():
+            found = interval(values)
+            middle = sorted(values)[len(values) // 2]
+            if found is None or (found[1] - found[0]) / 2 > self.options.precision * middle:
+                return False
         return True
 
     def _count(self, samples: Samples) -> None:
         if samples.status == "measured" and samples.seconds:
             ordered = sorted(samples.seconds)
-            self.values.setdefault((samples.device, samples.case), []).append(ordered[len(ordered) // 2])
+            self.values[samples.device].setdefault(samples.case, []).append(ordered[len(ordered) // 2])
 
     def _round(self, device: Device, number: int, cases: Sequence[Case]) -> None:
         """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
@@ -220,9 +220,10 @@ class _Session:
             spec=self.record.target, device=_place(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
             options=self.options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
         )
-        limit_s = 20 * self.options.round_s / max(len(cases), 1) + HUNG_S
+        limit_s = HUNG_S + 4 * self.options.round_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
         worker = Round(job, limit_s, self.stop)
-        began, done = "", set()
+        clock, began, done = SystemClock(), "", set()
+        started_s = clock.now()
         with worker:
             for message in worker.messages():
                 if isinstance(message, Fault):
@@ -237,6 +238,7 @@ class _Session:
                 else:
                     self._ended(device, number, message)
                     return None
+        self.elapsed_s[device.key] += clock.now() - started_s
         if self.stop.is_set():
             return None
         case = next((c for c in cases if c.id == began and c.id not in done), None)
@@ -269,9 +271,18 @@ class _Died:
     done: set[str]
 
 
+def _longest_s(case: Case) -> float:
+    """The longest that one call may take by its own word: programs have a time-out."""
+    timeout = case.params.get("timeout", 0.0)
+    return float(timeout) if isinstance(timeout, (int, float)) else 0.0
+
+
 def _place(device: Device, text: str) -> int:
     """Where the device stands in what the specification finds."""
-    return next(i for i, d in enumerate(targets.find(targets.parse(text))) if d.key == device.key)
+    place = next((i for i, d in enumerate(targets.find(targets.parse(text))) if d.key == device.key), None)
+    if place is None:
+        raise Unavailable(f"the device {device.name} has vanished", "everything measured is kept; --resume goes on once it is back")
+    return place
 
 
 def _error(fault: Fault) -> HotlapError:

@@ -17,6 +17,7 @@ from hotlap.model.machines import Spec
 from hotlap.record import Case, Device, Limit, Machine, Term
 from hotlap.units import show, size
 from hotlap.work.base import Work
+from hotlap.work.memory import gather_shape
 
 COUNTED = "counted from the case's parameters"
 DISTINCT_SHARE = 1 - math.exp(-0.25)  # of a table that a quarter as many random draws touch
@@ -178,7 +179,7 @@ def compulsory(case: Case, asked: Work) -> tuple[float, float]:
     distinct elements than they count: a share 1 − e^(−n/N) of the table, less four standard deviations."""
     if case.workload == "gather" and case.params.get("pattern") == "random":
         drawn = asked.read_bytes / 2  # the other half is the index array
-        table = asked.working_set_bytes / 4
+        table = gather_shape(case.params)[0]
         distinct = max(DISTINCT_SHARE * table - 4 * 0.144 * math.sqrt(table), 1.0)
         return drawn + min(4 * distinct, drawn), asked.written_bytes
     return asked.read_bytes, asked.written_bytes

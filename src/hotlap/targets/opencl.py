@@ -159,15 +159,13 @@ class OpenClTarget:
         names = {"events", "pinned", "int8", "int32", "two_queues"}
         names |= {"fp32"} | {"fp64" for e in extensions if "fp64" in e} | {"fp16" for e in extensions if "fp16" in e}
         self.features = frozenset(names)
-        self._events: list[Any] | None = None
+        self._events: dict[int, tuple[Any, Any]] | None = None
 
-    def note(self, event: Any) -> None:
-        """Keeps the first and the last event of a batch that is being timed; the others may go."""
+    def note(self, event: Any, queue: int = 0) -> None:
+        """Keeps the first and the last event of each queue in a batch that is being timed; the others may go."""
         if self._events is not None:
-            if len(self._events) == 2:
-                self._events[1] = event
-            else:
-                self._events.append(event)
+            first, _ = self._events.get(queue, (event, event))
+            self._events[queue] = (first, event)
 
     def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
         nbytes = data if isinstance(data, int) else data.nbytes
@@ -218,11 +216,11 @@ class OpenClTarget:
             self.sync()  # host to host is no device's work
             _bytes(to.handle)[:nbytes] = _bytes(source.handle)[:nbytes]
         elif to.where == "device" and source.where == "device":
-            self.note(self.cl.enqueue_copy(q, to.handle, source.handle, byte_count=nbytes))
+            self.note(self.cl.enqueue_copy(q, to.handle, source.handle, byte_count=nbytes), queue)
         elif to.where == "device":
-            self.note(self.cl.enqueue_copy(q, to.handle, _bytes(source.handle)[:nbytes], is_blocking=False))
+            self.note(self.cl.enqueue_copy(q, to.handle, _bytes(source.handle)[:nbytes], is_blocking=False), queue)
         else:
-            self.note(self.cl.enqueue_copy(q, _bytes(to.handle)[:nbytes], source.handle, is_blocking=False))
+            self.note(self.cl.enqueue_copy(q, _bytes(to.handle)[:nbytes], source.handle, is_blocking=False), queue)
 
     def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> OpenClKernel:
         try:
@@ -235,7 +233,7 @@ class OpenClTarget:
         if graph:
             raise NotSupported("OpenCL has no graphs (command buffers are an extension that no driver here offers)")
         self.sync()
-        events: list[Any] = []
+        events: dict[int, tuple[Any, Any]] = {}
         self._events = events
         try:
             start = self.clock.now()
@@ -246,7 +244,8 @@ class OpenClTarget:
             self._events = None
         if not events:
             return Timing(None if calls else 0.0, wall)
-        return Timing((events[-1].profile.end - events[0].profile.start) * 1e-9, wall)
+        start_ns = min(first.profile.start for first, _ in events.values())
+        return Timing((max(last.profile.end for _, last in events.values()) - start_ns) * 1e-9, wall)
 
     def sync(self, event: bool = False) -> None:
         if event:

@@ -89,10 +89,20 @@ class Faults:
             else:
                 given[name] = int(_number(name, text)) if name in ("seed", "count") else _number(name, text)
         faults = cls(**given)
-        for name in ("efficiency", "slow_link", "timer", "count"):
-            if getattr(faults, name) <= 0:
-                raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
+        faults._check()
         return faults
+
+    def _check(self) -> None:
+        """Raises InputError for what no machine can do."""
+        for name in ("efficiency", "slow_link", "timer", "count"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
+        for name, value, most in (
+            ("throttle", self.throttle.share, 0.99), ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
+            ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),
+        ):
+            if not 0 <= value <= most:
+                raise InputError(f"simulated: '{name}' must be from 0 to {most:g}, as in {name}={INJECTIONS[name][1]}")
 
 
 def _sensors(text: str) -> frozenset[str]:
@@ -104,7 +114,10 @@ def _sensors(text: str) -> frozenset[str]:
 
 def _number(name: str, text: str) -> float:
     try:
-        return float(text.removesuffix("/min"))
+        value = float(text.removesuffix("/min"))
+        if not math.isfinite(value):
+            raise ValueError
+        return value
     except ValueError:
         raise InputError(f"simulated: '{name}' cannot be '{text}'; write it as in {name}={INJECTIONS[name][1]}") from None
 

@@ -19,7 +19,12 @@ def _atomic(params: Mapping[str, Value]) -> Work:
 
 
 def _barrier(params: Mapping[str, Value]) -> Work:
-    return Work(steps=float(integer(params, "repeats")))
+    return Work(steps=2.0 * barrier_passes(params))
+
+
+def barrier_passes(params: Mapping[str, Value]) -> int:
+    """Values are passed round with two barriers in each pass."""
+    return max(integer(params, "repeats") // 2, 1)
 
 
 WORKLOADS = (
@@ -44,7 +49,7 @@ WORKLOADS = (
     Workload(
         "barrier", "barriers of one full work-group after another",
         (
-            Param("repeats", "int", "barriers in one call", 1000, low=1, high=10**6),
+            Param("repeats", "int", "barriers in one call; an even number", 10_000, low=2, high=10**6),
             Param("group", "int", "work-items in the group", 256, low=1, high=1024),
         ),
         "latency", "s", "lower", _barrier,

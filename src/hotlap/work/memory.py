@@ -30,18 +30,24 @@ def _stream(params: Mapping[str, Value]) -> Work:
     )
 
 
-def gather_elements(params: Mapping[str, Value]) -> int:
-    """Elements gathered in one call: one per `stride` elements for strided, a quarter of the table for random; whole
-    groups of 256."""
-    table = integer(params, "size") // 4
-    count = table // integer(params, "stride") if text(params, "pattern") == "strided" else table // 4
-    return max(count // 256 * 256, 256)
+def gather_shape(params: Mapping[str, Value]) -> tuple[int, int]:
+    """Elements of the table, and how many of them one call gathers.
+
+    The working set is table, index and output: strided gathers take one element in `stride`, random ones a quarter of the
+    table through 4-byte indices.
+    """
+    words = integer(params, "size") // 4
+    if text(params, "pattern") == "strided":
+        count = words // (integer(params, "stride") + 1)
+        return max(count, 1) * integer(params, "stride"), max(count, 1)
+    table = words * 2 // 3
+    return max(table, 4), max(table // 4, 1)
 
 
 def _gather(params: Mapping[str, Value]) -> Work:
-    n = gather_elements(params)
+    table, n = gather_shape(params)
     index = 4 * n if text(params, "pattern") == "random" else 0  # the index array is read too
-    return Work(read_bytes=float(4 * n + index), written_bytes=float(4 * n), working_set_bytes=float(integer(params, "size")))
+    return Work(read_bytes=4.0 * n + index, written_bytes=4.0 * n, working_set_bytes=4.0 * (table + n) + index)
 
 
 def chase_hops(params: Mapping[str, Value]) -> int:

@@ -7,7 +7,8 @@ import numpy as np
 from hotlap.errors import NotSupported
 from hotlap.record import Case, Check
 from hotlap.targets.base import Array, Target
-from hotlap.work.memory import LINE, chase_hops, gather_elements
+from hotlap.work.base import integer
+from hotlap.work.memory import LINE, chase_hops, gather_shape
 from hotlap.workloads import source
 from hotlap.workloads.base import Prepared
 from hotlap.workloads.flush import flusher
@@ -23,32 +24,38 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     return _gather_torch(target, case, rng) if target.dialect == "torch" else _gather(target, case, rng)
 
 
-def _index(case: Case, table: int, count: int, rng: np.random.Generator) -> tuple[Array, int]:
-    """Which elements are read: places (none for strided, where the kernel counts) and the stride."""
+def _inputs(case: Case, rng: np.random.Generator) -> tuple[Array, Array, int]:
+    """Random table, which of its elements are read (none for strided, where the kernel counts), and the stride."""
+    table, count = gather_shape(case.params)
+    if table > 2**32:
+        raise NotSupported("the table needs more than 32-bit indices; at most 16 GiB")
+    values = rng.random(table, np.float32)
     if case.params["pattern"] == "random":
-        return rng.integers(0, table, count, dtype=np.uint32), 1
-    return np.zeros(1, np.uint32), int(str(case.params["stride"]))
+        return values, rng.integers(0, table, count, dtype=np.uint32), 1
+    return values, np.zeros(1, np.uint32), integer(case.params, "stride")
+
+
+def _gathered(case: Case, values: Array, index: Array, stride: int) -> Array:
+    return values[index] if case.params["pattern"] == "random" else values[::stride]
 
 
 def _gather(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
-    count, table = gather_elements(case.params), int(str(case.params["size"])) // 4
-    index, stride = _index(case, table, count, rng)
-    shape = layout(target, 4)
+    values, index, stride = _inputs(case, rng)
+    count = gather_shape(case.params)[1]
+    shape = layout(target, 4, 4 * count)
     kernel = target.kernel(source("memory"), f"gather_{case.params['pattern']}", shape.defines("float"))
-    values = target.buffer(np.zeros(max(table, count * stride), np.float32))
-    places, out = target.buffer(index), target.buffer(np.zeros(count, np.float32))
+    table, places, out = target.buffer(values), target.buffer(index), target.buffer(np.zeros(count, np.float32))
 
     def enqueue(calls: int) -> None:
         for _ in range(calls):
-            kernel(shape.items, shape.group, out, values, places, np.uint64(count), np.uint32(stride))
+            kernel(shape.items, shape.group, out, table, places, np.uint64(count), np.uint32(stride))
 
     def check() -> Check:
-        fresh = rng.random(max(table, count * stride), np.float32)
-        target.copy(values, target.buffer(fresh, "pageable"))
+        fresh = rng.random(len(values), np.float32)
+        target.copy(table, target.buffer(fresh, "pageable"))
         target.sync()
         enqueue(1)
-        expected = fresh[index] if case.params["pattern"] == "random" else fresh[: count * stride : stride]
-        wrong = int((target.read(out) != expected).sum())
+        wrong = int((target.read(out) != _gathered(case, fresh, index, stride)).sum())
         return Check(passed=wrong == 0, what=f"all {count} gathered elements, exact", error=float(wrong), tolerance=0.0)
 
     return Prepared(enqueue, check, variant="float", flush=flusher(target, case))
@@ -56,29 +63,28 @@ def _gather(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
 
 def _gather_torch(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     torch, place = target.library, target.device.facts["place"]
-    count, table = gather_elements(case.params), int(str(case.params["size"])) // 4
-    index, stride = _index(case, table, count, rng)
-    values = torch.zeros(max(table, count * stride), dtype=torch.float32, device=place)
-    out = torch.zeros(count, dtype=torch.float32, device=place)
-    places = torch.from_numpy(index.astype(np.int64)).to(place)
+    values, index, stride = _inputs(case, rng)
+    if len(values) >= 2**31:
+        raise NotSupported("PyTorch's 32-bit indices are signed; at most 8 GiB")
+    table, places = torch.from_numpy(values).to(place), torch.from_numpy(index.astype(np.int32)).to(place)
+    out = torch.zeros(gather_shape(case.params)[1], dtype=torch.float32, device=place)
     random = case.params["pattern"] == "random"
 
     def enqueue(calls: int) -> None:
         for _ in range(calls):
             if random:
-                torch.index_select(values, 0, places, out=out)
+                torch.index_select(table, 0, places, out=out)
             else:
-                out.copy_(values[: count * stride : stride])
+                out.copy_(table[::stride])
 
     def check() -> Check:
         fresh = rng.random(len(values), np.float32)
-        values.copy_(torch.from_numpy(fresh))
+        table.copy_(torch.from_numpy(fresh))
         enqueue(1)
-        expected = fresh[index] if random else fresh[: count * stride : stride]
-        wrong = int((out.cpu().numpy() != expected).sum())
-        return Check(passed=wrong == 0, what=f"all {count} gathered elements, exact", error=float(wrong), tolerance=0.0)
+        wrong = int((out.cpu().numpy() != _gathered(case, fresh, index, stride)).sum())
+        return Check(passed=wrong == 0, what=f"all {len(out)} gathered elements, exact", error=float(wrong), tolerance=0.0)
 
-    return Prepared(enqueue, check, variant="index_select, 64-bit indices" if random else "strided copy", flush=flusher(target, case))
+    return Prepared(enqueue, check, variant="index_select" if random else "strided copy", flush=flusher(target, case))
 
 
 def _chase(target: Target, case: Case, rng: np.random.Generator) -> Prepared:

@@ -8,9 +8,10 @@ from hotlap.errors import NotSupported
 from hotlap.record import Case, Check
 from hotlap.targets.base import Kernel, Target
 from hotlap.work.base import integer
-from hotlap.work.latency import ATOMIC_ITEMS
+from hotlap.work.latency import ATOMIC_ITEMS, barrier_passes
 from hotlap.workloads import source
 from hotlap.workloads.base import Prepared
+from hotlap.workloads.layout import group_size
 
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
@@ -99,7 +100,7 @@ def _atomic(target: Target, case: Case) -> Prepared:
         nonlocal made
         made += calls
         for _ in range(calls):
-            kernel(ATOMIC_ITEMS, 256, cells, np.uint32(repeats), np.uint32(spread))
+            kernel(ATOMIC_ITEMS, group_size(target), cells, np.uint32(repeats), np.uint32(spread))
 
     def check() -> Check:
         got = int(target.read(cells).astype(np.uint64).sum()) % 2**32 if not spread else _spread_sum(target.read(cells), spread)
@@ -116,7 +117,7 @@ def _spread_sum(cells: np.ndarray[tuple[int, ...], np.dtype[np.uint32]], spread:
 
 
 def _barrier(target: Target, case: Case) -> Prepared:
-    passes, group = max(integer(case.params, "repeats") // 2, 1), integer(case.params, "group")
+    passes, group = barrier_passes(case.params), integer(case.params, "group")
     if group > int(target.device.facts.get("max_group", 1024)):
         raise NotSupported(f"groups of this device hold at most {target.device.facts.get('max_group')} work-items")
     out = target.buffer(np.zeros(group, np.uint32))

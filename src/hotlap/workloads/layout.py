@@ -21,6 +21,11 @@ class Layout:
         return [f"S={scalar}", f"T={vector}", *(["BLOCKED=1"] if self.blocked else [])]
 
 
+def group_size(target: Target) -> int:
+    """256 work-items, or the device's most."""
+    return min(256, int(target.device.facts.get("max_group", 256)))
+
+
 def layout(target: Target, element_bytes: int, elements: int = 2**62) -> Layout:
     """CPUs: one work-item per core, 16 elements wide at most. GPUs: 2048 per compute unit, 16-byte vectors, and no more
     work-items than there are vectors."""
@@ -29,4 +34,5 @@ def layout(target: Target, element_bytes: int, elements: int = 2**62) -> Layout:
         vector_bytes = int(target.device.facts.get("vector_bytes", 32))
         return Layout(units, 1, min(max(vector_bytes // element_bytes, 2), 16), True)
     width = max(16 // element_bytes, 1)
-    return Layout(max(min(units * 2048, elements // width) // 256 * 256, 256), 256, width, False)
+    group = group_size(target)
+    return Layout(max(min(units * 2048, elements // width) // group * group, group), group, width, False)

@@ -38,6 +38,8 @@ class _Product:
         if self.dtype in ("int8", "fp8") and self.batch != 1:
             raise NotSupported(f"PyTorch has no batched {self.dtype} product")
         torch = self.torch
+        self.one = torch.ones((), device=self.place)
+        self.exact = self.place if "fp64" in target.features else "cpu"  # where the reference is computed
         if self.dtype in ("fp32", "tf32") and "cuda" in self.place:
             torch.backends.cuda.matmul.allow_tf32 = self.dtype == "tf32"
         try:
@@ -70,8 +72,7 @@ class _Product:
         if self.dtype == "int8":
             self.c = torch._int_mm(self.a, self.b)
         elif self.dtype == "fp8":
-            one = torch.ones((), device=self.place)
-            self.c = torch._scaled_mm(self.a, self.b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+            self.c = torch._scaled_mm(self.a, self.b, scale_a=self.one, scale_b=self.one, out_dtype=torch.bfloat16)
         else:
             torch.matmul(self.a, self.b, out=self.c)
 
@@ -87,13 +88,15 @@ class _Product:
         self.step()
         rows = self.torch.from_numpy(self.rng.choice(self.m, min(PROBES, self.m), replace=False)).to(self.place)
         a, b, c = (x if self.batch == 1 else x[-1] for x in (self.a, self.b, self.c))
-        left, right = a.to(self.torch.float32)[rows].double(), b.to(self.torch.float32).double() if self.dtype != "fp64" else b
-        if self.dtype == "fp64":
-            left = a[rows]
+        left, right = self._exact(a)[rows.to(self.exact)], self._exact(b)
         exact, scale = left @ right, left.abs() @ right.abs()
-        error = float(((c[rows].double() - exact).abs() / scale.clamp_min(1e-300)).max())
+        error = float(((c[rows].to(self.exact).double() - exact).abs() / scale.clamp_min(1e-300)).max())
         tolerance = self._tolerance()
         return Check(passed=error <= tolerance, what=f"{len(rows)} rows recomputed in fp64, ÷ |A|·|B|", error=error, tolerance=tolerance)
+
+    def _exact(self, x: Any) -> Any:
+        """In fp64; the 8-bit types go through fp32, which holds them all."""
+        return x.to(self.exact).double() if self.dtype == "fp64" else x.to(self.exact).to(self.torch.float32).double()
 
     def _tolerance(self) -> float:
         """Inputs are exact; products accumulate in fp32 or better (fp64 in fp64), the result is rounded to its type."""

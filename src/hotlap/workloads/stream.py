@@ -19,10 +19,9 @@ from hotlap.workloads.layout import layout
 
 SCALAR = {"fp32": "float", "fp64": "double"}
 NUMPY: Mapping[str, Any] = {"fp32": np.float32, "fp64": np.float64}
-FACTORS = {  # op: what a[i] is, as factors of b[i], of c[i], and a constant, for s = 3
-    "write": (0, 0, 3), "copy": (1, 0, 0), "scale": (3, 0, 0), "add": (1, 1, 0), "triad": (1, 3, 0),
-}
 S = 3
+PASSES_CHECKED = 2
+CHUNK = 1 << 26  # elements checked at a time
 PASS_BYTES = {"cpu": 128 << 20, "gpu": 32 << 20}
 """Bytes to move in one launch, per compute unit: small working sets are passed over until a launch's own cost is under 1 %."""
 
@@ -32,6 +31,11 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     if str(case.params["dtype"]) not in target.features:
         raise NotSupported(f"this device has no {case.params['dtype']}")
     return _torch(target, case, rng) if target.dialect == "torch" else _kernels(target, case, rng)
+
+
+def factors(op: str, s: int) -> tuple[int, int, int]:
+    """What a[i] is: factors of b[i] and of c[i], and a constant."""
+    return {"write": (0, 0, s), "copy": (1, 0, 0), "scale": (s, 0, 0), "add": (1, 1, 0), "triad": (1, s, 0)}[op]
 
 
 class _Stream:
@@ -68,8 +72,8 @@ class _Stream:
             if buffer.nbytes > 64:
                 self.launch(self.fill, buffer, np.uint64(self.n), np.uint32(seed), np.uint32(mask))
 
-    def once(self, passes: int) -> None:
-        self.launch(self.run, self.a, self.b, self.c, self.vectors, np.uint32(passes), self.real(S))
+    def once(self, passes: int, s: int = S) -> None:
+        self.launch(self.run, self.a, self.b, self.c, self.vectors, np.uint32(passes), self.real(s))
 
     def enqueue(self, calls: int) -> None:
         """A call is one pass; whole launches of `passes`, then the rest."""
@@ -92,15 +96,19 @@ def _kernels(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
 
 
 def _check_write(work: _Stream, case: Case) -> Check:
-    """Fresh input, one pass, and every element against the formula, computed by another kernel from the seeds alone."""
+    """Fresh input and s, and every element against the formula, computed by another kernel from the seeds alone.
+
+    Three passes where a work-item owns its stretch; elsewhere one, since passes of different groups may end in any order.
+    """
+    s = int(work.rng.integers(S + 1, 10))
     work.refill(1023)
-    work.once(1)
+    work.once(3 if work.shape.blocked else 1, s)
     defines = work.shape.defines(SCALAR[str(case.params["dtype"])])
     verify = work.target.kernel(source("memory"), "stream_verify", defines)
     wrong = work.target.buffer(np.zeros(1, np.uint32))
-    factors = [work.real(f) for f in FACTORS[work.op]]
+    terms = [work.real(f) for f in factors(work.op, s)]
     seeds = [np.uint32(s) for s in work.seeds]
-    work.launch(verify, work.a, np.uint64(work.n), *seeds, *factors, wrong)
+    work.launch(verify, work.a, np.uint64(work.n), *seeds, *terms, wrong)
     count = int(work.target.read(wrong)[0])
     return Check(passed=count == 0, what=f"all {work.n} elements recomputed on the device, exact", error=float(count), tolerance=0.0)
 
@@ -108,13 +116,13 @@ def _check_write(work: _Stream, case: Case) -> Check:
 def _check_read(work: _Stream) -> Check:
     """Fresh ones and zeros, so that the float sums are exact, against their sum in whole numbers."""
     work.refill(1)
-    work.once(1)
+    work.once(PASSES_CHECKED)
     lanes = work.target.read(work.a).view(work.real)
     defines = work.shape.defines("float" if work.real is np.float32 else "double")
     total = work.target.kernel(source("memory"), "fill_sum", defines)
     sums = work.target.buffer(np.zeros(work.shape.items, np.uint64))
     work.launch(total, sums, np.uint64(work.n), np.uint32(work.seeds[0]), np.uint32(1))
-    expected = float(work.target.read(sums).sum())
+    expected = float(PASSES_CHECKED * work.target.read(sums).sum())
     got = float(lanes.astype(np.float64).sum() - S * lanes.size)
     return Check(passed=got == expected, what=f"sum of {work.n} elements, exact", error=abs(got - expected), tolerance=0.0)
 
@@ -145,14 +153,17 @@ def _torch(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         generator = torch.Generator(device=place).manual_seed(int(rng.integers(2**31)))
         for array in (b, c):
             array.random_(0, 1024 if op != "read" else 2, generator=generator)
+        if written:
+            a.fill_(-1)
         step()
-        kb, kc, k = FACTORS.get(op, (0, 0, 0))
         if op == "read":
-            expected = float(b.to(torch.int64).sum())
+            expected = float(sum(int(part.count_nonzero()) for part in b.split(CHUNK)))
             error = abs(float(total) - expected)
             return Check(passed=error <= 1e-6 * n, what=f"sum of {n} elements", error=error, tolerance=1e-6 * n)
-        parts = (x.double() * f for x, f in ((b, kb), (c, kc)) if f)
-        wrong = int((a.double() != sum(parts, torch.zeros((), device=place)) + k).sum())
-        return Check(passed=wrong == 0, what=f"all {n} elements recomputed in fp64, exact", error=float(wrong), tolerance=0.0)
+        kb, kc, k = factors(op, S)
+        empty = torch.zeros(1, dtype=kind, device=place)
+        parts = zip(a.split(CHUNK), *(x.split(CHUNK) if f else [empty] * (n // CHUNK + 1) for x, f in ((b, kb), (c, kc))), strict=False)
+        wrong = sum(int((pa != pb * kb + pc * kc + k).sum()) for pa, pb, pc in parts)  # whole numbers below 2²⁴: exact in fp32
+        return Check(passed=wrong == 0, what=f"all {n} elements recomputed, exact", error=float(wrong), tolerance=0.0)
 
     return Prepared(enqueue, check, variant=f"torch {op}", flush=flusher(target, case))

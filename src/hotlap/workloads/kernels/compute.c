@@ -11,12 +11,13 @@
 #define DO_N(n, F) DO_N_(n, F)
 #define DO(F) DO_N(CHAINS, F)
 
-/* a = a·x + y in every chain; the sum of the chains is kept, so that none can be left out. Chain j starts at j. */
-#define BEGIN(j) T a##j = SPLAT(T, (S)j);
+/* a = a·x + y in every chain; the sum of the chains is kept, so that none can be left out. Chain j starts at the
+   work-item's own values + j: were they the same for all, a compiler could compute one for the whole group. */
+#define BEGIN(j) T a##j = first + SPLAT(T, (S)j);
 #define STEP(j) a##j = MAD(a##j, x, y);
 #define SUM(j) sum = sum + a##j;
-KERNEL void fma_chains(GLOBAL T *out, S x_, S y_, uint loops) {
-    const T x = SPLAT(T, x_), y = SPLAT(T, y_);
+KERNEL void fma_chains(GLOBAL T *RESTRICT out, GLOBAL const T *RESTRICT start, S x_, S y_, uint loops) {
+    const T x = SPLAT(T, x_), y = SPLAT(T, y_), first = start[ID];
     DO(BEGIN)
     for (uint l = 0; l < loops; l++) { DO(STEP) }
     T sum = SPLAT(T, (S)0);

@@ -4,8 +4,8 @@
 
 #ifdef BLOCKED
 #define ME(p) ID
-#define FROM(me, n) ((me) * ((n) / ITEMS))
-#define UNTIL(me, n) ((me) + 1 == ITEMS ? (n) : ((me) + 1) * ((n) / ITEMS))
+#define FROM(me, n) ((ulong)(me) * (n) / ITEMS) /* shares that differ by one at most */
+#define UNTIL(me, n) (((ulong)(me) + 1ul) * (n) / ITEMS)
 #define STEP 1ul
 #else
 #define ME(p) ((ID + (ulong)(p) * 61ul * GROUP_SIZE) % ITEMS) /* another part in each pass: private caches are missed */
