@@ -126,6 +126,30 @@ def outside(argv: list[str], pattern: str, scale: float, pick: Callable[[list[fl
     return run
 
 
+def clpeak(folder: Path) -> Callable[[], dict[str, float]]:
+    """clpeak on the same OpenCL driver: the one inside pyopencl's wheel, shown to the system's loader."""
+
+    def run() -> dict[str, float]:
+        import pyopencl
+
+        library = next(Path(pyopencl.__file__).parent.glob(".libs/libpocl*.so"), None)
+        if library is None:
+            raise NotHere("pyopencl was not installed with PoCL inside")
+        if not shutil.which("clpeak"):
+            raise NotHere("apt-get install clpeak")
+        (folder / "pocl.icd").write_text(f"{library}\n")
+        with tempfile.TemporaryDirectory() as cache:  # what it leaves in PoCL's cache when it aborts breaks its next run
+            environment = {**os.environ, "OCL_ICD_VENDORS": str(folder), "POCL_CACHE_DIR": cache}
+            argv = ["stdbuf", "-oL", "clpeak", "--compute-sp", "--global-bandwidth"]
+            done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+        found = re.findall(r"float\d* *: ([\d.]+)", done.stdout.partition("Single-precision")[2])
+        if not found:
+            raise NotHere("clpeak printed no figure")
+        return {"best": max(map(float, found)) * 1e9}
+
+    return run
+
+
 def contestants(folder: Path) -> dict[str, Callable[[], dict[str, float]]]:
     size = "512 MiB"
     return {
@@ -143,6 +167,7 @@ def contestants(folder: Path) -> dict[str, Callable[[], dict[str, float]]]:
         ),
         "fma fp32 hotlap opencl": hotlap("opencl:cpu", "fma", dtype="fp32", operations=8 * 10**9),
         "fma fp64 hotlap opencl": hotlap("opencl:cpu", "fma", dtype="fp64", operations=4 * 10**9),
+        "fma fp32 clpeak, same driver": clpeak(folder),
         "fp32 matrix torch, bare loop": torch("matrix", "float32"),
         "bf16 matrix hotlap torch": hotlap("torch:cpu", "gemm", dtype="bf16", m=2048, n=2048, k=2048),
         "bf16 matrix torch, bare loop": torch("matrix", "bfloat16"),
@@ -164,10 +189,11 @@ RATIOS = (  # what is promised: name, figure above, figures below (the best of t
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--replicates", type=int, default=7)
+    parser.add_argument("--only", default="", help="contestants whose name contains this")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        runners = contestants(Path(folder))
+        runners = {name: run for name, run in contestants(Path(folder)).items() if options.only in name}
         values: dict[str, list[dict[str, float]]] = {name: [] for name in runners}
         missing: dict[str, str] = {}
         for _ in range(options.replicates):
@@ -188,13 +214,14 @@ def figure(samples: list[dict[str, float]], key: str) -> list[float]:
 
 def ratio(values: dict[str, list[dict[str, float]]], above: str, below: tuple[str, ...]) -> float | None:
     """Median over processes of the best sample of each, since STREAM, stress-ng and sysbench give their best."""
-    others = [statistics.median(figure(values[name], "best")) for name in below if values[name]]
-    return statistics.median(figure(values[above], "best")) / max(others) if others and values[above] else None
+    others = [statistics.median(figure(values[name], "best")) for name in below if values.get(name)]
+    return statistics.median(figure(values[above], "best")) / max(others) if others and values.get(above) else None
 
 
 def share_of_units(values: dict[str, list[dict[str, float]]], lanes: int) -> float | None:
     """fp32 FMA against cores × FLOP per clock × the clock measured in the same process."""
-    shares = [s["median"] / ((os.cpu_count() or 1) * lanes * s["clock_hz"]) for s in values["fma fp32 hotlap opencl"] if s.get("clock_hz")]
+    found = [s for s in values.get("fma fp32 hotlap opencl", []) if s.get("clock_hz")]
+    shares = [s["median"] / ((os.cpu_count() or 1) * lanes * s["clock_hz"]) for s in found]
     return statistics.median(shares) if shares else None
 
 
