@@ -11,6 +11,7 @@ from typing import Literal
 from hotlap import work
 from hotlap.errors import InputError
 from hotlap.record import Case, Flag, Result, Samples, Status
+from hotlap.stats import series
 from hotlap.work.base import Workload
 
 _BEFORE = ("invalid", "error", "not_run")  # whose reason stands for the result, where several rounds failed in several ways
@@ -38,11 +39,12 @@ def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") 
     medians = [(s, statistics.median(s.seconds)) for s in rounds if s.status == "measured" and s.seconds]
     usable = [(s, m) for s, m in medians if meter.own or m > 0]
     status, reason = _status(rounds, len(usable), len(medians) - len(usable))
+    values = [meter.value(s, m) for s, m in usable]
     return Result(
         case=case, device=rounds[0].device if rounds else device, target=target, status=status, reason=reason or meter.doubt,
-        metric=meter.metric, unit=meter.unit, better=meter.better, values=[meter.value(s, m) for s, m in usable],
-        seconds=[] if meter.own else [m for _, m in usable], flags=_flags(rounds), checks=[s.check for s in rounds if s.check],
-        rounds=rounds,
+        metric=meter.metric, unit=meter.unit, better=meter.better, values=values,
+        seconds=[] if meter.own else [m for _, m in usable], flags=_flags(rounds, values),
+        checks=[s.check for s in rounds if s.check], rounds=rounds,
     )
 
 
@@ -76,17 +78,25 @@ BY_CHANCE = ("drift", "bimodal", "not_steady")
 """Flags that are tests at 1 to 2 % each: one of six rounds is what chance gives. The samples keep them all the same."""
 
 
-def _flags(rounds: Sequence[Samples]) -> list[Flag]:
-    """Each name once, with how many rounds have it and what was seen first."""
+def _flags(rounds: Sequence[Samples], values: Sequence[float]) -> list[Flag]:
+    """Each name once: with how many rounds have it and what was seen first, or what only all rounds together show."""
+    between = _between(values)
     seen: dict[str, dict[int, str]] = {}
     for one in rounds:
         for flag in one.flags:
             seen.setdefault(flag.name, {}).setdefault(one.round, flag.detail)
-    return [
+    return between + [
         Flag(name=name, detail=_detail(list(found.values()), len(rounds)))
         for name, found in seen.items()
-        if not (name in BY_CHANCE and len(found) == 1 and len(rounds) >= 6)
+        if not (name in BY_CHANCE and len(found) == 1 and len(rounds) >= 6) and name not in {flag.name for flag in between}
     ]
+
+
+def _between(values: Sequence[float]) -> list[Flag]:
+    """A drift from round to round, which no single round can show."""
+    if not all(map(math.isfinite, values)) or not series.drifting(values):
+        return []
+    return [Flag(name="drift", detail=f"{series.drift(values):+.1%} from the first round to the last")]
 
 
 def _detail(details: Sequence[str], rounds: int) -> str:
