@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -36,18 +37,19 @@ class Ceilings:
 
 
 def ceilings(results: Iterable[Result], spec: Spec | None = None) -> Ceilings:
-    """The best round of each resource over all measured results of one device. `spec` tells the cache levels apart."""
+    """The best case of each resource over all measured results of one device, by the median of its rounds: one lucky round
+    must not make every other number look bad. `spec` tells the cache levels apart."""
     by_case: dict[str, dict[str, float]] = {}
     launch: list[float] = []
     for result in results:
         if result.status != "measured" or not result.seconds or not result.values or min(result.values) <= 0:
             continue
-        least_s = nominal_s(result.case, max(result.values) if result.better == "higher" else min(result.values))
+        usual_s = nominal_s(result.case, statistics.median(result.values))
         if result.case.workload == "launch":
-            launch += [least_s] if result.case.params.get("mode") != "graph" else []
+            launch += [usual_s] if result.case.params.get("mode") != "graph" else []
         for key, amount in _amounts(result.case, spec).items():
             rates = by_case.setdefault(key, {})
-            rates[result.case.id] = max(rates.get(result.case.id, 0.0), amount / least_s)
+            rates[result.case.id] = max(rates.get(result.case.id, 0.0), amount / usual_s)
     return Ceilings(by_case, min(launch, default=None))
 
 
