@@ -194,6 +194,7 @@ class Run(Record, frozen=True, kw_only=True):
     began: str  # UTC, ISO 8601
     ended: str = ""  # "" while running, or killed
     stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
+    kept: int | None = None  # lines of samples.jsonl when the run ended; None while running, killed, or before Hotlap counted them
     hotlap: str  # version
     plan: Plan
     machine: Machine
@@ -277,7 +278,7 @@ class Gap(Record, frozen=True, kw_only=True):
     share: float | None = None  # of the bound, of the expectation, or of the measured ceiling; 1.0 is at the limit
     against: Literal["bound", "expected", "ceiling", "unknown"] = "unknown"
     limit_value: float | None = None  # in the metric's unit
-    cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, too_small, unknown
+    cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
     detail: str = ""  # one sentence with the numbers behind it
     limit: Limit | None = None
 

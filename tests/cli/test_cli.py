@@ -12,7 +12,7 @@ import pytest
 
 from hotlap.cli import VERBS, main
 
-RUN = ["run", "quick", "--target", "simulated:h200-sxm?noise=0.002&seed=1", "--round-time", "1 s"]
+RUN = ["run", "quick", "--target", "simulated:h200-sxm?noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +53,9 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["run", "--rounds", "0"], "rounds"), (["run", "--budget", "soon"], "budget"), (["run", "--label", "x"], "name=value"), (["show", "nothing"], "nothing"),
         (["run", "--nonsense"], "unrecognized"), (["predict", "gemm", "m=-1", "--machine", "h100-sxm"], "'m'"), (["predict", "gemm", "--machine", "h1000"], "h100"),
         (["predict", "gem", "--machine", "h100-sxm"], "gemm"), (["machines", "h20"], "h20"), (["plan", "check", "/nowhere.toml"], "nowhere"),
+        (["plan", "check"], "which plan"), (["predict"], "which workload"), (["predict", "stream"], "hotlap machines"), (["run", "--together"], "--device all"),
+        (["predict", "stream", "size=1MiB", "size=2MiB", "--machine", "h200-sxm"], "twice"), (["run", "--label", "device=3"], "my_device"),
+        (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],
 )
 def test_what_was_asked_wrongly_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,3 +114,43 @@ def test_compare_of_a_slower_run_exits_1(kept: Path, monkeypatch: pytest.MonkeyP
     assert "slower" in capsys.readouterr().out
     assert main(["compare", "slow=yes", "a=b"]) == 0
     assert "faster" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["show", "--where", "size=3GiB"], "has size=3GiB; did you mean"), (["explain", "--where", "device=9"], "valid: 0"),
+        (["show", "--where", "workload=fma", "--where", "op=copy"], "fits all of"), (["report", "--out", "/nonexistent/x.html"], "no folder"),
+        (["run", "--resume", "latest", "--rounds", "9"], "takes no --rounds"), (["run", "quick", "--resume", "latest"], "takes no plan"),
+    ],
+)
+def test_what_a_run_does_not_have_gets_one_line(words: list[str], message: str, kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(kept))
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+
+
+def test_a_run_that_is_whole_leaves_nothing_to_resume(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(kept))
+    assert main(["run", "--resume", "a=b", "--no-report"]) == 0
+    assert "nothing was left to do" in capsys.readouterr().err
+
+
+def test_nothing_measured_exits_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "p.toml"
+    plan.write_text('schema = 1\n[measure]\nrounds = 1\n[[case]]\nworkload = "command"\nargv = ["true"]\n')
+    assert main(["run", str(plan), "--target", "simulated:h200-sxm", "--no-report"]) == 3
+    assert main(["show"]) == 3
+    assert "not run" in capsys.readouterr().out
+
+
+def test_runs_of_one_second_stand_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "p.toml"
+    plan.write_text('schema = 1\n[measure]\nrounds = 1\nround_time = "1 s"\n[[case]]\nworkload = "launch"\n')
+    for number in range(4):
+        assert main(["run", str(plan), "--target", "simulated:h200-sxm", "--no-report", "--label", f"n={number}"]) == 0
+    capsys.readouterr()
+    assert main(["ls", "--json"]) == 0
+    assert [run["labels"]["n"] for run in json.loads(capsys.readouterr().out)] == ["0", "1", "2", "3"]

@@ -35,7 +35,7 @@ def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
         writer.append(one)
         assert load(writer.path).samples[-1] == one  # before finish: it is there when append returns
     writer.readings(readings)
-    ended = msgspec.structs.replace(run, ended="2026-11-21T10:16:00+00:00", stopped="precision reached")
+    ended = msgspec.structs.replace(run, ended="2026-11-21T10:16:00+00:00", stopped="precision reached", kept=len(samples))
     writer.finish(ended)
     read = load(writer.path)
     assert (read.run, read.samples, read.readings, read.warnings) == (ended, samples, readings, [])
@@ -83,7 +83,9 @@ def test_cut_at_every_byte_of_the_last_two_lines(kept: Keep) -> None:
         complete = sum(end - 1 <= cut for end in ends)  # one that lacks only its newline is whole
         assert read.samples == whole.samples[:complete], cut
         torn = cut not in ends and cut + 1 not in ends
-        assert len(read.warnings) == torn, cut
+        lost = len(ends) - complete - torn  # whole lines, which no crash takes after the run's end
+        assert len(read.warnings) == torn + (lost > 0), cut
+        assert not lost or f"{lost} of {len(ends)} lines are lost" in read.warnings[-1]
         if torn:
             assert f"the {complete} lines before it are kept" in read.warnings[0]
 
@@ -383,3 +385,9 @@ def test_run_json_is_for_people_too(kept: Keep) -> None:
     text = (kept().path / "run.json").read_text()
     assert text.startswith('{\n  "schema": 1,\n  "id": "20261121T101500-aaaaaa",\n')
     assert io.StringIO(text).readlines()[-1] == "}\n"
+
+
+def test_lines_lost_after_the_end_are_named(kept: Keep) -> None:
+    whole = kept(rounds=2)
+    (whole.path / "samples.jsonl").write_bytes(b"")
+    assert [w for w in load(whole.path).warnings if "4 of 4 lines are lost" in w]

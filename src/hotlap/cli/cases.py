@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from hotlap.cli import terminal
 from hotlap.record import Row
 from hotlap.report import tables
 from hotlap.store import bundle as bundles
+from hotlap.store import select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +20,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def read(args: argparse.Namespace) -> list[tuple[bundles.Bundle, list[Row]]]:
-    """The runs asked for, each with its rows."""
+    """The runs asked for, each with its rows. Raises InputError when no case of any run fits the filters."""
     where = terminal.pairs(args.where, "a filter")
-    return [(bundle, tables.rows(bundle, where)) for bundle in terminal.runs(args.run)]
+    found = [(bundle, tables.rows(bundle, where)) for bundle in terminal.runs(args.run)]
+    if where and not any(rows for _, rows in found):
+        raise select.nothing([bundle for bundle, _ in found], where)
+    return found
+
+
+def code(found: Sequence[tuple[bundles.Bundle, Sequence[Row]]]) -> int:
+    """0 when a number was kept, 3 when nothing was measured: that must never look like success."""
+    return 0 if any(row.result.values for _, rows in found for row in rows) else 3

@@ -17,8 +17,8 @@ def run(args: argparse.Namespace) -> int:
     found = cases.read(args)
     if args.json:
         terminal.print_json([export.to_json(bundle, rows) for bundle, rows in found])
-        return 0
+        return cases.code(found)
     for bundle, rows in found:
         print(listing.heading(bundle))
         print(text.explain(rows, terminal.width(), color=terminal.color()))
-    return 0
+    return cases.code(found)

@@ -6,6 +6,8 @@ import argparse
 
 from hotlap import plan as plans
 from hotlap.cli import terminal
+from hotlap.errors import InputError
+from hotlap.report import words
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +17,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A plan's cases and options, or one line that it is valid; exit code 2 with file and line when it is not."""
+    if args.plan is None and args.what == "check":
+        raise InputError("which plan? give a built-in plan or a TOML file, as in: hotlap plan check mine.toml")
     if args.plan is None:
         listing = plans.builtin()
         if args.json:
@@ -28,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
     elif args.what == "show":
         print(plans.show(plan))
     else:
-        print(f"{args.plan}: {len(plan.cases)} cases, valid")
+        print(f"{args.plan}: {words.counted(len(plan.cases), 'case')}, valid")
     return 0

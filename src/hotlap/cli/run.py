@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hotlap import plan as plans
 from hotlap import units
-from hotlap.cli import terminal
+from hotlap.cli import cases, terminal
 from hotlap.cli.progress import Progress
 from hotlap.errors import HotlapError, InputError, Interrupted
 from hotlap.measure import session
@@ -18,33 +18,33 @@ from hotlap.store import paths
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", nargs="?", default="quick", help="a built-in plan or a TOML file (default: quick)")
+    parser.add_argument("plan", nargs="?", help="a built-in plan or a TOML file (default: quick)")
     parser.add_argument("--target", default="", help="opencl, cuda, torch:cpu, simulated:h200-sxm?noise=0.01 … (default: the best here)")
     parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="which device of the target (default: the first)")
     parser.add_argument("--together", action="store_true", help="with --device all: at once instead of one after another")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run; may be repeated")
-    parser.add_argument("--rounds", type=int, metavar="N", help="exactly so many rounds")
+    parser.add_argument("--rounds", metavar="N", help="exactly so many rounds")
     parser.add_argument("--round-time", metavar="TIME", help="of one round, as in '8 s'")
-    parser.add_argument("--budget", metavar="TIME", help="no further round after this, as in '10 min'")
+    parser.add_argument("--budget", metavar="TIME", help="no further round after this and the plan's fewest rounds, as in '10 min'")
     parser.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")
-    parser.add_argument("--seed", type=int, help="of the order of cases and of their input")
-    parser.add_argument("--wait", default="0 s", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
+    parser.add_argument("--seed", metavar="N", help="of the order of cases and of their input")
+    parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or killed")
     parser.add_argument("--no-report", action="store_true", help="write no HTML page")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures, prints the table and says where everything was kept."""
-    home, code = paths.home(), 0
+    home = paths.home()
     progress = Progress(sys.stderr)
     try:
         if args.resume:
-            path = _resume(args.resume, home, progress)
+            path = _resume(args, home, progress)
         else:
-            plan = plans.override(plans.load(args.plan), _measuring(args))
+            plan = plans.override(plans.load(args.plan or "quick"), _measuring(args))
             options = session.Options(
                 target=args.target, device=args.device, together=args.together, labels=terminal.pairs(args.label, "a label"),
-                wait_s=units.parse(args.wait, "s"), home=home,
+                wait_s=units.parse(args.wait or 0.0, "s"), home=home,
             )
             progress.begin(plan)
             path = session.run(plan, options, progress)
@@ -54,8 +54,7 @@ def run(args: argparse.Namespace) -> int:
         return error.exit_code
     finally:
         progress.end()
-    _show(bundles.load(path), args)
-    return code
+    return _show(bundles.load(path), args)
 
 
 def _measuring(args: argparse.Namespace) -> dict[str, object]:
@@ -66,15 +65,27 @@ def _measuring(args: argparse.Namespace) -> dict[str, object]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _resume(selector: str, home: Path, progress: Progress) -> Path:
-    found = terminal.runs([selector])
+def _resume(args: argparse.Namespace, home: Path, progress: Progress) -> Path:
+    found = terminal.runs([args.resume])
     if len(found) != 1:
-        raise InputError(f"'{selector}' names {len(found)} runs; --resume takes one")
-    progress.begin(found[0].run.plan)
-    return session.resume(found[0].path, home, progress)
+        raise InputError(f"'{args.resume}' names {len(found)} runs; --resume takes one")
+    given = [name for name in _OF_THE_RUN if getattr(args, name)]
+    if given:
+        shown = ", ".join(name if name == "plan" else f"--{name.replace('_', '-')}" for name in given)
+        raise InputError(f"--resume goes on with a run as it was begun and takes no {shown}; leave it out, or begin a new run")
+    run, before = found[0].run, len(found[0].samples)
+    progress.begin(run.plan)
+    path = session.resume(found[0].path, home, progress)
+    if len(bundles.load(path).samples) == before:
+        print(f"hotlap: nothing was left to do of {run.id}: {listing.ending(run)}; begin a new run for more rounds", file=sys.stderr)
+    return path
 
 
-def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> None:
+_OF_THE_RUN = ("plan", "target", "device", "together", "label", "rounds", "round_time", "budget", "precision", "seed", "wait")
+
+
+def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> int:
+    """The table and where everything is kept; exit code 3 when no case gave a number."""
     rows = tables.rows(bundle)
     page = bundle.path / "report.html"
     if not args.no_report:
@@ -84,10 +95,11 @@ def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> None:
             print(f"hotlap: the report was not written: {error}", file=sys.stderr)
     if args.json:
         terminal.print_json(export.to_json(bundle, rows))
-        return
+        return cases.code([(bundle, rows)])
     print(listing.heading(bundle))
     print(text.table(rows, terminal.width(), color=terminal.color()))
     print(f"\nrun     {bundle.path}")
     if page.exists():
         print(f"report  {page}")
     print(f"next    hotlap explain {bundle.run.id}")
+    return cases.code([(bundle, rows)])

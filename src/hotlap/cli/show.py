@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import cases, terminal
+from hotlap.errors import InputError
 from hotlap.report import export, listing, text
 
 FORMATS = ("text", "markdown", "csv")
@@ -17,10 +18,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The table of results of each run."""
+    if args.json and args.format != "text":
+        raise InputError(f"--json and --format {args.format} are two answers; give one of them")
     found = cases.read(args)
     if args.json:
         terminal.print_json([export.to_json(bundle, rows) for bundle, rows in found])
-        return 0
+        return cases.code(found)
     for number, (bundle, rows) in enumerate(found):
         if args.format == "markdown":
             print(export.to_markdown(bundle, rows))
@@ -29,4 +32,4 @@ def run(args: argparse.Namespace) -> int:
         else:
             print("\n" * (number > 0) + listing.heading(bundle))
             print(text.table(rows, terminal.width(), color=terminal.color()))
-    return 0
+    return cases.code(found)

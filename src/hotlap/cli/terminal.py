@@ -44,8 +44,12 @@ def runs(selectors: Sequence[str]) -> list[bundles.Bundle]:
 
 
 def pairs(items: Sequence[str], what: str) -> dict[str, str]:
-    """`name=value` arguments as a mapping."""
+    """`name=value` arguments as a mapping. Raises InputError for one without a sign, and for two values of one name."""
     for item in items:
         if "=" not in item:
             raise InputError(f"'{item}' is not {what}; write name=value")
-    return {name: value for name, _, value in (item.partition("=") for item in items)}
+    found: dict[str, str] = {}
+    for name, _, value in (item.partition("=") for item in items):
+        if found.setdefault(name, value) != value:
+            raise InputError(f"{what} '{name}' is given twice, as {found[name]} and {value}; give it once")
+    return found

@@ -6,6 +6,9 @@ import msgspec
 
 from hotlap.record import Case, MeasureOptions, Readings, Samples
 
+SHORTEST_SLOT_S = 0.1
+"""The least time that a case gets in a round, whatever the plan asks."""
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One round of one device: the first line of the worker's standard input. After each `Took`, the session answers

@@ -20,11 +20,11 @@ from hotlap import targets
 from hotlap.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
 from hotlap.inspect.machine import fingerprint
 from hotlap.measure.process import Round
-from hotlap.measure.protocol import Began, Ended, Fault, Job, Took
+from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
 from hotlap.record import Case, Device, Plan, Run, Samples
 from hotlap.stats.summary import interval
 from hotlap.store import bundle as bundles
-from hotlap.store import locks
+from hotlap.store import labels, locks
 from hotlap.targets.base import SystemClock
 
 HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and three executions of a program and its check
@@ -51,21 +51,27 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     spec = targets.parse(options.target) if options.target else targets.default()
     devices = choose(targets.find(spec), options.device)
+    if options.together and options.device != "all":
+        raise InputError("--together measures several devices at once; give --device all with it")
     seed = plan.measure.seed or secrets.randbits(31)
     order: Literal["single", "one after another", "together"] = (
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
     )
     began = datetime.now(UTC)
     record = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="seconds"), hotlap=hotlap.__version__, plan=plan,
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan,
         machine=fingerprint(devices), target=spec.text, devices=[d.key for d in devices], order=order,
-        labels=dict(options.labels), seed=seed,
+        labels=labels.check(options.labels), seed=seed,
     )
     with ExitStack() as held:
         for device in devices:
             if spec.name != "simulated":
                 held.enter_context(locks.hold(device.key, options.home, options.wait_s))
         writer = bundles.Writer.create(record, options.home)
+        shortest_s = SHORTEST_SLOT_S * len(plan.cases)
+        if shortest_s > plan.measure.round_s:
+            news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
+            listen(devices[0], 0, news)
         return _Session(record, devices, writer, listen).measure({})
 
 
@@ -126,7 +132,9 @@ class _Session:
                 stopped = self._devices(done)
             except HotlapError as error:
                 stopped = f"error: {error}"
-                raise
+                if error.exit_code != MachineError.exit_code or not self.writer.kept:
+                    raise
+                raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
             finally:
                 self._finish("interrupted" if self.stop.is_set() else stopped)
         if self.stop.is_set():
@@ -181,7 +189,7 @@ class _Session:
     def _enough(self, device: Device, rounds: int) -> str:
         """Why no more rounds are needed, or "" when they are."""
         if not self.values[device.key]:
-            return "nothing could be measured"
+            return "no case gave a number that stands"
         if rounds >= self.options.rounds and self._exact(device):
             return "precision reached"
         if rounds >= self.options.rounds_max:
@@ -281,7 +289,7 @@ def _place(device: Device, text: str) -> int:
     """Where the device stands in what the specification finds."""
     place = next((i for i, d in enumerate(targets.find(targets.parse(text))) if d.key == device.key), None)
     if place is None:
-        raise Unavailable(f"the device {device.name} has vanished", "everything measured is kept; --resume goes on once it is back")
+        raise Unavailable(f"the device {device.name} has vanished", "go on once it is back")
     return place
 
 

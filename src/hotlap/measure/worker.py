@@ -17,14 +17,13 @@ from hotlap import sensors, targets
 from hotlap.errors import HotlapError
 from hotlap.measure.doubts import doubts
 from hotlap.measure.loop import Overhead, Slot, measure, timing_overhead
-from hotlap.measure.protocol import Began, Ended, Fault, Job, Message, Took
+from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Took
 from hotlap.record import Case, Samples
 from hotlap.sensors import cpu_clock
 from hotlap.sensors.sampler import Sampler
 from hotlap.targets.base import Target
 
 PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until the round shows how much it takes
-SHORTEST_SLOT_S = 0.1
 
 
 def main() -> int:

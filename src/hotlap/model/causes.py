@@ -30,6 +30,7 @@ WAITING = {
     "chase": "a load waits for the one before it", "barrier": "work-items wait for one another",
     "atomic same": "additions to one address wait for one another", "atomic spread": "the memory system carries out additions one by one",
 }
+LIMITERS = {"memory": "bandwidth", "link": "bandwidth", "arithmetic unit": "arithmetic", "cache": "cache"}  # cause by what sets the limit
 Against = Literal["bound", "expected", "ceiling", "unknown"]
 
 
@@ -84,7 +85,7 @@ def cause(seen: Seen) -> tuple[str, str]:
     if seen.share is not None and seen.share >= AT_LIMIT:
         return "at_limit", seen.head
     tests: tuple[Callable[[Seen], tuple[str, str] | None], ...] = (
-        _held_back, _by_nature, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
+        _held_back, _shared, _by_nature, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
     )
     for test in tests:
         found = test(seen)
@@ -107,6 +108,14 @@ def _held_back(seen: Seen) -> tuple[str, str] | None:
     if power and most and power >= POWER_FULL * most and ratio is not None and ratio < LOW_CLOCK:
         return "power", f"{power:.0f} W of {most:.0f} W allowed, at {ratio:.0%} of the highest clock"
     return None
+
+
+def _shared(seen: Seen) -> tuple[str, str] | None:
+    """Other work on the device, flagged in half of the rounds or more: what else a case shows says little then."""
+    flagged = [f for r in seen.result.rounds for f in r.flags if f.name == "shared_device"]
+    if seen.share is None or 2 * len(flagged) < len(seen.result.rounds) or not flagged:
+        return None
+    return "shared", f"other work used the device: {flagged[0].detail}"
 
 
 def _by_nature(seen: Seen) -> tuple[str, str] | None:
@@ -217,7 +226,10 @@ def _resource(seen: Seen) -> tuple[str, str] | None:
         return None
     key, part = max(parts.items(), key=lambda item: item[1])
     cause = "arithmetic" if key.startswith("compute") else "bandwidth"
-    return cause, f"{_words(key)} at the run's best {show(found.others(key, seen.case), _unit(key))} takes {min(part, 1.0):.0%} of the time"
+    best = f"{_words(key)} at the run's best {show(found.others(key, seen.case), _unit(key))} takes {min(part, 1.0):.0%} of the time"
+    if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
+        return cause, f"{best}: no case of this run gets nearer to what sets the limit{_ruled_out(seen)}"
+    return cause, best
 
 
 def _words(key: str) -> str:
@@ -242,12 +254,20 @@ def _fetch_size(seen: Seen) -> tuple[str, str] | None:
 
 def _limiter(seen: Seen) -> tuple[str, str] | None:
     """What sets the limit, where the share is high enough that it is likely to set the pace too."""
-    cause = {"memory": "bandwidth", "link": "bandwidth", "arithmetic unit": "arithmetic", "cache": "cache"}.get(seen.limit.limiter)
+    cause = LIMITERS.get(seen.limit.limiter)
     if seen.against == "ceiling":
         cause = "arithmetic" if seen.name.startswith("compute") else "bandwidth"
     if cause is None or seen.share is None or seen.share < NEAR:
         return None
     moved = f", at {show(seen.asked.memory_bytes / seen.seconds, 'B/s')}" if seen.asked.memory_bytes else ""
-    return cause, {
-        "bandwidth": f"traffic sets the pace{moved}", "arithmetic": "the arithmetic units set the pace", "cache": "the cache sets the pace",
-    }[cause]
+    pace = {"bandwidth": f"traffic sets the pace{moved}", "arithmetic": "the arithmetic units set the pace"}
+    return cause, pace.get(cause, "the cache sets the pace") + _ruled_out(seen)
+
+
+def _ruled_out(seen: Seen) -> str:
+    """What the readings say the rest of the gap is not."""
+    ratio, power, most = _clock_ratio(seen), _during(seen, "power_w"), seen.context.power_limit_w
+    parts = [f"the clock was {ratio:.0%} of its highest"] if ratio is not None else []
+    if power and most:
+        parts.append(f"power {power:.0f} W of {most:.0f} W")
+    return f"; {', '.join(parts)}" if parts else ""

@@ -16,6 +16,7 @@ from hotlap.work.latency import ATOMIC_ITEMS
 
 LAUNCH_S = {"single": 3e-6, "stream": 2e-6, "graph": 1e-6}  # assumed, of the size that NVIDIA drivers show
 SYNC_S = {"synchronize": 2e-6, "event": 3e-6}  # assumed
+PASSED_BYTES_A_UNIT = 32 * 2**20  # moved in one launch per compute unit, by passes over a small working set: as real targets do
 COPY_S = 1e-6  # from one command of a copy engine to the next: assumed
 L2_OF_MEMORY = 2.0  # L2 bandwidth ÷ memory bandwidth: assumed; A100's published 5120 B a clock is 3.5 times, L4's more
 L1_BYTES = 128 * 2**10  # one unit's share of first cache that a chase can use: assumed
@@ -44,8 +45,15 @@ def expected_call_s(case: Case, spec: Spec) -> float:
         return asked.steps * (BARRIER_CYCLES + BARRIER_CYCLES_PER_ITEM * integer(case.params, "group")) / _clock(spec)
     if case.workload == "atomic":
         return max(_atomic_s(case, spec), LAUNCH_S["stream"])
-    floor_s = COPY_S if asked.link_bytes else LAUNCH_S["stream"]
+    floor_s = COPY_S if asked.link_bytes else LAUNCH_S["stream"] / _calls_a_launch(case, asked, spec)
     return max(_bound_s(case, spec), _traffic_s(case, asked, spec), floor_s)
+
+
+def _calls_a_launch(case: Case, asked: Work, spec: Spec) -> float:
+    """Streams over small working sets pass over them many times in one launch, as on real targets."""
+    if case.workload != "stream" or case.params.get("cache") == "cold":
+        return 1.0
+    return max(1.0, PASSED_BYTES_A_UNIT * (spec.compute_units or 1) // asked.memory_bytes)
 
 
 def _bound_s(case: Case, spec: Spec) -> float:

@@ -49,6 +49,11 @@ def painted(text: str, style: str, color: bool) -> str:
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if color and style and text.strip() else text
 
 
+def shortened(text: str, most: int) -> str:
+    """At most `most` characters, the last an ellipsis where some are left out."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
 def aligned(texts: Sequence[str]) -> list[str]:
     """Texts that begin with a number, padded so that decimal points and units stand under each other; a dash stands where
     the number would. Texts of words only are left as they are."""

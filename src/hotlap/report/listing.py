@@ -14,7 +14,7 @@ from hotlap.units import size
 from hotlap.work import find, label
 
 ENDINGS = {
-    "rounds_max": "all rounds done", "precision reached": "stopped at the precision asked", "budget": "stopped at the end of its budget",
+    "rounds_max": "all rounds done", "precision reached": "precision reached", "budget": "budget spent",
 }
 
 
@@ -23,7 +23,7 @@ def heading(bundle: Bundle) -> str:
     run = bundle.run
     labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
     rounds = 1 + max((s.round for s in bundle.samples), default=-1)
-    first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round"), _ending(run), labels]
+    first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round"), ending(run), labels]
     second = [f"{d.selector} {d.name}" for d in measured(run)] + [f"on {run.machine.host}", f"hotlap {run.hotlap}"]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
 
@@ -34,7 +34,8 @@ def measured(run: Run) -> list[Device]:
     return [known.get(key) or Device(target=run.target, index=0, name=key, kind="other") for key in run.devices]
 
 
-def _ending(run: Run) -> str:
+def ending(run: Run) -> str:
+    """How a run ended, in words."""
     if not run.ended:
         return "not finished: hotlap run --resume goes on"
     return ENDINGS.get(run.stopped, run.stopped)
@@ -109,7 +110,10 @@ def runs(bundles: Sequence[Bundle], width: int = 100, color: bool = False) -> st
 def _ended(run: Run) -> Cell:
     if not run.ended:
         return Cell("not finished", "warn")
-    return Cell(words.clean(run.stopped), "warn" if run.stopped.startswith(("interrupted", "error")) else "")
+    kind, _, why = run.stopped.partition(": ")
+    if kind == "error":
+        return Cell(f"error: {layout.shortened(words.clean(why), 40)}", "bad")
+    return Cell(words.clean(ENDINGS.get(run.stopped, run.stopped)), "warn" if kind == "interrupted" else "")
 
 
 # ---------------------------------------------------------------- the machine table

@@ -79,8 +79,9 @@ def load(path: Path) -> Bundle:
     readings = lines.read(found.get(READINGS, b""), Readings, f"{path}/{READINGS}")
     once, warnings = _once(run, samples.records)
     missing = [f"{name} is missing; nothing of it is known" for name in FILES if name not in found]
+    lost = _lost(run, len(samples.records) + bool(samples.torn)) if SAMPLES in found else []
     torn = [w for w in (samples.warning(SAMPLES), readings.warning(READINGS)) if w]
-    return Bundle(run, path, once, readings.records, missing + torn + warnings)
+    return Bundle(run, path, once, readings.records, missing + torn + lost + warnings)
 
 
 def read_run(path: Path) -> Run:
@@ -171,7 +172,7 @@ class Writer:
             for file in (self._samples, self._readings):
                 if not file.closed:
                     os.fsync(file.fileno())
-            files.write_whole(self.path / RUN, _text(run))
+            files.write_whole(self.path / RUN, _text(msgspec.structs.replace(run, kept=self.kept)))
         except OSError as error:
             self._refuse(error)
         finally:
@@ -257,6 +258,13 @@ def _position(data: bytes, name: str) -> str:
     except (UnicodeDecodeError, RecursionError):
         pass
     return name
+
+
+def _lost(run: Run, lines_here: int) -> list[str]:
+    """Whether lines went after the run had ended."""
+    if run.kept is None or lines_here >= run.kept:
+        return []
+    return [f"{SAMPLES}: {run.kept - lines_here} of {run.kept} lines are lost since the run ended; restore the file from a copy"]
 
 
 def _once(run: Run, samples: list[Samples]) -> tuple[list[Samples], list[str]]:

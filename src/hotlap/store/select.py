@@ -6,7 +6,7 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -24,7 +24,7 @@ from hotlap.work.base import Param
 if TYPE_CHECKING:
     from hotlap.store.catalog import Catalog, Entry
 
-__all__ = ["VALID", "every", "fold", "results", "runs"]
+__all__ = ["VALID", "every", "fold", "nothing", "results", "runs"]
 
 VALID = "an id or its beginning, latest, label=value, a time (today, 2026-11-21, a..b), or a path"
 FACTS = ("case", "device", "host", "implementation", "label", "machine", "metric", "plan", "status", "target", "time", "workload")
@@ -151,6 +151,42 @@ def results(bundle: Bundle, where: Mapping[str, str] = {}) -> list[Result]:
             if all(test(bundle.run, result, device) for test in tests):
                 found.append(result)
     return found
+
+
+def nothing(found: Sequence[Bundle], where: Mapping[str, str]) -> InputError:
+    """Why no result of these runs fits: the first filter that alone keeps none, and what the runs have instead."""
+    for name, text in where.items():
+        if not any(results(bundle, {name: text}) for bundle in found):
+            has = sorted(set().union(*(_valid(name, bundle) for bundle in found)))
+            said = f"; {nearest(text, has)}" if has else ""
+            return InputError(f"no case of {_names(found)} has {name}={text}{said}")
+    return InputError(f"no case of {_names(found)} fits all of {', '.join(f'{k}={v}' for k, v in where.items())}; leave one out")
+
+
+def _names(found: Sequence[Bundle]) -> str:
+    return found[0].run.id if len(found) == 1 else f"these {len(found)} runs"
+
+
+def _valid(name: str, bundle: Bundle) -> set[str]:
+    """What the results of a run are called in one respect, or the values that a parameter has, as a plan writes them."""
+    devices = {d.key: d for d in bundle.run.machine.devices}
+    kept = results(bundle)
+    if name == "label":
+        return {f"{k}={v}" for k, v in bundle.run.labels.items()}
+    if name == "time":
+        return {bundle.run.began}
+    if name in FACTS:
+        return set().union(*(_facts(name, bundle.run, r, devices.get(r.device)) for r in kept)) - {""}
+    return {_written(name, r) for r in kept if name in r.case.params}
+
+
+def _written(name: str, result: Result) -> str:
+    value = result.case.params[name]
+    spec = work.WORKLOADS.get(result.case.workload)
+    param = spec.param(name) if spec else None
+    if param and param.unit == "B" and isinstance(value, (int, float)):
+        return units.size(value)
+    return str(value)
 
 
 _Test = Callable[[Run, Result, Device | None], bool]
