@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import hotlap
-from hotlap.cli import VERBS
+from hotlap.cli import MODULES, VERBS
 from hotlap.plan import measuring
-from hotlap.targets.simulated import INJECTIONS
+from hotlap.targets.faults import INJECTIONS
 from hotlap.work import WORKLOADS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -33,7 +33,7 @@ def test_every_workload_and_parameter_is_described(name: str) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_and_option_is_described(verb: str) -> None:
     parser = argparse.ArgumentParser()
-    importlib.import_module(f"hotlap.cli.{verb}").add(parser)
+    importlib.import_module(f"hotlap.cli.{MODULES.get(verb, verb)}").add(parser)
     text = section("command-line.md", f"hotlap {verb}")
     for action in parser._actions:
         for option in action.option_strings:
@@ -54,7 +54,7 @@ def test_every_fault_of_the_simulator_is_described() -> None:
 
 def test_the_public_names_are_these() -> None:
     """A change here needs a line in the changelog."""
-    assert hotlap.__all__ == ["Run", "__version__", "compare", "load", "measure", "predict", "run"]
+    assert hotlap.__all__ == ["Run", "__version__", "changes", "compare", "load", "measure", "predict", "run"]
     text = (DOCS / "python.md").read_text(encoding="utf-8")
     for name in hotlap.__all__:
         assert getattr(hotlap, name) is not None

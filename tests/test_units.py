@@ -28,6 +28,34 @@ def test_parse_says_what_is_valid(text: str, unit: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "unit", "hint"),
+    [
+        ("512mib", "B", "did you mean '512 MiB'?"), ("1gb", "B", "did you mean '1 GB'?"), ("64 KB", "B", "did you mean '64 kB' or '64 KiB'?"),
+        ("1 mB", "B", "did you mean '1 MB'?"), ("3 bytes", "B", "did you mean '3 B'?"), ("8 m", "s", "did you mean '8 min'?"),
+        ("5 seconds", "s", "did you mean '5 s'?"), ("90 MS", "s", "did you mean '90 ms'?"), ("2 ghz", "Hz", "did you mean '2 GHz'?"),
+        ("4 ki", "", "did you mean '4 Ki'?"), ("1.5 tb/s", "B/s", "did you mean '1.5 TB/s'?"), ("8 s", "B", ""), ("fast", "B", ""), ("8 MiB", "B", ""),
+    ],
+)
+def test_what_was_meant(text: str, unit: str, hint: str) -> None:
+    assert units.meant(text, unit) == hint
+    if hint:
+        with pytest.raises(InputError) as caught:
+            units.parse(text, unit)
+        assert str(caught.value).endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (2**24, "B", "16 MiB"), (2**46, "B", "64 TiB"), (1e9, "B", "1 GB"), (1, "B", "1 B"), (2**24, "", "16777216"), (1e15, "", "10^15"),
+        (1000, "", "1000"), (1.5, "", "1.5"), (0.001, "s", "1 ms"), (60.0, "s", "60 s"), (0, "B", "0 B"), (0.05, "%", "5 %"),
+    ],
+)
+def test_exact(value: float, unit: str, text: str) -> None:
+    assert units.exact(value, unit) == text
+
+
+@pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
         (2.94e10, "B/s", "29.4 GB/s"), (None, "B/s", "–"), (0.0, "B/s", "0 B/s"), (4.6e-5, "s", "46.0 µs"), (9.996e2, "B/s", "1.00 kB/s"),

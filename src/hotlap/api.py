@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from hotlap import plan as plans
+from hotlap import units
 from hotlap.errors import InputError, nearest
 from hotlap.judge import compare as comparing
 from hotlap.measure import inline, session
 from hotlap.model.predict import predict as predicted
 from hotlap.plan import measuring
-from hotlap.record import Comparison, Limit, MeasureOptions, Plan, Result, Row, Samples
+from hotlap.record import Change, Comparison, Limit, MeasureOptions, Plan, Result, Row, Samples
 from hotlap.report import tables, text
+from hotlap.stats.changes import changes as detected
 from hotlap.store import bundle as bundles
-from hotlap.store import paths, select
+from hotlap.store import labels, paths, select
 
 
 @dataclass(frozen=True)
@@ -53,27 +59,29 @@ class Run:
         return text.table(self.rows, 100, color=False)
 
 
-def run(plan: str | Plan = "quick", target: str | None = None, **options: Any) -> Run:
+Which = str | os.PathLike[str] | Run
+"""What names runs: a selector, a path to a folder or zip, or a run at hand."""
+
+
+def run(plan: str | os.PathLike[str] | Plan = "quick", target: str | None = None, **options: Any) -> Run:
     """Measures a plan (a built-in name, a path, or a Plan) and keeps it under HOTLAP_HOME.
 
     `target` is a specification like "opencl", "torch:cuda" or "simulated:h200-sxm?noise=0.01"; None is the best there is.
-    Options: `device`, `together`, `labels` (a mapping), `wait_s`, and every field of MeasureOptions (`rounds`,
-    `budget_s`, `precision`, …). Raises InputError, MachineError, or Interrupted (everything measured is kept).
+    Options: `device` (an index, a UUID, "all", or a list of indices and UUIDs), `together`, `labels` (a mapping), `wait_s`, and
+    every field of MeasureOptions (`rounds`, `budget_s`, `precision`, …). Raises InputError, MachineError, or Interrupted
+    (everything measured is kept).
     """
-    chosen = plans.load(plan) if isinstance(plan, str) else plan
-    own = {name: options.pop(name) for name in ("device", "together", "labels", "wait_s") if name in options}
-    chosen = _measured(chosen, options, also=("device", "together", "labels", "wait_s"))
-    path = session.run(chosen, session.Options(target=target or "", home=paths.home(), **own), lambda *_: None)
+    own = {name: read(options.pop(name)) for name, read in _OF_A_RUN.items() if name in options}
+    chosen = _measured(_plan(plan), options, also=tuple(_OF_A_RUN))
+    path = session.run(chosen, session.Options(target=_target(target), home=paths.home(), **own), lambda *_: None)
     return load(path)
 
 
-def load(path: str | Path) -> Run:
+def load(run: Which) -> Run:
     """A run from its folder, its zip, or any selector that names one run (`latest`, an id, `label=value`)."""
-    if isinstance(path, Path) or Path(path).exists():
-        return Run(bundles.load(Path(path)))
-    found = select.runs(str(path), paths.home())
+    found = _runs(run)
     if len(found) != 1:
-        raise InputError(f"'{path}' names {len(found)} runs; load takes one")
+        raise InputError(f"'{run}' names {len(found)} runs; load takes one: {', '.join(b.run.id for b in found[-5:])}")
     return Run(found[0])
 
 
@@ -87,10 +95,67 @@ def measure(
     Options: `rounds` (6), `round_s` (0.5), `sample_s`. Values of the result are seconds per call, one per round. An
     exception of `fn` passes through.
     """
+    if not callable(fn):
+        raise InputError(f"measure needs a callable, not {_shown(fn)}; as in hotlap.measure(f, x) for f(x)")
+    if work is not None and not isinstance(work, Mapping):
+        raise InputError(f"'work' says what one call does, as in {{'bytes': 4096, 'operations': 1e6}}, not {_shown(work)}")
     case = inline.case_of(fn, work)
     plan = Plan(name="callable", measure=MeasureOptions(round_s=0.5, rounds_max=6))
-    opened, samples = inline.rounds(lambda: fn(*args), case, target or "", _measured(plan, options).measure)
+    opened, samples = inline.rounds(lambda: fn(*args), case, _target(target), _measured(plan, options).measure)
     return select.fold(case, samples, opened.device.target)
+
+
+def predict(workload: str, machine: str, **params: Any) -> Limit:
+    """What a machine of the table allows for a workload: `.bound_s .expected_s .low_s .high_s …`, seconds per call.
+
+    Parameters as in a plan ("256 MiB", "bf16"); NumPy arrays or lists of them give arrays.
+    """
+    for name, value in (("workload", workload), ("machine", machine)):
+        if not isinstance(value, str):
+            raise InputError(f"'{name}' is a name, as in hotlap.predict('stream', 'h200-sxm', size='1 GiB'), not {_shown(value)}")
+    for name, value in params.items():
+        _regular(name, value)
+    return predicted(workload, machine, **params)
+
+
+def compare(
+    a: Which | Sequence[Which], b: Which | Sequence[Which], gate: float | str = comparing.GATE, force: bool = False
+) -> list[Comparison]:
+    """Two runs or groups of runs, case by case; a list is a group. A ratio above 1 means that b is better.
+
+    `gate`: smallest change worth a word, a share from 0 to 1 or text as in "2 %". Groups of other targets or models of device are
+    `not comparable` unless `force`d.
+    """
+    share = units.parse(gate, "%")
+    if not 0 <= share < 1:
+        raise InputError(f"gate is a share from 0 to under 1, as in 0.02 or '2 %', not {gate!r}")
+    return comparing.compare(_group(a), _group(b), share, force)
+
+
+def changes(values: ArrayLike, times: ArrayLike | None = None, **options: Any) -> list[Change]:
+    """Where the level of a series changed: `.index .before .after .ratio .low .high .p .kind .provisional` of each, in order.
+
+    `values` in order of time, of any unit; `times` of the same length, not falling. Options: `alpha` (chance of a false change in a
+    window of 384 independent values), `gate` (smallest change to report, as a share), `provisional`, `boundaries` (indices at which
+    something else began). Raises InputError for values that are not finite and times that fall.
+    """
+    valid = ("alpha", "gate", "provisional", "boundaries")
+    for name in options:
+        if name not in valid:
+            raise InputError(f"there is no option '{name}'; {nearest(name, valid)}")
+    try:
+        return detected(values, times, **options)
+    except (ValueError, TypeError) as error:
+        raise InputError(str(error)) from None
+
+
+# ---------------------------------------------------------------- what is given, read
+
+
+def _plan(given: object) -> Plan:
+    if isinstance(given, os.PathLike):
+        return plans.load(os.path.join(os.curdir, os.fspath(given)))  # never the built-in plan of the same name
+    return plans.load(given) if isinstance(given, str) else plans.check(given)
 
 
 def _measured(plan: Plan, options: Mapping[str, Any], also: tuple[str, ...] = ()) -> Plan:
@@ -102,24 +167,77 @@ def _measured(plan: Plan, options: Mapping[str, Any], also: tuple[str, ...] = ()
     return plans.override(plan, {keys[name]: value for name, value in options.items()})
 
 
-def predict(workload: str, machine: str, **params: Any) -> Limit:
-    """What a machine of the table allows for a workload: `.bound_s .expected_s .low_s .high_s …`, seconds per call.
-
-    Parameters as in a plan ("256 MiB", "bf16"); NumPy arrays or lists of them give arrays.
-    """
-    return predicted(workload, machine, **params)
+def _target(given: object) -> str:
+    if given is None or isinstance(given, str):
+        return given or ""
+    raise InputError(f"'target' is a specification such as 'opencl' or 'simulated:h200-sxm', or None for the best, not {_shown(given)}")
 
 
-def compare(a: str | Path | Run, b: str | Path | Run) -> list[Comparison]:
-    """Two runs or groups of runs, case by case. A ratio above 1 means that b is better."""
-    return comparing.compare(_group(a), _group(b))
+def _device(given: object) -> str:
+    """As on the command line."""
+    if given is None or isinstance(given, str):
+        return given or ""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(given)
+    if isinstance(given, (list, tuple)) and given:
+        return ",".join(_device(one) for one in given)
+    raise InputError(f"'device' is an index, a UUID, 'all', or a list of indices and UUIDs, not {_shown(given)}")
 
 
-def _group(runs: str | Path | Run) -> list[bundles.Bundle]:
-    if isinstance(runs, Run):
-        return [runs.bundle]
-    if isinstance(runs, Path):
-        return [bundles.load(runs)]
-    return select.runs(runs, paths.home())
+def _together(given: object) -> bool:
+    if isinstance(given, bool):
+        return given
+    raise InputError(f"'together' is True or False, not {_shown(given)}")
 
 
+def _labels(given: object) -> dict[str, str]:
+    return labels.check({} if given is None else given)  # type: ignore[arg-type]
+
+
+def _wait(given: object) -> float:
+    with contextlib.suppress(InputError):
+        if isinstance(given, (int, float, str)) and (seconds := units.parse(given, "s")) >= 0:
+            return seconds
+    raise InputError(f"'wait_s' is a time in seconds from 0 on, or text such as '5 min', not {_shown(given)}")
+
+
+_OF_A_RUN: Mapping[str, Callable[[Any], Any]] = {"device": _device, "together": _together, "labels": _labels, "wait_s": _wait}
+
+
+def _regular(name: str, value: object) -> None:
+    """Raises InputError for an array without values, or with rows of several lengths."""
+    if not isinstance(value, (list, tuple)) and not hasattr(value, "ndim"):
+        return
+    import numpy as np
+
+    try:
+        size = np.asarray(value).size
+    except ValueError:
+        raise InputError(f"'{name}' has rows of several lengths; make them equal, or predict them one by one") from None
+    if size == 0:
+        raise InputError(f"'{name}' is empty; give it at least one value")
+
+
+def _group(given: object) -> list[bundles.Bundle]:
+    """The runs of a group, each once."""
+    members = given if isinstance(given, (list, tuple)) else [given]
+    if not members:
+        raise InputError("a group of runs is empty; give at least one run")
+    return list({bundle.run.id: bundle for member in members for bundle in _runs(member)}.values())
+
+
+def _runs(given: object) -> list[bundles.Bundle]:
+    if isinstance(given, Run):
+        return [given.bundle]
+    if isinstance(given, bundles.Bundle):
+        return [given]
+    if isinstance(given, os.PathLike) and not isinstance(path := os.fspath(given), bytes):
+        return [bundles.load(Path(path))]
+    if isinstance(given, str):
+        return select.runs(given, paths.home())
+    raise InputError(f"{_shown(given)} is no run; valid: a hotlap.Run, or as text {select.VALID}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -25,8 +25,8 @@ class HotlapError(Exception):
     exit_code = 3
 
 
-class InputError(HotlapError):
-    """What the user asked is wrong."""
+class InputError(HotlapError, ValueError):
+    """What the user asked is wrong. A ValueError too, which is what callers from Python expect."""
 
     exit_code = 2
 

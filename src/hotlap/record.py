@@ -20,7 +20,7 @@ SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"
 
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
 Status = Literal["measured", "not_run", "invalid", "error"]
-State = Literal["measured", "inconclusive", "not_run", "invalid", "error"]
+State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +53,13 @@ class Device(Record, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.uuid or f"{self.target}:{self.index}:{self.name}"
+
+    @property
+    def model(self) -> str:
+        """What devices of one kind share: the machine table's name, else the driver's, with the memory that tells variants apart."""
+        if self.machine:
+            return self.machine
+        return f"{self.name} {self.memory_bytes // 2**30} GiB" if self.memory_bytes and self.kind == "gpu" else self.name
 
     @property
     def selector(self) -> str:
@@ -284,10 +291,16 @@ class Gap(Record, frozen=True, kw_only=True):
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """The state of one case and why. In this version no case passes or fails: there is no expectation to hold it to."""
+    """The state of one case and why. Only what was held against an expectation passes or fails; `measured` was held against none."""
 
     state: State
     reason: str = ""
+    against: str = ""  # what it was held against: limit, baseline NAME, fleet, rules FILE
+    threshold: float | None = None  # in the metric's unit: the worst value that passes
+    provenance: str = ""  # where the threshold comes from
+    ratio: float | None = None  # value ÷ reference, above 1 is better
+    low: float | None = None  # 95 % interval of the ratio
+    high: float | None = None
 
 
 class Finding(Record, frozen=True, kw_only=True):
@@ -300,6 +313,16 @@ class Finding(Record, frozen=True, kw_only=True):
     action: str = ""  # what to do
 
 
+class Difference(Record, frozen=True, kw_only=True):
+    """One fact in which two environments differ."""
+
+    name: str  # driver, kernel, software.torch, settings.governor, device.power_limit_w …
+    a: str  # values that occur on the side, with commas; "" is not known
+    b: str
+    matters: Literal["yes", "no", "unknown"]  # unknown is treated as yes
+    moves: list[str] = []  # metrics that it can move: bandwidth, compute, latency, rate, time; empty is any
+
+
 class Comparison(Record, frozen=True, kw_only=True):
     """One case on two sides. `ratio` > 1: b is better, whichever way the metric points."""
 
@@ -307,11 +330,98 @@ class Comparison(Record, frozen=True, kw_only=True):
     a: Summary
     b: Summary
     ratio: float | None = None
-    low: float | None = None
+    low: float | None = None  # 95 % interval of the ratio
     high: float | None = None
+    p: float | None = None  # two-sided, of a ratio of 1
+    q: float | None = None  # the same after Benjamini and Hochberg, over the cases of one comparison
+    gate: float | None = None  # the smallest change worth a word, as a share
+    resolvable: float | None = None  # smallest change that these replicates find with 80 % power
+    replicates: str = ""  # what was compared: runs, or rounds of single runs
+    n_a: int = 0
+    n_b: int = 0
     answer: Literal["faster", "slower", "same", "cannot tell", "not comparable"]
     reason: str = ""
+    tail: float | None = None  # the same ratio of 95 % quantiles of the slow side, with its interval; None below 20 samples a round
+    tail_low: float | None = None
+    tail_high: float | None = None
+    noise: str = ""  # where most of it lies: between_runs, between_rounds, within_rounds; what to repeat to see smaller changes
+    could: list[str] = []  # names of differences between the environments that could explain it
     unit: str = ""
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """A change of level in a series over time."""
+
+    index: int  # first point after it
+    before: float  # median level
+    after: float
+    ratio: float  # after ÷ before; NaN where a level is not above zero
+    low: float  # 95 % interval of the ratio
+    high: float
+    p: float
+    provisional: bool = False  # seen in the last points alone: measure again before believing it
+    kind: Literal["step", "drift"] = "step"
+    time: float | None = None  # of the first point after it, where times were given
+
+
+class Point(Record, frozen=True, kw_only=True):
+    """One run's value in a series."""
+
+    time_s: float  # since 1970, UTC
+    value: float  # median of the run's rounds
+    run: str  # its id
+
+
+class Series(Record, frozen=True, kw_only=True):
+    """A case on one device over time."""
+
+    case: Case
+    label: str
+    device: str  # Device.key of the last point
+    host: str
+    target: str
+    metric: str = ""
+    unit: str = ""
+    better: Literal["higher", "lower"] = "higher"
+    points: list[Point] = []
+    changes: list[Change] = []
+    boundaries: dict[int, str] = {}  # index of the first point after → why no change is sought across: another device, another schema
+    differences: dict[int, list[Difference]] = {}  # index of a change → what changed in the environment there
+
+
+class Reference(Record, frozen=True, kw_only=True):
+    """What a baseline knows of one case on one device: the rounds of each run it was learnt from."""
+
+    case: Case
+    device: str  # Device.key
+    serial: str = ""
+    model: str = ""  # slug of the machine table, else the device's name
+    target: str = ""
+    host: str = ""
+    metric: str = ""
+    unit: str = ""
+    better: Literal["higher", "lower"] = "higher"
+    runs: dict[str, list[float]] = {}  # Run.id → value of each round
+
+    @property
+    def identity(self) -> str:
+        """Which very device: its key, with the host where the key is but a place and a name."""
+        return identity(self.device, self.target, self.host)
+
+
+def identity(device: str, target: str, host: str) -> str:
+    """Which very device a Device.key means on a host: a UUID is unique, `target:index:name` only with the host."""
+    return f"{host} {device}" if device.startswith(f"{target}:") else device
+
+
+class Baseline(Record, frozen=True, kw_only=True):
+    """What is normal, learnt from runs with their own spread; never typed by hand."""
+
+    schema: int = SCHEMA
+    name: str
+    saved: str  # UTC, ISO 8601
+    hotlap: str
+    references: list[Reference] = []
 
 
 class Row(Record, frozen=True, kw_only=True):
@@ -324,6 +434,17 @@ class Row(Record, frozen=True, kw_only=True):
     summary: Summary
     gap: Gap
     verdict: Verdict
+
+
+class Judgement(Record, frozen=True, kw_only=True):
+    """One verdict for a run, and the rows it was reached from."""
+
+    run: str  # Run.id
+    state: State
+    reason: str
+    against: str
+    inconclusive_as: str = ""  # "pass" or "fail" where the user asked for it; the state is then what it was read as
+    rows: list[Row] = []
 
 
 def encode(record: Record) -> bytes:

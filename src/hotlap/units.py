@@ -15,6 +15,11 @@ DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "m": 1e-
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 BASE_UNITS = ("B/s", "FLOP/s", "OP/s", "1/s", "FLOP/B", "FLOP", "OP", "B", "Hz", "W", "J", "s", "V", "°C", "%", "")
 WORDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
+SPELLINGS = {  # what people write for a unit of ours, in lower case
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "µs", "nsec": "ns", "m": "min", "mins": "min",
+    "minute": "min", "minutes": "min", "hr": "h", "hrs": "h", "hour": "h", "hours": "h", "day": "d", "days": "d",
+    "byte": "B", "bytes": "B", "percent": "%",
+}
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*$")
 
@@ -31,16 +36,44 @@ def parse(text: str | float, unit: str) -> float:
         return float(text)
     match = _NUMBER.match(text)
     if not match:
-        raise InputError(f"'{text}' is not a quantity; write a number and a unit, as in {_example(unit)}")
+        raise InputError(f"'{text[:40]}' is not a quantity; write a number and a unit, as in {_example(unit)}")
     value, suffix = float(match[1]), match[2]
     if suffix == "%":
         if unit not in ("%", ""):
             raise InputError(f"'{text}' is a share; a quantity in {unit} is needed, as in {_example(unit)}")
         return value / 100
-    return value * _scale(text, suffix, unit)
+    scale = _scale(suffix, unit)
+    if scale is None:
+        hint = f"; {near}" if (near := meant(text, unit)) else f", as in {_example(unit)}"
+        raise InputError(f"'{text}' has the unit '{suffix}' where {unit or 'a plain number'} is needed{hint}")
+    return value * scale
 
 
-def _scale(text: str, suffix: str, unit: str) -> float:
+def meant(text: str, unit: str) -> str:
+    """A hint for a quantity whose unit is misspelt, as ``meant('512mib', 'B') == "did you mean '512 MiB'?"``; "" without one."""
+    match = _NUMBER.match(text)
+    if not match or _scale(match[2], unit) is not None:
+        return ""
+    written = match[2].lower()
+    found = [known for known in _units(unit) if written in (known.lower(), known.lower().removesuffix(unit.lower()))]
+    if SPELLINGS.get(written) in _units(unit):
+        found = [SPELLINGS[written]]
+    if match[2][:1] == "K" and "kB" in found:
+        found.append("KiB")  # both are meant by it
+    shown = " or ".join(f"'{match[1]} {known}'" for known in found)
+    return f"did you mean {shown}?" if found else ""
+
+
+def _units(unit: str) -> list[str]:
+    """A base unit with the prefixes that people use with it."""
+    if unit == "s":
+        return ["s", "ms", "µs", "ns", *WORDS]
+    prefixes = ["", "k", "M", "G", "T", "P", *(BINARY if unit in ("B", "B/s", "") else ())]
+    return [unit] if unit in ("%", "°C") else [prefix + unit.removeprefix("1") for prefix in prefixes]
+
+
+def _scale(suffix: str, unit: str) -> float | None:
+    """What a number with this suffix is multiplied by; None where the suffix does not go with the unit."""
     if suffix == "" or suffix == unit:
         return 1.0
     if unit == "s" and suffix in WORDS:
@@ -50,9 +83,9 @@ def _scale(text: str, suffix: str, unit: str) -> float:
         prefix = suffix[: len(suffix) - len(ending)] if ending else suffix
         if prefix in BINARY and unit in ("B", "B/s", ""):
             return BINARY[prefix]
-        if prefix in DECIMAL:
+        if prefix in DECIMAL and (unit != "B" or DECIMAL[prefix] >= 1):  # nobody means a thousandth of a byte
             return DECIMAL[prefix]
-    raise InputError(f"'{text}' has the unit '{suffix}' where {unit or 'a plain number'} is needed, as in {_example(unit)}")
+    return None
 
 
 def _example(unit: str) -> str:
@@ -88,12 +121,42 @@ def _prefix(value: float, small: bool) -> tuple[float, str]:
     return 1e-12, "p"
 
 
+def percent(share: float, digits: int = 2) -> str:
+    """A share in per cent: ``0.64 %``, ``12 %``, ``103 %``; nothing finer than a hundredth."""
+    number = abs(share) * 100
+    sign = "-" if share < 0 else ""
+    if number < 0.005:
+        return "0 %"
+    if number < 1:
+        return f"{sign}{number:.2f} %"
+    return f"{sign}{round_to(number, max(digits, len(str(int(number)))))} %"
+
+
 def size(value: float) -> str:
     """Bytes for people, binary where exact: ``size(2**28) == '256 MiB'``, else decimal: ``size(3e9) == '3 GB'``."""
     for scale, prefix in ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
         if value >= scale and (value * 100 / scale) % 1 == 0 and value / scale < 10_000:
             return f"{value / scale:g} {prefix}"
     return show(value, "B")
+
+
+def exact(value: float, unit: str) -> str:
+    """A setting or a bound for people, to 10 digits and without zeros that say nothing: ``16 MiB``, ``1 ms``, ``16777216``, ``10^15``."""
+    if not math.isfinite(value) or value == 0 or unit in ("%", "°C"):
+        return f"{value * 100:g} %" if unit == "%" else f"{value:g} {unit}".strip()
+    if unit == "":
+        power = round(math.log10(abs(value)))
+        return f"10^{power}" if value == 10.0**power and power > 5 else _plain(value)
+    if unit == "B":
+        for prefix, scale in reversed(BINARY.items()):
+            if value >= scale and value / scale < 10_000 and (value * 100 / scale) % 1 == 0:
+                return f"{value / scale:g} {prefix}B"
+    scale, prefix = _prefix(abs(value), small=unit in ("s", "J", "W", "V"))
+    return f"{_plain(value / scale)} {prefix}{unit.removeprefix('1')}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.10g}"
 
 
 def round_to(value: float, digits: int = 3) -> str:

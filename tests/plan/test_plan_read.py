@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from hotlap import plan, work
 from hotlap.errors import InputError, PlanError
 from hotlap.plan.axes import MOST
 from hotlap.plan.read import read
-from hotlap.record import MeasureOptions
+from hotlap.record import Case, MeasureOptions, Plan
 
 GiB = 2**30
 
@@ -50,7 +52,7 @@ size = { from = "256 MiB", to = "1 GiB", factor = 2 }
 skip = [{ op = "copy", size = "1 GiB" }]
 [[case]]
 workload = "sync"
-implementation = "own"
+implementation = ""
 """)
     got = plan.load(path)
     assert (got.name, got.about, got.source) == ("mine", "one line", path)
@@ -59,7 +61,7 @@ implementation = "own"
     )
     assert [work.label(case) for case in got.cases] == [
         "stream copy fp32 256 MiB", "stream copy fp32 512 MiB", "stream triad fp32 256 MiB", "stream triad fp32 512 MiB",
-        "stream triad fp32 1 GiB", "sync synchronize (own)",
+        "stream triad fp32 1 GiB", "sync synchronize",
     ]
     assert got.cases[0].params == {"op": "copy", "dtype": "fp32", "size": GiB // 4, "cache": "warm"}
 
@@ -119,12 +121,20 @@ def test_argv_is_an_axis_only_as_a_list_of_lists() -> None:
     assert [c["argv"] for c in cases('[[case]]\nworkload = "command"\nargv = "ls -l"')] == [["ls", "-l"]]
 
 
-def test_implementation_is_an_axis() -> None:
+def test_a_string_is_parted_into_argv_as_a_shell_does() -> None:
+    assert [c["argv"] for c in cases("""[[case]]\nworkload = "command"\nargv = './b --name "two words" $HOME *'""")] == [
+        ["./b", "--name", "two words", "$HOME", "*"]
+    ]
+
+
+def test_implementation_is_an_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(work.WORKLOADS, "sync", dataclasses.replace(work.find("sync"), implementations=("a", "b")))
     got = read('[[case]]\nworkload = "sync"\nimplementation = ["a", "b"]', "p", "p", "p").cases
     assert [case.implementation for case in got] == ["a", "b"]
 
 
 CASE = '[[case]]\nworkload = "stream"\nsize = "1 MiB"\n'
+COMMAND = '[[case]]\nworkload = "command"\nargv = ["./bench"]\n'
 WRONG = {  # text: line, words of the answer
     "rounds = 6\n" + CASE: (1, ["no key 'rounds'", "valid: about, case, measure, name, schema"]),
     "shema = 1\n" + CASE: (1, ["no key 'shema'", "did you mean 'schema'?"]),
@@ -145,18 +155,18 @@ WRONG = {  # text: line, words of the answer
     '[measure]\nprecision = "5"\n' + CASE: (2, ["'precision' is a share", "'5 %'"]),
     f"[measure]\nseed = 1{'0' * 400}\n{CASE}": (2, ["'seed' is a whole number"]),
     '[measure]\nreadings = ["10 Hz"]\n' + CASE: (2, ["'readings' is a rate"]),
-    "": (None, ["no cases", "add [[case]]", "stream"]),
+    "": (None, ["no cases", "add [[case]] with workload = one of atomic, barrier, chase, command, fma"]),
     "case = []\n": (1, ["no cases"]),
     "case = [3]\n": (1, ["cases are tables"]),
     '[case]\nworkload = "sync"\n': (1, ["write [[case]] with two brackets"]),
-    "\n[[case]]\nsize = 4\n": (2, ["no 'workload'", "valid: atomic"]),
-    '[[case]]\nworkload = "streem"\n': (2, ["no workload 'streem'", "did you mean 'stream'?", "valid: atomic"]),
+    "\n[[case]]\nsize = 4\n": (2, ["no 'workload'", "valid: atomic, barrier, chase"]),
+    '[[case]]\nworkload = "streem"\n': (2, ["no workload 'streem'", "did you mean 'stream'?", "valid: atomic, barrier, chase"]),
     '[[case]]\nworkload = ["stream", "fma"]\n': (2, ["one name in quotes"]),
     '[[case]]\nworkload = "callable"\nname = "f"\n': (2, ["hotlap.measure", "'command'"]),
     '[[case]]\nworkload = "stream"\n': (1, ["stream needs 'size'"]),
     '[[case]]\nworkload = "stream"\nsizes = 4\n': (3, ["no parameter 'sizes'", "did you mean 'size'?", "skip"]),
     '[[case]]\nworkload = "stream"\nsize = "1 MiB/s"\n': (3, ["'size'", "unit 'MiB/s'", "'256 MiB'"]),
-    '[[case]]\nworkload = "stream"\nsize = "1 KiB"\n': (3, ["at least 4096"]),
+    '[[case]]\nworkload = "stream"\nsize = "1 KiB"\n': (3, ["at least 4 KiB and at most 64 TiB, not '1 KiB'"]),
     '[[case]]\nworkload = "stream"\nsize = [\n "1 MiB",\n "big",\n]\n': (5, ["'big' is not a quantity"]),
     '[[case]]\nworkload = "stream"\nsize = []\n': (3, ["'size' is an empty list"]),
     '[[case]]\nworkload = "stream"\nsize = [[4096]]\n': (3, ["'size' is a number"]),
@@ -164,6 +174,23 @@ WRONG = {  # text: line, words of the answer
     '[[case]]\nworkload = "stream"\nsize = 2026-01-01\n': (3, ["'size' is a number in B"]),
     CASE + 'op = "tried"\n': (4, ["'op' cannot be 'tried'", "did you mean 'triad'?", "copy"]),
     CASE + "op = { from = 1, to = 2, step = 1 }\n": (4, ["'op' is not a number and cannot have a range"]),
+    '[[case]]\nworkload = "stream"\nsize = ["4 KiB", "512mib"]\n': (3, ["did you mean '512 MiB'?"]),
+    '[[case]]\nworkload = "gemm"\nm = 100000000\n': (3, ["at least 1 and at most 16777216, not 10^8"]),
+    '[[case]]\nworkload = "gemm"\ndtype = "fp99"\n': (3, ["valid: bf16, fp16, fp32, fp64, fp8, int8, tf32"]),
+    '[measure]\nround_time = "8 m"\n' + CASE + "\n": (2, ["not '8 m'; did you mean '8 min'?"]),
+    CASE + 'implementation = "foo"\n': (4, ["stream has no implementation 'foo'", "leave 'implementation' out"]),
+    CASE + 'implementation = [\n"",\n"foo"]\n': (6, ["no implementation 'foo'"]),
+    COMMAND + 'read = "pattern"\n': (4, ["read = 'pattern' needs 'expression', a regular expression"]),
+    COMMAND + 'read = ["wall", "pointer"]\n': (4, ["read = 'pointer' needs 'expression', a JSON pointer"]),
+    COMMAND + 'read = "pattern"\nexpression = "("\n': (5, ["'(' is not a regular expression: missing )"]),
+    COMMAND + 'read = "pattern"\nexpression = ["a", "b["]\n': (5, ["'b[' is not a regular expression"]),
+    COMMAND + 'expression = "rate: (.*)"\n': (4, ["'expression' is not used with read = 'wall'", "read = 'pattern'"]),
+    COMMAND + 'unit = "ms"\n': (4, ["a wall time is in s", "scale = 1000"]),
+    COMMAND + "scale = 0\n": (4, ["'scale' is 0"]),
+    COMMAND + 'environment = ["A=1", "B"]\n': (4, ["'environment' is a list of NAME=value, not 'B'"]),
+    COMMAND + "timeout = 0\n": (4, ["'timeout' must be at least 1 ms, not 0 s"]),
+    '[[case]]\nworkload = "command"\nargv = []\n': (3, ["'argv' is empty"]),
+    '[[case]]\nworkload = "command"\nargv = "echo \'a"\n': (3, ["'argv' cannot be parted", "no closing quotation"]),
     CASE + "implementation = 3\n": (4, ["'implementation' is a string"]),
     '[[case]]\nworkload = "stream"\nsize = { from = 4096, to = 8192 }\n': (3, ["needs either factor or step", "from ="]),
     '[[case]]\nworkload = "stream"\nsize = { from = 4096, to = 8192, factor = 2, step = 1 }\n': (3, ["either factor or step"]),
@@ -208,7 +235,7 @@ def test_wrong_plans_are_named(tmp_path: Path, text: str) -> None:
 
 def test_too_many_cases() -> None:
     text = f'[[case]]\nworkload = "peer"\nsize = {{ from = 1, to = {MOST // 2}, step = 1 }}\nto = [1, 2, 3]'
-    with pytest.raises(PlanError, match=r"p:1: 150000 combinations .* more than 100000 cases.*size \(50000\) × to \(3\)"):
+    with pytest.raises(PlanError, match=r"p:1: this \[\[case\]\] adds 150000 to a plan of at most 100000 cases.*size \(50000\) × to \(3\)"):
         read(text, "p", "p", "p")
 
 
@@ -259,13 +286,47 @@ def test_any_text_is_a_plan_or_a_plan_error(text: str) -> None:
 
 
 def test_case() -> None:
-    made = plan.case("stream", {"size": "1 GiB", "op": "copy", "implementation": "own"})
+    made = plan.case("stream", {"size": "1 GiB", "op": "copy", "implementation": ""})
     assert made.params == {"op": "copy", "dtype": "fp32", "size": GiB, "cache": "warm"}
-    assert made.implementation == "own"
-    assert made.id == plan.case("stream", {"op": "copy", "size": GiB, "implementation": "own"}).id
-    for workload, params in (("strem", {}), ("stream", {}), ("stream", {"size": "1 s"}), ("stream", {"size": 10**400}), ("sync", {"x": 1})):
+    assert made.implementation == ""
+    assert made.id == plan.case("stream", {"op": "copy", "size": GiB}).id
+    for workload, params in (
+        ("strem", {}), ("stream", {}), ("stream", {"size": "1 s"}), ("stream", {"size": 10**400}), ("sync", {"x": 1}),
+        ("sync", {"implementation": "foo"}), ("command", {"argv": ["a"], "read": "pattern"}),
+    ):
         with pytest.raises(InputError):
             plan.case(workload, params)
+
+
+def test_a_plan_made_in_python_is_completed() -> None:
+    given = Plan(name="p", cases=[Case(workload="stream", params={"size": "1 GiB"}), Case(workload="gemm", params={"m": np.int64(8)})])
+    got = plan.check(given)
+    assert got.cases[0].params == {"op": "triad", "dtype": "fp32", "size": GiB, "cache": "warm"}
+    assert got.cases[1].params["m"] == 8
+    assert plan.check(got) == got
+    quick = plan.load("quick")
+    assert plan.check(quick) == quick
+
+
+SYNC = Case(workload="sync")
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    (5, "a plan is a name, a path or a hotlap.record.Plan, not 5"),
+    (Plan(name="p"), "the plan 'p' has no cases"),
+    (Plan(name="p", cases=[3]), "has 3 among its cases"),  # type: ignore[list-item]
+    (Plan(name="p", cases=[SYNC, SYNC]), "'sync synchronize' twice"),
+    (Plan(name="p", cases=[Case(workload="stream")]), "stream needs 'size'"),
+    (Plan(name="p", cases=[Case(workload="callable", params={"name": "f"})]), "hotlap.measure"),
+    (Plan(name="p", cases=[Case(workload="nope")]), "valid: atomic, barrier, chase"),
+    (Plan(name=3, cases=[SYNC]), "'name' of a plan is text, not 3"),  # type: ignore[arg-type]
+    (Plan(name="p", cases=[SYNC], measure={"rounds": 3}), "is a hotlap.record.MeasureOptions"),  # type: ignore[arg-type]
+    (Plan(name="p", cases=[SYNC], measure=MeasureOptions(rounds="x")), "'rounds' is a whole number"),  # type: ignore[arg-type]
+    (Plan(name="p", cases=[SYNC], measure=MeasureOptions(rounds=40)), "rounds_max .30. is below rounds"),
+])
+def test_a_plan_made_in_python_is_refused(given: object, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        plan.check(given)
 
 
 def test_override() -> None:

@@ -11,11 +11,12 @@ import report_sample as sample
 from msgspec.structs import replace
 
 from hotlap.judge.compare import compare
+from hotlap.judge.environment import differences
 from hotlap.model import machines
 from hotlap.model.predict import predict
 from hotlap.plan import case as case_of
 from hotlap.record import Case, Device, Row, Summary
-from hotlap.report import layout, text, words
+from hotlap.report import comparison, layout, text, words
 from hotlap.store.bundle import Bundle
 
 Kept = tuple[Bundle, list[Row]]
@@ -131,9 +132,13 @@ def test_explain_names_each_source_once(gpu: Kept) -> None:
 
 def test_comparison(cpu: Kept, golden: Golden) -> None:
     faster = [changed(seen, value=seen.value * (1 + 0.03 * (n % 3 - 1))) for n, seen in enumerate(sample.CPU_CASES)]
-    found = compare([cpu[0]], [sample.bundle(sample.CPU, faster)])
-    golden("comparison.txt", text.comparison(found, 100) + "\n")
-    assert text.comparison([], 100).startswith("nothing to compare")
+    other = sample.bundle(sample.CPU, faster)
+    other = changed(other, run=replace(other.run, id="20261122-103000-c0ffef", machine=replace(other.run.machine, kernel="Linux 6.9")))
+    found = compare([cpu[0]], [other])
+    differs = differences([cpu[0].run], [other.run])
+    golden("comparison.txt", comparison.comparison(found, ([cpu[0]], [other]), differs, 100) + "\n")
+    golden("matrix.txt", comparison.matrix({"new": found, "newer": found}, "old", 100) + "\n")
+    assert comparison.comparison([]).startswith("nothing to compare")
 
 
 def test_devices(golden: Golden) -> None:

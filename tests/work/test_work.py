@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from hotlap import work
@@ -64,11 +66,18 @@ def test_transfers_count_both_ways() -> None:
         ("stream", {}, "needs 'size'"),
         ("stream", {"size": "1 GiB", "op": "tria"}, "did you mean 'triad'"),
         ("stream", {"size": "1 s"}, "'size'"),
-        ("stream", {"size": 12}, "at least 4096"),
+        ("stream", {"size": 12}, "at least 4 KiB and at most 64 TiB, not 12 B"),
+        ("stream", {"size": 2.0**50}, "not 1024 TiB"),
+        ("stream", {"size": "512mib"}, "did you mean '512 MiB'"),
+        ("gemm", {"m": 10**8}, r"at least 1 and at most 16777216, not 10\^8"),
+        ("fma", {"operations": 3}, r"at least 10\^6 and at most 10\^15, not 3"),
+        ("fma", {"dtype": "fp99"}, "valid: bf16, fp16, fp32, fp64, int32, int8"),
         ("stream", {"size": float("nan")}, "finite"),
         ("gemm", {"m": 1.5}, "whole number"),
         ("gemm", {"m": True}, "number"),
         ("command", {"argv": 3}, "list of strings"),
+        ("command", {"argv": "a 'b"}, "no closing quotation"),
+        ("command", {"argv": ["true"], "read": "pattern"}, "needs 'expression'"),
     ],
 )
 def test_wrong_parameters_are_answered(name: str, given: dict, message: str) -> None:
@@ -81,6 +90,22 @@ def test_labels_say_what_matters() -> None:
     assert work.label(Case(workload=spec.name, params=params)) == "stream triad fp32 1 GiB"
     spec, params = _case("stream", size="1 GiB", cache="cold")
     assert work.label(Case(workload=spec.name, params=params)).endswith("cold")
+
+
+def test_numbers_in_labels_are_written_out() -> None:
+    params = work.find("callable").parse({"name": "f", "operations": 1e6, "bytes": 2**20})
+    assert work.label(Case(workload="callable", params=params)) == "callable f 1 MiB operations=10^6"
+
+
+def test_an_implementation_is_one_that_there_is() -> None:
+    spec = work.find("sync")
+    assert spec.implementation("") == ""
+    with pytest.raises(InputError, match="sync has no implementation 'foo'; it has only one"):
+        spec.implementation("foo")
+    several = dataclasses.replace(spec, implementations=("fast", "plain"))
+    assert several.implementation("fast") == "fast"
+    with pytest.raises(InputError, match="did you mean 'plain'"):
+        several.implementation("plan")
 
 
 def test_every_workload_is_described() -> None:

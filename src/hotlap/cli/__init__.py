@@ -17,13 +17,19 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "ls": "the runs that were kept",
     "show": "a run's table of results",
     "explain": "each number against its limit: the headroom and its cause",
-    "compare": "two runs or groups of runs, case by case",
+    "compare": "two or more runs or groups of runs, case by case: what is faster, slower, the same, or cannot be told",
+    "ab": "two commands or plans, measured in turns until the answer is sure",
+    "history": "cases over time: where a level changed, by how much, and what changed in the environment there",
+    "judge": "one verdict per case and run: against a limit, a baseline, the fleet or rules",
+    "baseline": "what is normal, learnt from runs: save, show, promote",
+    "selftest": "A/A on this machine: does it cry wolf, and how small a difference can it see",
     "report": "one HTML page of one or more runs",
     "predict": "what a machine allows for a workload",
     "machines": "the machine table",
     "plan": "show or check a plan",
     "schema": "JSON Schema of what a bundle holds",
 }
+MODULES = {"import": "importing"}  # a verb that is a keyword of Python
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +62,7 @@ def _dispatch(words: list[str]) -> int:
     verb = words[0]
     if verb not in VERBS:
         raise InputError(f"there is no verb '{verb}'; {nearest(verb, VERBS)}")
-    module = importlib.import_module(f"hotlap.cli.{verb}")
+    module = importlib.import_module(f"hotlap.cli.{MODULES.get(verb, verb)}")
     parser = _Parser(prog=f"hotlap {verb}", description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".", allow_abbrev=False)
     module.add(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,28 +1,59 @@
-"""hotlap compare A B"""
+"""hotlap compare A B [C …]"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
+from hotlap import units
 from hotlap.cli import terminal
+from hotlap.errors import InputError
 from hotlap.judge import compare as comparing
-from hotlap.report import text
+from hotlap.judge import environment
+from hotlap.record import Comparison
+from hotlap.report import comparison
+from hotlap.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", help="a run, or a group of runs (label=value)")
-    parser.add_argument("b", help="what it is held against")
+    parser.add_argument("side", nargs="+", help="runs or groups of runs (label=value), two or more: the others are held against the first")
+    parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest change worth a word (default: 2 %%)")
+    parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
 
 
 def run(args: argparse.Namespace) -> int:
-    """A row per case; exit code 1 when a case is slower in B, 3 when B lacks one that A has or nothing can be compared."""
-    a, b = terminal.runs([args.a]), terminal.runs([args.b])
-    found = comparing.compare(a, b)
-    if args.json:
-        terminal.print_json(found)
+    """A row per case; exit code 1 when a case is slower, 3 when nothing could be told or a case is missing, else 0."""
+    gate = units.parse(args.gate, "%")
+    if not 0 <= gate < 1:
+        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
+    if len(args.side) < 2:
+        raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; 'hotlap ls' lists what is kept")
+    sides = [terminal.runs([one]) for one in args.side]
+    first, others = sides[0], dict(zip(args.side[1:], sides[1:], strict=True))
+    for name, other in others.items():
+        apart = environment.apart([one.run for one in first], [one.run for one in other])
+        if apart and not args.force:
+            raise InputError(f"{args.side[0]} (A) and {name} (B) are not comparable: {apart}; --force compares them all the same")
+    found = {name: comparing.compare(first, other, gate, args.force) for name, other in others.items()}
+    if len(others) == 1:
+        _pair(args, first, sides[1], found[args.side[1]])
+    elif args.json:
+        terminal.print_json({"first": args.side[0], "sides": found})
     else:
-        print(text.comparison(found, terminal.width(), color=terminal.color()))
-    if any(c.answer == "slower" for c in found):
+        print(comparison.matrix(found, args.side[0], terminal.width(), color=terminal.color()))
+    return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
+
+
+def _pair(args: argparse.Namespace, a: Sequence[Bundle], b: Sequence[Bundle], found: Sequence[Comparison]) -> None:
+    differs = environment.differences([one.run for one in a], [one.run for one in b])
+    if args.json:
+        terminal.print_json({"a": [one.run.id for one in a], "b": [one.run.id for one in b], "cases": found, "differences": differs})
+    else:
+        print(comparison.comparison(found, (a, b), differs, terminal.width(), color=terminal.color()))
+
+
+def _code(found: Sequence[Comparison]) -> int:
+    if any(one.answer == "slower" for one in found):
         return 1
-    lost = any(c.answer == "not comparable" and c.a.median is not None for c in found)
-    return 3 if lost or all(c.answer == "not comparable" for c in found) else 0
+    lost = any(one.answer == "not comparable" and one.a.median is not None for one in found)
+    return 3 if lost or all(one.answer in ("cannot tell", "not comparable") for one in found) else 0

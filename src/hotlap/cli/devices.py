@@ -11,7 +11,7 @@ from hotlap.cli import terminal
 from hotlap.errors import HotlapError, Unavailable
 from hotlap.model import machines
 from hotlap.report import listing
-from hotlap.targets.simulated import INJECTIONS
+from hotlap.targets.faults import INJECTIONS
 
 
 def add(parser: argparse.ArgumentParser) -> None:

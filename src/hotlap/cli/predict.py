@@ -10,6 +10,7 @@ from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.model.predict import predict
 from hotlap.report import listing
+from hotlap.units import exact
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +50,7 @@ def _workloads() -> str:
         for param in work.WORKLOADS[name].params:
             plain = "a number" if param.kind in ("int", "float") else param.kind
             values = "|".join(param.choices) or ("a size" if param.unit == "B" else plain)
-            default = f" (default {param.default})" if param.default is not None else ""
+            shown = exact(param.default, param.unit) if isinstance(param.default, (int, float)) else param.default
+            default = f" (default {shown})" if param.default is not None else ""
             lines.append(f"    {param.name}={values}{default}")
     return "\n".join(lines)

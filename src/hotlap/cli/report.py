@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError
 from hotlap.report import html, pdf
 
 
@@ -24,10 +23,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         folder = bundles[0].path if bundles[0].path.is_dir() else Path.cwd()
         out = folder / ("report.html" if len(bundles) == 1 else f"report-of-{len(bundles)}-runs.html")
-    if not out.parent.is_dir():
-        raise InputError(f"there is no folder '{out.parent}' to write the report into; make it, or give another --out")
     page = html.page(bundles)
-    out.write_text(page, encoding="utf-8")
+    terminal.write(out, page)
     written = {"html": str(out)}
     if args.pdf:
         pdf.write(page, out.with_suffix(".pdf"))

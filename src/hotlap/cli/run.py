@@ -20,8 +20,8 @@ from hotlap.store import paths
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", help="a built-in plan or a TOML file (default: quick)")
     parser.add_argument("--target", default="", help="opencl, cuda, torch:cpu, simulated:h200-sxm?noise=0.01 … (default: the best here)")
-    parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="which device of the target (default: the first)")
-    parser.add_argument("--together", action="store_true", help="with --device all: at once instead of one after another")
+    parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="which devices, with commas (default: the first)")
+    parser.add_argument("--together", action="store_true", help="with several devices: at once instead of one after another")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run; may be repeated")
     parser.add_argument("--rounds", metavar="N", help="exactly so many rounds")
     parser.add_argument("--round-time", metavar="TIME", help="of one round, as in '8 s'")

@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hotlap.errors import InputError
+from hotlap.errors import InputError, MachineError
 from hotlap.store import bundle as bundles
 from hotlap.store import paths, select
 
@@ -53,3 +54,13 @@ def pairs(items: Sequence[str], what: str) -> dict[str, str]:
         if found.setdefault(name, value) != value:
             raise InputError(f"{what} '{name}' is given twice, as {found[name]} and {value}; give it once")
     return found
+
+
+def write(path: Path, content: str) -> None:
+    """A file that the user asked for. Raises InputError where there is no such folder, MachineError when the system refuses."""
+    if not path.parent.is_dir() or path.is_dir():
+        raise InputError(f"'{path}' cannot be written: {'it is a folder' if path.is_dir() else f'there is no folder {path.parent}'}")
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise MachineError(f"'{path}' cannot be written: {error.strerror}") from None

@@ -1,67 +1,263 @@
-"""Two groups of runs, case by case: first version.
+"""Two groups of runs, case by case: which differ, by how much, how sure that is, and what could explain it.
 
-The interval of the ratio is made of the two intervals of the medians, end against end, so it is wider than 95 % asks:
-a *faster* or *slower* it gives is safe, and it says *cannot tell* more often than a better method would.
+The replicate is the run where both sides have at least 4 of them; else the rounds of the runs, which are fresh processes, and
+then the answer says that what differs from run to run is not in it. Levels after Kalibera and Jones, ISMM 2013.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from hotlap.record import Case, Comparison, Result, Summary
+import numpy as np
+from msgspec.structs import replace
+
+from hotlap.judge import environment
+from hotlap.record import Case, Comparison, Difference, Result, Samples, Summary
+from hotlap.stats import several
+from hotlap.stats.components import components
+from hotlap.stats.ratio import Ratio, ratio, verdict
 from hotlap.stats.summary import summarize
 from hotlap.store.bundle import Bundle
 from hotlap.store.select import results
+from hotlap.units import percent, show
 
-SAME = 0.02  # both ends of the interval within this share of 1: no difference that matters
+GATE = 0.02  # a smaller change is not worth a word, unless the caller says so
+FEWEST_RUNS = 4  # on each side, for runs to be the replicates
+ERROR_RATE = 0.05
+TAIL, TAIL_SAMPLES = 0.95, 20  # the quantile that stands for the slow tail, and the samples a round needs for it
+Answer = Literal["faster", "slower", "same", "cannot tell", "not comparable"]
 
 
-def compare(a: Sequence[Bundle], b: Sequence[Bundle]) -> list[Comparison]:
-    """Cases of either side, in the order of the first; those on one side alone are not comparable, with the reason."""
-    left, right = _pooled(a), _pooled(b)
-    return [_one(*(left.get(key) or right[key])[:1], left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
+Unit = tuple[str, str]
+"""Run.id and Device.key."""
+Values = Mapping[Unit, tuple[float, ...]]
 
 
-def _pooled(bundles: Sequence[Bundle]) -> dict[str, tuple[Case, list[Result]]]:
-    """Results by case; rounds of several runs and devices are one group."""
-    found: dict[str, tuple[Case, list[Result]]] = {}
-    for bundle in bundles:
+@dataclass(frozen=True)
+class Side:
+    """One case in one group: a value per round, by run and device, in order of time."""
+
+    case: Case
+    results: tuple[Result, ...]
+    units: Values
+    clocks: Values  # Hz of each round; empty unless every round knows it
+    tails: Values  # the slow 95 % quantile of each round; empty unless every round has enough samples
+
+    @property
+    def values(self) -> list[float]:
+        return [v for values in self.units.values() for v in values]
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """A case with what is known of it before all cases together decide."""
+
+    base: Comparison
+    raw: Ratio | None = None
+    cycles: Ratio | None = None
+    clocks: tuple[float, float] = (0.0, 0.0)
+
+
+def compare(a: Sequence[Bundle], b: Sequence[Bundle], gate: float = GATE, force: bool = False) -> list[Comparison]:
+    """Cases of either side, in the order of the first; those on one side alone are not comparable, with the reason.
+
+    `gate`: the smallest change that is worth a word, as a share. Groups of other targets or models of device are not
+    comparable unless `force`d, and every answer then says so.
+    """
+    left, right = sides(a), sides(b)
+    apart = environment.apart([one.run for one in a], [one.run for one in b])
+    found = environment.differences([one.run for one in a], [one.run for one in b])
+    pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
+    if apart and not force:
+        return [_unlike(x, y, apart) for x, y in pairs]
+    weighed = [_weighed(x, y, gate) for x, y in pairs]
+    adjusted = several.adjust([one.base.p for one in weighed])
+    forced = f"forced: {apart}" if apart else ""
+    return [_answered(one, q, forced, found) for one, q in zip(weighed, adjusted, strict=True)]
+
+
+def sides(bundles: Sequence[Bundle]) -> dict[str, Side]:
+    """Results by case; each run and device keeps its own rounds."""
+    found: dict[str, list[tuple[str, Result]]] = {}
+    for bundle in sorted(bundles, key=lambda one: one.run.began):
         for result in results(bundle):
-            found.setdefault(result.case.id, (result.case, []))[1].append(result)
-    return found
+            found.setdefault(result.case.id, []).append((bundle.run.id, result))
+    return {key: _side(kept) for key, kept in found.items()}
 
 
-def _one(case: Case, left: tuple[Case, list[Result]] | None, right: tuple[Case, list[Result]] | None) -> Comparison:
-    sides = [[r for r in side[1] if r.status == "measured"] if side else [] for side in (left, right)]
-    a, b = (summarize([v for r in side for v in r.values]) for side in sides)
-    first = next((r for side in sides for r in side), None)
-    unit = first.unit if first else ""
-    if not sides[0] or not sides[1]:
-        missing = " and ".join(name for name, side in (("A", sides[0]), ("B", sides[1])) if not side)
-        return Comparison(case=case, a=a, b=b, answer="not comparable", reason=f"not measured in {missing}", unit=unit)
-    assert first is not None
-    return _ratio(case, a, b, first.better == "lower", unit)
+def _side(kept: Sequence[tuple[str, Result]]) -> Side:
+    good = {(run, r.device): r for run, r in kept if r.status == "measured" and r.values}
+    return Side(
+        kept[0][1].case, tuple(r for _, r in kept), {unit: tuple(r.values) for unit, r in good.items()},
+        _known({unit: _clocks(r) for unit, r in good.items()}), _known({unit: _tails(r) for unit, r in good.items()}),
+    )
 
 
-def _ratio(case: Case, a: Summary, b: Summary, lower: bool, unit: str) -> Comparison:
-    if not a.median or not b.median:
-        return Comparison(case=case, a=a, b=b, answer="cannot tell", reason="a median is zero or missing", unit=unit)
-    ratio = a.median / b.median if lower else b.median / a.median
-    if None in (a.low, a.high, b.low, b.high):
-        return Comparison(case=case, a=a, b=b, ratio=ratio, answer="cannot tell", reason="6 rounds needed on each side", unit=unit)
-    assert a.low is not None
-    assert a.high is not None
-    assert b.low is not None
-    assert b.high is not None
-    if min(a.low, b.low) <= 0:
-        return Comparison(case=case, a=a, b=b, ratio=ratio, answer="cannot tell", reason="an interval reaches down to zero", unit=unit)
-    low, high = (a.low / b.high, a.high / b.low) if lower else (b.low / a.high, b.high / a.low)
-    if low > 1:
-        answer, reason = "faster", ""
-    elif high < 1:
-        answer, reason = "slower", ""
-    elif low >= 1 - SAME and high <= 1 + SAME:
-        answer, reason = "same", f"within ± {SAME:.0%}"
-    else:
-        answer, reason = "cannot tell", f"below a difference of {max(high - 1, 1 - low):.1%}"
-    return Comparison(case=case, a=a, b=b, ratio=ratio, low=low, high=high, answer=answer, reason=reason, unit=unit)  # type: ignore[arg-type]
+def _known(found: Values) -> Values:
+    return found if all(found.values()) else {}
+
+
+def _rounds(result: Result) -> list[Samples]:
+    return [one for one in result.rounds if one.status == "measured" and one.seconds]
+
+
+def _clocks(result: Result) -> tuple[float, ...]:
+    clocks = [statistics.median(one.clocks_hz) for one in _rounds(result) if one.clocks_hz]
+    return tuple(clocks) if len(clocks) == len(result.values) and all(clocks) else ()
+
+
+def _tails(result: Result) -> tuple[float, ...]:
+    """In the metric's unit: the time that 95 % of a round's samples stay under, or the rate that they stay above."""
+    rounds = _rounds(result)
+    if len(rounds) != len(result.values) or any(len(one.seconds) < TAIL_SAMPLES for one in rounds):
+        return ()
+    middles = [statistics.median(one.seconds) for one in rounds]
+    if min(middles, default=0.0) <= 0:
+        return ()
+    stretched = [float(np.quantile(one.seconds, TAIL)) / middle for one, middle in zip(rounds, middles, strict=True)]
+    return tuple(v * s if result.better == "lower" else v / s for v, s in zip(result.values, stretched, strict=True))
+
+
+def replicates(a: Values, b: Values) -> tuple[str, list[float], list[float]]:
+    """What is compared: medians of runs where there are enough on both sides, else all rounds."""
+    if min(len(a), len(b)) >= FEWEST_RUNS:
+        return "runs", [statistics.median(v) for v in a.values()], [statistics.median(v) for v in b.values()]
+    return "rounds", [v for values in a.values() for v in values], [v for values in b.values() for v in values]
+
+
+# ---------------------------------------------------------------- one case
+
+
+def _unlike(a: Side | None, b: Side | None, reason: str) -> Comparison:
+    case, unit = _named(a, b)
+    return Comparison(case=case, a=_summary(a), b=_summary(b), answer="not comparable", reason=reason, unit=unit)
+
+
+def _named(a: Side | None, b: Side | None) -> tuple[Case, str]:
+    side = a or b
+    assert side is not None
+    first = next((r for one in (a, b) if one for r in one.results if r.values), side.results[0])
+    return side.case, first.unit
+
+
+def _summary(side: Side | None) -> Summary:
+    return summarize(side.values if side else [])
+
+
+def _weighed(a: Side | None, b: Side | None, gate: float) -> _Weighed:
+    for name, side in (("A", a), ("B", b)):
+        if not side or not side.values:
+            why = next((r.reason for r in side.results if r.reason), "") if side else ""
+            return _Weighed(_unlike(a, b, f"not measured in {name}{f': {why}' if why else ''}"))
+    assert a is not None
+    assert b is not None
+    meanings = {(r.metric, r.unit, r.better) for r in (*a.results, *b.results) if r.values}
+    if len(meanings) > 1:
+        said = " and ".join(sorted(f"{metric} in {unit}, {better} is better" for metric, unit, better in meanings))
+        return _Weighed(_unlike(a, b, f"one case with different meanings: {said}"))
+    case, unit = _named(a, b)
+    kind, x, y = replicates(a.units, b.units)
+    base = Comparison(
+        case=case, a=_summary(a), b=_summary(b), answer="cannot tell", unit=unit, gate=gate, replicates=kind, n_a=len(x), n_b=len(y),
+    )
+    if min(*x, *y) <= 0:
+        return _Weighed(replace(base, reason="a value is zero or negative, and a ratio says nothing then"))
+    lower = next(iter(meanings))[2] == "lower"
+    raw, tail = _better(x, y, lower), _of(a.tails, b.tails, lower)
+    full = replace(base, ratio=raw.ratio, low=raw.low, high=raw.high, p=raw.p, resolvable=raw.resolvable)
+    if tail:
+        full = replace(full, tail=tail.ratio, tail_low=tail.low, tail_high=tail.high)
+    full = replace(full, noise=_noise(a, b))
+    clocks = (_middle(a.clocks), _middle(b.clocks)) if a.clocks and b.clocks else (0.0, 0.0)
+    cycles = _of(_per_clock(a, lower), _per_clock(b, lower), lower) if all(clocks) else None
+    return _Weighed(full, raw, cycles, clocks)
+
+
+def _noise(a: Side, b: Side) -> str:
+    """The largest component of variance over both sides, each about its own centre; "" where samples are not times above zero."""
+    sides = [[[one.seconds for one in _rounds(result)] for result in side.results if result.values] for side in (a, b)]
+    try:
+        return components(sides).largest
+    except ValueError:
+        return ""
+
+
+def _better(x: Sequence[float], y: Sequence[float], lower: bool) -> Ratio:
+    """Above 1: the second is better."""
+    return ratio(y, x) if lower else ratio(x, y)
+
+
+def _of(a: Values, b: Values, lower: bool) -> Ratio | None:
+    if not a or not b:
+        return None
+    _, x, y = replicates(a, b)
+    return _better(x, y, lower)
+
+
+def _per_clock(side: Side, lower: bool) -> Values:
+    """What a clock cycle gives of a rate, or the cycles that a time takes."""
+    pairs = {unit: zip(values, side.clocks[unit], strict=True) for unit, values in side.units.items()}
+    return {unit: tuple(v * hz if lower else v / hz for v, hz in both) for unit, both in pairs.items()}
+
+
+def _middle(clocks: Values) -> float:
+    return statistics.median(hz for values in clocks.values() for hz in values)
+
+
+def _answered(one: _Weighed, q: float | None, forced: str, found: Sequence[Difference]) -> Comparison:
+    """With the answer, once the error rate over all cases is held."""
+    base = one.base
+    if one.raw is None:
+        return replace(base, reason=_joined(forced, base.reason))
+    answer = ANSWERS[verdict(one.raw, margin=base.gate or 0.0, p=q)]
+    could = environment.explaining(found, _metric(base)) if answer in ("faster", "slower") else []
+    return replace(base, q=q, answer=answer, reason=_joined(forced, _reason(base, answer, q), _clock(one, answer)), could=could)
+
+
+ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "cannot tell": "cannot tell"}
+
+
+def _metric(one: Comparison) -> str:
+    return {"B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}.get(one.unit, "latency")
+
+
+def _clock(one: _Weighed, answer: Answer) -> str:
+    """A difference in time that vanishes in cycles is one of clocks."""
+    cycles, raw = one.cycles, one.raw
+    if answer not in ("faster", "slower") or cycles is None or raw is None:
+        return ""
+    if cycles.ratio is None or raw.ratio is None or cycles.low is None or cycles.high is None:
+        return ""
+    a, b = (show(hz, "Hz") for hz in one.clocks)
+    moved = abs(math.log(cycles.ratio)) < abs(math.log(raw.ratio)) / 2
+    if moved and (cycles.low <= 1 <= cycles.high or abs(cycles.ratio - 1) < (one.base.gate or 0.0)):
+        return f"the clock differs, {a} and {b}: in cycles they are the same"
+    return "" if moved else f"in cycles too ({cycles.ratio:.3f} ×): the clock is not the cause"
+
+
+def _reason(one: Comparison, answer: Answer, q: float | None) -> str:
+    gate = one.gate or 0.0
+    if answer == "same":
+        return f"within ± {percent(gate)}"
+    if answer in ("faster", "slower"):
+        return ""
+    if one.low is None or one.high is None:
+        return f"{FEWEST_RUNS} {one.replicates} a side needed, there are {one.n_a} and {one.n_b}"
+    if one.low <= 1 <= one.high or (q is not None and q > ERROR_RATE):
+        return f"below {percent(_widest(one))}"
+    return f"differs, but perhaps by less than the {percent(gate)} that matters"
+
+
+def _widest(one: Comparison) -> float:
+    """The largest change that the interval leaves open."""
+    assert one.low is not None
+    assert one.high is not None
+    return max(one.high - 1, 1 - one.low)
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

@@ -96,7 +96,7 @@ def time_prepared(target: Target, prepared: Prepared, slot: Slot, blank: Samples
     ratios = _wall_ratios(prepared, taken, overhead)
     agree = not len(ratios) or _agree(ratios, taken.wall_s) or _agree_at_last(target, prepared, calls, overhead)
     status, reason = _judge(check, taken, ratios, agree)
-    resolution = target.timer_resolution_s
+    resolution = 0.0 if prepared.own_value else target.timer_resolution_s
     return _with(
         blank, status=status, reason=reason, seconds=kept, calls=calls, method=method, overhead_s=cost, resolution_s=resolution,
         wall_ratio=float(np.median(ratios)) if len(ratios) else None, dropped=len(values) - len(kept), steady=first is not None,
@@ -239,7 +239,7 @@ def _flags(kept: list[float], first: int | None, taken: Taken, resolution_s: flo
     if len(kept) >= 10 and series.drifting(kept):
         flags.append(Flag(name="drift", detail=f"{series.drift(kept):+.1%} from first to last sample"))
     shortest = min(kept, default=0.0) * calls
-    if shortest and resolution_s > RESOLUTION_SHARE * shortest:
+    if shortest > 0 and resolution_s > RESOLUTION_SHARE * shortest:
         flags.append(Flag(name="timer_coarse", detail=f"the timer's step is {resolution_s / shortest:.1%} of a sample"))
     return flags
 

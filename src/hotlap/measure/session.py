@@ -26,6 +26,7 @@ from hotlap.stats.summary import interval
 from hotlap.store import bundle as bundles
 from hotlap.store import labels, locks
 from hotlap.targets.base import SystemClock
+from hotlap.targets.faults import never_came
 
 HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and three executions of a program and its check
 
@@ -35,7 +36,7 @@ class Options:
     """How to run a plan, beside the plan's own options."""
 
     target: str = ""  # specification; "" is the best there is
-    device: str = ""  # index, UUID, "all"; "" is the first
+    device: str = ""  # index, UUID, several of them separated by commas, "all"; "" is the first
     together: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0  # for a device that another run holds
@@ -51,8 +52,8 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     spec = targets.parse(options.target) if options.target else targets.default()
     devices = choose(targets.find(spec), options.device)
-    if options.together and options.device != "all":
-        raise InputError("--together measures several devices at once; give --device all with it")
+    if options.together and options.device != "all" and len(devices) < 2:
+        raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
     seed = plan.measure.seed or secrets.randbits(31)
     order: Literal["single", "one after another", "together"] = (
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
@@ -99,17 +100,22 @@ def resume(path: Path, home: Path, listen: Listener) -> Path:
 
 
 def choose(devices: Sequence[Device], wanted: str) -> list[Device]:
-    """The devices that a user means by an index, a UUID or a unique beginning of it, `all`, or nothing (the first)."""
+    """The devices that a user means by indices, UUIDs or unique beginnings of them (commas between), `all`, or nothing (the first)."""
     if wanted == "":
         return [devices[0]]
     if wanted == "all":
         return list(devices)
+    found = [_named(devices, one.strip()) for one in wanted.split(",")]
+    return list({device.key: device for device in found}.values())
+
+
+def _named(devices: Sequence[Device], wanted: str) -> Device:
     for device in devices:
         if wanted in (str(device.index), device.uuid, device.selector):
-            return [device]
+            return device
     close = [d for d in devices if d.uuid and d.uuid.lower().removeprefix("gpu-").startswith(wanted.lower().removeprefix("gpu-"))]
     if len(close) == 1 and len(wanted) >= 4:
-        return close
+        return close[0]
     valid = ", ".join(f"{d.index} ({d.uuid or d.name})" for d in devices)
     raise InputError(f"there is no device '{wanted}'; valid: all, {valid}")
 
@@ -122,6 +128,7 @@ class _Session:
         self.options, self.cases = record.plan.measure, record.plan.cases
         self.values: dict[str, dict[str, list[float]]] = {d.key: {} for d in devices}  # medians per round, by device and case
         self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
+        self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
         self.stop = threading.Event()
         self.writing = threading.Lock()
 
@@ -130,6 +137,7 @@ class _Session:
         with _on_signals(self.stop):
             try:
                 stopped = self._devices(done)
+                self._say_what_never_came()
             except HotlapError as error:
                 stopped = f"error: {error}"
                 if error.exit_code != MachineError.exit_code or not self.writer.kept:
@@ -140,6 +148,14 @@ class _Session:
         if self.stop.is_set():
             raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
         return self.writer.path
+
+    def _say_what_never_came(self) -> None:
+        """A fault of the simulator that was set for later than the run lasted: its numbers are those of a healthy machine."""
+        spec = targets.parse(self.record.target)
+        if spec.name == "simulated":
+            for device in self.devices:
+                for news in never_came(spec.options, self.ended_s[device.key]):
+                    self.listen(device, 0, news)
 
     def _finish(self, stopped: str) -> None:
         ended = datetime.now(UTC).isoformat(timespec="seconds")
@@ -173,6 +189,9 @@ class _Session:
             kept = done.get((device.key, number), [])
             for samples in kept:
                 self._count(samples)
+            timed = [samples for samples in kept if samples.ended_s > 0]
+            if timed:  # of a run that goes on: its budget counts from where it began
+                self.elapsed_s[device.key] += max(s.ended_s for s in timed) - min(s.began_s for s in timed)
             have = {s.case for s in kept}
             missing = [case for case in self.cases if case.id not in have]
             if missing:
@@ -208,6 +227,7 @@ class _Session:
         return True
 
     def _count(self, samples: Samples) -> None:
+        self.ended_s[samples.device] = max(self.ended_s[samples.device], samples.ended_s)
         if samples.status == "measured" and samples.seconds:
             ordered = sorted(samples.seconds)
             self.values[samples.device].setdefault(samples.case, []).append(ordered[len(ordered) // 2])

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from hotlap.plan.listing import show
 from hotlap.plan.measuring import override
-from hotlap.plan.read import SCHEMA, builtin, case, load
+from hotlap.plan.read import SCHEMA, builtin, case, check, load
 
-__all__ = ["SCHEMA", "builtin", "case", "load", "override", "show"]
+__all__ = ["SCHEMA", "builtin", "case", "check", "load", "override", "show"]

@@ -41,7 +41,7 @@ def _head(plan: Plan) -> str:
 def _measure(options: MeasureOptions) -> str:
     rounds = str(options.rounds) if options.rounds == options.rounds_max else f"{options.rounds} to {options.rounds_max}"
     parts = [
-        f"{rounds} rounds of {_duration(options.round_s)}",
+        f"{rounds} round{'' if rounds == '1' else 's'} of {_duration(options.round_s)}",
         f"until the 95 % interval is within ± {options.precision * 100:g} % or {_duration(options.budget_s)} have passed",
         f"samples of at least {_duration(options.sample_s)}" if options.sample_s else "",
         f"sensors read at {options.readings_hz:g} Hz" if options.readings_hz else "no sensors",
@@ -90,7 +90,7 @@ def _word(value: Value, unit: str) -> str:
         return " ".join(value)
     if unit == "B" and not isinstance(value, (str, bool)):
         return units.size(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return units.exact(value, unit) if isinstance(value, float) else str(value)
 
 
 def _values(words: Sequence[str]) -> str:

@@ -75,7 +75,8 @@ def _number(key: str, value: object) -> float | int:
     try:
         number = units.parse(value, option.unit)
     except (InputError, OverflowError):
-        raise InputError(f"'{key}' is {option.valid}, not {str(value)[:40]!r}") from None
+        hint = units.meant(value, option.unit) if isinstance(value, str) else ""
+        raise InputError(f"'{key}' is {option.valid}, not {str(value)[:40]!r}" + (f"; {hint}" if hint else "")) from None
     inside = option.low < number if option.above else option.low <= number
     if not (math.isfinite(number) and inside and number <= option.high):
         raise InputError(f"'{key}' is {option.valid}, not {value!r}")

@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from hotlap import work
 from hotlap.errors import InputError, PlanError, nearest
 from hotlap.plan import axes, measuring
@@ -21,6 +23,7 @@ SCHEMA = 1
 SCHEMA_HISTORY = {1: "the first; a plan without `schema` is of this one"}
 KEYS = ("schema", "name", "about", "measure", "case")
 CASE_KEYS = ("workload", "implementation", "only", "skip")
+PLANNED = sorted(set(work.WORKLOADS) - {"callable"})  # a callable is no text
 LARGEST_BYTES = 4 * 2**20  # of a plan file; also ends the reading of a device such as /dev/zero
 
 _FOLDER = pathlib.Path(__file__).parent / "builtin"
@@ -45,11 +48,48 @@ def load(name_or_path: str) -> Plan:
 def case(workload: str, given: Mapping[str, object]) -> Case:
     """One case from ``key=value`` pairs, defaults filled in; `implementation` may be among them. Raises InputError."""
     rest = {name: value for name, value in given.items() if name != "implementation"}
-    implementation = str(axes.IMPLEMENTATION.parse(given.get("implementation", "")))
+    spec = work.find(workload)
+    implementation = spec.implementation(str(axes.IMPLEMENTATION.parse(given.get("implementation", ""))))
     try:
-        return Case(workload=workload, params=work.find(workload).parse(rest), implementation=implementation)
+        return Case(workload=workload, params=spec.parse(rest), implementation=implementation)
     except OverflowError:
         raise InputError(f"a parameter of {workload} is too large: {str(rest)[:80]}") from None
+
+
+def check(plan: object) -> Plan:
+    """A plan made in Python, checked and completed as one from a file: every case's parameters, and how to measure. Raises InputError."""
+    if not isinstance(plan, Plan):
+        raise InputError(f"a plan is a name, a path or a hotlap.record.Plan, not {plan!r:.80}")
+    for name in ("name", "about", "source"):
+        if not isinstance(getattr(plan, name), str):
+            raise InputError(f"'{name}' of a plan is text, not {getattr(plan, name)!r:.80}")
+    if not isinstance(plan.measure, MeasureOptions):
+        raise InputError(f"'measure' of the plan '{plan.name}' is a hotlap.record.MeasureOptions, not {plan.measure!r:.80}")
+    if not isinstance(plan.cases, (list, tuple)) or not plan.cases:
+        raise InputError(f"the plan '{plan.name}' has no cases; give it a list of hotlap.record.Case")
+    made: dict[str, Case] = {}
+    for given in plan.cases:
+        one = _complete(given, plan.name)
+        if one.id in made:
+            raise InputError(f"the plan '{plan.name}' has the case '{work.label(one)}' twice; leave one out")
+        made[one.id] = one
+    measure = {key: getattr(plan.measure, option.field) for key, option in measuring.OPTIONS.items()}
+    return msgspec.structs.replace(plan, cases=list(made.values()), measure=measuring.options(measure))
+
+
+def _complete(given: object, name: str) -> Case:
+    if not isinstance(given, Case) or not isinstance(given.params, Mapping):
+        raise InputError(f"the plan '{name}' has {given!r:.80} among its cases; valid: hotlap.record.Case")
+    return case(_planned(given.workload).name, {**given.params, "implementation": given.implementation})
+
+
+def _planned(name: str) -> Workload:
+    """A workload that plans can hold. Raises InputError."""
+    if name == "callable":
+        raise InputError("a plan cannot hold a Python callable; call hotlap.measure, or use the workload 'command'")
+    if name not in PLANNED:
+        raise InputError(f"there is no workload '{name}'; {nearest(str(name), PLANNED)}")
+    return work.find(name)
 
 
 def _names() -> list[str]:
@@ -145,7 +185,7 @@ class _Reader:
         if not isinstance(given, list) or not all(isinstance(item, Mapping) for item in given):
             raise self.fail(("case",), "cases are tables: write [[case]] and under it workload and its parameters")
         if not given:
-            raise self.fail(("case",), f"the plan has no cases; add [[case]] with workload = one of {', '.join(sorted(work.WORKLOADS))}")
+            raise self.fail(("case",), f"the plan has no cases; add [[case]] with workload = one of {', '.join(PLANNED)}")
         cases: list[Case] = []
         for i, item in enumerate(given):
             cases += self.expand(item, ("case", i), axes.MOST - len(cases))
@@ -158,7 +198,7 @@ class _Reader:
         given = self.axes(item, spec, params, path)
         count = math.prod(len(values) for values in given.values())
         if count > room:
-            message = f"{count} combinations here make more than {axes.MOST} cases in the plan; shorten the axes: {_axes(given)}"
+            message = f"this [[case]] adds {count} to a plan of at most {axes.MOST} cases; shorten the axes: {_axes(given)}"
             raise self.fail(path, message)
         base = self.base(spec, given, path)
         only, skip = (
@@ -173,13 +213,11 @@ class _Reader:
     def workload(self, item: Mapping[str, object], path: Path) -> Workload:
         name = item.get("workload")
         if name is None:
-            raise self.fail(path, f"this [[case]] has no 'workload'; valid: {', '.join(sorted(work.WORKLOADS))}")
+            raise self.fail(path, f"this [[case]] has no 'workload'; valid: {', '.join(PLANNED)}")
         if not isinstance(name, str):
             raise self.fail((*path, "workload"), f"'workload' is one name in quotes, not {name!r}; write a [[case]] for each workload")
-        if name == "callable":
-            raise self.fail((*path, "workload"), "a plan cannot hold a Python callable; call hotlap.measure, or use the workload 'command'")
         try:
-            return work.find(name)
+            return _planned(name)
         except InputError as error:
             raise self.fail((*path, "workload"), str(error)) from None
 
@@ -190,21 +228,32 @@ class _Reader:
         for key, value in item.items():
             if key in params:
                 given[key] = axes.values(params[key], value, (*path, key), self.fail)
+                if key == "implementation":
+                    self.implementations(spec, given[key], (*path, key))
             elif key not in CASE_KEYS:
                 names = {*(p.name for p in spec.params), *CASE_KEYS}
                 raise self.fail((*path, key), f"{spec.name} has no parameter '{key}'; {nearest(key, names)}")
         return given
 
+    def implementations(self, spec: Workload, names: list[Value], path: Path) -> None:
+        for i, name in enumerate(names):
+            try:
+                spec.implementation(str(name))
+            except InputError as error:
+                raise self.fail((*path, i), str(error)) from None
+
     def base(self, spec: Workload, given: Mapping[str, list[Value]], path: Path) -> dict[str, Value]:
         """Every parameter at its default, or at the first of its values."""
         first = {name: values[0] for name, values in given.items() if name != "implementation"}
         try:
-            return {**spec.parse(first), "implementation": ""}
+            return {**spec.complete(first), "implementation": ""}
         except InputError as error:
             raise self.fail(path, str(error)) from None
 
     def case(self, spec: Workload, combination: dict[str, Value], path: Path) -> Case:
         implementation = str(combination.pop("implementation"))
+        if found := spec.fault(combination):
+            raise self.fail((*path, found[0]), found[1])
         made = Case(workload=spec.name, params=combination, implementation=implementation)
         before = self.seen.setdefault(made.id, path)
         if len(self.seen) == self.made:

@@ -10,6 +10,7 @@ from hotlap.report import doubts as doubting
 from hotlap.report import words
 from hotlap.report.listing import ENDINGS
 from hotlap.store.bundle import Bundle
+from hotlap.units import percent
 
 AT_LIMIT = 0.9  # as `model.gap` names it
 WIDE_SHARE = 1 / 3  # of the cases: a flag on more is worth a sentence of its own
@@ -199,7 +200,7 @@ def _near(rows: Sequence[Row]) -> list[Finding]:
     if not near:
         return []
     shares = [row.gap.share or 0 for row in near]
-    reach = " to ".join(dict.fromkeys((words.percent(min(shares)), words.percent(max(shares)))))
+    reach = " to ".join(dict.fromkeys((percent(min(shares)), percent(max(shares)))))
     best = sorted(near, key=lambda row: -(row.gap.share or 0))
     title = f"{words.counted(len(near), 'case')} {'is' if len(near) == 1 else 'are'} at the limit of the hardware"
     detail = f"{words.some([row.label for row in best], 4)}: {reach} of what it allows"

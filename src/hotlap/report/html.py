@@ -33,15 +33,19 @@ def page(bundles: Sequence[Bundle]) -> str:
 def render(found: Runs) -> str:
     """The page from runs whose rows are known."""
     sides = _sides(found)
-    parts = [("", _head(found, sides)), *_sections(found, sides)]
+    return filled(_title(found, sides), [("", _head(found, sides)), *_sections(found, sides)], _data(found))
+
+
+def filled(title: str, parts: Sequence[tuple[str, str]], data: str) -> str:
+    """A page of sections (name and HTML; those without a name stand above the rest) and the data that can be taken from it, as JSON."""
     body = "".join(part for _, part in parts)
     nav = "".join(f'<a href="#{_anchor(name)}">{text(name)}</a>' for name, _ in parts if name)
-    filled = {
-        "title": text(_title(found, sides)), "version": text(hotlap.__version__), "style": _style(), "nav": nav, "body": body,
-        "data": _data(found), "script": _file("page.js"),
+    places = {
+        "title": text(title), "version": text(hotlap.__version__), "style": _style(), "nav": nav, "body": body, "data": data,
+        "script": _file("page.js"),
     }
     # One pass, so that nothing that came from outside is taken for a place to fill.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: filled[match[1]], _file("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: places[match[1]], _file("page.html"))
 
 
 @functools.cache
@@ -191,13 +195,17 @@ def _timeline(row: Row, svg: str) -> str:
 
 
 def _data(found: Runs) -> str:
-    """Results, and raw samples and readings as far as there is room, as JSON that stands safely inside a script element."""
+    """Results, and raw samples and readings as far as there is room."""
     raw = [{"run": bundle.run, "samples": bundle.samples, "readings": bundle.readings} for bundle, _ in found]
     note = ""
     if len(msgspec.json.encode(raw)) > EMBEDDED_BYTES:
         raw = [{"run": bundle.run} for bundle, _ in found]
         note = f"samples and readings are larger than {EMBEDDED_BYTES // 1000} kB and not in this page, but in each run's folder: see path"
     runs = [one | {"results": export.to_json(bundle, rows)} for one, (bundle, rows) in zip(raw, found, strict=True)]
-    document = {"generator": f"Hotlap {hotlap.__version__}", "note": note, "runs": runs}
-    encoded = msgspec.json.encode(document).decode()
+    return embedded({"note": note, "runs": runs})
+
+
+def embedded(document: dict[str, Any]) -> str:
+    """JSON that stands safely inside a script element."""
+    encoded = msgspec.json.encode({"generator": f"Hotlap {hotlap.__version__}", **document}).decode()
     return encoded.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -15,7 +15,7 @@ STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "acc
 BARS = {"bound": "█", "expected": "▓", "ceiling": "▒"}  # told apart without colour: only a bound is solid
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 _NUMBER = re.compile(r"(±\s*|\[)?(-?\d+)(\.\d+)?( (?!rounds needed).*)?$")
-_QUANTITY = re.compile(r"(\d) ([kKMGT]?i?B\b|[kMGTP]?(?:FLOP/s|B/s|Hz|W)\b|[mµn]?s\b|%)")
+_QUANTITY = re.compile(r"(\d) ([kKMGT]?i?B\b|[kMGTP]?(?:FLOP/s|B/s|Hz|W)\b|[mµn]?s\b|%|×)")
 
 
 @dataclass(frozen=True)

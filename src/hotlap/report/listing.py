@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from hotlap.model.machines import Spec
-from hotlap.record import Case, Device, Limit, Run
+from hotlap.record import Baseline, Case, Device, Limit, Reference, Run
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.store.bundle import Bundle
-from hotlap.units import size
+from hotlap.units import percent, size
 from hotlap.work import find, label
 
 ENDINGS = {
@@ -114,6 +115,48 @@ def _ended(run: Run) -> Cell:
     if kind == "error":
         return Cell(f"error: {layout.shortened(words.clean(why), 40)}", "bad")
     return Cell(words.clean(ENDINGS.get(run.stopped, run.stopped)), "warn" if kind == "interrupted" else "")
+
+
+# ---------------------------------------------------------------- baselines
+
+
+def baselines(found: Sequence[Baseline], promoted: str, width: int = 100, color: bool = False) -> str:
+    """One line per baseline; the promoted one is marked."""
+    if not found:
+        return "no baselines are saved yet: hotlap baseline save RUN --name N learns one"
+    columns = [
+        Column("baseline", [Cell(one.name + (" (promoted)" if one.name == promoted else ""), "bold") for one in found]),
+        Column("saved (UTC)", [Cell(one.saved.replace("T", " ")[:16]) for one in found]),
+        Column("runs", [Cell(str(len({run for ref in one.references for run in ref.runs}))) for one in found], right=True),
+        Column("devices", [Cell(str(len({ref.identity for ref in one.references}))) for one in found], right=True),
+        Column("cases", [Cell(str(len({ref.case.id for ref in one.references}))) for one in found], right=True),
+        Column("models", [Cell(words.clean(", ".join(dict.fromkeys(ref.model for ref in one.references)))) for one in found], wrap=True),
+    ]
+    return "\n".join(layout.Grid(columns, width).lines(color))
+
+
+def baseline(found: Baseline, width: int = 100, color: bool = False) -> str:
+    """A line per case and device: what is normal, how much runs differ, and from how many runs that is known."""
+    refs = found.references
+    medians = [[statistics.median(values) for values in one.runs.values()] for one in refs]
+    spreads = [statistics.stdev(m) / abs(statistics.mean(m)) if len(m) > 1 and statistics.mean(m) else None for m in medians]
+    columns = [
+        Column("case", [Cell(words.clean(label(one.case))) for one in refs], wrap=True),
+        Column("device", [Cell(words.clean(f"{one.target} {one.model}"), "dim") for one in refs], wrap=True),
+        Column("normal", [Cell(text, "bold") for text in layout.aligned([_normal(one, m) for one, m in zip(refs, medians, strict=True)])]),
+        Column("runs differ by", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
+        Column("runs", [Cell(str(len(one.runs)), "" if len(one.runs) >= 4 else "warn") for one in refs], right=True),
+    ]
+    few = sum(len(one.runs) < 4 for one in refs)
+    lines = [f"{found.name}, saved {found.saved.replace('T', ' ')[:16]} UTC", *layout.Grid(columns, width).lines(color)]
+    if few:
+        said = f"{few} of {len(refs)} know fewer than 4 runs: how much runs differ is not known there; add runs with --add"
+        lines += ["", *layout.paragraph("", said, width)]
+    return "\n".join(lines)
+
+
+def _normal(one: Reference, medians: Sequence[float]) -> str:
+    return words.quantity(statistics.median(medians), one.unit)
 
 
 # ---------------------------------------------------------------- the machine table

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hotlap.record import Comparison, Row
+from hotlap.record import Row
 from hotlap.report import doubts as doubting
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.store.bundle import Bundle
-from hotlap.work import label
 
-__all__ = ["comparison", "devices", "explain", "heading", "machine", "machines", "prediction", "runs", "table"]
+__all__ = ["devices", "explain", "heading", "machine", "machines", "prediction", "runs", "table"]
 
-STATE_STYLES = {"measured": "", "inconclusive": "warn", "not_run": "dim", "invalid": "bad", "error": "bad"}
-ANSWER_STYLES = {"slower": "bad", "faster": "good", "cannot tell": "warn", "same": "", "not comparable": "dim"}  # in the order shown
+STATE_STYLES = {"pass": "good", "fail": "bad", "measured": "", "inconclusive": "warn", "not_run": "dim", "invalid": "bad", "error": "bad"}
 AGAINST = {
     "bound": "bound, nothing can be faster",
     "expected": "expected, what a good implementation reaches",
@@ -228,48 +226,6 @@ def cause_line(row: Row) -> str:
     if cause == "unknown" and row.gap.limit and why == row.gap.limit.reason:
         return "" if row.gap.share is None else "unknown"
     return f"{cause}: {why}" if cause and why else cause or why
-
-
-# ---------------------------------------------------------------- compare
-
-
-def comparison(found: Sequence[Comparison], width: int = 100, color: bool = False) -> str:
-    """A line per case: both sides, the ratio with its interval (above 1: B is better), and the answer."""
-    if not found:
-        return "nothing to compare: neither side has results"
-    ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
-    sides = [[c.a for c in ordered], [c.b for c in ordered]]
-    a, b = (layout.aligned([words.quantity(s.median, c.unit) for c, s in zip(ordered, side, strict=True)]) for side in sides)
-    columns = [
-        Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
-        Column("A", [Cell(text) for text in a]),
-        Column("B", [Cell(text) for text in b]),
-        Column("B ÷ A", [Cell(text, "bold") for text in layout.aligned([_ratio(c.ratio) for c in ordered])]),
-        Column("95 % interval", [Cell("" if c.low is None or c.high is None else f"[{c.low:.3f} – {c.high:.3f}]", "dim") for c in ordered]),
-        Column("B is", [Cell(c.answer, ANSWER_STYLES[c.answer]) for c in ordered]),
-    ]
-    counts = {answer: sum(c.answer == answer for c in ordered) for answer in ANSWER_STYLES}
-    tally = ", ".join(f"{n} {answer}" for answer, n in counts.items() if n)
-    below = ["", f"{words.counted(len(ordered), 'case')}: {tally}", *_comparison_reasons(ordered, width)]
-    lines = [*layout.Grid(columns, width).lines(color), *below]
-    return "\n".join([*lines, "", layout.painted("ratio above 1: B is better, whichever way the case counts", "dim", color)])
-
-
-def _comparison_reasons(found: Sequence[Comparison], width: int) -> list[str]:
-    """Why there is no answer, each reason once; numbers in it are those of its first case."""
-    groups: dict[str, list[Comparison]] = {}
-    for one in found:
-        if one.reason and one.answer in ("cannot tell", "not comparable"):
-            groups.setdefault(one.answer + words.shape(one.reason), []).append(one)
-    lines: list[str] = []
-    for group in groups.values():
-        names = words.some([label(c.case) for c in group])
-        lines += layout.paragraph(f"  {group[0].answer:<14}  ", f"{names}: {words.clean(group[0].reason)}", width)
-    return lines
-
-
-def _ratio(ratio: float | None) -> str:
-    return words.DASH if ratio is None else f"{ratio:.3f} ×"
 
 
 def bundle_name(bundle: Bundle) -> str:

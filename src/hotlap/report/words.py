@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from hotlap.record import Gap, Row, Summary, Term
-from hotlap.units import BASE_UNITS, round_to, show
+from hotlap.units import BASE_UNITS, percent, round_to, show
 
 DASH = "–"
 ROUNDS_NEEDED = 6  # for a distribution-free 95 % interval
@@ -20,8 +20,11 @@ FAMILIES = {  # in the order of the tables
     "own": ("command", "callable"),
 }
 
-STATES = {"measured": "measured", "inconclusive": "inconclusive", "not_run": "not run", "invalid": "invalid", "error": "error"}
-MARKS = {"measured": " ", "inconclusive": "?", "not_run": "-", "invalid": "x", "error": "!"}
+STATES = {
+    "pass": "pass", "fail": "fail", "measured": "measured", "inconclusive": "inconclusive", "not_run": "not run", "invalid": "invalid",
+    "error": "error",
+}
+MARKS = {"pass": "✓", "fail": "✗", "measured": " ", "inconclusive": "?", "not_run": "-", "invalid": "x", "error": "!"}
 
 FLAG_ACTIONS = {  # a flag of the glossary: what to do next
     "drift": "longer rounds (--round-time); look at clock and temperature",
@@ -55,7 +58,7 @@ def devices(rows: Iterable[Row]) -> list[str]:
 
 def stands(row: Row) -> bool:
     """Whether the number may be read as one: an invalid number is not shown beside those that are."""
-    return row.verdict.state in ("measured", "inconclusive") and row.summary.median is not None
+    return row.verdict.state in ("pass", "fail", "measured", "inconclusive") and row.summary.median is not None
 
 
 def quantity(value: float | None, unit: str, digits: int = 3) -> str:
@@ -91,17 +94,6 @@ def ends(summary: Summary, unit: str) -> str:
         scale = 1000.0 ** round(math.log(abs(summary.median / float(number)), 1000))
     low, high = (round_to(end / scale, 4 if abs(end) >= abs(summary.median or 0) / 10 else 3) for end in (summary.low, summary.high))
     return f"[{low} – {high}] {suffix}"
-
-
-def percent(share: float, digits: int = 2) -> str:
-    """A share in per cent: ``0.64 %``, ``12 %``, ``103 %``; nothing finer than a hundredth."""
-    number = abs(share) * 100
-    sign = "-" if share < 0 else ""
-    if number < 0.005:
-        return "0 %"
-    if number < 1:
-        return f"{sign}{number:.2f} %"
-    return f"{sign}{round_to(number, max(digits, len(str(int(number)))))} %"
 
 
 def share(gap: Gap) -> str:

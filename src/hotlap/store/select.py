@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -118,8 +118,9 @@ def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:
 def _none(text: str, catalog: Catalog, home: Path) -> list[Entry]:
     """Raises: nothing is called so."""
     folder = paths.runs(home) / text
-    if text not in (".", "..") and folder.is_dir():  # one that the catalog passed over: say why
-        bundles.load(folder)
+    with suppress(OSError):  # a name too long for the system is no run either
+        if text not in (".", "..") and folder.is_dir():  # one that the catalog passed over: say why
+            bundles.load(folder)
     ids = [entry.id for entry in catalog.find()]
     if not ids:
         raise InputError(f"no run is '{text}', since none is kept under '{home}'; hotlap run measures one")
@@ -238,14 +239,15 @@ def _parameter(name: str, text: str) -> _Test:
         names = {p.name for w in work.WORKLOADS.values() for p in w.params}
         raise InputError(f"results are not told apart by '{name}'; {nearest(name, names | set(FACTS))}")
     accepted: dict[str, Callable[[object], bool]] = {}
-    errors = []
+    refused = ""
     for workload, param in specs.items():
         try:
             accepted[workload] = _accepts(param, text)
         except InputError as error:
-            errors.append(error)
+            refused = str(error)
     if not accepted:
-        raise errors[-1]
+        choices = {choice for param in specs.values() for choice in param.choices}
+        raise InputError(f"'{name}' cannot be '{text}'; {nearest(text, choices)}" if choices else refused)
 
     def test(_run: Run, result: Result, _device: Device | None) -> bool:
         accepts = accepted.get(result.case.workload)

@@ -43,6 +43,8 @@ def parse(text: str) -> Spec:
         key, sign, value = item.partition("=")
         if not sign:
             raise InputError(f"'{item}' in '{text}' is not key=value, as in {name}?seed=7")
+        if key in options:
+            raise InputError(f"the option '{key}' is given twice, as {options[key]} and {value}, in '{text}'; give it once")
         options[key] = value
     return Spec(name, part, options)
 

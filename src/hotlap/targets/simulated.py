@@ -10,116 +10,21 @@ import heapq
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from hotlap import units, work
-from hotlap.errors import InputError, MachineError, NotSupported, nearest
+from hotlap.errors import InputError, MachineError, NotSupported
 from hotlap.model import machines
 from hotlap.model.simulate import expected_call_s
 from hotlap.record import Case, Check, Device
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
+from hotlap.targets.faults import Faults
 
-INJECTIONS = {  # option: what it injects, and an example
-    "efficiency": ("share of the limit that every case reaches", "0.73"),
-    "noise": ("relative standard deviation of a sample", "0.01"),
-    "run_noise": ("relative standard deviation between rounds", "0.005"),
-    "drift": ("relative slow-down per minute", "0.02"),
-    "step": ("slow-down by a share from a time on", "0.05@30s"),
-    "throttle": ("clock lowered by a share from a time on, with its reason", "0.3@60s"),
-    "slow_link": ("share of the link's rate that is left", "0.5"),
-    "timer": ("what the device's timer shows of the true time", "0.5"),
-    "flip": ("share of checks that find a flipped bit", "1"),
-    "dead": ("sensors that give no answer, separated by commas", "power_w,temperature_c"),
-    "lost": ("time at which the device vanishes", "40s"),
-    "seed": ("of all noise", "7"),
-    "count": ("how many such GPUs there are", "2"),
-}
 AMBIENT_C, HEATING_C, SETTLE_S = 30.0, 45.0, 40.0  # a plausible card: idle, rise at full power, time constant
-SENSORS = ("power_w", "energy_j", "temperature_c", "clock_hz.sm", "throttle", "utilization", "processes", "fan")
 IDLE_SHARE = 0.12  # of the power limit
 WALL_EXTRA_S = 4e-6  # from the call to the device and back: assumed, of the size drivers show
-
-
-@dataclass(frozen=True)
-class Onset:
-    """A fault that begins at a time."""
-
-    share: float
-    at_s: float
-
-    @classmethod
-    def parse(cls, name: str, text: str) -> Onset:
-        share, sign, at = text.partition("@")
-        return cls(_number(name, share), units.parse(at, "s") if sign else 0.0)
-
-
-@dataclass(frozen=True)
-class Faults:
-    """What was asked to go wrong; the defaults are a perfect machine."""
-
-    efficiency: float = 1.0
-    noise: float = 0.0
-    run_noise: float = 0.0
-    drift: float = 0.0
-    step: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
-    throttle: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
-    slow_link: float = 1.0
-    timer: float = 1.0
-    flip: float = 0.0
-    dead: frozenset[str] = frozenset()
-    lost: float = math.inf
-    seed: int = 0
-    count: int = 1
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Faults:
-        given: dict[str, Any] = {}
-        for name, text in options.items():
-            if name not in INJECTIONS:
-                raise InputError(f"simulated has no option '{name}'; {nearest(name, INJECTIONS)}")
-            if name in ("step", "throttle"):
-                given[name] = Onset.parse(name, text)
-            elif name == "dead":
-                given[name] = _sensors(text)
-            elif name == "lost":
-                given[name] = units.parse(text.removeprefix("@"), "s")
-            else:
-                given[name] = int(_number(name, text)) if name in ("seed", "count") else _number(name, text)
-        faults = cls(**given)
-        faults._check()
-        return faults
-
-    def _check(self) -> None:
-        """Raises InputError for what no machine can do."""
-        for name in ("efficiency", "slow_link", "timer", "count"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
-        for name, value, most in (
-            ("throttle", self.throttle.share, 0.99), ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
-            ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),
-        ):
-            if not 0 <= value <= most:
-                raise InputError(f"simulated: '{name}' must be from 0 to {most:g}, as in {name}={INJECTIONS[name][1]}")
-
-
-def _sensors(text: str) -> frozenset[str]:
-    names = frozenset(filter(None, text.split(",")))
-    for name in names - set(SENSORS):
-        raise InputError(f"simulated has no sensor '{name}'; {nearest(name, SENSORS)}")
-    return names
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        value = float(text.removesuffix("/min"))
-        if not math.isfinite(value):
-            raise ValueError
-        return value
-    except ValueError:
-        raise InputError(f"simulated: '{name}' cannot be '{text}'; write it as in {name}={INJECTIONS[name][1]}") from None
 
 
 class VirtualClock:
@@ -157,8 +62,8 @@ class VirtualClock:
 class Gpu:
     """The simulated card: its state over virtual time, which target and sensors read."""
 
-    def __init__(self, spec: machines.Spec, faults: Faults, clock: VirtualClock) -> None:
-        self.spec, self.faults, self.clock = spec, faults, clock
+    def __init__(self, spec: machines.Spec, faults: Faults, clock: VirtualClock, index: int = 0) -> None:
+        self.spec, self.faults, self.clock, self.slower = spec, faults, clock, faults.of_device(index)
         self.dead = faults.dead
         self.energy_j, self.heat, self.seen_s = 0.0, 0.0, 0.0
         self.busy = False
@@ -175,7 +80,7 @@ class Gpu:
     def slowdown(self, link: bool) -> float:
         """How many times longer than the model's time a call takes now."""
         now, f = self.clock.time_s, self.faults
-        factor = (1 + f.drift * now / 60) / f.efficiency
+        factor = self.slower * (1 + f.drift * now / 60) / f.efficiency
         if f.step.share and now >= f.step.at_s:
             factor *= 1 + f.step.share
         if self.throttled and not link:
@@ -243,7 +148,7 @@ class SimulatedTarget:
     def __init__(self, device: Device, faults: Faults) -> None:
         self.device, self.faults, self.clock = device, faults, VirtualClock()
         self.spec = machines.load(device.machine)
-        self.gpu = Gpu(self.spec, faults, self.clock)
+        self.gpu = Gpu(self.spec, faults, self.clock, device.index)
         self.library = self
         self.random = random.Random(faults.seed)
         self.round_factor: float | None = None

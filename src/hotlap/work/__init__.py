@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotlap.errors import InputError, nearest
 from hotlap.record import Case
-from hotlap.units import size
+from hotlap.units import exact, size
 from hotlap.work import compute, latency, link, memory, program
 from hotlap.work.base import Workload
 
@@ -37,7 +37,7 @@ def label(case: Case) -> str:
         elif isinstance(value, str):
             words.append(value)
         else:
-            words.append(f"{name}={value}")
+            words.append(f"{name}={exact(value, param.unit) if param and isinstance(value, float) else value}")
     if case.implementation:
         words.append(f"({case.implementation})")
     return " ".join(words)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Literal
 
 from hotlap import units
@@ -39,11 +41,19 @@ class Param:
             raise InputError(f"'{self.name}' is true or false, not {value!r}")
         if self.kind == "list":
             if isinstance(value, str):
-                return value.split()
+                return self._split(value)
             if isinstance(value, (list, tuple)):
                 return [str(item) for item in value]
             raise InputError(f"'{self.name}' is a list of strings, not {value!r}")
         return self._number(value)
+
+    def _split(self, text: str) -> Value:
+        """One string as the list it stands for: parted at spaces as a shell does, with quotes, and nothing expanded."""
+        try:
+            return shlex.split(text)
+        except ValueError as error:
+            reason = str(error)
+            raise InputError(f"'{self.name}' cannot be parted into strings ({reason.lower()}); write a list of strings: {text!r}") from None
 
     def _text(self, value: object) -> str:
         if not isinstance(value, str):
@@ -53,10 +63,10 @@ class Param:
         return value
 
     def _number(self, value: object) -> Value:
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        if isinstance(value, bool) or not isinstance(value, (Real, str)):
             raise InputError(f"'{self.name}' is a number{f' in {self.unit}' if self.unit else ''}, not {value!r}")
         try:
-            number = units.parse(value, self.unit)
+            number = units.parse(value if isinstance(value, str) else float(value), self.unit)
         except OverflowError:
             raise InputError(f"'{self.name}' is too large: {str(value)[:20]}…") from None
         except InputError as error:
@@ -66,13 +76,14 @@ class Param:
         if self.kind == "int" and number != int(number):
             raise InputError(f"'{self.name}' is a whole number, not {value!r}")
         if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
-            raise InputError(f"'{self.name}' must be {self._range()}, not {value!r}")
+            given = f"'{value}'" if isinstance(value, str) else units.exact(number, self.unit)
+            raise InputError(f"'{self.name}' must be {self._range()}, not {given}")
         return int(number) if self.kind == "int" else number
 
     def _range(self) -> str:
-        low = f"at least {self.low:g}" if self.low is not None else ""
-        high = f"at most {self.high:g}" if self.high is not None else ""
-        return " and ".join(part for part in (low, high) if part) + (f" {self.unit}" if self.unit else "")
+        low = f"at least {units.exact(self.low, self.unit)}" if self.low is not None else ""
+        high = f"at most {units.exact(self.high, self.unit)}" if self.high is not None else ""
+        return " and ".join(part for part in (low, high) if part)
 
     def _valid(self) -> str:
         return f" out of {', '.join(self.choices)}" if self.choices else ""
@@ -115,12 +126,28 @@ class Workload:
     better: Literal["higher", "lower"]
     work: Callable[[Mapping[str, Value]], Work]
     needs: str = ""  # what a device must have, in words, for the manual
+    fault: Callable[[Mapping[str, Value]], tuple[str, str] | None] = lambda _: None  # which parameter does not go with the others, and why
+    implementations: tuple[str, ...] = ()  # to choose from, where there are several
 
     def param(self, name: str) -> Param | None:
         return next((p for p in self.params if p.name == name), None)
 
     def parse(self, given: Mapping[str, object]) -> dict[str, Value]:
-        """Complete parameters from those given: defaults filled in, values in base units. Raises InputError."""
+        """Complete parameters from those given: defaults filled in, values in base units, none against another. Raises InputError."""
+        complete = self.complete(given)
+        if found := self.fault(complete):
+            raise InputError(f"{self.name}: {found[1]}")
+        return complete
+
+    def implementation(self, name: str) -> str:
+        """`name`, if it is one of this workload's. Raises InputError."""
+        if name and name not in self.implementations:
+            valid = nearest(name, self.implementations) or "it has only one: leave 'implementation' out"
+            raise InputError(f"{self.name} has no implementation '{name}'; {valid}")
+        return name
+
+    def complete(self, given: Mapping[str, object]) -> dict[str, Value]:
+        """As `parse`, each parameter by itself."""
         for name in given:
             if self.param(name) is None:
                 raise InputError(f"{self.name} has no parameter '{name}'; {nearest(name, [p.name for p in self.params])}")

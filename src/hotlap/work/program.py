@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from hotlap.record import Value
@@ -16,6 +17,40 @@ def _own(params: Mapping[str, Value]) -> Work:
     assert isinstance(ops, (int, float))
     unit = str(params.get("unit_of_arithmetic") or "own")
     return Work(read_bytes=float(read), written_bytes=float(written), operations={unit: float(ops)} if ops else {})
+
+
+def command_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    """What keeps a program from being run, or its number from being read, whatever the machine: the parameter and the reason."""
+    argv, environment, read, expression = (params.get(name) for name in ("argv", "environment", "read", "expression"))
+    if not isinstance(argv, list) or not argv or not argv[0]:
+        return "argv", "'argv' is empty; give the program and its arguments, as in argv = [\"./bench\", \"-n\", \"5\"]"
+    for item in environment if isinstance(environment, list) else []:
+        if "=" not in item or item.startswith("="):
+            return "environment", f"'environment' is a list of NAME=value, not '{item}'"
+    if not params.get("scale", 1.0):
+        return "scale", "'scale' is 0, which makes every number 0; leave it out, or give what leads to the unit, as in 1e9 from GB/s to B/s"
+    if read == "wall":
+        return _wall_fault(params)
+    if not expression:
+        what = "a regular expression" if read == "pattern" else "a JSON pointer, as in /results/0/rate,"
+        return "read", f"read = '{read}' needs 'expression', {what} that finds the number in the program's output"
+    return _pattern_fault(str(expression)) if read == "pattern" else None
+
+
+def _wall_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    if params.get("expression"):
+        return "expression", "'expression' is not used with read = 'wall'; add read = 'pattern' or 'pointer', or leave it out"
+    if params.get("unit", "s") != "s" and params.get("scale", 1.0) == 1.0:
+        return "unit", f"a wall time is in s: unit = '{params['unit']}' needs the scale that leads to it, as in scale = 1000 for ms"
+    return None
+
+
+def _pattern_fault(expression: str) -> tuple[str, str] | None:
+    try:
+        re.compile(expression)
+    except (re.error, OverflowError, RecursionError) as error:
+        return "expression", f"'{expression}' is not a regular expression: {error}; see https://docs.python.org/3/library/re.html"
+    return None
 
 
 WORKLOADS = (
@@ -35,7 +70,7 @@ WORKLOADS = (
             Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
             Param("timeout", "float", "longest time for one execution", 60.0, unit="s", low=0.001),
         ),
-        "time", "s", "lower", _own,
+        "time", "s", "lower", _own, fault=command_fault,
     ),
     Workload(
         "callable", "a Python callable given to hotlap.measure",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,30 +14,32 @@ import numpy as np
 from hotlap.errors import InputError, NotSupported
 from hotlap.record import Case, Check
 from hotlap.targets.base import Target
+from hotlap.units import exact
+from hotlap.work.program import command_fault
 from hotlap.workloads.base import Prepared
 
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     """The program is run once per sample. It is checked by its exit status and, where a number is read, by finding it."""
-    program = _Program(case, target)
+    program = Program(case)
     return Prepared(
         program.enqueue, program.check, timer="wall" if program.read == "wall" else "own", batch=1, variant=program.read,
         own_value=None if program.read == "wall" else program.value,
     )
 
 
-class _Program:
-    def __init__(self, case: Case, target: Target) -> None:
+class Program:
+    """A program as a case describes it. Raises InputError for a description that is not valid."""
+
+    def __init__(self, case: Case) -> None:
         p = case.params
+        if found := command_fault(p):  # a run made elsewhere may hold what a plan no longer may
+            raise InputError(found[1])
         self.argv, self.read, self.expression = [str(a) for a in _list(p["argv"])], str(p["read"]), str(p["expression"])
         self.folder, self.timeout_s = str(p["folder"]) or None, float(str(p["timeout"]))
-        self.scale, self.target = float(str(p["scale"])), target
+        self.scale = float(str(p["scale"]))
         self.environment = {**os.environ, **_pairs(_list(p["environment"]))}
         self.output, self.runs = "", 0
-        if not self.argv:
-            raise InputError("command needs 'argv', the program and its arguments")
-        if self.read != "wall" and not self.expression:
-            raise InputError(f"command with read = '{self.read}' needs 'expression'")
 
     def enqueue(self, calls: int) -> None:
         for _ in range(calls):
@@ -48,8 +51,11 @@ class _Program:
                 self.argv, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                 errors="replace", timeout=self.timeout_s, check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise NotSupported(f"the program cannot be run: {error}") from error
+        except subprocess.TimeoutExpired:
+            limit = exact(self.timeout_s, "s")
+            raise NotSupported(f"the program ran longer than its limit of {limit} and was ended; give it more with timeout") from None
+        except (OSError, ValueError) as error:
+            raise NotSupported(f"the program cannot be run: {_why(error, self.folder)}") from error
         if done.returncode != 0:
             tail = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
             raise NotSupported(f"the program ended with status {done.returncode}: {tail[:200]}")
@@ -58,12 +64,22 @@ class _Program:
     def value(self) -> float:
         """The number in the last output, scaled. Raises NotSupported when it is not there."""
         found = _pattern(self.expression, self.output) if self.read == "pattern" else _pointer(self.expression, self.output)
+        if not math.isfinite(found * self.scale):
+            scaled = f" × scale {self.scale:g}" if math.isfinite(found) else ""
+            raise NotSupported(f"the number in the program's output is {found:g}{scaled}, which is not finite and cannot be compared")
         return found * self.scale
 
     def check(self) -> Check:
         self.once()
         number = f", number {self.value():g}" if self.read != "wall" else ""
-        return Check(passed=True, what=f"exit status 0 in {self.runs} executions{number}")
+        return Check(passed=True, what=f"exit status 0 in {self.runs} execution{'' if self.runs == 1 else 's'}{number}")
+
+
+def _why(error: Exception, folder: str | None) -> str:
+    """What the system said, and which of the two it was about: it names the folder and the program alike."""
+    if folder and not os.path.isdir(folder):
+        return f"there is no folder '{folder}'"
+    return str(error)
 
 
 def _list(value: Any) -> list[Any]:
@@ -71,24 +87,24 @@ def _list(value: Any) -> list[Any]:
 
 
 def _pairs(items: list[Any]) -> dict[str, str]:
-    pairs = dict(str(item).partition("=")[::2] for item in items)
-    if any("=" not in str(item) for item in items):
-        raise InputError("command's 'environment' is a list of NAME=value")
-    return pairs
+    return dict(str(item).partition("=")[::2] for item in items)
 
 
 def _pattern(expression: str, output: str) -> float:
-    try:
-        match = re.search(expression, output, re.MULTILINE)
-    except re.error as error:
-        raise InputError(f"'{expression}' is not a regular expression: {error}") from error
+    match = re.search(expression, output, re.MULTILINE)
     if not match:
-        raise NotSupported(f"the pattern '{expression}' is not in the program's output")
-    text = match[1] if match.groups() else match[0]
+        raise NotSupported(f"the pattern '{expression}' is not in the program's output{_said(output)}")
+    text = (match[1] if match.groups() else match[0]) or ""
     try:
         return float(text.replace(",", ""))
     except ValueError:
         raise NotSupported(f"the pattern '{expression}' found '{text}', which is no number") from None
+
+
+def _said(output: str) -> str:
+    """The end of an output, for a message."""
+    lines = output.strip().splitlines()
+    return f", which ends: {lines[-1][:120]}" if lines else ", which is empty"
 
 
 def _pointer(pointer: str, output: str) -> float:

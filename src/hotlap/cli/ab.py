@@ -1,0 +1,100 @@
+"""hotlap ab A B"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+
+from hotlap import units
+from hotlap.cli import terminal
+from hotlap.errors import InputError
+from hotlap.record import Comparison
+from hotlap.report import comparison
+from hotlap.store import paths
+from hotlap.tune import ab, arms
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", help="a command line in quotes, or a plan")
+    parser.add_argument("b", help="the same, held against A")
+    parser.add_argument("--resolve", default="2 %", metavar="SHARE", help="smallest change to be found with 80 %% power (default: 2 %%)")
+    parser.add_argument("--gate", metavar="SHARE", help="smallest change worth a word (default: half of --resolve)")
+    parser.add_argument("--metric", metavar="POINTER|PATTERN", help="number in a command's output: a JSON pointer (/a/b) or a pattern")
+    parser.add_argument("--unit", metavar="UNIT", help="of --metric, as in FLOP/s")
+    parser.add_argument("--better", choices=("lower", "higher"), help="which way --metric is better")
+    parser.add_argument("--budget", metavar="TIME", help="end within this, as in '5 min', answered or not")
+    parser.add_argument("--pairs", default="1000", metavar="N", help="no more pairs than this (default: 1000)")
+    parser.add_argument("--timeout", metavar="TIME", help="longest time for one execution (default: 60 s)")
+    parser.add_argument("--target", default="", help="of plans: as in hotlap run")
+    parser.add_argument("--device", default="", metavar="INDEX|UUID", help="of plans: as in hotlap run")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with both runs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures A and B in turns until the answer is sure; exit code 0 when B is not slower, 1 when it is, 3 when it cannot be told."""
+    options, how = _options(args), _how(args)
+    a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
+    done = ab.ab(a, b, options, paths.home(), _Progress())
+    found = [ab.comparison(pair, options) for pair in done.pairs]
+    if args.json:
+        runs = [path.name for path in done.runs]
+        terminal.print_json({"runs": runs, "stopped": done.stopped, "cases": found, "designs": [pair.design for pair in done.pairs]})
+    else:
+        print(comparison.in_turns(found, (args.a, args.b), options.difference, terminal.width(), color=terminal.color()))
+        print(f"\nkept    hotlap compare {done.runs[0].name} {done.runs[1].name}")
+    if done.stopped == "interrupted":
+        return 130
+    return _code(found)
+
+
+def _code(found: Sequence[Comparison]) -> int:
+    if any(one.answer == "slower" for one in found):
+        return 1
+    return 3 if any(one.answer == "cannot tell" for one in found) else 0
+
+
+def _options(args: argparse.Namespace) -> ab.Options:
+    difference = units.parse(args.resolve, "%")
+    gate = units.parse(args.gate, "%") if args.gate is not None else difference / 2
+    most = units.parse(args.pairs, "")
+    if not 0 < difference < 1:
+        raise InputError(f"--resolve is a share above 0 and under 100 %, as in '1 %', not {args.resolve}")
+    if not 0 <= gate < difference:
+        raise InputError(f"--gate is a share from 0 to below --resolve ({args.resolve}), not {args.gate}")
+    if most != int(most) or most < ab.PILOT:
+        raise InputError(f"--pairs is a whole number of at least {ab.PILOT}, not {args.pairs}")
+    budget_s = units.parse(args.budget, "s") if args.budget else math.inf
+    return ab.Options(difference, gate, budget_s, int(most), dict(terminal.pairs(args.label, "a label")))
+
+
+def _how(args: argparse.Namespace) -> dict[str, object]:
+    """Parameters of the workload `command`."""
+    how: dict[str, object] = {"timeout": args.timeout} if args.timeout else {}
+    if args.metric is None:
+        if args.unit or args.better:
+            raise InputError("--unit and --better are of --metric; without it the wall time is compared, where lower is better")
+        return how
+    if not args.better:
+        raise InputError("which way is the metric better? give --better lower or --better higher")
+    read = "pointer" if args.metric.startswith("/") else "pattern"
+    return how | {"read": read, "expression": args.metric, "better": args.better, "unit": args.unit or ""}
+
+
+class _Progress:
+    """One line a look on a log, one line rewritten on a terminal."""
+
+    def __init__(self) -> None:
+        self.live, self.said = sys.stderr.isatty(), ""
+
+    def __call__(self, count: int, pairs: Sequence[ab.Pair]) -> None:
+        designs = [pair.design for pair in pairs if pair.design]
+        most = f" of at most {max(one.pairs for one in designs)}" if designs else ""
+        reason = next((pair.decision.reason for pair in pairs if pair.decision), "pilot")
+        if self.live:
+            sys.stderr.write(f"\r\x1b[Kpair {count}{most}: {reason}"[:140])
+            sys.stderr.flush()
+        elif designs and not self.said:
+            self.said = f"pilot of {count} pairs: at most {max(one.pairs for one in designs)} pairs are needed"
+            print(self.said, file=sys.stderr)

@@ -1,0 +1,46 @@
+"""hotlap history [SELECTOR …]"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hotlap import units
+from hotlap.cli import terminal
+from hotlap.errors import InputError
+from hotlap.judge import history as remembering
+from hotlap.report import history, history_page
+from hotlap.store import paths, select
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="*", help="only these runs: label=value, a range of times … (default: all)")
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
+    parser.add_argument("--metric", default="", help="only this metric: bandwidth, compute, latency …")
+    parser.add_argument("--device", default="", help="only this device: its key, UUID, name or index")
+    parser.add_argument("--gate", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
+    parser.add_argument("--confirmed", action="store_true", help="no provisional changes: those that only the last few points show")
+    parser.add_argument("--out", metavar="FILE", help="also as one HTML page with a chart per series")
+    parser.add_argument("--changed", action="store_true", help="only series with a change")
+
+
+def run(args: argparse.Namespace) -> int:
+    """A series per case and device over time, with the places where its level changed."""
+    bundles = terminal.runs(args.run) if args.run else select.every(paths.home())
+    if not bundles:
+        raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
+    where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
+    found = remembering.history(bundles, where, units.parse(args.gate, "%"), provisional=not args.confirmed)
+    if where and not found:
+        raise select.nothing(bundles, where)
+    if args.changed:
+        found = [one for one in found if one.changes]
+    if args.out:
+        terminal.write(Path(args.out), history_page.page(found))
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(history.history(found, terminal.width(), color=terminal.color()))
+    return 0
+
+

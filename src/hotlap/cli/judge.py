@@ -1,0 +1,117 @@
+"""hotlap judge [RUN …]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from hotlap import plan as plans
+from hotlap import units
+from hotlap.cli import terminal
+from hotlap.cli.progress import Progress
+from hotlap.errors import InputError, nearest
+from hotlap.judge import reference, standards, verdicts
+from hotlap.measure import session
+from hotlap.record import Baseline, Judgement
+from hotlap.report import judgement, junit, tables
+from hotlap.store import baselines, paths, select
+from hotlap.store import bundle as bundles
+
+STANDARDS = ("limit", "baseline", "baseline:NAME", "fleet", "FILE.toml")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="*", help="which runs (default: latest)")
+    against = "what it is held against (default: the promoted baseline)"
+    parser.add_argument("--against", default="baseline", metavar="|".join(STANDARDS), help=against)
+    parser.add_argument("--share", metavar="SHARE", help="of the limit that passes, as in '80 %%' (with --against limit)")
+    parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest loss that fails (default: 2 %%)")
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
+    read_as = "what an inconclusive verdict of the run is read as; the verdict says so"
+    parser.add_argument("--inconclusive-as", choices=("pass", "fail"), default="", help=read_as)
+    parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
+    parser.add_argument("--measure", metavar="PLAN", help="measure this plan first, then judge it: a gate in one command")
+    parser.add_argument("--budget", metavar="TIME", help="of --measure: all of it ends within this, as in '60 s'")
+    parser.add_argument("--target", default="", help="of --measure: as in hotlap run")
+    parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="of --measure: as in hotlap run")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="of --measure: kept with the run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """One verdict per case and one per run; exit code 0 pass, 1 fail, 3 neither could be said."""
+    _refuse(args)
+    found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args)]
+    where = terminal.pairs(args.where, "a filter")
+    judged = [_judged(bundle, args, where) for bundle in found]
+    if where and not any(one.rows for one in judged):
+        raise select.nothing(found, where)
+    if args.junit:
+        terminal.write(Path(args.junit), junit.junit(judged))
+    if args.json:
+        terminal.print_json(judged)
+    else:
+        print("\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
+    return verdicts.exit_code(judged)
+
+
+def _refuse(args: argparse.Namespace) -> None:
+    """Options that do not go together."""
+    if args.measure and args.run:
+        raise InputError("--measure makes a run of its own; leave out the run, or --measure")
+    given = [name for name in ("budget", "target", "device", "label") if getattr(args, name)]
+    if given and not args.measure:
+        raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
+    if args.share and args.against != "limit":
+        raise InputError("--share is a share of the limit; give --against limit with it")
+
+
+def _measured(args: argparse.Namespace) -> bundles.Bundle:
+    """A run of its own, cut to the budget: rounds are shortened so that 6 of them fit."""
+    plan, home = plans.load(args.measure), paths.home()
+    if args.budget:
+        budget_s = units.parse(args.budget, "s")
+        rounds = plan.measure.rounds
+        shortened = min(plan.measure.round_s, budget_s / (rounds + 1))  # a round's start takes time too
+        plan = plans.override(plan, {"budget": budget_s, "round_time": shortened})
+    options = session.Options(
+        target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home,
+    )
+    progress = Progress(sys.stderr)
+    progress.begin(plan)
+    try:
+        return bundles.load(session.run(plan, options, progress))
+    finally:
+        progress.end()
+
+
+def _judged(bundle: bundles.Bundle, args: argparse.Namespace, where: dict[str, str]) -> Judgement:
+    rows = tables.rows(bundle, where)
+    return verdicts.judge(bundle.run.id, rows, _standard(bundle, args), args.inconclusive_as)
+
+
+def _standard(bundle: bundles.Bundle, args: argparse.Namespace) -> standards.Standard:
+    against, gate, home = args.against, units.parse(args.gate, "%"), paths.home()
+    kind, _, name = against.partition(":")
+    if against == "limit":
+        return standards.AgainstLimit(_share(args.share))
+    if kind == "baseline":
+        return reference.AgainstBaseline(baselines.load(name, home), bundle.run.machine, gate)
+    if against == "fleet":
+        return reference.AgainstFleet(_peers(bundle), bundle.run.machine, gate)
+    if against.endswith(".toml"):
+        return standards.rules(Path(against))
+    raise InputError(f"nothing can be held against '{against}'; {nearest(against, STANDARDS)}")
+
+
+def _share(text: str | None) -> float | None:
+    share = units.parse(text, "%") if text else None
+    if share is not None and not 0 < share <= 1:
+        raise InputError(f"--share is above 0 and at most 100 %, as in '80 %', not {text}")
+    return share
+
+
+def _peers(bundle: bundles.Bundle) -> Baseline:
+    """What the other runs of the home say of other devices."""
+    others = [one for one in select.every(paths.home()) if one.run.id != bundle.run.id]
+    return baselines.learn("fleet", [*others, bundle])

@@ -1,0 +1,94 @@
+"""Runs over time as series, with the places where a level changed and what changed in the environment there."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hotlap import work
+from hotlap.judge import environment
+from hotlap.record import Change, Device, Difference, Point, Result, Run, Series
+from hotlap.stats.changes import changes
+from hotlap.store import select, when
+from hotlap.store.bundle import Bundle
+
+NEAR = 5  # points that a reported change may be off
+Key = tuple[str, str, str, str]
+"""Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
+after a swap, and the series says where."""
+
+
+@dataclass
+class _Line:
+    """A series while it is gathered."""
+
+    results: list[Result] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    devices: list[Device] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+
+
+def history(bundles: Iterable[Bundle], where: Mapping[str, str] | None = None, gate: float = 0.0, provisional: bool = True) -> list[Series]:
+    """A series per case, host, target and place of device, in order of time; runs without a readable time are left out.
+
+    `gate`: the smallest change worth reporting, as a share. Where the device, the schema or the meaning of the case changes,
+    the series is cut, and no change is sought across.
+    """
+    lines: dict[Key, _Line] = {}
+    for bundle in sorted(bundles, key=lambda one: (when.seconds(one.run.began) or 0.0, one.run.id)):
+        began_s = when.seconds(bundle.run.began)
+        if began_s is None:
+            continue
+        devices = {d.key: d for d in bundle.run.machine.devices}
+        for result in select.results(bundle, where or {}):
+            if result.status == "measured" and result.values:
+                _add(lines, bundle.run, result, devices.get(result.device), began_s)
+    return [_series(line, gate, provisional) for line in lines.values()]
+
+
+def _add(lines: dict[Key, _Line], run: Run, result: Result, device: Device | None, began_s: float) -> None:
+    device = device or Device(target=result.target, index=0, name=result.device, kind="other")
+    place = device.pci_address or f"{device.target}:{device.index}"
+    line = lines.setdefault((result.case.id, run.machine.host, result.target, place), _Line())
+    line.results.append(result)
+    line.runs.append(run)
+    line.devices.append(device)
+    line.points.append(Point(time_s=began_s, value=statistics.median(result.values), run=run.id))
+
+
+def _series(line: _Line, gate: float, provisional: bool) -> Series:
+    cuts = _boundaries(line)
+    values, times = [p.value for p in line.points], [p.time_s for p in line.points]
+    found = changes(values, times, gate=gate, provisional=provisional, boundaries=sorted(cuts))
+    last, run = line.results[-1], line.runs[-1]
+    return Series(
+        case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
+        metric=last.metric, unit=last.unit, better=last.better, points=line.points, changes=found, boundaries=cuts,
+        differences={one.index: _around(line, one, found, cuts) for one in found},
+    )
+
+
+def _boundaries(line: _Line) -> dict[int, str]:
+    """Where what is measured is no longer the same thing."""
+    cuts: dict[int, str] = {}
+    for place in range(1, len(line.runs)):
+        before, after = line.devices[place - 1], line.devices[place]
+        one, two = line.results[place - 1], line.results[place]
+        if before.key != after.key or (before.serial and after.serial and before.serial != after.serial):
+            cuts[place] = f"another device: {before.serial or before.key} → {after.serial or after.key}"
+        elif line.runs[place - 1].schema != line.runs[place].schema:
+            cuts[place] = f"another schema: {line.runs[place - 1].schema} → {line.runs[place].schema}"
+        elif (one.metric, one.unit, one.better) != (two.metric, two.unit, two.better):
+            cuts[place] = f"another meaning: {one.metric} in {one.unit} → {two.metric} in {two.unit}"
+    return cuts
+
+
+def _around(line: _Line, change: Change, found: Sequence[Change], cuts: Mapping[int, str]) -> list[Difference]:
+    """What differs between the few runs before a change and the few after, as far as it can matter."""
+    edges = {0, len(line.runs), *cuts, *(one.index for one in found)}
+    start = max((e for e in edges if e < change.index), default=0)
+    end = min((e for e in edges if e > change.index), default=len(line.runs))
+    start, end = max(start, change.index - NEAR), min(end, change.index + NEAR)
+    differs = environment.differences(line.runs[start : change.index], line.runs[change.index : end])
+    return [one for one in differs if one.matters != "no"]

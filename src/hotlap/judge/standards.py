@@ -1,0 +1,221 @@
+"""What a number can be held against without a history: its limit, or rules that a user wrote. Each threshold says where it comes from."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from hotlap import units
+from hotlap.errors import InputError, nearest
+from hotlap.record import Row, Summary, Verdict
+from hotlap.units import show
+
+
+class Standard(Protocol):
+    """What rows are held against."""
+
+    @property
+    def name(self) -> str: ...
+
+    def judge(self, rows: Sequence[Row]) -> list[Verdict]:
+        """A verdict per row, in order. Rows that were not measured keep the state they have."""
+
+
+def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
+    """A number against the worst value that passes: its whole interval must be on one side of it."""
+    summary, unit, higher = row.summary, row.result.unit, row.result.better == "higher"
+    fields: dict[str, Any] = {"against": against, "threshold": threshold, "provenance": provenance}
+    if summary.median and threshold:
+        low, high = _ratio_interval(summary, threshold, higher)
+        fields |= {"ratio": summary.median / threshold if higher else threshold / summary.median, "low": low, "high": high}
+    if summary.low is None or summary.high is None:
+        return Verdict(state="inconclusive", reason=f"{summary.rounds} of 6 rounds needed for an interval: run more rounds", **fields)
+    slow, fast = (summary.low, summary.high) if higher else (summary.high, summary.low)
+    sign = "at least" if higher else "at most"
+    asked = f"{sign} {show(threshold, unit)} ({provenance})"
+    if (slow >= threshold) if higher else (slow <= threshold):
+        return Verdict(state="pass", reason=asked, **fields)
+    if (fast < threshold) if higher else (fast > threshold):
+        return Verdict(state="fail", reason=f"{show(summary.median, unit)} is not {asked}", **fields)
+    span = f"[{show(summary.low, unit)}, {show(summary.high, unit)}]"
+    reason = f"the interval {span} holds the threshold {show(threshold, unit)}: run more rounds"
+    return Verdict(state="inconclusive", reason=reason, **fields)
+
+
+def _ratio_interval(summary: Summary, threshold: float, higher: bool) -> tuple[float | None, float | None]:
+    if not summary.low or not summary.high or summary.low <= 0:
+        return None, None
+    ends = (summary.low / threshold, summary.high / threshold)
+    return ends if higher else (1 / ends[1], 1 / ends[0])
+
+
+def unmeasured(row: Row) -> Verdict | None:
+    """The verdict of a row that nothing can be held against, None for the others."""
+    if row.verdict.state in ("not_run", "invalid", "error") or not row.result.values:
+        return row.verdict
+    return None
+
+
+# ---------------------------------------------------------------- limits
+
+
+@dataclass(frozen=True)
+class AgainstLimit:
+    """A share of what the hardware allows. Without a share only an expected value, which has an interval, passes or fails: a bound
+    says what is possible, not what is normal."""
+
+    share: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.share:.0%} of the limit" if self.share is not None else "limit"
+
+    def judge(self, rows: Sequence[Row]) -> list[Verdict]:
+        return [unmeasured(row) or self._one(row) for row in rows]
+
+    def _one(self, row: Row) -> Verdict:
+        gap, limit = row.gap, row.gap.limit
+        if gap.limit_value is None or gap.against not in ("bound", "expected") or limit is None:
+            why = limit.reason if limit and limit.reason else "only a ceiling of the run itself is known"
+            return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
+        source = next((term.source for term in reversed(limit.provenance)), "the machine table")
+        if self.share is not None:
+            said = f"{self.share:.0%} of the {gap.against} {show(gap.limit_value, row.result.unit)}: {source}"
+            higher = row.result.better == "higher"
+            return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, said)
+        if gap.against == "expected" and limit.high_s and limit.expected_s:
+            slowest = float(limit.high_s) / float(limit.expected_s)
+            threshold = gap.limit_value / slowest if row.result.better == "higher" else gap.limit_value * slowest
+            return held(row, threshold, self.name, f"slow end of the expected value: {source}")
+        reason = f"a {gap.against} says what is possible, not what is normal: give --share, or judge against a baseline"
+        return Verdict(state="inconclusive", reason=reason, against=self.name)
+
+
+# ---------------------------------------------------------------- rules
+
+
+KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_flags")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One `[[rule]]`: which rows it is about, what it asks, and why."""
+
+    why: str
+    where: Mapping[str, str] = field(default_factory=dict)
+    at_least: str | float | None = None
+    at_most: str | float | None = None
+    share_at_least: float | None = None
+    half_width_at_most: float | None = None
+    no_flags: tuple[str, ...] = ()
+    place: str = ""  # file:line
+
+    def fits(self, row: Row) -> bool:
+        return all(_fits(row, name, text) for name, text in self.where.items())
+
+    def judge(self, row: Row, against: str) -> list[Verdict]:
+        """A verdict for each thing asked."""
+        unit, found = row.result.unit, list[Verdict]()
+        for text, higher in ((self.at_least, True), (self.at_most, False)):
+            if text is not None:
+                if (row.result.better == "higher") != higher:
+                    key = "at_most" if higher else "at_least"
+                    raise _refused(f"{row.label} is better when {row.result.better}: write {key}", self.place)
+                try:
+                    found.append(held(row, units.parse(text, unit), against, self.why))
+                except InputError as error:
+                    raise _refused(str(error), self.place) from None
+        if self.share_at_least is not None:
+            found.append(AgainstLimit(self.share_at_least).judge([row])[0])
+        width = row.summary.half_width
+        if self.half_width_at_most is not None:
+            good = width is not None and width <= self.half_width_at_most
+            said = f"interval ± {width:.1%}" if width is not None else "no interval"
+            found.append(Verdict(state="pass" if good else "fail", reason=f"{said}, at most {self.half_width_at_most:.1%} ({self.why})"))
+        if self.no_flags:
+            seen = sorted({flag.name for flag in row.result.flags} & set(self.no_flags))
+            said = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_flags)}"
+            found.append(Verdict(state="fail" if seen else "pass", reason=f"{said} ({self.why})"))
+        return found
+
+
+def _fits(row: Row, name: str, text: str) -> bool:
+    if name == "workload":
+        return row.case.workload == text
+    if name == "label":
+        return text in row.label
+    value = row.case.params.get(name)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value == units.parse(text, "B" if name == "size" else "")
+    return str(value) == text
+
+
+@dataclass(frozen=True)
+class AgainstRules:
+    """Rules of a file; every one must be about some row that was measured."""
+
+    file: str
+    rules: tuple[Rule, ...]
+
+    @property
+    def name(self) -> str:
+        return f"rules {self.file}"
+
+    def judge(self, rows: Sequence[Row]) -> list[Verdict]:
+        for rule in self.rules:
+            if not any(rule.fits(row) and unmeasured(row) is None for row in rows):
+                has = nearest("", {row.case.workload for row in rows})
+                raise _refused(f"this rule is about no case that was measured; {has}", rule.place)
+        return [unmeasured(row) or self._one(row) for row in rows]
+
+    def _one(self, row: Row) -> Verdict:
+        found = [verdict for rule in self.rules if rule.fits(row) for verdict in rule.judge(row, self.name)]
+        if not found:
+            return Verdict(state="measured", reason="no rule is about it", against=self.name)
+        return min(found, key=lambda one: ("fail", "inconclusive", "pass").index(one.state))
+
+
+def _refused(message: str, place: str) -> InputError:
+    return InputError(f"{place}: {message}")
+
+
+def rules(path: Path) -> AgainstRules:
+    """The rules of a TOML file. Raises InputError with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"the rules '{path}' cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _refused(f"not TOML: {error}", str(path)) from None
+    found = document.get("rule")
+    if not isinstance(found, list) or not found or set(document) - {"rule", "schema"}:
+        raise _refused("a rules file is a list of [[rule]] tables, each with 'why' and what is asked", str(path))
+    places = [number for number, line in enumerate(text.splitlines(), 1) if line.replace(" ", "").startswith("[[rule]]")]
+    return AgainstRules(path.name, tuple(_rule(one, f"{path}:{place}") for one, place in zip(found, places, strict=False)))
+
+
+def _rule(given: Any, place: str) -> Rule:
+    for key in given:
+        if key not in KEYS:
+            raise _refused(f"a rule has no key '{key}'; {nearest(key, KEYS)}", place)
+    if not str(given.get("why", "")).strip():
+        raise _refused("a rule needs 'why': where its threshold comes from", place)
+    asked = [key for key in KEYS[2:] if key in given]
+    if not asked:
+        raise _refused(f"a rule asks for something: {', '.join(KEYS[2:])}", place)
+    where = given.get("where", {})
+    if not isinstance(where, dict):
+        raise _refused("'where' is a table of names and values, as in where = { workload = \"gemm\" }", place)
+    try:
+        shares = {key: units.parse(given[key], "%") for key in ("share_at_least", "half_width_at_most") if key in given}
+    except InputError as error:
+        raise _refused(str(error), place) from None
+    asks = {key: given[key] for key in ("at_least", "at_most") if key in given}
+    return Rule(
+        why=str(given["why"]), where={str(k): str(v) for k, v in where.items()}, no_flags=tuple(given.get("no_flags", ())), place=place,
+        **asks, **shares,
+    )

@@ -1,0 +1,105 @@
+"""What `history` prints: a line per series with a sparkline, and under it each change with what changed in the environment there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from hotlap.record import Change, Series
+from hotlap.report import layout, words
+from hotlap.report.layout import Cell, Column
+
+TICKS = "▁▂▃▄▅▆▇█"
+SPARK = 32  # cells
+SHOWN = 4  # differences named at a change
+
+
+def history(found: Sequence[Series], width: int = 100, color: bool = False) -> str:
+    """Series with changes first. In the sparkline higher is the larger value, and │ stands before a change."""
+    if not found:
+        return "no series: no run that was asked for has a measured case"
+    ordered = sorted(found, key=lambda one: not one.changes)
+    columns = [
+        Column("case", [Cell(words.clean(one.label)) for one in ordered], wrap=True),
+        Column("device", [Cell(words.clean(f"{one.host} {one.target}"), "dim") for one in ordered], wrap=True),
+        Column("points", [Cell(str(len(one.points))) for one in ordered], right=True),
+        Column("", [Cell(sparkline([p.value for p in one.points], [c.index for c in one.changes]), "accent") for one in ordered]),
+        Column("now", [Cell(text, "bold") for text in layout.aligned([words.quantity(one.points[-1].value, one.unit) for one in ordered])]),
+        Column("changes", [Cell(str(len(one.changes) or ""), "warn") for one in ordered], right=True),
+    ]
+    grid = layout.Grid(columns, width)
+    lines = [grid.header(color)]
+    for place, one in enumerate(ordered):
+        lines += grid.line(place, color)
+        lines += [text for change in one.changes for text in _change(one, change, width, color)]
+        cuts = {when(one.points[at].time_s): words.clean(why) for at, why in one.boundaries.items()}
+        lines += [f"    {at}  {why}: no change is sought across" for at, why in cuts.items()]
+    changes = sum(len(one.changes) for one in found)
+    changed = sum(bool(one.changes) for one in found)
+    tally = f"{len(found)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
+    return "\n".join([*lines, "", tally])
+
+
+def _change(series: Series, change: Change, width: int, color: bool) -> list[str]:
+    first = f"    {when(series.points[change.index].time_s)}  "
+    pieces = layout.paragraph(first, said(series, change), width)
+    style = {True: "good", False: "bad", None: ""}[_better(series, change)]
+    return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
+
+
+def _better(series: Series, change: Change) -> bool | None:
+    return (change.ratio > 1) == (series.better == "higher") if math.isfinite(change.ratio) else None
+
+
+def said(series: Series, change: Change) -> str:
+    """A change in words: which way, how large, how sure, and what changed in the environment there."""
+    parts: str = change.kind
+    if math.isfinite(change.ratio):
+        word = "better" if _better(series, change) else "worse"
+        parts = f"{word}: {change.kind} of {_share(change.ratio)}"
+    if math.isfinite(change.low) and math.isfinite(change.high):
+        parts += f" [{_share(change.low)}, {_share(change.high)}]"
+    sure = "provisional: measure again" if change.provisional else f"p {change.p:.1g}"
+    levels = f"{words.quantity(change.before, series.unit)} → {words.quantity(change.after, series.unit)}"
+    return f"{parts}, {levels}, {sure}{_environment(series, change)}"
+
+
+def _environment(series: Series, change: Change) -> str:
+    found = series.differences.get(change.index, [])
+    if not found:
+        return "; nothing known changed in the environment there"
+    names = [f"{d.name} {words.clean(d.a)} → {words.clean(d.b)}" for d in found[:SHOWN]]
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return f"; changed there: {', '.join(names)}{more}"
+
+
+def _share(ratio: float) -> str:
+    return f"{ratio - 1:+.1%}".replace("%", " %")
+
+
+def when(time_s: float) -> str:
+    """A moment as tables show it: UTC, to the minute."""
+    return f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M}"
+
+
+def sparkline(values: Sequence[float], changes: Sequence[int] = (), cells: int = SPARK) -> str:
+    """Medians of stretches as bars, scaled between the smallest and the largest; a flat series stays in the middle."""
+    if not values:
+        return ""
+    count = min(cells, len(values))
+    edges = [round(n * len(values) / count) for n in range(count + 1)]
+    levels = [_middle(values[a:b]) for a, b in pairwise(edges)]
+    low, high = min(levels), max(levels)
+    flat = high - low <= 1e-3 * max(abs(high), abs(low))
+    marks = ["▄" if flat else TICKS[round((v - low) / (high - low) * (len(TICKS) - 1))] for v in levels]
+    for index in sorted(changes, reverse=True):
+        at = next((n for n, edge in enumerate(edges) if edge >= index), count)
+        marks.insert(min(at, len(marks)), "│")
+    return "".join(marks)
+
+
+def _middle(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]

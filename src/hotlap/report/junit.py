@@ -1,0 +1,38 @@
+"""Verdicts as JUnit XML, which every CI reads. No schema is binding; this keeps to what the readers of Jenkins, GitLab and GitHub share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from hotlap.record import Judgement, Row
+from hotlap.report import words
+
+ELEMENTS = {"fail": "failure", "invalid": "error", "error": "error", "inconclusive": "error", "not_run": "skipped", "measured": "skipped"}
+
+
+def junit(found: Sequence[Judgement]) -> str:
+    """A suite per run, a test per case. What is inconclusive is an error, unless the user had it read as pass or fail."""
+    suites = ElementTree.Element("testsuites", name="hotlap judge")
+    for one in found:
+        cases = [_case(row, one) for row in one.rows]
+        kinds = [next((child.tag for child in case), "") for case in cases]
+        counts = {name: str(kinds.count(tag)) for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))}
+        about = {"name": f"{one.run} against {one.against}", "tests": str(len(cases)), **counts}
+        suite = ElementTree.SubElement(suites, "testsuite", about)
+        suite.extend(cases)
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(row: Row, judgement: Judgement) -> ElementTree.Element:
+    case = ElementTree.Element("testcase", classname=f"{row.case.workload}.{words.clean(row.device)}", name=words.clean(row.label))
+    verdict = row.verdict
+    tag = ELEMENTS.get(verdict.state, "")
+    if verdict.state == "inconclusive" and judgement.inconclusive_as:
+        tag = {"pass": "", "fail": "failure"}[judgement.inconclusive_as]
+    if tag:
+        ElementTree.SubElement(case, tag, message=words.clean(f"{words.state(row)}: {verdict.reason}"))
+    if verdict.state in ("pass", "inconclusive") and not tag:
+        ElementTree.SubElement(case, "system-out").text = words.clean(f"{words.value(row)}: {words.state(row)}, {verdict.reason}")
+    return case

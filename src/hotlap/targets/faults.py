@@ -1,0 +1,170 @@
+"""What a user can ask the simulated GPU to do wrong."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hotlap import units
+from hotlap.errors import InputError, nearest
+
+INJECTIONS = {  # option: what it injects, and an example
+    "efficiency": ("share of the limit that every case reaches", "0.73"),
+    "noise": ("relative standard deviation of a sample", "0.01"),
+    "run_noise": ("relative standard deviation between rounds", "0.005"),
+    "drift": ("relative slow-down per minute", "0.02"),
+    "step": ("slow-down by a share from a time on", "0.05@30s"),
+    "throttle": ("clock lowered by a share from a time on, with its reason", "0.3@60s"),
+    "slow_link": ("share of the link's rate that is left", "0.5"),
+    "timer": ("what the device's timer shows of the true time", "0.5"),
+    "flip": ("share of checks that find a flipped bit", "1"),
+    "dead": ("sensors that give no answer, separated by commas", "power_w,temperature_c"),
+    "lost": ("time at which the device vanishes", "40s"),
+    "spread": ("relative standard deviation between devices that are all well", "0.002"),
+    "slow": ("some of several devices slower by a share, by their indices", "0.03@2,5"),
+    "seed": ("of all noise", "7"),
+    "count": ("how many such GPUs there are", "2"),
+}
+SENSORS = ("power_w", "energy_j", "temperature_c", "clock_hz.sm", "throttle", "utilization", "processes", "fan")
+
+
+@dataclass(frozen=True)
+class Onset:
+    """A fault that begins at a time."""
+
+    share: float
+    at_s: float
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Onset:
+        share, sign, at = text.partition("@")
+        return cls(_number(name, share), _time(name, at) if sign else 0.0)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Devices that are slower than the others."""
+
+    share: float = 0.0
+    devices: frozenset[int] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Slow:
+        share, sign, which = text.partition("@")
+        if not sign or not all(part.strip().isdigit() for part in which.split(",")):
+            raise _wrong("slow", text)
+        return cls(_number("slow", share), frozenset(int(part) for part in which.split(",")))
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What was asked to go wrong; the defaults are a perfect machine."""
+
+    efficiency: float = 1.0
+    noise: float = 0.0
+    run_noise: float = 0.0
+    drift: float = 0.0
+    step: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    throttle: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    slow_link: float = 1.0
+    timer: float = 1.0
+    flip: float = 0.0
+    dead: frozenset[str] = frozenset()
+    lost: float = math.inf
+    spread: float = 0.0
+    slow: Slow = field(default_factory=Slow)
+    seed: int = 0
+    count: int = 1
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Faults:
+        given: dict[str, Any] = {}
+        for name, text in options.items():
+            if name not in INJECTIONS:
+                raise InputError(f"simulated has no option '{name}'; {nearest(name, INJECTIONS)}")
+            if name in ("step", "throttle"):
+                given[name] = Onset.parse(name, text)
+            elif name == "dead":
+                given[name] = _sensors(text)
+            elif name == "slow":
+                given[name] = Slow.parse(text)
+            elif name == "lost":
+                given[name] = _time(name, text.removeprefix("@"))
+            else:
+                given[name] = _whole_number(name, text) if name in ("seed", "count") else _number(name, text)
+        faults = cls(**given)
+        faults._check()
+        return faults
+
+    def _check(self) -> None:
+        """Raises InputError for what no machine can do."""
+        for name in ("efficiency", "slow_link", "timer"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
+        for name, value, most in (
+            ("throttle", self.throttle.share, 0.99), ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
+            ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),
+            ("spread", self.spread, 1.0), ("slow", self.slow.share, 100.0),
+        ):
+            least = int(name == "count")
+            if not least <= value <= most:
+                raise InputError(f"simulated: '{name}' must be from {least} to {most:g}, as in {name}={INJECTIONS[name][1]}")
+
+    def of_device(self, index: int) -> float:
+        """How many times longer than the others' a device's calls take."""
+        own = math.exp(random.Random(f"device {self.seed} {index}").gauss(0.0, self.spread)) if self.spread else 1.0
+        return own * (1 + self.slow.share) if index in self.slow.devices else own
+
+
+def never_came(options: Mapping[str, str], end_s: float) -> list[str]:
+    """Faults that were to begin only after a run had ended, each with what to do; `end_s` is the run's last virtual second."""
+    faults = Faults.parse(options)
+    begins = {"step": faults.step.at_s, "throttle": faults.throttle.at_s, "lost": faults.lost}
+    return [
+        f"the fault {name}={options[name]} never came: the run ended at {end_s:.0f} s of virtual time; set it earlier, or run longer"
+        for name, at_s in begins.items() if name in options and at_s > end_s
+    ]
+
+
+def _sensors(text: str) -> frozenset[str]:
+    names = frozenset(text.split(","))
+    for name in names - set(SENSORS):
+        raise InputError(f"simulated has no sensor '{name}'; {nearest(name, SENSORS)}")
+    return names
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text.removesuffix("/min") if name == "drift" else text)
+        if not math.isfinite(value):
+            raise ValueError
+        return value
+    except ValueError:
+        raise _wrong(name, text) from None
+
+
+def _whole_number(name: str, text: str) -> int:
+    value = _number(name, text)
+    if value != int(value):
+        raise _wrong(name, text)
+    return int(value)
+
+
+def _time(name: str, text: str) -> float:
+    """Seconds since the run began, from 0 on."""
+    try:
+        value = units.parse(text, "s")
+        if not 0 <= value < math.inf:
+            raise ValueError
+        return value
+    except (InputError, ValueError):
+        hint = units.meant(text, "s")
+        raise _wrong(name, text, f" at the time '{text}'" + (f" ({hint})" if hint else "")) from None
+
+
+def _wrong(name: str, text: str, said: str = "") -> InputError:
+    quoted = f" '{text}'"
+    return InputError(f"simulated: '{name}' cannot be{said or quoted}; write it as in {name}={INJECTIONS[name][1]}")

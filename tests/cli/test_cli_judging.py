@@ -1,0 +1,167 @@
+"""Comparing, judging and remembering on the command line: what is printed, what exits how."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from hotlap.cli import main
+
+PLAN = """schema = 1
+[measure]
+round_time = "1 s"
+rounds = 6
+rounds_max = 6
+seed = 5
+[[case]]
+workload = "stream"
+op = "copy"
+size = "1 GiB"
+[[case]]
+workload = "gemm"
+dtype = "bf16"
+"""
+
+
+def measure(plan: Path, label: str, faults: str = "", seed: int = 1) -> None:
+    target = f"simulated:h200-sxm?noise=0.003&run_noise=0.002&seed={seed}{faults}"
+    assert main(["run", str(plan), "--target", target, "--no-report", "--label", label]) == 0
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five healthy runs, one slow one, one of another model, and a baseline of the healthy ones."""
+    home = tmp_path_factory.mktemp("judging")
+    plan = home / "plan.toml"
+    plan.write_text(PLAN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOTLAP_HOME", str(home))
+        for seed in range(5):
+            measure(plan, "state=well", seed=seed)
+        measure(plan, "state=slow", "&efficiency=0.9", seed=9)
+        assert main(["run", str(plan), "--target", "simulated:b200?noise=0.003&seed=3", "--no-report", "--label", "state=other"]) == 0
+        assert main(["baseline", "save", "state=well", "--name", "well"]) == 0
+    return home
+
+
+@pytest.fixture(autouse=True)
+def home(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of its own for each test."""
+    own = tmp_path / "home"
+    shutil.copytree(kept, own)
+    monkeypatch.setenv("HOTLAP_HOME", str(own))
+    monkeypatch.setenv("COLUMNS", "120")
+    return own
+
+
+def test_a_group_is_held_against_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "state=well", "state=slow"]) == 1
+    out = capsys.readouterr().out
+    assert "slower by 10 %" in out
+    assert "could explain the changed cases: injected" in out
+    assert main(["compare", "state=well", "state=well", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["answer"] for one in document["cases"]] == ["same", "same"]
+    assert document["differences"] == []
+
+
+def test_more_than_two_sides_make_a_matrix(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "state=well", "state=slow", "state=well"]) == 1
+    out = capsys.readouterr().out
+    assert "state=slow" in out
+    assert "1.000 =" in out
+
+
+def test_another_model_is_refused_unless_forced(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "state=well", "state=other"]) == 2
+    captured = capsys.readouterr()
+    assert "state=well (A) and state=other (B) are not comparable: A was measured through simulated:h200-sxm" in captured.err
+    assert main(["compare", "state=well", "state=other", "--force"]) == 0
+    assert "forced: A was measured through" in capsys.readouterr().out
+
+
+def test_a_baseline_judges_and_its_threshold_says_where_it_comes_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["judge", "state=slow", "--against", "baseline:well", "--junit", str(tmp_path / "v.xml"), "--json"]) == 1
+    (judged,) = json.loads(capsys.readouterr().out)
+    assert (judged["state"], judged["against"]) == ("fail", "baseline well")
+    assert all("5 runs of this device" in row["verdict"]["provenance"] for row in judged["rows"])
+    suite = ElementTree.parse(tmp_path / "v.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert suite.get("failures") == "2"
+    assert main(["judge", "state=other", "--against", "baseline:well"]) == 3
+    assert "does not know it" in capsys.readouterr().out
+
+
+def test_a_promoted_baseline_needs_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", "state=slow"]) == 2
+    assert "no baseline is promoted" in capsys.readouterr().err
+    assert main(["baseline", "promote", "well"]) == 0
+    assert main(["judge", "state=slow"]) == 1
+    capsys.readouterr()
+    assert main(["baseline", "ls"]) == 0
+    assert "well (promoted)" in capsys.readouterr().out
+    assert main(["baseline", "show"]) == 0
+    assert "runs differ by" in capsys.readouterr().out
+
+
+def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["judge", "--measure", str(home / "plan.toml"), "--budget", "30 s", "--against", "baseline:well", "--target"]
+    assert main([*words, "simulated:h200-sxm?noise=0.003&run_noise=0.002&seed=77"]) == 0
+    assert "PASS" in capsys.readouterr().out
+    assert main([*words, "simulated:h200-sxm?noise=0.003&efficiency=0.8&seed=78"]) == 1
+
+
+def test_inconclusive_is_read_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", "state=slow", "--against", "limit"]) == 3
+    for read_as, code in (("pass", 0), ("fail", 1)):
+        assert main(["judge", "state=slow", "--against", "limit", "--inconclusive-as", read_as]) == code
+        assert f"read as {read_as}" in capsys.readouterr().out
+
+
+def test_the_slow_device_of_a_simulated_fleet_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = "simulated:h200-sxm?count=8&spread=0.002&noise=0.003&slow=0.05@3&seed=6"
+    assert main(["run", str(home / "plan.toml"), "--target", target, "--device", "all", "--no-report", "--label", "fleet=yes"]) == 0
+    assert main(["judge", "fleet=yes", "--against", "fleet"]) == 1
+    out = capsys.readouterr().out
+    assert "✗ simulated-h200-sxm-3" in out
+    assert "✓ simulated-h200-sxm-4" in out
+
+
+def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "history.html"
+    assert main(["history", "--where", "workload=gemm", "--out", str(out), "--json"]) == 0
+    (series,) = json.loads(capsys.readouterr().out)
+    assert len(series["points"]) == 7
+    assert list(series["boundaries"]) == ["6"]  # another device in the same place
+    assert "<svg" in out.read_text()
+    assert main(["history", "--metric", "bandwidth", "--confirmed"]) == 0
+    assert "stream copy" in capsys.readouterr().out
+
+
+def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selftest", "--run", "state=slow"]) == 3
+    assert "too few comparisons" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "state=well"], "two runs"), (["compare", "state=well", "state=slow", "--gate", "200 %"], "--gate"),
+        (["judge", "state=well", "--against", "luck"], "nothing can be held"), (["judge", "state=well", "--share", "80 %"], "--against limit"),
+        (["judge", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["judge", "latest", "--budget", "9 s"], "--measure"),
+        (["judge", "latest", "--measure", "quick"], "leave out the run"), (["judge", "latest", "--against", "none.toml"], "cannot be read"),
+        (["judge", "state=well", "--against", "limit", "--where", "workload=fma"], "has workload=fma"), (["baseline", "save", "state=well"], "under which name"),
+        (["baseline", "save", "state=well", "--name", "well"], "--add"), (["baseline", "promote"], "takes one name"), (["baseline", "show", "wel"], "did you mean 'well'"),
+        (["baseline", "ls", "--name", "x"], "for save"), (["history", "--where", "op=read"], "has op=read"), (["history", "--out", "/nonexistent/x.html"], "no folder"),
+        (["selftest", "--rounds", "4"], "at least 8"), (["selftest", "quick", "--run", "latest"], "leave out the plan"), (["selftest", "--run", "state=well"], "names 5 runs"),
+    ],
+)
+def test_what_was_asked_wrongly_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1, captured.err
+    assert message in captured.err

@@ -1,0 +1,74 @@
+"""Runs over time as series: changes, what changed in the environment there, and where no change is sought."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judging import H200, make
+from msgspec.structs import replace
+
+from hotlap.judge.history import history
+from hotlap.report import history as shown
+from hotlap.store.bundle import Bundle
+
+RNG = np.random.default_rng(5)
+
+
+def runs(levels: list[float], **by_day: object) -> list[Bundle]:
+    """A run a day; `device` and `kernel` may be functions of the day."""
+    return [
+        make({"copy": [1e-3 * level * float(np.exp(RNG.normal(0, 0.004)))] * 3}, day=n, **{k: v(n) for k, v in by_day.items()})  # type: ignore[operator]
+        for n, level in enumerate(levels)
+    ]
+
+
+def test_a_step_is_found_with_its_size_and_what_changed_there() -> None:
+    (series,) = history(runs([1.0] * 40 + [1.08] * 40, kernel=lambda n: "6.1" if n < 40 else "6.2"))
+    (change,) = series.changes
+    assert abs(change.index - 40) <= 2
+    assert change.ratio == pytest.approx(1 / 1.08, rel=0.01)
+    assert change.low < 1 / 1.08 < change.high
+    assert [d.name for d in series.differences[change.index]] == ["kernel"]
+    text = shown.history([series], 220)
+    assert "worse: step of -7" in text
+    assert "changed there: kernel 6.1 → 6.2" in text
+
+
+def test_a_steady_series_has_no_change_and_a_line() -> None:
+    (series,) = history(runs([1.0] * 60))
+    assert series.changes == []
+    assert "1 series: 0 changes" in shown.history([series], 120)
+
+
+def test_no_change_is_sought_across_a_swap_of_hardware_or_schema() -> None:
+    swapped = runs([1.0] * 30 + [1.2] * 30, device=lambda n: H200 if n < 30 else replace(H200, uuid="GPU-7", serial="7"))
+    (series,) = history(swapped)
+    assert series.changes == []
+    assert list(series.boundaries) == [30]
+    assert "another device" in series.boundaries[30]
+    (series,) = history(runs([1.0] * 30 + [1.2] * 30, schema=lambda n: 1 if n < 30 else 2))
+    assert (series.changes, list(series.boundaries)) == ([], [30])
+
+
+def test_devices_and_hosts_make_series_of_their_own() -> None:
+    both = runs([1.0] * 12) + runs([1.3] * 12, host=lambda _: "node2")
+    assert sorted((s.host, len(s.points)) for s in history(both)) == [("node1", 12), ("node2", 12)]
+
+
+def test_runs_in_any_order_make_one_series_in_time() -> None:
+    mixed = runs([1.0] * 20 + [1.1] * 20)
+    RNG.shuffle(mixed)  # type: ignore[arg-type]
+    (series,) = history(mixed)
+    assert [p.time_s for p in series.points] == sorted(p.time_s for p in series.points)
+    assert len(series.changes) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_runs_have_no_changes(count: int) -> None:
+    assert [s.changes for s in history(runs([1.0] * count))] == [[]] * (count > 0)
+
+
+def test_a_sparkline_shows_levels_and_where_they_change() -> None:
+    assert shown.sparkline([1.0] * 8 + [2.0] * 8, [8], 16) == "▁" * 8 + "│" + "█" * 8
+    assert shown.sparkline([5.0] * 3) == "▄▄▄"
+    assert shown.sparkline([]) == ""

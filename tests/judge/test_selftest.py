@@ -1,0 +1,55 @@
+"""A/A on known noise: the error rate, what the noise is made of, and what a drift does to a careless order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judging import make
+
+from hotlap.judge.selftest import Selftest, binomial_interval, selftest
+from hotlap.report import selftest as shown
+from hotlap.store.select import results
+
+RNG = np.random.default_rng(3)
+
+
+def measured(rounds: int, drift: float = 0.0, sd: float = 0.01) -> Selftest:
+    cases = {name: (1e-3 * np.exp(RNG.normal(0, sd, rounds) + drift * np.arange(rounds) / rounds)).tolist() for name in ("copy", "gemm", "chase")}
+    return selftest(results(make(cases)))
+
+
+def test_independent_noise_keeps_the_error_rate() -> None:
+    found = [measured(240) for _ in range(4)]
+    called, comparisons = sum(one.called for one in found), sum(one.comparisons for one in found)
+    assert comparisons == 4 * 3 * 20
+    assert binomial_interval(called, comparisons, 0.99)[0] <= 0.05
+    assert all(one.state == "pass" for one in found)
+
+
+def test_a_drift_fools_blocks_and_not_turns() -> None:
+    found = [measured(60, drift=0.15, sd=0.005) for _ in range(6)]
+    called, blocked, comparisons = (sum(getattr(one, name) for one in found) for name in ("called", "blocked", "comparisons"))
+    assert blocked > 0.3 * comparisons
+    assert called < 0.15 * comparisons
+    assert all(case.drift is not None and abs(case.drift) > 0.1 for case in found[0].cases)
+
+
+def test_the_noise_is_told_apart_and_says_what_can_be_seen() -> None:
+    (copy, *_) = measured(240, sd=0.01).cases
+    assert copy.between == pytest.approx(0.01, rel=0.2)
+    assert copy.within == pytest.approx(0.0, abs=1e-6)
+    assert copy.resolvable[6] > copy.resolvable[12] > copy.resolvable[24] > 0.005
+    assert copy.resolvable[24] == pytest.approx((2.069 + 0.858) * 0.01 * np.sqrt(2) / np.sqrt(24), rel=0.25)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 6, 8])
+def test_too_few_rounds_are_inconclusive(rounds: int) -> None:
+    found = measured(rounds)
+    assert found.state == "inconclusive"
+    assert shown.selftest(found)
+
+
+def test_wilson_interval_of_published_examples() -> None:
+    """Newcombe, Statistics in Medicine 17, 1998, table I, method 3."""
+    assert binomial_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert binomial_interval(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
