@@ -49,6 +49,15 @@ def parse(text: str | float, unit: str) -> float:
     return value * scale
 
 
+def base(text: str) -> tuple[str, float] | None:
+    """The base unit of a written one and what it counts in it, as ``base('ms') == ('s', 0.001)``; None for a unit of its owner's."""
+    for unit in BASE_UNITS:
+        scale = _scale(text, unit) if unit and text else None
+        if scale is not None:
+            return unit, scale / 100 if unit == "%" else scale
+    return None
+
+
 def meant(text: str, unit: str) -> str:
     """A hint for a quantity whose unit is misspelt, as ``meant('512mib', 'B') == "did you mean '512 MiB'?"``; "" without one."""
     match = _NUMBER.match(text)

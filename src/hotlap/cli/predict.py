@@ -11,6 +11,7 @@ from hotlap.errors import InputError
 from hotlap.model.predict import predict
 from hotlap.report import listing
 from hotlap.units import exact
+from hotlap.work.program import OWN
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _predictable() -> list[str]:
     """Nothing is known of what a program or a callable does."""
-    return [name for name in work.WORKLOADS if name not in ("command", "callable")]
+    return [name for name in work.WORKLOADS if name not in OWN]
 
 
 def _workloads() -> str:

@@ -91,4 +91,9 @@ def _around(line: _Line, change: Change, found: Sequence[Change], cuts: Mapping[
     end = min((e for e in edges if e > change.index), default=len(line.runs))
     start, end = max(start, change.index - NEAR), min(end, change.index + NEAR)
     differs = environment.differences(line.runs[start : change.index], line.runs[change.index : end])
-    return [one for one in differs if one.matters != "no"]
+    before, after = line.runs[change.index - 1].labels, line.runs[change.index].labels
+    marks = [
+        Difference(name=f"label {name}", a=before.get(name, ""), b=after.get(name, ""), matters="unknown")
+        for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)
+    ]
+    return [one for one in differs if one.matters != "no"] + marks

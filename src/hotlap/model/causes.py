@@ -15,6 +15,7 @@ from hotlap.model.levels import hierarchy, place
 from hotlap.record import Case, Limit, Result
 from hotlap.units import show, size
 from hotlap.work.base import Work
+from hotlap.work.program import OWN
 
 AT_LIMIT = 0.90
 LOW_CLOCK = 0.97  # of the highest clock
@@ -136,7 +137,7 @@ def _level_words(seen: Seen) -> str:
 
 def _small(seen: Seen) -> tuple[str, str] | None:
     """Too short beside a launch, or too few parts to fill the device."""
-    if seen.case.workload in ("command", "callable") or _shares_launch(seen.result):
+    if seen.case.workload in OWN or _shares_launch(seen.result):
         return None
     launch, spec = seen.context.ceilings.launch_s, seen.context.spec
     said = "measured in this run"

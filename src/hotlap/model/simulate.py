@@ -13,6 +13,7 @@ from hotlap.model.machines import Spec
 from hotlap.record import Case
 from hotlap.work.base import Work, integer, text
 from hotlap.work.latency import ATOMIC_ITEMS
+from hotlap.work.program import OWN
 
 LAUNCH_S = {"single": 3e-6, "stream": 2e-6, "graph": 1e-6}  # assumed, of the size that NVIDIA drivers show
 SYNC_S = {"synchronize": 2e-6, "event": 3e-6}  # assumed
@@ -35,7 +36,7 @@ def expected_call_s(case: Case, spec: Spec) -> float:
     table lacks a figure.
     """
     asked = work.find(case.workload).work(case.params)
-    if case.workload in ("command", "callable"):
+    if case.workload in OWN:
         raise NotSupported("a simulated GPU cannot run programs")
     if case.workload in ("launch", "sync"):
         return LAUNCH_S[text(case.params, "mode")] if case.workload == "launch" else SYNC_S[text(case.params, "kind")]

@@ -18,12 +18,13 @@ from hotlap.plan import axes, measuring
 from hotlap.plan.lines import Path, line_of, scan
 from hotlap.record import Case, MeasureOptions, Plan, Value
 from hotlap.work.base import Param, Workload
+from hotlap.work.program import NOT_RUN_HERE
 
 SCHEMA = 1
 SCHEMA_HISTORY = {1: "the first; a plan without `schema` is of this one"}
 KEYS = ("schema", "name", "about", "measure", "case")
 CASE_KEYS = ("workload", "implementation", "only", "skip")
-PLANNED = sorted(set(work.WORKLOADS) - {"callable"})  # a callable is no text
+PLANNED = sorted(set(work.WORKLOADS) - set(NOT_RUN_HERE))
 LARGEST_BYTES = 4 * 2**20  # of a plan file; also ends the reading of a device such as /dev/zero
 
 _FOLDER = pathlib.Path(__file__).parent / "builtin"
@@ -87,6 +88,8 @@ def _planned(name: str) -> Workload:
     """A workload that plans can hold. Raises InputError."""
     if name == "callable":
         raise InputError("a plan cannot hold a Python callable; call hotlap.measure, or use the workload 'command'")
+    if name == "imported":
+        raise InputError("a plan cannot hold numbers measured elsewhere; bring them in with 'hotlap import FILE'")
     if name not in PLANNED:
         raise InputError(f"there is no workload '{name}'; {nearest(str(name), PLANNED)}")
     return work.find(name)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from hotlap.record import Gap, Row, Summary, Term
 from hotlap.units import BASE_UNITS, percent, round_to, show
+from hotlap.work.program import OWN
 
 DASH = "–"
 ROUNDS_NEEDED = 6  # for a distribution-free 95 % interval
@@ -17,7 +18,7 @@ FAMILIES = {  # in the order of the tables
     "compute": ("fma", "gemm", "intensity"),
     "latency": ("chase", "launch", "sync", "barrier", "atomic"),
     "links": ("transfer", "peer"),
-    "own": ("command", "callable"),
+    "own": OWN,
 }
 
 STATES = {

@@ -118,6 +118,8 @@ def _meter(case: Case) -> _Meter:
         return _Meter("time", "s", "lower", lambda _, median: median, doubt=doubt)
     if case.workload == "command":
         return _command(case)
+    if case.workload == "imported":
+        return _imported(case)
     unit = "OP/s" if spec.metric == "compute" and str(case.params.get("dtype", "")).startswith("int") else spec.unit
     return _Meter(spec.metric, unit, spec.better, lambda samples, median: _value(spec, case, samples, median))
 
@@ -127,6 +129,16 @@ def _value(spec: Workload, case: Case, samples: Samples, median_s: float) -> flo
     if spec.metric == "compute" and operations:  # what was really done, after rounding to whole loops
         return operations / median_s
     return spec.value(median_s, case.params)
+
+
+def _imported(case: Case) -> _Meter:
+    """Numbers are kept as they are, in the unit they were given or its base."""
+    unit = str(case.params.get("unit", ""))
+    better: Literal["higher", "lower"] = "higher" if case.params.get("better") == "higher" else "lower"
+    return _Meter(METRICS.get(unit, "own"), unit, better, lambda _, median: median, own=True)
+
+
+METRICS = {"s": "time", "B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}
 
 
 def _command(case: Case) -> _Meter:

@@ -21,6 +21,7 @@ from hotlap.model.simulate import expected_call_s
 from hotlap.record import Case, Check, Device
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
 from hotlap.targets.faults import Faults
+from hotlap.work.program import OWN
 
 AMBIENT_C, HEATING_C, SETTLE_S = 30.0, 45.0, 40.0  # a plausible card: idle, rise at full power, time constant
 IDLE_SHARE = 0.12  # of the power limit
@@ -156,7 +157,7 @@ class SimulatedTarget:
 
     def prepare(self, case: Case) -> Prepared:
         """Any workload but users' own programs."""
-        if case.workload in ("command", "callable"):
+        if case.workload in OWN:
             raise NotSupported("a simulated GPU cannot run programs")
         base_s = expected_call_s(case, self.spec)
         needed = _working_set(case)

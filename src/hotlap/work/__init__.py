@@ -26,6 +26,8 @@ def label(case: Case) -> str:
     if case.workload == "command":
         argv = case.params.get("argv", [])
         return "command " + " ".join(argv if isinstance(argv, list) else [str(argv)])
+    if case.workload == "imported":
+        return str(case.params.get("name", ""))
     spec = WORKLOADS.get(case.workload)
     words = [case.workload]
     for name, value in case.params.items():

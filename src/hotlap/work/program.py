@@ -53,6 +53,11 @@ def _pattern_fault(expression: str) -> tuple[str, str] | None:
     return None
 
 
+OWN = ("command", "callable", "imported")
+"""What they do is their owner's: no work is counted, nothing can be predicted."""
+NOT_RUN_HERE = ("callable", "imported")
+"""Made in Python or elsewhere: no plan can hold them."""
+
 WORKLOADS = (
     Workload(
         "command", "any program: its wall time, or a number it prints",
@@ -71,6 +76,15 @@ WORKLOADS = (
             Param("timeout", "float", "longest time for one execution", 60.0, unit="s", low=0.001),
         ),
         "time", "s", "lower", _own, fault=command_fault,
+    ),
+    Workload(
+        "imported", "numbers that something else measured, brought in by hotlap import",
+        (
+            Param("name", "str", "what they are of"),
+            Param("unit", "str", "of the numbers", ""),
+            Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
+        ),
+        "time", "s", "lower", _own,
     ),
     Workload(
         "callable", "a Python callable given to hotlap.measure",

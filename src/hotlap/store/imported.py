@@ -1,0 +1,157 @@
+"""Numbers measured elsewhere, as runs: one bundle for each time and set of labels, so that every verb works on them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import hotlap
+from hotlap import units, work
+from hotlap.errors import InputError, MachineError
+from hotlap.record import Case, Device, Machine, Plan, Run, Samples, encode
+from hotlap.store import labels, lines, paths
+from hotlap.store.files import READINGS, RUN, SAMPLES
+from hotlap.store.table import Row
+
+TARGET = "imported"
+HIGHER = ("B/s", "FLOP/s", "OP/s", "1/s")
+LOWER = ("s", "W", "J", "°C", "V")
+Better = Literal["lower", "higher"]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of a file: runs made, runs that were there, cases, and numbers that are none."""
+
+    made: list[str]
+    there: list[str]
+    cases: dict[str, str]  # name → unit
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the numbers of one case are."""
+
+    unit: str
+    better: Better
+
+
+def bring_in(rows: Sequence[Row], name: str, home: Path, better: Better | None = None, unit: str = "", dry: bool = False) -> Imported:
+    """Keeps rows as runs under `home`; `name` is the plan's. A group that was brought in before is left as it is.
+
+    Raises InputError for a case of mixed units and for one of which nobody says which way is better; nothing is written then.
+    """
+    meanings = _meanings(rows, better, unit)
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.time_s, row.host, row.device, tuple(sorted(row.labels.items()))), []).append(row)
+    bundles = [_bundle(members, name, meanings, unit) for members in groups.values()]
+    folder = paths.runs(home)
+    there = [run.id for run, _ in bundles if (folder / run.id).exists()]
+    fresh = [(run, samples) for run, samples in bundles if run.id not in set(there)]
+    if not dry:
+        paths.made(folder)
+        for run, samples in fresh:
+            _keep(folder, run, samples)
+    unreadable = sum(one.status == "error" for _, samples in bundles for one in samples)
+    return Imported([run.id for run, _ in fresh], there, {case: one.unit for case, one in meanings.items()}, unreadable)
+
+
+def _meanings(rows: Iterable[Row], better: Better | None, unit: str) -> dict[str, Meaning]:
+    first: dict[str, tuple[str, int]] = {}
+    found: dict[str, Meaning] = {}
+    for row in rows:
+        base = _base(row.unit or unit)[0]
+        known, line = first.setdefault(row.case, (base, row.line))
+        if known != base:
+            said = f"in {known or 'no unit'} in line {line} and in {base or 'no unit'} in line {row.line}"
+            raise InputError(f"'{row.case}' is {said}: give each its own name")
+        if row.case not in found:
+            found[row.case] = Meaning(base, better or _guess(row.case, base))
+    return found
+
+
+def _base(unit: str) -> tuple[str, float]:
+    """Base unit and scale; a unit of one's own stays as it is."""
+    return units.base(unit) or (unit, 1.0)
+
+
+def _guess(case: str, unit: str) -> Better:
+    if unit in HIGHER or unit.endswith("/s"):
+        return "higher"
+    if unit in LOWER:
+        return "lower"
+    said = f"which way is '{case}' better{f', in {unit}' if unit else ''}?"
+    raise InputError(f"{said} give --better lower or --better higher, or a unit such as ms or GB/s")
+
+
+def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], unit: str) -> tuple[Run, list[Samples]]:
+    """One run: several rows of one case are rounds, in the order they stood."""
+    one = rows[0]
+    cases = {row.case: _case(row.case, meanings[row.case]) for row in rows}
+    device = Device(target=TARGET, index=0, name=one.device or "not said", kind="other", uuid=one.device)
+    rounds: dict[str, int] = {}
+    samples = []
+    for row in rows:
+        samples.append(_sample(row, cases[row.case], device, rounds.get(row.case, 0), unit))
+        rounds[row.case] = rounds.get(row.case, 0) + 1
+    moment = datetime.fromtimestamp(one.time_s, UTC)
+    began = moment.isoformat(timespec="milliseconds")
+    run = Run(
+        id=f"{moment:%Y%m%dT%H%M%S}-{_hash(one, name)}", began=began, ended=began, stopped="imported", kept=len(samples),
+        hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), target=TARGET,
+        machine=Machine(host=one.host or "not said", devices=[device]), devices=[device.key],
+        labels=labels.check({_label(k): v.replace(",", " ") for k, v in one.labels.items()}),
+    )
+    return run, samples
+
+
+def _case(name: str, meaning: Meaning) -> Case:
+    given = {"name": name, "unit": meaning.unit, "better": meaning.better}
+    return Case(workload=TARGET, params=work.find(TARGET).parse(given))
+
+
+def _label(name: str) -> str:
+    """A label's name that no selector hides."""
+    try:
+        return next(iter(labels.check({name: ""})))
+    except InputError:
+        return f"imported_{name}"
+
+
+def _hash(one: Row, name: str) -> str:
+    text = repr((name, one.time_s, one.host, one.device, sorted(one.labels.items())))
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def _sample(row: Row, case: Case, device: Device, number: int, unit: str) -> Samples:
+    try:
+        value = float(row.value.replace(",", "")) * _base(row.unit or unit)[1]
+        if not math.isfinite(value):
+            raise ValueError
+    except ValueError:
+        said = f"'{row.value[:40]}' is not a number" if row.value else "no number"
+        return Samples(case=case.id, device=device.key, round=number, status="error", reason=f"{said}, in line {row.line}")
+    return Samples(case=case.id, device=device.key, round=number, seconds=[value], method="program")
+
+
+def _keep(folder: Path, run: Run, samples: Sequence[Samples]) -> None:
+    """The bundle whole or not at all. Not synced one by one: what is lost can be brought in again."""
+    beside = folder / f".{run.id}"
+    try:
+        beside.mkdir(exist_ok=True)
+        (beside / RUN).write_bytes(encode(run) + b"\n")
+        (beside / SAMPLES).write_bytes(b"".join(lines.line(one) for one in samples))
+        (beside / READINGS).write_bytes(b"")
+        beside.rename(folder / run.id)
+    except OSError as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        said = f"the run '{folder / run.id}' cannot be written: {error.strerror}"
+        raise MachineError(f"{said}; those before it are kept, run the import again") from None
