@@ -364,6 +364,17 @@ class Change(Record, frozen=True, kw_only=True):
     time: float | None = None  # of the first point after it, where times were given
 
 
+class Trend(Record, frozen=True, kw_only=True):
+    """How a series moves since its last change, as a share per month; negative is worse, whichever way the metric points."""
+
+    slope: float
+    low: float  # 95 % interval
+    high: float
+    p: float
+    resolvable: float  # smallest trend that would have been found with 80 % power
+    state: Literal["degrading", "steady", "improving"]
+
+
 class Point(Record, frozen=True, kw_only=True):
     """One run's value in a series."""
 
@@ -385,6 +396,7 @@ class Series(Record, frozen=True, kw_only=True):
     better: Literal["higher", "lower"] = "higher"
     points: list[Point] = []
     changes: list[Change] = []
+    trend: Trend | None = None  # None with too few points since the last change
     boundaries: dict[int, str] = {}  # index of the first point after → why no change is sought across: another device, another schema
     differences: dict[int, list[Difference]] = {}  # index of a change → what changed in the environment there
 

@@ -72,3 +72,14 @@ def test_a_sparkline_shows_levels_and_where_they_change() -> None:
     assert shown.sparkline([1.0] * 8 + [2.0] * 8, [8], 16) == "▁" * 8 + "│" + "█" * 8
     assert shown.sparkline([5.0] * 3) == "▄▄▄"
     assert shown.sparkline([]) == ""
+
+
+def test_a_device_that_gets_worse_is_said_to() -> None:
+    (series,) = history(runs([1.0 + 0.0004 * n for n in range(120)]), gate=0.5)
+    assert series.trend is not None
+    assert series.trend.state == "degrading"
+    assert series.trend.slope == pytest.approx(-0.0004 * 30.44, rel=0.15)
+    assert "degrading: -1." in shown.history([series], 160)
+    (steady,) = history(runs([1.0] * 60))
+    assert steady.trend is not None
+    assert steady.trend.state == "steady"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hotlap import plan as plans
@@ -11,7 +12,7 @@ from hotlap import units
 from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
 from hotlap.errors import InputError, nearest
-from hotlap.judge import reference, standards, verdicts
+from hotlap.judge import fleet, reference, standards, verdicts
 from hotlap.measure import session
 from hotlap.record import Baseline, Judgement
 from hotlap.report import judgement, junit, tables
@@ -51,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(judged)
     else:
+        if args.against == "fleet":
+            print(judgement.fleet(fleet.findings(_known(found)), terminal.width(), color=terminal.color()))
         print("\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
     return verdicts.exit_code(judged)
 
@@ -98,7 +101,7 @@ def _standard(bundle: bundles.Bundle, args: argparse.Namespace) -> standards.Sta
     if kind == "baseline":
         return reference.AgainstBaseline(baselines.load(name, home), bundle.run.machine, gate)
     if against == "fleet":
-        return reference.AgainstFleet(_peers(bundle), bundle.run.machine, gate)
+        return reference.AgainstFleet(_known([bundle]), bundle.run.machine, gate)
     if against.endswith(".toml"):
         return standards.rules(Path(against))
     raise InputError(f"nothing can be held against '{against}'; {nearest(against, STANDARDS)}")
@@ -111,7 +114,7 @@ def _share(text: str | None) -> float | None:
     return share
 
 
-def _peers(bundle: bundles.Bundle) -> Baseline:
-    """What the other runs of the home say of other devices."""
-    others = [one for one in select.every(paths.home()) if one.run.id != bundle.run.id]
-    return baselines.learn("fleet", [*others, bundle])
+def _known(judged: Sequence[bundles.Bundle]) -> Baseline:
+    """What all runs of the home, and those that are judged, say of every device."""
+    ids = {one.run.id for one in judged}
+    return baselines.learn("fleet", [*(one for one in select.every(paths.home()) if one.run.id not in ids), *judged])

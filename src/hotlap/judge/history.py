@@ -5,14 +5,17 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from hotlap import work
 from hotlap.judge import environment
-from hotlap.record import Change, Device, Difference, Point, Result, Run, Series
+from hotlap.record import Change, Device, Difference, Point, Result, Run, Series, Trend
 from hotlap.stats.changes import changes
+from hotlap.stats.degradation import STATES, trends
 from hotlap.store import select, when
 from hotlap.store.bundle import Bundle
 
+FEWEST_POINTS = 20  # since the last change, for a trend
 NEAR = 5  # points that a reported change may be off
 Key = tuple[str, str, str, str]
 """Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
@@ -65,8 +68,22 @@ def _series(line: _Line, gate: float, provisional: bool) -> Series:
     return Series(
         case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
         metric=last.metric, unit=last.unit, better=last.better, points=line.points, changes=found, boundaries=cuts,
+        trend=_trend(line, last.better, max([0, *cuts, *(one.index for one in found)])),
         differences={one.index: _around(line, one, found, cuts) for one in found},
     )
+
+
+def _trend(line: _Line, better: Literal["higher", "lower"], since: int) -> Trend | None:
+    """Of the points since the last change; those of one moment count once."""
+    points = {p.time_s: p.value for p in line.points[since:]}
+    if len(points) < FEWEST_POINTS or min(points.values()) <= 0:
+        return None
+    found = trends(list(points), [list(points.values())], better)
+    state = STATES[int(found.state[0])]
+    if state == "cannot tell":
+        return None
+    numbers = {name: float(getattr(found, name)[0]) for name in ("slope", "low", "high", "p", "resolvable")}
+    return Trend(**numbers, state=state)  # type: ignore[arg-type]
 
 
 def _boundaries(line: _Line) -> dict[int, str]:

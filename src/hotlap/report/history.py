@@ -10,6 +10,7 @@ from itertools import pairwise
 from hotlap.record import Change, Series
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
+from hotlap.stats.degradation import per_month
 
 TICKS = "▁▂▃▄▅▆▇█"
 SPARK = 32  # cells
@@ -33,6 +34,7 @@ def history(found: Sequence[Series], width: int = 100, color: bool = False) -> s
     lines = [grid.header(color)]
     for place, one in enumerate(ordered):
         lines += grid.line(place, color)
+        lines += _trend(one, width, color)
         lines += [text for change in one.changes for text in _change(one, change, width, color)]
         cuts = {when(one.points[at].time_s): words.clean(why) for at, why in one.boundaries.items()}
         lines += [f"    {at}  {why}: no change is sought across" for at, why in cuts.items()]
@@ -47,6 +49,17 @@ def _change(series: Series, change: Change, width: int, color: bool) -> list[str
     pieces = layout.paragraph(first, said(series, change), width)
     style = {True: "good", False: "bad", None: ""}[_better(series, change)]
     return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
+
+
+def _trend(one: Series, width: int, color: bool) -> list[str]:
+    """A device that gets worse, or better, since its last change."""
+    trend = one.trend
+    if trend is None or trend.state == "steady":
+        return []
+    span = f"[{per_month(trend.low)}, {per_month(trend.high)}]"
+    text = f"{trend.state}: {per_month(trend.slope)} {span} since its last change, p {trend.p:.1g}"
+    style = "bad" if trend.state == "degrading" else "good"
+    return [layout.painted(piece, style, color) for piece in layout.paragraph("    ", text, width)]
 
 
 def _better(series: Series, change: Change) -> bool | None:

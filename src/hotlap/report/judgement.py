@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hotlap.record import Judgement, Row, State
+from hotlap.record import Finding, Judgement, Row, State
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.text import STATE_STYLES
@@ -29,6 +29,20 @@ def judgement(found: Judgement, width: int = 100, color: bool = False) -> str:
     state = words.STATES.get(found.state, found.state)
     verdict = layout.painted(state.upper(), VERDICT_STYLES.get(found.state, "warn"), color)
     return "\n".join([*lines, f"{verdict}  {words.clean(found.run)} against {words.clean(found.against)}: {found.reason}"])
+
+
+def fleet(found: Sequence[Finding], width: int = 100, color: bool = False) -> str:
+    """Devices that are off in their fleet, each once with its worst case; and what cannot be judged."""
+    off: dict[str, list[Finding]] = {}
+    for one in found:
+        off.setdefault(one.title.partition(" is off in ")[0], []).append(one)
+    lines = [layout.painted("the fleet", "bold", color)] if off else []
+    for who, members in off.items():
+        first = members[0]
+        case = first.title.partition(" is off in ")[2]
+        more = f", and {len(members) - 1} more" if len(members) > 1 else ""
+        lines += layout.paragraph(f"  {words.clean(who)}  ", f"{f'{case}{more}: ' if case else ''}{first.detail}", width)
+    return "\n".join([*lines, ""]) if lines else "the fleet: nobody is off\n"
 
 
 def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: bool) -> list[str]:

@@ -10,6 +10,7 @@ from hotlap.model.machines import Spec
 from hotlap.record import Baseline, Case, Device, Limit, Reference, Run
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
+from hotlap.stats import repeatability
 from hotlap.store.bundle import Bundle
 from hotlap.units import percent, size
 from hotlap.work import find, label
@@ -137,7 +138,7 @@ def baselines(found: Sequence[Baseline], promoted: str, width: int = 100, color:
 
 def baseline(found: Baseline, width: int = 100, color: bool = False) -> str:
     """A line per case and device: what is normal, how much runs differ, and from how many runs that is known."""
-    refs = found.references
+    refs, gates = found.references, _gates(found.references)
     medians = [[statistics.median(values) for values in one.runs.values()] for one in refs]
     spreads = [statistics.stdev(m) / abs(statistics.mean(m)) if len(m) > 1 and statistics.mean(m) else None for m in medians]
     columns = [
@@ -146,13 +147,28 @@ def baseline(found: Baseline, width: int = 100, color: bool = False) -> str:
         Column("normal", [Cell(text, "bold") for text in layout.aligned([_normal(one, m) for one, m in zip(refs, medians, strict=True)])]),
         Column("runs differ by", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
         Column("runs", [Cell(str(len(one.runs)), "" if len(one.runs) >= 4 else "warn") for one in refs], right=True),
+        Column("may gate", [Cell(gates[one.case.id], GATE_STYLES.get(gates[one.case.id], "")) for one in refs]),
     ]
     few = sum(len(one.runs) < 4 for one in refs)
+    reading = f"may gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
     lines = [f"{found.name}, saved {found.saved.replace('T', ' ')[:16]} UTC", *layout.Grid(columns, width).lines(color)]
     if few:
         said = f"{few} of {len(refs)} know fewer than 4 runs: how much runs differ is not known there; add runs with --add"
         lines += ["", *layout.paragraph("", said, width)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", layout.painted(reading, "dim", color)])
+
+
+TOLERANCE = 0.10  # full width, of the value: what a part of a fleet may differ by and still be one of them
+GATE_STYLES = {"too noisy": "bad", "usable": "warn", "cannot tell": "dim"}
+
+
+def _gates(refs: Sequence[Reference]) -> dict[str, str]:
+    """By case: whether its repeatability, over all devices, earns it the right to gate (gauge R&R)."""
+    cases: dict[str, list[list[float]]] = {}
+    for one in refs:
+        medians = [statistics.median(values) for values in one.runs.values()]
+        cases.setdefault(one.case.id, []).append([v for v in medians if v > 0])
+    return {case: repeatability.gauge(values).may_gate(TOLERANCE) for case, values in cases.items()}
 
 
 def _normal(one: Reference, medians: Sequence[float]) -> str:

@@ -1,0 +1,216 @@
+"""Which nodes of a fleet are off: each node's samples against those of all others, metric by metric, without a threshold typed by hand.
+
+How much healthy nodes differ is learnt from the fleet itself, robustly: up to a fifth of the nodes may be bad. Two things are
+looked at: where a node's samples lie (its location), and how many of them lie in the fleet's slow tail, so that a node with the
+usual median and a bad tail is found too. A whole rack that is slow makes two groups of nodes; which of them is healthy only a
+limit can say, and without one the answer is a warning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hotlap.stats import series, student
+from hotlap.stats.series import MAD_TO_SD
+
+Floats = NDArray[np.float64]
+Better = Literal["higher", "lower"]
+
+RATE = 1e-4  # of healthy nodes that may be named, over all metrics, if their samples were normal; a tenth of what is promised for others
+FEWEST_NODES = 5  # below it there is no fleet
+BLOCK = 8  # metrics looked at in one go
+DRAWN_IN = 2.5  # robust standard deviations within a node
+FAR = 4.0  # robust standard deviations between nodes beyond which a node does not count for the spread
+TAIL, TAIL_RATE = 0.01, 0.02  # slow tail of the fleet; the rate that a healthy node's own level may give it
+RIVAL = 0.25  # share of nodes from which a second group may be the healthy one
+NORMAL = NormalDist()
+
+
+class Odd(msgspec.Struct, frozen=True, kw_only=True):
+    """One node that is off in one metric."""
+
+    node: int
+    metric: int
+    size: float  # against the fleet, as a share: negative is worse, whichever way the metric points
+    low: float  # 95 % interval of the size
+    high: float
+    p: float  # chance of a healthy node as far off in this metric
+    kind: Literal["shift", "tail"]
+    tail: float  # share of its samples in the fleet's slowest hundredth
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fleet says of its nodes."""
+
+    odd: list[Odd]  # the surest first
+    spread: list[float | None]  # between healthy nodes, by metric; None where it cannot be known
+    noise: list[float | None]  # within nodes, by metric
+    warnings: list[str]
+
+    @property
+    def nodes(self) -> list[int]:
+        """Those that are named, each once, in order."""
+        return sorted({one.node for one in self.odd})
+
+
+def odd(values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: Sequence[float | None] | None = None) -> Fleet:
+    """`values`: nodes × metrics × samples, above zero; NaN is a sample that is missing. `better`: of all metrics, or of each.
+
+    `limit`: what a healthy node reaches in each metric, as far as it is known: where nodes fall into two groups it says which is
+    the healthy one. Assumes that locations of healthy nodes are roughly lognormal (samples of a node may be anything), and at
+    most a fifth of the nodes bad where there is no limit. At most 0.01 % of healthy nodes are named over all metrics where
+    samples are normal, 0.1 % under heavy tails or two modes (`benchmarks/fleet.py`).
+    Robust centre and scale: median and MAD with one step of rejection (Hampel and others, Robust Statistics, 1986). Raises
+    ValueError for another shape and for values that are not above zero.
+    """
+    x = np.asarray(values)
+    if x.ndim != 3:
+        raise ValueError(f"nodes × metrics × samples are needed, not {x.ndim} dimensions")
+    nodes, metrics, _ = x.shape
+    ways = [better] * metrics if isinstance(better, str) else list(better)
+    limits = list(limit) if limit is not None else [None] * metrics
+    if len(ways) != metrics or len(limits) != metrics:
+        raise ValueError(f"better and limit need one entry for each of {metrics} metrics, not {len(ways)} and {len(limits)}")
+    if nodes < FEWEST_NODES or not metrics:
+        said = f"{nodes} nodes are no fleet: {FEWEST_NODES} are the fewest that can be held against each other"
+        return Fleet(odd=[], spread=[None] * metrics, noise=[None] * metrics, warnings=[said])
+    found = Fleet(odd=[], spread=[], noise=[], warnings=[])
+    for start in range(0, metrics, BLOCK):
+        chosen = range(start, min(start + BLOCK, metrics))
+        block = np.ascontiguousarray(np.swapaxes(x[:, chosen.start : chosen.stop], 0, 1), dtype=np.float64)
+        if np.nanmin(block, initial=np.inf) <= 0:
+            raise ValueError("values must be above zero: a ratio says nothing otherwise")
+        for metric, samples in zip(chosen, block, strict=True):
+            logs = np.log(samples) if ways[metric] == "higher" else -np.log(samples)
+            _judge(found, metric, logs, _signed(limits[metric], ways[metric]), RATE / metrics)
+    found.odd.sort(key=lambda one: one.p)
+    return found
+
+
+def _signed(limit: float | None, better: Better) -> float | None:
+    """On the scale of the samples: logarithms, up is better."""
+    if limit is None or limit <= 0:
+        return None
+    return math.log(limit) if better == "higher" else -math.log(limit)
+
+
+def _judge(found: Fleet, metric: int, logs: Floats, limit: float | None, rate: float) -> None:
+    """One metric: nodes × samples."""
+    count = np.count_nonzero(np.isfinite(logs), axis=1)
+    measured = np.flatnonzero(count > 0)
+    if len(measured) < FEWEST_NODES:
+        found.spread.append(None)
+        found.noise.append(None)
+        found.warnings.append(f"metric {metric}: {len(measured)} nodes have samples, {FEWEST_NODES} are needed")
+        return
+    location, noise = _locations(logs[measured])
+    counts = count[measured]
+    well = _reference(found, metric, location, limit)
+    if well is None:
+        found.spread.append(None)
+        found.noise.append(noise)
+        return
+    centre, spread, well = _scale(location, well)
+    own = max(spread**2 - noise**2 / float(np.median(counts)), 0.0)  # between nodes, beyond what samples explain
+    error = np.sqrt(own + noise**2 / counts)
+    shift = location - centre
+    score = np.abs(shift) / np.maximum(error, 1e-12)
+    tail = _tails(logs[measured], well)
+    for place in np.flatnonzero((score > _beyond(rate / 2, int(well.sum()))) | (_tail_p(tail, counts) < rate / 2)):
+        _name(found, metric, int(measured[place]), (float(shift[place]), float(error[place])), (int(tail[place]), int(counts[place])), rate)
+    found.spread.append(math.sqrt(own))
+    found.noise.append(noise)
+
+
+def _locations(logs: Floats) -> tuple[Floats, float]:
+    """Each node's mean, samples beyond 2.5 robust standard deviations drawn in, and the noise within nodes."""
+    middle = np.nanmedian(logs, axis=1, keepdims=True) if np.isnan(logs).any() else np.median(logs, axis=1, keepdims=True)
+    off = np.abs(logs - middle)
+    off = off[np.isfinite(off)]
+    samples = logs.shape[1]
+    shrunk = math.sqrt(samples / (samples - 1)) if samples > 1 else 1.0  # a median follows its own samples
+    noise = MAD_TO_SD * float(np.median(off)) * shrunk
+    reach = DRAWN_IN * noise or math.inf
+    return np.asarray(np.nanmean(np.clip(logs, middle - reach, middle + reach), axis=1)), noise
+
+
+def _reference(found: Fleet, metric: int, location: Floats, limit: float | None) -> NDArray[np.bool_] | None:
+    """The nodes among which the healthy ones are; None when two groups might be, with a warning."""
+    everyone = np.ones(len(location), dtype=bool)
+    if len(location) < 20 or not series.bimodal(location):
+        return everyone
+    ordered = np.sort(location)
+    cut = ordered[int(np.argmax(_parting(ordered)))]
+    lower = location <= cut
+    share = float(lower.mean())
+    if min(share, 1 - share) < RIVAL:
+        return everyone
+    low, high = float(np.median(location[lower])), float(np.median(location[~lower]))
+    if limit is not None:
+        return np.asarray(lower if abs(low - limit) < abs(high - limit) else ~lower)
+    size = math.expm1(low - high)
+    groups = f"two groups of nodes, {int(lower.sum())} and {int((~lower).sum())}, {abs(size):.1%} apart"
+    found.warnings.append(f"metric {metric}: {groups}: the fleet cannot be its own reference; give a limit, or a baseline")
+    return None
+
+
+def _parting(ordered: Floats) -> Floats:
+    """Sum of squares between the groups left and right of each place: largest at the best cut."""
+    n = len(ordered)
+    size = np.arange(1, n)
+    sums = np.cumsum(ordered - ordered.mean())[:-1]
+    return np.asarray(sums**2 * n / (size * (n - size)))
+
+
+def _scale(location: Floats, well: NDArray[np.bool_]) -> tuple[float, float, NDArray[np.bool_]]:
+    """Centre and spread of the healthy nodes, and which they are: those far off are left out, until none is added."""
+    kept = well
+    centre, spread = 0.0, 0.0
+    for _ in range(4):
+        centre = float(np.median(location[kept]))
+        spread = MAD_TO_SD * float(np.median(np.abs(location[kept] - centre))) or float(np.std(location[kept]))
+        kept = well & (np.abs(location - centre) <= FAR * spread) if spread else well & (location == centre)
+    return centre, spread, kept
+
+
+def _beyond(rate: float, healthy: int) -> float:
+    """The score that a healthy node exceeds with probability `rate`, either side; wider where few nodes give the spread."""
+    if healthy >= 300:
+        return NORMAL.inv_cdf(1 - rate / 2)
+    return student.quantile(1 - rate / 2, max(healthy * 0.37, 2.0))  # a MAD knows the scale as 37 % of the nodes' own deviation would
+
+
+def _tails(logs: Floats, well: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many samples of each node lie in the slowest hundredth of the healthy ones'."""
+    healthy = logs[well].ravel()
+    healthy = healthy[np.isfinite(healthy)]
+    edge = np.partition(healthy, int(TAIL * len(healthy)))[int(TAIL * len(healthy))]
+    return np.asarray(np.count_nonzero(logs < edge, axis=1))
+
+
+def _tail_p(tail: NDArray[np.int64], counts: NDArray[np.int64]) -> Floats:
+    """Chance of so many, binomial at twice the tail's rate: healthy nodes lie a little apart."""
+    table = {pair: _binomial(*pair) for pair in {(int(k), int(n)) for k, n in zip(tail, counts, strict=True)}}
+    return np.array([table[int(k), int(n)] for k, n in zip(tail, counts, strict=True)])
+
+
+def _binomial(k: int, n: int) -> float:
+    """P(Binomial(n, 2 %) ≥ k)."""
+    return math.fsum(math.comb(n, i) * TAIL_RATE**i * (1 - TAIL_RATE) ** (n - i) for i in range(k, n + 1)) if k else 1.0
+
+
+def _name(found: Fleet, metric: int, node: int, shift: tuple[float, float], tail: tuple[int, int], rate: float) -> None:
+    size, error = shift
+    by_shift, by_tail = math.erfc(abs(size) / max(error, 1e-12) / math.sqrt(2)), _binomial(*tail)
+    kind: Literal["shift", "tail"] = "shift" if by_shift < rate or by_shift <= by_tail else "tail"
+    found.odd.append(Odd(
+        node=node, metric=metric, size=math.expm1(size), low=math.expm1(size - 1.96 * error), high=math.expm1(size + 1.96 * error),
+        p=min(by_shift, by_tail), kind=kind, tail=tail[0] / tail[1],
+    ))
