@@ -11,7 +11,7 @@ from hotlap import work
 from hotlap.judge import environment
 from hotlap.record import Change, Device, Difference, Point, Result, Run, Series, Trend
 from hotlap.stats.changes import changes
-from hotlap.stats.degradation import STATES, trends
+from hotlap.stats.trend import STATES, trends
 from hotlap.store import select, when
 from hotlap.store.bundle import Bundle
 

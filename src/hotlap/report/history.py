@@ -10,7 +10,7 @@ from itertools import pairwise
 from hotlap.record import Change, Series
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
-from hotlap.stats.degradation import per_month
+from hotlap.stats.trend import per_month
 
 TICKS = "▁▂▃▄▅▆▇█"
 SPARK = 32  # cells

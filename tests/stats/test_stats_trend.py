@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hotlap.stats.degradation import MONTH_S, STATES, per_month, state, trends
+from hotlap.stats.trend import MONTH_S, STATES, per_month, trends
 
 DAYS = np.arange(365) * 86400.0
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ def test_noise_is_no_trend(phi: float) -> None:
 
 def test_lower_is_better_turns_the_sign() -> None:
     found = trends(DAYS, fleet(3, 0.002), ["higher", "lower", "higher"])
-    assert [state(found, n) for n in range(3)] == ["improving", "degrading", "improving"]
+    assert [STATES[n] for n in found.state] == ["improving", "degrading", "improving"]
 
 
 def test_what_all_peers_share_is_not_one_devices_degradation() -> None:
