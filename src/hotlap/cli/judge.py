@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
     _refuse(args)
     found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args)]
     where = terminal.pairs(args.where, "a filter")
-    judged = [_judged(bundle, args, where) for bundle in found]
+    known = _known(found) if args.against == "fleet" else None
+    judged = [_judged(bundle, args, where, known) for bundle in found]
     if where and not any(one.rows for one in judged):
         raise select.nothing(found, where)
     if args.junit:
@@ -52,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(judged)
     else:
-        if args.against == "fleet":
-            print(judgement.fleet(fleet.findings(_known(found)), terminal.width(), color=terminal.color()))
+        if known:
+            print(judgement.fleet(fleet.findings(known), terminal.width(), color=terminal.color()))
         print("\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
     return verdicts.exit_code(judged)
 
@@ -88,20 +89,20 @@ def _measured(args: argparse.Namespace) -> bundles.Bundle:
         progress.end()
 
 
-def _judged(bundle: bundles.Bundle, args: argparse.Namespace, where: dict[str, str]) -> Judgement:
+def _judged(bundle: bundles.Bundle, args: argparse.Namespace, where: dict[str, str], known: Baseline | None) -> Judgement:
     rows = tables.rows(bundle, where)
-    return verdicts.judge(bundle.run.id, rows, _standard(bundle, args), args.inconclusive_as)
+    return verdicts.judge(bundle.run.id, rows, _standard(bundle, args, known), args.inconclusive_as)
 
 
-def _standard(bundle: bundles.Bundle, args: argparse.Namespace) -> standards.Standard:
+def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: Baseline | None) -> standards.Standard:
     against, gate, home = args.against, units.parse(args.gate, "%"), paths.home()
     kind, _, name = against.partition(":")
     if against == "limit":
         return standards.AgainstLimit(_share(args.share))
     if kind == "baseline":
         return reference.AgainstBaseline(baselines.load(name, home), bundle.run.machine, gate)
-    if against == "fleet":
-        return reference.AgainstFleet(_known([bundle]), bundle.run.machine, gate)
+    if known:
+        return reference.AgainstFleet(known, bundle.run.machine, gate)
     if against.endswith(".toml"):
         return standards.rules(Path(against))
     raise InputError(f"nothing can be held against '{against}'; {nearest(against, STANDARDS)}")
