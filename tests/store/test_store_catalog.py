@@ -238,3 +238,26 @@ def test_several_writers_at_once(tmp_path: Path, before: bytes | None) -> None:
     asides = list(tmp_path.glob("*.aside"))
     assert [p.read_bytes() for p in asides] == ([before] if before else [])
     assert "looked up without it" not in "".join(talk)
+
+
+def test_tables_that_come_between_two_questions_are_ours(tmp_path: Path) -> None:
+    """Another process makes the catalog while this one asks whether it is one: it was once taken for a foreign file and set aside."""
+    path = tmp_path / catalog.NAME
+    for question in range(3):
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path, isolation_level=None)) as asking, closing(sqlite3.connect(path, isolation_level=None)) as making:
+            catalog._ready(_Interrupted(asking, question, lambda other=making: catalog._make(other)))  # type: ignore[arg-type]
+            assert catalog._ready(asking)
+
+
+class _Interrupted:
+    """A connection that lets something happen before its n-th question."""
+
+    def __init__(self, db: sqlite3.Connection, question: int, what: Callable[[], None]) -> None:
+        self.db, self.left, self.what = db, question, what
+
+    def execute(self, text: str) -> sqlite3.Cursor:
+        if self.left == 0:
+            self.what()
+        self.left -= 1
+        return self.db.execute(text)

@@ -192,10 +192,11 @@ def _is_none(error: Exception) -> bool:
 
 def _ready(db: sqlite3.Connection) -> bool:
     """False when the tables of this version must still be made. Raises sqlite3.DatabaseError for what is not to be touched."""
+    # Tables first: another process may make them between two of these questions, and tables without their name are not ours.
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
     if application == APPLICATION and version > VERSION:
         raise sqlite3.DatabaseError(f"it is of version {version}, made by a newer Hotlap; this one reads {VERSION}")
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != APPLICATION and tables:
         raise _NotOurs("it is a database of something else")
     return bool(application == APPLICATION and version == VERSION)
