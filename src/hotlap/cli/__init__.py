@@ -23,6 +23,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "judge": "one verdict per case and run: against a limit, a baseline, the fleet or rules",
     "baseline": "what is normal, learnt from runs: save, show, promote",
     "selftest": "A/A on this machine: does it cry wolf, and how small a difference can it see",
+    "bisect": "which commit of a repository changed a case",
     "import": "numbers measured elsewhere, as runs",
     "report": "one HTML page of one or more runs",
     "predict": "what a machine allows for a workload",

@@ -1,0 +1,495 @@
+"""The search for the commit that changed a case: what it decides from numbers, and what it does in a real repository."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hotlap import cli
+from hotlap.cli import main
+from hotlap.errors import InputError, MachineError, SchemaError
+from hotlap.record import Case
+from hotlap.store import locks
+from hotlap.tune import bisect, measured
+from hotlap.tune.bisect import Asked, Outcome, Search
+from hotlap.tune.measured import Commit, Tape, Took
+from hotlap.work import find
+
+# ---------------------------------------------------------------- decisions, on numbers that are made here
+
+
+class Simulated:
+    """Commits c0, c1 … at known levels (logarithms), under a noise."""
+
+    def __init__(self, levels: list[float], noise: Callable[[int], float], broken: tuple[int, ...] = ()) -> None:
+        self.levels, self.noise, self.broken, self.count = levels, noise, broken, 0
+
+    def measure(self, commit: str) -> Took:
+        index = int(commit[1:])
+        if index in self.broken:
+            return Took(commit=commit, reason="it does not build", built=False)
+        self.count += 1
+        return Took(commit=commit, value=100 * math.exp(self.levels[index] + self.noise(self.count)))
+
+    def forget(self, commit: str) -> None:
+        assert commit not in ("c0", f"c{len(self.levels) - 1}")
+
+    def describe(self, commit: str) -> Commit:
+        return Commit(commit)
+
+    def search(self, kept: list[Took] | None = None, **tape: object) -> Outcome:
+        names = [f"c{index}" for index in range(len(self.levels))]
+        return Search(Asked(good=names[0], bad=names[-1], commits=names[1:]), Tape(self, kept or [], **tape)).run()  # type: ignore[arg-type]
+
+
+def normal(sd: float, seed: int) -> Callable[[int], float]:
+    rng = np.random.default_rng(seed)
+    return lambda _: float(rng.normal(0, sd))
+
+
+def spikes(sd: float, seed: int) -> Callable[[int], float]:
+    """One measurement in twenty takes up to twice as long."""
+    rng = np.random.default_rng(seed)
+    return lambda _: float(rng.normal(0, sd) + (rng.random() < 0.05) * rng.uniform(0, 0.7))
+
+
+def drift(sd: float, seed: int) -> Callable[[int], float]:
+    """By 10 % over 100 measurements: twice the change that is sought."""
+    rng = np.random.default_rng(seed)
+    return lambda count: float(rng.normal(0, sd) + 0.001 * count)
+
+
+def stair(culprits: dict[int, float], commits: int = 16) -> list[float]:
+    return [sum(math.log1p(size) for at, size in culprits.items() if index >= at) for index in range(commits + 1)]
+
+
+@pytest.mark.parametrize("noise", [normal, spikes, drift])
+def test_the_culprit_is_found_in_most_kinds_of_noise(noise: Callable[[float, int], Callable[[int], float]]) -> None:
+    """Of 40 searches for 5 % in 1 % at any commit, all should end well; the stated error rate would let 2 fail."""
+    failed = []
+    for seed in range(40):
+        culprit = 1 + seed % 16
+        found = Simulated(stair({culprit: 0.05}), noise(0.01, seed)).search()
+        if (found.answer, [one.commit for one in found.candidates]) != ("found", [f"c{culprit}"]):
+            failed.append((seed, culprit, found.answer, found.candidates))
+    assert len(failed) <= 2, failed
+
+
+def test_a_change_for_the_smaller_is_found_with_its_interval() -> None:
+    found = Simulated(stair({5: -0.1}), normal(0.01, 1)).search()
+    assert [one.commit for one in found.candidates] == ["c5"]
+    assert found.change is not None
+    assert found.change.low < 0.9 < found.change.high < 0.93
+    assert found.before == "c4"
+    assert found.measurements < 100
+
+
+def test_no_difference_is_said_and_nothing_is_searched() -> None:
+    answers = []
+    for seed in range(60):
+        found = Simulated(stair({}), normal(0.01, seed)).search()
+        assert not found.steps
+        answers.append(found.answer)
+    assert answers.count("no difference") >= 55
+    assert answers.count("found") == 0
+
+
+def test_a_difference_below_the_margin_is_none_and_too_much_noise_is_no_answer() -> None:
+    found = Simulated(stair({3: 0.01}), normal(0.001, 1)).search()
+    assert found.answer == "no difference"
+    assert found.ends is not None
+    assert found.ends.low > 1
+    found = Simulated(stair({3: 0.01}), normal(0.2, 1)).search()
+    assert found.answer == "cannot tell"
+    assert found.measurements == 2 * bisect.LOOKS[-1]
+
+
+def test_commits_that_cannot_be_built_leave_the_smallest_set_of_candidates() -> None:
+    found = Simulated(stair({8: 0.05}), normal(0.01, 1), broken=(7, 8, 3)).search()
+    assert found.answer == "candidates"
+    assert [one.commit for one in found.candidates] == ["c7", "c8", "c9"]
+    assert found.before == "c6"
+    assert {step.commit for step in found.steps if step.like == "skipped"} == {"c7", "c8"}
+    near = Simulated(stair({8: 0.05}), normal(0.01, 1), broken=(10, 3)).search()
+    assert [one.commit for one in near.candidates] == ["c8"]
+
+
+def test_a_level_between_or_beyond_is_said_and_counts_by_the_half_it_lies_in() -> None:
+    found = Simulated(stair({4: 0.07, 12: 0.03}), normal(0.005, 1)).search()
+    assert [one.commit for one in found.candidates] == ["c4"]
+    assert any("between them" in warning and "counts as bad" in warning for warning in found.warnings)
+    assert any("changed the case too" in warning for warning in found.warnings)
+    found = Simulated(stair({4: 0.03, 12: 0.07}), normal(0.005, 1)).search()
+    assert [one.commit for one in found.candidates] == ["c12"]
+    found = Simulated(stair({6: 0.1, 10: -0.05}), normal(0.005, 1)).search()
+    assert [one.commit for one in found.candidates] == ["c6"]
+    assert any("beyond them" in warning for warning in found.warnings)
+
+
+def test_exact_numbers_and_a_single_commit_are_searched_too() -> None:
+    found = Simulated(stair({11: 0.03}), lambda _: 0.0).search()
+    assert (found.answer, [one.commit for one in found.candidates]) == ("found", ["c11"])
+    assert Simulated(stair({}), lambda _: 0.0).search().answer == "no difference"
+    found = Simulated(stair({1: 0.05}, commits=1), normal(0.01, 1)).search()
+    assert ([one.commit for one in found.candidates], found.steps) == (["c1"], [])
+
+
+def test_one_outlier_decides_nothing() -> None:
+    d = [0.05 + 0.01 * x for x in (-1, 1, -2, 0.5, 1.5, 0.2, -0.4, 0.9)]
+    limit = bisect.threshold(1, 16)
+    assert bisect.weigh([3.0], d, limit).like == ""
+    assert bisect.weigh([-0.025, -0.02], d, limit).like == "good"
+    assert bisect.weigh([3.0, -0.025, -0.02, -0.03], d, limit).like == "good"
+
+
+def test_decisions_share_the_level() -> None:
+    spent = [1 / (1 + math.exp(bisect.threshold(number, 1000))) for number in range(1, 400)]
+    assert sum(spent) < bisect.ALPHA
+    assert sum(spent[:10]) == pytest.approx(0.9 * bisect.ALPHA)
+
+
+def test_a_search_replays_what_it_kept_and_loses_nothing() -> None:
+    kept: list[Took] = []
+    whole = Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(8,)).search(keep=lambda took: kept.append(took[-1]))
+    again = Simulated(stair({7: 0.05}), normal(0.01, 3))
+    assert again.search(kept) == whole
+    assert again.count == 0
+    half = Simulated(stair({7: 0.05}), normal(0.01, 4), broken=(8,))
+    assert [one.commit for one in half.search(kept[:30]).candidates] == ["c7"]
+    with pytest.raises(SchemaError, match="another way"):
+        again.search([*kept[:5], Took(commit="c3", value=1.0)])
+
+
+def test_the_budget_ends_it_with_what_is_known() -> None:
+    bench = Simulated(stair({7: 0.05}), normal(0.01, 3))
+    assert bench.search(late=lambda: bench.count >= 5).candidates == []
+    found = bench.search(late=lambda: bench.count >= 35)
+    assert found.answer == "budget"
+    assert "c7" in [one.commit for one in found.candidates]
+    assert 1 < len(found.candidates) < 16
+
+
+def test_ends_that_give_no_number_are_refused_and_not_kept() -> None:
+    kept: list[Took] = []
+    with pytest.raises(InputError, match="good c0 cannot be measured: it does not build"):
+        Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(0,)).search(keep=lambda took: kept.extend(took))
+    assert not kept
+    with pytest.raises(MachineError, match="bad c16 cannot be measured"):
+        Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(16,)).search([Took(commit=name, value=1.0) for name in ("c0", "c16", "c16")])
+
+
+# ---------------------------------------------------------------- a real repository
+
+# The noise is a walk of a small generator whose state, with the count of executions, is in a file, so that every run of a test is the
+# same. Six high digits are summed: near normal, standard deviation 0.71 × 1.4 = 1 % before the median of a round.
+BENCH = """
+read x n < "$NOISE"
+s=0
+for i in 1 2 3 4 5 6; do x=$(( (x * 1103515245 + 12345) % 2147483648 )); s=$(( s + x / 65536 % 1000 )); done
+echo "$x $((n + 1))" > "$NOISE"
+value=$(( level + level * (s - 2997) / 70000 ))
+read k < .k 2> /dev/null || k=0
+echo $((k + 1)) > .k
+[ "$outlier" = yes ] && [ $k -ge 1 ] && [ $k -le 4 ] && value=$((value * 3))
+echo "value: $value"
+"""
+PLAN = """
+schema = 1
+[measure]
+round_time = "1 ms"
+[[case]]
+workload = "command"
+argv = ["sh", "bench.sh"]
+environment = ["NOISE={noise}"]
+read = "pattern"
+expression = 'value: (\\d+)'
+unit = "ticks"
+"""
+BUILD = "sh build.sh"
+
+
+def git(repo: Path, *words: str) -> str:
+    who = ["-c", "user.name=Ann Example", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false", "-c", "init.defaultBranch=main"]
+    return subprocess.run(["git", "-C", str(repo), *who, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+class Project:
+    """A repository whose commits c0, c1 … print numbers of a known level."""
+
+    def __init__(self, folder: Path) -> None:
+        self.repo, self.noise, self.plan = folder / "repo", folder / "noise", folder / "p.toml"
+        self.repo.mkdir(parents=True)
+        git(self.repo, "init", "-q")
+        self.noise.write_text("20261121 0\n")
+        self.plan.write_text(PLAN.format(noise=self.noise))
+        self.commits: list[str] = []
+
+    def commit(self, level: int, *, subject: str = "", builds: bool = True, outlier: bool = False) -> str:
+        number = len(self.commits)
+        (self.repo / "bench.sh").write_text(f"# {number}\nlevel={level} outlier={'yes' if outlier else 'no'}\n{BENCH}")
+        (self.repo / "build.sh").write_text(f"echo building\nexit {0 if builds else 7}\n")
+        git(self.repo, "add", "--all")
+        git(self.repo, "commit", "-q", "-m", subject or f"c{number}")
+        self.commits.append(git(self.repo, "rev-parse", "HEAD"))
+        return self.commits[-1]
+
+    def words(self, *more: str) -> list[str]:
+        return ["bisect", "--good", self.commits[0], "--bad", "HEAD", "--plan", str(self.plan), "--repo", str(self.repo), "--build", BUILD, *more]
+
+    @property
+    def executions(self) -> int:
+        return int(self.noise.read_text().split()[1])
+
+    @property
+    def trees(self) -> int:
+        return len(git(self.repo, "worktree", "list").splitlines()) - 1
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setitem(cli.VERBS, "bisect", "the commit that changed a case")
+    return tmp_path / "home"
+
+
+CULPRIT = 9
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """15 commits after c0, +5 % from c9 on; c7 does not build, the first round of c11 is three times as large. Halving meets both."""
+    made = Project(tmp_path)
+    for number in range(16):
+        subject = "Round the other way" if number == CULPRIT else ""
+        made.commit(105000 if number >= CULPRIT else 100000, subject=subject, builds=number != 7, outlier=number == 11)
+    return made
+
+
+def test_a_step_is_found_in_a_repository(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project.repo / "bench.sh").write_text("the user's own copy is dirty, and stays so")
+    assert main(project.words()) == 0
+    captured = capsys.readouterr()
+    assert f"first bad commit  {project.commits[CULPRIT][:10]}  Round the other way  (Ann Example, " in captured.out
+    assert re.search(r"change +\+[45]\.\d % \(\+[34].* to \+[56].*\), worse; 8 pairs, against " + project.commits[CULPRIT - 1][:10], captured.out)
+    assert f"skipped           {project.commits[7][:10]}: it does not build: status 7; log {home}" in captured.out.replace("\n" + 18 * " ", " ")
+    assert "like bad after" in captured.err
+    assert project.trees == 0
+    assert (project.repo / "bench.sh").read_text().startswith("the user's")
+    assert next(home.glob("bisect/*/logs/*.log")).read_text() == "building\n"
+
+
+def test_a_finished_search_is_shown_again_without_measuring(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(project.words("--json")) == 0
+    first, count = json.loads(capsys.readouterr().out), project.executions
+    assert main(["bisect", "--resume", "latest", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == first
+    assert project.executions == count
+    outcome = first["outcome"]
+    assert (outcome["answer"], outcome["candidates"][0]["parents"]) == ("found", [project.commits[CULPRIT - 1]])
+    assert outcome["measurements"] < 100
+    assert sum(one["value"] > 250000 for one in kept(home) if one["commit"] == project.commits[11] and one["value"]) == 1
+    assert {step["commit"]: (step["like"], step["blocks"]) for step in outcome["steps"]}[project.commits[11]] == ("bad", 3)
+
+
+def test_no_difference_in_a_repository(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Project(tmp_path)
+    for _ in range(3):
+        made.commit(100000)
+    assert main(made.words()) == 3
+    assert "good and bad do not differ by more than 2 %: " in capsys.readouterr().out
+    assert made.trees == 0
+
+
+def start(project: Project, *more: str) -> subprocess.Popen[str]:
+    code = "import sys; from hotlap import cli; cli.VERBS.setdefault('bisect', 'search'); sys.exit(cli.main(sys.argv[1:]))"
+    return subprocess.Popen([sys.executable, "-c", code, *project.words(*more)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def kept(home: Path) -> list[dict[str, object]]:
+    found = list(home.glob("bisect/*/state.json"))
+    return json.loads(found[0].read_bytes())["took"] if found else []
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_a_killed_search_goes_on_without_losing_a_measurement(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    process = start(project)
+    wait_for(lambda: len(kept(home)) >= 20)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = kept(home)
+    assert project.trees > 0
+    assert main(["bisect", "--resume", "latest", "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)["outcome"]
+    assert outcome["candidates"][0]["commit"] == project.commits[CULPRIT]
+    assert kept(home)[: len(before)] == before
+    assert outcome["measurements"] == len(kept(home)) > len(before)
+    assert project.trees == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_search_leaves_no_worktree(project: Project, home: Path, number: int) -> None:
+    process = start(project)
+    wait_for(lambda: len(kept(home)) >= 3)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert re.search(r"everything measured is kept: hotlap bisect --resume 2\w+-\w+", err)
+    assert project.trees == 0
+    assert len(kept(home)) >= 3
+
+
+def test_a_build_ends_with_the_search(project: Project, home: Path) -> None:
+    mark = home.parent / "pid"
+    process = start(project, "--build", f"sleep 60 & echo $! > {mark}.new && mv {mark}.new {mark}; wait")
+    wait_for(mark.exists)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    time.sleep(0.05)
+    stat = Path(f"/proc/{mark.read_text().strip()}/stat")
+    assert not stat.exists() or ") Z " in stat.read_text()
+    assert project.trees == 0
+
+
+def test_one_process_at_one_search(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(project.words("--budget", "1 ms")) == 3
+    assert "the budget was used up before good and bad could be told apart" in capsys.readouterr().out
+    with open(next(home.glob("bisect/*/lock")), "a+b") as file:
+        assert locks.take(file)
+        assert main(["bisect", "--resume", "latest"]) == 3
+    assert "another process is at the search" in capsys.readouterr().err
+
+
+def test_good_that_does_not_build_is_named(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(project.words("--build", "false")) == 2
+    assert f"good {project.commits[0][:10]} cannot be measured: it does not build: status 1; log " in capsys.readouterr().err
+    assert project.trees == 0
+
+
+def test_a_merge_is_named_with_how_to_search_what_it_brought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Project(tmp_path)
+    made.commit(100000)
+    git(made.repo, "checkout", "-q", "-b", "side")
+    made.commit(120000)
+    git(made.repo, "checkout", "-q", "main")
+    git(made.repo, "commit", "-q", "--allow-empty", "-m", "on main")
+    git(made.repo, "merge", "-q", "--no-ff", "side", "-m", "bring it in")
+    assert main(made.words()) == 0
+    out = capsys.readouterr().out
+    assert "bring it in" in out
+    assert re.search(r"^merge +it brought others in; search those with --good \$\(git merge-base .* --bad ", out, re.MULTILINE | re.DOTALL)
+
+
+def test_good_from_the_side_is_searched_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Project(tmp_path)
+    made.commit(100000)
+    git(made.repo, "checkout", "-q", "-b", "side")
+    git(made.repo, "commit", "-q", "--allow-empty", "-m", "on the side")
+    good = git(made.repo, "rev-parse", "HEAD")
+    git(made.repo, "checkout", "-q", "main")
+    culprit = made.commit(120000)
+    git(made.repo, "merge", "-q", "--no-ff", "side", "-m", "bring it in")
+    assert main([*made.words()[:2], good, *made.words()[3:]]) == 0
+    out = capsys.readouterr().out
+    assert f"first bad commit  {culprit[:10]}" in out
+    assert "in one line" in " ".join(out.split())
+
+
+# ---------------------------------------------------------------- asked wrongly
+
+
+def test_bad_input_gets_one_line(project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "none.toml").write_text('schema = 1\n[[case]]\nworkload = "gemm"\n')
+    (tmp_path / "two.toml").write_text('schema = 1\n[[case]]\nworkload = "command"\nargv = ["true"]\n[[case]]\nworkload = "command"\nargv = ["false"]\n')
+    git(project.repo, "checkout", "-q", "-b", "other", project.commits[2])
+    other = project.commit(1)
+    c, plan, repo = project.commits, str(project.plan), str(project.repo)
+    for good, bad, more, message in (
+        (c[0], c[5], ["--plan", plan, "--repo", str(tmp_path)], "not in a git repository"), (c[0], c[5], ["--plan", plan, "--repo", "/no"], "no folder '/no'"),
+        ("v9", c[5], ["--plan", plan, "--repo", repo], "--good: there is no revision 'v9'"),
+        (c[0], "HEAD:x", ["--plan", plan, "--repo", repo], "--bad: there is no revision 'HEAD:x'"),
+        (c[0], "", ["--plan", plan, "--repo", repo], "--bad: there is no revision ''"),
+        (c[5], c[0], ["--plan", plan, "--repo", repo], "were the two swapped?"),
+        (c[5], c[5], ["--plan", plan, "--repo", repo], "the same commit"), (other, c[5], ["--plan", plan, "--repo", repo], f"both come from {c[2][:12]}"),
+        (c[0], c[5], ["--plan", str(tmp_path / "none.toml"), "--repo", repo], "has no case of the workload 'command'"),
+        (c[0], c[5], ["--plan", str(tmp_path / "two.toml"), "--repo", repo], "has 2 programs; choose one with --case"),
+        (c[0], c[5], ["--plan", str(tmp_path / "two.toml"), "--repo", repo, "--case", "nothing"], "--case 'nothing' names 0 programs"),
+        (c[0], c[5], ["--plan", "nowhere.toml", "--repo", repo], "there is no plan"), (c[0], c[5], ["--repo", repo], "--plan is missing"),
+        (c[0], c[5], ["--plan", plan, "--repo", repo, "--margin", "200 %"], "--margin is a share"),
+        (c[0], c[5], ["--plan", plan, "--repo", repo, "--budget", "0 s"], "--budget is a time above zero"),
+        (c[0], c[5], ["--plan", plan, "--repo", repo, "--target", "simulated:h200-sxm"], "cannot run programs"),
+        (c[0], c[5], ["--plan", plan, "--repo", repo, "--resume", "x"], "takes no --good, --bad"),
+    ):
+        assert main(["bisect", "--good", good, "--bad", bad, *more]) == 2, message
+        captured = capsys.readouterr()
+        assert captured.err.count("\n") == 1, captured.err
+        assert message in captured.err
+
+
+def test_a_case_by_id_or_part_of_its_label(tmp_path: Path) -> None:
+    made = [Case(workload="command", params=find("command").parse({"argv": ["bench", size]})) for size in ("small", "large")]
+    plan = measured.Plan(name="p", cases=made)
+    assert measured.chosen(plan, "large") == made[1]
+    assert measured.chosen(plan, made[0].id[:6]) == made[0]
+    with pytest.raises(InputError, match="names 2 programs"):
+        measured.chosen(plan, "bench")
+
+
+@pytest.mark.parametrize(
+    ("given", "folder", "message"),
+    [
+        ({}, ".", ""), ({"folder": "src/../bench"}, "bench", ""), ({"folder": "{repo}/bench"}, "bench", ""), ({"folder": ".."}, "", "lies outside the repository"),
+        ({"folder": "/"}, "", "lies outside the repository"), ({"argv": ["{repo}/bench"]}, "", "is your own copy"), ({"argv": ["{repo}-2/bench"]}, ".", ""),
+        ({"environment": ["PYTHONPATH=/x:{repo}:/y"]}, "", "is your own copy"), ({"environment": ["OUT=/tmp{repo}/x"]}, ".", ""),
+    ],
+)  # fmt: skip
+def test_the_program_must_be_the_commits_own(given: dict[str, object], folder: str, message: str, tmp_path: Path) -> None:
+    def filled(value: object) -> object:
+        return [filled(one) for one in value] if isinstance(value, list) else str(value).replace("{repo}", str(tmp_path))
+
+    case = Case(workload="command", params=find("command").parse({"argv": ["./bench"], **{name: filled(value) for name, value in given.items()}}))
+    if message:
+        with pytest.raises(InputError, match=message):
+            measured.placed(case, str(tmp_path))
+    else:
+        assert measured.placed(case, str(tmp_path)).params["folder"] == folder
+
+
+def test_a_search_that_cannot_be_read_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "bisect" / "s").mkdir(parents=True)
+    for text, name, message in (("{", "s", "no search that can be read"), ('{"schema": 1}', "s", "can be read"), ("", "x", "'x' names 0 searches")):
+        (home / "bisect" / "s" / "state.json").write_text(text)
+        assert main(["bisect", "--resume", name]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_program_that_fails_or_gives_no_number_says_why(tmp_path: Path) -> None:
+    made = Project(tmp_path)
+    made.commit(100000)
+    for argv, reason in ((["sh", "-c", "exit 3"], "ended with status 3"), (["echo", "0"], "numbers above zero"), (["echo", "x"], "no number")):
+        case = Case(workload="command", params=find("command").parse({"argv": argv, "read": "pattern", "expression": ".+", "unit": "x"}))
+        options = measured.MeasureOptions(round_s=0.001)
+        trees = measured.Trees(measured.Setting(repo=str(made.repo), case=case, options=options), tmp_path / "search")
+        took = trees.measure(made.commits[0])
+        trees.close()
+        assert (took.value, took.built) == (None, True)
+        assert reason in took.reason
+        assert not os.listdir(tmp_path / "search" / "trees")
