@@ -112,7 +112,8 @@ def _answer(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "answer", _no_difference(state, outcome)
         return
     if outcome.answer == "budget":
-        yield "answer", f"the budget is used up; the change is in one of {len(outcome.candidates)} commits"
+        left = f"the change is in one of {len(outcome.candidates)} commits" if many else "this is not checked yet"
+        yield "answer", f"the budget is used up; {left}"
     elif outcome.answer == "not confirmed":
         yield "answer", (
             "not confirmed: measured once more, the commit was not shown to differ from what comes before it as bad does from good; "

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from hotlap import units
 from hotlap.errors import InputError, nearest
 from hotlap.record import Row, Summary, Verdict
-from hotlap.units import show
+from hotlap.units import percent, show
 
 
 class Standard(Protocol):
@@ -71,7 +71,7 @@ class AgainstLimit:
 
     @property
     def name(self) -> str:
-        return f"{self.share:.0%} of the limit" if self.share is not None else "limit"
+        return f"{percent(self.share)} of the limit" if self.share is not None else "limit"
 
     def judge(self, rows: Sequence[Row]) -> list[Verdict]:
         return [unmeasured(row) or self._one(row) for row in rows]
@@ -83,7 +83,7 @@ class AgainstLimit:
             return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
         source = next((term.source for term in reversed(limit.provenance)), "the machine table")
         if self.share is not None:
-            said = f"{self.share:.0%} of the {gap.against} {show(gap.limit_value, row.result.unit)}: {source}"
+            said = f"{percent(self.share)} of the {gap.against} {show(gap.limit_value, row.result.unit)}: {source}"
             higher = row.result.better == "higher"
             return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, said)
         if gap.against == "expected" and limit.high_s and limit.expected_s:
@@ -133,8 +133,8 @@ class Rule:
         width = row.summary.half_width
         if self.half_width_at_most is not None:
             good = width is not None and width <= self.half_width_at_most
-            said = f"interval ± {width:.1%}" if width is not None else "no interval"
-            found.append(Verdict(state="pass" if good else "fail", reason=f"{said}, at most {self.half_width_at_most:.1%} ({self.why})"))
+            said = f"interval ± {percent(width)}" if width is not None else "no interval"
+            found.append(Verdict(state="pass" if good else "fail", reason=f"{said}, at most {percent(self.half_width_at_most)} ({self.why})"))
         if self.no_flags:
             seen = sorted({flag.name for flag in row.result.flags} & set(self.no_flags))
             said = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_flags)}"

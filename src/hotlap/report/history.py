@@ -56,7 +56,7 @@ def _trend(one: Series, width: int, color: bool) -> list[str]:
     trend = one.trend
     if trend is None or trend.state == "steady":
         return []
-    span = f"[{per_month(trend.low)}, {per_month(trend.high)}]"
+    span = f"[{_share(1 + trend.low)}, {_share(1 + trend.high)}]"
     text = f"{trend.state}: {per_month(trend.slope)} {span} since its last change, p {trend.p:.1g}"
     style = "bad" if trend.state == "degrading" else "good"
     return [layout.painted(piece, style, color) for piece in layout.paragraph("    ", text, width)]

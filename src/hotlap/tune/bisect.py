@@ -107,19 +107,19 @@ class Weighed(NamedTuple):
     third: bool
 
 
-def weigh(u: Sequence[float], d: Sequence[float], threshold: float) -> Weighed:
+def weigh(u: Sequence[float], d: Sequence[float], limit: float) -> Weighed:
     """Like good, like bad, or not yet known.
 
     `u`: per block, the logarithm of the commit's value less the mean of good's and bad's; `d`: of each pair so far, the logarithm of
     bad's value less good's. A sequential probability ratio test (Wald, Annals of Math. Stat. 16, 1945) between −δ/2 and +δ/2 with
     δ and the noise taken robustly from `d`. Noise is assumed to be of Student's t with 4 degrees of freedom, so that a far outlier
-    weighs little, and no block adds more than half the threshold (after Huber, Annals of Math. Stat. 36, 1965), so that none
+    weighs little, and no block adds more than half of `limit` (after Huber, Annals of Math. Stat. 36, 1965), so that none
     decides alone. A level that is surely neither is like the nearer one.
     """
     delta, noise = level(d)
     blocks, scale = np.asarray(u, dtype=np.float64), noise * math.sqrt(0.75)  # d has the noise of 2 rounds, u that of 1½
     weights = np.log1p(((blocks + delta / 2) / scale) ** 2 / TAILS) - np.log1p(((blocks - delta / 2) / scale) ** 2 / TAILS)
-    score = float(np.clip((TAILS + 1) / 2 * weights, -threshold / 2, threshold / 2).sum())
+    score = float(np.clip((TAILS + 1) / 2 * weights, -limit / 2, limit / 2).sum())
     position = float(np.median(blocks)) / delta + 0.5
     spread = max(scale, MAD_TO_SD * float(np.median(np.abs(blocks - np.median(blocks)))))
     of_median, of_delta = spread * math.sqrt(math.pi / 2 / len(u)), noise / math.sqrt(len(d)) * (position - 0.5)
@@ -127,7 +127,7 @@ def weigh(u: Sequence[float], d: Sequence[float], threshold: float) -> Weighed:
     away = abs(position - (position >= 0.5))
     if away > max(THIRD, THIRD_SURE * error) and len(u) >= THIRD_BLOCKS:
         return Weighed("bad" if position >= 0.5 else "good", position, error, True)
-    open_ = away > max(THIRD, THIRD_MAYBE * error) or abs(score) < threshold - ROUNDING
+    open_ = away > max(THIRD, THIRD_MAYBE * error) or abs(score) < limit - ROUNDING
     return Weighed("" if open_ else "bad" if score > 0 else "good", position, error, False)
 
 
@@ -309,7 +309,7 @@ class Search:
         for step in self.steps:
             if step.third:
                 self.warnings.append(f"{step.commit[:10]} {said(step)}: more than one commit changed the case")
-        if change and self.ends and not change.low <= self.ends.ratio <= change.high:
+        if change and self.ends and (change.high < self.ends.low or change.low > self.ends.high):
             self.warnings.append(f"bad against good is {shown(self.ends)}: other commits between them changed the case too")
         if not self.asked.first_parents:
             self.warnings.append(
