@@ -134,7 +134,8 @@ class Rule:
         if self.half_width_at_most is not None:
             good = width is not None and width <= self.half_width_at_most
             said = f"interval ± {percent(width)}" if width is not None else "no interval"
-            found.append(Verdict(state="pass" if good else "fail", reason=f"{said}, at most {percent(self.half_width_at_most)} ({self.why})"))
+            said += f", at most {percent(self.half_width_at_most)} ({self.why})"
+            found.append(Verdict(state="pass" if good else "fail", reason=said))
         if self.no_flags:
             seen = sorted({flag.name for flag in row.result.flags} & set(self.no_flags))
             said = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_flags)}"
