@@ -16,6 +16,7 @@ from hotlap.store import select, when
 from hotlap.store.bundle import Bundle
 
 FEWEST_POINTS = 20  # since the last change, for a trend
+SHORTEST_S = 14 * 86400.0  # a trend per month is not told from less
 NEAR = 5  # points that a reported change may be off
 Key = tuple[str, str, str, str]
 """Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
@@ -76,7 +77,7 @@ def _series(line: _Line, gate: float, provisional: bool) -> Series:
 def _trend(line: _Line, better: Literal["higher", "lower"], since: int) -> Trend | None:
     """Of the points since the last change; those of one moment count once."""
     points = {p.time_s: p.value for p in line.points[since:]}
-    if len(points) < FEWEST_POINTS or min(points.values()) <= 0:
+    if len(points) < FEWEST_POINTS or max(points) - min(points) < SHORTEST_S or min(points.values()) <= 0:
         return None
     found = trends(list(points), [list(points.values())], better)
     state = STATES[int(found.state[0])]
