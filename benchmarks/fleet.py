@@ -53,7 +53,10 @@ def row(name: str, named: set[int], pairs: set[tuple[int, int]], nodes: int, sec
 
 
 def said(one: dict[str, object]) -> str:
-    found = f"{one['found']:>5} of {one['bad']:>5} found [{one['recall'][0]:6.1%}, {one['recall'][1]:6.1%}]" if one["recall"] else f"{'–':>5}{'':31}"  # type: ignore[index]
+    found = f"{'–':>5}{'':31}"
+    if one["recall"]:
+        low, high = one["recall"]  # type: ignore[misc]
+        found = f"{one['found']:>5} of {one['bad']:>5} found [{low:6.1%}, {high:6.1%}]"
     worst, most = one["false_share"]  # type: ignore[misc]
     return (
         f"{one['what']:<44} {found}   {one['false']:>5} healthy named "
