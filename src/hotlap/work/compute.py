@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hotlap.record import Value
-from hotlap.work.base import DTYPES, Param, Work, Workload, cache_param, integer, text
+from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, cache_param, integer, text, unit_of
 
 VECTOR_DTYPES = ("fp64", "fp32", "fp16", "bf16", "int32", "int8")
-MATRIX_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+MATRIX_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "fp4", "int8")
 
 
 def _fma(params: Mapping[str, Value]) -> Work:
@@ -20,11 +20,11 @@ def _gemm(params: Mapping[str, Value]) -> Work:
     """2·m·n·k operations per matrix; A (m·k) and B (k·n) read, C (m·n) written once."""
     m, n, k, b = (float(integer(params, name)) for name in ("m", "n", "k", "batch"))
     dtype = text(params, "dtype")
-    size = float(DTYPES[dtype])
-    out = {"int8": 4.0, "fp8": 2.0}.get(dtype, size)  # int32 and bf16 results
+    size = STORED[dtype]
+    out = {"int8": 4.0, "fp8": 2.0, "fp8_block": 2.0, "fp4": 2.0}.get(dtype, size)  # int32 and bf16 results
     return Work(
         read_bytes=b * size * (m * k + k * n), written_bytes=b * out * m * n,
-        operations={f"matrix.{dtype}": 2 * b * m * n * k}, working_set_bytes=b * (size * (m * k + k * n) + out * m * n),
+        operations={unit_of(dtype): 2 * b * m * n * k}, working_set_bytes=b * (size * (m * k + k * n) + out * m * n),
     )
 
 

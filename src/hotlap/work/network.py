@@ -1,0 +1,224 @@
+"""Operations and bytes of the kernels that networks are made of: attention, experts, norms, convolutions, collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hotlap.record import Value
+from hotlap.work.base import STORED, Param, Work, Workload, integer, text, unit_of
+
+STORED_DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8")
+POINTWISE = {  # op: arrays read, arrays written, FLOP per element of the output
+    "add": (2, 1, 1), "silu_mul": (2, 1, 5), "gelu": (1, 1, 8), "relu": (1, 1, 1), "rope": (1, 1, 6), "copy": (1, 1, 0), "scale": (1, 1, 1),
+}
+"""silu_mul: x·sigmoid(x)·y; rope: rotary embedding, 3 multiply-adds an element."""
+ROWWISE = {"softmax": (1, 1, 5), "layernorm": (1, 1, 8), "rmsnorm": (1, 1, 4), "sum": (1, 0, 1), "quantise": (1, 1, 4)}
+"""Of rows × columns; quantise finds each row's largest and writes fp8."""
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send")
+DISTRIBUTIONS = ("balanced", "power_law_1.01", "power_law_1.2")
+
+
+def visible_pairs(query: int, kv: int, causal: bool, window: int) -> float:
+    """Pairs of a query and a key that it sees: the last query sees the last key; a window counts the query itself."""
+    if not causal:
+        return float(query) * min(kv, window) if window else float(query) * kv
+    first = kv - query + 1  # keys that the first query sees
+    if not window or kv <= window:
+        return query * (first + kv) / 2
+    short = max(min(window - first, query), 0)  # queries that see fewer keys than the window
+    return short * (first + first + short - 1) / 2 + float(query - short) * window
+
+
+def _attention(params: Mapping[str, Value]) -> Work:
+    """4·head_dim operations per pair and head (Q·K and P·V); Q, K, V read and O written once."""
+    batch, query, heads, kv_heads, width = (integer(params, name) for name in ("batch", "query", "heads", "kv_heads", "head_dim"))
+    kv = integer(params, "kv") or query
+    pairs = visible_pairs(query, kv, text(params, "mask") == "causal", integer(params, "window"))
+    own, cached = STORED[text(params, "dtype")], STORED[text(params, "kv_dtype")]
+    keys = min(kv, integer(params, "window") + query - 1) if integer(params, "window") else kv
+    return Work(
+        read_bytes=batch * width * (query * heads * own + 2.0 * keys * kv_heads * cached), written_bytes=float(batch * width * query * heads * 2),
+        operations={unit_of(text(params, "dtype")): 4.0 * batch * heads * width * pairs},
+        working_set_bytes=batch * width * (2.0 * query * heads * own + 2.0 * keys * kv_heads * cached),
+    )
+
+
+def touched_experts(tokens: float, experts: int, topk: int) -> float:
+    """Experts that some token chose, when each chooses `topk` of them evenly: experts·(1 − (1 − topk/experts)^tokens)."""
+    return experts * (1.0 - (1.0 - topk / experts) ** tokens)
+
+
+def _moe(params: Mapping[str, Value]) -> Work:
+    """Gate and up, then down, for each token's experts of this GPU; weights of the experts that are touched read once."""
+    tokens, hidden, topk, experts, ep = (integer(params, name) for name in ("tokens", "hidden", "topk", "experts", "ep"))
+    inter = integer(params, "inter") / integer(params, "tp")
+    size = STORED[text(params, "dtype")]
+    matrices = 3.0 if params["gated"] else 2.0
+    touched = min(touched_experts(tokens, experts, topk), tokens * topk) / ep
+    here = tokens * topk / ep  # tokens × experts on this GPU, when evenly spread
+    return Work(
+        read_bytes=touched * matrices * hidden * inter * size + tokens * hidden * 2.0, written_bytes=tokens * hidden * 2.0,
+        operations={unit_of(text(params, "dtype")): 2.0 * here * matrices * hidden * inter},
+        working_set_bytes=touched * matrices * hidden * inter * size + tokens * hidden * 4.0,
+    )
+
+
+def conv_output(params: Mapping[str, Value]) -> tuple[int, int]:
+    """Height and width of the result."""
+    pad, step, filter_ = (integer(params, name) for name in ("pad", "stride", "filter"))
+    return tuple((integer(params, name) + 2 * pad - filter_) // step + 1 for name in ("height", "width"))  # type: ignore[return-value]
+
+
+def _conv(params: Mapping[str, Value]) -> Work:
+    """2·filter² multiply-adds per input channel, output channel and output pixel; input, weights and output once."""
+    images, channels, filters = (integer(params, name) for name in ("images", "channels", "filters"))
+    high, wide = conv_output(params)
+    size = STORED[text(params, "dtype")]
+    taps = integer(params, "filter") ** 2 * channels
+    read = size * (images * channels * integer(params, "height") * integer(params, "width") + taps * filters)
+    written = size * images * filters * high * wide
+    return Work(
+        read_bytes=read, written_bytes=written, operations={unit_of(text(params, "dtype")): 2.0 * images * filters * high * wide * taps},
+        working_set_bytes=read + written,
+    )
+
+
+def _conv_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    if min(conv_output(params)) < 1:
+        return "filter", f"a filter of {params['filter']} does not fit into {params['height']} × {params['width']} with pad {params['pad']}"
+    return None
+
+
+def _pointwise(params: Mapping[str, Value]) -> Work:
+    return _streamed(POINTWISE[text(params, "op")], float(integer(params, "elements")), params)
+
+
+def _rowwise(params: Mapping[str, Value]) -> Work:
+    return _streamed(ROWWISE[text(params, "op")], float(integer(params, "rows")) * integer(params, "columns"), params)
+
+
+def _streamed(shape: tuple[int, int, int], elements: float, params: Mapping[str, Value]) -> Work:
+    read, written, operations = shape
+    size = STORED[text(params, "dtype")]
+    out = 1.0 if params["op"] == "quantise" else size
+    return Work(
+        read_bytes=read * elements * size, written_bytes=written * elements * out, operations={"fma.fp32": operations * elements},
+        working_set_bytes=elements * (read * size + written * out),
+    )
+
+
+def _embedding(params: Mapping[str, Value]) -> Work:
+    """A row of the table for each token, read and written; 4-byte indices."""
+    tokens, columns, size = integer(params, "tokens"), integer(params, "columns"), STORED[text(params, "dtype")]
+    moved = float(tokens * columns * size)
+    return Work(read_bytes=moved + 4.0 * tokens, written_bytes=moved, working_set_bytes=2 * moved)
+
+
+def _transpose(params: Mapping[str, Value]) -> Work:
+    moved = float(integer(params, "rows")) * integer(params, "columns") * STORED[text(params, "dtype")]
+    return Work(read_bytes=moved, written_bytes=moved, working_set_bytes=2 * moved)
+
+
+def _collective(params: Mapping[str, Value]) -> Work:
+    """Bytes that each GPU must at least send: nccl-tests, PERFORMANCE.md (bus bandwidth)."""
+    n, size = integer(params, "gpus"), float(integer(params, "size"))
+    share = {"all_reduce": 2 * (n - 1) / n, "all_gather": (n - 1) / n, "reduce_scatter": (n - 1) / n, "alltoall": (n - 1) / n}
+    return Work(link_bytes=size * share.get(text(params, "op"), 1.0))
+
+
+def _attention_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    heads, kv_heads, query, kv = (integer(params, name) for name in ("heads", "kv_heads", "query", "kv"))
+    if heads % kv_heads:
+        return "kv_heads", f"{heads} heads cannot share {kv_heads} key-value heads: a divisor of {heads} is needed"
+    if kv and kv < query and text(params, "mask") == "causal":
+        return "kv", f"{query} queries need at least as many keys under a causal mask, not {kv}"
+    return None
+
+
+def _moe_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    experts, topk, ep, tp = (integer(params, name) for name in ("experts", "topk", "ep", "tp"))
+    if topk > experts:
+        return "topk", f"a token cannot choose {topk} of {experts} experts"
+    if experts % ep:
+        return "ep", f"{experts} experts cannot be spread evenly over {ep} GPUs"
+    if integer(params, "inter") % tp:
+        return "tp", f"an inner width of {params['inter']} cannot be cut into {tp}"
+    return None
+
+
+def _count(name: str, about: str, default: int, high: float = 2**24) -> Param:
+    return Param(name, "int", about, default, low=1, high=high)
+
+
+def _none(name: str, about: str) -> Param:
+    return Param(name, "int", about, 0, low=0, high=2**30)
+
+
+def _dtype(default: str = "bf16", choices: tuple[str, ...] = STORED_DTYPES, name: str = "dtype", about: str = "element type") -> Param:
+    return Param(name, "str", about, default, choices=choices)
+
+
+WORKLOADS = (
+    Workload(
+        "attention", "softmax(Q·Kᵀ)·V in one kernel: prefill with many queries, decode with one",
+        (
+            _count("batch", "sequences", 1), _count("query", "queries of each sequence: 1 is decode", 4096), _none("kv", "keys of each sequence (0: as many as queries)"),
+            _count("heads", "query heads", 32, 65536), _count("kv_heads", "key-value heads", 8, 65536), _count("head_dim", "width of a head", 128, 1024),
+            _none("window", "keys that a query sees, itself included (0: all)"), Param("mask", "str", "causal: no key after the query", "causal", choices=("causal", "full")),
+            _dtype(), _dtype(name="kv_dtype", about="type of the keys and values"),
+        ),
+        "time", "s", "lower", _attention, fault=_attention_fault,
+    ),
+    Workload(
+        "moe", "experts of a mixture, fused: gate and up, activation, down, for each token's experts",
+        (
+            _count("tokens", "tokens of one call", 1024), _count("hidden", "width of a token", 4096, 2**20), _count("inter", "inner width of an expert", 14336, 2**20),
+            _count("topk", "experts of a token", 2, 4096), _count("experts", "all experts", 8, 65536), _count("tp", "GPUs that share each expert", 1, 65536),
+            _count("ep", "GPUs that the experts are spread over", 1, 65536),
+            Param("distribution", "str", "how tokens choose: evenly, or by a power law", "balanced", choices=DISTRIBUTIONS),
+            _dtype(choices=("fp16", "bf16", "fp8", "fp8_block", "int4")), Param("gated", "bool", "gate and up, not up alone", True),
+        ),
+        "time", "s", "lower", _moe, fault=_moe_fault,
+    ),
+    Workload(
+        "conv", "two-dimensional convolution",
+        (
+            _count("images", "of a batch", 32), _count("channels", "of the input", 64, 2**20), _count("height", "of the input", 56), _count("width", "of the input", 56),
+            _count("filters", "channels of the output", 64, 2**20), _count("filter", "its height and width", 3, 1024), _count("stride", "step of the filter", 1, 1024),
+            Param("pad", "int", "zeros on each side", 1, low=0, high=1024), _dtype(choices=("fp32", "tf32", "fp16", "bf16", "fp8", "int8")),
+        ),
+        "compute", "FLOP/s", "higher", _conv, fault=_conv_fault,
+    ),
+    Workload(
+        "pointwise", "the same arithmetic on every element",
+        (Param("op", "str", "what is done", "add", choices=tuple(POINTWISE)), _count("elements", "of the output", 2**24, 2**46), _dtype()),
+        "bandwidth", "B/s", "higher", _pointwise,
+    ),
+    Workload(
+        "rowwise", "something of every row: norms, softmax, sums, quantisation",
+        (
+            Param("op", "str", "what is done", "rmsnorm", choices=tuple(ROWWISE)), _count("rows", "of the matrix", 4096, 2**40), _count("columns", "of the matrix", 4096, 2**30),
+            _dtype(),
+        ),
+        "bandwidth", "B/s", "higher", _rowwise,
+    ),
+    Workload(
+        "embedding", "rows of a table by index",
+        (_count("tokens", "rows fetched", 4096, 2**40), _count("columns", "of the table", 4096, 2**24), _count("vocabulary", "rows of the table", 128256, 2**40), _dtype()),
+        "bandwidth", "B/s", "higher", _embedding,
+    ),
+    Workload(
+        "transpose", "a matrix written with rows and columns exchanged",
+        (_count("rows", "of the matrix", 4096, 2**30), _count("columns", "of the matrix", 4096, 2**30), _dtype()),
+        "bandwidth", "B/s", "higher", _transpose,
+    ),
+    Workload(
+        "collective", "data that several GPUs share or exchange",
+        (
+            Param("op", "str", "what is done", "all_reduce", choices=COLLECTIVES), Param("gpus", "int", "that take part", 8, low=2, high=2**20),
+            Param("size", "int", "bytes of the whole result of an all-gather, of each GPU's input else", unit="B", low=1, high=2**46),
+            Param("nodes", "int", "that the GPUs are spread over", 1, low=1, high=2**20), _dtype(),
+        ),
+        "bandwidth", "B/s", "higher", _collective, needs="two devices or more",
+    ),
+)  # fmt: skip
