@@ -17,6 +17,7 @@ from hotlap.errors import InputError, PlanError
 from hotlap.plan.axes import MOST
 from hotlap.plan.read import read
 from hotlap.record import Case, MeasureOptions, Plan
+from hotlap.work import network
 from hotlap.work.program import OWN
 
 GiB = 2**30
@@ -156,12 +157,12 @@ WRONG = {  # text: line, words of the answer
     '[measure]\nprecision = "5"\n' + CASE: (2, ["'precision' is a share", "'5 %'"]),
     f"[measure]\nseed = 1{'0' * 400}\n{CASE}": (2, ["'seed' is a whole number"]),
     '[measure]\nreadings = ["10 Hz"]\n' + CASE: (2, ["'readings' is a rate"]),
-    "": (None, ["no cases", "add [[case]] with workload = one of atomic, barrier, chase, command, fma"]),
+    "": (None, ["no cases", "add [[case]] with workload = one of atomic, attention, barrier"]),
     "case = []\n": (1, ["no cases"]),
     "case = [3]\n": (1, ["cases are tables"]),
     '[case]\nworkload = "sync"\n': (1, ["write [[case]] with two brackets"]),
-    "\n[[case]]\nsize = 4\n": (2, ["no 'workload'", "valid: atomic, barrier, chase"]),
-    '[[case]]\nworkload = "streem"\n': (2, ["no workload 'streem'", "did you mean 'stream'?", "valid: atomic, barrier, chase"]),
+    "\n[[case]]\nsize = 4\n": (2, ["no 'workload'", "valid: atomic, attention, barrier"]),
+    '[[case]]\nworkload = "streem"\n': (2, ["no workload 'streem'", "did you mean 'stream'?", "valid: atomic, attention, barrier"]),
     '[[case]]\nworkload = ["stream", "fma"]\n': (2, ["one name in quotes"]),
     '[[case]]\nworkload = "callable"\nname = "f"\n': (2, ["hotlap.measure", "'command'"]),
     '[[case]]\nworkload = "stream"\n': (1, ["stream needs 'size'"]),
@@ -177,7 +178,7 @@ WRONG = {  # text: line, words of the answer
     CASE + "op = { from = 1, to = 2, step = 1 }\n": (4, ["'op' is not a number and cannot have a range"]),
     '[[case]]\nworkload = "stream"\nsize = ["4 KiB", "512mib"]\n': (3, ["did you mean '512 MiB'?"]),
     '[[case]]\nworkload = "gemm"\nm = 100000000\n': (3, ["at least 1 and at most 16777216, not 10^8"]),
-    '[[case]]\nworkload = "gemm"\ndtype = "fp99"\n': (3, ["valid: bf16, fp16, fp32, fp64, fp8, int8, tf32"]),
+    '[[case]]\nworkload = "gemm"\ndtype = "fp99"\n': (3, ["valid: bf16, fp16, fp32, fp4, fp64, fp8, fp8_block, int8, tf32"]),
     '[measure]\nround_time = "8 m"\n' + CASE + "\n": (2, ["not '8 m'; did you mean '8 min'?"]),
     CASE + 'implementation = "foo"\n': (4, ["stream has no implementation 'foo'", "leave 'implementation' out"]),
     CASE + 'implementation = [\n"",\n"foo"]\n': (6, ["no implementation 'foo'"]),
@@ -319,7 +320,7 @@ SYNC = Case(workload="sync")
     (Plan(name="p", cases=[SYNC, SYNC]), "'sync synchronize' twice"),
     (Plan(name="p", cases=[Case(workload="stream")]), "stream needs 'size'"),
     (Plan(name="p", cases=[Case(workload="callable", params={"name": "f"})]), "hotlap.measure"),
-    (Plan(name="p", cases=[Case(workload="nope")]), "valid: atomic, barrier, chase"),
+    (Plan(name="p", cases=[Case(workload="nope")]), "valid: atomic, attention, barrier"),
     (Plan(name=3, cases=[SYNC]), "'name' of a plan is text, not 3"),  # type: ignore[arg-type]
     (Plan(name="p", cases=[SYNC], measure={"rounds": 3}), "is a hotlap.record.MeasureOptions"),  # type: ignore[arg-type]
     (Plan(name="p", cases=[SYNC], measure=MeasureOptions(rounds="x")), "'rounds' is a whole number"),  # type: ignore[arg-type]
@@ -360,7 +361,7 @@ class TestBuiltin:
 
     def test_standard_has_every_workload_a_machine_can_run_by_itself(self) -> None:
         standard = plan.load("standard")
-        assert {case.workload for case in standard.cases} == set(work.WORKLOADS) - set(OWN)
+        assert {case.workload for case in standard.cases} == set(work.WORKLOADS) - set(OWN) - {one.name for one in network.WORKLOADS}
 
     def test_a_file_of_the_same_name_needs_its_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "quick").write_text('name = "mine"\n[[case]]\nworkload = "sync"\n', encoding="utf-8")

@@ -9,7 +9,13 @@ from hotlap.work.base import STORED, Param, Work, Workload, integer, text, unit_
 
 STORED_DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8")
 POINTWISE = {  # op: arrays read, arrays written, FLOP per element of the output
-    "add": (2, 1, 1), "silu_mul": (2, 1, 5), "gelu": (1, 1, 8), "relu": (1, 1, 1), "rope": (1, 1, 6), "copy": (1, 1, 0), "scale": (1, 1, 1),
+    "add": (2, 1, 1),
+    "silu_mul": (2, 1, 5),
+    "gelu": (1, 1, 8),
+    "relu": (1, 1, 1),
+    "rope": (1, 1, 6),
+    "copy": (1, 1, 0),
+    "scale": (1, 1, 1),
 }
 """silu_mul: x·sigmoid(x)·y; rope: rotary embedding, 3 multiply-adds an element."""
 ROWWISE = {"softmax": (1, 1, 5), "layernorm": (1, 1, 8), "rmsnorm": (1, 1, 4), "sum": (1, 0, 1), "quantise": (1, 1, 4)}
@@ -37,7 +43,8 @@ def _attention(params: Mapping[str, Value]) -> Work:
     own, cached = STORED[text(params, "dtype")], STORED[text(params, "kv_dtype")]
     keys = min(kv, integer(params, "window") + query - 1) if integer(params, "window") else kv
     return Work(
-        read_bytes=batch * width * (query * heads * own + 2.0 * keys * kv_heads * cached), written_bytes=float(batch * width * query * heads * 2),
+        read_bytes=batch * width * (query * heads * own + 2.0 * keys * kv_heads * cached),
+        written_bytes=float(batch * width * query * heads * 2),
         operations={unit_of(text(params, "dtype")): 4.0 * batch * heads * width * pairs},
         working_set_bytes=batch * width * (2.0 * query * heads * own + 2.0 * keys * kv_heads * cached),
     )
@@ -45,7 +52,7 @@ def _attention(params: Mapping[str, Value]) -> Work:
 
 def touched_experts(tokens: float, experts: int, topk: int) -> float:
     """Experts that some token chose, when each chooses `topk` of them evenly: experts·(1 − (1 − topk/experts)^tokens)."""
-    return experts * (1.0 - (1.0 - topk / experts) ** tokens)
+    return float(experts * (1.0 - (1.0 - topk / experts) ** tokens))
 
 
 def _moe(params: Mapping[str, Value]) -> Work:
@@ -57,7 +64,8 @@ def _moe(params: Mapping[str, Value]) -> Work:
     touched = min(touched_experts(tokens, experts, topk), tokens * topk) / ep
     here = tokens * topk / ep  # tokens × experts on this GPU, when evenly spread
     return Work(
-        read_bytes=touched * matrices * hidden * inter * size + tokens * hidden * 2.0, written_bytes=tokens * hidden * 2.0,
+        read_bytes=touched * matrices * hidden * inter * size + tokens * hidden * 2.0,
+        written_bytes=tokens * hidden * 2.0,
         operations={unit_of(text(params, "dtype")): 2.0 * here * matrices * hidden * inter},
         working_set_bytes=touched * matrices * hidden * inter * size + tokens * hidden * 4.0,
     )
@@ -78,7 +86,9 @@ def _conv(params: Mapping[str, Value]) -> Work:
     read = size * (images * channels * integer(params, "height") * integer(params, "width") + taps * filters)
     written = size * images * filters * high * wide
     return Work(
-        read_bytes=read, written_bytes=written, operations={unit_of(text(params, "dtype")): 2.0 * images * filters * high * wide * taps},
+        read_bytes=read,
+        written_bytes=written,
+        operations={unit_of(text(params, "dtype")): 2.0 * images * filters * high * wide * taps},
         working_set_bytes=read + written,
     )
 
@@ -102,7 +112,9 @@ def _streamed(shape: tuple[int, int, int], elements: float, params: Mapping[str,
     size = STORED[text(params, "dtype")]
     out = 1.0 if params["op"] == "quantise" else size
     return Work(
-        read_bytes=read * elements * size, written_bytes=written * elements * out, operations={"fma.fp32": operations * elements},
+        read_bytes=read * elements * size,
+        written_bytes=written * elements * out,
+        operations={"fma.fp32": operations * elements},
         working_set_bytes=elements * (read * size + written * out),
     )
 
@@ -160,65 +172,127 @@ def _dtype(default: str = "bf16", choices: tuple[str, ...] = STORED_DTYPES, name
 
 WORKLOADS = (
     Workload(
-        "attention", "softmax(Q·Kᵀ)·V in one kernel: prefill with many queries, decode with one",
+        "attention",
+        "softmax(Q·Kᵀ)·V in one kernel: prefill with many queries, decode with one",
         (
-            _count("batch", "sequences", 1), _count("query", "queries of each sequence: 1 is decode", 4096), _none("kv", "keys of each sequence (0: as many as queries)"),
-            _count("heads", "query heads", 32, 65536), _count("kv_heads", "key-value heads", 8, 65536), _count("head_dim", "width of a head", 128, 1024),
-            _none("window", "keys that a query sees, itself included (0: all)"), Param("mask", "str", "causal: no key after the query", "causal", choices=("causal", "full")),
-            _dtype(), _dtype(name="kv_dtype", about="type of the keys and values"),
+            _count("batch", "sequences", 1),
+            _count("query", "queries of each sequence: 1 is decode", 4096),
+            _none("kv", "keys of each sequence (0: as many as queries)"),
+            _count("heads", "query heads", 32, 65536),
+            _count("kv_heads", "key-value heads", 8, 65536),
+            _count("head_dim", "width of a head", 128, 1024),
+            _none("window", "keys that a query sees, itself included (0: all)"),
+            Param("mask", "str", "causal: no key after the query", "causal", choices=("causal", "full")),
+            _dtype(),
+            _dtype(name="kv_dtype", about="type of the keys and values"),
         ),
-        "time", "s", "lower", _attention, fault=_attention_fault,
+        "time",
+        "s",
+        "lower",
+        _attention,
+        fault=_attention_fault,
     ),
     Workload(
-        "moe", "experts of a mixture, fused: gate and up, activation, down, for each token's experts",
+        "moe",
+        "experts of a mixture, fused: gate and up, activation, down, for each token's experts",
         (
-            _count("tokens", "tokens of one call", 1024), _count("hidden", "width of a token", 4096, 2**20), _count("inter", "inner width of an expert", 14336, 2**20),
-            _count("topk", "experts of a token", 2, 4096), _count("experts", "all experts", 8, 65536), _count("tp", "GPUs that share each expert", 1, 65536),
+            _count("tokens", "tokens of one call", 1024),
+            _count("hidden", "width of a token", 4096, 2**20),
+            _count("inter", "inner width of an expert", 14336, 2**20),
+            _count("topk", "experts of a token", 2, 4096),
+            _count("experts", "all experts", 8, 65536),
+            _count("tp", "GPUs that share each expert", 1, 65536),
             _count("ep", "GPUs that the experts are spread over", 1, 65536),
             Param("distribution", "str", "how tokens choose: evenly, or by a power law", "balanced", choices=DISTRIBUTIONS),
-            _dtype(choices=("fp16", "bf16", "fp8", "fp8_block", "int4")), Param("gated", "bool", "gate and up, not up alone", True),
+            _dtype(choices=("fp16", "bf16", "fp8", "fp8_block", "int4")),
+            Param("gated", "bool", "gate and up, not up alone", True),
         ),
-        "time", "s", "lower", _moe, fault=_moe_fault,
+        "time",
+        "s",
+        "lower",
+        _moe,
+        fault=_moe_fault,
     ),
     Workload(
-        "conv", "two-dimensional convolution",
+        "conv",
+        "two-dimensional convolution",
         (
-            _count("images", "of a batch", 32), _count("channels", "of the input", 64, 2**20), _count("height", "of the input", 56), _count("width", "of the input", 56),
-            _count("filters", "channels of the output", 64, 2**20), _count("filter", "its height and width", 3, 1024), _count("stride", "step of the filter", 1, 1024),
-            Param("pad", "int", "zeros on each side", 1, low=0, high=1024), _dtype(choices=("fp32", "tf32", "fp16", "bf16", "fp8", "int8")),
+            _count("images", "of a batch", 32),
+            _count("channels", "of the input", 64, 2**20),
+            _count("height", "of the input", 56),
+            _count("width", "of the input", 56),
+            _count("filters", "channels of the output", 64, 2**20),
+            _count("filter", "its height and width", 3, 1024),
+            _count("stride", "step of the filter", 1, 1024),
+            Param("pad", "int", "zeros on each side", 1, low=0, high=1024),
+            _dtype(choices=("fp32", "tf32", "fp16", "bf16", "fp8", "int8")),
         ),
-        "compute", "FLOP/s", "higher", _conv, fault=_conv_fault,
+        "compute",
+        "FLOP/s",
+        "higher",
+        _conv,
+        fault=_conv_fault,
     ),
     Workload(
-        "pointwise", "the same arithmetic on every element",
+        "pointwise",
+        "the same arithmetic on every element",
         (Param("op", "str", "what is done", "add", choices=tuple(POINTWISE)), _count("elements", "of the output", 2**24, 2**46), _dtype()),
-        "bandwidth", "B/s", "higher", _pointwise,
+        "bandwidth",
+        "B/s",
+        "higher",
+        _pointwise,
     ),
     Workload(
-        "rowwise", "something of every row: norms, softmax, sums, quantisation",
+        "rowwise",
+        "something of every row: norms, softmax, sums, quantisation",
         (
-            Param("op", "str", "what is done", "rmsnorm", choices=tuple(ROWWISE)), _count("rows", "of the matrix", 4096, 2**40), _count("columns", "of the matrix", 4096, 2**30),
+            Param("op", "str", "what is done", "rmsnorm", choices=tuple(ROWWISE)),
+            _count("rows", "of the matrix", 4096, 2**40),
+            _count("columns", "of the matrix", 4096, 2**30),
             _dtype(),
         ),
-        "bandwidth", "B/s", "higher", _rowwise,
+        "bandwidth",
+        "B/s",
+        "higher",
+        _rowwise,
     ),
     Workload(
-        "embedding", "rows of a table by index",
-        (_count("tokens", "rows fetched", 4096, 2**40), _count("columns", "of the table", 4096, 2**24), _count("vocabulary", "rows of the table", 128256, 2**40), _dtype()),
-        "bandwidth", "B/s", "higher", _embedding,
-    ),
-    Workload(
-        "transpose", "a matrix written with rows and columns exchanged",
-        (_count("rows", "of the matrix", 4096, 2**30), _count("columns", "of the matrix", 4096, 2**30), _dtype()),
-        "bandwidth", "B/s", "higher", _transpose,
-    ),
-    Workload(
-        "collective", "data that several GPUs share or exchange",
+        "embedding",
+        "rows of a table by index",
         (
-            Param("op", "str", "what is done", "all_reduce", choices=COLLECTIVES), Param("gpus", "int", "that take part", 8, low=2, high=2**20),
-            Param("size", "int", "bytes of the whole result of an all-gather, of each GPU's input else", unit="B", low=1, high=2**46),
-            Param("nodes", "int", "that the GPUs are spread over", 1, low=1, high=2**20), _dtype(),
+            _count("tokens", "rows fetched", 4096, 2**40),
+            _count("columns", "of the table", 4096, 2**24),
+            _count("vocabulary", "rows of the table", 128256, 2**40),
+            _dtype(),
         ),
-        "bandwidth", "B/s", "higher", _collective, needs="two devices or more",
+        "bandwidth",
+        "B/s",
+        "higher",
+        _embedding,
     ),
-)  # fmt: skip
+    Workload(
+        "transpose",
+        "a matrix written with rows and columns exchanged",
+        (_count("rows", "of the matrix", 4096, 2**30), _count("columns", "of the matrix", 4096, 2**30), _dtype()),
+        "bandwidth",
+        "B/s",
+        "higher",
+        _transpose,
+    ),
+    Workload(
+        "collective",
+        "data that several GPUs share or exchange",
+        (
+            Param("op", "str", "what is done", "all_reduce", choices=COLLECTIVES),
+            Param("gpus", "int", "that take part", 8, low=2, high=2**20),
+            Param("size", "int", "bytes of the whole result of an all-gather, of each GPU's input else", unit="B", low=1, high=2**46),
+            Param("nodes", "int", "that the GPUs are spread over", 1, low=1, high=2**20),
+            _dtype(),
+        ),
+        "bandwidth",
+        "B/s",
+        "higher",
+        _collective,
+        needs="two devices or more",
+    ),
+)
