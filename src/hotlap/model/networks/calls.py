@@ -1,0 +1,225 @@
+"""What one step of a network runs on one GPU: a list of kernels and exchanges with how often each is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from hotlap.errors import InputError
+from hotlap.model.networks.shape import Network
+
+Phase = Literal["prefill", "decode", "train"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode", "train")
+ACTIVATION_BYTES = 2  # between kernels: bf16
+GPUS_A_NODE = 8
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a network is run. `batch`: sequences of one replica in a step; `context`: tokens of a prompt, or in the cache."""
+
+    phase: Phase
+    batch: int = 1
+    context: int = 2048
+    tp: int = 1  # tensor parallel
+    pp: int = 1  # pipeline stages
+    dp: int = 1  # replicas that train together
+    ep: int = 1  # GPUs that experts are spread over
+    dtype: str = "bf16"
+    kv_dtype: str = "bf16"
+    micro_batch: int = 1  # sequences that pass a pipeline together
+    recompute: bool = False  # forward again in the backward pass, to keep fewer activations
+
+    @property
+    def gpus(self) -> int:
+        return self.tp * self.pp * self.dp
+
+    @property
+    def sequences(self) -> int:
+        """That pass a stage together."""
+        return self.micro_batch if self.phase == "train" else max(self.batch // self.micro_batches, 1)
+
+    @property
+    def micro_batches(self) -> int:
+        """That a step is cut into: as many as stages while serving, where there are sequences for it."""
+        return self.batch // self.micro_batch if self.phase == "train" else min(self.pp, self.batch)
+
+    @property
+    def tokens(self) -> int:
+        """That pass a stage together."""
+        return self.sequences * (1 if self.phase == "decode" else self.context)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel of a step."""
+
+    name: str
+    group: str  # attention, feed-forward, experts, norms, head, communication
+    workload: str
+    params: dict[str, Any]
+    times: float = 1.0
+
+
+def check(network: Network, setting: Setting) -> None:
+    """Raises InputError for what cannot be: widths that cannot be cut, more stages than layers, an encoder that decodes."""
+    if setting.phase == "decode" and not network.causal:
+        raise InputError(f"{network.name} is an encoder: it has no decode phase; valid: prefill, train")
+    most, fewest = max(network.kv_heads, setting.tp), min(network.kv_heads, setting.tp)
+    for what, value, ways in (
+        ("heads", network.heads, setting.tp), ("inner width", network.inter, setting.tp), ("experts", network.experts, setting.ep),
+        ("key-value heads and tensor-parallel GPUs", most, fewest),
+    ):  # fmt: skip
+        if value % ways:
+            raise InputError(f"{network.name}: {value} {what} cannot be cut into {ways}; take a divisor")
+    if setting.pp > network.layers:
+        raise InputError(f"{network.name} has {network.layers} layers: at most as many pipeline stages, not {setting.pp}")
+    if setting.ep > 1 and not network.experts:
+        raise InputError(f"{network.name} has no experts: leave --ep out")
+    if setting.phase == "train" and setting.batch % setting.micro_batch:
+        raise InputError(f"a batch of {setting.batch} cannot be cut into micro-batches of {setting.micro_batch}; take a divisor")
+
+
+def stage(network: Network, setting: Setting) -> list[Call]:
+    """Forward through one pipeline stage, layers shared evenly; embedding and head with the share of the stage that has them."""
+    layers = network.layers / setting.pp
+    experts = network.expert_layers / setting.pp
+    found = [*_scaled(_attention(network, setting), layers), *_scaled(_norms(network, setting), layers)]
+    found += _scaled(_dense(network, setting), layers - experts)
+    if experts:
+        found += _scaled(_experts(network, setting), experts)
+    return [*found, *_scaled(_ends(network, setting), 1 / setting.pp), *_hand_over(network, setting)]
+
+
+def _scaled(calls: Iterator[Call], times: float) -> list[Call]:
+    return [replace(call, times=call.times * times) for call in calls if times]
+
+
+def gemm(m: int, n: int, k: int, dtype: str, batch: int = 1) -> dict[str, Any]:
+    return {"m": max(m, 1), "n": max(n, 1), "k": max(k, 1), "dtype": dtype, "batch": max(batch, 1)}
+
+
+def _attention(network: Network, setting: Setting) -> Iterator[Call]:
+    if network.latent:
+        yield from _latent(network, setting)
+    else:
+        tokens, tp, dtype = setting.tokens, setting.tp, setting.dtype
+        heads, kv_heads = network.heads // tp, max(network.kv_heads // tp, 1)
+        width = network.head_dim
+        yield Call("query, key, value", "attention", "gemm", gemm(tokens, (heads + 2 * kv_heads) * width, network.hidden, dtype))
+        yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + kv_heads) * width})
+        for window, share in ((network.window, network.windowed_share), (0, 1 - network.windowed_share)):
+            if share:
+                yield Call("attention", "attention", "attention", _kernel(network, setting, heads, kv_heads, width, window), share)
+        yield Call("output", "attention", "gemm", gemm(tokens, network.hidden, heads * width, dtype))
+    yield from _reduced(network, setting, "attention")
+
+
+def _kernel(network: Network, setting: Setting, heads: int, kv_heads: int, width: int, window: int) -> dict[str, Any]:
+    decode = setting.phase == "decode"
+    return {
+        "batch": setting.sequences, "query": 1 if decode else setting.context, "kv": setting.context, "heads": heads, "kv_heads": kv_heads,
+        "head_dim": width, "window": window, "mask": "causal" if network.causal else "full", "kv_dtype": setting.kv_dtype,
+    }  # fmt: skip
+
+
+def _latent(network: Network, setting: Setting) -> Iterator[Call]:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): decode works on the latent itself, its up-projections absorbed
+    into queries and output; prefill widens the latent to keys and values of every head."""
+    tokens, dtype, heads = setting.tokens, setting.dtype, network.heads // setting.tp
+    nope, latent = network.head_dim - network.rope_dim, network.kv_rank
+    yield Call("latents down", "attention", "gemm", gemm(tokens, network.q_rank + latent + network.rope_dim, network.hidden, dtype))
+    yield Call("queries up", "attention", "gemm", gemm(tokens, heads * network.head_dim, network.q_rank, dtype))
+    yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + 1) * network.rope_dim})
+    if setting.phase == "decode":
+        yield Call("keys absorbed", "attention", "gemm", gemm(tokens, latent, nope, "bf16", batch=heads))
+        yield Call("attention", "attention", "attention", _kernel(network, setting, heads, 1, latent + network.rope_dim, 0))
+        yield Call("values absorbed", "attention", "gemm", gemm(tokens, network.value_dim, latent, "bf16", batch=heads))
+    else:
+        yield Call("keys and values up", "attention", "gemm", gemm(tokens, heads * (nope + network.value_dim), latent, dtype))
+        yield Call("attention", "attention", "attention", _kernel(network, setting, heads, heads, network.head_dim, 0))
+    yield Call("output", "attention", "gemm", gemm(tokens, network.hidden, heads * network.value_dim, dtype))
+
+
+def _reduced(network: Network, setting: Setting, after: str) -> Iterator[Call]:
+    """Partial sums of the tensor-parallel GPUs, added up."""
+    if setting.tp > 1:
+        size = setting.tokens * network.hidden * ACTIVATION_BYTES
+        yield Call(
+            f"all-reduce after {after}", "communication", "collective", {"op": "all_reduce", "gpus": setting.tp, "size": size, "nodes": nodes(setting.tp)}
+        )
+
+
+def nodes(gpus: int) -> int:
+    return -(-gpus // GPUS_A_NODE)
+
+
+def _norms(network: Network, setting: Setting) -> Iterator[Call]:
+    op = "rmsnorm" if network.gated else "layernorm"
+    yield Call("norm", "norms", "rowwise", {"op": op, "rows": setting.tokens, "columns": network.hidden}, 2)
+    yield Call("residual", "norms", "pointwise", {"op": "add", "elements": setting.tokens * network.hidden}, 2)
+
+
+def _dense(network: Network, setting: Setting, inter: int = 0) -> Iterator[Call]:
+    width = max((inter or network.inter) // setting.tp, 1)
+    tokens, dtype = setting.tokens, setting.dtype
+    yield Call(
+        "gate and up" if network.gated else "up",
+        "feed-forward",
+        "gemm",
+        gemm(tokens, width * (2 if network.gated else 1), network.hidden, dtype),
+    )
+    yield Call("activation", "feed-forward", "pointwise", {"op": "silu_mul" if network.gated else "gelu", "elements": tokens * width})
+    yield Call("down", "feed-forward", "gemm", gemm(tokens, network.hidden, width, dtype))
+    yield from _reduced(network, setting, "feed-forward")
+
+
+def _experts(network: Network, setting: Setting) -> Iterator[Call]:
+    tokens, dtype = setting.tokens, setting.dtype
+    yield Call("router", "experts", "gemm", gemm(tokens, network.experts, network.hidden, "bf16"))
+    yield from _exchanged(network, setting)
+    tp = max(setting.tp // setting.ep, 1)
+    params = {"tokens": tokens, "hidden": network.hidden, "inter": network.expert_inter, "topk": network.topk, "experts": network.experts}
+    yield Call("experts", "experts", "moe", {**params, "tp": tp, "ep": setting.ep, "dtype": dtype, "gated": network.gated})
+    if network.shared_experts:
+        yield from (
+            replace(call, group="experts", name=f"shared: {call.name}")
+            for call in _dense(network, setting, network.shared_experts * network.expert_inter)
+        )
+    else:
+        yield from _reduced(network, setting, "experts")
+
+
+def _exchanged(network: Network, setting: Setting) -> Iterator[Call]:
+    """Tokens to their experts and back."""
+    if setting.ep > 1:
+        size = setting.tokens * min(network.topk, setting.ep) * network.hidden * ACTIVATION_BYTES
+        yield Call(
+            "tokens to experts and back",
+            "communication",
+            "collective",
+            {"op": "alltoall", "gpus": setting.ep, "size": size, "nodes": nodes(setting.ep)},
+            2,
+        )
+
+
+def _ends(network: Network, setting: Setting) -> Iterator[Call]:
+    """Embedding, last norm and head; of a prompt, only its last token needs the head."""
+    rows = setting.tokens if setting.phase == "train" else setting.sequences
+    columns = -(-network.vocabulary // setting.tp)
+    yield Call("embedding", "head", "embedding", {"tokens": setting.tokens, "columns": network.hidden, "vocabulary": network.vocabulary})
+    yield Call("head", "head", "gemm", gemm(rows, columns, network.hidden, "bf16"))
+    yield Call("softmax", "head", "rowwise", {"op": "softmax", "rows": rows, "columns": columns})
+
+
+def _hand_over(network: Network, setting: Setting) -> Iterator[Call]:
+    """Activations to the next pipeline stage."""
+    if setting.pp > 1:
+        size = setting.tokens * network.hidden * ACTIVATION_BYTES
+        yield Call(
+            "to the next stage",
+            "communication",
+            "collective",
+            {"op": "send", "gpus": 2, "size": size, "nodes": nodes(setting.tp * setting.pp)},
+        )

@@ -1,0 +1,111 @@
+"""The shape of a network: one TOML file each, with its source."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hotlap.errors import InputError, nearest
+
+_FOLDER = Path(__file__).parent / "shapes"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A transformer. Widths are elements; a figure of 0 means that it has no such part."""
+
+    name: str
+    about: str
+    source: str
+    parameters: float  # as published
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int  # of queries and keys
+    inter: int  # of a dense layer
+    vocabulary: int
+    aliases: tuple[str, ...] = ()
+    gated: bool = True  # gate and up, not up alone
+    tied: bool = False  # embedding and head share their weights
+    causal: bool = True
+    window: int = 0  # keys that a query of a windowed layer sees
+    windowed_share: float = 0.0  # of the layers
+    value_dim: int = 0  # of a head's values, where it differs
+    q_rank: int = 0  # multi-head latent attention: width of the queries' latent
+    kv_rank: int = 0  # and of the keys' and values'
+    rope_dim: int = 0  # part of head_dim that is rotated and shared by all heads
+    experts: int = 0
+    topk: int = 0
+    expert_inter: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0  # first layers without experts
+
+    @property
+    def latent(self) -> bool:
+        """Whether it has multi-head latent attention."""
+        return self.kv_rank > 0
+
+    @property
+    def expert_layers(self) -> int:
+        return self.layers - self.dense_layers if self.experts else 0
+
+    @property
+    def attention_parameters(self) -> int:
+        """Of one layer."""
+        if not self.latent:
+            return self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        nope, value = self.head_dim - self.rope_dim, self.value_dim
+        down = self.hidden * (self.q_rank + self.kv_rank + self.rope_dim)
+        return down + self.heads * (self.q_rank * self.head_dim + self.kv_rank * (nope + value) + value * self.hidden)
+
+    def feed_forward_parameters(self, inter: int) -> int:
+        return (3 if self.gated else 2) * self.hidden * inter
+
+    @property
+    def expert_parameters(self) -> int:
+        """Of one layer, all experts and the shared ones with the router."""
+        one = self.feed_forward_parameters(self.expert_inter)
+        return (self.experts + self.shared_experts) * one + self.hidden * self.experts
+
+    @property
+    def embedding_parameters(self) -> int:
+        return self.vocabulary * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def counted(self) -> int:
+        """Parameters of its matrices: norms and biases left out."""
+        dense = (self.layers - self.expert_layers) * self.feed_forward_parameters(self.inter)
+        experts = self.expert_layers * self.expert_parameters if self.experts else 0
+        return self.layers * self.attention_parameters + dense + experts + self.embedding_parameters
+
+    @property
+    def cached_per_token(self) -> int:
+        """Elements that one token leaves in the cache of keys and values, all layers, window not counted."""
+        each = self.kv_rank + self.rope_dim if self.latent else 2 * self.kv_heads * self.head_dim
+        return self.layers * each
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+@functools.cache
+def load(name: str) -> Network:
+    """A network by name or alias. Raises InputError with the nearest name."""
+    for slug in names():
+        if name == slug or name in _read(slug).aliases:
+            return _read(slug)
+    raise InputError(f"there is no network '{name}'; {nearest(name, names())}")
+
+
+@functools.cache
+def _read(slug: str) -> Network:
+    given: dict[str, Any] = tomllib.loads((_FOLDER / f"{slug}.toml").read_text("utf-8"))
+    unknown = set(given) - {field.name for field in fields(Network)}
+    if unknown:
+        raise InputError(f"{slug}.toml: no key '{min(unknown)}'; valid: {', '.join(sorted(f.name for f in fields(Network)))}")
+    return Network(**{**given, "name": slug, "aliases": tuple(given.get("aliases", ()))})

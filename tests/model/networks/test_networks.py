@@ -1,0 +1,129 @@
+"""Networks: their parameters and caches as published, what a step runs, and what cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hotlap.errors import InputError
+from hotlap.model import machines
+from hotlap.model.networks import calls, memory, shape
+from hotlap.model.networks.calls import Setting
+from hotlap.model.networks.step import Timed, operations_of, setting_for, step
+
+H200 = machines.load("h200-sxm")
+
+
+def microsecond(workload: str, params: dict[str, Any]) -> Timed:
+    return Timed(1e-6, 0.9e-6, 1.2e-6, 500.0)
+
+
+@pytest.mark.parametrize("name", shape.names())
+def test_matrices_have_the_published_number_of_parameters(name: str) -> None:
+    network = shape.load(name)
+    assert network.counted == pytest.approx(network.parameters, rel=0.006)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("llama-3-8b", 131_072 // 2), ("llama-3-70b", 327_680 // 2), ("deepseek-v3", 70_272 // 2), ("llama-3-405b", 516_096 // 2)],
+)
+def test_a_token_leaves_the_published_cache(name: str, values: int) -> None:
+    """Bytes in bf16 over 2: 70 KB a token is DeepSeek-V3's published figure, 516 KB Llama 405B's (arXiv 2505.09343, table 1)."""
+    assert shape.load(name).cached_per_token == values
+
+
+def test_operations_are_those_of_the_paper() -> None:
+    """Narayanan and others, arXiv 2104.04473, equation 2: 96·B·s·l·h²·(1 + s/6h + V/16lh) with recomputing, so 72·… without; full
+    attention, so a causal one is a little less."""
+    gpt, batch, s = shape.load("gpt-3-175b"), 4, 2048
+    found = operations_of(gpt, Setting("train", batch=batch, context=s))
+    h, layers = gpt.hidden, gpt.layers
+    published = 72 * batch * s * layers * h**2 * (1 + s / (6 * h) + gpt.vocabulary / (12 * layers * h))
+    assert found == pytest.approx(published, rel=0.02)
+
+
+def test_a_decoded_token_costs_two_operations_a_parameter() -> None:
+    llama = shape.load("llama-3-70b")
+    used = llama.counted - llama.vocabulary * llama.hidden  # a row of the embedding is only looked up
+    assert operations_of(llama, Setting("decode", batch=1, context=1)) == pytest.approx(2 * used, rel=0.001)
+
+
+def test_tensor_parallel_gpus_share_matrices_and_exchange() -> None:
+    llama = shape.load("llama-3-70b")
+    alone, shared = (calls.stage(llama, Setting("decode", batch=8, context=100, tp=tp)) for tp in (1, 8))
+    assert not any(call.group == "communication" for call in alone)
+    assert sum(call.times for call in shared if call.group == "communication") == 160
+    columns = {tp: next(c.params["n"] for c in found if c.name == "gate and up") for tp, found in ((1, alone), (8, shared))}
+    assert columns[1] == 8 * columns[8]
+
+
+def test_serving_memory_is_weights_and_cache() -> None:
+    """Llama 70B in bf16 is 141 GB; 32 sequences of 8,192 tokens are 86 GB more; eight GPUs share both."""
+    found = memory.needed(shape.load("llama-3-70b"), Setting("decode", batch=32, context=8192, tp=8))
+    assert found["weights"] == pytest.approx(141.1e9 / 8, rel=0.01)
+    assert found["cache of keys and values"] == pytest.approx(327_680 * 32 * 8192 / 8)
+
+
+def test_training_memory_is_that_of_the_paper() -> None:
+    """Korthikanti and others, arXiv 2205.05198, section 4: 34·s·b·h ÷ t a layer with sequence parallelism and no scores kept."""
+    gpt = shape.load("gpt-22b")
+    found = memory.needed(gpt, Setting("train", batch=4, context=2048, tp=8, micro_batch=4))
+    assert found["activations"] == pytest.approx(34 * 2048 * 4 * 6144 / 8 * 48)
+    assert found["weights, gradients, optimizer"] == pytest.approx(22.06e9 / 8 * 18, rel=0.01)
+
+
+def test_a_step_is_the_sum_of_its_parts() -> None:
+    found = step(shape.load("mixtral-8x7b"), Setting("prefill", batch=2, context=512, tp=2, ep=2), H200, microsecond)
+    assert sum(part.total_s for part in found.parts) == pytest.approx(found.seconds)
+    assert sum(part.share for part in found.parts) == pytest.approx(1)
+    assert found.low_s < found.seconds < found.high_s
+    assert found.energy_j == pytest.approx(500 * found.seconds * 2)
+
+
+def test_a_pipeline_has_its_bubble() -> None:
+    """(p − 1)/m of the work: Narayanan and others, arXiv 2104.04473, section 2.2.1."""
+    found = step(shape.load("gpt-3-175b"), Setting("train", batch=64, context=2048, tp=8, pp=8), H200, microsecond)
+    bubble = next(part.total_s for part in found.parts if part.group == "bubble")
+    after = sum(part.total_s for part in found.parts if part.group == "optimizer")
+    assert bubble / (found.seconds - bubble - after) == pytest.approx(7 / 64)
+
+
+def test_recomputing_passes_forward_twice() -> None:
+    plain, again = (step(shape.load("gpt-22b"), Setting("train", batch=4, context=2048, tp=8, recompute=r), H200, microsecond) for r in (False, True))
+    assert again.seconds > 1.2 * plain.seconds
+    assert again.memory_total_bytes < plain.memory_total_bytes
+    assert again.operations == plain.operations
+
+
+def test_experts_that_are_not_chosen_cost_nothing_but_memory() -> None:
+    deepseek = shape.load("deepseek-v3")
+    one = operations_of(deepseek, Setting("decode", batch=1, context=1)) / 2
+    assert one == pytest.approx(37e9, rel=0.05)  # 37 B active: the model card
+    assert memory.needed(deepseek, Setting("decode", batch=1, context=1, dtype="fp8"))["weights"] == pytest.approx(671e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("llama-3-70b", {"phase": "decode", "tp": 3}, "64 heads cannot be cut into 3"),
+        ("llama-3-70b", {"phase": "decode", "ep": 2}, "no experts: leave --ep out"),
+        ("bert-large", {"phase": "decode"}, "an encoder"),
+        ("gpt-22b", {"phase": "train", "batch": 5, "micro_batch": 2}, "cannot be cut into micro-batches of 2"),
+        ("gpt-22b", {"phase": "train", "pp": 49}, "48 layers"),
+        ("gpt-22b", {"phase": "decode", "batch": 0}, "--batch is a whole number from 1"),
+    ],
+)
+def test_what_cannot_be_is_said(name: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        step(shape.load(name), setting_for(**given), H200, microsecond)
+
+
+def test_an_unknown_network_has_a_nearest_one() -> None:
+    with pytest.raises(InputError, match="did you mean 'llama-3-70b'"):
+        shape.load("llama3-70b")
+
+
+def test_aliases_are_the_same_network() -> None:
+    assert shape.load("llama-3.1-70b") is shape.load("llama-3-70b")
