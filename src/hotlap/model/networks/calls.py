@@ -145,10 +145,13 @@ def _latent(network: Network, setting: Setting) -> Iterator[Call]:
 def _reduced(network: Network, setting: Setting, after: str) -> Iterator[Call]:
     """Partial sums of the tensor-parallel GPUs, added up."""
     if setting.tp > 1:
-        size = setting.tokens * network.hidden * ACTIVATION_BYTES
-        yield Call(
-            f"all-reduce after {after}", "communication", "collective", {"op": "all_reduce", "gpus": setting.tp, "size": size, "nodes": nodes(setting.tp)}
-        )
+        yield _exchange(f"all-reduce after {after}", "all_reduce", setting.tp, setting.tokens * network.hidden)
+
+
+def _exchange(name: str, op: str, gpus: int, elements: int, times: float = 1.0) -> Call:
+    return Call(
+        name, "communication", "collective", {"op": op, "gpus": gpus, "size": elements * ACTIVATION_BYTES, "nodes": nodes(gpus)}, times
+    )
 
 
 def nodes(gpus: int) -> int:
@@ -194,14 +197,8 @@ def _experts(network: Network, setting: Setting) -> Iterator[Call]:
 def _exchanged(network: Network, setting: Setting) -> Iterator[Call]:
     """Tokens to their experts and back."""
     if setting.ep > 1:
-        size = setting.tokens * min(network.topk, setting.ep) * network.hidden * ACTIVATION_BYTES
-        yield Call(
-            "tokens to experts and back",
-            "communication",
-            "collective",
-            {"op": "alltoall", "gpus": setting.ep, "size": size, "nodes": nodes(setting.ep)},
-            2,
-        )
+        elements = setting.tokens * min(network.topk, setting.ep) * network.hidden
+        yield _exchange("tokens to experts and back", "alltoall", setting.ep, elements, times=2)
 
 
 def _ends(network: Network, setting: Setting) -> Iterator[Call]:
@@ -216,10 +213,5 @@ def _ends(network: Network, setting: Setting) -> Iterator[Call]:
 def _hand_over(network: Network, setting: Setting) -> Iterator[Call]:
     """Activations to the next pipeline stage."""
     if setting.pp > 1:
-        size = setting.tokens * network.hidden * ACTIVATION_BYTES
-        yield Call(
-            "to the next stage",
-            "communication",
-            "collective",
-            {"op": "send", "gpus": 2, "size": size, "nodes": nodes(setting.tp * setting.pp)},
-        )
+        params = {"op": "send", "gpus": 2, "size": setting.tokens * network.hidden * ACTIVATION_BYTES, "nodes": nodes(setting.gpus)}
+        yield Call("to the next stage", "communication", "collective", params)
