@@ -96,7 +96,7 @@ def _level_changes(x: Floats, negligible: float) -> bool:
         return True
     if n < 8:
         return False
-    sums = np.cumsum(n + 1 - 2 * _ranks(x))[:-1]
+    sums = np.cumsum(n + 1 - 2 * ranked(x))[:-1]
     split = int(np.argmax(np.abs(sums))) + 1
     before, after = float(np.median(x[:split])), float(np.median(x[split:]))
     if abs(after - before) <= negligible * abs(float(np.median(x))):
@@ -232,7 +232,7 @@ def jumped(clocks: ArrayLike, tolerance: float = 0.1) -> bool:
     return float(np.ptp(values)) > tolerance * abs(float(np.median(values)))
 
 
-def _ranks(x: Floats) -> Floats:
+def ranked(x: Floats) -> Floats:
     """1 to n, ties sharing their mean."""
     _, group, count = np.unique(x, return_inverse=True, return_counts=True)
     ends = np.cumsum(count)
