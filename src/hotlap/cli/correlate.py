@@ -1,0 +1,35 @@
+"""hotlap correlate SIMULATED MEASURED"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hotlap.cli import terminal
+from hotlap.errors import InputError
+from hotlap.judge.correlate import correlate
+from hotlap.report import correlation, tables
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("simulated", help="a run or group of runs (label=value) of a simulated target")
+    parser.add_argument("measured", help="a run or group of runs of the same plan on silicon")
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
+    parser.add_argument("--out", metavar="FILE", help="also as one HTML page with the scatter")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Errors of the simulation by regime, and the worst cases."""
+    where = terminal.pairs(args.where, "a filter")
+    sides = [[(one.run.id, tables.rows(one, where)) for one in terminal.runs([side])] for side in (args.simulated, args.measured)]
+    try:
+        found = correlate(*sides)
+    except ValueError as error:
+        raise InputError(f"{args.simulated} and {args.measured}: {error}") from None
+    if args.out:
+        terminal.write(Path(args.out), correlation.page(found))
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(correlation.correlation(found, terminal.width(), color=terminal.color()))
+    return 0

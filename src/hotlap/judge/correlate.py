@@ -1,0 +1,81 @@
+"""A simulation against silicon: the same cases, their errors by regime, and the worst ones with what either run says of them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.record import Agreement, Correlated, Correlation, Row
+from hotlap.stats.series import ranked
+
+Floats = NDArray[np.float64]
+SHORT_S = 20e-6  # calls shorter are mostly launch and fill: a regime of their own
+FEWEST_RANKED = 3
+
+
+def correlate(simulated: Sequence[tuple[str, Sequence[Row]]], measured: Sequence[tuple[str, Sequence[Row]]]) -> Correlation:
+    """Runs by id with their rows, both sides. A case that several runs or devices measured counts once, by its median.
+
+    Raises ValueError where no case has a number on both sides.
+    """
+    a, b = _by_case(simulated), _by_case(measured)
+    both = [key for key in a if key in b]
+    if not both:
+        raise ValueError("no case has a time on both sides; both runs need the same plan")
+    cases = sorted((_case(a[key], b[key]) for key in both), key=lambda one: -abs(math.log1p(one.error)))
+    regimes = sorted({one.regime for one in cases})
+    found = [_agreement("all", cases), *(_agreement(name, [one for one in cases if one.regime == name]) for name in regimes)]
+    return Correlation(
+        simulated=[name for name, _ in simulated], measured=[name for name, _ in measured], cases=cases,
+        regimes=found if len(regimes) > 1 else found[:1], missing=len(a.keys() ^ b.keys()),
+    )  # fmt: skip
+
+
+def _by_case(runs: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for _, rows in runs:
+        for row in rows:
+            if row.result.status == "measured" and row.result.seconds:
+                found.setdefault(row.case.id, []).append(row)
+    return found
+
+
+def _seconds(rows: Sequence[Row]) -> float:
+    return statistics.median(value for row in rows for value in row.result.seconds)
+
+
+def _case(a: Sequence[Row], b: Sequence[Row]) -> Correlated:
+    simulated, measured = _seconds(a), _seconds(b)
+    kind = f"{b[0].case.workload}, {'up to' if measured <= SHORT_S else 'over'} 20 µs"
+    return Correlated(
+        case=b[0].case, label=b[0].label, regime=kind, simulated_s=simulated, measured_s=measured, error=simulated / measured - 1,
+        why=_why(a[0], b[0]),
+    )  # fmt: skip
+
+
+def _why(simulated: Row, measured: Row) -> str:
+    """What sets either time, as each run's own gap says."""
+    sides = [("simulated", simulated), ("measured", measured)]
+    said = [f"{name}: {row.gap.cause} ({row.gap.detail})" for name, row in sides if row.gap.cause and row.gap.detail]
+    return "; ".join(said) or "neither run says what sets its time"
+
+
+def _agreement(regime: str, cases: Sequence[Correlated]) -> Agreement:
+    errors = np.array([one.error for one in cases])
+    size = np.abs(errors)
+    return Agreement(
+        regime=regime, cases=len(cases), mape=float(size.mean()), median=float(np.median(size)), p90=float(np.quantile(size, 0.9)),
+        bias=float(errors.mean()), rank=_rank([one.simulated_s for one in cases], [one.measured_s for one in cases]),
+    )  # fmt: skip
+
+
+def _rank(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Spearman's correlation; None for fewer than 3 cases or where one side is all the same."""
+    x, y = ranked(np.asarray(a)), ranked(np.asarray(b))
+    if len(a) < FEWEST_RANKED or x.std() == 0 or y.std() == 0:
+        return None
+    return float(np.corrcoef(x, y)[0, 1])
