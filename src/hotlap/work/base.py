@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from hotlap import units
 from hotlap.errors import InputError, nearest
@@ -103,7 +105,8 @@ class Work:
 
     `read_bytes` and `written_bytes` are compulsory traffic (each input read once, each output written once).
     `operations` counts by unit: ``{"fma.fp32": 2e9}`` or ``{"matrix.bf16": 1e12}``; a fused multiply-add is 2.
-    `steps` counts dependent or repeated events for latencies: hops, launches, barriers.
+    `steps` counts dependent or repeated events for latencies: hops, launches, barriers. Of matrix products and the kernels of
+    networks the numbers are arrays where the parameters were.
     """
 
     read_bytes: float = 0.0
@@ -190,6 +193,17 @@ def number(params: Mapping[str, Value], name: str) -> float:
 
 def integer(params: Mapping[str, Value], name: str) -> int:
     return int(number(params, name))
+
+
+def count(params: Mapping[str, Any], name: str) -> Any:
+    """A numeric parameter as float, or as an array of them where many cases are asked for at once."""
+    value = params[name]
+    return value.astype(np.float64) if isinstance(value, np.ndarray) else float(value)
+
+
+def plain(value: Any) -> Any:
+    """A float where NumPy made a scalar of one."""
+    return value if isinstance(value, np.ndarray) and value.ndim else float(value)
 
 
 def text(params: Mapping[str, Value], name: str) -> str:

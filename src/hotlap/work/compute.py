@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hotlap.record import Value
-from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, cache_param, integer, text, unit_of
+from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, cache_param, count, integer, text, unit_of
 
 VECTOR_DTYPES = ("fp64", "fp32", "fp16", "bf16", "int32", "int8")
 MATRIX_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "fp4", "int8")
@@ -18,7 +18,7 @@ def _fma(params: Mapping[str, Value]) -> Work:
 
 def _gemm(params: Mapping[str, Value]) -> Work:
     """2·m·n·k operations per matrix; A (m·k) and B (k·n) read, C (m·n) written once."""
-    m, n, k, b = (float(integer(params, name)) for name in ("m", "n", "k", "batch"))
+    m, n, k, b = (count(params, name) for name in ("m", "n", "k", "batch"))
     dtype = text(params, "dtype")
     size = STORED[dtype]
     out = {"int8": 4.0, "fp8": 2.0, "fp8_block": 2.0, "fp4": 2.0}.get(dtype, size)  # int32 and bf16 results

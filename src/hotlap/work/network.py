@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from hotlap.record import Value
-from hotlap.work.base import STORED, Param, Work, Workload, integer, text, unit_of
+from hotlap.work.base import STORED, Param, Work, Workload, count, integer, plain, text, unit_of
 
 STORED_DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8")
 POINTWISE = {  # op: arrays read, arrays written, FLOP per element of the output
@@ -24,44 +27,43 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadc
 DISTRIBUTIONS = ("balanced", "power_law_1.01", "power_law_1.2")
 
 
-def visible_pairs(query: int, kv: int, causal: bool, window: int) -> float:
-    """Pairs of a query and a key that it sees: the last query sees the last key; a window counts the query itself."""
+def visible_pairs(query: Any, kv: Any, causal: bool, window: Any) -> Any:
+    """Pairs of a query and a key that it sees: the last query sees the last key; a window counts the query itself, 0 is none."""
+    most = np.where(np.asarray(window) > 0, np.minimum(window, kv), kv)
     if not causal:
-        return float(query) * min(kv, window) if window else float(query) * kv
-    first = kv - query + 1  # keys that the first query sees
-    if not window or kv <= window:
-        return query * (first + kv) / 2
-    short = max(min(window - first, query), 0)  # queries that see fewer keys than the window
-    return short * (first + first + short - 1) / 2 + float(query - short) * window
+        return plain(query * most)
+    first = kv - query + 1  # keys that the first query sees, were there no window
+    short = np.clip(most - first, 0, query)  # queries that see fewer than the most
+    return plain(short * (2 * first + short - 1) / 2 + (query - short) * most)
 
 
 def _attention(params: Mapping[str, Value]) -> Work:
     """4·head_dim operations per pair and head (Q·K and P·V); Q, K, V read and O written once."""
-    batch, query, heads, kv_heads, width = (integer(params, name) for name in ("batch", "query", "heads", "kv_heads", "head_dim"))
-    kv = integer(params, "kv") or query
-    pairs = visible_pairs(query, kv, text(params, "mask") == "causal", integer(params, "window"))
+    batch, query, heads, kv_heads, width = (count(params, name) for name in ("batch", "query", "heads", "kv_heads", "head_dim"))
+    kv, window = plain(np.where(count(params, "kv") > 0, count(params, "kv"), query)), count(params, "window")
+    pairs = visible_pairs(query, kv, text(params, "mask") == "causal", window)
     own, cached = STORED[text(params, "dtype")], STORED[text(params, "kv_dtype")]
-    keys = min(kv, integer(params, "window") + query - 1) if integer(params, "window") else kv
+    keys = plain(np.where(window > 0, np.minimum(kv, window + query - 1), kv))
     return Work(
         read_bytes=batch * width * (query * heads * own + 2.0 * keys * kv_heads * cached),
-        written_bytes=float(batch * width * query * heads * 2),
+        written_bytes=batch * width * query * heads * 2,
         operations={unit_of(text(params, "dtype")): 4.0 * batch * heads * width * pairs},
         working_set_bytes=batch * width * (2.0 * query * heads * own + 2.0 * keys * kv_heads * cached),
     )
 
 
-def touched_experts(tokens: float, experts: int, topk: int) -> float:
+def touched_experts(tokens: Any, experts: Any, topk: Any) -> Any:
     """Experts that some token chose, when each chooses `topk` of them evenly: experts·(1 − (1 − topk/experts)^tokens)."""
-    return float(experts * (1.0 - (1.0 - topk / experts) ** tokens))
+    return experts * (1.0 - (1.0 - topk / experts) ** tokens)
 
 
 def _moe(params: Mapping[str, Value]) -> Work:
     """Gate and up, then down, for each token's experts of this GPU; weights of the experts that are touched read once."""
-    tokens, hidden, topk, experts, ep = (integer(params, name) for name in ("tokens", "hidden", "topk", "experts", "ep"))
-    inter = integer(params, "inter") / integer(params, "tp")
+    tokens, hidden, topk, experts, ep = (count(params, name) for name in ("tokens", "hidden", "topk", "experts", "ep"))
+    inter = count(params, "inter") / count(params, "tp")
     size = STORED[text(params, "dtype")]
     matrices = 3.0 if params["gated"] else 2.0
-    touched = min(touched_experts(tokens, experts, topk), tokens * topk) / ep
+    touched = plain(np.minimum(touched_experts(tokens, experts, topk), tokens * topk)) / ep
     here = tokens * topk / ep  # tokens × experts on this GPU, when evenly spread
     return Work(
         read_bytes=touched * matrices * hidden * inter * size + tokens * hidden * 2.0,
@@ -71,19 +73,20 @@ def _moe(params: Mapping[str, Value]) -> Work:
     )
 
 
-def conv_output(params: Mapping[str, Value]) -> tuple[int, int]:
+def conv_output(params: Mapping[str, Value]) -> tuple[Any, Any]:
     """Height and width of the result."""
-    pad, step, filter_ = (integer(params, name) for name in ("pad", "stride", "filter"))
-    return tuple((integer(params, name) + 2 * pad - filter_) // step + 1 for name in ("height", "width"))  # type: ignore[return-value]
+    pad, step, filter_ = (count(params, name) for name in ("pad", "stride", "filter"))
+    high, wide = ((count(params, name) + 2 * pad - filter_) // step + 1 for name in ("height", "width"))
+    return high, wide
 
 
 def _conv(params: Mapping[str, Value]) -> Work:
     """2·filter² multiply-adds per input channel, output channel and output pixel; input, weights and output once."""
-    images, channels, filters = (integer(params, name) for name in ("images", "channels", "filters"))
+    images, channels, filters = (count(params, name) for name in ("images", "channels", "filters"))
     high, wide = conv_output(params)
     size = STORED[text(params, "dtype")]
-    taps = integer(params, "filter") ** 2 * channels
-    read = size * (images * channels * integer(params, "height") * integer(params, "width") + taps * filters)
+    taps = count(params, "filter") ** 2 * channels
+    read = size * (images * channels * count(params, "height") * count(params, "width") + taps * filters)
     written = size * images * filters * high * wide
     return Work(
         read_bytes=read,
@@ -100,14 +103,14 @@ def _conv_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
 
 
 def _pointwise(params: Mapping[str, Value]) -> Work:
-    return _streamed(POINTWISE[text(params, "op")], float(integer(params, "elements")), params)
+    return _streamed(POINTWISE[text(params, "op")], count(params, "elements"), params)
 
 
 def _rowwise(params: Mapping[str, Value]) -> Work:
-    return _streamed(ROWWISE[text(params, "op")], float(integer(params, "rows")) * integer(params, "columns"), params)
+    return _streamed(ROWWISE[text(params, "op")], count(params, "rows") * count(params, "columns"), params)
 
 
-def _streamed(shape: tuple[int, int, int], elements: float, params: Mapping[str, Value]) -> Work:
+def _streamed(shape: tuple[int, int, int], elements: Any, params: Mapping[str, Value]) -> Work:
     read, written, operations = shape
     size = STORED[text(params, "dtype")]
     out = 1.0 if params["op"] == "quantise" else size
@@ -121,19 +124,19 @@ def _streamed(shape: tuple[int, int, int], elements: float, params: Mapping[str,
 
 def _embedding(params: Mapping[str, Value]) -> Work:
     """A row of the table for each token, read and written; 4-byte indices."""
-    tokens, columns, size = integer(params, "tokens"), integer(params, "columns"), STORED[text(params, "dtype")]
-    moved = float(tokens * columns * size)
+    tokens, columns, size = count(params, "tokens"), count(params, "columns"), STORED[text(params, "dtype")]
+    moved = tokens * columns * size
     return Work(read_bytes=moved + 4.0 * tokens, written_bytes=moved, working_set_bytes=2 * moved)
 
 
 def _transpose(params: Mapping[str, Value]) -> Work:
-    moved = float(integer(params, "rows")) * integer(params, "columns") * STORED[text(params, "dtype")]
+    moved = count(params, "rows") * count(params, "columns") * STORED[text(params, "dtype")]
     return Work(read_bytes=moved, written_bytes=moved, working_set_bytes=2 * moved)
 
 
 def _collective(params: Mapping[str, Value]) -> Work:
     """Bytes that each GPU must at least send: nccl-tests, PERFORMANCE.md (bus bandwidth)."""
-    n, size = integer(params, "gpus"), float(integer(params, "size"))
+    n, size = count(params, "gpus"), count(params, "size")
     share = {"all_reduce": 2 * (n - 1) / n, "all_gather": (n - 1) / n, "reduce_scatter": (n - 1) / n, "alltoall": (n - 1) / n}
     return Work(link_bytes=size * share.get(text(params, "op"), 1.0))
 
