@@ -1,1 +1,1 @@
-"""Expected times of kernels, a family per file: cases as arrays in, times with their named parts out."""
+"""Families of kernels: how long each takes on any GPU, from its spec and a few coefficients."""

@@ -1,0 +1,79 @@
+"""Scores of a model on measured rows, beside the simple ways it has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.model import machines
+from hotlap.model.kernels.base import Chip, Floats
+
+CHUNK = 256  # rows compared with all training rows at once
+
+
+class Score(NamedTuple):
+    """One line of the accuracy table; errors are predicted ÷ measured − 1."""
+
+    cell: str  # as "H100, held out"
+    part: str  # implementation or regime
+    method: str
+    rows: int
+    mape: float
+    median: float
+    p90: float
+    bias: float
+
+
+def chip(slug: str) -> Chip:
+    """A machine of the table, at the clock for which its peak is published. What is not known is 0."""
+    spec = machines.load(slug)
+    needed = (
+        spec.compute_units, spec.clock_max_hz, spec.memory_bandwidth_b_s, spec.l2_bytes, spec.shared_bytes_per_unit,
+        spec.registers_per_unit, spec.warps_max_per_unit, spec.blocks_max_per_unit,
+    )
+    units, clock, memory, l2, shared, registers, warps, blocks = (float(v or 0) for v in needed)
+    return Chip(
+        units=int(units), clock_hz=spec.clock_for_peak_hz or clock, clock_max_hz=clock, flop_per_clock=spec.flop_per_clock,
+        memory_b_s=memory, l2_bytes=l2, shared_bytes=shared, registers=int(registers), warps_max=int(warps),
+        blocks_max=int(blocks), power_w=spec.power_w,
+        link_b_s=spec.scaleup_b_s / 2 if spec.scaleup_b_s else None,
+    )
+
+
+def score(cell: str, part: str, method: str, predicted: Floats, measured: Floats) -> Score:
+    """NaN where there is nothing to score."""
+    if not len(measured):
+        return Score(cell, part, method, 0, *[float("nan")] * 4)
+    error = predicted / measured - 1
+    size = np.abs(error)
+    return Score(
+        cell, part, method, len(error), float(size.mean()), float(np.median(size)), float(np.quantile(size, 0.9)), float(error.mean())
+    )
+
+
+def nearest(train: Mapping[str, NDArray[Any]], times: Floats, asked: Mapping[str, NDArray[Any]], same: tuple[str, ...]) -> Floats:
+    """A nearest-neighbour table: the time of the training row nearest in log space. `same`: parameters that must agree, as far as any
+    row does; the others are numbers."""
+    numbers = [name for name in asked if name not in same]
+    have = np.stack([np.log2(train[n].astype(np.float64)) for n in numbers], axis=1)
+    want = np.stack([np.log2(asked[n].astype(np.float64)) for n in numbers], axis=1)
+    found = np.empty(len(want))
+    for start in range(0, len(want), CHUNK):
+        rows = slice(start, start + CHUNK)
+        distance = np.abs(want[rows, None, :] - have[None, :, :]).sum(axis=2)
+        for name in same:
+            distance += 1e3 * (asked[name][rows, None] != train[name][None, :])
+        found[rows] = times[np.argmin(distance, axis=1)]
+    return found
+
+
+def show(scores: list[Score]) -> str:
+    """The table as text."""
+    head = f"{'cell':<26} {'part':<44} {'method':<18} {'rows':>6} {'MAPE':>6} {'median':>6} {'p90':>6} {'bias':>6}"
+    lines = [
+        f"{s.cell:<26} {s.part[:44]:<44} {s.method:<18} {s.rows:>6} " + " ".join(f"{100 * v:>6.1f}" for v in s[4:]) for s in scores
+    ]
+    return "\n".join([head, *lines])
