@@ -1,0 +1,166 @@
+"""Matrix products: published measurements, the fit of the coefficients to them, and its scores.
+
+Split by (n, k): a pair is held out for all m, types and implementations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.model.fit import scores
+from hotlap.model.fit.data import FOLDERS, Rows, held
+from hotlap.model.fit.scores import Score
+from hotlap.model.kernels import gemm
+from hotlap.model.kernels.base import Floats
+
+GPUS = ("a100-sxm-80gb", "h100-sxm")
+LONG = ("h200-sxm",)  # measured over seconds, to read power: the clock had fallen
+DTYPES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block"}
+PLAIN = ("sglang", "torch.nn.functional.linear", "torch_flow", "vllm_default")  # sources of bf16 products: one library, cuBLAS
+START: Mapping[str, float] = {  # where the fit begins, and what it is drawn to where the data are silent
+    "launch_us": 2.3, "fill_us": 0.6, "matrix_share": 0.95, "feed_bytes_per_flop": 0.03, "whole_waves": 0.85, "dram_share": 0.85,
+    "unit_gb_s": 50.0, "store_bytes_per_flop": 0.012, "reduce_us": 1.5, "l2_bytes_per_flop": 0.014, "choice_power": 20.0,
+    "overlap_power": 5.0, "feed_power": 5.0, "tile_cycles": 350.0, "small_tile": 1.5, "store_overlap": 1.0, "operation_pj": 0.45,
+    "static_share": 0.4, "clock_power": 0.6, "burst_us": 400.0,
+}  # fmt: skip
+SCALES: Mapping[str, float] = {  # powers of the generation's rate and clock; chosen on A100 ↔ H100, moved a little by the fit of both
+    "scale_feed": 1.0, "scale_l2": 1.8, "scale_store": 0.7, "scale_launch": 0.8, "scale_tile": -1.0, "scale_unit": 1.0, "scale_fill": 1.5,
+    "scale_reduce": 0.8, "scale_waves": -1.0, "scale_dram": 0.0,
+}  # fmt: skip
+OWN: Mapping[str, float] = {
+    "extra_us": 2.0,
+    "host_us": 5.0,
+    "matrix_factor": 0.9,
+    "feed_factor": 0.9,
+    "pass_bytes": 3.0,
+}  # of an implementation
+PULL, PULL_SCALES = 0.01, 0.05  # towards the start, per unit of log and per unit of a power
+ROWS, OWN_ROWS = 2500, 1500  # of each GPU and implementation that a fit looks at
+FLOORS = {"a100-sxm-80gb": 0.056, "h100-sxm": 0.044, "h200-sxm": 0.050}  # two collections of the same shapes: research notes, bf16
+METHODS = ("model", "roofline", "SOL/0.8 + 3 µs", "nearest row")
+
+
+def rows(gpu: str, root: Path) -> Rows:
+    """The measurements on one GPU, all types and implementations that are products of both operands as stored."""
+    import pyarrow.parquet as parquet
+
+    files = sorted((root / FOLDERS[gpu]).glob("gemm/*/*/*.parquet"))
+    found: dict[str, list[NDArray[Any]]] = {}
+    for file in files:
+        table = parquet.read_table(file)
+        column = {
+            name: np.asarray(table.column(name).to_pylist()) for name in table.column_names if name not in ("version", "device", "op_name")
+        }
+        keep = np.isin(column["gemm_dtype"], list(DTYPES)) & (
+            (column["gemm_dtype"] != "bfloat16") | np.isin(column["kernel_source"], PLAIN)
+        )
+        source = np.array([f"{file.parts[-3]}/{name}" for name in column["kernel_source"]])
+        if "vllm_default" in column["kernel_source"]:
+            source = np.where(column["gemm_dtype"] == "fp8_block", _dispatched(column), source)
+        power = column["power"].astype(float) if "power" in column else np.full(len(source), np.nan)
+        for name, values in {**column, "source": source, "power": power}.items():
+            if name in ("m", "n", "k", "latency", "gemm_dtype", "source", "power"):
+                found.setdefault(name, []).append(values[keep])
+    if not found:
+        return Rows(gpu, {}, np.zeros(0), np.zeros(0), np.zeros(0, str), np.zeros(0, bool))
+    joined = {name: np.concatenate(values) for name, values in found.items()}
+    dtype = np.array([DTYPES[one] for one in joined["gemm_dtype"]])
+    params = {"m": joined["m"], "n": joined["n"], "k": joined["k"], "dtype": dtype, "sustained": np.full(len(dtype), gpu in LONG)}
+    keys = [f"{n}x{k}" for n, k in zip(joined["n"], joined["k"], strict=True)]
+    return Rows(gpu, params, joined["latency"] * 1e-3, joined["power"], joined["source"], held(keys))
+
+
+def _dispatched(column: Mapping[str, NDArray[Any]]) -> NDArray[np.str_]:
+    """The kernel behind vLLM's default for blocks of fp8, by the shapes at which each is named in the measurements that name it."""
+    m, n, k = (column[name] for name in ("m", "n", "k"))
+    whole = (n % 64 == 0) & (k % 128 == 0)
+    name = np.where(
+        whole & (m <= 17),
+        "FlashInferFp8BlockScaledMMKernel",
+        np.where(whole, "DeepGemmFp8BlockScaledMMKernel", "CutlassFp8BlockScaledMMKernel"),
+    )
+    return np.char.add("vllm/", name)
+
+
+def only(data: Rows, keep: NDArray[np.bool_]) -> Rows:
+    """Some of the rows."""
+    return Rows(
+        data.gpu,
+        {k: v[keep] for k, v in data.params.items()},
+        data.seconds[keep],
+        data.power_w[keep],
+        data.implementation[keep],
+        data.held[keep],
+    )
+
+
+def sample(data: Rows, count: int, seed: int = 0) -> Rows:
+    keep = np.zeros(len(data.seconds), dtype=bool)
+    keep[np.random.default_rng(seed).permutation(len(keep))[:count]] = True
+    return only(data, keep)
+
+
+# ---------------------------------------------------------------- fit
+
+
+def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
+    """Coefficients from the rows that are not held out: `base` from bf16 on all GPUs, then a few for each other implementation."""
+    plain = [sample(only(one, ~one.held & (one.params["dtype"] == "bf16")), ROWS) for one in data]
+    base = _solve([one for one in plain if len(one.seconds)], free=len(data) > 1)
+    found = {"base": base}
+    for name in sorted({f"{i}.{d}" for one in data for i, d in zip(one.implementation, one.params["dtype"], strict=True) if d != "bf16"}):
+        parts = [sample(only(one, ~one.held & _is(one, name)), OWN_ROWS) for one in data]
+        found[name] = _own(base, name, [one for one in parts if len(one.seconds)])
+    return found
+
+
+def _is(data: Rows, name: str) -> NDArray[np.bool_]:
+    source, _, dtype = name.rpartition(".")
+    return np.asarray((data.implementation == source) & (data.params["dtype"] == dtype))
+
+
+def _solve(data: Sequence[Rows], free: bool) -> dict[str, float]:
+    """`free`: the powers between generations too, which one GPU alone says nothing about."""
+    names, powers = list(START), list(SCALES) if free else []
+    start = np.array([*(np.log(START[name]) for name in names), *(SCALES[name] for name in powers)])
+    pull = np.sqrt(len(data[0].seconds)) * np.array([PULL] * len(names) + [PULL_SCALES] * len(powers))
+
+    def coefficients(v: Floats) -> dict[str, float]:
+        return {
+            **SCALES,
+            **dict(zip(names, np.exp(v[: len(names)]).tolist(), strict=True)),
+            **dict(zip(powers, v[len(names) :].tolist(), strict=True)),
+        }
+
+    return coefficients(_least(lambda v: _errors(data, {"base": coefficients(v)}), start, pull))
+
+
+def _own(base: Mapping[str, float], name: str, data: Sequence[Rows]) -> dict[str, float]:
+    least = 1e6 * float(np.quantile(np.concatenate([one.seconds for one in data]), 0.02))  # where the host may be all there is
+    start = np.log([least if key == "host_us" else value for key, value in OWN.items()])
+
+    def coefficients(v: Floats) -> dict[str, float]:
+        return dict(zip(OWN, np.exp(v).tolist(), strict=True))
+
+    pull = np.full(len(start), PULL * np.sqrt(len(data[0].seconds)))
+    return coefficients(_least(lambda v: _errors(data, {"base": base, name: coefficients(v)}), start, pull))
+
+
+def _errors(data: Sequence[Rows], coefficients: Mapping[str, Mapping[str, float]]) -> Floats:
+    return np.concatenate([np.log(predicted(one, coefficients) / one.seconds) for one in data])
+
+
+def predicted(data: Rows, coefficients: Mapping[str, Mapping[str, float]] | None = None) -> Floats:
+    return gemm.estimate(data.params, scores.chip(data.gpu), data.implementation, coefficients).seconds
+
+
+def _least(errors: Callable[[Floats], Floats], start: Floats, pull: Floats) -> Floats:
+    from scipy.optimize import least_squares
+
+    found = least_squares(lambda v: np.concatenate([errors(v), pull * (v - start)]), start, loss="soft_l1", f_scale=0.1, max_nfev=20)
+    return np.asarray(found.x)
