@@ -1,0 +1,1 @@
+"""Expected times of families of kernels."""
