@@ -279,42 +279,6 @@ class Limit(Record, frozen=True, kw_only=True):
     reason: str = ""  # why unknown
 
 
-class StepPart(Record, frozen=True, kw_only=True):
-    """One kernel or exchange of a network's step on one GPU."""
-
-    name: str
-    group: str  # attention, feed-forward, experts, norms, head, communication, backward, optimizer, bubble
-    case: Case | None = None
-    times: float = 1.0
-    each_s: float
-    total_s: float
-    share: float  # of the step
-    limiter: str = ""
-
-
-class Step(Record, frozen=True, kw_only=True):
-    """What to expect of one step of a network: a prefill, a decoded token of every sequence, a training step."""
-
-    network: str
-    phase: Literal["prefill", "decode", "train"]
-    machine: str
-    setting: dict[str, Any]
-    gpus: int
-    seconds: float
-    low_s: float  # interval: errors within a family of kernels add, those of different families are independent
-    high_s: float
-    tokens_s: float  # of all GPUs together
-    operations: float  # FLOP that the network's mathematics asks for, of all GPUs together
-    share_of_peak: float | None = None
-    energy_j: float | None = None  # of all GPUs together
-    energy_per_token_j: float | None = None
-    memory_bytes: dict[str, float] = {}  # on one GPU, by what it is for
-    memory_total_bytes: float = 0.0
-    fits: bool | None = None  # None: the machine's memory is not known
-    parts: list[StepPart] = []  # longest first
-    notes: list[str] = []
-
-
 class Gap(Record, frozen=True, kw_only=True):
     """A summary against its limit: the headroom and its named cause."""
 
@@ -487,40 +451,6 @@ class Row(Record, frozen=True, kw_only=True):
     summary: Summary
     gap: Gap
     verdict: Verdict
-
-
-class Agreement(Record, frozen=True, kw_only=True):
-    """How well one set of times foretells another, over the cases of one regime. Errors are shares: simulated ÷ measured − 1."""
-
-    regime: str
-    cases: int
-    mape: float  # mean of absolute errors
-    median: float  # of absolute errors
-    p90: float
-    bias: float  # mean error: positive where the simulation is slow
-    rank: float | None = None  # Spearman's correlation of times; None with fewer than 3 cases
-
-
-class Correlated(Record, frozen=True, kw_only=True):
-    """One case simulated and measured."""
-
-    case: Case
-    label: str
-    regime: str
-    simulated_s: float
-    measured_s: float
-    error: float
-    why: str = ""  # what either run says of it
-
-
-class Correlation(Record, frozen=True, kw_only=True):
-    """A simulation against silicon."""
-
-    simulated: list[str]  # Run.id
-    measured: list[str]
-    regimes: list[Agreement] = []  # all cases first
-    cases: list[Correlated] = []  # the worst first
-    missing: int = 0  # cases that only one side has a number for
 
 
 class Judgement(Record, frozen=True, kw_only=True):

@@ -9,12 +9,46 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.record import Agreement, Correlated, Correlation, Row
+from hotlap.record import Case, Record, Row
 from hotlap.stats.series import ranked
 
 Floats = NDArray[np.float64]
 SHORT_S = 20e-6  # calls shorter are mostly launch and fill: a regime of their own
 FEWEST_RANKED = 3
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """How well one set of times foretells another, over the cases of one regime. Errors are shares: simulated ÷ measured − 1."""
+
+    regime: str
+    cases: int
+    mape: float  # mean of absolute errors
+    median: float  # of absolute errors
+    p90: float
+    bias: float  # mean error: positive where the simulation is slow
+    rank: float | None = None  # Spearman's correlation of times; None with fewer than 3 cases
+
+
+class Correlated(Record, frozen=True, kw_only=True):
+    """One case simulated and measured."""
+
+    case: Case
+    label: str
+    regime: str
+    simulated_s: float
+    measured_s: float
+    error: float
+    why: str = ""  # what either run says of it
+
+
+class Correlation(Record, frozen=True, kw_only=True):
+    """A simulation against silicon."""
+
+    simulated: list[str]  # Run.id
+    measured: list[str]
+    regimes: list[Agreement] = []  # all cases first
+    cases: list[Correlated] = []  # the worst first
+    missing: int = 0  # cases that only one side has a number for
 
 
 def correlate(simulated: Sequence[tuple[str, Sequence[Row]]], measured: Sequence[tuple[str, Sequence[Row]]]) -> Correlation:

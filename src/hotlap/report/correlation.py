@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.record import Agreement, Correlated, Correlation
+from hotlap.judge.correlate import Agreement, Correlated, Correlation
 from hotlap.report import html, layout, words
 from hotlap.report.charts import Chart, log_axis
 from hotlap.report.layout import Cell, Column

@@ -15,7 +15,8 @@ from hotlap.model.machines import Spec
 from hotlap.model.networks import calls, memory
 from hotlap.model.networks.calls import ACTIVATION_BYTES, Call, Setting
 from hotlap.model.networks.shape import Network
-from hotlap.record import Case, Step, StepPart
+from hotlap.model.networks.result import Step, StepPart
+from hotlap.record import Case
 
 # Backward ÷ forward of an attention kernel: 2.5 × the operations (five products for two), at 63 % of peak instead of 73 %;
 # Dao, FlashAttention-2, arXiv 2307.08691, sections 3.1 and 4.1 (A100).
