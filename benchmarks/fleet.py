@@ -53,10 +53,13 @@ def row(name: str, named: set[int], pairs: set[tuple[int, int]], nodes: int, sec
 
 
 def said(one: dict[str, object]) -> str:
-    low, high = one["recall"] or (1.0, 1.0)  # type: ignore[misc]
+    found = f"{'–':>5}{'':31}"
+    if one["recall"]:
+        low, high = one["recall"]  # type: ignore[misc]
+        found = f"{one['found']:>5} of {one['bad']:>5} found [{low:6.1%}, {high:6.1%}]"
     worst, most = one["false_share"]  # type: ignore[misc]
     return (
-        f"{one['what']:<44} {one['found']:>5} of {one['bad']:>5} found [{low:6.1%}, {high:6.1%}]   {one['false']:>5} healthy named "
+        f"{one['what']:<44} {found}   {one['false']:>5} healthy named "
         f"[{worst:.3%}, {most:.3%}]  {one['seconds']:6.2f} s"
     )
 
@@ -67,7 +70,19 @@ def peers(x: Values) -> dict[str, set[int]]:
     centre = np.median(means, axis=0)
     fixed = {int(n) for n in np.flatnonzero((means < 0.95 * centre).any(axis=1))}
     sigma = {int(n) for n in np.flatnonzero((means < means.mean(axis=0) - 3 * means.std(axis=0)).any(axis=1))}
-    return {"peer: 5 % under the median": fixed, "peer: three sigma on means": sigma}
+    return {"peer: 5 % under the median": fixed, "peer: three sigma on means": sigma, "peer: CDF similarity under 0.95": unlike(x)}
+
+
+def unlike(x: Values) -> set[int]:
+    """SuperBench's criterion in our own lines (Xiong and others, USENIX ATC 2024): 1 − area between a node's distribution function and
+    the fleet's, over that under the larger; under 0.95 in any metric a node is out. The reference is all samples pooled."""
+    found: set[int] = set()
+    for metric in range(x.shape[1]):
+        reference = np.quantile(x[:, metric], (np.arange(x.shape[2]) + 0.5) / x.shape[2])
+        own = np.sort(x[:, metric], axis=1)
+        apart = np.abs(own - reference).sum(axis=1) / np.maximum(own.sum(axis=1), reference.sum())
+        found |= {int(n) for n in np.flatnonzero(1 - apart < 0.95)}
+    return found
 
 
 def main() -> None:

@@ -367,12 +367,16 @@ class Change(Record, frozen=True, kw_only=True):
 class Trend(Record, frozen=True, kw_only=True):
     """How a series moves since its last change, as a share per month; negative is worse, whichever way the metric points."""
 
-    slope: float
+    state: Literal["degrading", "steady", "improving", "cannot tell"]
+    slope: float  # against the peers where there are any, else its own
     low: float  # 95 % interval
     high: float
     p: float
+    q: float  # p adjusted for all series that were looked at together
     resolvable: float  # smallest trend that would have been found with 80 % power
-    state: Literal["degrading", "steady", "improving"]
+    own: float  # slope with what the peers share still in it
+    peers: int = 0  # devices of this model whose shared course was taken out
+    since: int = 0  # index of the first point that counts
 
 
 class Point(Record, frozen=True, kw_only=True):
@@ -391,6 +395,7 @@ class Series(Record, frozen=True, kw_only=True):
     device: str  # Device.key of the last point
     host: str
     target: str
+    model: str = ""  # slug of the machine table, else the device's name
     metric: str = ""
     unit: str = ""
     better: Literal["higher", "lower"] = "higher"

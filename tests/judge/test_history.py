@@ -80,6 +80,21 @@ def test_a_device_that_gets_worse_is_said_to() -> None:
     assert series.trend.state == "degrading"
     assert series.trend.slope == pytest.approx(-0.0004 * 30.44, rel=0.15)
     assert "degrading: -1." in shown.history([series], 160)
-    (steady,) = history(runs([1.0] * 60))
+    (steady,) = history(runs([1.0] * 200))
     assert steady.trend is not None
     assert steady.trend.state == "steady"
+
+
+def test_a_device_is_held_against_its_peers() -> None:
+    """All slow down alike in summer, by 1 % a month; one loses 1 % a month more."""
+    fleet = [
+        one for node in range(8)
+        for one in runs([1.0 + 0.0003 * n * (2 if node == 3 else 1) for n in range(90)], host=lambda _, node=node: f"node{node}")
+    ]  # fmt: skip
+    found = {one.host: one.trend for one in history(fleet, gate=0.5)}
+    assert [host for host, trend in found.items() if trend and trend.state == "degrading"] == ["node3"]
+    worst = found["node3"]
+    assert worst is not None
+    assert worst.peers == 7
+    assert worst.slope == pytest.approx(-0.0003 * 30.44, rel=0.2)
+    assert worst.own == pytest.approx(-0.0006 * 30.44, rel=0.2)

@@ -26,7 +26,7 @@ def series() -> Series:
     return Series(
         case=case("stream", {"op": "copy", "size": "1 GiB"}), label="stream copy fp32 1 GiB", device="GPU-0", host="node1", target="cuda", metric="bandwidth",
         unit="B/s", points=[Point(time_s=START + 86400 * n, value=float(v), run=f"r{n}") for n, v in enumerate(values)], changes=[change],
-        trend=Trend(slope=-0.004, low=-0.006, high=-0.002, p=0.001, resolvable=0.003, state="degrading"), boundaries={45: "another device: GPU-0 → GPU-7"},
+        trend=Trend(slope=-0.004, low=-0.006, high=-0.002, p=0.001, q=0.01, own=-0.007, peers=49, since=45, resolvable=0.003, state="degrading"), boundaries={45: "another device: GPU-0 → GPU-7"},
         differences={30: [Difference(name="device.driver", a="550.54", b="560.35", matters="yes")]},
     )
 

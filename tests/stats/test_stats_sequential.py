@@ -156,7 +156,7 @@ def test_after_the_last_look_there_is_an_answer_and_what_could_be_seen() -> None
 
 
 def test_the_gate_keeps_small_differences_back() -> None:
-    x, y = pairs(8, 200, 18, 1.004, sd=0.0005)
+    x, y = pairs(8, 200, 18, 1.003, sd=0.0005)
     strict, open_ = (follow(design(0.01, 0.01, gate=gate), x, y).answers for gate in (0.005, 0.0))
     assert set(strict) == {3}  # significant, but below the gate and within the margin: the same
     assert 1 in set(open_)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from hotlap import work
-from hotlap.judge import environment
-from hotlap.record import Change, Device, Difference, Point, Result, Run, Series, Trend
+from hotlap.judge import degradation, environment
+from hotlap.record import Change, Device, Difference, Point, Result, Run, Series
 from hotlap.stats.changes import changes
-from hotlap.stats.trend import STATES, trends
 from hotlap.store import select, when
 from hotlap.store.bundle import Bundle
 
-FEWEST_POINTS = 20  # since the last change, for a trend
-SHORTEST_S = 14 * 86400.0  # a trend per month is not told from less
 NEAR = 5  # points that a reported change may be off
 Key = tuple[str, str, str, str]
 """Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
@@ -48,7 +44,7 @@ def history(bundles: Iterable[Bundle], where: Mapping[str, str] | None = None, g
         for result in select.results(bundle, where or {}):
             if result.status == "measured" and result.values:
                 _add(lines, bundle.run, result, devices.get(result.device), began_s)
-    return [_series(line, gate, provisional) for line in lines.values()]
+    return degradation.with_trends([_series(line, gate, provisional) for line in lines.values()])
 
 
 def _add(lines: dict[Key, _Line], run: Run, result: Result, device: Device | None, began_s: float) -> None:
@@ -68,23 +64,9 @@ def _series(line: _Line, gate: float, provisional: bool) -> Series:
     last, run = line.results[-1], line.runs[-1]
     return Series(
         case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
-        metric=last.metric, unit=last.unit, better=last.better, points=line.points, changes=found, boundaries=cuts,
-        trend=_trend(line, last.better, max([0, *cuts, *(one.index for one in found)])),
-        differences={one.index: _around(line, one, found, cuts) for one in found},
+        model=line.devices[-1].model, metric=last.metric, unit=last.unit, better=last.better, points=line.points, changes=found,
+        boundaries=cuts, differences={one.index: _around(line, one, found, cuts) for one in found},
     )
-
-
-def _trend(line: _Line, better: Literal["higher", "lower"], since: int) -> Trend | None:
-    """Of the points since the last change; those of one moment count once."""
-    points = {p.time_s: p.value for p in line.points[since:]}
-    if len(points) < FEWEST_POINTS or max(points) - min(points) < SHORTEST_S or min(points.values()) <= 0:
-        return None
-    found = trends(list(points), [list(points.values())], better)
-    state = STATES[int(found.state[0])]
-    if state == "cannot tell":
-        return None
-    numbers = {name: float(getattr(found, name)[0]) for name in ("slope", "low", "high", "p", "resolvable")}
-    return Trend(**numbers, state=state)  # type: ignore[arg-type]
 
 
 def _boundaries(line: _Line) -> dict[int, str]:

@@ -10,7 +10,6 @@ from itertools import pairwise
 from hotlap.record import Change, Series
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
-from hotlap.stats.trend import per_month
 
 TICKS = "▁▂▃▄▅▆▇█"
 SPARK = 32  # cells
@@ -54,12 +53,18 @@ def _change(series: Series, change: Change, width: int, color: bool) -> list[str
 def _trend(one: Series, width: int, color: bool) -> list[str]:
     """A device that gets worse, or better, since its last change."""
     trend = one.trend
-    if trend is None or trend.state == "steady":
+    if trend is None or trend.state not in ("degrading", "improving"):
         return []
-    span = f"[{_share(1 + trend.low)}, {_share(1 + trend.high)}]"
-    text = f"{trend.state}: {per_month(trend.slope)} {span} since its last change, p {trend.p:.1g}"
+    against = f" against its {trend.peers} peers ({per_month(trend.own)} with what they share)" if trend.peers else ""
+    span = f"[{_share(1 + trend.low, 2)}, {_share(1 + trend.high, 2)}]"
+    text = f"{trend.state}: {per_month(trend.slope)} {span}{against} since {when(one.points[trend.since].time_s)}, p {trend.q:.1g}"
     style = "bad" if trend.state == "degrading" else "good"
     return [layout.painted(piece, style, color) for piece in layout.paragraph("    ", text, width)]
+
+
+def per_month(slope: float) -> str:
+    """A slope for people: `-0.42 % a month`."""
+    return f"{_share(1 + slope, 2)} a month"
 
 
 def _better(series: Series, change: Change) -> bool | None:
@@ -88,8 +93,8 @@ def _environment(series: Series, change: Change) -> str:
     return f"; changed there: {', '.join(names)}{more}"
 
 
-def _share(ratio: float) -> str:
-    return f"{ratio - 1:+.1%}".replace("%", " %")
+def _share(ratio: float, digits: int = 1) -> str:
+    return f"{ratio - 1:+.{digits}%}".replace("%", " %")
 
 
 def when(time_s: float) -> str:

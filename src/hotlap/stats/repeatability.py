@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 Verdict = Literal["good", "usable", "too noisy", "cannot tell"]
 
 WIDTH = 6.0  # standard deviations that count as the measurement's spread: 99.7 % of normal data
+DRAWN_IN = 3.0  # robust standard deviations
+DRAWS = 20_000  # of chi-squares, for the interval of a difference of variances
 GOOD, USABLE = 0.10, 0.30  # of the tolerance; AIAG, Measurement Systems Analysis, 4th ed. 2010, II.D
 
 
@@ -32,6 +34,8 @@ class GaugeRR(msgspec.Struct, frozen=True, kw_only=True):
     total: float | None
     low: float | None  # 95 % interval of repeatability
     high: float | None
+    reproducibility_low: float | None = None  # 95 % interval of reproducibility
+    reproducibility_high: float | None = None
     nodes: int
     runs: int
 
@@ -41,7 +45,7 @@ class GaugeRR(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_gate(self, tolerance: float) -> Verdict:
         """Under 10 % of the tolerance good, up to 30 % usable, above too noisy. Raises ValueError for a tolerance not above 0."""
-        if not tolerance > 0:
+        if not 0 < tolerance < math.inf:
             raise ValueError(f"a tolerance is a share above 0, not {tolerance}")
         share = self.share(tolerance)
         if share is None:
@@ -54,20 +58,27 @@ def gauge(values: Sequence[Sequence[float]], robust: bool = True) -> GaugeRR:
     2 nodes for reproducibility.
 
     One-way random effects on logarithms by the method of moments (Searle, Casella and McCulloch, Variance Components, 1992, 3.6);
-    a negative estimate is 0. `robust`: deviations within a node by their median, drawn in at 3 robust standard deviations, so
-    that a bad run does not make a good gauge look bad. Assumes the same repeatability on all nodes; the interval assumes normal
-    logarithms. Raises ValueError for values that are not finite or not above zero.
+    a negative estimate is 0. `robust`: runs farther from their node's median, and nodes farther from the nodes' median, than 3 robust
+    standard deviations (from differences of pairs) are drawn in to there, so that a bad run or node does not make a good gauge
+    look bad. Assumes the same repeatability on all nodes; intervals assume normal logarithms (of reproducibility: generalised
+    confidence interval, Weerahandi, J. Am. Stat. Assoc. 88, 1993, 899). Raises ValueError for values that are not finite or not above zero.
     """
     nodes = [np.log(_positive(one)) for one in values if len(one)]
     runs = sum(map(len, nodes))
     freedom = sum(len(one) - 1 for one in nodes)
     if freedom < 1:
         return GaugeRR(repeatability=None, reproducibility=None, total=None, low=None, high=None, nodes=len(nodes), runs=runs)
-    within = _within(nodes, freedom, robust)
-    between = _between(nodes, within) if len(nodes) > 1 else None
+    if robust:
+        nodes = _drawn_in(nodes)
+    within = math.sqrt(sum(float(np.sum((one - one.mean()) ** 2)) for one in nodes) / freedom)
     low, high = (within * math.sqrt(freedom / _chi_square(p, freedom)) for p in (0.975, 0.025))
-    total = None if between is None else math.hypot(within, between)
-    return GaugeRR(repeatability=within, reproducibility=between, total=total, low=low, high=high, nodes=len(nodes), runs=runs)
+    found = GaugeRR(repeatability=within, reproducibility=None, total=None, low=low, high=high, nodes=len(nodes), runs=runs)
+    if len(nodes) < 2:
+        return found
+    between, ends = _between(nodes, within, freedom, robust)
+    return msgspec.structs.replace(
+        found, reproducibility=between, reproducibility_low=ends[0], reproducibility_high=ends[1], total=math.hypot(within, between)
+    )
 
 
 def _positive(one: Sequence[float]) -> Floats:
@@ -77,19 +88,34 @@ def _positive(one: Sequence[float]) -> Floats:
     return x
 
 
-def _within(nodes: Sequence[Floats], freedom: int, robust: bool) -> float:
-    off = np.concatenate([one - (np.median(one) if robust else one.mean()) for one in nodes if len(one) > 1])
-    if robust:
-        reach = 3 * MAD_TO_SD * float(np.median(np.abs(off)))
-        off = np.clip(off, -reach, reach) if reach else off
-    return math.sqrt(float(off @ off) / freedom)
+def _drawn_in(nodes: Sequence[Floats]) -> list[Floats]:
+    """Runs far from their node's median, brought nearer."""
+    reach = DRAWN_IN * _scale([one for one in nodes if len(one) > 1])
+    middles = [float(np.median(one)) for one in nodes]
+    return [np.clip(one, middle - reach, middle + reach) for one, middle in zip(nodes, middles, strict=True)]
 
 
-def _between(nodes: Sequence[Floats], within: float) -> float:
-    """Spread of the nodes' centres less what their runs explain."""
-    centres = [float(np.median(one)) for one in nodes]
-    explained = statistics.mean(within**2 / len(one) for one in nodes)
-    return math.sqrt(max(statistics.variance(centres) - explained, 0.0))
+def _scale(groups: Sequence[Floats]) -> float:
+    """Robust standard deviation from the differences of all pairs within groups: unlike deviations from a median, right for few.
+
+    Infinite where most pairs are equal: then nothing is far.
+    """
+    pairs = [np.abs(one[i] - one[j]) for one in groups for i, j in [np.triu_indices(len(one), 1)]]
+    return MAD_TO_SD / math.sqrt(2) * float(np.median(np.concatenate(pairs))) or math.inf
+
+
+def _between(nodes: Sequence[Floats], within: float, freedom: int, robust: bool) -> tuple[float, tuple[float, float]]:
+    """Spread of the nodes' means less what their runs explain, and its 95 % interval."""
+    centres = np.array([one.mean() for one in nodes])
+    if robust and len(centres) > 2:
+        middle, reach = float(np.median(centres)), DRAWN_IN * _scale([centres])
+        centres = np.clip(centres, middle - reach, middle + reach)
+    spread, explained = float(np.var(centres, ddof=1)), statistics.mean(1 / len(one) for one in nodes)
+    rng = np.random.default_rng(0)  # the same answer each time
+    runs = within**2 * freedom / rng.chisquare(freedom, DRAWS)
+    drawn = spread * (len(nodes) - 1) / rng.chisquare(len(nodes) - 1, DRAWS) - runs * explained
+    low, high = np.sqrt(np.maximum(np.quantile(drawn, (0.025, 0.975)), 0.0)).tolist()
+    return math.sqrt(max(spread - within**2 * explained, 0.0)), (low, high)
 
 
 def _chi_square(p: float, freedom: int) -> float:

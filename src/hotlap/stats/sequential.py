@@ -29,12 +29,13 @@ Answer = Literal["continue", "larger", "smaller", "same", "cannot tell"]
 FEWEST = 6  # pairs before a first look
 MOST = 100_000  # pairs; a design that needs more is refused
 SLACK = 1.05  # most pairs ÷ pairs of the fixed-size test
-LOOKS = 5
+LOOKS = 8
 EARLY = 3.5  # no look asks for a larger normal score (after Haybittle, 1971): a large difference may end the test at once
 SHAPES = (-0.5, -0.25, 0.0)  # of the boundary, flat is 0.5: the later it may stop, the less it costs at the end
-SPARE = 0.01  # power that the corrections for autocorrelation and stops for sameness may cost
+SPARE = 0.01  # power that the corrections for autocorrelation and stops for sameness may cost …
+GAINED = 0.01  # … and that pilot pairs bring: a plan from a noisy pilot has more power than was asked for
 CAREFUL = 0.98  # share of the level that is spent: Student's t is not exact for values drawn in
-REUSED = 0.75  # the same when pilot pairs are part of the test
+REUSED = (0.91, 0.95)  # the same when pilot pairs are part of the test
 CLIP = 2.5  # robust standard deviations at which a difference is drawn in
 OUTER = 0.8  # the quantile of absolute differences that gives their scale …
 OUTER_TO_SD = 1 / 1.2816  # … and 1 ÷ that of standard normal ones
@@ -117,13 +118,13 @@ def design(
     0.98 × `alpha`: the rest is kept for what `located` adds. Stopping for sameness is not counted on: the level holds
     whether or not one stops. `gate` is half the difference unless given. `pilot`: how many of the pairs that will be
     decided on gave `sd`. A pilot that happens to be quiet then ends the test early, with a noise that is too small, so
-    0.75 × `alpha` is spent (Wittes, Schabenberger, Zucker, Brittain and Proschan, Statistics in Medicine 18, 1999;
+    (0.91 − 0.95 ÷ pilot) × `alpha` is spent (Wittes, Schabenberger, Zucker, Brittain and Proschan, Statistics in Medicine 18, 1999;
     `benchmarks/ab.py` shows the level). Raises ValueError for numbers out of range.
     """
     gate = difference / 2 if gate is None else gate
     if not 0 <= gate < difference:
         raise ValueError(f"the gate is a share from 0 to below the difference of {difference}, not {gate}")
-    spent = alpha * (REUSED if pilot else CAREFUL)
+    spent = alpha * (REUSED[0] - REUSED[1] / max(pilot, 2) if pilot else CAREFUL)
     fixed = max(needed(sd, difference, power, spent if pilot else alpha), FEWEST, pilot)
     step = _step(sd, difference)
     options = []
@@ -132,7 +133,7 @@ def design(
             places = _looks(pairs)
             bounds = boundary(places, shape, spent, EARLY)
             found, average = characteristics(places, bounds, step)
-            enough = found >= power + SPARE
+            enough = found >= power + (-GAINED if pilot else SPARE)
             options.append((not enough, average if enough else -found, pairs, shape, found, average))
     _, _, pairs, shape, found, average = min(options)
     places = _looks(pairs)
