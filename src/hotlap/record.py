@@ -108,8 +108,14 @@ class Case(Record, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        text = json.dumps([self.workload, self.params, self.implementation], sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        key = (self.workload, repr(self.params), self.implementation)
+        if key not in _IDS:
+            text = json.dumps([self.workload, self.params, self.implementation], sort_keys=True, separators=(",", ":"))
+            _IDS[key] = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return _IDS[key]
+
+
+_IDS: dict[tuple[str, str, str], str] = {}  # of the few cases that years of runs have in common
 
 
 class MeasureOptions(Record, frozen=True, kw_only=True):

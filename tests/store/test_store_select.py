@@ -111,7 +111,7 @@ def test_an_empty_home_says_how_to_begin(tmp_path: Path) -> None:
             select.runs(selector, tmp_path)
     with pytest.raises(InputError, match="no run has a label 'cluster'; none is kept yet"):
         select.runs("cluster=A", tmp_path)
-    assert select.every(tmp_path) == []
+    assert list(select.every(tmp_path)) == []
 
 
 def test_a_run_of_a_newer_schema_is_named_when_asked_for(three: Path, caplog: pytest.LogCaptureFixture) -> None:

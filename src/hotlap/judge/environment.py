@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from hotlap import units
 from hotlap.record import Device, Difference, Run
 
@@ -75,7 +77,8 @@ def _said(values: set[str]) -> str:
 def _facts(runs: Sequence[Run]) -> dict[str, set[str]]:
     """Every fact's values over a group."""
     found: dict[str, set[str]] = {}
-    for run in runs:
+    alike = {msgspec.json.encode((r.machine, r.devices, r.plan.measure, r.target, r.order, r.hotlap)): r for r in runs}  # all `_of_run` reads
+    for run in alike.values():
         for name, value in _of_run(run):
             found.setdefault(name, set()).add(value)
     return found
