@@ -175,7 +175,7 @@ def finds_slow(hosts: int) -> Callable[[str], tuple[bool, str]]:
     names = {f"GPU-{n:08x}-0000": n for n in range(hosts)}
 
     def check(text: str) -> tuple[bool, str]:
-        named = {names[name] for name in re.findall(r"(GPU-[0-9a-f]{8}-0000) is off", text)}
+        named = {names[name] for name in re.findall(r"(?m)^  (GPU-[0-9a-f]{8}-0000)  ", text)}
         wrong = named - {STEP, SLOW, DRIFT}
         return SLOW in named and not wrong, f"named: {', '.join(map(host, sorted(named)))}"
 
@@ -206,7 +206,7 @@ def plan(home: Path, hosts: int, days: int) -> list[tuple[list[str], int, Callab
         (["history", "--metric", "bandwidth", "--where", "workload=stream"], 0, finds_step), (["history"], 0, finds_step),
         (["judge", "latest", "--against", "fleet"], 0, finds_slow(hosts)), (["judge", slow, "--against", "fleet"], 1, finds_slow(hosts)),
         (["compare", "cluster=a", "cluster=b"], 0, says(r"5 same|5 cases.*")),
-        (["baseline", "save", "cluster=a", "--name", "a"], 0, says("kept in")), (["baseline", "show", "a"], 0, counts(5 * hosts // 2 + 1)),
+        (["baseline", "save", "cluster=a", "--name", "a"], 0, says("kept in")), (["baseline", "show", "a"], 0, says(r"may gate")),
         (["judge", "latest", "--against", "baseline:a"], 0, says(r"\d+ pass")),
     ]
 
