@@ -13,6 +13,7 @@ from itertools import pairwise
 
 LEFT, RIGHT, TOP, BOTTOM = 76.0, 14.0, 12.0, 40.0  # room for the axes' numbers
 LINE_HEIGHT, LETTER = 14.0, 7.0  # of a label's text
+CLOSE = 0.01  # of a pixel: what rounding may take off a line's height
 
 Point = tuple[float, float]
 
@@ -131,8 +132,8 @@ class Chart:
         ordered = sorted(self.labels, key=lambda label: label[1])
         for x, y, _, text in ordered:
             taken = [other for other in found if abs(other[0] - x) < LETTER * max(len(text), 8)]
-            while any(abs(other[1] - y) < LINE_HEIGHT for other in taken):
-                y = min(other[1] for other in taken if abs(other[1] - y) < LINE_HEIGHT) + LINE_HEIGHT
+            while near := [other[1] for other in taken if abs(other[1] - y) < LINE_HEIGHT - CLOSE]:
+                y = max(near) + LINE_HEIGHT
             found.append([x, y])
         return [
             f'<text {attributes} x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
