@@ -1,8 +1,8 @@
 """Years of runs in one home: what each verb costs in time and memory, and whether it finds what is wrong in them.
 
-    python benchmarks/soak.py [--hosts 200] [--days 50] [--seed 2029] [--home FOLDER] [--json]
+    python benchmarks/soak.py [--hosts 200] [--days 50] [--samples 10] [--seed 2029] [--home FOLDER] [--json]
 
-A run per host and day: 5 cases × 5 rounds × 10 samples and a stretch of readings, written by the bundle's own writer. One host loses
+A run per host and day: 5 cases × 5 rounds of samples and a stretch of readings, written by the bundle's own writer. One host loses
 4 % in one case on one day, one is 5 % slow in another, one gets slower day by day. Each verb runs in a fresh process. With --home the
 runs are kept there, and used again when they are there already.
 """
@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 import hotlap
 from hotlap import work
@@ -29,14 +30,15 @@ from hotlap.record import Case, Cpu, Device, Machine, Plan, Readings, Run, Sampl
 from hotlap.store import bundle, paths
 
 BEGAN = datetime(2026, 6, 1, 6, tzinfo=UTC)
-ROUNDS, SAMPLES = 5, 10
+ROUNDS = 5
 NODE, RUN_NOISE, ROUND_NOISE, NOISE = 0.002, 0.005, 0.003, 0.003
 STEP, SLOW, DRIFT = 17, 42, 99  # hosts, as far as there are so many
 CASES = [
     Case(workload=name, params=work.find(name).parse(given))
     for name, given in (
-        ("stream", {"op": "copy", "size": "1 GiB"}), ("stream", {"op": "triad", "size": "1 GiB"}), ("gemm", {"m": 4096, "n": 4096, "k": 4096}),
-        ("transfer", {"direction": "h2d", "size": "64 MiB"}), ("launch", {"mode": "stream"}),
+        ("stream", {"op": "copy", "size": "1 GiB"}), ("stream", {"op": "triad", "size": "1 GiB"}),
+        ("gemm", {"m": 4096, "n": 4096, "k": 4096}), ("transfer", {"direction": "h2d", "size": "64 MiB"}),
+        ("launch", {"mode": "stream"}),
     )
 ]
 SECONDS = (6e-4, 9e-4, 2.6e-3, 1.5e-3, 4e-6)
@@ -59,7 +61,9 @@ def machine(number: int) -> Machine:
     cpu = Cpu(name="Xeon 8480", vendor="GenuineIntel", family=6, model=143, cores=112, threads=224, flags=flags)
     software = {"cuda": "12.8", "torch": "2.6", "python": "3.11.2", "numpy": "2.4", "glibc": "2.36"}
     settings = {"governor": "performance", "transparent huge pages": "madvise", "numa balancing": "0", "swappiness": "10"}
-    return Machine(host=host(number), os="Debian 12", kernel="6.1", cpu=cpu, memory_bytes=2**41, devices=[gpu], software=software, settings=settings)
+    return Machine(
+        host=host(number), os="Debian 12", kernel="6.1", cpu=cpu, memory_bytes=2**41, devices=[gpu], software=software, settings=settings,
+    )
 
 
 def slower(number: int, day: int, days: int) -> dict[int, float]:
@@ -71,7 +75,7 @@ def slower(number: int, day: int, days: int) -> dict[int, float]:
     return {COPY: 1 + 0.04 * day / days} if number == DRIFT else {}
 
 
-def write(home: Path, hosts: int, days: int, seed: int) -> float:
+def write(home: Path, hosts: int, days: int, samples: int, seed: int) -> float:
     """The home, one day after the other; seconds that took."""
     rng, began = np.random.default_rng(seed), time.perf_counter()
     os.fsync = lambda _: None  # type: ignore[assignment]  # a benchmark's home may be lost
@@ -82,11 +86,14 @@ def write(home: Path, hosts: int, days: int, seed: int) -> float:
             level = np.array(SECONDS) * np.exp(nodes[number] + rng.normal(0, RUN_NOISE, len(CASES)))
             for case, factor in slower(number, day, days).items():
                 level[case] *= factor
-            _run(home, machines[number], moment, level, rng)
+            seconds = level[:, None] * np.exp(
+                rng.normal(0, ROUND_NOISE, (ROUNDS, len(CASES), 1)) + rng.normal(0, NOISE, (ROUNDS, len(CASES), samples))
+            )
+            _run(home, machines[number], moment, seconds.tolist())
     return time.perf_counter() - began
 
 
-def _run(home: Path, where: Machine, moment: datetime, level: np.ndarray, rng: np.random.Generator) -> None:  # type: ignore[type-arg]
+def _run(home: Path, where: Machine, moment: datetime, rounds: list[list[list[float]]]) -> None:
     number = int(where.host.removeprefix("node"))
     key = where.devices[0].key
     run = Run(
@@ -94,22 +101,16 @@ def _run(home: Path, where: Machine, moment: datetime, level: np.ndarray, rng: n
         devices=[key], labels={"cluster": "ab"[number % 2], "rack": f"r{number // 8:02}"}, seed=1,
     )
     writer = bundle.Writer.create(run, home)
-    rounds = np.exp(rng.normal(0, ROUND_NOISE, (ROUNDS, len(CASES), 1)) + rng.normal(0, NOISE, (ROUNDS, len(CASES), SAMPLES)))
-    for turn, values in enumerate((rounds * level[:, None]).tolist()):
+    for turn, values in enumerate(rounds):
         for case, seconds in zip(IDS, values, strict=True):
             writer.append(Samples(
-                case=case, device=key, round=turn, seconds=seconds, calls=16, method="event-batch", resolution_s=1e-9, wall_ratio=1.0, dropped=5,
-                began_s=1.0, ended_s=2.0, clocks_hz=[1.98e9, 1.98e9], autocorrelation=0.05, seed=3,
+                case=case, device=key, round=turn, seconds=seconds, calls=16, method="event-batch", resolution_s=1e-9, wall_ratio=1.0,
+                dropped=5, began_s=1.0, ended_s=2.0, clocks_hz=[1.98e9, 1.98e9], autocorrelation=0.05, seed=3,
             ))
     times = np.arange(0.0, 10.0, 0.1).tolist()
-    writer.readings(Readings(sensor=name, device=key, times_s=times, values=[v] * 100) for name, v in (("power_w", 512.5), ("temperature_c", 61.0)))
-    writer.finish(_ended(run, moment))
-
-
-def _ended(run: Run, moment: datetime) -> Run:
-    from msgspec.structs import replace
-
-    return replace(run, ended=(moment + timedelta(seconds=50)).isoformat(), stopped="rounds_max")
+    sensors = {"power_w": 512.5, "temperature_c": 61.0}
+    writer.readings(Readings(sensor=name, device=key, times_s=times, values=[v] * 100) for name, v in sensors.items())
+    writer.finish(replace(run, ended=(moment + timedelta(seconds=50)).isoformat(), stopped="rounds_max"))
 
 
 IDS = [case.id for case in CASES]
@@ -168,7 +169,8 @@ def finds_step(text: str) -> tuple[bool, str]:
     found = changed(text)
     lines = next((said for name, said in found.items() if name.startswith("stream triad") and host(STEP) in name), [])
     wrong = sum(map(healthy, found))
-    return any("step of -" in line for line in lines), f"{lines[0][:60] if lines else 'nothing'}; {wrong} healthy series with a change or trend"
+    size = next((step[0] for line in lines if (step := re.search(r"step of -\S+ %", line))), "")
+    return bool(size) and not wrong, f"{host(STEP)} {size or 'no step'}; {wrong} healthy series with a change or trend"
 
 
 def finds_slow(hosts: int) -> Callable[[str], tuple[bool, str]]:
@@ -221,7 +223,7 @@ def said(one: dict[str, object], runs: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    for name, value in (("hosts", 200), ("days", 50), ("seed", 2029)):
+    for name, value in (("hosts", 200), ("days", 50), ("samples", 10), ("seed", 2029)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--home", default="", help="keep the runs here, and use those that are there")
     parser.add_argument("--only", default="", help="only verbs that begin so")
@@ -236,11 +238,12 @@ def main() -> None:
 def soak(options: argparse.Namespace, folder: Path) -> None:
     home = Path(options.home).absolute() if options.home else folder / "home"
     hosts, days = options.hosts, options.days
-    wrote = 0.0 if paths.runs(home).is_dir() else write(home, hosts, days, options.seed)
+    wrote = 0.0 if paths.runs(home).is_dir() else write(home, hosts, days, options.samples, options.seed)
     rows = list[dict[str, object]]()
     if not options.json:
         kept = "kept there" if not wrote else f"written in {wrote:.0f} s"
-        print(f"{hosts} hosts × {days} days, {len(CASES)} cases × {ROUNDS} rounds × {SAMPLES} samples, seed {options.seed}; {kept}", flush=True)
+        shape = f"{len(CASES)} cases × {ROUNDS} rounds × {options.samples} samples"
+        print(f"{hosts} hosts × {days} days, {shape}, seed {options.seed}; {kept}", flush=True)
     if "import".startswith(options.only):
         table(folder / "fleet.csv", hosts, days, options.seed)
         args = ["import", str(folder / "fleet.csv"), "--label", "cluster"]

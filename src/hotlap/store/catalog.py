@@ -237,7 +237,8 @@ def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, 
         db.executemany("DELETE FROM runs WHERE folder = ?", [(name,) for name in gone])
         for name, stamp, run, listed in came:
             db.execute("DELETE FROM runs WHERE folder = ?", (name,))
-            db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", (name, run.id, when.seconds(run.began), stamp, msgspec.json.encode(listed)))
+            row = (name, run.id, when.seconds(run.began), stamp, msgspec.json.encode(listed))
+            db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", row)
             db.executemany("INSERT INTO marks VALUES (?, ?, ?)", [(name, *mark) for mark in sorted(_marks(run))])
 
 
