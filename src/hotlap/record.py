@@ -18,6 +18,7 @@ import msgspec
 SCHEMA = 1
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
 
+_IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that years of runs have in common
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
 Status = Literal["measured", "not_run", "invalid", "error"]
 State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
@@ -113,9 +114,6 @@ class Case(Record, frozen=True, kw_only=True):
             text = json.dumps([self.workload, self.params, self.implementation], sort_keys=True, separators=(",", ":"))
             _IDS[key] = hashlib.sha256(text.encode()).hexdigest()[:12]
         return _IDS[key]
-
-
-_IDS: dict[tuple[str, str, str], str] = {}  # of the few cases that years of runs have in common
 
 
 class MeasureOptions(Record, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ from hotlap.record import Baseline, Case, Finding, Reference
 from hotlap.report import judgement
 from hotlap.store import baselines
 
-
 CASE = Case(workload="stream", params={"op": "copy"})
 
 
