@@ -250,6 +250,7 @@ def soak(options: argparse.Namespace, folder: Path) -> None:
         rows = [_checked(verb(folder / "imported", args, folder / "out"), 0, says(rf"{hosts * days} runs made"))]
         rows[0]["verb"] = f"import of {hosts * days * len(CASES) * ROUNDS} lines"
         _show(rows[0], options)
+    (home / "baselines" / "a.json").unlink(missing_ok=True)  # of an earlier time
     for words, code, check in plan(home, hosts, days):
         if " ".join(words).startswith(options.only):
             rows.append(_checked(verb(home, words, folder / "out"), code, check))

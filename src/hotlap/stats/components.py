@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import msgspec
@@ -127,6 +126,10 @@ def _alike(logs: Floats) -> list[_Group]:
     return [_Group(*one, n - 1) for one in zip(means, error.tolist(), variance.tolist(), strict=True)]
 
 
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
 def _lags1(x: Floats) -> Floats:
     """`series.lag1` of each row, a hundred thousand in one go; NaN where it cannot be known."""
     if x.shape[1] < 3:
@@ -151,9 +154,9 @@ def _between(families: Sequence[Sequence[_Group]]) -> float | None:
     for family in families:
         if len(family) > 1:
             df = len(family) - 1
-            middle = fmean(one.mean for one in family)
+            middle = _mean([one.mean for one in family])
             spread += sum((one.mean - middle) ** 2 for one in family)
-            error += fmean(one.error or 0.0 for one in family) * df
+            error += _mean([one.error or 0.0 for one in family]) * df
             freedom += df
     return max((spread - error) / freedom, 0.0) if freedom else None
 
@@ -161,13 +164,13 @@ def _between(families: Sequence[Sequence[_Group]]) -> float | None:
 def _over(children: Sequence[_Group], between: float | None) -> _Group:
     """The group of these members. Its error is their variance over their number: what lies between them, and their own."""
     n = len(children)
-    error = ((between or 0.0) + fmean(one.error or 0.0 for one in children)) / n
-    return _Group(fmean(one.mean for one in children), error)
+    error = ((between or 0.0) + _mean([one.error or 0.0 for one in children])) / n
+    return _Group(_mean([one.mean for one in children]), error)
 
 
 def _drift(tree: Sequence[Sequence[Sequence[_Group]]]) -> float | None:
     """Along the Theil–Sen line over runs, or over the rounds of each run; the median over machines, or over runs."""
-    over_runs = [[fmean(one.mean for one in run) for run in machine] for machine in tree]
+    over_runs = [[_mean([one.mean for one in run]) for run in machine] for machine in tree]
     over_rounds = [[one.mean for one in run] for machine in tree for run in machine]
     for families in (over_runs, over_rounds):
         drifts = [series.drift(np.exp(np.array(one) - np.median(one))) for one in families if len(one) >= FEWEST_DRIFT]
