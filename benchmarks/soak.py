@@ -173,13 +173,19 @@ def finds_step(text: str) -> tuple[bool, str]:
     return bool(size) and not wrong, f"{host(STEP)} {size or 'no step'}; {wrong} healthy series with a change or trend"
 
 
+def finds_both(text: str) -> tuple[bool, str]:
+    right, step = finds_step(text)
+    trend = [said for name, said in changed(text).items() if name.startswith("stream copy") and host(DRIFT) in name]
+    return right and bool(trend), f"{host(DRIFT)} {trend[0][0][:26] if trend else 'no trend'}; {step}"
+
+
 def finds_slow(hosts: int) -> Callable[[str], tuple[bool, str]]:
     names = {f"GPU-{n:08x}-0000": n for n in range(hosts)}
 
     def check(text: str) -> tuple[bool, str]:
         named = {names[name] for name in re.findall(r"(?m)^  (GPU-[0-9a-f]{8}-0000)  ", text)}
         wrong = named - {STEP, SLOW, DRIFT}
-        return SLOW in named and not wrong, f"named: {', '.join(map(host, sorted(named)))}"
+        return named >= {STEP, SLOW, DRIFT} and not wrong, f"named: {', '.join(map(host, sorted(named)))}"
 
     return check
 
@@ -205,7 +211,7 @@ def plan(home: Path, hosts: int, days: int) -> list[tuple[list[str], int, Callab
         (["ls", f"host={host(STEP)}"], 0, counts(days + 1)), (["ls", f"{BEGAN:%Y-%m-%d}"], 0, counts(hosts + 1)),
         (["show", "latest"], 0, says(last)),
         (["history", f"host={host(STEP)}"], 0, finds_step),
-        (["history", "--metric", "bandwidth", "--where", "workload=stream"], 0, finds_step), (["history"], 0, finds_step),
+        (["history", "--metric", "bandwidth", "--where", "workload=stream"], 0, finds_step), (["history"], 0, finds_both),
         (["judge", "latest", "--against", "fleet"], 0, finds_slow(hosts)), (["judge", slow, "--against", "fleet"], 1, finds_slow(hosts)),
         (["compare", "cluster=a", "cluster=b"], 0, says(r"5 same|5 cases.*")),
         (["baseline", "save", "cluster=a", "--name", "a"], 0, says("kept in")), (["baseline", "show", "a"], 0, says(r"may gate")),
