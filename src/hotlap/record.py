@@ -18,6 +18,7 @@ import msgspec
 SCHEMA = 1
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
 
+_IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that years of runs have in common
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
 Status = Literal["measured", "not_run", "invalid", "error"]
 State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
@@ -108,8 +109,11 @@ class Case(Record, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        text = json.dumps([self.workload, self.params, self.implementation], sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        key = (self.workload, repr(self.params), self.implementation)
+        if key not in _IDS:
+            text = json.dumps([self.workload, self.params, self.implementation], sort_keys=True, separators=(",", ":"))
+            _IDS[key] = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return _IDS[key]
 
 
 class MeasureOptions(Record, frozen=True, kw_only=True):

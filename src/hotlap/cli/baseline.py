@@ -55,7 +55,7 @@ def _save(args: argparse.Namespace) -> int:
     if there and not args.add:
         raise InputError(f"there is a baseline '{args.name}' already; --add adds these runs to it, or choose another name")
     before = baselines.load(args.name, home) if there else None
-    baseline = baselines.learn(args.name, terminal.runs(args.item), before)
+    baseline = baselines.learn(args.name, terminal.each(args.item), before)
     path = baselines.save(baseline, home)
     if args.json:
         terminal.print_json(baseline)

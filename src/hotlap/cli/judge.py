@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from hotlap import plan as plans
@@ -118,4 +119,5 @@ def _share(text: str | None) -> float | None:
 def _known(judged: Sequence[bundles.Bundle]) -> Baseline:
     """What all runs of the home, and those that are judged, say of every device."""
     ids = {one.run.id for one in judged}
-    return baselines.learn("fleet", [*(one for one in select.every(paths.home()) if one.run.id not in ids), *judged])
+    others = (one for one in select.every(paths.home()) if one.run.id not in ids)
+    return baselines.learn("fleet", chain(others, judged))

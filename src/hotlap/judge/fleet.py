@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,11 +12,13 @@ from hotlap.record import Baseline, Finding, Reference
 from hotlap.stats import fleet
 from hotlap.units import percent
 
+ENOUGH_RUNS = 10  # of a device, for runs to be its samples
+
 
 def findings(known: Baseline) -> list[Finding]:
     """A finding per device and case that is off, and one per case that cannot be judged; per model and target of devices.
 
-    Rounds of all of a device's runs are its samples. Fleets of fewer than 5 devices give none.
+    Medians of runs are a device's samples, or rounds where devices have fewer than 10 runs. Fleets of fewer than 5 devices give none.
     """
     groups: dict[tuple[str, str], list[Reference]] = {}
     for one in known.references:
@@ -29,13 +32,12 @@ def _fleet(members: Sequence[Reference]) -> list[Finding]:
     cases = list({one.case.id: one for one in members}.values())
     if len(devices) < fleet.FEWEST_NODES:
         return []
-    most = max(sum(map(len, one.runs.values())) for one in members)
-    values = np.full((len(devices), len(cases), most), np.nan)
+    samples = _samples(members)
+    values = np.full((len(devices), len(cases), max(map(len, samples))), np.nan)
     rows = {name: n for n, name in enumerate(devices)}
     columns = {one.case.id: n for n, one in enumerate(cases)}
-    for one in members:
-        samples = [v for runs in one.runs.values() for v in runs]
-        values[rows[one.identity], columns[one.case.id], : len(samples)] = samples
+    for one, own in zip(members, samples, strict=True):
+        values[rows[one.identity], columns[one.case.id], : len(own)] = own
     found = fleet.odd(values, [one.better for one in cases])
     labels = [work.label(one.case) for one in cases]
     off = [
@@ -47,6 +49,13 @@ def _fleet(members: Sequence[Reference]) -> list[Finding]:
         for one in found.odd
     ]
     return off + [Finding(title="cannot be judged", detail=_named(text, labels)) for text in found.warnings]
+
+
+def _samples(members: Sequence[Reference]) -> list[list[float]]:
+    """Of each reference. Rounds of one run are alike: taken for samples of their own, a slow run or two make a slow tail."""
+    if statistics.median(len(one.runs) for one in members) >= ENOUGH_RUNS:
+        return [[statistics.median(values) for values in one.runs.values()] for one in members]
+    return [[v for values in one.runs.values() for v in values] for one in members]
 
 
 def _said(one: fleet.Odd, devices: int) -> str:
