@@ -42,7 +42,6 @@ OWN: Mapping[str, float] = {
 PULL, PULL_SCALES = 0.01, 0.05  # towards the start, per unit of log and per unit of a power
 ROWS, OWN_ROWS = 2500, 1500  # of each GPU and implementation that a fit looks at
 FLOORS = {"a100-sxm-80gb": 0.056, "h100-sxm": 0.044, "h200-sxm": 0.050}  # two collections of the same shapes: research notes, bf16
-METHODS = ("model", "roofline", "SOL/0.8 + 3 µs", "nearest row")
 
 
 def rows(gpu: str, root: Path) -> Rows:
@@ -164,3 +163,79 @@ def _least(errors: Callable[[Floats], Floats], start: Floats, pull: Floats) -> F
 
     found = least_squares(lambda v: np.concatenate([errors(v), pull * (v - start)]), start, loss="soft_l1", f_scale=0.1, max_nfev=20)
     return np.asarray(found.x)
+
+
+# ---------------------------------------------------------------- scores
+
+
+def table(root: Path, coefficients: Mapping[str, Mapping[str, float]] | None = None) -> list[Score]:
+    """Held-out shapes of A100 and H100 and all of H200 with the stored coefficients; A100 and H100 with those of the other alone."""
+    a100, h100, h200 = (rows(gpu, root) for gpu in (*GPUS, *LONG))
+    known = coefficients or gemm.stored()
+    found = []
+    for name, data in (("A100", a100), ("H100", h100)):
+        found += _cells(f"{name}, held-out shapes", only(data, data.held), known, only(data, ~data.held))
+    found += _cells("H200 by A100 + H100", h200, known, only(h100, ~h100.held))
+    for cell, source, target in (("A100 → H100, spec only", a100, h100), ("H100 → A100, spec only", h100, a100)):
+        plain = [only(one, one.params["dtype"] == "bf16") for one in (source, target)]
+        found += _cells(cell, plain[1], fit([plain[0]]), plain[0])
+    return found
+
+
+def _cells(cell: str, data: Rows, coefficients: Mapping[str, Mapping[str, float]], train: Rows) -> list[Score]:
+    """By type: the model beside simpler ways; then by implementation and regime, the model alone."""
+    found = []
+    for dtype in sorted(set(data.params["dtype"].tolist())):
+        part = only(data, data.params["dtype"] == dtype)
+        ways = {"model": predicted(part, coefficients), **_simple(part)}
+        found += [scores.score(cell, dtype, name, values, part.seconds) for name, values in ways.items()]
+        some, near = sample(part, 2000, 1), sample(only(train, train.params["dtype"] == dtype), 12000, 1)
+        if len(near.seconds):
+            table = scores.nearest(_sizes(near), near.seconds, _sizes(some), ())
+            found.append(scores.score(cell, dtype, "nearest row", table, some.seconds))
+        for name, keep in _regimes(part).items():
+            found.append(scores.score(cell, f"{dtype} {name}", "model", ways["model"][keep], part.seconds[keep]))
+    return found
+
+
+def _sizes(data: Rows) -> dict[str, NDArray[Any]]:
+    return {name: data.params[name] for name in ("m", "n", "k")}
+
+
+def _simple(data: Rows) -> dict[str, Floats]:
+    """The roofline at the published peak, and aiconfigurator's two constants on it."""
+    chip = scores.chip(data.gpu)
+    m, n, k = (data.params[name].astype(float) for name in ("m", "n", "k"))
+    narrow = data.params["dtype"] != "bf16"
+    rate = np.where(narrow, chip.flop_per_clock.get("matrix.fp8", np.nan), chip.flop_per_clock["matrix.bf16"]) * chip.units * chip.clock_hz
+    size = np.where(narrow, 1.0, 2.0)
+    sol = np.maximum(2 * m * n * k / rate, (size * (m * k + n * k) + 2 * m * n) / chip.memory_b_s)
+    return {"roofline": sol, "SOL/0.8 + 3 µs": sol / 0.8 + 3e-6}
+
+
+def _regimes(data: Rows) -> dict[str, NDArray[np.bool_]]:
+    m, seconds = data.params["m"], data.seconds
+    found = {"≤ 20 µs": seconds <= 20e-6, "> 20 µs": seconds > 20e-6}
+    found |= {"m ≤ 64": m <= 64, "m 65 to 1024": (m > 64) & (m <= 1024), "m > 1024": m > 1024}
+    for name in sorted(set(data.implementation.tolist())):
+        found[name] = data.implementation == name
+    return found
+
+
+def main() -> None:
+    """Fits A100 and H100, stores the coefficients and prints the scores."""
+    place = scores.folder()
+    found = fit([rows(gpu, place) for gpu in GPUS])
+    head = {
+        "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/gemm: sglang 0.5.10, trtllm 1.0.0 and 1.3.0rc20, vllm 0.24.0",
+        "split": "crc32(n x k) % 5 == 0 is held out; H200 is never fitted", "command": "python -m hotlap.model.fit.gemm",
+        "loss": f"soft L1 of log error, scale 0.1; {ROWS} rows of each GPU for bf16, {OWN_ROWS} of each other implementation",
+    }  # fmt: skip
+    scores.store("gemm", "Matrix products. Rates are shares of 4096 FLOP a clock and unit (bf16); latencies at 1.98 GHz.", head, found)
+    gemm.stored.cache_clear()
+    print(scores.show(table(place, found)))
+    print(f"floor, two collections of the same bf16 shapes: {', '.join(f'{gpu} {100 * value:.1f} %' for gpu, value in FLOORS.items())}")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.model import machines
+from hotlap.model import kernels, machines
+from hotlap.model.fit.data import root
 from hotlap.model.kernels.base import Chip, Floats
 
 CHUNK = 256  # rows compared with all training rows at once
+
+
+def folder() -> Path:
+    """Of the measurements. Ends the program with a line where there is none."""
+    found = root()
+    if found is None:
+        raise SystemExit("no measurements: set HOTLAP_SHARED to the folder that holds data/kernels")
+    return found
+
+
+def store(family: str, about: str, head: Mapping[str, str], coefficients: Mapping[str, Mapping[str, float]]) -> None:
+    """Writes the family's coefficients with where they come from."""
+    lines = [f"# {about}", "", "[fit]", *(f'{key} = "{value}"' for key, value in head.items()), f'date = "{date.today().isoformat()}"']
+    for name, values in coefficients.items():
+        key = name if name.replace("_", "").isalnum() else f'"{name}"'
+        lines += ["", f"[coefficients.{key}]", *(f"{one} = {value:.4g}" for one, value in values.items())]
+    file = Path(kernels.__file__).parents[1] / "coefficients" / f"{family}.toml"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 class Score(NamedTuple):

@@ -14,8 +14,8 @@ from hotlap.errors import InputError
 from hotlap.model.machines import Spec
 from hotlap.model.networks import calls, memory
 from hotlap.model.networks.calls import ACTIVATION_BYTES, Call, Setting
-from hotlap.model.networks.shape import Network
 from hotlap.model.networks.result import Step, StepPart
+from hotlap.model.networks.shape import Network
 from hotlap.record import Case
 
 # Backward ÷ forward of an attention kernel: 2.5 × the operations (five products for two), at 63 % of peak instead of 73 %;
