@@ -278,6 +278,9 @@ class Limit(Record, frozen=True, kw_only=True):
     power_w: Any = None
     clock_hz: Any = None
     limiter: str = ""  # what sets it: memory, cache, arithmetic unit, link, latency, launch
+    parts: dict[str, Any] = {}  # of the expected time, in seconds by name; they add up
+    choice: dict[str, Any] = {}  # the kernel that is thought to run: tile_m, tile_n, split, waves …
+    known: str = ""  # how sure the expectation is: fitted to this machine, to its architecture, published figures only
     causes: list[str] = []
     provenance: list[Term] = []
     reason: str = ""  # why unknown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from hotlap import plan as plans
 from hotlap import work
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
-    limit = predict(args.workload, args.machine, **case.params)
+    limit = predict(args.workload, args.machine, **dict[str, Any](case.params))
     if args.json:
         terminal.print_json({"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
     else:

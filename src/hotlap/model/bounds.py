@@ -23,7 +23,7 @@ def bounds(workload: str, params: Mapping[str, Any], spec: Spec) -> tuple[Floats
     asked = work.find(workload).work(params)
     shape = np.broadcast_shapes(*(np.shape(value) for value in params.values()))
     if workload == "collective":
-        return _link(asked.link_bytes, spec, shape)
+        return _link(network.least_link_bytes(params), spec, shape)
     arithmetic = [_operations(unit, count, spec) for unit, count in asked.operations.items()]
     held = np.inf if spec.resident_bytes is None else spec.resident_bytes
     moved = _compulsory(workload, params, asked)
@@ -52,6 +52,6 @@ def _compulsory(workload: str, params: Mapping[str, Any], asked: work.base.Work)
 
 
 def _link(moved: Any, spec: Spec, shape: tuple[int, ...]) -> tuple[Floats, NDArray[np.str_]]:
-    found = link_rate("peer", spec)
+    found = link_rate("collective", spec)
     seconds = np.asarray(moved) / (np.nan if isinstance(found, str) else found[0])
     return np.broadcast_to(seconds, shape).astype(float), np.full(shape, "link")

@@ -16,6 +16,7 @@ from hotlap.model import cpu, machines
 from hotlap.model.machines import Spec
 from hotlap.record import Case, Device, Limit, Machine, Term
 from hotlap.units import show, size
+from hotlap.work import network
 from hotlap.work.base import Work
 from hotlap.work.memory import gather_shape
 
@@ -252,7 +253,7 @@ def _link(case: Case, asked: Work, spec: Spec) -> Limit:
     if isinstance(found, str):
         return unknown(found)
     rate, source = found
-    each = asked.link_bytes / ways
+    each = network.least_link_bytes(case.params) if case.workload == "collective" else asked.link_bytes / ways
     return Limit(
         kind="bound", bound_s=each / rate, limiter="link", causes=[f"link: {size(each)} each way used at {show(rate, 'B/s')}"],
         provenance=[
@@ -269,7 +270,7 @@ def link_rate(workload: str, spec: Spec) -> tuple[float, str] | str:
     options = []
     if spec.pcie_b_s is not None:
         options.append((spec.pcie_b_s, _pcie_source(spec)))
-    if workload == "peer":
+    if workload in ("peer", "collective"):
         if spec.scaleup_b_s is None:
             return f"no published link between {spec.name} and its peers"
         options.append((spec.scaleup_b_s / 2, f"half of the published figure for both ways: {spec.source}"))

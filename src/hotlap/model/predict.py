@@ -9,43 +9,107 @@ import numpy as np
 from msgspec.structs import replace
 
 from hotlap import work
-from hotlap.errors import InputError
+from hotlap.errors import InputError, nearest
 from hotlap.model import machines
-from hotlap.model.limits import limit, per_clock
+from hotlap.model.bounds import MANY, bounds
+from hotlap.model.expect import Expected, expect
+from hotlap.model.limits import limit
 from hotlap.model.machines import Spec
 from hotlap.record import Case, Limit, Term
 from hotlap.work.base import Param
 
-EFFICIENCY, FIXED_S = 0.8, 3e-6  # aiconfigurator's two constants, in systems/*.yaml
-# Mean absolute error, as a share of the measured time, of peak roofline ÷ 0.8 + 3 µs on aiconfigurator's public bf16 matrix
-# products (35,742 shapes each, 11,088 on the B60), from this project's evaluation of them. H200: the greater of two
-# collections, 0.120 and 0.152; the latter ran longer and at the power limit.
-ERRORS = {
-    "a100-sxm-80gb": 0.228, "l40s": 0.348, "h100-sxm": 0.117, "h200-sxm": 0.152, "b200": 0.183, "gb200": 0.194, "b300": 0.180,
-    "rtx-pro-6000": 0.205, "arc-pro-b60": 0.307,
-}
-WORST = max(ERRORS.values())
 FIELDS = ("bound_s", "expected_s", "low_s", "high_s", "clock_hz")
+OUTSIDE = "outside of what was measured: the interval is wide"
 
 
-def predict(workload: str, machine: str, **params: Any) -> Limit:
-    """The limit of a workload on a machine of the table, with an expectation where published errors carry one.
+def predict(workload: str, machine: str, implementation: str = "", **params: Any) -> Limit:
+    """The limit of a workload on a machine of the table, with an expectation where a family of kernels knows it.
 
     Parameters as in a plan ("256 MiB", "bf16"). Lists and NumPy arrays are broadcast against each other and make every field an
-    array, with nan where it is not known. Raises InputError for unknown names and wrong values.
+    array, with nan where it is not known. `implementation`: the library's kernel, as the model's coefficients name it. Raises
+    InputError for unknown names and wrong values.
     """
     spec, kind = machines.load(machine), work.find(workload)
     arrays = {n: np.asarray(v) for n, v in params.items() if _many(v, kind.param(n))}
     plain = {n: _plain(v) for n, v in params.items() if n not in arrays}
     if not arrays:
-        return _one(Case(workload=workload, params=kind.parse(plain)), spec)
+        case = Case(workload=workload, params=kind.parse(plain))
+        return expected(case, spec, limit(case, spec), implementation)
     try:
         grid = np.broadcast(*arrays.values())
     except ValueError:
         shapes = ", ".join(f"{n} {a.shape}" for n, a in arrays.items())
         raise InputError(f"these arrays do not go together: {shapes}; valid: equal lengths, or shapes that broadcast") from None
+    if workload in MANY and all(np.issubdtype(a.dtype, np.number) for a in arrays.values()):
+        return _at_once(
+            workload,
+            spec,
+            {**kind.parse({**plain, **{n: _plain(a.flat[0]) for n, a in arrays.items()}}), **arrays},
+            grid.shape,
+            implementation,
+        )
     rows = [{**plain, **dict(zip(arrays, map(_plain, row), strict=True))} for row in grid]
-    return _stack([_one(Case(workload=workload, params=kind.parse(row)), spec) for row in rows], grid.shape)
+    cases = [Case(workload=workload, params=kind.parse(row)) for row in rows]
+    return _stack([expected(case, spec, limit(case, spec), implementation) for case in cases], grid.shape)
+
+
+def expected(case: Case, spec: Spec, found: Limit, implementation: str = "") -> Limit:
+    """The same limit with what to expect; unchanged where no family knows the kernel or the table lacks a figure."""
+    try:
+        known = expect(case.workload, case.params, spec, implementation or case.implementation)
+    except InputError as error:
+        return replace(found, causes=[*found.causes, f"no expected value: {error}"]) if case.workload in MANY else found
+    parts = {name: float(value[0]) for name, value in known.parts.items() if value[0]}
+    choice = {name: value[0].item() for name, value in known.choice.items()}
+    causes = [OUTSIDE] if not known.inside[0] else []
+    kind = "expected" if found.kind == "unknown" else found.kind
+    return replace(
+        found, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
+        parts=parts, choice=choice,
+        known=known.known.words, causes=[*found.causes, *causes], provenance=[*found.provenance, _source(known, float(known.seconds[0]))],
+    )  # fmt: skip
+
+
+def _source(known: Expected, seconds: float) -> Term:
+    how = f"model of {known.family}, coefficients in model/coefficients/{known.family}.toml; {known.known.words}; "
+    how += "interval: 90 % of cases like it"
+    if known.family == "streaming":
+        how = "all bytes at 0.876 of published bandwidth (best streaming on H200: 4203 of 4800 GB/s) + 3 µs; caches not counted on"
+    return Term(name="expected time", value=seconds, unit="s", source=how)
+
+
+def _at_once(workload: str, spec: Spec, params: dict[str, Any], shape: tuple[int, ...], implementation: str) -> Limit:
+    """Many cases in one pass: numbers as arrays, texts the same for all."""
+    names = [name for name, value in params.items() if isinstance(value, np.ndarray)]
+    flat = {name: np.broadcast_to(params[name], shape).ravel().astype(float) for name in names}
+    _check(workload, flat)
+    full = {**params, **flat}
+    floor, limiters = bounds(workload, full, spec)
+    found = expect(workload, full, spec, implementation)
+    many = len(found.seconds)
+
+    def shaped(value: Any) -> Any:
+        return np.broadcast_to(value, many).reshape(shape)
+
+    return Limit(
+        kind="bound", bound_s=shaped(floor), expected_s=shaped(found.seconds), low_s=shaped(found.low_s), high_s=shaped(found.high_s),
+        clock_hz=spec.clock_max_hz, limiter=", ".join(sorted(set(limiters.ravel().tolist()))),
+        parts={name: shaped(value) for name, value in found.parts.items()}, choice={name: shaped(value) for name, value in found.choice.items()},
+        known=found.known.words, causes=[] if found.inside.all() else [OUTSIDE],
+    )  # fmt: skip
+
+
+def _check(workload: str, flat: dict[str, Any]) -> None:
+    """Numbers within the range of their parameter."""
+    for name, values in flat.items():
+        param = work.find(workload).param(name)
+        if param is None:
+            raise InputError(f"{workload} has no parameter '{name}'; {nearest(name, [p.name for p in work.find(workload).params])}")
+        low, high = -np.inf if param.low is None else param.low, np.inf if param.high is None else param.high
+        wrong = np.flatnonzero(~((values >= low) & (values <= high)))
+        if len(wrong):
+            param.parse(float(values[wrong[0]]))  # says what is wrong with it
+            raise InputError(f"'{name}' must be finite, not {values[wrong[0]]}")
 
 
 def _many(value: Any, param: Param | None) -> bool:
@@ -59,44 +123,6 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
-def _one(case: Case, spec: Spec) -> Limit:
-    found = limit(case, spec)
-    return replace(found, **_expectation(case, spec, found))
-
-
-def _expectation(case: Case, spec: Spec, found: Limit) -> dict[str, Any]:
-    """Peak roofline ÷ 0.8 + 3 µs: every byte at published bandwidth, operations at the clock of the published peak. Only for
-    bf16 matrix products, where its error is known; on fp8 the same formula is off by half."""
-    if case.workload != "gemm" or case.params.get("dtype") != "bf16" or found.kind == "unknown" or not spec.memory_bandwidth_b_s:
-        return {}
-    asked = work.find(case.workload).work(case.params)
-    times = [count / rate for unit, count in asked.operations.items() if (rate := _peak(spec, unit))]
-    expected = max([*times, asked.memory_bytes / spec.memory_bandwidth_b_s]) / EFFICIENCY + FIXED_S
-    error = ERRORS.get(spec.slug, WORST)
-    return {
-        "expected_s": expected, "low_s": expected / (1 + error), "high_s": expected / (1 - error),
-        "provenance": [*found.provenance, *_sources(expected, error, spec)],
-    }
-
-
-def _peak(spec: Spec, unit: str) -> float | None:
-    chosen = per_clock(spec, unit)
-    return spec.rate(chosen[0], spec.clock_for_peak_hz) if chosen else None
-
-
-def _sources(expected_s: float, error: float, spec: Spec) -> list[Term]:
-    formula = (
-        "all bytes at published bandwidth or operations at the published peak, whichever takes longer, ÷ 0.8 + 3 µs: aiconfigurator's "
-        "two constants"
-    )
-    where = f"measured on {spec.slug}" if spec.slug in ERRORS else f"on the worst of {len(ERRORS)} GPUs, for {spec.slug} was not among them"
-    interval = f"mean absolute error of that formula on public bf16 matrix products {where}; low and high are one such error away, "
-    return [
-        Term(name="expected time", value=expected_s, unit="s", source=formula),
-        Term(name="published error", value=error, unit="", source=interval + "which promises no coverage"),
-    ]
-
-
 def _stack(found: Sequence[Limit], shape: tuple[int, ...]) -> Limit:
     """One limit with arrays for fields. Counts differ from case to case, so of the provenance only rates stay."""
     first = next((f for f in found if f.kind != "unknown"), found[0])
@@ -105,8 +131,12 @@ def _stack(found: Sequence[Limit], shape: tuple[int, ...]) -> Limit:
     limiters, reasons = _distinct(f.limiter for f in found), _distinct(f.reason for f in found)
     kinds = {f.kind for f in found} - {"unknown"}
     return Limit(
-        kind="expected" if "expected" in kinds else first.kind, **values, limiter=", ".join(limiters), causes=[],
-        provenance=list(rates.values()), reason="; ".join(reasons),
+        kind="expected" if "expected" in kinds else first.kind,
+        **values,
+        limiter=", ".join(limiters),
+        causes=[],
+        provenance=list(rates.values()),
+        reason="; ".join(reasons),
     )
 
 

@@ -141,6 +141,12 @@ def _collective(params: Mapping[str, Value]) -> Work:
     return Work(link_bytes=size * share.get(text(params, "op"), 1.0))
 
 
+def least_link_bytes(params: Mapping[str, Any]) -> Any:
+    """Bytes that each GPU cannot but send: an all-reduce may be added up in the switch, so its input once."""
+    n = count(params, "gpus")
+    return count(params, "size") * (1.0 if text(params, "op") in ("broadcast", "send") else (n - 1) / n)
+
+
 def _attention_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     heads, kv_heads, query, kv = (integer(params, name) for name in ("heads", "kv_heads", "query", "kv"))
     if heads % kv_heads:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.model import machines
+from hotlap.model.fit import scores
 from hotlap.model.fit.data import FOLDERS, Rows, held
 from hotlap.model.kernels import attention_library
 from hotlap.model.kernels.attention import Cases, read
@@ -56,15 +56,7 @@ class Part(NamedTuple):
 
 def chip(slug: str) -> Chip:
     """The machine table's figures at its highest clock; burst measurements, power not considered."""
-    spec = machines.load(slug)
-    known = (spec.compute_units, spec.clock_max_hz, spec.memory_bandwidth_b_s, spec.l2_bytes)
-    assert all(known), f"{slug}: attention needs units, clock, bandwidth and L2"
-    units, clock, memory, l2 = (float(x or 0) for x in known)
-    return Chip(
-        units=int(units), clock_hz=clock, clock_max_hz=clock, flop_per_clock=spec.flop_per_clock, memory_b_s=memory, l2_bytes=l2,
-        shared_bytes=spec.shared_bytes_per_unit or 0.0, registers=spec.registers_per_unit or 0, warps_max=spec.warps_max_per_unit or 0,
-        blocks_max=spec.blocks_max_per_unit or 0, power_w=spec.power_w,
-    )
+    return scores.fastest(slug)
 
 
 def rows(gpu: str, root: Path, phase: str) -> Rows:

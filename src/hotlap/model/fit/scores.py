@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.model import kernels, machines
+from hotlap.model import chips, kernels, machines
 from hotlap.model.fit.data import root
 from hotlap.model.kernels.base import Chip, Floats
 
@@ -49,19 +49,13 @@ class Score(NamedTuple):
 
 
 def chip(slug: str) -> Chip:
-    """A machine of the table, at the clock for which its peak is published. What is not known is 0."""
-    spec = machines.load(slug)
-    needed = (
-        spec.compute_units, spec.clock_max_hz, spec.memory_bandwidth_b_s, spec.l2_bytes, spec.shared_bytes_per_unit,
-        spec.registers_per_unit, spec.warps_max_per_unit, spec.blocks_max_per_unit,
-    )
-    units, clock, memory, l2, shared, registers, warps, blocks = (float(v or 0) for v in needed)
-    return Chip(
-        units=int(units), clock_hz=spec.clock_for_peak_hz or clock, clock_max_hz=clock, flop_per_clock=spec.flop_per_clock,
-        memory_b_s=memory, l2_bytes=l2, shared_bytes=shared, registers=int(registers), warps_max=int(warps),
-        blocks_max=int(blocks), power_w=spec.power_w,
-        link_b_s=spec.scaleup_b_s / 2 if spec.scaleup_b_s else None,
-    )
+    """A machine of the table, at the clock for which its peak is published."""
+    return chips.chip(machines.load(slug))
+
+
+def fastest(slug: str) -> Chip:
+    """The same at its highest clock."""
+    return chips.chip(machines.load(slug), "max")
 
 
 def score(cell: str, part: str, method: str, predicted: Floats, measured: Floats) -> Score:

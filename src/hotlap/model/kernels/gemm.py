@@ -35,6 +35,7 @@ PARTS = (
     "split reduction", "launch", "quantisation pass", "clock under the power cap", "host",
 )  # fmt: skip
 LARGEST = 1e15  # of any one number
+OVERDRAWN = 1.4  # of the power left for it, that operations at the rated peak draw at most: H100's by the fit; assumed of all
 HOST_POWER = 8.0  # of the longer of device and host
 MEASURED = ("bf16", "fp16", "fp8", "fp8_block")
 
@@ -175,8 +176,11 @@ def _slowed(flop: Floats, moved: Floats, seconds: Floats, on: Machine) -> Floats
     """How much longer it takes once the clock has fallen to what the power limit allows; 1 where the limit is not known."""
     if not on.chip.power_w:
         return np.ones(len(flop))
-    drawn = (on.c["operation_pj"] * NARROW_ENERGY.get(round(on.size), 1.0) * flop + DRAM_PJ * moved) * 1e-12 / seconds
-    return np.asarray(np.maximum(drawn / (on.chip.power_w * (1 - on.c["static_share"])), 1.0) ** on.c["clock_power"])
+    left = on.chip.power_w * (1 - on.c["static_share"])
+    rated = on.rate * on.chip.units * on.chip.clock_hz
+    energy = min(on.c["operation_pj"] * NARROW_ENERGY.get(round(on.size), 1.0) * 1e-12, OVERDRAWN * left / rated)
+    drawn = (energy * flop + DRAM_PJ * 1e-12 * moved) / seconds
+    return np.asarray(np.maximum(drawn / left, 1.0) ** on.c["clock_power"])
 
 
 def _inside(cases: Mapping[str, NDArray[Any]], dtype: str) -> NDArray[np.bool_]:

@@ -22,6 +22,7 @@ SPLITS = (1, 2, 3, 4, 6, 8, 16)
 DEPTH = 64  # k is padded to it
 SHALLOWEST = 128  # of a split
 REFERENCE_FLOP, REFERENCE_HZ = 4096.0, 1.98e9  # at which coefficients hold: Hopper's
+LEAST_SCALE = 0.5  # A100's: bytes a clock and unit do not shrink with a smaller matrix unit
 SLOWEST_HZ, FASTEST_HZ = 1.2e9, 2.4e9  # latencies are scaled with the clock no further
 OUT_BYTES = 2.0  # of an element of the result; int8 and wide types: their own
 REREAD = 0.35  # of the unique operands of each wave: the rest is still in L2 from the wave before; assumed
@@ -47,7 +48,7 @@ class Machine(NamedTuple):
 
     def scaled(self, name: str, power: str) -> float:
         """A coefficient at this generation."""
-        return float(self.c[name] * self.scale ** self.c[power])
+        return float(self.c[name] * max(self.scale, LEAST_SCALE) ** self.c[power])
 
     def delay_s(self, name: str, power: str) -> float:
         """A latency in µs at this machine's clock."""

@@ -1,0 +1,119 @@
+"""The expected time of cases on a machine: the family that knows the kernel, at the clock it will hold, with its interval and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hotlap import work
+from hotlap.errors import InputError
+from hotlap.model import intervals
+from hotlap.model.bounds import bounds
+from hotlap.model.chips import chip
+from hotlap.model.kernels import collective, decode, gemm, moe, prefill
+from hotlap.model.kernels.base import Chip, Demand, Estimate
+from hotlap.model.machines import Spec
+from hotlap.work.network import conv_output
+
+Floats = NDArray[np.float64]
+Params = Mapping[str, Any]
+STREAMING = ("pointwise", "rowwise", "embedding", "transpose")
+STREAM_SHARE, STREAM_FIXED_S = 0.876, 3e-6  # of memory bandwidth: best streaming on H200, 4203 of 4800 GB/s; aiconfigurator's constant
+ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
+ARITHMETIC = ("matrix unit", "operand feed", "special functions", "tile quantisation", "wave quantisation", "clock under the power cap")
+MEMORY = ("DRAM", "L2", "bytes in flight", "row passes", "link", "copy", "quantisation pass")
+
+
+class Expected(NamedTuple):
+    """Arrays of one entry per case."""
+
+    seconds: Floats
+    low_s: Floats  # stated 90 % interval
+    high_s: Floats
+    parts: Mapping[str, Floats]  # seconds by name; they add up
+    choice: Mapping[str, NDArray[Any]]
+    inside: NDArray[np.bool_]  # within what was measured
+    family: str
+    known: intervals.Level
+
+
+def expect(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike = "") -> Expected:
+    """`params`: complete, numbers as arrays of one length or single, texts single. Raises InputError for what the machine cannot do or
+    what no family knows."""
+    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
+    count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
+    family, found = _estimate(workload, arrays, spec, implementation, count)
+    floor, _ = bounds(workload, arrays, spec)
+    seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
+    known = intervals.level(spec)
+    low, high = intervals.interval(family, known.key, seconds, found.inside)
+    parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
+    return Expected(seconds, np.maximum(low, np.nan_to_num(floor)), high, parts, found.choice, found.inside, family, known)
+
+
+def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
+    if workload in STREAMING:
+        return "streaming", _streamed(workload, params, chip(spec), spec, count)
+    if workload not in _FAMILIES:
+        raise InputError(f"no expected value is known for '{workload}'; valid: {', '.join([*_FAMILIES, *STREAMING])}")
+    return _FAMILIES[workload](params, spec, implementation, count)
+
+
+def _gemm(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    names = ("m", "n", "k", "batch", "dtype")
+    return "gemm", gemm.estimate({name: params[name] for name in names}, chip(spec), implementation)
+
+
+def _conv(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    """As the matrix product that an implicit GEMM computes: pixels × filters, over channels × taps."""
+    high, wide = conv_output(params)
+    sizes = {"m": params["images"] * high * wide, "n": params["filters"], "k": params["channels"] * params["filter"] ** 2}
+    found = gemm.estimate({**sizes, "dtype": params["dtype"]}, chip(spec), implementation)
+    return "gemm", found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
+
+
+def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
+    query = np.broadcast_to(np.asarray(params["query"]), (count,))
+    one = bool((query == 1).all())
+    if not one and (query == 1).any():
+        raise InputError("attention: ask for prefill (many queries) and decode (query = 1) apart")
+    keys = np.where(np.asarray(params["kv"]) > 0, params["kv"], params["query"])
+    implementation = ATTENTION if isinstance(implementation, str) and not implementation else implementation
+    shared = {name: params[name] for name in ("batch", "heads", "kv_heads", "head_dim", "window", "dtype", "kv_dtype")}
+    machine = chip(spec, "max")
+    if one:
+        return "decode", decode.estimate({**shared, "kv": keys}, machine, implementation)
+    causal = params["mask"] == "causal"
+    return "prefill", prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
+
+
+def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "gated")
+    dtype = {"int4": "int4_wo", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
+    return "moe", moe.estimate({**{name: params[name] for name in names}, "dtype": dtype}, chip(spec), implementation)
+
+
+def _collective(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    names = {"op": "op", "gpus": "gpus", "size": "bytes", "nodes": "nodes"}
+    dtype = "int8" if params["dtype"] in ("int8", "fp8") else "bf16"
+    given = {**{new: params[old] for old, new in names.items()}, "dtype": dtype}
+    return "collective", collective.estimate(given, chip(spec, "max"), implementation)
+
+
+_FAMILIES: Mapping[str, Callable[[Params, Spec, str | ArrayLike, int], tuple[str, Estimate]]] = {
+    "gemm": _gemm, "conv": _conv, "attention": _attention, "moe": _moe, "collective": _collective,
+}  # fmt: skip
+
+
+def _streamed(workload: str, params: Params, machine: Chip, spec: Spec, count: int) -> Estimate:
+    """All bytes at the best share of memory bandwidth that was measured, and aiconfigurator's 3 µs; caches not counted on."""
+    asked = work.find(workload).work(params)
+    moved = np.broadcast_to(np.asarray(asked.memory_bytes, dtype=float), (count,))
+    parts = {"DRAM": moved / (machine.memory_b_s * STREAM_SHARE), "launch": np.full(count, STREAM_FIXED_S)}
+    none = np.zeros(count)
+    operations = {unit: np.broadcast_to(np.asarray(n, dtype=float), (count,)) for unit, n in asked.operations.items()}
+    demand = Demand(operations, none, moved, moved)
+    return Estimate(parts["DRAM"] + parts["launch"], parts, demand, {}, np.zeros(count, dtype=bool))
