@@ -94,7 +94,8 @@ def _at_once(workload: str, spec: Spec, params: dict[str, Any], shape: tuple[int
     return Limit(
         kind="bound", bound_s=shaped(floor), expected_s=shaped(found.seconds), low_s=shaped(found.low_s), high_s=shaped(found.high_s),
         clock_hz=spec.clock_max_hz, limiter=", ".join(sorted(set(limiters.ravel().tolist()))),
-        parts={name: shaped(value) for name, value in found.parts.items()}, choice={name: shaped(value) for name, value in found.choice.items()},
+        parts={name: shaped(value) for name, value in found.parts.items()},
+        choice={name: shaped(value) for name, value in found.choice.items()},
         known=found.known.words, causes=[] if found.inside.all() else [OUTSIDE],
     )  # fmt: skip
 
