@@ -161,7 +161,7 @@ def predicted(data: Rows, coefficients: Mapping[str, Mapping[str, float]] | None
 def _least(errors: Callable[[Floats], Floats], start: Floats, pull: Floats) -> Floats:
     from scipy.optimize import least_squares
 
-    found = least_squares(lambda v: np.concatenate([errors(v), pull * (v - start)]), start, loss="soft_l1", f_scale=0.1, max_nfev=20)
+    found = least_squares(lambda v: np.concatenate([errors(v), pull * (v - start)]), start, loss="soft_l1", f_scale=0.1, max_nfev=40)
     return np.asarray(found.x)
 
 
