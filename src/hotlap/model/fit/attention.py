@@ -151,9 +151,14 @@ def _solve(family: Family, priors: Priors, parts: Sequence[Part], held_by: float
     def residuals(x: Floats) -> Floats:
         k = _decoded(priors, names, x)
         off = [p.weight * (np.log(_seconds(family, p, k)) - np.log(p.seconds)) for p in parts]
-        return np.concatenate([*(np.sign(r) * SOFT * np.sqrt(2 * (np.sqrt(1 + (r / SOFT) ** 2) - 1)) for r in off), hold * (x - centre) / spread])
+        return np.concatenate([*(_softened(r) for r in off), hold * (x - centre) / spread])
 
     return _decoded(priors, names, least_squares(residuals, centre, max_nfev=60).x)
+
+
+def _softened(off: Floats) -> Floats:
+    """Whose square is the loss: squared up to SOFT, absolute beyond."""
+    return np.asarray(np.sign(off) * SOFT * np.sqrt(2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)))
 
 
 def _seconds(family: Family, part: Part, k: Mapping[str, float]) -> Floats:
