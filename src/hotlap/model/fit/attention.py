@@ -17,7 +17,7 @@ from hotlap.model import machines
 from hotlap.model.fit.data import FOLDERS, Rows, held
 from hotlap.model.kernels import attention_library
 from hotlap.model.kernels.attention import Cases, read
-from hotlap.model.kernels.attention_library import NOT_MODELLED, Coefficients, Family
+from hotlap.model.kernels.attention_library import Coefficients, Family
 from hotlap.model.kernels.base import Chip, Floats
 
 FILES = {"prefill": "context_attention_perf.parquet", "decode": "generation_attention_perf.parquet"}
@@ -98,9 +98,9 @@ def subset(r: Rows, mask: NDArray[np.bool_]) -> Rows:
 
 
 def modelled(r: Rows, family: Family) -> NDArray[np.bool_]:
-    """Not the calls that are excluded by name: vLLM's FA4 decode at head dimension 512."""
-    kernels = attention_library.choose(r.implementation, read(r.params, family.phase), chip(r.gpu), family.phase)
-    return np.asarray((family.phase != "decode") | (kernels != NOT_MODELLED))
+    """Not the calls that are excluded by name."""
+    c = read(r.params, family.phase)
+    return ~attention_library.excluded(attention_library.choose(r.implementation, c, chip(r.gpu), family.phase), c)
 
 
 # ---------------------------------------------------------------- the fit

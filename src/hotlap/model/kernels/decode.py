@@ -33,6 +33,7 @@ class Traits:
     slots: float = 1.0  # tasks per unit that the split rule aims at
     resident: float = 1.0  # tasks of a unit whose starts overlap, by shared memory and registers
     most: int = 32  # splits
+    unsplit: int = 0  # blocks that are never split ("efficiency")
     least_keys: int = 128  # of a split ("fill")
     staged: bool = True  # the next block loads while this one is computed
     searched: float = np.inf  # batch up to which a scheduler walks the sequences
@@ -40,12 +41,12 @@ class Traits:
 
 
 KERNELS: Mapping[str, Traits] = {
-    # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped, num_splits_heuristic with twice the SMs
+    # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped (not of single heads), num_splits_heuristic
     "fa2": Traits("efficiency", slots=2.0, resident=2.0, most=64, swaps=True),
     # flash-attention `hopper/flash_prepare_scheduler.cu` (batches to 992); vLLM captures graphs with at most 32 splits
     "fa3": Traits("even", searched=992.0),
     # the same source for Ampere, `tile_size_fwd_sm8x`: SGLang's build of version 3 runs there
-    "fa3_sm80": Traits("even", rows=128, keys=64, resident=2.0, staged=False),
+    "fa3_sm80": Traits("efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, staged=False),
     # TensorRT-LLM `cpp/kernels/xqa` (mha.cu; mha_sm90.cu has 8 heads a step) and `masked_multihead_attention`
     "xqa": Traits("fill", packs=32, rows=32, keys=64, slots=8.0),
     "xqa_fp8": Traits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0),
@@ -72,7 +73,8 @@ def tasks(c: Cases, chip: Chip, t: Traits) -> Tasks:
     elif t.rule == "fill":
         splits = np.clip(np.floor(slots / count), 1, np.minimum(np.ceil(c.kv / t.least_keys), t.most))
     else:
-        splits = np.where(c.group > 1, attention.splits_by_efficiency(count, slots, blocks, t.most), 1.0)
+        whole = (blocks <= t.unsplit) | (t.swaps & (c.group == 1))
+        splits = np.where(whole, 1.0, attention.splits_by_efficiency(count, slots, blocks, t.most))
     return Tasks(count, blocks, splits, blocks / splits if t.rule == "fill" else np.ceil(blocks / splits))
 
 
