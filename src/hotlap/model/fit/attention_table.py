@@ -66,8 +66,9 @@ def _read(family: Family, gpu: str, place: Path) -> Rows:
 
 
 def _unwritten(r: Rows) -> Rows:
-    """The same calls, read as attention alone. vLLM keeps the cache update apart from attention's `forward` in later versions, and
-    the H200 rows (0.22) do not grow with the number of key-value heads as those of 0.14 and 0.24 do: a fact of the collection."""
+    """The same calls, read as attention alone: since 0.16 vLLM keeps the cache update apart from attention's `forward`
+    (`forward_includes_kv_cache_update`), and the H200 rows (0.22) do not grow with the number of key-value heads as those of 0.14
+    and 0.24 do. This was seen on the H200 rows themselves, so it is one bit that they gave; no coefficient is."""
     return r._replace(params={**r.params, "cache_write": np.zeros(len(r.seconds))})
 
 

@@ -20,7 +20,7 @@ SIZES = ("batch", "query", "kv", "heads", "kv_heads", "head_dim", "window", "cau
 LARGEST = 2.0**40
 THREADS_OF_SM, COPY_THREADS = 2048, 512  # vLLM `reshape_and_cache_flash_kernel`: one block a token, G·D threads up to 512
 SMALL_KERNEL_S = 2e-6  # a kernel with next to no work inside a CUDA graph, start to start; an assumption, nothing fitted
-WARP_LEVEL_FLOP = 0.63 * 4096  # per clock and SM: most of warp-level 16-bit products from Hopper on (Luo et al., arXiv 2402.13499)
+WARP_LEVEL_FLOP = 0.63 * 4096  # per clock and SM, of 16-bit warp-level products from Hopper on: an assumption, nothing fitted
 SPECIAL_PER_CLOCK = 16.0  # exponentials of one SM: CUDA C++ Programming Guide, "Arithmetic Instructions", 7.0 to 9.0; a CDNA CU the same
 SOFTMAX_OPERATIONS = 4.0  # fp32 instructions per score beside the exponential: scale, maximum, sum, conversion (FlashAttention-3, 3.2)
 

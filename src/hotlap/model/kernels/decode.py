@@ -45,9 +45,9 @@ KERNELS: Mapping[str, Traits] = {
     "fa2": Traits("efficiency", slots=2.0, resident=2.0, most=64, swaps=True),
     # flash-attention `hopper/flash_prepare_scheduler.cu` (batches to 992); vLLM captures graphs with at most 32 splits
     "fa3": Traits("even", searched=992.0),
-    # the same source for Ampere, `tile_size_fwd_sm8x`: SGLang's build of version 3 runs there
+    # the same source for Ampere, `tile_size_fwd_sm8x`: where SGLang's version 3 runs (`sgl_kernel.flash_attn.is_fa3_supported`)
     "fa3_sm80": Traits("efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, staged=False),
-    # TensorRT-LLM `cpp/kernels/xqa` (mha.cu; mha_sm90.cu has 8 heads a step) and `masked_multihead_attention`
+    # TensorRT-LLM `cpp/kernels/xqa` and `masked_multihead_attention`; slots and steps judged by the training rows
     "xqa": Traits("fill", packs=32, rows=32, keys=64, slots=8.0),
     "xqa_fp8": Traits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0),
     "mmha": Traits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64),

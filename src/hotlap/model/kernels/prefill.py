@@ -28,6 +28,8 @@ class Traits:
     rows: tuple[int, ...]  # of a query tile; the smallest that holds all rows is taken
     keys: tuple[int, int, int, int, int]
     keys_low: tuple[int, int, int, int, int] | None = None  # where products are 8 bits wide
+    rows_64: int = 0  # where the head dimension is 64 or less, whatever the number of rows
+    rows_128: int = 0  # where it is 65 to 128 and these hold all rows
     packs: bool = False  # the heads of a group fill one tile's rows
     packs_single: bool = False  # only where there is one new token
     warp_level: bool = False  # products by warp-level instructions
@@ -35,14 +37,14 @@ class Traits:
 
 
 KERNELS: Mapping[str, Traits] = {
-    # vLLM flash-attention `csrc/flash_attn/src/flash_fwd_launch_template.h`, the paged (split-key) kernel
+    # flash-attention `csrc/flash_attn/src/flash_fwd_launch_template.h`, run_mha_fwd_splitkv_dispatch: a paged cache takes this kernel
     "fa2": Traits((64,), (256, 128, 64, 64, 64), packs_single=True, warp_level=True),
-    # flash-attention `hopper/tile_size.h` and `heuristics.h`
-    "fa3": Traits((128,), (128, 128, 112, 80, 64), packs=True, splits=True),
+    # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm90, causal; `heuristics.h`: use_one_mma_wg, should_pack_gqa
+    "fa3": Traits((128,), (128, 128, 96, 80, 64), (160, 160, 160, 128, 128), rows_64=192, rows_128=64, packs=True, splits=True),
     "fa4": Traits((128,), (128, 128, 112, 80, 64), packs=True, splits=True),
-    # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm8x: SGLang's build of version 3 runs on Ampere
-    "fa3_sm80": Traits((128,), (128, 64, 64, 64, 64), packs=True, splits=True, warp_level=True),
-    # TensorRT-LLM `cpp/kernels/fmha_v2/setup.py`, warp-specialised kernels
+    # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm8x: SGLang's version 3 runs on Ampere (`sgl_kernel.flash_attn.is_fa3_supported`)
+    "fa3_sm80": Traits((128,), (112, 64, 64, 96, 96), packs=True, splits=True, warp_level=True),
+    # TensorRT-LLM `cpp/kernels/fmha_v2/setup.py`, warp-specialised kernels; blocks of keys also judged by the training rows
     "fmha": Traits((128,), (128, 128, 64, 64, 64), (256, 256, 128, 128, 128)),
     "default": Traits((128,), (128, 128, 64, 64, 64), packs=True, splits=True),
 }
@@ -67,6 +69,8 @@ def tasks(c: Cases, chip: Chip, t: Traits) -> Tasks:
     rows = np.full_like(each, t.rows[-1])
     for size in reversed(t.rows):
         rows = np.where(each <= size, size, rows)
+    rows = np.where((c.head_dim > 64) & (c.head_dim <= 128) & (each <= t.rows_128), t.rows_128, rows)
+    rows = np.where(c.head_dim <= 64, t.rows_64, rows) if t.rows_64 else rows
     block = _block(c, t)
     tiles, span = np.ceil(each / rows), np.minimum(np.where(packed, rows / c.group, rows), c.query)
     step = np.gcd(np.maximum(np.round(span), 1).astype(int), block.astype(int))
