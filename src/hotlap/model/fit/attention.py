@@ -17,7 +17,7 @@ from hotlap.model.fit import scores
 from hotlap.model.fit.data import FOLDERS, Rows, held
 from hotlap.model.kernels import attention_library
 from hotlap.model.kernels.attention import Cases, read
-from hotlap.model.kernels.attention_library import NOT_MODELLED, Coefficients, Family
+from hotlap.model.kernels.attention_library import Coefficients, Family
 from hotlap.model.kernels.base import Chip, Floats
 
 FILES = {"prefill": "context_attention_perf.parquet", "decode": "generation_attention_perf.parquet"}
@@ -90,9 +90,9 @@ def subset(r: Rows, mask: NDArray[np.bool_]) -> Rows:
 
 
 def modelled(r: Rows, family: Family) -> NDArray[np.bool_]:
-    """Not the calls that are excluded by name: vLLM's FA4 decode at head dimension 512."""
-    kernels = attention_library.choose(r.implementation, read(r.params, family.phase), chip(r.gpu), family.phase)
-    return np.asarray((family.phase != "decode") | (kernels != NOT_MODELLED))
+    """Not the calls that are excluded by name."""
+    c = read(r.params, family.phase)
+    return ~attention_library.excluded(attention_library.choose(r.implementation, c, chip(r.gpu), family.phase), c)
 
 
 # ---------------------------------------------------------------- the fit
@@ -143,9 +143,14 @@ def _solve(family: Family, priors: Priors, parts: Sequence[Part], held_by: float
     def residuals(x: Floats) -> Floats:
         k = _decoded(priors, names, x)
         off = [p.weight * (np.log(_seconds(family, p, k)) - np.log(p.seconds)) for p in parts]
-        return np.concatenate([*(np.sign(r) * SOFT * np.sqrt(2 * (np.sqrt(1 + (r / SOFT) ** 2) - 1)) for r in off), hold * (x - centre) / spread])
+        return np.concatenate([*(_softened(r) for r in off), hold * (x - centre) / spread])
 
     return _decoded(priors, names, least_squares(residuals, centre, max_nfev=60).x)
+
+
+def _softened(off: Floats) -> Floats:
+    """Whose square is the loss: squared up to SOFT, absolute beyond."""
+    return np.asarray(np.sign(off) * SOFT * np.sqrt(2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)))
 
 
 def _seconds(family: Family, part: Part, k: Mapping[str, float]) -> Floats:

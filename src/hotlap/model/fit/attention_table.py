@@ -24,7 +24,8 @@ A100, H100, H200 = "a100-sxm-80gb", "h100-sxm", "h200-sxm"
 # Two collections of the same GEMM shapes differ by this much (models.md, section 2: mean |difference|); attention has no such pair,
 # and on H200 vLLM 0.22 and 0.24 differ by about 25 % (section 3, "Using AIC correctly").
 FLOOR = {A100: 0.056, H100: 0.044, H200: 0.25}
-EXCLUDED = "vLLM FA4 decode at head dimension 512 (a kernel pathology: 0.1 to 5 % of the memory bandwidth) is left out"
+DATA = "ai-dynamo/aiconfigurator (Apache-2.0): A100 SXM, sglang 0.5.10, vllm 0.14.0; H100 SXM, trtllm 1.3.0rc20, vllm 0.24.0"
+EXCLUDED = "vLLM FA4 (head dimension 512) with one new token is left out: a kernel pathology, 0.1 to 5 % of the memory bandwidth"
 
 
 class Score(NamedTuple):
@@ -52,7 +53,7 @@ def table(family: Family, priors: Priors, place: Path, coefficients: Coefficient
     train = [attention.subset(r, ~r.held) for r in (a100, h100)]
     cells: list[tuple[str, Rows, Coefficients, Sequence[Rows]]] = [
         ("H100 held-out", fresh, both, train), ("A100 held-out", attention.subset(a100, a100.held), both, train),
-        ("H200 from A100+H100", h200, both, train),
+        ("H200 from A100+H100", h200, both, train), ("H200, no cache write", _unwritten(h200), both, train),
         ("A100 → H100", h100, attention.fit(family, priors, [a100]), train[:1]),
         ("H100 → A100", a100, attention.fit(family, priors, [h100]), train[1:]),
     ]
@@ -62,6 +63,13 @@ def table(family: Family, priors: Priors, place: Path, coefficients: Coefficient
 def _read(family: Family, gpu: str, place: Path) -> Rows:
     rows = attention.rows(gpu, place, family.phase)
     return attention.subset(rows, attention.modelled(rows, family))
+
+
+def _unwritten(r: Rows) -> Rows:
+    """The same calls, read as attention alone: since 0.16 vLLM keeps the cache update apart from attention's `forward`
+    (`forward_includes_kv_cache_update`), and the H200 rows (0.22) do not grow with the number of key-value heads as those of 0.14
+    and 0.24 do. This was seen on the H200 rows themselves, so it is one bit that they gave; no coefficient is."""
+    return r._replace(params={**r.params, "cache_write": np.zeros(len(r.seconds))})
 
 
 def _scores(family: Family, cell: str, r: Rows, k: Coefficients, train: Sequence[Rows]) -> Iterator[Score]:
@@ -100,7 +108,8 @@ def roofline(c: Cases, gpu: str) -> Floats:
     """The published peaks with compulsory work and bytes, nothing cached."""
     chip = attention.chip(gpu)
     flop = 2 * c.batch * c.heads * c.query * seen(c) * c.width
-    moved = c.batch * c.query * c.heads * c.width * 2 + c.batch * c.kv_heads * np.minimum(c.kv, c.window + c.query - 1) * c.row_elements * c.kv_bytes
+    keys = c.batch * c.kv_heads * np.minimum(c.kv, c.window + c.query - 1)
+    moved = c.batch * c.query * c.heads * c.width * 2 + keys * c.row_elements * c.kv_bytes
     return np.maximum(flop / (matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), moved / chip.memory_b_s)
 
 
@@ -141,15 +150,14 @@ def main(family: Family, priors: Priors) -> None:
     target.write_text(toml(family.phase, fitted), encoding="utf-8")
     print(f"{sum(len(k) for k in fitted.values())} coefficients for {', '.join(fitted)}")
     show(table(family, priors, place, fitted), print)
-    if family.phase == "decode":
-        print(EXCLUDED)
+    print(EXCLUDED)
 
 
 def toml(phase: str, fitted: Coefficients) -> str:
     lines = [
         "# Fitted; the same for every GPU. Names end in their unit; without one they are ratios or exponents.",
         f'# Kernels and their sources: hotlap.model.kernels.{phase}. "default" is fitted to all of them together.', "", "[fit]",
-        'data = "ai-dynamo/aiconfigurator attention, A100 SXM (sglang 0.5.10, vllm 0.14.0), H100 SXM (trtllm 1.3.0rc20, vllm 0.24.0); Apache-2.0"',
+        f'data = "{DATA}"',
         'split = "held out: crc32(heads x kv_heads x head_dim x window) % 5 == 0; no row of H200"',
         f'date = "{datetime.date.today().isoformat()}"', f'command = "python -m hotlap.model.fit.{phase}"',
     ]

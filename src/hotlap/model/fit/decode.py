@@ -11,8 +11,11 @@ from hotlap.model.fit.data import Rows
 from hotlap.model.kernels import decode
 
 PRIORS = {
-    "launch_s": Prior(8e-6, 1.0), "launch_low_ratio": Prior(1.0, 0.5), "split_s": Prior(2e-6, 1.0), "sequence_s": Prior(1e-9, 1.0), "copy_s": Prior(3e-6, 1.0),
-    "start_clocks": Prior(4000.0, 1.0), "start_low_ratio": Prior(1.0, 0.5), "start_width_slope": Prior(0.2, 1.0), "window_clocks": Prior(500.0, 1.0),
+    "launch_s": Prior(8e-6, 1.0), "launch_low_ratio": Prior(1.0, 0.5), "split_s": Prior(2e-6, 1.0),
+    "sequence_s": Prior(1e-9, 1.0), "copy_s": Prior(3e-6, 1.0),
+    "token_block_clocks": Prior(4000.0, 0.3),  # that of prefill
+    "start_clocks": Prior(4000.0, 1.0), "start_low_ratio": Prior(1.0, 0.5), "start_width_slope": Prior(0.2, 1.0),
+    "window_clocks": Prior(500.0, 1.0),
     "step_extra": Prior(0.2, 1.0), "query_passes": Prior(0.3, 1.0), "product_share": Prior(0.7, 0.5),
     "load_clocks": Prior(0.02, 0.7), "load_low_clocks": Prior(0.02, 0.7), "low_width_exponent": Prior(0.3, 0.5, log=False),
     "memory_efficiency": Prior(0.95, 0.1, high=1.0), "overlap": Prior(2.0, 0.5, low=1.0),

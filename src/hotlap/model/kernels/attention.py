@@ -16,10 +16,13 @@ from hotlap.errors import InputError, nearest
 from hotlap.model.kernels.base import Chip, Floats
 
 ELEMENT_BYTES = {"bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "fp8": 1.0, "float8_e4m3fn": 1.0}
-SIZES = ("batch", "query", "kv", "heads", "kv_heads", "head_dim", "window", "causal", "value_dim", "latent")
+SIZES = ("batch", "query", "kv", "heads", "kv_heads", "head_dim", "window", "causal", "value_dim", "latent", "cache_write")
 LARGEST = 2.0**40
+THREADS_OF_SM, COPY_THREADS = 2048, 512  # vLLM `reshape_and_cache_flash_kernel`: one block a token, G·D threads up to 512
+SMALL_KERNEL_S = 2e-6  # a kernel with next to no work inside a CUDA graph, start to start; an assumption, nothing fitted
+WARP_LEVEL_FLOP = 0.63 * 4096  # per clock and SM, of 16-bit warp-level products from Hopper on: an assumption, nothing fitted
 SPECIAL_PER_CLOCK = 16.0  # exponentials of one SM: CUDA C++ Programming Guide, "Arithmetic Instructions", 7.0 to 9.0; a CDNA CU the same
-SOFTMAX_OPERATIONS = 4.0  # fp32 instructions per score beside the exponential: scale, maximum, sum, conversion (FlashAttention-3, section 3.2)
+SOFTMAX_OPERATIONS = 4.0  # fp32 instructions per score beside the exponential: scale, maximum, sum, conversion (FlashAttention-3, 3.2)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Cases:
     window: Floats  # keys that a position sees at most; all where there is no window
     causal: NDArray[np.bool_]
     windowed: NDArray[np.bool_]  # the window hides something
+    writes: Floats  # 1 where the call writes the new keys and values to the cache
     q_bytes: Floats
     kv_bytes: Floats
 
@@ -69,20 +73,25 @@ def read(params: Mapping[str, ArrayLike], phase: str) -> Cases:
     unknown = set(params) - {*SIZES, "dtype", "kv_dtype"}
     if unknown:
         raise InputError(f"attention has no parameter '{min(unknown)}'; {nearest(min(unknown), [*SIZES, 'dtype', 'kv_dtype'])}")
-    given = {"query": 1, "window": 0, "causal": phase == "prefill", "latent": 0, "dtype": "bf16", **params}
+    given = {"query": 1, "window": 0, "causal": phase == "prefill", "latent": 0, "cache_write": 1, "dtype": "bf16", **params}
     for name, other in (("kv", "query"), ("kv_heads", "heads"), ("value_dim", "head_dim"), ("kv_dtype", "dtype")):
         given.setdefault(name, given.get(other, 0))
     missing = [name for name in SIZES if name not in given]
     if missing:
         raise InputError(f"attention needs '{missing[0]}'")
-    arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(given[name])) for name in (*SIZES, "dtype", "kv_dtype")))
+    try:
+        arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(given[name])) for name in (*SIZES, "dtype", "kv_dtype")))
+    except ValueError:
+        raise InputError("attention: parameters are arrays of one length, or single values") from None
+    if arrays[0].ndim > 1 or not arrays[0].size:
+        raise InputError("attention: parameters are arrays of one dimension with at least one case")
     size = {name: _sizes(name, array) for name, array in zip(SIZES, arrays, strict=False)}
     _check(size)
     window = np.where(size["window"] > 0, np.minimum(size["window"], size["kv"]), size["kv"])
     return Cases(
         **{name: size[name] for name in ("batch", "query", "kv", "heads", "kv_heads", "head_dim", "value_dim", "latent")},
         window=window, causal=size["causal"] > 0, windowed=window < size["kv"],
-        q_bytes=_bytes(arrays[-2]), kv_bytes=_bytes(arrays[-1]),
+        writes=np.minimum(size["cache_write"], 1.0), q_bytes=_bytes(arrays[-2]), kv_bytes=_bytes(arrays[-1]),
     )
 
 
@@ -91,7 +100,7 @@ def _sizes(name: str, array: NDArray[Any]) -> Floats:
         values = array.astype(float)
     except (TypeError, ValueError):
         raise InputError(f"attention: '{name}' is a number") from None
-    least = 0.0 if name in ("window", "causal", "latent") else 1.0
+    least = 0.0 if name in ("window", "causal", "latent", "cache_write") else 1.0
     bad = ~((values >= least) & (values <= LARGEST) & (values == np.floor(values)))
     if bad.any():
         raise InputError(f"attention: '{name}' is a whole number from {least:g} to 2^40, not {values[bad][0]:g}")
@@ -117,13 +126,17 @@ def _bytes(names: NDArray[Any]) -> Floats:
 # ---------------------------------------------------------------- the machine
 
 
-def matrix_rate(chip: Chip, low: Floats) -> Floats:
-    """FLOP per clock and unit: 8-bit products where the machine has them, otherwise 16-bit ones after conversion."""
+def matrix_rate(chip: Chip, low: Floats, warp_level: bool = False) -> Floats:
+    """FLOP per clock and unit: 8-bit products where the machine has them, otherwise 16-bit ones after conversion. `warp_level`:
+    of kernels written for Ampere, which do not reach the rate of later machines' asynchronous instructions."""
     rates = chip.flop_per_clock
     wide = next((rates[u] for u in ("matrix.bf16", "matrix.fp16", "fma.fp16", "fma.fp32") if rates.get(u)), None)
     if wide is None:
         raise InputError("attention: the machine table has no rate of 16-bit products for this machine")
-    return np.where(low > 0, rates.get("matrix.fp8", wide), wide)
+    narrow = rates.get("matrix.fp8", wide)
+    if warp_level and wide >= 4096:
+        wide, narrow = min(wide, WARP_LEVEL_FLOP), min(narrow, 2 * WARP_LEVEL_FLOP)
+    return np.where(low > 0, narrow, wide)
 
 
 def softmax_clocks(chip: Chip) -> float:
@@ -132,10 +145,14 @@ def softmax_clocks(chip: Chip) -> float:
     return 1 / SPECIAL_PER_CLOCK + SOFTMAX_OPERATIONS / lanes
 
 
-def clean(seconds: Floats) -> Floats:
-    if not np.isfinite(seconds).all():
-        raise InputError("attention: the sizes are too large to predict, or a fact of the machine is missing")
-    return seconds
+def token_blocks(c: Cases, chip: Chip) -> Floats:
+    """Rounds of the cache-writing kernel over the threads of all units."""
+    return c.batch * c.query * np.minimum(c.kv_heads * c.head_dim, COPY_THREADS) / THREADS_OF_SM / chip.units
+
+
+def launched(seconds: float, c: Cases) -> Floats:
+    """The time of a call's launches, which is fitted with the cache-writing kernel among them."""
+    return seconds - (1 - c.writes) * min(SMALL_KERNEL_S, seconds / 2)
 
 
 # ---------------------------------------------------------------- arithmetic of the model

@@ -21,7 +21,6 @@ from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats
 
 Coefficients = Mapping[str, Mapping[str, float]]  # kernel: name: value
 WARP_SPECIALISED = 4096.0  # FLOP per clock and SM from which libraries ship asynchronous (Hopper and later) kernels
-NOT_MODELLED = "fa4"  # in decode: vLLM 0.24 at head dimension 512 runs at 0.1 to 5 % of the memory bandwidth (models.md, section 3)
 
 
 class Family(NamedTuple):
@@ -47,7 +46,7 @@ def estimate(
         raise InputError("attention: the sizes are too large to predict, or a fact of the machine is missing")
     short = np.maximum(family.bound(c, chip) - seconds, 0.0)
     parts = {name: value + short if name == "DRAM" else value for name, value in plan.parts.items()}
-    known = np.isin(kernels, [k for k in fitted if k != "default" and not (k == NOT_MODELLED and family.phase == "decode")])
+    known = np.isin(kernels, [k for k in fitted if k != "default"]) & ~excluded(kernels, c)
     return Estimate(
         seconds + short, parts, Demand(_by_unit(plan.flop, c, chip), plan.special, plan.dram_bytes, plan.l2_bytes),
         {"kernel": kernels, **plan.choice}, family.inside(c) & known & _familiar(chip),
@@ -127,6 +126,12 @@ def _tensorrt(c: Cases, modern: bool, phase: str) -> NDArray[np.str_]:
         return np.full(len(c.batch), "fmha", dtype="<U10")
     shared = (c.group > 1) & (c.group <= 32)
     return np.where(shared, np.where((c.kv_bytes < 2) & modern, "xqa_fp8", "xqa"), "mmha").astype("<U10")
+
+
+def excluded(kernels: NDArray[np.str_], c: Cases) -> NDArray[np.bool_]:
+    """Calls of which nothing is known but that they are slow: vLLM's FA4 (head dimension 512) with one new token, in decode and in
+    prefill, runs at 0.1 to 5 % of the memory bandwidth (models.md, section 3)."""
+    return np.asarray((kernels == "fa4") & (c.query == 1))
 
 
 @functools.cache

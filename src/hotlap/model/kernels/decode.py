@@ -33,6 +33,7 @@ class Traits:
     slots: float = 1.0  # tasks per unit that the split rule aims at
     resident: float = 1.0  # tasks of a unit whose starts overlap, by shared memory and registers
     most: int = 32  # splits
+    unsplit: int = 0  # blocks that are never split ("efficiency")
     least_keys: int = 128  # of a split ("fill")
     staged: bool = True  # the next block loads while this one is computed
     searched: float = np.inf  # batch up to which a scheduler walks the sequences
@@ -40,13 +41,13 @@ class Traits:
 
 
 KERNELS: Mapping[str, Traits] = {
-    # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped, num_splits_heuristic with twice the SMs
+    # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped (not of single heads), num_splits_heuristic
     "fa2": Traits("efficiency", slots=2.0, resident=2.0, most=64, swaps=True),
     # flash-attention `hopper/flash_prepare_scheduler.cu` (batches to 992); vLLM captures graphs with at most 32 splits
     "fa3": Traits("even", searched=992.0),
-    # the same source for Ampere, `tile_size_fwd_sm8x`: SGLang's build of version 3 runs there
-    "fa3_sm80": Traits("even", rows=128, keys=64, resident=2.0, staged=False),
-    # TensorRT-LLM `cpp/kernels/xqa` (mha.cu; mha_sm90.cu has 8 heads a step) and `masked_multihead_attention`
+    # the same source for Ampere, `tile_size_fwd_sm8x`: where SGLang's version 3 runs (`sgl_kernel.flash_attn.is_fa3_supported`)
+    "fa3_sm80": Traits("efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, staged=False),
+    # TensorRT-LLM `cpp/kernels/xqa` and `masked_multihead_attention`; slots and steps judged by the training rows
     "xqa": Traits("fill", packs=32, rows=32, keys=64, slots=8.0),
     "xqa_fp8": Traits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0),
     "mmha": Traits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64),
@@ -57,7 +58,7 @@ KERNELS: Mapping[str, Traits] = {
 class Tasks(NamedTuple):
     """How a case is cut up."""
 
-    count: Floats  # without splits
+    number: Floats  # without splits
     blocks: Floats  # of keys, per task
     splits: Floats
     each: Floats  # blocks of one split
@@ -72,7 +73,8 @@ def tasks(c: Cases, chip: Chip, t: Traits) -> Tasks:
     elif t.rule == "fill":
         splits = np.clip(np.floor(slots / count), 1, np.minimum(np.ceil(c.kv / t.least_keys), t.most))
     else:
-        splits = np.where(c.group > 1, attention.splits_by_efficiency(count, slots, blocks, t.most), 1.0)
+        whole = (blocks <= t.unsplit) | (t.swaps & (c.group == 1))
+        splits = np.where(whole, 1.0, attention.splits_by_efficiency(count, slots, blocks, t.most))
     return Tasks(count, blocks, splits, blocks / splits if t.rule == "fill" else np.ceil(blocks / splits))
 
 
@@ -83,7 +85,7 @@ def plan(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> Plan:
     """Seconds by name, and what the call asks of the machine."""
     w = tasks(c, chip, t)
     start, products, loads = _clocks(c, chip, t, k)
-    per_unit, block = w.count * w.splits / chip.units, products + loads
+    per_unit, block = w.number * w.splits / chip.units, products + loads
     flow = attention.waves(per_unit, k["wave_rounding"]) * (start / t.resident + w.each * block)
     busy = norm(flow, k["alone"] * (start + np.maximum(w.each, 1) * block), 6.0) / chip.clock_hz
     kv, reread, q = _bytes(c, w)
@@ -97,14 +99,17 @@ def plan(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> Plan:
     clocks = per_unit * (start / t.resident + w.each * block)
     share = own / np.maximum(busy * chip.clock_hz, clocks)
     first = np.minimum(kv + q, k["fill_blocks"] * chip.units * t.keys * c.row_elements * c.kv_bytes) * miss
+    written = c.writes * k["token_block_clocks"] * attention.token_blocks(c, chip) / chip.clock_hz
     parts = {
-        "launch": _launch(c, t, k, w), "pipeline fill": first / chip.memory_b_s, "query and output": k["query_passes"] * q / chip.memory_b_s,
-        "DRAM": (weight * total) - own, "L2": (1 - weight) * total, "task start": per_unit * start / t.resident * share,
-        "matrix unit and softmax": per_unit * w.each * products * share, "loads": per_unit * w.each * loads * share,
+        "launch": _launch(c, t, k, w), "cache write": written, "query and output": k["query_passes"] * q / chip.memory_b_s,
+        "pipeline fill": first / chip.memory_b_s, "DRAM": weight * total - own, "L2": (1 - weight) * total,
+        "task start": per_unit * start / t.resident * share, "matrix unit and softmax": per_unit * w.each * products * share,
+        "loads": per_unit * w.each * loads * share,
     }
     parts["wave quantisation"] = np.maximum(own - clocks * share, 0.0)
-    choice = {"tile_rows": np.full_like(q, t.rows), "tile_keys": np.full_like(q, t.keys), "tasks": w.count, "splits": w.splits, "waves": np.ceil(per_unit)}
-    padded = w.count * w.blocks * t.keys * t.rows
+    tile = {"tile_rows": np.full_like(q, t.rows), "tile_keys": np.full_like(q, t.keys)}
+    choice = {**tile, "tasks": w.number, "splits": w.splits, "waves": np.ceil(per_unit)}
+    padded = w.number * w.blocks * t.keys * t.rows
     return Plan(parts, choice, 2 * padded * c.width, padded, (kv + q) * miss, reread + q)
 
 
@@ -122,13 +127,13 @@ def _clocks(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> tuple[Fl
 def _bytes(c: Cases, w: Tasks) -> tuple[Floats, Floats, Floats]:
     """The cache's, the cache's as often as tasks read it, the queries' and the output's."""
     row = c.window * c.row_elements * c.kv_bytes
-    return c.batch * c.kv_heads * row, w.count * row, c.batch * c.query * c.heads * c.width * 2
+    return c.batch * c.kv_heads * row, w.number * row, c.batch * c.query * c.heads * c.width * 2
 
 
 def _launch(c: Cases, t: Traits, k: Mapping[str, float], w: Tasks) -> Floats:
     copies = (c.group > 1) & (c.batch > 1) & (c.kv_heads > 1) & t.swaps
     walk = np.where(c.batch <= t.searched, c.batch, 0.0) * k["sequence_s"]
-    once = k["launch_s"] * np.where(c.low > 0, k["launch_low_ratio"], 1.0)
+    once = attention.launched(k["launch_s"], c) * np.where(c.low > 0, k["launch_low_ratio"], 1.0)
     return once + np.where(w.splits > 1, k["split_s"], 0.0) + walk + k["copy_s"] * copies
 
 
@@ -156,5 +161,5 @@ def estimate(
     params: Mapping[str, ArrayLike], chip: Chip, implementation: str | ArrayLike = "", coefficients: Coefficients | None = None
 ) -> Estimate:
     """Expected time of decode calls. `params`: batch, kv (keys, the new one included), heads, kv_heads, head_dim, value_dim,
-    window, latent, dtype, kv_dtype. Fitted on H100 and A100, repeated calls at the highest clock. Raises InputError."""
+    window, latent, dtype, kv_dtype, cache_write. Fitted on H100 and A100, repeated calls at the highest clock. Raises InputError."""
     return attention_library.estimate(FAMILY, params, chip, implementation, coefficients)
