@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from hotlap import plan as plans
 from hotlap import units
@@ -14,9 +15,9 @@ from hotlap.cli.progress import Progress
 from hotlap.errors import InputError, nearest
 from hotlap.judge import fleet, reference, standards, verdicts
 from hotlap.measure import session
-from hotlap.record import Baseline, Judgement
+from hotlap.record import Baseline
 from hotlap.report import judgement, junit, tables
-from hotlap.store import baselines, paths, select
+from hotlap.store import baselines, paths, select, when
 from hotlap.store import bundle as bundles
 
 STANDARDS = ("limit", "baseline", "baseline:NAME", "fleet", "FILE.toml")
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args)]
     where = terminal.pairs(args.where, "a filter")
     known = _known(found) if args.against == "fleet" else None
-    judged = [_judged(bundle, args, where, known) for bundle in found]
+    held = [(bundle, _standard(bundle, args, known)) for bundle in found]
+    judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
     if where and not any(one.rows for one in judged):
         raise select.nothing(found, where)
     if args.junit:
@@ -54,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_json(judged)
     else:
         if known:
-            print(judgement.fleet(fleet.findings(known), terminal.width(), color=terminal.color()))
+            fleets = [(one, by.rows) for (_, one), by in zip(held, judged, strict=True) if isinstance(one, fleet.AgainstFleet)]
+            findings = [found for one, rows in fleets for found in one.findings(rows)]
+            print(judgement.fleet(findings, judged, terminal.width(), color=terminal.color()))
         print("\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
     return verdicts.exit_code(judged)
 
@@ -89,12 +93,7 @@ def _measured(args: argparse.Namespace) -> bundles.Bundle:
         progress.end()
 
 
-def _judged(bundle: bundles.Bundle, args: argparse.Namespace, where: dict[str, str], known: Baseline | None) -> Judgement:
-    rows = tables.rows(bundle, where)
-    return verdicts.judge(bundle.run.id, rows, _standard(bundle, args, known), args.inconclusive_as)
-
-
-def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: Baseline | None) -> standards.Standard:
+def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: _Known | None) -> standards.Standard:
     against, gate, home = args.against, units.parse(args.gate, "%"), paths.home()
     kind, _, name = against.partition(":")
     if against == "limit":
@@ -102,7 +101,7 @@ def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: Baseline 
     if kind == "baseline":
         return reference.AgainstBaseline(baselines.load(name, home), bundle.run.machine, gate)
     if known:
-        return reference.AgainstFleet(known, bundle.run.machine, gate)
+        return fleet.AgainstFleet(fleet.latest(known.of_all, known.order, bundle.run.id), bundle.run.machine, gate, known.judged)
     if against.endswith(".toml"):
         return standards.rules(Path(against))
     raise InputError(f"nothing can be held against '{against}'; {nearest(against, STANDARDS)}")
@@ -115,7 +114,17 @@ def _share(text: str | None) -> float | None:
     return share
 
 
-def _known(judged: Sequence[bundles.Bundle]) -> Baseline:
-    """What all runs of the home, and those that are judged, say of every device."""
+class _Known(NamedTuple):
+    """What the home knows of every device, and its runs, oldest first."""
+
+    of_all: Baseline
+    order: list[str]
+    judged: frozenset[str]
+
+
+def _known(judged: Sequence[bundles.Bundle]) -> _Known:
+    """All runs of the home, and those that are judged."""
     ids = {one.run.id for one in judged}
-    return baselines.learn("fleet", [*(one for one in select.every(paths.home()) if one.run.id not in ids), *judged])
+    found = [*(one for one in select.every(paths.home()) if one.run.id not in ids), *judged]
+    found.sort(key=lambda one: (when.seconds(one.run.began) or 0.0, one.run.id))
+    return _Known(baselines.learn("fleet", found), [one.run.id for one in found], frozenset(ids))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -31,24 +33,39 @@ def judgement(found: Judgement, width: int = 100, color: bool = False) -> str:
     return "\n".join([*lines, f"{verdict}  {words.clean(found.run)} against {words.clean(found.against)}: {found.reason}"])
 
 
-def fleet(found: Sequence[Finding], width: int = 100, color: bool = False) -> str:
+def fleet(found: Sequence[Finding], judged: Sequence[Judgement] = (), width: int = 100, color: bool = False) -> str:
     """Devices that are off in their fleet, each once with its worst case; and what cannot be judged."""
     off: dict[str, list[Finding]] = {}
-    for one in found:
-        off.setdefault(one.title.partition(" is off in ")[0], []).append(one)
-    lines = [layout.painted("the fleet", "bold", color)] if off else []
+    for one in dict.fromkeys((one.title, one.detail) for one in found):
+        first = next(f for f in found if (f.title, f.detail) == one)
+        off.setdefault(_PARTED.split(first.title)[0], []).append(first)
+    if not off:
+        return f"the fleet: {_nobody(judged)}\n"
+    lines = [layout.painted("the fleet", "bold", color)]
+    room = max((len(words.clean(who)) for who in off), default=0)
     for who, members in off.items():
         first = members[0]
-        case = first.title.partition(" is off in ")[2]
+        case = first.title.removeprefix(who).partition(" in ")[2]
         more = f", and {len(members) - 1} more" if len(members) > 1 else ""
-        lines += layout.paragraph(f"  {words.clean(who)}  ", f"{f'{case}{more}: ' if case else ''}{first.detail}", width)
-    return "\n".join([*lines, ""]) if lines else "the fleet: nobody is off\n"
+        lines += layout.paragraph(f"  {words.clean(who):<{room}}  ", f"{f'{case}{more}: ' if case else ''}{first.detail}", width)
+    return "\n".join([*lines, ""])
+
+
+_PARTED = re.compile(r" is (?:off|unlike the others) in ")
+
+
+def _nobody(judged: Sequence[Judgement]) -> str:
+    """That nobody is off is said only of what could be judged."""
+    states = Counter(row.verdict.state for one in judged for row in one.rows)
+    if not states["pass"] and states["inconclusive"]:
+        return "who is off cannot be told"
+    return "nobody is off" + (f", as far as can be told: {words.counted(n, 'case')} cannot" if (n := states["inconclusive"]) else "")
 
 
 def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: bool) -> list[str]:
     """A line per device, the worst first; of many that pass, how many."""
     found = {key: [row for row in ordered if row.device == key] for key in keys}  # the worst row first
-    by_state = sorted(keys, key=lambda key: ORDER.index(found[key][0].verdict.state))
+    by_state = sorted(keys, key=lambda key: _badness(found[key]))
     well = [key for key in by_state if found[key][0].verdict.state == "pass"]
     shown = [key for key in by_state if key not in well[WELL:]]
     styles = [STATE_STYLES[found[key][0].verdict.state] for key in shown]
@@ -65,12 +82,20 @@ def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: boo
     return [*layout.Grid(columns, width).lines(color), *more]
 
 
+def _badness(rows: Sequence[Row]) -> tuple[int, float]:
+    """Of a device: its worst state, then how far its worst case in that state is below the reference."""
+    state = rows[0].verdict.state
+    worst = _worst([row for row in rows if row.verdict.state == state])
+    return ORDER.index(state), worst.verdict.ratio if worst and worst.verdict.ratio is not None else math.inf
+
+
 def _worst(rows: Sequence[Row]) -> Row | None:
     return min((row for row in rows if row.verdict.ratio is not None), key=lambda row: row.verdict.ratio or 0.0, default=None)
 
 
 def _not_passed(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
     bad = [row for row in ordered if row.verdict.state not in ("pass", "not_run", "measured")]
+    bad.sort(key=lambda row: _badness([row]))
     lines = layout.Grid(_columns(bad[:SHOWN], devices=True), width).lines(color) if bad else []
     return lines + ([f"  … and {len(bad) - SHOWN} more; --where or --json shows all"] if len(bad) > SHOWN else [])
 
