@@ -152,7 +152,8 @@ def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> 
     [
         (["compare", "state=well"], "two runs"), (["compare", "state=well", "state=slow", "--gate", "200 %"], "--gate"),
         (["judge", "state=well", "--against", "luck"], "nothing can be held"), (["judge", "state=well", "--share", "80 %"], "--against limit"),
-        (["judge", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["judge", "latest", "--budget", "9 s"], "--measure"),
+        (["judge", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["judge", "latest", "--gate", "2"], "--gate"),
+        (["judge", "latest", "--budget", "9 s"], "--measure"),
         (["judge", "latest", "--measure", "quick"], "leave out the run"), (["judge", "latest", "--against", "none.toml"], "cannot be read"),
         (["judge", "state=well", "--against", "limit", "--where", "workload=fma"], "has workload=fma"), (["baseline", "save", "state=well"], "under which name"),
         (["baseline", "save", "state=well", "--name", "well"], "--add"), (["baseline", "promote"], "takes one name"), (["baseline", "show", "wel"], "did you mean 'well'"),

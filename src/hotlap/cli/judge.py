@@ -72,6 +72,8 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
     if args.share and args.against != "limit":
         raise InputError("--share is a share of the limit; give --against limit with it")
+    if not 0 <= units.parse(args.gate, "%") < 1:
+        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
 
 
 def _measured(args: argparse.Namespace) -> bundles.Bundle:

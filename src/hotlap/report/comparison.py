@@ -129,15 +129,15 @@ def _tally(ordered: Sequence[Comparison]) -> str:
 
 
 def _reasons(found: Sequence[Comparison], width: int) -> list[str]:
-    """Why, each reason once; numbers in it are those of its first case."""
+    """Why, each reason once; a number that differs between its cases is said as its range."""
     groups: dict[str, list[Comparison]] = {}
     for one in found:
         if one.reason and not (one.answer == "cannot tell" and one.reason.startswith("below ")) and one.answer != "same":
-            groups.setdefault(one.answer + words.shape(one.reason), []).append(one)
+            groups.setdefault(one.answer + words.kind(one.reason), []).append(one)
     lines: list[str] = []
     for group in groups.values():
-        names = words.some([label(c.case) for c in group])
-        lines += layout.paragraph(f"  {group[0].answer:<14}  ", f"{names}: {words.clean(group[0].reason)}", width)
+        names, said = words.some([label(c.case) for c in group]), words.merged([one.reason for one in group])
+        lines += layout.paragraph(f"  {group[0].answer:<14}  ", f"{names}: {words.clean(said)}", width)
     return lines + _noise(found, width) + _tails(found, width)
 
 

@@ -131,14 +131,14 @@ def _ratio(row: Row) -> str:
 
 
 def _reasons(rows: Sequence[Row], width: int) -> list[str]:
-    """Each reason once, with the cases it is of; numbers in it are those of its first case."""
+    """Each reason once, with the cases it is of; a number that differs between them is said as its range."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.verdict.reason:
-            groups.setdefault(row.verdict.state + words.shape(row.verdict.reason), []).append(row)
+            groups.setdefault(row.verdict.state + words.kind(row.verdict.reason), []).append(row)
     lines: list[str] = []
     for group in groups.values():
         first = f"  {_state(group[0]):<13} "
         names = words.some(list(dict.fromkeys(row.label for row in group)))
-        lines += layout.paragraph(first, f"{names}: {words.clean(group[0].verdict.reason)}", width)
+        lines += layout.paragraph(first, f"{names}: {words.clean(words.merged([row.verdict.reason for row in group]))}", width)
     return lines

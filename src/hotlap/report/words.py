@@ -168,3 +168,23 @@ def counted(n: int, thing: str) -> str:
 def shape(text: str) -> str:
     """A text without its numbers: what two of the same kind have in common."""
     return re.sub(r"\d[\d.]*", "#", text)
+
+
+_ALONE = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w-])")
+
+
+def kind(text: str) -> str:
+    """What texts have in common that `merged` can say as one: all but numbers that stand alone."""
+    return _ALONE.sub("#", text)
+
+
+def merged(texts: Sequence[str]) -> str:
+    """Texts of one kind as one: a number that differs between them becomes its range, ``33.4 to 66.7 TFLOP/s``."""
+    columns = zip(*(_ALONE.findall(text) for text in texts), strict=True)
+    ranges = iter([_range(column) for column in columns])
+    return _ALONE.sub(lambda _: next(ranges), texts[0])
+
+
+def _range(numbers: Sequence[str]) -> str:
+    low, high = min(numbers, key=float), max(numbers, key=float)
+    return low if low == high else f"{low} to {high}"
