@@ -323,6 +323,19 @@ class Difference(Record, frozen=True, kw_only=True):
     moves: list[str] = []  # metrics that it can move: bandwidth, compute, latency, rate, time; empty is any
 
 
+class OnDevice(Record, frozen=True, kw_only=True):
+    """One case on one of several devices that both sides have. Ratios above 1: b is better."""
+
+    device: str  # Device.key, with the host where the key is but a place
+    ratio: float | None = None  # its own
+    low: float | None = None  # 95 % interval
+    high: float | None = None
+    beside: float | None = None  # the same of its values over the other devices' in the same run
+    p: float | None = None  # two-sided, of `beside` being 1
+    q: float | None = None  # the same after Benjamini and Hochberg, over all devices and cases of one comparison
+    answer: Literal["better", "worse", "like the others", "cannot tell"]  # than the other devices
+
+
 class Comparison(Record, frozen=True, kw_only=True):
     """One case on two sides. `ratio` > 1: b is better, whichever way the metric points."""
 
@@ -336,7 +349,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     q: float | None = None  # the same after Benjamini and Hochberg, over the cases of one comparison
     gate: float | None = None  # the smallest change worth a word, as a share
     resolvable: float | None = None  # smallest change that these replicates find with 80 % power
-    replicates: str = ""  # what was compared: runs, or rounds of single runs
+    replicates: str = ""  # what was compared: runs, rounds of single runs, or devices that both sides have
     n_a: int = 0
     n_b: int = 0
     answer: Literal["faster", "slower", "same", "cannot tell", "not comparable"]
@@ -347,6 +360,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     noise: str = ""  # where most of it lies: between_runs, between_rounds, within_rounds; what to repeat to see smaller changes
     could: list[str] = []  # names of differences between the environments that could explain it
     unit: str = ""
+    devices: list[OnDevice] = []  # where both sides have the same ones, the worst first; empty for a single one
 
 
 class Change(Record, frozen=True, kw_only=True):

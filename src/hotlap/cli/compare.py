@@ -10,7 +10,7 @@ from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import compare as comparing
 from hotlap.judge import environment
-from hotlap.record import Comparison
+from hotlap.record import Comparison, OnDevice
 from hotlap.report import comparison
 from hotlap.store.bundle import Bundle
 
@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """A row per case; exit code 1 when a case is slower, 3 when nothing could be told or a case is missing, else 0."""
+    """A row per case; exit code 1 when a case is slower, be it on one device, 3 when nothing could be told or a case is missing."""
     gate = units.parse(args.gate, "%")
     if not 0 <= gate < 1:
         raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
@@ -53,7 +53,13 @@ def _pair(args: argparse.Namespace, a: Sequence[Bundle], b: Sequence[Bundle], fo
 
 
 def _code(found: Sequence[Comparison]) -> int:
-    if any(one.answer == "slower" for one in found):
+    if any(one.answer == "slower" or any(_slower(device, one.gate or 0.0) for device in one.devices) for one in found):
         return 1
     lost = any(one.answer == "not comparable" and one.a.median is not None for one in found)
     return 3 if lost or all(one.answer in ("cannot tell", "not comparable") for one in found) else 0
+
+
+def _slower(one: OnDevice, gate: float) -> bool:
+    """Whether a device that is worse than the others is slower than it was, too."""
+    worse = one.answer == "worse" and one.ratio is not None and one.high is not None
+    return worse and bool(one.high and one.high < 1 and one.ratio and one.ratio <= 1 / (1 + gate))

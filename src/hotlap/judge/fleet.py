@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hotlap import work
-from hotlap.judge.compare import FEWEST_RUNS, GATE
+from hotlap.judge.compare import GATE
+from hotlap.judge.matching import FEWEST_RUNS
 from hotlap.judge.reference import Held, against, decided, device_of
 from hotlap.judge.standards import unmeasured
 from hotlap.record import Baseline, Finding, Machine, Reference, Row, Verdict, identity

@@ -13,7 +13,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hotlap.judge.compare import FEWEST_RUNS, GATE
+from hotlap.judge.compare import GATE
+from hotlap.judge.matching import FEWEST_RUNS
 from hotlap.judge.standards import unmeasured
 from hotlap.record import Baseline, Device, Machine, Reference, Row, Verdict, identity
 from hotlap.stats import several

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from hotlap.record import Comparison, Difference
+from hotlap.record import Comparison, Difference, OnDevice
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.listing import measured
@@ -19,6 +19,7 @@ REPEAT = {
     "between_runs": "more runs make it smaller, more rounds do not", "between_rounds": "more rounds make it smaller, longer ones do not",
     "within_rounds": "longer rounds make it smaller",
 }
+APART = 4  # devices that differ from the others and are named
 SHOWN = 12  # differences that do not matter are cut to so many
 
 
@@ -138,7 +139,26 @@ def _reasons(found: Sequence[Comparison], width: int) -> list[str]:
     for group in groups.values():
         names, said = words.some([label(c.case) for c in group]), words.merged([one.reason for one in group])
         lines += layout.paragraph(f"  {group[0].answer:<14}  ", f"{names}: {words.clean(said)}", width)
-    return lines + _noise(found, width) + _tails(found, width)
+    return lines + _apart(found, width) + _noise(found, width) + _tails(found, width)
+
+
+def _apart(found: Sequence[Comparison], width: int) -> list[str]:
+    """Devices that differ from the others, each once with its worst case."""
+    off: dict[str, list[tuple[Comparison, OnDevice]]] = {}
+    for one in found:
+        for device in one.devices:
+            if device.answer in ("better", "worse"):
+                off.setdefault(device.device, []).append((one, device))
+    ordered = sorted(off.items(), key=lambda item: min(device.beside or 1.0 for _, device in item[1]))
+    lines: list[str] = []
+    for who, members in ordered[:APART]:
+        one, device = min(members, key=lambda pair: pair[1].beside or 1.0)
+        more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        said = f"{words.clean(who)} differs from the other {len(one.devices) - 1} in {label(one.case)}{more}: {_ratio(device.ratio)} "
+        said += f"{_interval(device.low, device.high)}, {percent(abs((device.beside or 1.0) - 1))} {device.answer} than they"
+        lines += layout.paragraph(f"  {'device':<14}  ", said, width)
+    rest = len(ordered) - APART
+    return lines + ([f"  {'device':<14}  {rest} more {'differs' if rest == 1 else 'differ'} from the others: --json"] if rest > 0 else [])
 
 
 def _noise(found: Sequence[Comparison], width: int) -> list[str]:
@@ -203,4 +223,8 @@ def _reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str
         )
     elif kinds == {"runs"}:
         parts.append("replicates are whole runs")
+    elif kinds == {"devices"}:
+        parts.append("replicates are the devices, each on both sides: what a run does to all of them alike is not in the intervals")
+    if any(one.devices for one in ordered):
+        parts.append("each device is held against itself, and one that differs from the others is named (5 % over all devices and cases)")
     return [layout.painted(piece, "dim", color) for piece in layout.paragraph("", ". ".join(parts) + ".", width, most=8)]
