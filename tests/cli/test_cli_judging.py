@@ -76,6 +76,23 @@ def test_more_than_two_sides_make_a_matrix(capsys: pytest.CaptureFixture[str]) -
     assert "1.000 =" in out
 
 
+def test_a_matrix_says_its_sides_intervals_and_differences(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "state=well", "state=slow", "state=other", "--force"]) == 1
+    out = capsys.readouterr().out
+    assert all(said in out for said in ("state=well   5 runs", "what differs between state=well and state=slow", "state=other, forced: A was measured", "[0.8"))
+    assert main(["compare", "state=well", "state=slow", "--json"]) == 1
+    (case, *_) = json.loads(capsys.readouterr().out)["cases"]
+    assert case["a"]["samples"] > case["a"]["rounds"]
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_nothing_is_wider_than_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for words in (["compare", "state=well", "state=slow"], ["compare", "state=well", "state=slow", "state=well"], ["judge", "state=slow", "--against", "baseline:well"], ["baseline", "show", "well"]):
+        main(words)
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= int(columns), words
+
+
 def test_another_model_is_refused_unless_forced(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "state=well", "state=other"]) == 2
     captured = capsys.readouterr()
@@ -108,6 +125,13 @@ def test_a_promoted_baseline_needs_no_name(capsys: pytest.CaptureFixture[str]) -
     assert "runs differ by" in capsys.readouterr().out
 
 
+def test_a_broken_baseline_hides_no_other(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "baselines" / "broken.json").write_text("{")
+    assert main(["baseline", "ls"]) == 0
+    captured = capsys.readouterr()
+    assert ("well" in captured.out, "broken.json" in captured.err) == (True, True)
+
+
 def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["judge", "--measure", str(home / "plan.toml"), "--budget", "30 s", "--against", "baseline:well", "--target"]
     assert main([*words, "simulated:h200-sxm?noise=0.003&run_noise=0.002&seed=77"]) == 0
@@ -129,6 +153,7 @@ def test_the_slow_device_of_a_simulated_fleet_is_named(home: Path, capsys: pytes
     out = capsys.readouterr().out
     assert "✗ simulated-h200-sxm-3" in out
     assert "✓ simulated-h200-sxm-4" in out
+    assert "nobody is off" not in out
 
 
 def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -157,7 +182,8 @@ def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> 
         (["judge", "latest", "--measure", "quick"], "leave out the run"), (["judge", "latest", "--against", "none.toml"], "cannot be read"),
         (["judge", "state=well", "--against", "limit", "--where", "workload=fma"], "has workload=fma"), (["baseline", "save", "state=well"], "under which name"),
         (["baseline", "save", "state=well", "--name", "well"], "--add"), (["baseline", "promote"], "takes one name"), (["baseline", "show", "wel"], "did you mean 'well'"),
-        (["baseline", "ls", "--name", "x"], "for save"), (["history", "--where", "op=read"], "has op=read"), (["history", "--out", "/nonexistent/x.html"], "no folder"),
+        (["baseline", "ls", "--name", "x"], "for save"), (["baseline", "ls", "extra"], "takes no name"),
+        (["baseline", "save", "state=well", "--name", "wel", "--add"], "did you mean 'well'"), (["bisect", "--resume", "zzz"], "no search is called"), (["bisect", "--good", "v1"], "--bad and --plan are missing"), (["history", "--where", "op=read"], "has op=read"), (["history", "--out", "/nonexistent/x.html"], "no folder"),
         (["selftest", "--rounds", "4"], "at least 8"), (["selftest", "quick", "--run", "latest"], "leave out the plan"), (["selftest", "--run", "state=well"], "names 5 runs"),
     ],
 )

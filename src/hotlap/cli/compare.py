@@ -37,10 +37,13 @@ def run(args: argparse.Namespace) -> int:
     found = {name: comparing.compare(first, other, gate, args.force) for name, other in others.items()}
     if len(others) == 1:
         _pair(args, first, sides[1], found[args.side[1]])
-    elif args.json:
-        terminal.print_json({"first": args.side[0], "sides": found})
+        return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
+    differs = {name: environment.differences([one.run for one in first], [one.run for one in other]) for name, other in others.items()}
+    if args.json:
+        terminal.print_json({"first": args.side[0], "sides": found, "differences": differs})
     else:
-        print(comparison.matrix(found, args.side[0], terminal.width(), color=terminal.color()))
+        held = {name: comparison.Other(found[name], others[name], differs[name]) for name in others}
+        print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
     return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
 
 

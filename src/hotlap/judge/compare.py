@@ -22,7 +22,7 @@ from hotlap.record import Case, Comparison, Difference, OnDevice, Result, Sample
 from hotlap.stats import several
 from hotlap.stats.components import components
 from hotlap.stats.ratio import Ratio, verdict
-from hotlap.stats.summary import summarize
+from hotlap.stats.summary import outliers, summarize
 from hotlap.store.bundle import Bundle
 from hotlap.store.select import results
 from hotlap.units import percent, show
@@ -149,7 +149,14 @@ def _named(a: Side | None, b: Side | None) -> tuple[Case, str]:
 
 
 def _summary(side: Side | None) -> Summary:
-    return summarize(side.values if side else [])
+    return _counted(summarize(side.values), side) if side else summarize([])
+
+
+def _counted(found: Summary, side: Side) -> Summary:
+    """With the samples behind the values, and the outliers among those of each round."""
+    rounds = [np.array(one.seconds) for result in side.results if result.values for one in _rounds(result)]
+    turned = [1 / one if side.results[0].better == "higher" and one.min() > 0 else one for one in rounds]
+    return replace(found, samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in turned))
 
 
 def _weighed(a: Side | None, b: Side | None, gate: float) -> _Weighed:
@@ -167,7 +174,7 @@ def _weighed(a: Side | None, b: Side | None, gate: float) -> _Weighed:
     devices = matching.common(a.units, b.units)
     a, b = (side.only(devices) if devices else side for side in (a, b))
     reps = matching.replicates(a.units, b.units, devices)
-    one, two = (summarize(matching.typical(side.units, devices)) for side in (a, b))
+    one, two = (_counted(summarize(matching.typical(side.units, devices)), side) for side in (a, b))
     base = Comparison(
         case=case, a=one, b=two, answer="cannot tell", unit=unit, gate=gate, replicates=reps.kind,
         n_a=len(reps.x), n_b=len(reps.y),

@@ -28,7 +28,7 @@ MATTERS: Sequence[tuple[str, tuple[str, ...]]] = (  # pattern of a fact's name, 
     (r"injected|hotlap|measure\.(round_s|sample_s|readings_hz)", ANY),
 )
 HARMLESS = re.compile(
-    r"host|device\.(uuid|serial|pci_address|index|name)|order|labels?\.|software\.(python|numpy|msgspec|pip|psutil|setuptools|nvidia-ml-py)"
+    r"host|device\.(uuid|serial|pci_address|index|name)|order|injected\.seed|labels?\.|software\.(python|numpy|msgspec|pip|psutil|setuptools|nvidia-ml-py)"
     r"|settings\.(PYTHON\w+|TORCH_HOME|TRITON_CACHE_DIR|POCL_CACHE_DIR|CUDA_CACHE_PATH)"
 )
 UNITS = {"_hz": "Hz", "_w": "W", "_s": "s", "_c": "°C"}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hotlap.record import Finding, Judgement, Row, State
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.text import STATE_STYLES
 
+SPARE = ("± 95 %", "worst that passes")  # columns that go first where there is no room
 WELL = 8  # devices that pass and are listed
 SHOWN = 30  # cases that did not pass, where there are several devices
 ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
@@ -26,7 +27,7 @@ def judgement(found: Judgement, width: int = 100, color: bool = False) -> str:
     if len(keys) > 1:
         lines = [*_devices(ordered, keys, width, color), "", *_not_passed(ordered, width, color)]
     else:
-        lines = layout.Grid(_columns(ordered), width).lines(color) if ordered else []
+        lines = layout.fitted(_columns(ordered), width, SPARE).lines(color) if ordered else []
     lines += ["", *_reasons(ordered, width), ""]
     state = words.STATES.get(found.state, found.state)
     verdict = layout.painted(state.upper(), VERDICT_STYLES.get(found.state, "warn"), color)
@@ -69,17 +70,18 @@ def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: boo
     well = [key for key in by_state if found[key][0].verdict.state == "pass"]
     shown = [key for key in by_state if key not in well[WELL:]]
     styles = [STATE_STYLES[found[key][0].verdict.state] for key in shown]
-    names = [f"{words.MARKS[found[key][0].verdict.state]} {words.clean(key)}" for key in shown]
+    ids = words.short(keys)
+    names = [f"{words.MARKS[found[key][0].verdict.state]} {ids[key]}" for key in shown]
     counts = [Counter(row.verdict.state for row in found[key]) for key in shown]
     worst = [_worst(found[key]) for key in shown]
-    columns = [Column("  device", [Cell(name, style) for name, style in zip(names, styles, strict=True)], wrap=True)]
+    columns = [Column("  device", [Cell(name, style) for name, style in zip(names, styles, strict=True)])]
     for state in ORDER:
         if any(count[state] for count in counts):
             columns.append(Column(words.STATES[state], [Cell(str(count[state] or "")) for count in counts], right=True))
     columns.append(Column("worst case", [Cell(words.clean(row.label) if row else words.DASH) for row in worst], wrap=True))
     columns.append(Column("of reference", [Cell(_ratio(row) if row else words.DASH) for row in worst], right=True))
     more = [f"  … and {len(well) - WELL} more that pass"] if len(well) > WELL else []
-    return [*layout.Grid(columns, width).lines(color), *more]
+    return [*layout.fitted(columns, width).lines(color), *more]
 
 
 def _badness(rows: Sequence[Row]) -> tuple[int, float]:
@@ -96,11 +98,12 @@ def _worst(rows: Sequence[Row]) -> Row | None:
 def _not_passed(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
     bad = [row for row in ordered if row.verdict.state not in ("pass", "not_run", "measured")]
     bad.sort(key=lambda row: _badness([row]))
-    lines = layout.Grid(_columns(bad[:SHOWN], devices=True), width).lines(color) if bad else []
+    ids = words.short(words.devices(ordered))
+    lines = layout.fitted(_columns(bad[:SHOWN], ids), width, SPARE).lines(color) if bad else []
     return lines + ([f"  … and {len(bad) - SHOWN} more; --where or --json shows all"] if len(bad) > SHOWN else [])
 
 
-def _columns(rows: Sequence[Row], devices: bool = False) -> list[Column]:
+def _columns(rows: Sequence[Row], ids: Mapping[str, str] = {}) -> list[Column]:
     styles = [STATE_STYLES[row.verdict.state] for row in rows]
     names = [f"{words.MARKS[row.verdict.state]} {words.clean(row.label)}" for row in rows]
     intervals = [words.interval(row.summary) if words.stands(row) else words.DASH for row in rows]
@@ -112,8 +115,8 @@ def _columns(rows: Sequence[Row], devices: bool = False) -> list[Column]:
         Column("of reference", [Cell(text) for text in layout.aligned([_ratio(row) for row in rows])]),
         Column("verdict", [Cell(_state(row), style) for row, style in zip(rows, styles, strict=True)]),
     ]
-    if devices:
-        columns.insert(1, Column("device", [Cell(words.clean(row.device), "dim") for row in rows], wrap=True))
+    if ids:
+        columns.insert(1, Column("device", [Cell(ids[row.device], "dim") for row in rows]))
     return columns
 
 

@@ -161,6 +161,12 @@ def some(labels: Sequence[str], most: int = 2) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def short(names: Sequence[str], most: int = 24) -> dict[str, str]:
+    """Names that are too long by their ends, as far as that still tells them apart: the id of a device is never broken over lines."""
+    found = {name: name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1):]}" for name in names}
+    return {name: clean(text if list(found.values()).count(text) == 1 else name) for name, text in found.items()}
+
+
 def counted(n: int, thing: str) -> str:
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 

@@ -111,7 +111,7 @@ def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:
         if name not in known:
             raise InputError(f"no run has a label '{name}'; {nearest(name, known) or 'none is kept yet: hotlap run measures one'}")
         if value not in known[name]:
-            raise InputError(f"no run has {name}={value}; {nearest(value, known[name][-20:])}")
+            raise InputError(f"no run has {name}={value}; {nearest(value, known[name])}")
     return _none(text, catalog, home)
 
 
