@@ -69,6 +69,18 @@ def test_a_group_is_held_against_a_group(capsys: pytest.CaptureFixture[str]) -> 
     assert document["differences"] == []
 
 
+@pytest.mark.parametrize("sides", [["state=well", "state=slow"], ["state=well", "state=slow", "state=<b>"]])
+def test_a_comparison_is_a_page(sides: list[str], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measure(home / "plan.toml", "state=<b>", seed=31)
+    assert main(["compare", *sides, "--out", str(home / "c.html")]) == 1
+    page = (home / "c.html").read_text()
+    assert page.count("95 % interval</th>") == len(sides) - 1
+    assert all(said in page for said in ("slower by 10 %", "0.899 ×", "what differs", '<path class="span"'))
+    assert "<b> against" not in page
+    capsys.readouterr()
+    assert main(["compare", *sides, "--out", str(home / "none" / "c.html")]) == 2
+
+
 def test_more_than_two_sides_make_a_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "state=well", "state=slow", "state=well"]) == 1
     out = capsys.readouterr().out

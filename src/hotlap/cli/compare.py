@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from hotlap import units
 from hotlap.cli import terminal
@@ -11,7 +13,7 @@ from hotlap.errors import InputError
 from hotlap.judge import compare as comparing
 from hotlap.judge import environment
 from hotlap.record import Comparison, OnDevice
-from hotlap.report import comparison
+from hotlap.report import comparison, comparison_page
 from hotlap.store.bundle import Bundle
 
 
@@ -19,6 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("side", nargs="+", help="runs or groups of runs (label=value), two or more: the others are held against the first")
     parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest change worth a word (default: 2 %%)")
     parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
+    parser.add_argument("--out", metavar="FILE", help="also as one HTML page, with the intervals drawn on one scale")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,24 +38,27 @@ def run(args: argparse.Namespace) -> int:
         if apart and not args.force:
             raise InputError(f"{args.side[0]} (A) and {name} (B) are not comparable: {apart}; --force compares them all the same")
     found = {name: comparing.compare(first, other, gate, args.force) for name, other in others.items()}
-    if len(others) == 1:
-        _pair(args, first, sides[1], found[args.side[1]])
-        return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
     differs = {name: environment.differences([one.run for one in first], [one.run for one in other]) for name, other in others.items()}
+    held = {name: comparison.Other(found[name], others[name], differs[name]) for name in others}
+    if args.out:
+        terminal.write(Path(args.out), comparison_page.page(args.side[0], first, held))
     if args.json:
-        terminal.print_json({"first": args.side[0], "sides": found, "differences": differs})
+        terminal.print_json(_document(args.side[0], first, held))
+    elif len(held) == 1:
+        (other,) = held.values()
+        print(comparison.comparison(other.found, (first, other.runs), other.differences, terminal.width(), color=terminal.color()))
     else:
-        held = {name: comparison.Other(found[name], others[name], differs[name]) for name in others}
         print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
     return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
 
 
-def _pair(args: argparse.Namespace, a: Sequence[Bundle], b: Sequence[Bundle], found: Sequence[Comparison]) -> None:
-    differs = environment.differences([one.run for one in a], [one.run for one in b])
-    if args.json:
-        terminal.print_json({"a": [one.run.id for one in a], "b": [one.run.id for one in b], "cases": found, "differences": differs})
-    else:
-        print(comparison.comparison(found, (a, b), differs, terminal.width(), color=terminal.color()))
+def _document(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.Other]) -> dict[str, Any]:
+    if len(others) > 1:
+        sides = {other: one.found for other, one in others.items()}
+        return {"first": name, "sides": sides, "differences": {other: one.differences for other, one in others.items()}}
+    (other,) = others.values()
+    ids = [[one.run.id for one in side] for side in (first, other.runs)]
+    return {"a": ids[0], "b": ids[1], "cases": other.found, "differences": other.differences}
 
 
 def _code(found: Sequence[Comparison]) -> int:

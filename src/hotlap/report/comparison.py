@@ -34,10 +34,10 @@ def comparison(
     if not found:
         return "nothing to compare: neither side has results"
     ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
-    lines = [*_sides(dict(zip("AB", sides, strict=False)), width), *_forced(ordered, width)]
-    lines += [*layout.fitted(_columns(ordered), width).lines(color), "", _tally(ordered), *_reasons(ordered, width)]
+    lines = [*of_sides(dict(zip("AB", sides, strict=False)), width), *_forced(ordered, width)]
+    lines += [*layout.fitted(_columns(ordered), width).lines(color), "", tally(ordered), *doubts(ordered, width)]
     lines += _differences(differences, ordered, ("A", "B"), width, color)
-    return "\n".join([*lines, "", *_reading(ordered, width, color)])
+    return "\n".join([*lines, "", *reading(ordered, width, color)])
 
 
 def in_turns(found: Sequence[Comparison], texts: tuple[str, str], difference: float, width: int = 100, color: bool = False) -> str:
@@ -70,14 +70,14 @@ def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (),
     """More than two sides: a line per case, a column per side with its ratio to the first and the interval; above 1 it is better."""
     cases = {one.case.id: label(one.case) for other in others.values() for one in other.found}
     sides = {first: runs, **{name: other.runs for name, other in others.items()}}
-    lines = _sides({words.clean(name): side for name, side in sides.items()}, width) if runs else []
+    lines = of_sides({words.clean(name): side for name, side in sides.items()}, width) if runs else []
     for name, other in others.items():
         lines += _forced(other.found, width, f"{words.clean(name)}, ")
     grids = [layout.Grid(_matrix_columns(cases, others, spans), width, gap) for spans in (True, False) for gap in (layout.GAP, 1)]
     grid = next((one for one in grids if one.narrowest <= width), grids[-1])
     lines += [*grid.lines(color), ""]
     for name, other in others.items():
-        lines += [f"{words.clean(name)}: {_counts(other.found)}", *_reasons(other.found, width)]
+        lines += [f"{words.clean(name)}: {_counts(other.found)}", *doubts(other.found, width)]
         lines += [*_differences(other.differences, other.found, (first, name), width, color), ""]
     reading = f"ratio to {first} with its 95 % interval, above 1 is better, whichever way the case counts; ? cannot tell, = the same, "
     reading += "– not comparable"
@@ -97,7 +97,7 @@ def _entry(one: Comparison | None, spans: bool) -> Cell:
     if one is None or one.ratio is None or one.answer == "not comparable":
         return Cell(words.DASH, "dim")
     sign = {"cannot tell": " ?", "same": " ="}.get(one.answer, "")
-    span = f" {_interval(one.low, one.high)}" if spans and one.low is not None else ""
+    span = f" {interval(one.low, one.high)}" if spans and one.low is not None else ""
     return Cell(f"{one.ratio:.3f}{sign or '  '}{span}".rstrip(), ANSWER_STYLES[one.answer])
 
 
@@ -113,7 +113,7 @@ def _why(one: Comparison) -> str:
     return one.reason.partition(";")[2].strip() if one.reason.startswith(FORCED) else one.reason
 
 
-def _sides(sides: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
+def of_sides(sides: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
     lines: list[str] = []
     room = max(map(len, sides), default=0)
     for name, side in sides.items():
@@ -136,13 +136,13 @@ def _columns(ordered: Sequence[Comparison]) -> list[Column]:
         Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
         Column("A", [Cell(text) for text in a]),
         Column("B", [Cell(text) for text in b]),
-        Column("B ÷ A", [Cell(text, "bold") for text in layout.aligned([_ratio(c.ratio) for c in ordered])]),
-        Column("95 % interval", [Cell(_interval(c.low, c.high), "dim") for c in ordered]),
-        Column("B is", [Cell(_answer(c), ANSWER_STYLES[c.answer]) for c in ordered], wrap=True),
+        Column("B ÷ A", [Cell(text, "bold") for text in layout.aligned([times(c.ratio) for c in ordered])]),
+        Column("95 % interval", [Cell(interval(c.low, c.high), "dim") for c in ordered]),
+        Column("B is", [Cell(answer(c), ANSWER_STYLES[c.answer]) for c in ordered], wrap=True),
     ]
 
 
-def _answer(one: Comparison) -> str:
+def answer(one: Comparison) -> str:
     """The answer, with the size that could not be seen, or the size of the change."""
     if one.answer in ("faster", "slower") and one.ratio:
         return f"{one.answer} by {percent(abs(one.ratio - 1))}"
@@ -151,11 +151,11 @@ def _answer(one: Comparison) -> str:
     return one.answer
 
 
-def _interval(low: float | None, high: float | None) -> str:
+def interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{low:.3f} – {high:.3f}]"
 
 
-def _ratio(ratio: float | None) -> str:
+def times(ratio: float | None) -> str:
     return words.DASH if ratio is None else f"{ratio:.3f} ×"
 
 
@@ -166,11 +166,11 @@ def _counts(found: Iterable[Comparison]) -> str:
     return ", ".join(f"{n} {answer}" for answer, n in counts.items() if n)
 
 
-def _tally(ordered: Sequence[Comparison]) -> str:
+def tally(ordered: Sequence[Comparison]) -> str:
     return f"{words.counted(len(ordered), 'case')}: {_counts(ordered)}"
 
 
-def _reasons(found: Sequence[Comparison], width: int) -> list[str]:
+def doubts(found: Sequence[Comparison], width: int) -> list[str]:
     """Why, each reason once; a number that differs between its cases is said as its range."""
     groups: dict[str, list[Comparison]] = {}
     for one in found:
@@ -196,8 +196,8 @@ def _apart(found: Sequence[Comparison], width: int) -> list[str]:
     for who, members in ordered[:APART]:
         one, device = min(members, key=lambda pair: pair[1].beside or 1.0)
         more = f" and {len(members) - 1} more" if len(members) > 1 else ""
-        said = f"{words.clean(who)} differs from the other {len(one.devices) - 1} in {label(one.case)}{more}: {_ratio(device.ratio)} "
-        said += f"{_interval(device.low, device.high)}, {percent(abs((device.beside or 1.0) - 1))} {device.answer} than they"
+        said = f"{words.clean(who)} differs from the other {len(one.devices) - 1} in {label(one.case)}{more}: {times(device.ratio)} "
+        said += f"{interval(device.low, device.high)}, {percent(abs((device.beside or 1.0) - 1))} {device.answer} than they"
         lines += layout.paragraph(f"  {'device':<14}  ", said, width)
     rest = len(ordered) - APART
     return lines + ([f"  {'device':<14}  {rest} more {'differs' if rest == 1 else 'differ'} from the others: --json"] if rest > 0 else [])
@@ -222,7 +222,7 @@ def _tails(found: Sequence[Comparison], width: int) -> list[str]:
         gate = one.gate or 0.0
         if one.tail_high < 1 - gate or one.tail_low > 1 + gate:
             said = f"the slow 95 % tail is {'better' if one.tail > 1 else 'worse'} by {percent(abs(one.tail - 1))} in B, "
-            said += f"{_interval(one.tail_low, one.tail_high)}, though the median is not"
+            said += f"{interval(one.tail_low, one.tail_high)}, though the median is not"
             lines += layout.paragraph(f"  {'tail':<14}  ", f"{label(one.case)}: {said}", width)
     return lines
 
@@ -252,7 +252,7 @@ def _differences(
     return lines
 
 
-def _reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]:
+def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]:
     """One paragraph, of what is in the table."""
     gates = {one.gate for one in ordered if one.gate is not None}
     gate = percent(max(gates)) if gates else ""

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 import hotlap
 from hotlap.errors import InputError
 from hotlap.inspect.machine import fingerprint
-from hotlap.record import Comparison, Result, Run, Samples
+from hotlap.record import Comparison, Result, Run, Samples, Summary
 from hotlap.stats import sequential
 from hotlap.stats.sequential import Decision, Design
-from hotlap.stats.summary import summarize
+from hotlap.stats.summary import outliers, summarize
 from hotlap.store import bundle as bundles
 from hotlap.store import labels
 from hotlap.targets.base import SystemClock
@@ -149,8 +149,8 @@ def comparison(pair: Pair, options: Options) -> Comparison:
     x, y = _aligned(pair.a, pair.b)
     lower, found = pair.a.better == "lower", pair.decision
     base = Comparison(
-        case=pair.a.case, a=summarize(x), b=summarize(y), answer="cannot tell", unit=pair.a.unit, gate=options.gate, replicates="pairs",
-        n_a=len(x), n_b=len(y),
+        case=pair.a.case, a=_summary(x, pair.a), b=_summary(y, pair.b), answer="cannot tell", unit=pair.a.unit, gate=options.gate,
+        replicates="pairs", n_a=len(x), n_b=len(y),
     )
     if found is None:
         why = next((r.reason for r in (pair.a, pair.b) if r.reason), "")
@@ -163,3 +163,8 @@ def comparison(pair: Pair, options: Options) -> Comparison:
     answer = better.get(found.answer, "same" if found.answer == "same" else "cannot tell")
     return replace(base, ratio=ratio, low=low, high=high, p=found.p, resolvable=found.resolvable, answer=answer, reason=found.reason)
 
+
+def _summary(values: Sequence[float], result: Result) -> Summary:
+    """With the samples behind the values, and the outliers among those of each round."""
+    rounds = [one.seconds for one in result.rounds if one.status == "measured" and one.seconds]
+    return replace(summarize(values), samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in rounds))
