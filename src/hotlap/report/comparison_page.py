@@ -21,7 +21,7 @@ UNREAD = 100_000  # characters on a line: a page wraps by itself
 
 def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str:
     """The other sides against the first, a section each."""
-    title = f"{first} and {words.some(list(others))}"
+    title = f"{words.some(list(others))} against {first}"
     lines = comparison.of_sides({first: runs, **{name: other.runs for name, other in others.items()}}, UNREAD)
     who = "".join(f"<li>{text(line)}</li>" for line in lines if line)
     head = f'<section id="top"><h1>Comparison: {text(title)}</h1><ul class="sub">{who}</ul></section>'
@@ -35,7 +35,9 @@ def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str
 def _section(first: str, name: str, other: Other) -> str:
     ordered = sorted(other.found, key=lambda one: list(ANSWER_STYLES).index(one.answer))
     said = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in comparison.doubts(ordered, UNREAD))
-    reading = " ".join(comparison.reading(ordered, UNREAD, color=False))
+    rings = any(device.answer in ("better", "worse") for one in ordered for device in one.devices)
+    reading = " ".join(comparison.reading(ordered, UNREAD, color=False)) + " The band about 1 is the gate"
+    reading += "; a ring is a device that differs from the others." if rings else "."
     return (
         f'<section id="{html.anchor(name)}"><h2>{text(name)} against {text(first)}</h2>'
         f'<p class="sub">{text(comparison.tally(ordered))}</p>{_table(ordered)}<ul class="note">{said}</ul>'
@@ -57,7 +59,7 @@ def _row(one: Comparison, axis: Axis) -> str:
     colour = COLOURS.get(one.answer, "var(--faint)")
     cells = f'<td>{text(label(one.case))}</td><td class="n">{a}</td><td class="n">{b}</td>'
     cells += f'<td class="n">{text(comparison.times(one.ratio))}</td>'
-    cells += f"<td>{text(comparison.interval(one.low, one.high))}</td><td>{_forest(one, axis, colour)}</td>"
+    cells += f'<td class="number">{text(comparison.interval(one.low, one.high))}</td><td>{_forest(one, axis, colour)}</td>'
     return f'<tr>{cells}<td style="color:{colour}">{text(comparison.answer(one))}</td></tr>'
 
 
@@ -101,7 +103,7 @@ def _forest(one: Comparison, axis: Axis, colour: str) -> str:
 
 def _svg(body: str, name: str) -> str:
     size = f'viewBox="0 0 {WIDE:g} {HIGH:g}" width="{WIDE:g}" height="{HIGH:g}"'
-    return f'<svg {size} style="display:block" role="img" aria-label="{escape(name)}">{body}</svg>'
+    return f'<svg {size} style="display:block;min-width:{WIDE:g}px" role="img" aria-label="{escape(name)}">{body}</svg>'
 
 
 def _differences(found: Sequence[Difference], first: str, name: str) -> str:
