@@ -18,6 +18,7 @@ import msgspec
 SCHEMA = 1
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
 
+_IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that years of runs have in common
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
 Status = Literal["measured", "not_run", "invalid", "error"]
 State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
@@ -108,8 +109,11 @@ class Case(Record, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        text = json.dumps([self.workload, self.params, self.implementation], sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        key = (self.workload, repr(self.params), self.implementation)
+        if key not in _IDS:
+            text = json.dumps([self.workload, self.params, self.implementation], sort_keys=True, separators=(",", ":"))
+            _IDS[key] = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return _IDS[key]
 
 
 class MeasureOptions(Record, frozen=True, kw_only=True):
@@ -481,20 +485,6 @@ class Judgement(Record, frozen=True, kw_only=True):
 def encode(record: Record) -> bytes:
     """One record as one line of JSON, without the newline."""
     return msgspec.json.encode(record)
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of what a bundle holds: run.json, a line of samples.jsonl, a line of readings.log."""
-    (run, samples, reading), components = msgspec.json.schema_components(
-        (Run, Samples, Readings), ref_template="#/$defs/{name}"
-    )
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"Hotlap run bundle, schema {SCHEMA}",
-        "history": {str(k): v for k, v in SCHEMA_HISTORY.items()},
-        "properties": {"run.json": run, "samples.jsonl (each line)": samples, "readings.log (each line)": reading},
-        "$defs": components,
-    }
 
 
 class Readings(Record, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.cli import VERBS, main
+from hotlap.cli import VERBS, main, terminal
 
 RUN = ["run", "quick", "--target", "simulated:h200-sxm?noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 
@@ -154,3 +155,24 @@ def test_runs_of_one_second_stand_in_their_order(tmp_path: Path, capsys: pytest.
     capsys.readouterr()
     assert main(["ls", "--json"]) == 0
     assert [run["labels"]["n"] for run in json.loads(capsys.readouterr().out)] == ["0", "1", "2", "3"]
+
+
+def test_verbs_that_read_years_of_runs_do_not_look_for_cycles(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(kept))
+    seen = list[bool]()
+    monkeypatch.setattr(terminal, "width", lambda: seen.append(gc.isenabled()) or 100)
+    for words in (["ls"], ["history"], ["show", "latest"]):
+        assert main(words) == 0
+        assert gc.isenabled()
+    assert seen == [False, False, True]
+
+
+def test_a_path_is_listed_too(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run = min((kept / "runs").iterdir())
+    monkeypatch.setenv("HOTLAP_HOME", str(kept))
+    assert main(["ls", str(run)]) == 0
+    one = capsys.readouterr().out
+    assert main(["ls", run.name]) == 0
+    assert capsys.readouterr().out == one
+    assert main(["ls", run.name, str(run), "--json"]) == 0
+    assert [found["id"] for found in json.loads(capsys.readouterr().out)] == [run.name]

@@ -10,8 +10,8 @@ from judging import H200, make
 from msgspec.structs import replace
 
 from hotlap.judge import verdicts
-from hotlap.judge.fleet import AgainstFleet, latest
-from hotlap.record import Finding, Judgement, Machine
+from hotlap.judge.fleet import AgainstFleet, latest, survey
+from hotlap.record import Baseline, Case, Finding, Judgement, Machine, Reference
 from hotlap.report import judgement, tables
 from hotlap.store import baselines
 from hotlap.store.bundle import Bundle
@@ -99,3 +99,16 @@ def test_the_worst_device_stands_first() -> None:
     standard = AgainstFleet(known, Machine(host="node1", devices=[one.run.machine.devices[0] for one in runs]))
     text = judgement.judgement(verdicts.judge("r", rows, standard), 120)
     assert text.index("✗ GPU-29") < text.index("✗ GPU-28") < text.index("✓ ")
+
+
+def test_a_slow_run_or_two_are_no_slow_tail_of_a_device_with_many() -> None:
+    """Devices are the same; each run of theirs has a level of its own, and its rounds share it."""
+    rng = np.random.default_rng(8)
+    case = Case(workload="stream", params={"op": "copy"})
+    for _ in range(10):
+        runs = {device: {f"{n}": np.exp(rng.normal(0, 0.005) + rng.normal(0, 0.002, 6)).tolist() for n in range(20)} for device in range(60)}
+        references = [
+            Reference(case=case, device=f"GPU-{device}", model="h200-sxm", target="simulated", unit="B/s", runs=values)
+            for device, values in runs.items()
+        ]
+        assert survey(Baseline(name="fleet", saved="", hotlap="", references=references)).odd == {}

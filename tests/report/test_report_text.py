@@ -154,8 +154,8 @@ def test_devices(golden: Golden) -> None:
 
 def test_runs(cpu: Kept, gpu: Kept, golden: Golden) -> None:
     running = changed(cpu[0], run=replace(cpu[0].run, ended="", stopped="", labels={}))
-    golden("runs.txt", text.runs([cpu[0], gpu[0], running], 110) + "\n")
-    assert "not finished" in text.runs([running], 80)
+    golden("runs.txt", text.runs([one.listed for one in (cpu[0], gpu[0], running)], 110) + "\n")
+    assert "not finished" in text.runs([running.listed], 80)
     assert text.runs([], 80).startswith("no runs are kept yet")
 
 

@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from hotlap.stats.components import Components, components
+from hotlap.stats import series
+from hotlap.stats.components import REACH, Components, _rounds, components
+from hotlap.stats.series import MAD_TO_SD
 
 
 def nested(seed: int, sizes: tuple[int, ...], spreads: tuple[float, ...]) -> np.ndarray:
@@ -106,3 +108,20 @@ def test_unequal_sizes_and_empty_rounds_are_taken() -> None:
 def test_bad_input_is_one_line(bad: list) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]+$"):
         components(bad)
+
+
+def test_rounds_of_many_lengths_count_as_each_would_alone() -> None:
+    rng = np.random.default_rng(4)
+    rounds = [np.exp(0.01 * rng.standard_normal(n)).tolist() for n in (20, 3, 1, 20, 2, 7)]
+    rounds.append([1.0, 1.0, 1.0, 1.0, 1.5])  # more than half are equal: nothing is drawn in
+    for one, group in zip(rounds, _rounds(rounds), strict=True):
+        (alone,) = _rounds([one])
+        assert group == alone
+        logs = np.log(one)
+        reach = REACH * MAD_TO_SD * float(np.median(np.abs(logs - np.median(logs)))) or math.inf
+        logs = np.clip(logs, np.median(logs) - reach, np.median(logs) + reach)
+        assert group.mean == pytest.approx(logs.mean())
+        assert group.freedom == len(one) - 1
+        r = min(max(series.lag1(logs) or 0.0, 0.0), 0.98)
+        expected = logs.var(ddof=1) / max(len(one) * (1 - r) / (1 + r), 1.0) if len(one) > 1 else None
+        assert group.error == (None if expected is None else pytest.approx(expected))

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from keeping import make_run
+from keeping import make_run, make_samples
 
 from hotlap.errors import InputError
 from hotlap.store import catalog
-from hotlap.store.bundle import Bundle, Writer
+from hotlap.store.bundle import Bundle, Listed, Writer, load
 from hotlap.store.catalog import Catalog
 
 Keep = Callable[..., Bundle]
@@ -261,3 +261,39 @@ class _Interrupted:
             self.what()
         self.left -= 1
         return self.db.execute(text)
+
+
+# ---------------------------------------------------------------- what a list shows
+
+
+def listed(home: Path) -> list[Listed | None]:
+    with closing(Catalog(home)) as opened:
+        return [entry.listed for entry in opened.find()]
+
+
+def test_what_a_list_shows_is_what_the_bundles_say(three: Path) -> None:
+    wanted = [load(path).listed for path in sorted((three / "runs").iterdir())]
+    assert listed(three) == wanted
+    assert listed(three) == wanted  # the second time without a look at a bundle
+    assert [one.rounds for one in wanted] == [1, 1, 1]
+
+
+def test_rounds_that_come_while_a_run_goes_on_are_counted(tmp_path: Path) -> None:
+    writer = Writer.create(make_run(), tmp_path)
+    for number in range(3):
+        writer.append(make_samples(number))
+        (one,) = listed(tmp_path)
+        assert one is not None
+        assert (one.rounds, one.ended) == (number + 1, "")
+    writer.finish(make_run(ended="2026-11-21T10:16:00+00:00"))
+    (one,) = listed(tmp_path)
+    assert one is not None
+    assert one.ended == "2026-11-21T10:16:00+00:00"
+
+
+def test_a_run_with_samples_that_cannot_be_read_is_listed_without_rounds(three: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (three / "runs" / "20261120T101500-bbbbbb" / "samples.jsonl").write_text("x\ny\n")
+    assert [one and one.rounds for one in listed(three)] == [1, None, 1]
+    (three / "runs" / "20261120T101500-bbbbbb" / "samples.jsonl").unlink()
+    assert [one and one.rounds for one in listed(three)] == [1, 0, 1]
+    assert caplog.text == ""

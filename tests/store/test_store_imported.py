@@ -66,7 +66,7 @@ def test_what_is_no_number_is_kept_as_an_error_with_its_line(tmp_path: Path) -> 
     assert (len(found.made), found.unreadable) == (4, 2)
     reasons = [select.results(b)[0].reason for b in select.every(tmp_path / "home")]
     assert reasons == ["", "'nan' is not a number, in line 3", "no number, in line 4", ""]
-    assert select.results(select.every(tmp_path / "home")[3])[0].values == [-2.0]
+    assert select.results(list(select.every(tmp_path / "home"))[3])[0].values == [-2.0]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from keeping import CASES, DEVICE, make_run, make_samples
 from hotlap import plan
 from hotlap.errors import InputError, SchemaError
 from hotlap.record import Device, Machine, Plan
-from hotlap.store import select
+from hotlap.store import bundle as bundles
+from hotlap.store import catalog, select
 from hotlap.store.bundle import Bundle, Writer, load, pack
 
 Keep = Callable[..., Bundle]
@@ -111,7 +112,7 @@ def test_an_empty_home_says_how_to_begin(tmp_path: Path) -> None:
             select.runs(selector, tmp_path)
     with pytest.raises(InputError, match="no run has a label 'cluster'; none is kept yet"):
         select.runs("cluster=A", tmp_path)
-    assert select.every(tmp_path) == []
+    assert list(select.every(tmp_path)) == []
 
 
 def test_a_run_of_a_newer_schema_is_named_when_asked_for(three: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,6 +125,28 @@ def test_a_run_of_a_newer_schema_is_named_when_asked_for(three: Path, caplog: py
     assert "samples.jsonl:1" in caplog.text
     with pytest.raises(SchemaError, match=r"samples\.jsonl:1"):
         select.runs("latest", three)
+
+
+def test_where_runs_are_is_known_without_reading_them(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(select.entries([], three)) == 3  # the catalog is made
+    for module, name in ((bundles, "load"), (bundles, "read_run"), (catalog, "read_listed")):
+        monkeypatch.delattr(module, name)
+    assert [entry.id for entry in select.entries([], three)] == [A, B, C]
+    assert [entry.id for entry in select.entries(["latest", "cluster=B", A], three)] == [C, B, A]
+    assert [entry.listed.labels["cluster"] for entry in select.entries(["cluster=A"], three) if entry.listed] == ["A"]
+
+
+def test_a_path_has_an_entry_too(three: Path) -> None:
+    (one,) = select.entries([str(three / "runs" / B), B], three)
+    assert (one.id, one.path, one.listed) == (B, three / "runs" / B, None)
+
+
+def test_every_run_comes_one_at_a_time_and_without_readings(three: Path) -> None:
+    found = select.every(three)
+    assert (next(found).run.id, next(found).readings) == (A, [])
+    (three / "runs" / C / "samples.jsonl").write_text("")
+    assert next(found).samples == []  # read when its turn came
+    assert select.runs(A, three)[0].readings
 
 
 # ---------------------------------------------------------------- results

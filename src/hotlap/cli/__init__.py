@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import hotlap
 from hotlap.errors import HotlapError, InputError, nearest
@@ -31,6 +33,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "plan": "show or check a plan",
     "schema": "JSON Schema of what a bundle holds",
 }
+MANY = ("ls", "compare", "history", "judge", "baseline", "import")  # read years of runs: to look for cycles in them takes half the time
 MODULES = {"import": "importing"}  # a verb that is a keyword of Python
 
 
@@ -68,8 +71,21 @@ def _dispatch(words: list[str]) -> int:
     parser = _Parser(prog=f"hotlap {verb}", description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".", allow_abbrev=False)
     module.add(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    code: int = module.run(parser.parse_args(words[1:]))
+    with _collecting(verb not in MANY):
+        code: int = module.run(parser.parse_args(words[1:]))
     return code
+
+
+@contextmanager
+def _collecting(wanted: bool) -> Iterator[None]:
+    before = gc.isenabled()
+    if not wanted:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 class _Parser(argparse.ArgumentParser):

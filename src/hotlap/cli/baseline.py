@@ -74,7 +74,7 @@ def _save(args: argparse.Namespace) -> int:
         hint = nearest(args.name, baselines.names(home)) or "none is saved yet"
         raise InputError(f"there is no baseline '{args.name}' to add to; {hint}; without --add it is made")
     before = baselines.load(args.name, home) if there else None
-    baseline = baselines.learn(args.name, terminal.runs(args.item), before)
+    baseline = baselines.learn(args.name, terminal.each(args.item), before)
     path = baselines.save(baseline, home)
     if args.json:
         terminal.print_json(baseline)

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
     if len(args.side) < 2:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; 'hotlap ls' lists what is kept")
-    sides = [terminal.runs([one]) for one in args.side]
+    sides = [list(terminal.each([one])) for one in args.side]
     first, others = sides[0], dict(zip(args.side[1:], sides[1:], strict=True))
     for name, other in others.items():
         apart = environment.apart([one.run for one in first], [one.run for one in other])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hotlap import units
@@ -11,6 +12,7 @@ from hotlap.errors import InputError
 from hotlap.judge import history as remembering
 from hotlap.report import history, history_page
 from hotlap.store import paths, select
+from hotlap.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +28,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A series per case and device over time, with the places where its level changed."""
-    bundles = terminal.runs(args.run) if args.run else select.every(paths.home())
-    if not bundles:
-        raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
     where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
-    found = remembering.history(bundles, where, units.parse(args.gate, "%"), provisional=not args.confirmed)
-    if where and not found:
-        raise select.nothing(bundles, where)
+    found = remembering.history(_bundles(args), where, units.parse(args.gate, "%"), provisional=not args.confirmed)
+    if not found:
+        _explain(list(_bundles(args)), where)
     if args.changed:
         found = [one for one in found if one.changes]
     if args.out:
@@ -44,3 +43,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _bundles(args: argparse.Namespace) -> Iterator[Bundle]:
+    return terminal.each(args.run) if args.run else select.every(paths.home())
+
+
+def _explain(bundles: Sequence[Bundle], where: Mapping[str, str]) -> None:
+    """Raises: why there is no series, where that is the user's to change."""
+    if not bundles:
+        raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
+    if where:
+        raise select.nothing(bundles, where)

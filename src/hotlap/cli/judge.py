@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,6 +128,12 @@ class _Known(NamedTuple):
 def _known(judged: Sequence[bundles.Bundle]) -> _Known:
     """All runs of the home, and those that are judged."""
     ids = {one.run.id for one in judged}
-    found = [*(one for one in select.every(paths.home()) if one.run.id not in ids), *judged]
-    found.sort(key=lambda one: (when.seconds(one.run.began) or 0.0, one.run.id))
-    return _Known(baselines.learn("fleet", found), [one.run.id for one in found], frozenset(ids))
+    order: list[tuple[float, str]] = []
+
+    def seen() -> Iterator[bundles.Bundle]:
+        for one in chain((one for one in select.every(paths.home()) if one.run.id not in ids), judged):
+            order.append((when.seconds(one.run.began) or 0.0, one.run.id))
+            yield one
+
+    of_all = baselines.learn("fleet", seen())  # one run at a time: a home may hold years of them
+    return _Known(of_all, [run for _, run in sorted(order)], frozenset(ids))

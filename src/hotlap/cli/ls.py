@@ -6,7 +6,7 @@ import argparse
 
 from hotlap.cli import terminal
 from hotlap.report import listing
-from hotlap.store import paths, select
+from hotlap.store import bundle, paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -15,9 +15,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """One line per run, newest last."""
-    bundles = terminal.runs(args.run) if args.run else select.every(paths.home())
+    found = select.entries(args.run, paths.home())
     if args.json:
-        terminal.print_json([b.run for b in bundles])
+        terminal.print_json([bundle.read_run(one.path) for one in found])
     else:
-        print(listing.runs(bundles, terminal.width(), color=terminal.color()))
+        print(listing.runs([one.listed or bundle.load(one.path).listed for one in found], terminal.width(), color=terminal.color()))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,16 @@ def print_json(value: Any) -> None:
 
 def runs(selectors: Sequence[str]) -> list[bundles.Bundle]:
     """The runs that selectors name, each once, in the order given. Warnings go to standard error."""
-    found: dict[str, bundles.Bundle] = {}
-    for selector in selectors:
-        for bundle in select.runs(selector, paths.home()):
-            found.setdefault(bundle.run.id, bundle)
-    for bundle in found.values():
+    return list(each(selectors, readings=True))
+
+
+def each(selectors: Sequence[str], readings: bool = False) -> Iterator[bundles.Bundle]:
+    """The same one at a time, for verbs that go through many."""
+    for entry in select.entries(selectors, paths.home()):
+        bundle = bundles.load(entry.path, readings)
         for warning in bundle.warnings:
             print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
-    return list(found.values())
+        yield bundle
 
 
 def pairs(items: Sequence[str], what: str) -> dict[str, str]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from hotlap import units
 from hotlap.record import Device, Difference, Run
 
@@ -75,7 +77,9 @@ def _said(values: set[str]) -> str:
 def _facts(runs: Sequence[Run]) -> dict[str, set[str]]:
     """Every fact's values over a group."""
     found: dict[str, set[str]] = {}
-    for run in runs:
+    # Runs that are the same in all that `_of_run` reads count once: a fleet's runs are of few environments.
+    alike = {msgspec.json.encode((r.machine, r.devices, r.plan.measure, r.target, r.order, r.hotlap)): r for r in runs}
+    for run in alike.values():
         for name, value in _of_run(run):
             found.setdefault(name, set()).add(value)
     return found

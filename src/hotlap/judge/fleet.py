@@ -25,6 +25,7 @@ from hotlap.record import Baseline, Finding, Machine, Reference, Row, Verdict, i
 from hotlap.stats import fleet
 from hotlap.units import percent
 
+ENOUGH_RUNS = 10  # of a device, for runs to be its samples
 ACTION = "measure it again; look at its clocks, power, temperature and link beside a healthy one"
 Where = tuple[str, str, str]
 """Reference.identity, Reference.target, Case.id."""
@@ -206,14 +207,20 @@ def _surveyed(found: _Survey, group: tuple[str, str], members: Sequence[Referenc
 
 def _table(members: Sequence[Reference], devices: Sequence[str], cases: Sequence[Reference]) -> NDArray[np.float64]:
     """Devices × cases × samples; NaN where there is none."""
-    most = max(sum(map(len, one.runs.values())) for one in members)
-    values = np.full((len(devices), len(cases), most), np.nan)
+    samples = _samples(members)
+    values = np.full((len(devices), len(cases), max(map(len, samples))), np.nan)
     rows = {name: n for n, name in enumerate(devices)}
     columns = {one.case.id: n for n, one in enumerate(cases)}
-    for one in members:
-        samples = [v for runs in one.runs.values() for v in runs]
-        values[rows[one.identity], columns[one.case.id], : len(samples)] = samples
+    for one, own in zip(members, samples, strict=True):
+        values[rows[one.identity], columns[one.case.id], : len(own)] = own
     return values
+
+
+def _samples(members: Sequence[Reference]) -> list[list[float]]:
+    """Of each reference. Rounds of one run are alike: taken for samples of their own, a slow run or two make a slow tail."""
+    if statistics.median(len(one.runs) for one in members) >= ENOUGH_RUNS:
+        return [[statistics.median(values) for values in one.runs.values()] for one in members]
+    return [[v for values in one.runs.values() for v in values] for one in members]
 
 
 def _of_case(warning: str, cases: Sequence[Reference]) -> tuple[int | None, Reference | None, str]:

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from hotlap import work
 from hotlap.judge import degradation, environment
 from hotlap.record import Change, Device, Difference, Point, Result, Run, Series
@@ -36,15 +38,17 @@ def history(bundles: Iterable[Bundle], where: Mapping[str, str] | None = None, g
     the series is cut, and no change is sought across.
     """
     lines: dict[Key, _Line] = {}
-    for bundle in sorted(bundles, key=lambda one: (when.seconds(one.run.began) or 0.0, one.run.id)):
-        began_s = when.seconds(bundle.run.began)
-        if began_s is None:
-            continue
-        devices = {d.key: d for d in bundle.run.machine.devices}
-        for result in select.results(bundle, where or {}):
-            if result.status == "measured" and result.values:
-                _add(lines, bundle.run, result, devices.get(result.device), began_s)
+    # The samples of a bundle go as soon as its results are known: years of them do not fit in memory.
+    kept = [(began_s, one.run, _measured(one, where or {})) for one in bundles if (began_s := when.seconds(one.run.began)) is not None]
+    for began_s, run, results in sorted(kept, key=lambda one: (one[0], one[1].id)):
+        devices = {d.key: d for d in run.machine.devices}
+        for result in results:
+            _add(lines, run, result, devices.get(result.device), began_s)
     return degradation.with_trends([_series(line, gate, provisional) for line in lines.values()])
+
+
+def _measured(bundle: Bundle, where: Mapping[str, str]) -> list[Result]:
+    return [replace(one, rounds=[]) for one in select.results(bundle, where) if one.status == "measured" and one.values]
 
 
 def _add(lines: dict[Key, _Line], run: Run, result: Result, device: Device | None, began_s: float) -> None:

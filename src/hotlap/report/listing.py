@@ -11,7 +11,7 @@ from hotlap.record import Baseline, Case, Device, Limit, Reference, Run
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.stats import repeatability
-from hotlap.store.bundle import Bundle
+from hotlap.store.bundle import Bundle, Listed
 from hotlap.units import percent, size
 from hotlap.work import find, label
 
@@ -87,18 +87,17 @@ def _devices(found: Sequence[Device], width: int, color: bool) -> list[str]:
 # ---------------------------------------------------------------- runs
 
 
-def runs(bundles: Sequence[Bundle], width: int = 100, color: bool = False) -> str:
+def runs(kept: Sequence[Listed], width: int = 100, color: bool = False) -> str:
     """One line per run: id, when, plan, device, rounds, cases, how it ended, labels."""
-    if not bundles:
+    if not kept:
         return "no runs are kept yet: hotlap run measures the plan quick"
-    kept = [b.run for b in bundles]
     columns = [
         Column("run", [Cell(words.clean(r.id), "bold") for r in kept]),
         Column("began (UTC)", [Cell(words.clean(r.began.replace("T", " ")[:16])) for r in kept]),
-        Column("plan", [Cell(words.clean(r.plan.name)) for r in kept]),
-        Column("device", [Cell(", ".join(words.clean(d.selector) for d in measured(r))) for r in kept]),
-        Column("rounds", [Cell(str(len({s.round for s in b.samples}))) for b in bundles], right=True),
-        Column("cases", [Cell(str(len(r.plan.cases))) for r in kept], right=True),
+        Column("plan", [Cell(words.clean(r.plan)) for r in kept]),
+        Column("device", [Cell(words.clean(", ".join(r.devices))) for r in kept]),
+        Column("rounds", [Cell(words.DASH if r.rounds is None else str(r.rounds)) for r in kept], right=True),
+        Column("cases", [Cell(str(r.cases)) for r in kept], right=True),
         Column("ended", [_ended(r) for r in kept]),
         Column("labels", [Cell(words.clean(" ".join(f"{k}={v}" for k, v in r.labels.items()))) for r in kept], wrap=True),
     ]
@@ -109,7 +108,7 @@ def runs(bundles: Sequence[Bundle], width: int = 100, color: bool = False) -> st
     return "\n".join(layout.Grid(columns, width).lines(color))
 
 
-def _ended(run: Run) -> Cell:
+def _ended(run: Listed) -> Cell:
     if not run.ended:
         return Cell("not finished", "warn")
     kind, _, why = run.stopped.partition(": ")

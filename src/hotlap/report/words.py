@@ -150,6 +150,8 @@ def flags(row: Row) -> list[str]:
 
 def clean(text: str) -> str:
     """One printable line: what a label or a program's output could do to a terminal is made visible instead."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else " " if c in "\n\t\r" else f"\\x{ord(c):02x}" for c in text)
 
 

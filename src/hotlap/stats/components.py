@@ -44,7 +44,8 @@ class _Group(NamedTuple):
 
     mean: float
     error: float | None  # variance of the mean; None where it cannot be known
-    children: tuple[_Group, ...] = ()
+    variance: float = 0.0  # of samples, in a round
+    freedom: int = 0
 
 
 def components(runs: Sequence[Any]) -> Components:
@@ -63,17 +64,18 @@ def components(runs: Sequence[Any]) -> Components:
     if depth not in (3, 4):
         raise ValueError(f"runs, rounds and samples are nested three deep (with machines four), not {depth}")
     machines = list(runs) if depth == 4 else [runs]
-    within: list[tuple[float, int]] = []  # variance and degrees of freedom of each round
-    tree = [[[_round(one, within) for one in run if len(one)] for run in machine] for machine in machines]
-    tree = [kept for kept in ([run for run in machine if run] for machine in tree) if kept]
+    shape = [[[len(one) for one in run if len(one)] for run in machine] for machine in machines]
+    groups = iter(_rounds([one for machine in machines for run in machine for one in run if len(one)]))
+    tree = [kept for machine in shape if (kept := [[next(groups) for _ in run] for run in machine if run])]
     if not tree:
         raise ValueError("there are no samples")
-    return _assembled(tree, within)
+    return _assembled(tree)
 
 
-def _assembled(tree: list[list[list[_Group]]], within: list[tuple[float, int]]) -> Components:
-    freedom = sum(df for _, df in within)
-    samples = sum(variance * df for variance, df in within) / freedom if freedom else None
+def _assembled(tree: list[list[list[_Group]]]) -> Components:
+    leaves = [one for machine in tree for run in machine for one in run]
+    freedom = sum(one.freedom for one in leaves)
+    samples = sum(one.variance * one.freedom for one in leaves) / freedom if freedom else None
     rounds = _between([run for machine in tree for run in machine])
     run_groups = [[_over(run, rounds) for run in machine] for machine in tree]
     runs = _between(run_groups)
@@ -86,29 +88,61 @@ def _assembled(tree: list[list[list[_Group]]], within: list[tuple[float, int]]) 
         drift=_drift(tree),
         machines=len(tree),
         runs=sum(map(len, tree)),
-        rounds=len(within),
-        samples=freedom + len(within),
+        rounds=len(leaves),
+        samples=freedom + len(leaves),
         largest=max(known, key=lambda name: known[name]) if any(known.values()) else "",
         notes=_notes(tree, found),
     )
 
 
-def _round(samples: Any, within: list[tuple[float, int]]) -> _Group:
-    """The logarithms of one round, far ones drawn in; what they vary by is added to `within`."""
-    x = finite(samples)
-    if np.any(x <= 0):
-        raise ValueError(f"{np.count_nonzero(x <= 0)} samples of a round are zero or negative: there is no relative spread")
-    logs = np.log(x)
-    middle = float(np.median(logs))
-    reach = REACH * MAD_TO_SD * float(np.median(np.abs(logs - middle)))
-    if reach:
-        logs = np.clip(logs, middle - reach, middle + reach)
-    n = len(logs)
-    variance = float(logs.var(ddof=1)) if n > 1 else None
-    within.append((variance or 0.0, n - 1))
-    r = min(max(series.lag1(logs) or 0.0, 0.0), 0.98)
-    worth = max(n * (1 - r) / (1 + r), 1.0)
-    return _Group(float(logs.mean()), None if variance is None else variance / worth)
+def _rounds(rounds: Sequence[Any]) -> list[_Group]:
+    """The logarithms of each round, far ones drawn in; rounds of one length in one go."""
+    places: dict[int, list[int]] = {}
+    for place, one in enumerate(rounds):
+        places.setdefault(len(one), []).append(place)
+    found: dict[int, _Group] = {}
+    for n, same in places.items():
+        x = finite([rounds[place] for place in same]).reshape(-1, n)
+        low = np.count_nonzero(x <= 0, axis=1).max()
+        if low:
+            raise ValueError(f"{low} samples of a round are zero or negative: there is no relative spread")
+        found |= zip(same, _alike(np.log(x)), strict=True)
+    return [found[place] for place in range(len(rounds))]
+
+
+def _alike(logs: Floats) -> list[_Group]:
+    """Of rounds × samples."""
+    n = logs.shape[1]
+    middle = np.median(logs, axis=1, keepdims=True)
+    reach = REACH * MAD_TO_SD * np.median(np.abs(logs - middle), axis=1, keepdims=True)
+    reach = np.where(reach > 0, reach, np.inf)
+    logs = np.clip(logs, middle - reach, middle + reach)
+    means = logs.mean(axis=1).tolist()
+    if n == 1:
+        return [_Group(mean, None) for mean in means]
+    variance = logs.var(axis=1, ddof=1)
+    r = np.clip(np.nan_to_num(_lags1(logs)), 0.0, 0.98)
+    error = variance / np.maximum(n * (1 - r) / (1 + r), 1.0)
+    return [_Group(*one, n - 1) for one in zip(means, error.tolist(), variance.tolist(), strict=True)]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _lags1(x: Floats) -> Floats:
+    """`series.lag1` of each row, a hundred thousand in one go; NaN where it cannot be known."""
+    if x.shape[1] < 3:
+        return np.full(len(x), np.nan)
+    middle = np.median(x, axis=1, keepdims=True)
+    reach = 3 * MAD_TO_SD * np.median(np.abs(x - middle), axis=1, keepdims=True)
+    reach = np.where(reach > 0, reach, np.inf)
+    values = np.clip(x, middle - reach, middle + reach) - middle
+    top = np.max(np.abs(values), axis=1, keepdims=True)
+    values = values / np.where(top > 0, top, 1.0)  # so that squares neither overflow nor vanish
+    values = values - values.mean(axis=1, keepdims=True)
+    total = np.einsum("ij,ij->i", values, values)
+    return np.asarray(np.where(total > 0, np.einsum("ij,ij->i", values[:, :-1], values[:, 1:]), np.nan) / np.where(total > 0, total, 1.0))
 
 
 def _between(families: Sequence[Sequence[_Group]]) -> float | None:
@@ -120,8 +154,9 @@ def _between(families: Sequence[Sequence[_Group]]) -> float | None:
     for family in families:
         if len(family) > 1:
             df = len(family) - 1
-            spread += float(np.var([one.mean for one in family], ddof=1)) * df
-            error += float(np.mean([one.error or 0.0 for one in family])) * df
+            middle = _mean([one.mean for one in family])
+            spread += sum((one.mean - middle) ** 2 for one in family)
+            error += _mean([one.error or 0.0 for one in family]) * df
             freedom += df
     return max((spread - error) / freedom, 0.0) if freedom else None
 
@@ -129,13 +164,13 @@ def _between(families: Sequence[Sequence[_Group]]) -> float | None:
 def _over(children: Sequence[_Group], between: float | None) -> _Group:
     """The group of these members. Its error is their variance over their number: what lies between them, and their own."""
     n = len(children)
-    error = ((between or 0.0) + float(np.mean([one.error or 0.0 for one in children]))) / n
-    return _Group(float(np.mean([one.mean for one in children])), error, tuple(children))
+    error = ((between or 0.0) + _mean([one.error or 0.0 for one in children])) / n
+    return _Group(_mean([one.mean for one in children]), error)
 
 
 def _drift(tree: Sequence[Sequence[Sequence[_Group]]]) -> float | None:
     """Along the Theil–Sen line over runs, or over the rounds of each run; the median over machines, or over runs."""
-    over_runs = [[float(np.mean([one.mean for one in run])) for run in machine] for machine in tree]
+    over_runs = [[_mean([one.mean for one in run]) for run in machine] for machine in tree]
     over_rounds = [[one.mean for one in run] for machine in tree for run in machine]
     for families in (over_runs, over_rounds):
         drifts = [series.drift(np.exp(np.array(one) - np.median(one))) for one in families if len(one) >= FEWEST_DRIFT]
@@ -166,5 +201,7 @@ def _depth(nested: Any) -> int:
     if isinstance(nested, np.ndarray):
         return nested.ndim
     if isinstance(nested, (list, tuple)):
+        if nested and isinstance(nested[0], float):  # a round: there may be a hundred thousand of them
+            return 1
         return 1 + max((_depth(one) for one in nested), default=0)
     return 0

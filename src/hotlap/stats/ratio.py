@@ -213,10 +213,11 @@ def _permutations(x: Floats, y: Floats) -> Floats:
     z = np.where(np.abs(z) > ROUNDING, z, 0.0)
     u = _drawn_in(z, CLIP * MAD_TO_SD * np.median(np.abs(z), axis=1, keepdims=True))
     u = u - u.mean(axis=1, keepdims=True)
-    second = (u**2).sum(axis=1)
+    squares = u**2
+    second = squares.sum(axis=1)
     safe = np.where(second > 0, second, 1.0)
     z = u[:, x.shape[1] :].mean(axis=1) / np.sqrt(safe / (total - 1) * (1 / n - 1 / total))
-    tails = total * (u**4).sum(axis=1) / safe**2
+    tails = total * (squares**2).sum(axis=1) / safe**2
     excess = -6 / (total + 1) + (1 - 6 * share * (1 - share)) / (share * (1 - share)) * (tails - 3) / total
     most = float(_most(np.array(_one_in_combinations(total, n))))
     return np.asarray(np.clip(z - (z**3 - 3 * z) * excess / 24, -most, most))

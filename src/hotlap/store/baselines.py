@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +19,7 @@ PROMOTED = "promoted"  # a file that holds the name of the one that is used wher
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def learn(name: str, bundles: Sequence[Bundle], before: Baseline | None = None) -> Baseline:
+def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) -> Baseline:
     """A baseline of these runs, added to `before` where there is one. A run counts once, however often it is given.
 
     Raises InputError for a name that is none and for runs without a measured case.
@@ -27,8 +27,9 @@ def learn(name: str, bundles: Sequence[Bundle], before: Baseline | None = None) 
     if not NAME.fullmatch(name):
         raise InputError(f"'{name}' is no name for a baseline; valid: letters, digits, '.', '_' and '-', as in nightly-h200")
     found = {_key(one): one for one in before.references} if before else {}
-    learnt = 0
+    learnt = runs = 0
     for bundle in bundles:
+        runs += 1
         devices = {d.key: d for d in bundle.run.machine.devices}
         for result in select.results(bundle):
             if result.status == "measured" and result.values:
@@ -42,7 +43,7 @@ def learn(name: str, bundles: Sequence[Bundle], before: Baseline | None = None) 
                 found[_key(one)] = msgspec.structs.replace(one, runs={**known.runs, **one.runs}) if known else one
                 learnt += 1
     if not learnt:
-        raise InputError(f"no case of {len(bundles)} runs was measured, so there is nothing to learn; 'hotlap show' says why")
+        raise InputError(f"no case of {runs} runs was measured, so there is nothing to learn; 'hotlap show' says why")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Baseline(name=name, saved=now, hotlap=hotlap.__version__, references=list(found.values()))
 

@@ -21,7 +21,7 @@ from typing import BinaryIO, NoReturn
 import msgspec
 
 from hotlap.errors import Busy, InputError, MachineError, SchemaError
-from hotlap.record import SCHEMA, Readings, Run, Samples, encode
+from hotlap.record import SCHEMA, Readings, Record, Run, Samples, encode
 from hotlap.store import files, lines, locks, paths
 from hotlap.store.files import FILES, READINGS, RUN, SAMPLES
 
@@ -45,6 +45,30 @@ class Bundle:
         """Which case, device and round there are, whatever became of them."""
         return {key(s) for s in self.samples}
 
+    @property
+    def listed(self) -> Listed:
+        return listed(self.run, len({s.round for s in self.samples}))
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list of runs shows of one: no numbers, little enough for a catalog to hold."""
+
+    id: str
+    began: str
+    plan: str
+    devices: list[str]  # selectors of those measured
+    rounds: int | None  # None when the samples cannot be read
+    cases: int
+    ended: str
+    stopped: str
+    labels: dict[str, str]
+
+
+class _Round(Record, frozen=True, kw_only=True):
+    """The little of a line of samples that counting rounds needs."""
+
+    round: int
+
 
 class _Head(msgspec.Struct):
     """The little of run.json that every schema will have."""
@@ -67,26 +91,46 @@ def target_name(specification: str) -> str:
     return specification.partition("?")[0].partition(":")[0]
 
 
-def load(path: Path) -> Bundle:
-    """A bundle from its folder or a zip of it.
+def load(path: Path, readings: bool = True) -> Bundle:
+    """A bundle from its folder or a zip of it; without its readings, often half of it, where nobody will look at them.
 
     Raises InputError when nothing is there, SchemaError when it is no bundle, is of a newer schema or cannot be read (with
     file and line), MachineError when the system refuses. What can be put right is in the bundle's `warnings`.
     """
-    found = files.read(path)
+    wanted = FILES if readings else (RUN, SAMPLES)
+    found = files.read(path, wanted)
     run = _run(found[RUN], f"{path}/{RUN}")
     samples = lines.read(found.get(SAMPLES, b""), Samples, f"{path}/{SAMPLES}")
-    readings = lines.read(found.get(READINGS, b""), Readings, f"{path}/{READINGS}")
+    read = lines.read(found.get(READINGS, b"") if readings else b"", Readings, f"{path}/{READINGS}")
     once, warnings = _once(run, samples.records)
-    missing = [f"{name} is missing; nothing of it is known" for name in FILES if name not in found]
+    missing = [f"{name} is missing; nothing of it is known" for name in wanted if name not in found]
     lost = _lost(run, len(samples.records) + bool(samples.torn)) if SAMPLES in found else []
-    torn = [w for w in (samples.warning(SAMPLES), readings.warning(READINGS)) if w]
-    return Bundle(run, path, once, readings.records, missing + torn + lost + warnings)
+    torn = [w for w in (samples.warning(SAMPLES), read.warning(READINGS)) if w]
+    return Bundle(run, path, once, read.records, missing + torn + lost + warnings)
 
 
 def read_run(path: Path) -> Run:
-    """run.json alone, of a bundle's folder. Raises as `load` does."""
-    return _run(files.from_folder(path, (RUN,))[RUN], f"{path}/{RUN}")
+    """run.json alone. Raises as `load` does."""
+    return _run(files.read(path, (RUN,))[RUN], f"{path}/{RUN}")
+
+
+def read_listed(path: Path) -> tuple[Run, Listed]:
+    """run.json and what a list shows, of a bundle's folder. Raises as `load` does for run.json."""
+    found = files.from_folder(path, (RUN, SAMPLES))
+    run = _run(found[RUN], f"{path}/{RUN}")
+    try:
+        rounds = len({one.round for one in lines.read(found.get(SAMPLES, b""), _Round, SAMPLES).records})
+    except SchemaError:
+        return run, listed(run, None)
+    return run, listed(run, rounds)
+
+
+def listed(run: Run, rounds: int | None) -> Listed:
+    selectors = {device.key: device.selector for device in run.machine.devices}
+    return Listed(
+        id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
+        rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stopped=run.stopped, labels=run.labels,
+    )
 
 
 def pack(path: Path, out: Path) -> Path:

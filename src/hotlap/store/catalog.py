@@ -17,20 +17,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypedDict, TypeVar, Unpack
 
+import msgspec
+
 from hotlap.errors import HotlapError, InputError, MachineError
 from hotlap.record import Run
 from hotlap.store import locks, paths, when
-from hotlap.store.bundle import Bundle, read_run, target_name
-from hotlap.store.files import RUN
+from hotlap.store.bundle import Bundle, Listed, read_listed, target_name
+from hotlap.store.files import RUN, SAMPLES
 
 NAME = "catalog.sqlite"
-VERSION = 1
-VERSION_HISTORY = {1: "2026-11: the first: runs, and their labels and facts as marks"}
+VERSION = 2
+VERSION_HISTORY = {
+    1: "2026-11: the first: runs, and their labels and facts as marks",
+    2: "2026-11: what `hotlap ls` shows of a run",
+}
 APPLICATION = 0x484C4150  # "HLAP": sqlite's application_id, by which a catalog is told from other people's databases
 BUSY_S = 10.0
 
 _TABLES = (
-    "CREATE TABLE runs (folder TEXT PRIMARY KEY, id TEXT NOT NULL, began_s REAL, stamp TEXT NOT NULL)",
+    "CREATE TABLE runs (folder TEXT PRIMARY KEY, id TEXT NOT NULL, began_s REAL, stamp TEXT NOT NULL, listed BLOB NOT NULL)",
     "CREATE TABLE marks (folder TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, name TEXT NOT NULL, value TEXT NOT NULL)",
     "CREATE INDEX marks_value ON marks (name, value, folder)",
     "CREATE INDEX marks_folder ON marks (folder)",
@@ -45,6 +50,7 @@ class Entry(NamedTuple):
     id: str
     path: Path
     began_s: float | None
+    listed: Listed | None = None  # None for a path that a user gave
 
 
 class Filters(TypedDict, total=False):
@@ -70,13 +76,15 @@ class Catalog:
         """Runs in order of time, oldest first. What came to the home or left it is noticed here."""
         query, values = _query(filters)
 
-        def rows(db: sqlite3.Connection) -> list[tuple[str, str, float | None]]:
+        def rows(db: sqlite3.Connection) -> list[tuple[str, str, float | None, bytes]]:
             self._sync(db)
             return db.execute(query, values).fetchall()
 
         once: dict[str, Entry] = {}
-        for id_, folder, began_s in self._do(rows):
-            once.setdefault(id_, Entry(id_, paths.runs(self._home) / folder, began_s))
+        runs, decoder = paths.runs(self._home), msgspec.json.Decoder(Listed)
+        for id_, folder, began_s, listed in self._do(rows):
+            if id_ not in once:
+                once[id_] = Entry(id_, runs / folder, began_s, decoder.decode(listed))
         return list(once.values())[-filters.get("newest", len(once)) :] if once else []
 
     def marks(self) -> dict[str, list[str]]:
@@ -91,7 +99,7 @@ class Catalog:
         folder = bundle.path
         if folder.parent != paths.runs(self._home):
             raise InputError(f"'{folder}' is not under {paths.runs(self._home)}; copy it there to have it in the catalog")
-        self._do(lambda db: _change(db, [], [(folder.name, _stamp(folder), bundle.run)]))
+        self._do(lambda db: _change(db, [], [(folder.name, _stamp(str(folder)), bundle.run, bundle.listed)]))
 
     def remove(self, run_id: str) -> None:
         """Takes a run out of the index; while its bundle is in the home the next `find` brings it back."""
@@ -117,15 +125,15 @@ class Catalog:
         known = dict(db.execute("SELECT folder, stamp FROM runs").fetchall())
         here = _stamps(paths.runs(self._home))
         changed = [(name, stamp) for name, stamp in here.items() if known.get(name) != stamp]
-        read = [(name, stamp, run) for name, stamp in changed if (run := self._read(name)) is not None]
-        good = here.keys() - ({name for name, _ in changed} - {name for name, _, _ in read})
+        read = [(name, stamp, *seen) for name, stamp in changed if (seen := self._read(name)) is not None]
+        good = here.keys() - ({name for name, _ in changed} - {one[0] for one in read})
         gone = sorted(known.keys() - good)
         if gone or read:
             _change(db, gone, read)
 
-    def _read(self, name: str) -> Run | None:
+    def _read(self, name: str) -> tuple[Run, Listed] | None:
         try:
-            return read_run(paths.runs(self._home) / name)
+            return read_listed(paths.runs(self._home) / name)
         except HotlapError as error:
             if name not in self._unreadable:
                 self._unreadable.add(name)
@@ -224,12 +232,13 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, Run]]) -> None:
+def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, Run, Listed]]) -> None:
     with _transaction(db):
         db.executemany("DELETE FROM runs WHERE folder = ?", [(name,) for name in gone])
-        for name, stamp, run in came:
+        for name, stamp, run, listed in came:
             db.execute("DELETE FROM runs WHERE folder = ?", (name,))
-            db.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", (name, run.id, when.seconds(run.began), stamp))
+            row = (name, run.id, when.seconds(run.began), stamp, msgspec.json.encode(listed))
+            db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", row)
             db.executemany("INSERT INTO marks VALUES (?, ?, ?)", [(name, *mark) for mark in sorted(_marks(run))])
 
 
@@ -256,11 +265,11 @@ def _query(filters: Filters) -> tuple[str, list[str | float]]:
     where = " AND ".join(["TRUE", *(text for text, _ in tests)])
     # Of copies that bear one id, the folder of that name comes first.
     order = "began_s, id, folder <> id, folder"
-    return f"SELECT id, folder, began_s FROM runs WHERE {where} ORDER BY {order}", [v for _, values in tests for v in values]
+    return f"SELECT id, folder, began_s, listed FROM runs WHERE {where} ORDER BY {order}", [v for _, values in tests for v in values]
 
 
 def _stamps(folder: Path) -> dict[str, str]:
-    """The bundles in a folder, each with a stamp that changes when its run.json does."""
+    """The bundles in a folder, each with a stamp that changes when its run.json or the size of its samples does."""
     found: dict[str, str] = {}
     try:
         names = sorted(os.listdir(folder))
@@ -271,10 +280,12 @@ def _stamps(folder: Path) -> dict[str, str]:
     for name in names:
         with suppress(OSError, UnicodeEncodeError):  # no run.json yet, or a name that is no text
             name.encode()
-            found[name] = _stamp(folder / name)
+            found[name] = _stamp(f"{folder}{os.sep}{name}")
     return found
 
 
-def _stamp(folder: Path) -> str:
-    seen = (folder / RUN).stat()
-    return f"{seen.st_mtime_ns}:{seen.st_size}:{seen.st_ino}"
+def _stamp(folder: str) -> str:
+    seen, samples = os.stat(f"{folder}{os.sep}{RUN}"), 0
+    with suppress(FileNotFoundError):
+        samples = os.stat(f"{folder}{os.sep}{SAMPLES}").st_size
+    return f"{seen.st_mtime_ns}:{seen.st_size}:{seen.st_ino}:{samples}"

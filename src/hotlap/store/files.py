@@ -18,8 +18,8 @@ ZIP_LIMIT_BYTES = 2**30  # unpacked, all three files; a thousand times what a us
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError, struct.error)
 
 
-def read(path: Path) -> dict[str, bytes]:
-    """Content by name, from a bundle's folder or a zip of it; files that are not there are left out, save run.json.
+def read(path: Path, names: tuple[str, ...] = FILES) -> dict[str, bytes]:
+    """Content by name, from a bundle's folder or a zip of it; files that are not there are left out, save run.json. A zip gives all.
 
     Raises InputError when nothing is at `path`, SchemaError when it is no bundle, MachineError when the system refuses.
     """
@@ -29,7 +29,7 @@ def read(path: Path) -> dict[str, bytes]:
         raise InputError(f"'{str(path)[:200]}' is no path: {error}") from None
     if not there:
         raise InputError(f"there is no bundle at '{path}'; give a run's folder, a zip of it, or a selector such as 'latest'")
-    return from_folder(path, FILES) if folder else _from_zip(path)
+    return from_folder(path, names) if folder else _from_zip(path)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -12,7 +12,6 @@ from hotlap import work
 from hotlap.errors import InputError
 from hotlap.record import Case, Flag, Result, Samples, Status
 from hotlap.stats import series
-from hotlap.work.base import Workload
 
 _BEFORE = ("invalid", "error", "not_run")  # whose reason stands for the result, where several rounds failed in several ways
 
@@ -112,7 +111,7 @@ def _detail(details: Sequence[str], rounds: int) -> str:
 def _meter(case: Case) -> _Meter:
     try:
         spec = work.find(case.workload)
-        spec.work(case.params)
+        of = spec.meter(case.params)
     except (InputError, KeyError):  # of a later version
         doubt = f"this version does not know the workload '{case.workload}' with these parameters: its time per call is shown"
         return _Meter("time", "s", "lower", lambda _, median: median, doubt=doubt)
@@ -121,14 +120,14 @@ def _meter(case: Case) -> _Meter:
     if case.workload == "imported":
         return _imported(case)
     unit = "OP/s" if spec.metric == "compute" and str(case.params.get("dtype", "")).startswith("int") else spec.unit
-    return _Meter(spec.metric, unit, spec.better, lambda samples, median: _value(spec, case, samples, median))
+    return _Meter(spec.metric, unit, spec.better, lambda samples, median: _value(spec.metric, of, samples, median))
 
 
-def _value(spec: Workload, case: Case, samples: Samples, median_s: float) -> float:
+def _value(metric: str, of: Callable[[float], float], samples: Samples, median_s: float) -> float:
     operations = samples.metrics.get("operations")
-    if spec.metric == "compute" and operations:  # what was really done, after rounding to whole loops
+    if metric == "compute" and operations:  # what was really done, after rounding to whole loops
         return operations / median_s
-    return spec.value(median_s, case.params)
+    return of(median_s)
 
 
 def _imported(case: Case) -> _Meter:

@@ -6,7 +6,7 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -24,7 +24,7 @@ from hotlap.work.base import Param
 if TYPE_CHECKING:
     from hotlap.store.catalog import Catalog, Entry
 
-__all__ = ["VALID", "every", "fold", "nothing", "results", "runs"]
+__all__ = ["VALID", "entries", "every", "fold", "nothing", "results", "runs"]
 
 VALID = "an id or its beginning, latest, label=value, a time (today, 2026-11-21, a..b), or a path"
 FACTS = ("case", "device", "host", "implementation", "label", "machine", "metric", "plan", "status", "target", "time", "workload")
@@ -39,27 +39,33 @@ def runs(selector: str, home: Path) -> list[Bundle]:
     device, machine, host, target and plan serve as labels too), a time or a range of times, or a path to a bundle's folder
     or zip. Raises InputError, with what is near and what is valid, when it names none or is ambiguous.
     """
-    text = selector.strip()
-    if not text:
-        raise InputError(f"which run? give {VALID}")
-    if _is_path(text):
-        return [bundles.load(Path(text).expanduser())]
-    with closing(_catalog(home)) as catalog:
-        entries = _entries(text, catalog, home)
-    return [bundles.load(entry.path) for entry in entries]
+    return [bundles.load(entry.path) for entry in entries([selector], home)]
 
 
-def every(home: Path) -> list[Bundle]:
-    """All runs of the home that can be read, oldest first; the log names those that cannot."""
+def entries(selectors: Sequence[str], home: Path) -> list[Entry]:
+    """Where the runs are that selectors name, each once, in the order given; all of the home where there are none. No bundle is read.
+
+    Raises as `runs` does.
+    """
     with closing(_catalog(home)) as catalog:
-        entries = catalog.find()
-    found = []
-    for entry in entries:
+        if not selectors:
+            return catalog.find()
+        found: dict[str, Entry] = {}
+        for selector in selectors:
+            for entry in _entries(selector.strip(), catalog, home):
+                found.setdefault(entry.id, entry)
+    return list(found.values())
+
+
+def every(home: Path) -> Iterator[Bundle]:
+    """All runs of the home that can be read, oldest first, one at a time and without readings; the log names those that cannot."""
+    for entry in entries([], home):
         try:
-            found.append(bundles.load(entry.path))
+            bundle = bundles.load(entry.path, readings=False)
         except HotlapError as error:
             _log.warning("a run cannot be read and is passed over: %s", error)
-    return found
+            continue
+        yield bundle
 
 
 def _catalog(home: Path) -> Catalog:
@@ -80,6 +86,10 @@ def _is_path(text: str) -> bool:
 
 
 def _entries(text: str, catalog: Catalog, home: Path) -> list[Entry]:
+    if not text:
+        raise InputError(f"which run? give {VALID}")
+    if _is_path(text):
+        return [_at(Path(text).expanduser())]
     if text == "latest":
         return catalog.find(newest=1) or _none(text, catalog, home)
     if "=" in text:
@@ -93,6 +103,13 @@ def _entries(text: str, catalog: Catalog, home: Path) -> list[Entry]:
         shown = ", ".join(e.id for e in found[-5:])
         raise InputError(f"'{text}' begins the ids of {len(found)} runs; write more of it, as in {shown}")
     return exact or found or _none(text, catalog, home)
+
+
+def _at(path: Path) -> Entry:
+    from hotlap.store.catalog import Entry
+
+    run = bundles.read_run(path)
+    return Entry(run.id, path, when.seconds(run.began))
 
 
 def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:

@@ -163,14 +163,20 @@ class Workload:
 
     def value(self, seconds: float, params: Mapping[str, Value]) -> float:
         """The metric of one call that took `seconds`, in `unit`."""
+        return self.meter(params)(seconds)
+
+    def meter(self, params: Mapping[str, Value]) -> Callable[[float], float]:
+        """From seconds per call to the metric, in `unit`; for many calls, since their work is counted once."""
         work = self.work(params)
         if self.metric == "bandwidth":
-            return (work.link_bytes or work.memory_bytes) / seconds
-        if self.metric == "compute":
-            return work.total_operations / seconds
-        if self.metric == "rate":
-            return work.steps / seconds
-        return seconds / work.steps
+            amount = work.link_bytes or work.memory_bytes
+        elif self.metric == "compute":
+            amount = work.total_operations
+        else:
+            amount = work.steps
+        if self.metric in ("bandwidth", "compute", "rate"):
+            return lambda seconds: amount / seconds
+        return lambda seconds: seconds / amount
 
 
 def number(params: Mapping[str, Value], name: str) -> float:
