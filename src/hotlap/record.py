@@ -17,6 +17,7 @@ import msgspec
 
 SCHEMA = 1
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
+IMPORTED = "imported"  # target, and workload, of what Hotlap did not measure itself
 
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
 Status = Literal["measured", "not_run", "invalid", "error"]
@@ -213,6 +214,11 @@ class Run(Record, frozen=True, kw_only=True):
     sensors_missing: dict[str, str] = {}  # sources of sensors that were not there, and why
     sampler_share: float | None = None  # of one core, spent on reading sensors
 
+    @property
+    def asked(self) -> MeasureOptions | None:
+        """How it was to be measured; None where something else measured it, and nobody asked for anything."""
+        return None if self.target == IMPORTED else self.plan.measure
+
 
 # ---------------------------------------------------------------- what it means
 
@@ -395,6 +401,7 @@ class Series(Record, frozen=True, kw_only=True):
     device: str  # Device.key of the last point
     host: str
     target: str
+    index: int = 0  # place in the target's order at the last point
     model: str = ""  # slug of the machine table, else the device's name
     metric: str = ""
     unit: str = ""
@@ -404,6 +411,11 @@ class Series(Record, frozen=True, kw_only=True):
     trend: Trend | None = None  # None with too few points since the last change
     boundaries: dict[int, str] = {}  # index of the first point after → why no change is sought across: another device, another schema
     differences: dict[int, list[Difference]] = {}  # index of a change → what changed in the environment there
+
+    @property
+    def selector(self) -> str:
+        """What a user types to get the device: `target:index`."""
+        return f"{self.target}:{self.index}"
 
 
 class Reference(Record, frozen=True, kw_only=True):

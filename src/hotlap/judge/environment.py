@@ -82,13 +82,15 @@ def _facts(runs: Sequence[Run]) -> dict[str, set[str]]:
 
 
 def _of_run(run: Run) -> Iterable[tuple[str, str]]:
-    machine, options = run.machine, run.plan.measure
+    machine, options = run.machine, run.asked
     named: dict[str, Any] = {
         "host": machine.host, "os": machine.os, "kernel": machine.kernel, "virtual": machine.virtual, "memory_bytes": machine.memory_bytes,
         "cpu.name": machine.cpu.name, "cpu.threads": machine.cpu.threads, "hotlap": run.hotlap,
         "target": run.target.partition("?")[0],
-        "measure.round_s": options.round_s, "measure.sample_s": options.sample_s, "order": run.order,
+        "order": run.order,
     }
+    if options:
+        named |= {"measure.round_s": options.round_s, "measure.sample_s": options.sample_s}
     named |= {f"software.{name}": version for name, version in machine.software.items()}
     named |= {f"settings.{name}": value for name, value in machine.settings.items()}
     for device in machine.devices:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from hotlap.record import Change, Series
+from hotlap.record import IMPORTED, Change, Series
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 
@@ -23,7 +23,7 @@ def history(found: Sequence[Series], width: int = 100, color: bool = False) -> s
     ordered = sorted(found, key=lambda one: not one.changes)
     columns = [
         Column("case", [Cell(words.clean(one.label)) for one in ordered], wrap=True),
-        Column("device", [Cell(words.clean(f"{one.host} {one.target}"), "dim") for one in ordered], wrap=True),
+        Column("device", [Cell(place, "dim") for place in places(ordered)], wrap=True),
         Column("points", [Cell(str(len(one.points))) for one in ordered], right=True),
         Column("", [Cell(sparkline([p.value for p in one.points], [c.index for c in one.changes]), "accent") for one in ordered]),
         Column("now", [Cell(text, "bold") for text in layout.aligned([words.quantity(one.points[-1].value, one.unit) for one in ordered])]),
@@ -41,6 +41,21 @@ def history(found: Sequence[Series], width: int = 100, color: bool = False) -> s
     changed = sum(bool(one.changes) for one in found)
     tally = f"{len(found)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
     return "\n".join([*lines, "", tally])
+
+
+def places(found: Sequence[Series]) -> list[str]:
+    """Where each series is of: host and target, and the device where the host has several or only its name is known."""
+    devices: dict[tuple[str, str], set[str]] = {}
+    for one in found:
+        devices.setdefault((one.host, one.target), set()).add(one.device if one.target == IMPORTED else one.selector)
+    return [_place(one, len(devices[one.host, one.target]) > 1) for one in found]
+
+
+def _place(one: Series, several: bool) -> str:
+    if one.target == IMPORTED:
+        named = "" if one.device.startswith(f"{IMPORTED}:") else one.device
+        return words.clean(f"{one.host} {named or one.target}")
+    return words.clean(f"{one.host} {one.selector if several else one.target}")
 
 
 def _change(series: Series, change: Change, width: int, color: bool) -> list[str]:

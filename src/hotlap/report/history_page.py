@@ -12,7 +12,7 @@ from itertools import pairwise
 from hotlap.record import Change, Series
 from hotlap.report import html, words
 from hotlap.report.charts import Axis, Chart, linear_axis
-from hotlap.report.history import said, when
+from hotlap.report.history import places, said, when
 from hotlap.report.sections import text
 
 DAY_S = 86400.0
@@ -25,19 +25,20 @@ def page(found: Sequence[Series]) -> str:
     ordered = sorted(found, key=lambda one: not one.changes)
     changes = sum(len(one.changes) for one in found)
     title = f"{len(found)} series, {words.counted(changes, 'change')}"
-    figures = [_figure(one) for one in ordered]
+    where = places(ordered)
+    figures = [_figure(one, place) for one, place in zip(ordered, where, strict=True)]
     rest = "".join(figures[SHOWN:])
     folded = f'<details><summary>{len(figures) - SHOWN} further series</summary><div class="plots">{rest}</div></details>' if rest else ""
-    head = f'<section id="top"><h1>History: {text(title)}</h1>{_table(ordered)}</section>'
+    head = f'<section id="top"><h1>History: {text(title)}</h1>{_table(ordered, where)}</section>'
     charts = f'<section id="series"><h2>Series</h2><div class="plots">{"".join(figures[:SHOWN])}</div>{folded}</section>'
     return html.filled(f"History: {title}", [("", head), ("Series", charts)], html.embedded({"series": found}))
 
 
-def _table(found: Sequence[Series]) -> str:
+def _table(found: Sequence[Series], where: Sequence[str]) -> str:
     rows = [
-        f"<tr><td>{text(when(one.points[change.index].time_s))}</td><td>{text(one.label)}</td><td>{text(f'{one.host} {one.target}')}</td>"
+        f"<tr><td>{text(when(one.points[change.index].time_s))}</td><td>{text(one.label)}</td><td>{text(place)}</td>"
         f"<td>{text(said(one, change))}</td></tr>"
-        for one in found for change in one.changes
+        for one, place in zip(found, where, strict=True) for change in one.changes
     ]
     if not rows:
         return '<p class="sub">No level changed.</p>'
@@ -45,10 +46,10 @@ def _table(found: Sequence[Series]) -> str:
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def _figure(one: Series) -> str:
+def _figure(one: Series, place: str) -> str:
     now = words.quantity(one.points[-1].value, one.unit)
     unit = _scale([point.value for point in one.points], one.unit)[1]
-    about = f"{one.host} {one.target}, {words.counted(len(one.points), 'run')}, now {now}"
+    about = f"{place}, {words.counted(len(one.points), 'run')}, now {now}"
     about += f"; in {unit or 'its own unit'}, {one.better} is better"
     return f"<figure><figcaption><b>{text(one.label)}</b>{text(about)}</figcaption>{_chart(one).svg()}</figure>"
 

@@ -14,12 +14,11 @@ from typing import Literal
 import hotlap
 from hotlap import units, work
 from hotlap.errors import InputError, MachineError
-from hotlap.record import Case, Device, Machine, Plan, Run, Samples, encode
+from hotlap.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, encode
 from hotlap.store import labels, lines, paths
 from hotlap.store.files import READINGS, RUN, SAMPLES
 from hotlap.store.table import Row
 
-TARGET = "imported"
 HIGHER = ("B/s", "FLOP/s", "OP/s", "1/s")
 LOWER = ("s", "W", "J", "°C", "V")
 Better = Literal["lower", "higher"]
@@ -52,7 +51,8 @@ def bring_in(rows: Sequence[Row], name: str, home: Path, better: Better | None =
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.time_s, row.host, row.device, tuple(sorted(row.labels.items()))), []).append(row)
-    bundles = [_bundle(members, name, meanings, unit) for members in groups.values()]
+    places = _places(rows)
+    bundles = [_bundle(members, name, meanings, unit, places[members[0].host, members[0].device]) for members in groups.values()]
     folder = paths.runs(home)
     there = [run.id for run, _ in bundles if (folder / run.id).exists()]
     fresh = [(run, samples) for run, samples in bundles if run.id not in set(there)]
@@ -78,6 +78,15 @@ def _meanings(rows: Iterable[Row], better: Better | None, unit: str) -> dict[str
     return found
 
 
+def _places(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
+    """A device's place in its host, in the order of their names; GPU-10 comes after GPU-9."""
+    hosts: dict[str, set[str]] = {}
+    for row in rows:
+        hosts.setdefault(row.host, set()).add(row.device)
+    ordered = {host: sorted(devices, key=lambda one: (len(one), one)) for host, devices in hosts.items()}
+    return {(host, device): place for host, devices in ordered.items() for place, device in enumerate(devices)}
+
+
 def _base(unit: str) -> tuple[str, float]:
     """Base unit and scale; a unit of one's own stays as it is."""
     return units.base(unit) or (unit, 1.0)
@@ -92,11 +101,11 @@ def _guess(case: str, unit: str) -> Better:
     raise InputError(f"{said} give --better lower or --better higher, or a unit such as ms or GB/s")
 
 
-def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], unit: str) -> tuple[Run, list[Samples]]:
+def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], unit: str, place: int) -> tuple[Run, list[Samples]]:
     """One run: several rows of one case are rounds, in the order they stood."""
     one = rows[0]
     cases = {row.case: _case(row.case, meanings[row.case]) for row in rows}
-    device = Device(target=TARGET, index=0, name=one.device or "not said", kind="other", uuid=one.device)
+    device = Device(target=IMPORTED, index=place, name=one.device or "not said", kind="other", uuid=one.device)
     rounds: dict[str, int] = {}
     samples = []
     for row in rows:
@@ -106,7 +115,7 @@ def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], uni
     began = moment.isoformat(timespec="milliseconds")
     run = Run(
         id=f"{moment:%Y%m%dT%H%M%S}-{_hash(one, name)}", began=began, ended=began, stopped="imported", kept=len(samples),
-        hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), target=TARGET,
+        hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), target=IMPORTED,
         machine=Machine(host=one.host or "not said", devices=[device]), devices=[device.key],
         labels=labels.check({_label(k): v.replace(",", " ") for k, v in one.labels.items()}),
     )
@@ -115,7 +124,7 @@ def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], uni
 
 def _case(name: str, meaning: Meaning) -> Case:
     given = {"name": name, "unit": meaning.unit, "better": meaning.better}
-    return Case(workload=TARGET, params=work.find(TARGET).parse(given))
+    return Case(workload=IMPORTED, params=work.find(IMPORTED).parse(given))
 
 
 def _label(name: str) -> str:
