@@ -30,17 +30,20 @@ def run(args: argparse.Namespace) -> int:
     if not bundles:
         raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
     where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
-    found = remembering.history(bundles, where, units.parse(args.gate, "%"), provisional=not args.confirmed)
+    gate = units.parse(args.gate, "%")
+    found = remembering.history(bundles, where, gate, provisional=not args.confirmed)
     if where and not found:
         raise select.nothing(bundles, where)
-    if args.changed:
-        found = [one for one in found if one.changes]
+    kept = [one for one in found if one.changes] if args.changed else found
     if args.out:
-        terminal.write(Path(args.out), history_page.page(found))
+        terminal.write(Path(args.out), history_page.page(kept))
     if args.json:
-        terminal.print_json(found)
-    else:
-        print(history.history(found, terminal.width(), color=terminal.color()))
+        terminal.print_json(kept)
+        return 0
+    unchanged = history.unchanged(len(bundles), len(found), gate)
+    print(history.history(kept, terminal.width(), color=terminal.color()) if kept else unchanged)
+    if args.out:
+        print(f"page    {args.out}")
     return 0
 
 

@@ -63,8 +63,9 @@ def _series(line: _Line, gate: float, provisional: bool) -> Series:
     found = changes(values, times, gate=gate, provisional=provisional, boundaries=sorted(cuts))
     last, run = line.results[-1], line.runs[-1]
     return Series(
-        case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target, index=line.devices[-1].index,
-        model=line.devices[-1].model, metric=last.metric, unit=last.unit, better=last.better, points=line.points, changes=found,
+        case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
+        index=line.devices[-1].index, model=line.devices[-1].model, metric=last.metric, unit=last.unit,
+        better=last.better, points=line.points, changes=found,
         boundaries=cuts, differences={one.index: _around(line, one, found, cuts) for one in found},
     )
 
@@ -92,10 +93,16 @@ def _around(line: _Line, change: Change, found: Sequence[Change], cuts: Mapping[
     start = max((e for e in edges if e < change.index), default=0)
     end = min((e for e in edges if e > change.index), default=len(line.runs))
     start, end = max(start, change.index - NEAR), min(end, change.index + NEAR)
-    differs = environment.differences(line.runs[start : change.index], line.runs[change.index : end])
+    ahead, behind = line.runs[start : change.index], line.runs[change.index : end]
+    differs = [_there(one, ahead[-1], behind[0]) for one in environment.differences(ahead, behind)]
     before, after = line.runs[change.index - 1].labels, line.runs[change.index].labels
     marks = [
         Difference(name=f"label {name}", a=before.get(name, ""), b=after.get(name, ""), matters="unknown")
         for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)
     ]
     return [one for one in differs if one.matters != "no"] + marks
+
+
+def _there(found: Difference, before: Run, after: Run) -> Difference:
+    """What differs between groups, as it was right before and after; where it changed a few runs beside, as the groups have it."""
+    return next((one for one in environment.differences([before], [after]) if one.name == found.name), found)

@@ -176,7 +176,7 @@ def _differences(found: Sequence[Difference], answers: Sequence[Comparison], wid
     room = max((len(d.name) for d in telling), default=0)
     for one in telling:
         first = f"  {MATTERS[one.matters]:<10}  {one.name:<{room}}  "
-        lines += layout.paragraph(first, f"{words.clean(one.a)} → {words.clean(one.b)}", width, most=2)
+        lines += layout.paragraph(first, " → ".join(words.differing(one.a, one.b, 80)), width, most=3)
     if harmless:
         shown = ", ".join(harmless[:SHOWN]) + (f" and {len(harmless) - SHOWN} more" if len(harmless) > SHOWN else "")
         lines += layout.paragraph("  does not matter: ", shown, width)
