@@ -370,6 +370,17 @@ class Change(Record, frozen=True, kw_only=True):
     time: float | None = None  # of the first point after it, where times were given
 
 
+class Excursion(Record, frozen=True, kw_only=True):
+    """Neighbours in a series that lie apart from the rest of their level, too few to be tested as a change; no change is counted."""
+
+    index: int  # the first of them
+    end: int  # first point after them
+    rest: float  # median of the rest of their level
+    level: float  # median of theirs
+    ratio: float  # level ÷ rest; NaN where one is not above zero
+    last: bool = False  # they are the last points of the series: measure again
+
+
 class Trend(Record, frozen=True, kw_only=True):
     """How a series moves since its last change, as a share per month; negative is worse, whichever way the metric points."""
 
@@ -408,6 +419,7 @@ class Series(Record, frozen=True, kw_only=True):
     better: Literal["higher", "lower"] = "higher"
     points: list[Point] = []
     changes: list[Change] = []
+    excursions: list[Excursion] = []
     trend: Trend | None = None  # None with too few points since the last change
     boundaries: dict[int, str] = {}  # index of the first point after → why no change is sought across: another device, another schema
     differences: dict[int, list[Difference]] = {}  # index of a change → what changed in the environment there

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hotlap.judge.history import history
 from hotlap.report import history as shown
+from hotlap.report import history_page
 from hotlap.store.bundle import Bundle
 
 RNG = np.random.default_rng(5)
@@ -132,3 +133,13 @@ def test_the_device_is_named_where_a_host_has_several() -> None:
     both = runs([1.0] * 12) + runs([1.3] * 12, device=lambda _: replace(H200, uuid="GPU-1", index=1, pci_address="0000:4b:00.0"))
     assert shown.places(history(both)) == ["node1 simulated:0", "node1 simulated:1"]
     assert shown.places(history(both[:12])) == ["node1 simulated"]
+
+
+def test_points_that_lie_apart_are_said_to_and_are_no_change() -> None:
+    (series,) = history(runs([1.0] * 10 + [1.08] * 5 + [1.0] * 15))
+    assert series.changes == []
+    assert [(one.index, one.end) for one in series.excursions] == [(10, 15)]
+    text = shown.history([series], 300)
+    assert "points 11–15 lie apart by -7" in text
+    assert "0 changes, 1 group of points apart" in text
+    assert "lie apart" in history_page.page([series])

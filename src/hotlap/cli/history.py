@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(kept)
         return 0
-    unchanged = history.unchanged(len(bundles), len(found), gate)
+    unchanged = history.unchanged(len(bundles), found, gate)
     print(history.history(kept, terminal.width(), color=terminal.color()) if kept else unchanged)
     if args.out:
         print(f"page    {args.out}")

@@ -10,6 +10,7 @@ from hotlap import work
 from hotlap.judge import degradation, environment
 from hotlap.record import IMPORTED, Change, Device, Difference, Point, Result, Run, Series
 from hotlap.stats.changes import changes
+from hotlap.stats.excursions import excursions
 from hotlap.store import select, when
 from hotlap.store.bundle import Bundle
 
@@ -66,6 +67,7 @@ def _series(line: _Line, gate: float, provisional: bool) -> Series:
         case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
         index=line.devices[-1].index, model=line.devices[-1].model, metric=last.metric, unit=last.unit,
         better=last.better, points=line.points, changes=found,
+        excursions=excursions(values, [*cuts, *(one.index for one in found)], gate=gate),
         boundaries=cuts, differences={one.index: _around(line, one, found, cuts) for one in found},
     )
 

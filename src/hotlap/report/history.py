@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from hotlap.record import IMPORTED, Change, Series
+from hotlap.record import IMPORTED, Change, Excursion, Series
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent
@@ -22,7 +22,7 @@ def history(found: Sequence[Series], width: int = 100, color: bool = False) -> s
     """Series with changes first. In the sparkline higher is the larger value, and │ stands before a change."""
     if not found:
         return NOTHING
-    ordered = sorted(found, key=lambda one: not one.changes)
+    ordered = sorted(found, key=telling)
     columns = [
         Column("case", [Cell(words.clean(one.label)) for one in ordered], wrap=True),
         Column("device", [Cell(place, "dim") for place in places(ordered)], wrap=True),
@@ -37,20 +37,30 @@ def history(found: Sequence[Series], width: int = 100, color: bool = False) -> s
         lines += grid.line(place, color)
         lines += _trend(one, width, color)
         lines += [text for change in one.changes for text in _change(one, change, width, color)]
+        lines += [text for away in one.excursions for text in _excursion(one, away, width, color)]
         cuts = {when(one.points[at].time_s): words.clean(why) for at, why in one.boundaries.items()}
         lines += [f"    {at} UTC  {why}: no change is sought across" for at, why in cuts.items()]
     changes = sum(len(one.changes) for one in found)
     changed = sum(bool(one.changes) for one in found)
+    apart = sum(len(one.excursions) for one in found)
     tally = f"{len(found)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
+    tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
     return "\n".join([*lines, "", tally, *_next(ordered[0])])
 
 
-def unchanged(runs: int, series: int, gate: float) -> str:
+def telling(one: Series) -> tuple[bool, bool]:
+    """Sorts series with changes to the front, then those with points that lie apart."""
+    return not one.changes, not one.excursions
+
+
+def unchanged(runs: int, found: Sequence[Series], gate: float) -> str:
     """What to say where only series with a change were asked for, and there is none."""
-    if not series:
+    if not found:
         return NOTHING
     above = f" above {percent(gate)}" if gate else ""
-    return f"{words.counted(runs, 'run')}, {series} series: none with a change{above}"
+    apart = sum(bool(one.excursions) for one in found)
+    but = f"; {apart} with points that lie apart, too few to test: leave out --changed to see them" if apart else ""
+    return f"{words.counted(runs, 'run')}, {len(found)} series: none with a change{above}{but}"
 
 
 def _next(one: Series) -> list[str]:
@@ -79,6 +89,21 @@ def _change(series: Series, change: Change, width: int, color: bool) -> list[str
     pieces = layout.paragraph(first, said(series, change), width, most=8)
     style = {True: "good", False: "bad", None: ""}[_better(series, change)]
     return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
+
+
+def _excursion(series: Series, away: Excursion, width: int, color: bool) -> list[str]:
+    first = f"    {when(series.points[away.index].time_s)} UTC  "
+    pieces = layout.paragraph(first, lies_apart(series, away), width, most=8)
+    return [layout.painted(first, "warn", color) + pieces[0][len(first) :], *pieces[1:]]
+
+
+def lies_apart(series: Series, away: Excursion) -> str:
+    """A group of points in words: where, how far off, and that no change was tested."""
+    which = f"the last {away.end - away.index} points" if away.last else f"points {away.index + 1}–{away.end}"
+    size = f" by {_share(away.ratio)}" if math.isfinite(away.ratio) else ""
+    levels = f"{words.quantity(away.rest, series.unit)} → {words.quantity(away.level, series.unit)}"
+    said = f"{which} lie apart{size}, {levels}, from run {series.points[away.index].run} on"
+    return f"{said}: too few to test as a change; {'measure again' if away.last else 'measure more often to see such'}"
 
 
 def _trend(one: Series, width: int, color: bool) -> list[str]:

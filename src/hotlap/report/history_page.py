@@ -12,7 +12,7 @@ from itertools import pairwise
 from hotlap.record import Change, Series
 from hotlap.report import html, words
 from hotlap.report.charts import Axis, Chart, linear_axis
-from hotlap.report.history import places, said, when
+from hotlap.report.history import lies_apart, places, said, telling, when
 from hotlap.report.sections import text
 
 DAY_S = 86400.0
@@ -22,7 +22,7 @@ SHOWN = 60  # series drawn in the open
 
 def page(found: Sequence[Series]) -> str:
     """Series with changes first; the rest unfold beyond 60."""
-    ordered = sorted(found, key=lambda one: not one.changes)
+    ordered = sorted(found, key=telling)
     changes = sum(len(one.changes) for one in found)
     title = f"{len(found)} series, {words.counted(changes, 'change')}"
     where = places(ordered)
@@ -36,14 +36,19 @@ def page(found: Sequence[Series]) -> str:
 
 def _table(found: Sequence[Series], where: Sequence[str]) -> str:
     rows = [
-        f"<tr><td>{text(when(one.points[change.index].time_s))}</td><td>{text(one.label)}</td><td>{text(place)}</td>"
-        f"<td>{text(said(one, change))}</td></tr>"
-        for one, place in zip(found, where, strict=True) for change in one.changes
+        f"<tr><td>{text(when(one.points[index].time_s))}</td><td>{text(one.label)}</td><td>{text(place)}</td><td>{text(about)}</td></tr>"
+        for one, place in zip(found, where, strict=True) for index, about in _told(one)
     ]
     if not rows:
         return '<p class="sub">No level changed.</p>'
     head = "<tr><th>when (UTC)</th><th>case</th><th>where</th><th>what changed</th></tr>"
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _told(one: Series) -> list[tuple[int, str]]:
+    """Changes and groups of points that lie apart, each with its first point."""
+    told = [(change.index, said(one, change)) for change in one.changes]
+    return told + [(away.index, lies_apart(one, away)) for away in one.excursions]
 
 
 def _figure(one: Series, place: str) -> str:
@@ -67,6 +72,8 @@ def _chart(one: Series) -> Chart:
         chart.dot((point.time_s, point.value), "quiet", about, 2.6)
     for at, why in one.boundaries.items():
         _mark(chart, times[at], "bound", why.partition(":")[0], chart.y.low)
+    for away in one.excursions:
+        chart.line([(times[away.index], away.level), (times[away.end - 1], away.level)], "main")
     for change in one.changes:
         _mark(chart, times[change.index], "roof", _size(change), chart.y.high)
     return chart
