@@ -59,8 +59,8 @@ def _of_level(x: Floats, offset: int, last: bool) -> list[Excursion]:
         if np.abs(away).min() > reach and np.abs(away - level).max() <= COHERENT * abs(level) and others <= len(rest) // OTHERS:
             after = middle + level
             ratio = after / middle if middle > 0 and after > 0 else float("nan")
-            place = {"index": offset + run.start, "end": offset + run.stop, "last": last and run.stop == len(x)}
-            found.append(Excursion(rest=middle, level=after, ratio=ratio, **place))
+            start, end, ends = offset + run.start, offset + run.stop, last and run.stop == len(x)
+            found.append(Excursion(index=start, end=end, rest=middle, level=after, ratio=ratio, last=ends))
     return found
 
 
