@@ -177,6 +177,10 @@ def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], t
     assert "<svg" in out.read_text()
     assert main(["history", "--metric", "bandwidth", "--confirmed"]) == 0
     assert "stream copy" in capsys.readouterr().out
+    assert main(["history", "--where", "workload=gemm", "--changed", "--gate", "900 %", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "1 series: none with a change above 900 %" in printed
+    assert f"page    {out}" in printed
 
 
 def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:

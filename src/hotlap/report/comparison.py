@@ -240,8 +240,7 @@ def _differences(
     room = max((len(d.name) for d in telling), default=0)
     for one in telling:
         first = f"  {MATTERS[one.matters]:<10}  {one.name:<{room}}  "
-        most = max(width - len(first), 24) - 3  # of a side: both together fit on two lines
-        lines += layout.paragraph(first, " → ".join(layout.clipped(words.clean(side), most) for side in (one.a, one.b)), width)
+        lines += layout.paragraph(first, " → ".join(words.differing(one.a, one.b, 80)), width, most=3)
     if harmless:
         shown = ", ".join(harmless[:SHOWN]) + (f" and {len(harmless) - SHOWN} more" if len(harmless) > SHOWN else "")
         lines += layout.paragraph("  does not matter: ", shown, width)

@@ -9,10 +9,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from hotlap.record import Change, Series
+from hotlap.judge.series import Series
+from hotlap.record import Change
 from hotlap.report import html, words
 from hotlap.report.charts import Axis, Chart, linear_axis
-from hotlap.report.history import said, when
+from hotlap.report.history import lies_apart, places, said, telling, when
 from hotlap.report.sections import text
 
 DAY_S = 86400.0
@@ -22,22 +23,22 @@ SHOWN = 60  # series drawn in the open
 
 def page(found: Sequence[Series]) -> str:
     """Series with changes first; the rest unfold beyond 60."""
-    ordered = sorted(found, key=lambda one: not one.changes)
+    ordered = sorted(found, key=telling)
     changes = sum(len(one.changes) for one in found)
     title = f"{len(found)} series, {words.counted(changes, 'change')}"
-    figures = [_figure(one) for one in ordered]
+    where = places(ordered)
+    figures = [_figure(one, place) for one, place in zip(ordered, where, strict=True)]
     rest = "".join(figures[SHOWN:])
     folded = f'<details><summary>{len(figures) - SHOWN} further series</summary><div class="plots">{rest}</div></details>' if rest else ""
-    head = f'<section id="top"><h1>History: {text(title)}</h1>{_table(ordered)}</section>'
+    head = f'<section id="top"><h1>History: {text(title)}</h1>{_table(ordered, where)}</section>'
     charts = f'<section id="series"><h2>Series</h2><div class="plots">{"".join(figures[:SHOWN])}</div>{folded}</section>'
     return html.filled(f"History: {title}", [("", head), ("Series", charts)], html.embedded({"series": found}))
 
 
-def _table(found: Sequence[Series]) -> str:
+def _table(found: Sequence[Series], where: Sequence[str]) -> str:
     rows = [
-        f"<tr><td>{text(when(one.points[change.index].time_s))}</td><td>{text(one.label)}</td><td>{text(f'{one.host} {one.target}')}</td>"
-        f"<td>{text(said(one, change))}</td></tr>"
-        for one in found for change in one.changes
+        f"<tr><td>{text(when(one.points[index].time_s))}</td><td>{text(one.label)}</td><td>{text(place)}</td><td>{text(about)}</td></tr>"
+        for one, place in zip(found, where, strict=True) for index, about in _told(one)
     ]
     if not rows:
         return '<p class="sub">No level changed.</p>'
@@ -45,10 +46,16 @@ def _table(found: Sequence[Series]) -> str:
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def _figure(one: Series) -> str:
+def _told(one: Series) -> list[tuple[int, str]]:
+    """Changes and groups of points that lie apart, each with its first point."""
+    told = [(change.index, said(one, change)) for change in one.changes]
+    return told + [(away.index, lies_apart(one, away)) for away in one.excursions]
+
+
+def _figure(one: Series, place: str) -> str:
     now = words.quantity(one.points[-1].value, one.unit)
     unit = _scale([point.value for point in one.points], one.unit)[1]
-    about = f"{one.host} {one.target}, {words.counted(len(one.points), 'run')}, now {now}"
+    about = f"{place}, {words.counted(len(one.points), 'run')}, now {now}"
     about += f"; in {unit or 'its own unit'}, {one.better} is better"
     return f"<figure><figcaption><b>{text(one.label)}</b>{text(about)}</figcaption>{_chart(one).svg()}</figure>"
 
@@ -66,6 +73,8 @@ def _chart(one: Series) -> Chart:
         chart.dot((point.time_s, point.value), "quiet", about, 2.6)
     for at, why in one.boundaries.items():
         _mark(chart, times[at], "bound", why.partition(":")[0], chart.y.low)
+    for away in one.excursions:
+        chart.line([(times[away.index], away.level), (times[away.end - 1], away.level)], "main")
     for change in one.changes:
         _mark(chart, times[change.index], "roof", _size(change), chart.y.high)
     return chart

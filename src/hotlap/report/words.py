@@ -12,6 +12,7 @@ from hotlap.work.program import OWN
 
 DASH = "–"
 ROUNDS_NEEDED = 6  # for a distribution-free 95 % interval
+CONTEXT = 8  # characters kept beside what differs between two long texts
 
 FAMILIES = {  # in the order of the tables
     "memory": ("stream", "gather"),
@@ -153,6 +154,22 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c in "\n\t\r" else f"\\x{ord(c):02x}" for c in text)
+
+
+def differing(a: str, b: str, most: int = 40) -> tuple[str, str]:
+    """Two texts for one line: long ones without what they share at both ends, then without their middles."""
+    texts = [clean(a), clean(b)]
+    if max(map(len, texts)) > most:
+        ahead = max(_shared(*texts) - CONTEXT, 0)
+        behind = max(_shared(*(text[:ahead:-1] for text in texts)) - CONTEXT, 0)
+        texts = ["…" * (ahead > 0) + text[ahead : len(text) - behind] + "…" * (behind > 0) for text in texts]
+    first, second = (one if len(one) <= most else f"{one[: most // 2 - 1]}…{one[-(most // 2 - 1) :]}" for one in texts)
+    return first, second
+
+
+def _shared(a: str, b: str) -> int:
+    """Characters that two texts begin with alike."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def some(labels: Sequence[str], most: int = 2) -> str:
