@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from hotlap import units
@@ -37,13 +38,12 @@ def run(args: argparse.Namespace) -> int:
     kept = [one for one in found if one.changes] if args.changed else found
     if args.out:
         terminal.write(Path(args.out), history_page.page(kept))
+        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
     if args.json:
         terminal.print_json(kept)
         return 0
     unchanged = history.unchanged(len(bundles), found, gate)
     print(history.history(kept, terminal.width(), color=terminal.color()) if kept else unchanged)
-    if args.out:
-        print(f"page    {args.out}")
     return 0
 
 
