@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from judging import H200, make
@@ -143,3 +145,36 @@ def test_points_that_lie_apart_are_said_to_and_are_no_change() -> None:
     assert "points 11–15 lie apart by -7" in text
     assert "0 changes, 1 group of points apart" in text
     assert "lie apart" in history_page.page([series])
+
+
+def lines_of(page: str) -> list[list[tuple[float, float]]]:
+    """The levels drawn in the first chart, in pixels."""
+    found = re.findall(r'class="line main" d="M([^"]*)"', page.partition("</figure>")[0])
+    return [[(float(x), float(y)) for x, y in (point.split() for point in one.split("L"))] for one in found]
+
+
+def test_a_drift_is_drawn_as_a_slope_without_a_mark_at_its_start() -> None:
+    (series,) = history(runs([1.0 + 0.0007 * n for n in range(120)]))
+    page = history_page.page([series])
+    ((first, last),) = lines_of(page)
+    assert last[1] - first[1] > 100  # bandwidth falls
+    assert ' drift -7.' in page
+    assert 'class="line roof"' not in page.partition("</figure>")[0]
+    (flat,) = history(runs([1.0] * 60))
+    ((first, last),) = lines_of(history_page.page([flat]))
+    assert first[1] == last[1]
+
+
+@pytest.mark.parametrize("step_s", [0.01, 1.0, 20.0, 50.0, 500.0, 7000.0, 50000.0, 3e5, 5e6])
+def test_a_time_axis_has_ticks_whatever_it_spans(step_s: float) -> None:
+    (series,) = history([make({"copy": [1e-3]}, day=n * step_s / 86400) for n in range(9)])
+    ticks = re.findall(r'y="[0-9.]*" text-anchor="middle">([^<]*)<', history_page.page([series]))
+    assert 2 <= len(ticks) <= 8
+
+
+def test_a_series_of_zeros_has_labels_that_fit() -> None:
+    (series,) = history(runs([1.0] * 12))
+    zeros = replace(series, unit="", points=[replace(point, value=0.0) for point in series.points])
+    ticks = re.findall(r'text-anchor="end">([^<]*)</text><text class="tick"', history_page.page([zeros]))
+    assert ticks
+    assert max(map(len, ticks)) <= 6

@@ -40,7 +40,7 @@ def test_rows_become_runs_with_values_in_base_units(tmp_path: Path) -> None:
 def test_each_device_of_a_host_is_a_series_of_its_own(tmp_path: Path) -> None:
     lines = [f"2026-01-{day:02},decode,{10 if gpu != 'GPU-2' or day < 15 else 10.5},ms,n1,{gpu}" for day in range(1, 29) for gpu in ("GPU-10", "GPU-2", "GPU-1")]
     keep(tmp_path, "\n".join(["time,case,value,unit,host,gpu", *lines]))
-    every = select.every(tmp_path / "home")
+    every = list(select.every(tmp_path / "home"))
     assert {one.run.machine.devices[0].name: one.run.machine.devices[0].index for one in every} == {"GPU-1": 0, "GPU-2": 1, "GPU-10": 2}
     found = {one.device: [change.index for change in one.changes] for one in history(every)}
     assert found == {"GPU-1": [], "GPU-2": [14], "GPU-10": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -36,13 +37,12 @@ def run(args: argparse.Namespace) -> int:
     kept = [one for one in found if one.changes] if args.changed else found
     if args.out:
         terminal.write(Path(args.out), history_page.page(kept))
+        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
     if args.json:
         terminal.print_json(kept)
         return 0
     runs = len({point.run for one in found for point in one.points})
     print(history.history(kept, terminal.width(), color=terminal.color()) if kept else history.unchanged(runs, found, gate))
-    if args.out:
-        print(f"page    {args.out}")
     return 0
 
 
