@@ -124,7 +124,7 @@ def test_a_gate_out_of_budget_is_open_and_measures_only_what_it_judges(home: Pat
     assert main([*words, "--where", "workload=fma", "--json"]) == 0
     (judged,) = json.loads(capsys.readouterr().out)
     assert len(judged["rows"]) == len(hotlap.load("latest").bundle.run.plan.cases) == 3
-    assert main([*words, "--where", "workload=chase,size=3"]) == 2
+    assert main([*words, "--where", "size=3"]) == 2
 
 
 def test_inconclusive_is_read_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
