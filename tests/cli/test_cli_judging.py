@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import hotlap
 from hotlap.cli import main
 
 PLAN = """schema = 1
@@ -149,6 +150,17 @@ def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.Ca
     assert main([*words, "simulated:h200-sxm?noise=0.003&run_noise=0.002&seed=77"]) == 0
     assert "PASS" in capsys.readouterr().out
     assert main([*words, "simulated:h200-sxm?noise=0.003&efficiency=0.8&seed=78"]) == 1
+
+
+def test_a_gate_out_of_budget_is_open_and_measures_only_what_it_judges(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = "simulated:h200-sxm?noise=0.003&seed=77"
+    words = ["judge", "--measure", "quick", "--against", "limit", "--share", "50 %", "--target", target]
+    assert main([*words, "--budget", "1 s"]) == 3
+    assert "not run, because the budget of 1 s was used up" in " ".join(capsys.readouterr().out.split())
+    assert main([*words, "--where", "workload=fma", "--json"]) == 0
+    (judged,) = json.loads(capsys.readouterr().out)
+    assert len(judged["rows"]) == len(hotlap.load("latest").bundle.run.plan.cases) == 3
+    assert main([*words, "--where", "size=3"]) == 2
 
 
 def test_inconclusive_is_read_as_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -35,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inconclusive-as", choices=("pass", "fail"), default="", help=read_as)
     parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
     parser.add_argument("--measure", metavar="PLAN", help="measure this plan first, then judge it: a gate in one command")
-    parser.add_argument("--budget", metavar="TIME", help="of --measure: all of it ends within this, as in '60 s'")
+    parser.add_argument("--budget", metavar="TIME", help="of --measure: all of it ends within about this, measured or not, as in '60 s'")
     parser.add_argument("--target", default="", help="of --measure: as in hotlap run")
     parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="of --measure: as in hotlap run")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="of --measure: kept with the run")
@@ -44,8 +45,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """One verdict per case and one per run; exit code 0 pass, 1 fail, 3 neither could be said."""
     _refuse(args)
-    found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args)]
     where = terminal.pairs(args.where, "a filter")
+    found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args, where)]
     known = _known(found) if args.against == "fleet" else None
     held = [(bundle, _standard(bundle, args, known)) for bundle in found]
     judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
@@ -77,16 +78,16 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
 
 
-def _measured(args: argparse.Namespace) -> bundles.Bundle:
-    """A run of its own, cut to the budget: rounds are shortened so that 6 of them fit."""
-    plan, home = plans.load(args.measure), paths.home()
+def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle:
+    """A run of its own, of the cases that are judged, cut to the budget."""
+    plan, home, limit_s = plans.load(args.measure), paths.home(), math.inf
+    if where:
+        plan = plans.of_cases(plan, select.cases(plan, where))
     if args.budget:
-        budget_s = units.parse(args.budget, "s")
-        rounds = plan.measure.rounds
-        shortened = min(plan.measure.round_s, budget_s / (rounds + 1))  # a round's start takes time too
-        plan = plans.override(plan, {"budget": budget_s, "round_time": shortened})
+        plan = plans.within(plan, args.budget)
+        limit_s = plan.measure.budget_s
     options = session.Options(
-        target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home,
+        target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, limit_s=limit_s,
     )
     progress = Progress(sys.stderr)
     progress.begin(plan)

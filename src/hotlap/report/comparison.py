@@ -44,12 +44,18 @@ def in_turns(found: Sequence[Comparison], texts: tuple[str, str], difference: fl
     """What `ab` found: the two sides, a line per case, and what would not have been seen."""
     ordered = list(found)
     lines = [f"{name}  {words.clean(text)}" for name, text in zip("AB", texts, strict=True)]
-    columns = _columns(ordered)
+    commands = len(ordered) == 1 and ordered[0].case.workload == "command"  # its label would be A's command
+    columns = _columns(ordered)[commands:]
     columns.insert(-1, Column("pairs", [Cell(str(one.n_a)) for one in ordered], right=True))
     lines += ["", *layout.Grid(columns, width).lines(color), ""]
+    groups: dict[str, list[Comparison]] = {}
     for one in ordered:
         if one.reason:
-            lines += layout.paragraph(f"  {one.answer:<14}  ", f"{label(one.case)}: {one.reason}", width)
+            groups.setdefault(one.answer + words.shape(one.reason), []).append(one)
+    for group in groups.values():
+        names = "" if commands else f"{words.some([label(one.case) for one in group])}: "
+        who = {"cannot tell": "cannot tell", "same": "B is the same"}.get(group[0].answer, f"B is {group[0].answer}")
+        lines += layout.paragraph(f"  {who:<14}  ", f"{names}{words.clean(group[0].reason)}", width)
     reading = (
         f"measured in turns, A B B A; planned to find a change of {percent(difference)} with 80 % power. A ratio above 1 means that B is "
         "better. The interval is right although the test may stop early."
