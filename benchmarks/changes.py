@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.stats.changes import Watch, changes, many
+from hotlap.stats.excursions import excursions
 
 Floats = NDArray[np.float64]
 POINTS, BASE, NEAR = 200, 100.0, 5
@@ -341,12 +342,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             out["accuracy"][name][peer] = peer_accuracy(x[: options.peer_series], random, find)
     count = max(20, options.series // 10)
     out["delay"] = {name: {f"{size:g} %": delays(x[:count], size) for size in STEPS} for name, x in sets.items()}
+    out["apart"] = {name: {str(n): _apart(noise(name, random, (5 * options.series, n))) for n in (20, 60, POINTS)} for name in NOISES}
     out["shapes"] = shapes(random, count)
     out["agreement"] = agreement(random, max(10, options.series // 50))
     out["times"] = times(random)
     if folder:
         out["samples"] = {name: _compared(x, methods) for name, x in samples(folder)}
     return out
+
+
+def _apart(series: Floats) -> list[float]:
+    """Share of series of noise in which a group of points is said to lie apart."""
+    return stated(sum(bool(excursions(row)) for row in BASE + series), len(series))
 
 
 def _compared(x: Floats, methods: dict[str, Callable[[Floats], list[int]]]) -> dict[str, Any]:
@@ -379,6 +386,9 @@ def show(out: dict[str, Any]) -> None:
     print("\n95 % intervals of the ratio that hold the true one (steps that were found)")
     for name, rows in out["accuracy"].items():
         print(f"{name:15} 5 %: {shown(rows['hotlap']['cover5'])}   2 %: {shown(rows['hotlap']['cover2'])}")
+    print("\nSeries of noise alone in which points are said to lie apart, of 20, 60 and 200 points (no change is counted)")
+    for name, by_length in out["apart"].items():
+        print(f"{name:15} " + "   ".join(f"{share[0]:7.3%} [{share[1]:.3%}, {share[2]:.3%}]" for share in by_length.values()))
     print("\nOther shapes (Hotlap): share of the changes found, other steps per series, series said to drift")
     for name, row in out["shapes"].items():
         found = "      -" if row["found"] is None else f"{row['found']:7.1%}"

@@ -7,6 +7,7 @@ import pytest
 
 from hotlap import record
 from hotlap.record import Case, Device, Samples
+from hotlap.store.schema import json_schema
 
 
 def test_a_case_is_known_by_what_it_measures_alone() -> None:
@@ -43,6 +44,6 @@ def test_every_schema_version_has_its_history() -> None:
 
 
 def test_json_schema_names_every_file_of_a_bundle() -> None:
-    schema = record.json_schema()
+    schema = json_schema()
     assert {name.split()[0] for name in schema["properties"]} == {"run.json", "samples.jsonl", "readings.log"}
     assert {"Run", "Samples", "Readings", "Case", "Device"} <= set(schema["$defs"])

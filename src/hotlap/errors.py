@@ -71,9 +71,22 @@ class Interrupted(HotlapError):
     exit_code = 130
 
 
+MOST = 20  # names that are listed
+
+
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """A hint that ends a message: the closest valid name, then all of them. Empty string when nothing is valid."""
-    names = sorted(valid)
+    """A hint that ends a message: the closest valid name, then what is valid, numbers by their size, and how many are left out. Empty
+    string when nothing is valid."""
+    names = _by_size(set(valid))
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     hint = f"did you mean '{close[0]}'? " if close else ""
-    return f"{hint}valid: {', '.join(names)}" if names else ""
+    more = f" … and {len(names) - MOST} more" if len(names) > MOST + 1 else ""
+    return f"{hint}valid: {', '.join(names[:MOST] if more else names)}{more}" if names else ""
+
+
+def _by_size(names: Iterable[str]) -> list[str]:
+    """9 before 14, if all are numbers."""
+    try:
+        return sorted(names, key=float)
+    except ValueError:
+        return sorted(names)

@@ -17,6 +17,7 @@ import msgspec
 
 SCHEMA = 1
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
+IMPORTED = "imported"  # target, and workload, of what Hotlap did not measure itself
 
 _IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that years of runs have in common
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
@@ -217,6 +218,11 @@ class Run(Record, frozen=True, kw_only=True):
     sensors_missing: dict[str, str] = {}  # sources of sensors that were not there, and why
     sampler_share: float | None = None  # of one core, spent on reading sensors
 
+    @property
+    def asked(self) -> MeasureOptions | None:
+        """How it was to be measured; None where something else measured it, and nobody asked for anything."""
+        return None if self.target == IMPORTED else self.plan.measure
+
 
 # ---------------------------------------------------------------- what it means
 
@@ -330,6 +336,19 @@ class Difference(Record, frozen=True, kw_only=True):
     moves: list[str] = []  # metrics that it can move: bandwidth, compute, latency, rate, time; empty is any
 
 
+class OnDevice(Record, frozen=True, kw_only=True):
+    """One case on one of several devices that both sides have. Ratios above 1: b is better."""
+
+    device: str  # Device.key, with the host where the key is but a place
+    ratio: float | None = None  # its own
+    low: float | None = None  # 95 % interval
+    high: float | None = None
+    beside: float | None = None  # the same of its values over the other devices' in the same run
+    p: float | None = None  # two-sided, of `beside` being 1
+    q: float | None = None  # the same after Benjamini and Hochberg, over all devices and cases of one comparison
+    answer: Literal["better", "worse", "like the others", "cannot tell"]  # than the other devices
+
+
 class Comparison(Record, frozen=True, kw_only=True):
     """One case on two sides. `ratio` > 1: b is better, whichever way the metric points."""
 
@@ -343,7 +362,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     q: float | None = None  # the same after Benjamini and Hochberg, over the cases of one comparison
     gate: float | None = None  # the smallest change worth a word, as a share
     resolvable: float | None = None  # smallest change that these replicates find with 80 % power
-    replicates: str = ""  # what was compared: runs, or rounds of single runs
+    replicates: str = ""  # what was compared: runs, rounds of single runs, or devices that both sides have
     n_a: int = 0
     n_b: int = 0
     answer: Literal["faster", "slower", "same", "cannot tell", "not comparable"]
@@ -354,6 +373,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     noise: str = ""  # where most of it lies: between_runs, between_rounds, within_rounds; what to repeat to see smaller changes
     could: list[str] = []  # names of differences between the environments that could explain it
     unit: str = ""
+    devices: list[OnDevice] = []  # where both sides have the same ones, the worst first; empty for a single one
 
 
 class Change(Record, frozen=True, kw_only=True):
@@ -371,46 +391,15 @@ class Change(Record, frozen=True, kw_only=True):
     time: float | None = None  # of the first point after it, where times were given
 
 
-class Trend(Record, frozen=True, kw_only=True):
-    """How a series moves since its last change, as a share per month; negative is worse, whichever way the metric points."""
+class Excursion(Record, frozen=True, kw_only=True):
+    """Neighbours in a series that lie apart from the rest of their level, too few to be tested as a change; no change is counted."""
 
-    state: Literal["degrading", "steady", "improving", "cannot tell"]
-    slope: float  # against the peers where there are any, else its own
-    low: float  # 95 % interval
-    high: float
-    p: float
-    q: float  # p adjusted for all series that were looked at together
-    resolvable: float  # smallest trend that would have been found with 80 % power
-    own: float  # slope with what the peers share still in it
-    peers: int = 0  # devices of this model whose shared course was taken out
-    since: int = 0  # index of the first point that counts
-
-
-class Point(Record, frozen=True, kw_only=True):
-    """One run's value in a series."""
-
-    time_s: float  # since 1970, UTC
-    value: float  # median of the run's rounds
-    run: str  # its id
-
-
-class Series(Record, frozen=True, kw_only=True):
-    """A case on one device over time."""
-
-    case: Case
-    label: str
-    device: str  # Device.key of the last point
-    host: str
-    target: str
-    model: str = ""  # slug of the machine table, else the device's name
-    metric: str = ""
-    unit: str = ""
-    better: Literal["higher", "lower"] = "higher"
-    points: list[Point] = []
-    changes: list[Change] = []
-    trend: Trend | None = None  # None with too few points since the last change
-    boundaries: dict[int, str] = {}  # index of the first point after → why no change is sought across: another device, another schema
-    differences: dict[int, list[Difference]] = {}  # index of a change → what changed in the environment there
+    index: int  # the first of them
+    end: int  # first point after them
+    rest: float  # median of the rest of their level
+    level: float  # median of theirs
+    ratio: float  # level ÷ rest; NaN where one is not above zero
+    last: bool = False  # they are the last points of the series: measure again
 
 
 class Reference(Record, frozen=True, kw_only=True):
@@ -474,20 +463,6 @@ class Judgement(Record, frozen=True, kw_only=True):
 def encode(record: Record) -> bytes:
     """One record as one line of JSON, without the newline."""
     return msgspec.json.encode(record)
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of what a bundle holds: run.json, a line of samples.jsonl, a line of readings.log."""
-    (run, samples, reading), components = msgspec.json.schema_components(
-        (Run, Samples, Readings), ref_template="#/$defs/{name}"
-    )
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"Hotlap run bundle, schema {SCHEMA}",
-        "history": {str(k): v for k, v in SCHEMA_HISTORY.items()},
-        "properties": {"run.json": run, "samples.jsonl (each line)": samples, "readings.log (each line)": reading},
-        "$defs": components,
-    }
 
 
 class Readings(Record, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import hotlap
 from hotlap.cli import main
 
 PLAN = """schema = 1
@@ -69,11 +70,40 @@ def test_a_group_is_held_against_a_group(capsys: pytest.CaptureFixture[str]) -> 
     assert document["differences"] == []
 
 
+@pytest.mark.parametrize("sides", [["state=well", "state=slow"], ["state=well", "state=slow", "state=<b>"]])
+def test_a_comparison_is_a_page(sides: list[str], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measure(home / "plan.toml", "state=<b>", seed=31)
+    assert main(["compare", *sides, "--out", str(home / "c.html")]) == 1
+    page = (home / "c.html").read_text()
+    assert page.count("95 % interval</th>") == len(sides) - 1
+    assert all(said in page for said in ("slower by 10 %", "0.899 ×", "what differs", '<path class="span"'))
+    assert "<b> against" not in page
+    capsys.readouterr()
+    assert main(["compare", *sides, "--out", str(home / "none" / "c.html")]) == 2
+
+
 def test_more_than_two_sides_make_a_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "state=well", "state=slow", "state=well"]) == 1
     out = capsys.readouterr().out
     assert "state=slow" in out
     assert "1.000 =" in out
+
+
+def test_a_matrix_says_its_sides_intervals_and_differences(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "state=well", "state=slow", "state=other", "--force"]) == 1
+    out = capsys.readouterr().out
+    assert all(said in out for said in ("state=well   5 runs", "what differs between state=well and state=slow", "state=other, forced: A was measured", "[0.8"))
+    assert main(["compare", "state=well", "state=slow", "--json"]) == 1
+    (case, *_) = json.loads(capsys.readouterr().out)["cases"]
+    assert case["a"]["samples"] > case["a"]["rounds"]
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_nothing_is_wider_than_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for words in (["compare", "state=well", "state=slow"], ["compare", "state=well", "state=slow", "state=well"], ["judge", "state=slow", "--against", "baseline:well"], ["baseline", "show", "well"]):
+        main(words)
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= int(columns), words
 
 
 def test_another_model_is_refused_unless_forced(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,11 +138,29 @@ def test_a_promoted_baseline_needs_no_name(capsys: pytest.CaptureFixture[str]) -
     assert "runs differ by" in capsys.readouterr().out
 
 
+def test_a_broken_baseline_hides_no_other(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "baselines" / "broken.json").write_text("{")
+    assert main(["baseline", "ls"]) == 0
+    captured = capsys.readouterr()
+    assert ("well" in captured.out, "broken.json" in captured.err) == (True, True)
+
+
 def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["judge", "--measure", str(home / "plan.toml"), "--budget", "30 s", "--against", "baseline:well", "--target"]
     assert main([*words, "simulated:h200-sxm?noise=0.003&run_noise=0.002&seed=77"]) == 0
     assert "PASS" in capsys.readouterr().out
     assert main([*words, "simulated:h200-sxm?noise=0.003&efficiency=0.8&seed=78"]) == 1
+
+
+def test_a_gate_out_of_budget_is_open_and_measures_only_what_it_judges(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = "simulated:h200-sxm?noise=0.003&seed=77"
+    words = ["judge", "--measure", "quick", "--against", "limit", "--share", "50 %", "--target", target]
+    assert main([*words, "--budget", "1 s"]) == 3
+    assert "not run, because the budget of 1 s was used up" in " ".join(capsys.readouterr().out.split())
+    assert main([*words, "--where", "workload=fma", "--json"]) == 0
+    (judged,) = json.loads(capsys.readouterr().out)
+    assert len(judged["rows"]) == len(hotlap.load("latest").bundle.run.plan.cases) == 3
+    assert main([*words, "--where", "size=3"]) == 2
 
 
 def test_inconclusive_is_read_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,6 +177,7 @@ def test_the_slow_device_of_a_simulated_fleet_is_named(home: Path, capsys: pytes
     out = capsys.readouterr().out
     assert "✗ simulated-h200-sxm-3" in out
     assert "✓ simulated-h200-sxm-4" in out
+    assert "nobody is off" not in out
 
 
 def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -140,6 +189,10 @@ def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], t
     assert "<svg" in out.read_text()
     assert main(["history", "--metric", "bandwidth", "--confirmed"]) == 0
     assert "stream copy" in capsys.readouterr().out
+    assert main(["history", "--where", "workload=gemm", "--changed", "--gate", "900 %", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "1 series: none with a change above 900 %" in printed
+    assert f"page    {out}" in printed
 
 
 def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,11 +205,13 @@ def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> 
     [
         (["compare", "state=well"], "two runs"), (["compare", "state=well", "state=slow", "--gate", "200 %"], "--gate"),
         (["judge", "state=well", "--against", "luck"], "nothing can be held"), (["judge", "state=well", "--share", "80 %"], "--against limit"),
-        (["judge", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["judge", "latest", "--budget", "9 s"], "--measure"),
+        (["judge", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["judge", "latest", "--gate", "2"], "--gate"),
+        (["judge", "latest", "--budget", "9 s"], "--measure"),
         (["judge", "latest", "--measure", "quick"], "leave out the run"), (["judge", "latest", "--against", "none.toml"], "cannot be read"),
         (["judge", "state=well", "--against", "limit", "--where", "workload=fma"], "has workload=fma"), (["baseline", "save", "state=well"], "under which name"),
         (["baseline", "save", "state=well", "--name", "well"], "--add"), (["baseline", "promote"], "takes one name"), (["baseline", "show", "wel"], "did you mean 'well'"),
-        (["baseline", "ls", "--name", "x"], "for save"), (["history", "--where", "op=read"], "has op=read"), (["history", "--out", "/nonexistent/x.html"], "no folder"),
+        (["baseline", "ls", "--name", "x"], "for save"), (["baseline", "ls", "extra"], "takes no name"),
+        (["baseline", "save", "state=well", "--name", "wel", "--add"], "did you mean 'well'"), (["bisect", "--resume", "zzz"], "no search is called"), (["bisect", "--good", "v1"], "--bad and --plan are missing"), (["history", "--where", "op=read"], "has op=read"), (["history", "--out", "/nonexistent/x.html"], "no folder"),
         (["selftest", "--rounds", "4"], "at least 8"), (["selftest", "quick", "--run", "latest"], "leave out the plan"), (["selftest", "--run", "state=well"], "names 5 runs"),
     ],
 )

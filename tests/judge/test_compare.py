@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from judging import CHASE, COPY, H200, make
 from msgspec.structs import replace
 
 from hotlap.judge.compare import compare
-from hotlap.record import Comparison
+from hotlap.record import Comparison, Device
 from hotlap.report import comparison
+from hotlap.store.bundle import Bundle
 
 RNG = np.random.default_rng(7)
 
@@ -108,8 +111,6 @@ def test_a_slow_tail_shows_though_the_median_does_not_move() -> None:
         return replace_samples(bundle, tail)
 
     def replace_samples(bundle: object, tail: float) -> object:
-        import dataclasses
-
         samples = [replace(s, seconds=[s.seconds[0]] * 36 + [s.seconds[0] * tail] * 4) for s in bundle.samples]  # type: ignore[attr-defined]
         return dataclasses.replace(bundle, samples=samples)  # type: ignore[type-var]
 
@@ -118,3 +119,62 @@ def test_a_slow_tail_shows_though_the_median_does_not_move() -> None:
     assert found.tail is not None
     assert found.tail == pytest.approx(1 / 1.3, rel=0.02)
     assert "the slow 95 % tail is worse" in comparison.comparison([found], width=200)
+
+
+# ---------------------------------------------------------------- several devices
+
+GPUS = [replace(H200, uuid=f"GPU-{n}", index=n, pci_address=f"0000:{n}b:00.0") for n in range(8)]
+
+
+def fleet(levels: list[float], day: float, devices: list[Device] = GPUS, sd: float = 0.002) -> Bundle:
+    """One run of several devices, each with its own level; what the run does to all of them alike comes on top."""
+    run = float(np.exp(RNG.normal(0, 0.004)))
+    parts = [make({"copy": [s * run for s in seconds(1e-3 * level, sd)]}, day=day, device=d) for level, d in zip(levels, devices, strict=False)]
+    whole = replace(parts[0].run, devices=[d.key for d in devices[: len(levels)]], machine=replace(parts[0].run.machine, devices=devices))
+    return dataclasses.replace(parts[0], run=whole, samples=[s for one in parts for s in one.samples])
+
+
+def groups(before: list[float], after: list[float], runs: int = 4) -> Comparison:
+    (found,) = compare([fleet(before, n) for n in range(runs)], [fleet(after, 20 + n) for n in range(runs)])
+    return found
+
+
+@pytest.mark.parametrize("runs", [1, 4])
+def test_one_slow_device_of_many_is_named(runs: int) -> None:
+    """Devices of a fleet differ by 3 % among themselves; one of them loses 5 %."""
+    before = [1.0, 1.03, 0.98, 1.01, 1.02, 0.99, 1.0, 1.01]
+    found = groups(before, [*before[:2], before[2] * 1.05, *before[3:]], runs)
+    assert found.answer != "slower"
+    worst = found.devices[0]
+    assert (worst.device, worst.answer, [one.answer for one in found.devices[1:]].count("worse")) == ("GPU-2", "worse", 0)
+    assert worst.ratio == pytest.approx(1 / 1.05, rel=0.015)
+    assert "GPU-2 differs from the other 7 in stream copy" in comparison.comparison([found], width=300)
+    assert found.replicates == ("devices" if runs == 1 else "runs")
+    assert (found.n_a, found.n_b) == ((8, 8) if runs == 1 else (4, 4))
+
+
+def test_devices_that_differ_among_themselves_hide_nothing_when_matched() -> None:
+    before = [1.0, 1.2, 0.9, 1.1]
+    found = groups(before, [1.04 * level for level in before])
+    assert found.answer == "slower"
+    assert found.ratio == pytest.approx(1 / 1.04, rel=0.01)
+    assert {one.answer for one in found.devices} == {"like the others"}
+    assert groups([1.0, 1.2], [1.04, 1.2 * 1.04], runs=1).answer == "slower"
+
+
+def test_error_rate_of_devices_is_held() -> None:
+    called = sum(one.answer in ("better", "worse") for _ in range(25) for one in groups([1.0] * 4, [1.0] * 4).devices)
+    assert called <= 3
+
+
+def test_devices_of_other_runs_are_matched_too_and_other_devices_are_not() -> None:
+    """A run per node, as clusters are measured: nodes are the pairs."""
+    a = [make({"copy": seconds(1e-3 * (1 + n / 50))}, day=n, device=d) for n, d in enumerate(GPUS)]
+    b = [make({"copy": seconds(1.05e-3 * (1 + n / 50))}, day=20 + n, device=d) for n, d in enumerate(GPUS)]
+    (found,) = compare(a, b)
+    assert (found.answer, found.replicates, found.n_a) == ("slower", "devices", 8)
+    (subset,) = compare(a[:1], b)
+    assert subset.ratio == pytest.approx(1 / 1.05, rel=0.01)  # GPU-0 against itself, not against the others
+    others = [replace(d, uuid=f"GPU-b{d.index}") for d in GPUS]
+    (apart,) = compare(a, [make({"copy": seconds()}, day=20 + n, device=d) for n, d in enumerate(others)])
+    assert (apart.devices, apart.replicates) == ([], "runs")

@@ -6,6 +6,7 @@ from judging import H200, make
 from msgspec.structs import replace
 
 from hotlap.judge import environment
+from hotlap.record import MeasureOptions
 
 ONE = make({"copy": [1.0]})
 
@@ -50,3 +51,18 @@ def test_other_targets_and_models_are_apart() -> None:
     assert environment.apart([ONE.run], [b200]) == "A is of h200-sxm, B is of b200"
     assert "was measured through" in environment.apart([ONE.run], [replace(ONE.run, target="opencl")])
     assert environment.apart([ONE.run], [make({"copy": [1.0]}, day=9, host="y").run]) == ""
+
+
+def test_options_in_one_text_or_table_are_compared_key_by_key() -> None:
+    for facts in ("noise=0.01&seed=101", {"noise": "0.01", "seed": "101"}):
+        one = make({"copy": [1.0]}, device=replace(H200, facts={"injected": facts})).run
+        other = make({"copy": [1.0]}, device=replace(H200, facts={"injected": "noise=0.01&seed=102"})).run
+        (found,) = environment.differences([one], [other])
+        assert (found.name, found.a, found.b, found.matters) == ("injected.seed", "101", "102", "no")
+
+
+def test_what_was_brought_in_was_asked_nothing() -> None:
+    brought = replace(ONE.run, target="imported")
+    assert brought.asked is None
+    other = replace(brought, plan=replace(ONE.run.plan, measure=MeasureOptions(round_s=1.0)))
+    assert environment.differences([brought], [other]) == []

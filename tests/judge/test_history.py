@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from judging import H200, make
@@ -9,6 +11,7 @@ from msgspec.structs import replace
 
 from hotlap.judge.history import history
 from hotlap.report import history as shown
+from hotlap.report import history_page
 from hotlap.store.bundle import Bundle
 
 RNG = np.random.default_rng(5)
@@ -98,3 +101,80 @@ def test_a_device_is_held_against_its_peers() -> None:
     assert worst.peers == 7
     assert worst.slope == pytest.approx(-0.0003 * 30.44, rel=0.2)
     assert worst.own == pytest.approx(-0.0006 * 30.44, rel=0.2)
+
+
+def test_a_latency_that_rises_is_shown_to_rise() -> None:
+    bundles = [make({"chase": [1e-6 * (1 + 0.0004 * n) * float(np.exp(RNG.normal(0, 0.004)))] * 3}, day=n) for n in range(120)]
+    (series,) = history(bundles, gate=0.5)
+    assert series.better == "lower"
+    text = shown.history([series], 160)
+    assert "degrading: +1." in text
+    assert "over all 120 runs" in text
+
+
+def test_a_drift_has_no_moment_and_no_causes() -> None:
+    (series,) = history(runs([1.0 + 0.0007 * n for n in range(120)], kernel=lambda n: f"6.{n}"))
+    (change,) = series.changes
+    assert (change.kind, change.index) == ("drift", 0)
+    assert series.differences == {0: []}
+    assert "changed" not in shown.said(series, change)
+
+
+def test_a_change_names_the_run_after_it_and_what_differed_right_there() -> None:
+    (series,) = history(runs([1.0] * 30 + [1.08] * 30, kernel=lambda n: f"6.{n}", os=lambda n: "Linux " + "x" * 90 + str(n // 30) + "y" * 90))
+    (change,) = series.changes
+    before, after = series.points[change.index - 1].run, series.points[change.index].run
+    text = shown.history([series], 400)
+    assert f"from run {after} on" in text
+    assert f"next    hotlap compare {before} {after}" in text
+    assert f"kernel 6.{change.index - 1} → 6.{change.index}" in text
+    assert "os …xxxxxxxx0yyyyyyyy… → …xxxxxxxx1yyyyyyyy…" in text
+
+
+def test_the_device_is_named_where_a_host_has_several() -> None:
+    both = runs([1.0] * 12) + runs([1.3] * 12, device=lambda _: replace(H200, uuid="GPU-1", index=1, pci_address="0000:4b:00.0"))
+    assert shown.places(history(both)) == ["node1 simulated:0", "node1 simulated:1"]
+    assert shown.places(history(both[:12])) == ["node1 simulated"]
+
+
+def test_points_that_lie_apart_are_said_to_and_are_no_change() -> None:
+    (series,) = history(runs([1.0] * 10 + [1.08] * 5 + [1.0] * 15))
+    assert series.changes == []
+    assert [(one.index, one.end) for one in series.excursions] == [(10, 15)]
+    text = shown.history([series], 300)
+    assert "points 11–15 lie apart by -7" in text
+    assert "0 changes, 1 group of points apart" in text
+    assert "lie apart" in history_page.page([series])
+
+
+def lines_of(page: str) -> list[list[tuple[float, float]]]:
+    """The levels drawn in the first chart, in pixels."""
+    found = re.findall(r'class="line main" d="M([^"]*)"', page.partition("</figure>")[0])
+    return [[(float(x), float(y)) for x, y in (point.split() for point in one.split("L"))] for one in found]
+
+
+def test_a_drift_is_drawn_as_a_slope_without_a_mark_at_its_start() -> None:
+    (series,) = history(runs([1.0 + 0.0007 * n for n in range(120)]))
+    page = history_page.page([series])
+    ((first, last),) = lines_of(page)
+    assert last[1] - first[1] > 100  # bandwidth falls
+    assert ' drift -7.' in page
+    assert 'class="line roof"' not in page.partition("</figure>")[0]
+    (flat,) = history(runs([1.0] * 60))
+    ((first, last),) = lines_of(history_page.page([flat]))
+    assert first[1] == last[1]
+
+
+@pytest.mark.parametrize("step_s", [0.01, 1.0, 20.0, 50.0, 500.0, 7000.0, 50000.0, 3e5, 5e6])
+def test_a_time_axis_has_ticks_whatever_it_spans(step_s: float) -> None:
+    (series,) = history([make({"copy": [1e-3]}, day=n * step_s / 86400) for n in range(9)])
+    ticks = re.findall(r'y="[0-9.]*" text-anchor="middle">([^<]*)<', history_page.page([series]))
+    assert 2 <= len(ticks) <= 8
+
+
+def test_a_series_of_zeros_has_labels_that_fit() -> None:
+    (series,) = history(runs([1.0] * 12))
+    zeros = replace(series, unit="", points=[replace(point, value=0.0) for point in series.points])
+    ticks = re.findall(r'text-anchor="end">([^<]*)</text><text class="tick"', history_page.page([zeros]))
+    assert ticks
+    assert max(map(len, ticks)) <= 6

@@ -10,7 +10,8 @@ from judging import H200, make
 from msgspec.structs import replace
 
 from hotlap.errors import InputError, SchemaError
-from hotlap.judge.reference import AgainstBaseline, AgainstFleet
+from hotlap.judge.fleet import AgainstFleet
+from hotlap.judge.reference import AgainstBaseline
 from hotlap.record import Baseline, Row, Verdict
 from hotlap.report import tables
 from hotlap.store import baselines
@@ -51,6 +52,15 @@ def test_a_loss_beyond_gate_and_noise_fails_a_gain_does_not() -> None:
 def test_error_rate_of_a_healthy_device() -> None:
     states = [judged(run(day=20 + n), baselines.learn("n", [run(day=m) for m in range(8)])).state for n in range(150)]
     assert states.count("fail") <= 5
+
+
+def test_a_sure_loss_that_may_be_above_the_gate_is_no_pass() -> None:
+    exact = baselines.learn("exact", [run(day=n, between=0.001, within=1e-4) for n in range(12)])
+    verdict = judged(run(day=20, level=1.019e-3, between=0.0, within=1e-4), exact)
+    assert (verdict.state, "whether by more than the gate of 2.0 %" in verdict.reason) == ("inconclusive", True)
+    assert verdict.low is not None
+    assert verdict.low < 0.98
+    assert judged(run(day=20, level=1.008e-3, between=0.0, within=1e-4), exact).state == "pass"
 
 
 def test_a_noisy_case_has_not_earned_the_right_to_gate() -> None:
@@ -103,7 +113,7 @@ def test_the_slow_device_of_a_fleet_is_named() -> None:
 
 def test_two_devices_are_no_fleet() -> None:
     row, standard = fleet_rows([1e-3, 1e-3])[0]
-    assert "1 other devices" in standard.judge([row])[0].reason
+    assert "1 other device of" in standard.judge([row])[0].reason
 
 
 # ---------------------------------------------------------------- the store of baselines

@@ -13,7 +13,7 @@ from hotlap.errors import InputError
 from hotlap.judge import standards, verdicts
 from hotlap.judge.standards import AgainstLimit
 from hotlap.record import Row, Verdict
-from hotlap.report import judgement, junit, tables
+from hotlap.report import judgement, junit, tables, words
 
 GIB = 2**30
 COPY_BOUND = GIB / 4.8e12 * 0.96  # near enough: the bound allows for what stays in cache
@@ -35,6 +35,12 @@ def test_a_share_of_the_limit_passes_fails_or_cannot_be_told() -> None:
     assert "holds the threshold" in verdict.reason
 
 
+def test_a_share_is_said_as_it_was_asked() -> None:
+    standard = AgainstLimit(0.965)
+    assert standard.name == "96.5 % of the limit"
+    assert "96.5 % of the bound" in standard.judge(rows(0.9))[0].provenance
+
+
 def test_a_bound_without_a_share_passes_nobody() -> None:
     (verdict,) = AgainstLimit().judge(rows(0.99))
     assert verdict.state == "inconclusive"
@@ -50,7 +56,7 @@ def test_what_was_not_measured_keeps_its_state() -> None:
     (verdict,) = AgainstLimit(0.5).judge(tables.rows(make({"copy": []})))
     assert verdict.state == "not_run"
     judged = verdicts.judge("r", tables.rows(make({"copy": []})), AgainstLimit(0.5))
-    assert judged.state == "not_run"
+    assert judged.state == "inconclusive"  # the run never came to it
     assert verdicts.exit_code([judged]) == 3
 
 
@@ -123,10 +129,35 @@ def test_flags_widths_and_shares_can_be_asked_for(tmp_path: Path) -> None:
     assert found.judge(rows(0.9, spread=0.02))[0].state == "fail"
 
 
+def test_of_several_rules_those_that_decide_are_shown_with_the_value_they_ask(tmp_path: Path) -> None:
+    asked = 'half_width_at_most = "1 %"\n[[rule]]\nwhy = "y"\nat_least = "4 TB/s"\n[[rule]]\nwhy = "z"\nat_least = "{}"\n[[rule]]\nwhy = "f"\nno_flags = ["drift"]'
+    (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.1 TB/s")}').judge(rows(0.9))
+    assert (verdict.state, verdict.threshold) == ("pass", pytest.approx(4.1e12))  # the tightest
+    assert all(why in verdict.reason for why in ("(x)", "(y)", "(z)", "(f)"))
+    (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.9 TB/s")}').judge(rows(0.9))
+    assert (verdict.state, verdict.threshold, "(z)" in verdict.reason, "(y)" in verdict.reason) == ("fail", pytest.approx(4.9e12), True, False)
+    (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.1 TB/s")}').judge(rows(0.9, spread=0.01))
+    assert (verdict.state, verdict.threshold, "(x)" in verdict.reason) == ("fail", pytest.approx(4.1e12), True)  # a width has no threshold of its own
+
+
+def test_every_flag_has_its_action_and_can_be_ruled_out() -> None:
+    assert set(standards.FLAGS) == set(words.FLAG_ACTIONS)
+
+
+def test_numbers_that_differ_between_cases_are_said_as_their_range() -> None:
+    one, two = "4.8 % worse than the median of 8 runs, 33.4 TFLOP/s", "5.1 % worse than the median of 8 runs, 66.7 TFLOP/s"
+    assert words.kind(one) == words.kind(two)
+    assert words.merged([one, two]) == "4.8 to 5.1 % worse than the median of 8 runs, 33.4 to 66.7 TFLOP/s"
+    assert words.kind("fp64 of h200-3") != words.kind("fp32 of h200-3")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "list of"), ("x = 1\n", "list of"), ("[[rule]\n", "TOML"), ('[[rule]]\nat_least = 1\n', "needs 'why'"), ('[[rule]]\nwhy = "x"\n', "asks for something"),
+        ('[[rule]]\nwhy = "x"\nno_flags = ["thottled"]\n', "did you mean 'throttled'"), ('[[rule]]\nwhy = "x"\nno_flags = []\n', "there is no flag"),
+        ('[[rule]]\nwhy = "x"\nat_least = 5\n', "has no unit"), ('[[rule]]\nwhy = "x"\nat_least = "5"\n', "as in '5 TB/s'"), ('[[rule]]\nwhy = "x"\nat_least = true\n', "with its unit"),
+        ('[[rule]]\nwhy = "x"\nhalf_width_at_most = 5\n', "at most 100 %"), ('[[rule]]\nwhy = "x"\nshare_at_least = "5"\n', "at most 100 %"),
+        ('[[rule]]\nwhy = "x"\nshare_at_least = [1]\n', "is a share"), ("", "list of"), ("x = 1\n", "list of"), ("[[rule]\n", "TOML"), ('[[rule]]\nat_least = 1\n', "needs 'why'"), ('[[rule]]\nwhy = "x"\n', "asks for something"),
         ('[[rule]]\nwhy = "x"\nat_lest = 1\n', "did you mean 'at_least'"), ('[[rule]]\nwhy = "x"\nshare_at_least = "soon"\n', "soon"),
         ('\n[[rule]]\nwhy = "x"\nat_most = "1 TB/s"\n', "rules.toml:2: stream copy fp32 1 GiB is better when higher: write at_least"),
         ('[[rule]]\nwhy = "x"\nwhere = { workload = "gemm" }\nat_least = 1\n', "no case that was measured"),

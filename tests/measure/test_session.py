@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import hotlap
 from hotlap.errors import InputError, MachineError
+from hotlap.measure import session
 from hotlap.record import Case, MeasureOptions, Plan
 from hotlap.work import find
 
@@ -109,6 +111,22 @@ def test_rounds_stop_at_the_budget() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?run_noise=0.2&seed=3", rounds_max=300, budget_s=15.0)
     assert run.bundle.run.stopped == "budget"
     assert all(row.summary.half_width is None or row.summary.half_width > 0.01 for row in run.rows)
+
+
+def test_a_limit_ends_a_run_between_cases_and_says_what_it_left_out(home: Path) -> None:
+    def measured(limit_s: float) -> hotlap.Run:
+        options = session.Options(target="simulated:h200-sxm?noise=0.01&seed=3", home=home, limit_s=limit_s)
+        return hotlap.load(session.run(replace(BOUND, measure=replace(BOUND.measure, budget_s=limit_s)), options, lambda *_: None))
+
+    short, longer, all_of_it = measured(0.7), measured(4.1), measured(60.0)
+    assert 0 < len(short.samples) < 4
+    left = [r for r in short.results if not r.values]
+    assert {(r.status, r.reason) for r in left} == {("not_run", "the budget of 0.7 s was used up")}
+    assert 4 < len(longer.samples) < 12  # a round is 2 s of the device's clock
+    assert all(r.values for r in longer.results)
+    assert short.bundle.run.stopped == longer.bundle.run.stopped == "budget"
+    assert len(all_of_it.samples) == 24
+    assert all_of_it.bundle.run.stopped == "precision reached"
 
 
 def test_a_lost_device_keeps_what_was_measured(home: Path) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from hotlap.judge.selftest import CaseNoise, Selftest
+from hotlap.judge.series import Point, Series, Trend
 from hotlap.judge.standards import AgainstLimit
 from hotlap.judge.verdicts import judge
 from hotlap.plan import case
-from hotlap.record import Change, Comparison, Difference, Point, Row, Series, Summary, Trend
+from hotlap.record import Change, Comparison, Difference, Row, Summary
 from hotlap.report import comparison, history, judgement, junit, selftest
 from hotlap.store.bundle import Bundle
 

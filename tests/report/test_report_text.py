@@ -137,7 +137,7 @@ def test_comparison(cpu: Kept, golden: Golden) -> None:
     found = compare([cpu[0]], [other])
     differs = differences([cpu[0].run], [other.run])
     golden("comparison.txt", comparison.comparison(found, ([cpu[0]], [other]), differs, 100) + "\n")
-    golden("matrix.txt", comparison.matrix({"new": found, "newer": found}, "old", 100) + "\n")
+    golden("matrix.txt", comparison.matrix({"new": comparison.Other(found), "newer": comparison.Other(found)}, "old", (), 100) + "\n")
     assert comparison.comparison([]).startswith("nothing to compare")
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.errors import InputError
+from hotlap.judge.history import history
+from hotlap.report.history import places
 from hotlap.store import imported, select, table
 from hotlap.store.table import Columns, moment
 
@@ -19,7 +21,7 @@ CSV = "time,benchmark,result,unit,label.commit,gpu\n2026-11-01T03:00:00Z,decode,
 def keep(tmp_path: Path, text: str, name: str = "x.csv", better: str | None = None) -> imported.Imported:
     path = tmp_path / name
     path.write_text(text) if not name.endswith(".gz") else path.write_bytes(gzip.compress(text.encode()))
-    return imported.bring_in(table.read(path, Columns()), "x", tmp_path / "home", better)  # type: ignore[arg-type]
+    return imported.bring_in(table.read(path, Columns()), "x", tmp_path / "home", {"": better} if better else {})  # type: ignore[dict-item]
 
 
 def test_rows_become_runs_with_values_in_base_units(tmp_path: Path) -> None:
@@ -33,6 +35,16 @@ def test_rows_become_runs_with_values_in_base_units(tmp_path: Path) -> None:
     assert (copy.values, copy.better, second.run.labels) == ([4.25e12], "higher", {"commit": "b2"})
     assert first.run.began.startswith("2026-11-01T03:00:00")
     assert first.warnings == []
+
+
+def test_each_device_of_a_host_is_a_series_of_its_own(tmp_path: Path) -> None:
+    lines = [f"2026-01-{day:02},decode,{10 if gpu != 'GPU-2' or day < 15 else 10.5},ms,n1,{gpu}" for day in range(1, 29) for gpu in ("GPU-10", "GPU-2", "GPU-1")]
+    keep(tmp_path, "\n".join(["time,case,value,unit,host,gpu", *lines]))
+    every = list(select.every(tmp_path / "home"))
+    assert {one.run.machine.devices[0].name: one.run.machine.devices[0].index for one in every} == {"GPU-1": 0, "GPU-2": 1, "GPU-10": 2}
+    found = {one.device: [change.index for change in one.changes] for one in history(every)}
+    assert found == {"GPU-1": [], "GPU-2": [14], "GPU-10": []}
+    assert sorted(places(history(every))) == ["n1 GPU-1", "n1 GPU-10", "n1 GPU-2"]
 
 
 def test_twice_adds_nothing(tmp_path: Path) -> None:
@@ -51,6 +63,33 @@ def test_a_column_per_metric(tmp_path: Path) -> None:
     assert first.run.began.startswith("2026-01-01T02:00:00")
 
 
+def test_a_column_says_its_unit_at_the_end_of_its_name(tmp_path: Path) -> None:
+    found = keep(tmp_path, "time,gpu,copy_GBps,lat_us,power (W),link_gbps\n2026-01-01,g,4300,5.1,300,100\n")
+    assert found.cases == {"copy_GBps": "B/s", "lat_us": "s", "power (W)": "W", "link_gbps": "gbps"}
+    (run,) = select.every(tmp_path / "home")
+    assert [(r.values, r.better) for r in select.results(run)] == [
+        ([4.3e12], "higher"), ([pytest.approx(5.1e-6)], "lower"), ([300.0], "lower"), ([100.0], "higher"),
+    ]  # fmt: skip
+
+
+def test_of_a_wide_file_some_columns_and_a_direction_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    path = tmp_path / "wide.csv"
+    path.write_text("date,host,gpu,score_a,lat,driver\n2026-09-01,n1,g1,43,5.1,570\n")
+    wide = ["import", str(path), "--value", "score_a", "--value", "lat"]
+    assert main(wide) == 2
+    assert f"{path}: which way is 'score_a' better" in capsys.readouterr().err
+    assert main([*wide, "--better", "score_a=higher", "--better", "lower"]) == 0
+    assert "made of 2 numbers" in capsys.readouterr().out
+    (run,) = select.every(tmp_path / "home")
+    assert [(r.case.params["name"], r.better) for r in select.results(run)] == [("score_a", "higher"), ("lat", "lower")]
+    assert main([*wide, "--better", "lower", "--unit", "ms"]) == 0
+    assert "kept as it was" in capsys.readouterr().out
+    for words, message in ((["--better", "sideways"], "not 'sideways'"), (["--better", "late=lower"], "did you mean 'lat'"), (["--value", "x"], "no column 'x'")):
+        assert main([*wide, *words]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_json_in_its_forms(tmp_path: Path) -> None:
     rows = [{"timestamp": 1690391261, "case": "a", "value": 3, "unit": "s"}, {"timestamp": 1690391261000, "case": "b", "value": 4.5, "unit": "GB/s"}]
     assert len(keep(tmp_path, json.dumps(rows), "x.json").made) == 1  # seconds and milliseconds of one moment
@@ -63,10 +102,16 @@ def test_json_in_its_forms(tmp_path: Path) -> None:
 
 def test_what_is_no_number_is_kept_as_an_error_with_its_line(tmp_path: Path) -> None:
     found = keep(tmp_path, "time,case,value,unit\n1690391261,a,1.0,s\n1690391262,a,nan,s\n1690391263,a,,s\n1690391264,a,-2,s\n")
-    assert (len(found.made), found.unreadable) == (4, 2)
+    assert (len(found.made), found.unreadable) == (4, 3)
     reasons = [select.results(b)[0].reason for b in select.every(tmp_path / "home")]
-    assert reasons == ["", "'nan' is not a number, in line 3", "no number, in line 4", ""]
-    assert select.results(list(select.every(tmp_path / "home"))[3])[0].values == [-2.0]
+    assert reasons == ["", "'nan' is not a number, in line 3", "no number, in line 4", "'-2' is no duration, which is above zero, in line 5"]
+    assert found.reasons == reasons[1:]
+
+
+def test_a_comma_that_may_be_a_decimal_point_is_refused(tmp_path: Path) -> None:
+    found = keep(tmp_path, "time;case;value;unit\n1;a;1,5;GB/s\n2;a;1,500;GB/s\n3;a;-2;W\n".replace("a;-2", "b;-2"))
+    assert found.reasons == ["'1,5' is not a number, in line 2"]
+    assert [r.values for b in select.every(tmp_path / "home") for r in select.results(b)] == [[], [1.5e12], [-2.0]]
 
 
 @pytest.mark.parametrize(

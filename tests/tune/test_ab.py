@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from hotlap.cli import main
-from hotlap.errors import InputError, NotSupported
+from hotlap.errors import HotlapError, InputError
 from hotlap.record import Device, Plan, Samples
+from hotlap.report.comparison import in_turns
 from hotlap.store import bundle as bundles
 from hotlap.tune import ab, arms
 from hotlap.work import find
@@ -105,8 +106,66 @@ def test_what_was_asked_wrongly_gets_one_line(words: list[str], message: str, ca
 
 
 def test_a_command_that_fails_is_named(home: Path) -> None:
-    with pytest.raises(NotSupported, match="ended with status 1"):
+    with pytest.raises(HotlapError, match=r"side A \('false'\): the program ended with status 1"):
         ab.ab(arms.command("false", {}), arms.command("true", {}), ab.Options(), home)
+
+
+def test_a_failure_on_the_way_keeps_the_interim_answer(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count, script = home / "count", home / "number.sh"
+    script.write_text(
+        f'n=$(cat {count} 2>/dev/null || echo 0); echo $((n + 1)) > {count}\n'
+        f'[ $n -lt 30 ] || {{ echo "out of memory" >&2; exit 9; }}\necho "rate $((1 + n % 3))"\n'
+    )
+    words = ["ab", f"sh {script} a", f"sh {script} b", "--metric", "rate (.*)", "--better", "higher"]
+    assert main(words) == 3
+    captured = capsys.readouterr()
+    assert "cannot tell" in captured.out
+    assert "it ended with a failure" in " ".join(captured.out.split())
+    assert "ended with status 9: out of memory; what was measured until then is kept: hotlap compare" in captured.err
+    assert f"side A ('sh {script} a')" in captured.err
+    assert main(["ls"]) == 0
+    listed = capsys.readouterr().out
+    assert "error: side A" in listed
+    assert "all rounds done" not in listed
+
+
+@pytest.mark.parametrize(("metric", "message"), [("/tpx", "did you mean 'tps'? valid: tps, zero"), ("tpx (.*)", "which ends: {")])
+def test_a_metric_that_is_not_there_was_asked_wrongly(metric: str, message: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = """echo '{"tps": 1, "zero": 0}'"""
+    assert main(["ab", program, program, "--metric", metric, "--better", "higher"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (home / "home" / "runs").exists()
+
+
+def test_zero_has_no_ratio(home: Path) -> None:
+    chosen = ab.Options()
+    done = ab.ab(noisy(0.0, 0.01, 1), noisy(0.0, 0.01, 2), chosen, home)
+    assert ab.comparison(done.pairs[0], chosen, done.stopped).reason == "20 of 20 values are zero or negative: there is no ratio of them"
+
+
+def test_no_answer_says_how_small_a_change_it_could_not_see_and_what_helps(home: Path) -> None:
+    def reason(a: arms.Arm, b: arms.Arm, **options: float) -> str:
+        chosen = ab.Options(**options)  # type: ignore[arg-type]
+        done = ab.ab(a, b, chosen, home)
+        return ab.comparison(done.pairs[0], chosen, done.stopped).reason
+
+    cut = reason(noisy(1.0, 0.05, 1), noisy(1.0, 0.05, 2), most=40)
+    assert cut.startswith("below ")
+    assert cut.endswith("; no more were allowed: give it more with --pairs")
+    told = [reason(noisy(1.0, 0.02, 2 * n), noisy(1.01, 0.02, 2 * n + 1)) for n in range(12)]
+    spent = [one for one in told if "no answer" in one]
+    assert spent
+    assert all(one.startswith("below ") and "--resolve '" in one for one in spent)
+
+
+def test_the_slower_side_is_named_and_the_pairs_agree(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found, done = answer(noisy(1.0, 0.01, 1), noisy(1.3, 0.01, 2), home)
+    one = ab.comparison(done.pairs[0], ab.Options(), done.stopped)
+    said = in_turns([one], ("left", "right"), 0.02)
+    assert found == "slower"
+    assert "B is slower" in said
+    assert f"of the {one.n_a} pairs measured" in " ".join(said.split())
+    assert said.count("left") == 1
 
 
 def test_sides_of_different_size_are_refused(home: Path) -> None:

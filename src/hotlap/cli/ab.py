@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     options, how = _options(args), _how(args)
     a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
     done = ab.ab(a, b, options, paths.home(), _Progress())
-    found = [ab.comparison(pair, options) for pair in done.pairs]
+    found = [ab.comparison(pair, options, done.stopped) for pair in done.pairs]
     if args.json:
         runs = [path.name for path in done.runs]
         terminal.print_json({"runs": runs, "stopped": done.stopped, "cases": found, "designs": [pair.design for pair in done.pairs]})
@@ -46,6 +46,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"\nkept    hotlap compare {done.runs[0].name} {done.runs[1].name}")
     if done.stopped == "interrupted":
         return 130
+    kind, _, why = done.stopped.partition(": ")
+    if kind == "error":
+        print(f"hotlap: {why}; what was measured until then is kept: hotlap compare {' '.join(p.name for p in done.runs)}", file=sys.stderr)
+        return 3
     return _code(found)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError
+from hotlap.errors import HotlapError, InputError, nearest
+from hotlap.record import Baseline
 from hotlap.report import listing
 from hotlap.store import baselines, paths
 
@@ -26,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
     if args.name or args.add:
         raise InputError(f"--name and --add are for save; {args.what} takes the name itself, as in: hotlap baseline {args.what} nightly")
     if args.what == "ls":
-        found = [baselines.load(name, home) for name in baselines.names(home)]
+        if args.item:
+            raise InputError(f"ls lists all baselines and takes no name; one is shown with: hotlap baseline show {args.item[0]}")
+        found = _readable(home)
         if args.json:
             terminal.print_json({"promoted": baselines.promoted(home), "baselines": found})
         else:
@@ -47,6 +52,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _readable(home: Path) -> list[Baseline]:
+    """All that can be read; the others are named."""
+    found = []
+    for name in baselines.names(home):
+        try:
+            found.append(baselines.load(name, home))
+        except HotlapError as error:
+            print(f"hotlap: passed over: {error}", file=sys.stderr)
+    return found
+
+
 def _save(args: argparse.Namespace) -> int:
     if not args.item or not args.name:
         raise InputError("which runs, under which name? as in: hotlap baseline save cluster=a --name nightly")
@@ -54,6 +70,9 @@ def _save(args: argparse.Namespace) -> int:
     there = args.name in baselines.names(home)
     if there and not args.add:
         raise InputError(f"there is a baseline '{args.name}' already; --add adds these runs to it, or choose another name")
+    if args.add and not there:
+        hint = nearest(args.name, baselines.names(home)) or "none is saved yet"
+        raise InputError(f"there is no baseline '{args.name}' to add to; {hint}; without --add it is made")
     before = baselines.load(args.name, home) if there else None
     baseline = baselines.learn(args.name, terminal.each(args.item), before)
     path = baselines.save(baseline, home)

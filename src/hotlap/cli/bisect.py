@@ -63,7 +63,8 @@ _OF_THE_SEARCH = ("good", "bad", "plan", "case", "repo", "build", "target", "mar
 def _begun(args: argparse.Namespace, home: Path) -> State:
     missing = [f"--{name}" for name in ("good", "bad", "plan") if getattr(args, name) is None]
     if missing:
-        raise InputError(f"{', '.join(missing)} is missing, as in: hotlap bisect --good v1.2 --bad HEAD --plan bench.toml")
+        are = "is" if len(missing) == 1 else "are"
+        raise InputError(f"{' and '.join(missing)} {are} missing, as in: hotlap bisect --good v1.2 --bad HEAD --plan bench.toml")
     margin = units.parse(args.margin if args.margin is not None else "2 %", "%")
     if not 0 <= margin < 1:
         raise InputError(f"--margin is a share from 0 to under 100 %, as in '2 %', not {args.margin}")

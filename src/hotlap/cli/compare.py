@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from hotlap import units
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import compare as comparing
 from hotlap.judge import environment
-from hotlap.record import Comparison
-from hotlap.report import comparison
+from hotlap.record import Comparison, OnDevice
+from hotlap.report import comparison, comparison_page
 from hotlap.store.bundle import Bundle
 
 
@@ -19,10 +21,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("side", nargs="+", help="runs or groups of runs (label=value), two or more: the others are held against the first")
     parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest change worth a word (default: 2 %%)")
     parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
+    parser.add_argument("--out", metavar="FILE", help="also as one HTML page, with the intervals drawn on one scale")
 
 
 def run(args: argparse.Namespace) -> int:
-    """A row per case; exit code 1 when a case is slower, 3 when nothing could be told or a case is missing, else 0."""
+    """A row per case; exit code 1 when a case is slower, be it on one device, 3 when nothing could be told or a case is missing."""
     gate = units.parse(args.gate, "%")
     if not 0 <= gate < 1:
         raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
@@ -35,25 +38,37 @@ def run(args: argparse.Namespace) -> int:
         if apart and not args.force:
             raise InputError(f"{args.side[0]} (A) and {name} (B) are not comparable: {apart}; --force compares them all the same")
     found = {name: comparing.compare(first, other, gate, args.force) for name, other in others.items()}
-    if len(others) == 1:
-        _pair(args, first, sides[1], found[args.side[1]])
-    elif args.json:
-        terminal.print_json({"first": args.side[0], "sides": found})
+    differs = {name: environment.differences([one.run for one in first], [one.run for one in other]) for name, other in others.items()}
+    held = {name: comparison.Other(found[name], others[name], differs[name]) for name in others}
+    if args.out:
+        terminal.write(Path(args.out), comparison_page.page(args.side[0], first, held))
+    if args.json:
+        terminal.print_json(_document(args.side[0], first, held))
+    elif len(held) == 1:
+        (other,) = held.values()
+        print(comparison.comparison(other.found, (first, other.runs), other.differences, terminal.width(), color=terminal.color()))
     else:
-        print(comparison.matrix(found, args.side[0], terminal.width(), color=terminal.color()))
+        print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
     return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
 
 
-def _pair(args: argparse.Namespace, a: Sequence[Bundle], b: Sequence[Bundle], found: Sequence[Comparison]) -> None:
-    differs = environment.differences([one.run for one in a], [one.run for one in b])
-    if args.json:
-        terminal.print_json({"a": [one.run.id for one in a], "b": [one.run.id for one in b], "cases": found, "differences": differs})
-    else:
-        print(comparison.comparison(found, (a, b), differs, terminal.width(), color=terminal.color()))
+def _document(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.Other]) -> dict[str, Any]:
+    if len(others) > 1:
+        sides = {other: one.found for other, one in others.items()}
+        return {"first": name, "sides": sides, "differences": {other: one.differences for other, one in others.items()}}
+    (other,) = others.values()
+    ids = [[one.run.id for one in side] for side in (first, other.runs)]
+    return {"a": ids[0], "b": ids[1], "cases": other.found, "differences": other.differences}
 
 
 def _code(found: Sequence[Comparison]) -> int:
-    if any(one.answer == "slower" for one in found):
+    if any(one.answer == "slower" or any(_slower(device, one.gate or 0.0) for device in one.devices) for one in found):
         return 1
     lost = any(one.answer == "not comparable" and one.a.median is not None for one in found)
     return 3 if lost or all(one.answer in ("cannot tell", "not comparable") for one in found) else 0
+
+
+def _slower(one: OnDevice, gate: float) -> bool:
+    """Whether a device that is worse than the others is slower than it was, too."""
+    worse = one.answer == "worse" and one.ratio is not None and one.high is not None
+    return worse and bool(one.high and one.high < 1 and one.ratio and one.ratio <= 1 / (1 + gate))

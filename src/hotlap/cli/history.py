@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -29,17 +30,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A series per case and device over time, with the places where its level changed."""
     where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
-    found = remembering.history(_bundles(args), where, units.parse(args.gate, "%"), provisional=not args.confirmed)
+    gate = units.parse(args.gate, "%")
+    found = remembering.history(_bundles(args), where, gate, provisional=not args.confirmed)
     if not found:
         _explain(list(_bundles(args)), where)
-    if args.changed:
-        found = [one for one in found if one.changes]
+    kept = [one for one in found if one.changes] if args.changed else found
     if args.out:
-        terminal.write(Path(args.out), history_page.page(found))
+        terminal.write(Path(args.out), history_page.page(kept))
+        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
     if args.json:
-        terminal.print_json(found)
-    else:
-        print(history.history(found, terminal.width(), color=terminal.color()))
+        terminal.print_json(kept)
+        return 0
+    runs = len({point.run for one in found for point in one.points})
+    print(history.history(kept, terminal.width(), color=terminal.color()) if kept else history.unchanged(runs, found, gate))
     return 0
 
 

@@ -3,42 +3,77 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from hotlap.cli import terminal
+from hotlap.errors import InputError
 from hotlap.report import words
 from hotlap.store import imported, paths, table
+
+SHOWN = 8  # values of no use
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="CSV or JSON, perhaps with .gz: a line per number, or a column per metric")
-    for name, about in (("time", "of times"), ("case", "that says what a number is of"), ("value", "of the numbers")):
+    for name, about in (("time", "of times"), ("case", "that says what a number is of")):
         parser.add_argument(f"--{name}", default="", metavar="COLUMN", help=f"the column {about} (default: by its usual names)")
+    values = "the column of the numbers (default: by its usual names); in a file with a column per metric one to take, may be repeated"
+    parser.add_argument("--value", action="append", default=[], metavar="COLUMN", help=values)
     parser.add_argument("--unit", default="", metavar="COLUMN|UNIT", help="the column of units, or the unit of all numbers")
     parser.add_argument("--device", default="", metavar="COLUMN", help="the column that names the device")
     parser.add_argument("--host", default="", metavar="COLUMN", help="the column that names the machine")
     parser.add_argument("--label", action="append", default=[], metavar="COLUMN", help="a column kept as a label; may be repeated")
-    parser.add_argument("--better", choices=("lower", "higher"), help="which way numbers are better (default: by their unit)")
+    better = "lower or higher: which way numbers are better (default: by their unit); COLUMN=lower for one case, may be repeated"
+    parser.add_argument("--better", action="append", default=[], metavar="WAY", help=better)
     parser.add_argument("--dry-run", action="store_true", help="say what would be kept, and keep nothing")
 
 
 def run(args: argparse.Namespace) -> int:
     """Numbers measured elsewhere become runs, so that history, compare and judge work on them."""
     path = Path(args.file)
-    columns = table.Columns(args.time, args.case, args.value, args.unit, args.device, args.host, tuple(args.label))
-    rows = table.read(path, columns)
-    unit = args.unit if args.unit and not any(row.unit for row in rows) else ""
     name = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
-    found = imported.bring_in(rows, name, paths.home(), args.better, unit, args.dry_run)
+    rows = table.read(path, _columns(args))
+    unit = args.unit if args.unit and not any(row.unit for row in rows) else ""
+    try:
+        found = imported.bring_in(rows, name, paths.home(), _better(args.better), unit, args.dry_run)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     if args.json:
         terminal.print_json(found)
         return 0
-    cases = words.some([f"{case} ({unit})" if unit else case for case, unit in found.cases.items()], 6)
-    verb = "would be made" if args.dry_run else "made"
-    print(f"{words.counted(len(found.made), 'run')} {verb} of {words.counted(len(rows), 'number')}, {len(found.there)} there already")
-    print(f"cases: {cases}")
-    if found.unreadable:
-        print(f"{words.counted(found.unreadable, 'value')} that are no numbers are kept as errors, with their lines")
-    if found.made and not args.dry_run:
-        print("next   hotlap history")
+    print("\n".join(_said(found, len(rows) - found.unreadable, args.dry_run)))
     return 0
+
+
+def _columns(args: argparse.Namespace) -> table.Columns:
+    """One --value may be the column of all numbers; several are a metric each."""
+    value, several = (args.value[0], ()) if len(args.value) == 1 else ("", tuple(args.value))
+    return table.Columns(args.time, args.case, value, args.unit, args.device, args.host, tuple(args.label), several)
+
+
+def _better(given: Sequence[str]) -> dict[str, imported.Better]:
+    found: dict[str, imported.Better] = {}
+    for text in given:
+        name, _, way = text.rpartition("=")
+        if way not in ("lower", "higher"):
+            raise InputError(f"--better is lower, higher, or COLUMN=lower and COLUMN=higher, not '{text}'")
+        found[name.strip()] = way  # type: ignore[assignment]
+    return found
+
+
+def _said(found: imported.Imported, numbers: int, dry: bool) -> list[str]:
+    verb = "would be made" if dry else "made"
+    cases = words.some([f"{case} ({unit})" if unit else case for case, unit in found.cases.items()], 6)
+    lines = [f"{words.counted(len(found.made), 'run')} {verb} of {words.counted(numbers, 'number')}, {len(found.there)} there already"]
+    lines.append(f"cases: {cases}")
+    if found.unreadable:
+        lines.append(f"{words.counted(found.unreadable, 'value')} of no use, kept as {'an error' if found.unreadable == 1 else 'errors'}:")
+        lines += [f"  {words.clean(reason)}" for reason in found.reasons[:SHOWN]]
+        lines += [f"  and {found.unreadable - SHOWN} more"] if found.unreadable > SHOWN else []
+    if found.otherwise:
+        there = f"{words.counted(len(found.otherwise), 'run')} that {'is' if len(found.otherwise) == 1 else 'are'} there"
+        kept = "is kept as it was" if len(found.otherwise) == 1 else "are kept as they were"
+        lines.append(f"{there} with other numbers, units or directions {kept}; to change that, remove what is there and import again:")
+        lines += [f"  {paths.runs(paths.home()) / run}" for run in found.otherwise[:SHOWN]]
+    return [*lines, "next    hotlap history"] if found.made and not dry else lines

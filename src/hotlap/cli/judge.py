@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from hotlap import plan as plans
 from hotlap import units
@@ -15,9 +17,9 @@ from hotlap.cli.progress import Progress
 from hotlap.errors import InputError, nearest
 from hotlap.judge import fleet, reference, standards, verdicts
 from hotlap.measure import session
-from hotlap.record import Baseline, Judgement
+from hotlap.record import Baseline
 from hotlap.report import judgement, junit, tables
-from hotlap.store import baselines, paths, select
+from hotlap.store import baselines, paths, select, when
 from hotlap.store import bundle as bundles
 
 STANDARDS = ("limit", "baseline", "baseline:NAME", "fleet", "FILE.toml")
@@ -34,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inconclusive-as", choices=("pass", "fail"), default="", help=read_as)
     parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
     parser.add_argument("--measure", metavar="PLAN", help="measure this plan first, then judge it: a gate in one command")
-    parser.add_argument("--budget", metavar="TIME", help="of --measure: all of it ends within this, as in '60 s'")
+    parser.add_argument("--budget", metavar="TIME", help="of --measure: all of it ends within about this, measured or not, as in '60 s'")
     parser.add_argument("--target", default="", help="of --measure: as in hotlap run")
     parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="of --measure: as in hotlap run")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="of --measure: kept with the run")
@@ -43,10 +45,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """One verdict per case and one per run; exit code 0 pass, 1 fail, 3 neither could be said."""
     _refuse(args)
-    found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args)]
     where = terminal.pairs(args.where, "a filter")
+    found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args, where)]
     known = _known(found) if args.against == "fleet" else None
-    judged = [_judged(bundle, args, where, known) for bundle in found]
+    held = [(bundle, _standard(bundle, args, known)) for bundle in found]
+    judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
     if where and not any(one.rows for one in judged):
         raise select.nothing(found, where)
     if args.junit:
@@ -55,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_json(judged)
     else:
         if known:
-            print(judgement.fleet(fleet.findings(known), terminal.width(), color=terminal.color()))
+            fleets = [(one, by.rows) for (_, one), by in zip(held, judged, strict=True) if isinstance(one, fleet.AgainstFleet)]
+            findings = [found for one, rows in fleets for found in one.findings(rows)]
+            print(judgement.fleet(findings, judged, terminal.width(), color=terminal.color()))
         print("\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
     return verdicts.exit_code(judged)
 
@@ -69,18 +74,20 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
     if args.share and args.against != "limit":
         raise InputError("--share is a share of the limit; give --against limit with it")
+    if not 0 <= units.parse(args.gate, "%") < 1:
+        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
 
 
-def _measured(args: argparse.Namespace) -> bundles.Bundle:
-    """A run of its own, cut to the budget: rounds are shortened so that 6 of them fit."""
-    plan, home = plans.load(args.measure), paths.home()
+def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle:
+    """A run of its own, of the cases that are judged, cut to the budget."""
+    plan, home, limit_s = plans.load(args.measure), paths.home(), math.inf
+    if where:
+        plan = plans.of_cases(plan, select.cases(plan, where))
     if args.budget:
-        budget_s = units.parse(args.budget, "s")
-        rounds = plan.measure.rounds
-        shortened = min(plan.measure.round_s, budget_s / (rounds + 1))  # a round's start takes time too
-        plan = plans.override(plan, {"budget": budget_s, "round_time": shortened})
+        plan = plans.within(plan, args.budget)
+        limit_s = plan.measure.budget_s
     options = session.Options(
-        target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home,
+        target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, limit_s=limit_s,
     )
     progress = Progress(sys.stderr)
     progress.begin(plan)
@@ -90,12 +97,7 @@ def _measured(args: argparse.Namespace) -> bundles.Bundle:
         progress.end()
 
 
-def _judged(bundle: bundles.Bundle, args: argparse.Namespace, where: dict[str, str], known: Baseline | None) -> Judgement:
-    rows = tables.rows(bundle, where)
-    return verdicts.judge(bundle.run.id, rows, _standard(bundle, args, known), args.inconclusive_as)
-
-
-def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: Baseline | None) -> standards.Standard:
+def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: _Known | None) -> standards.Standard:
     against, gate, home = args.against, units.parse(args.gate, "%"), paths.home()
     kind, _, name = against.partition(":")
     if against == "limit":
@@ -103,7 +105,7 @@ def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: Baseline 
     if kind == "baseline":
         return reference.AgainstBaseline(baselines.load(name, home), bundle.run.machine, gate)
     if known:
-        return reference.AgainstFleet(known, bundle.run.machine, gate)
+        return fleet.AgainstFleet(fleet.latest(known.of_all, known.order, bundle.run.id), bundle.run.machine, gate, known.judged)
     if against.endswith(".toml"):
         return standards.rules(Path(against))
     raise InputError(f"nothing can be held against '{against}'; {nearest(against, STANDARDS)}")
@@ -116,8 +118,23 @@ def _share(text: str | None) -> float | None:
     return share
 
 
-def _known(judged: Sequence[bundles.Bundle]) -> Baseline:
-    """What all runs of the home, and those that are judged, say of every device."""
+class _Known(NamedTuple):
+    """What the home knows of every device, and its runs, oldest first."""
+
+    of_all: Baseline
+    order: list[str]
+    judged: frozenset[str]
+
+
+def _known(judged: Sequence[bundles.Bundle]) -> _Known:
+    """All runs of the home, and those that are judged."""
     ids = {one.run.id for one in judged}
-    others = (one for one in select.every(paths.home()) if one.run.id not in ids)
-    return baselines.learn("fleet", chain(others, judged))
+    order: list[tuple[float, str]] = []
+
+    def seen() -> Iterator[bundles.Bundle]:
+        for one in chain((one for one in select.every(paths.home()) if one.run.id not in ids), judged):
+            order.append((when.seconds(one.run.began) or 0.0, one.run.id))
+            yield one
+
+    of_all = baselines.learn("fleet", seen())  # one run at a time: a home may hold years of them
+    return _Known(of_all, [run for _, run in sorted(order)], frozenset(ids))

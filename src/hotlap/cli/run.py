@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run; may be repeated")
     parser.add_argument("--rounds", metavar="N", help="exactly so many rounds")
     parser.add_argument("--round-time", metavar="TIME", help="of one round, as in '8 s'")
-    parser.add_argument("--budget", metavar="TIME", help="no further round after this and the plan's fewest rounds, as in '10 min'")
+    parser.add_argument("--budget", metavar="TIME", help="all of it ends within about this, as in '10 min'; rounds are shortened to fit")
     parser.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")
     parser.add_argument("--seed", metavar="N", help="of the order of cases and of their input")
     parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
@@ -42,9 +43,11 @@ def run(args: argparse.Namespace) -> int:
             path = _resume(args, home, progress)
         else:
             plan = plans.override(plans.load(args.plan or "quick"), _measuring(args))
+            plan = plans.within(plan, args.budget) if args.budget is not None else plan
             options = session.Options(
                 target=args.target, device=args.device, together=args.together, labels=terminal.pairs(args.label, "a label"),
                 wait_s=units.parse(args.wait or 0.0, "s"), home=home,
+                limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
             )
             progress.begin(plan)
             path = session.run(plan, options, progress)
@@ -59,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _measuring(args: argparse.Namespace) -> dict[str, object]:
     """What the command line says of how to measure, as keys of a plan."""
-    given = {"rounds": args.rounds, "round_time": args.round_time, "budget": args.budget, "precision": args.precision, "seed": args.seed}
+    given = {"rounds": args.rounds, "round_time": args.round_time, "precision": args.precision, "seed": args.seed}
     if args.rounds is not None:
         given["rounds_max"] = args.rounds
     return {key: value for key, value in given.items() if value is not None}

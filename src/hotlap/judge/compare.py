@@ -1,7 +1,8 @@
 """Two groups of runs, case by case: which differ, by how much, how sure that is, and what could explain it.
 
 The replicate is the run where both sides have at least 4 of them; else the rounds of the runs, which are fresh processes, and
-then the answer says that what differs from run to run is not in it. Levels after Kalibera and Jones, ISMM 2013.
+then the answer says that what differs from run to run is not in it. Levels after Kalibera and Jones, ISMM 2013. Where both sides
+have the same devices they are matched (see `matching`), and a device that differs from the others is named.
 """
 
 from __future__ import annotations
@@ -15,26 +16,21 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
-from hotlap.judge import environment
-from hotlap.record import Case, Comparison, Difference, Result, Samples, Summary
+from hotlap.judge import environment, matching
+from hotlap.judge.matching import FEWEST_RUNS, Apart, Unit, Values
+from hotlap.record import Case, Comparison, Difference, OnDevice, Result, Samples, Summary, identity
 from hotlap.stats import several
 from hotlap.stats.components import components
-from hotlap.stats.ratio import Ratio, ratio, verdict
-from hotlap.stats.summary import summarize
+from hotlap.stats.ratio import Ratio, verdict
+from hotlap.stats.summary import outliers, summarize
 from hotlap.store.bundle import Bundle
 from hotlap.store.select import results
 from hotlap.units import percent, show
 
 GATE = 0.02  # a smaller change is not worth a word, unless the caller says so
-FEWEST_RUNS = 4  # on each side, for runs to be the replicates
 ERROR_RATE = 0.05
 TAIL, TAIL_SAMPLES = 0.95, 20  # the quantile that stands for the slow tail, and the samples a round needs for it
 Answer = Literal["faster", "slower", "same", "cannot tell", "not comparable"]
-
-
-Unit = tuple[str, str]
-"""Run.id and Device.key."""
-Values = Mapping[Unit, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,11 @@ class Side:
     units: Values
     clocks: Values  # Hz of each round; empty unless every round knows it
     tails: Values  # the slow 95 % quantile of each round; empty unless every round has enough samples
+
+    def only(self, devices: Sequence[str]) -> Side:
+        """What is of these devices; why the rest gave no value stays known."""
+        units, clocks, tails = (matching.only(one, devices) for one in (self.units, self.clocks, self.tails))
+        return Side(self.case, self.results, units, clocks, tails)
 
     @property
     def values(self) -> list[float]:
@@ -60,6 +61,13 @@ class _Weighed:
     raw: Ratio | None = None
     cycles: Ratio | None = None
     clocks: tuple[float, float] = (0.0, 0.0)
+    parts: tuple[Apart, ...] = ()
+
+    def with_devices(self, adjusted: Sequence[float | None]) -> _Weighed:
+        """Each device's own ratio, and whether it differs from the others; the worst first."""
+        found = [_on_device(part, q, self.base.gate or 0.0) for part, q in zip(self.parts, adjusted, strict=True)]
+        base = replace(self.base, devices=sorted(found, key=lambda one: one.beside or 1.0))
+        return _Weighed(base, self.raw, self.cycles, self.clocks, self.parts)
 
 
 def compare(a: Sequence[Bundle], b: Sequence[Bundle], gate: float = GATE, force: bool = False) -> list[Comparison]:
@@ -76,21 +84,24 @@ def compare(a: Sequence[Bundle], b: Sequence[Bundle], gate: float = GATE, force:
         return [_unlike(x, y, apart) for x, y in pairs]
     weighed = [_weighed(x, y, gate) for x, y in pairs]
     adjusted = several.adjust([one.base.p for one in weighed])
+    by_device = iter(several.adjust([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
+    weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
     forced = f"forced: {apart}" if apart else ""
     return [_answered(one, q, forced, found) for one, q in zip(weighed, adjusted, strict=True)]
 
 
 def sides(bundles: Sequence[Bundle]) -> dict[str, Side]:
     """Results by case; each run and device keeps its own rounds."""
-    found: dict[str, list[tuple[str, Result]]] = {}
+    found: dict[str, list[tuple[Unit, Result]]] = {}
     for bundle in sorted(bundles, key=lambda one: one.run.began):
         for result in results(bundle):
-            found.setdefault(result.case.id, []).append((bundle.run.id, result))
+            who = identity(result.device, result.target, bundle.run.machine.host)
+            found.setdefault(result.case.id, []).append(((bundle.run.id, who), result))
     return {key: _side(kept) for key, kept in found.items()}
 
 
-def _side(kept: Sequence[tuple[str, Result]]) -> Side:
-    good = {(run, r.device): r for run, r in kept if r.status == "measured" and r.values}
+def _side(kept: Sequence[tuple[Unit, Result]]) -> Side:
+    good = {unit: r for unit, r in kept if r.status == "measured" and r.values}
     return Side(
         kept[0][1].case, tuple(r for _, r in kept), {unit: tuple(r.values) for unit, r in good.items()},
         _known({unit: _clocks(r) for unit, r in good.items()}), _known({unit: _tails(r) for unit, r in good.items()}),
@@ -122,13 +133,6 @@ def _tails(result: Result) -> tuple[float, ...]:
     return tuple(v * s if result.better == "lower" else v / s for v, s in zip(result.values, stretched, strict=True))
 
 
-def replicates(a: Values, b: Values) -> tuple[str, list[float], list[float]]:
-    """What is compared: medians of runs where there are enough on both sides, else all rounds."""
-    if min(len(a), len(b)) >= FEWEST_RUNS:
-        return "runs", [statistics.median(v) for v in a.values()], [statistics.median(v) for v in b.values()]
-    return "rounds", [v for values in a.values() for v in values], [v for values in b.values() for v in values]
-
-
 # ---------------------------------------------------------------- one case
 
 
@@ -145,7 +149,14 @@ def _named(a: Side | None, b: Side | None) -> tuple[Case, str]:
 
 
 def _summary(side: Side | None) -> Summary:
-    return summarize(side.values if side else [])
+    return _counted(summarize(side.values), side) if side else summarize([])
+
+
+def _counted(found: Summary, side: Side) -> Summary:
+    """With the samples behind the values, and the outliers among those of each round."""
+    rounds = [np.array(one.seconds) for result in side.results if result.values for one in _rounds(result)]
+    turned = [1 / one if side.results[0].better == "higher" and one.min() > 0 else one for one in rounds]
+    return replace(found, samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in turned))
 
 
 def _weighed(a: Side | None, b: Side | None, gate: float) -> _Weighed:
@@ -160,42 +171,41 @@ def _weighed(a: Side | None, b: Side | None, gate: float) -> _Weighed:
         said = " and ".join(sorted(f"{metric} in {unit}, {better} is better" for metric, unit, better in meanings))
         return _Weighed(_unlike(a, b, f"one case with different meanings: {said}"))
     case, unit = _named(a, b)
-    kind, x, y = replicates(a.units, b.units)
+    devices = matching.common(a.units, b.units)
+    a, b = (side.only(devices) if devices else side for side in (a, b))
+    reps = matching.replicates(a.units, b.units, devices)
+    one, two = (_counted(summarize(matching.typical(side.units, devices)), side) for side in (a, b))
     base = Comparison(
-        case=case, a=_summary(a), b=_summary(b), answer="cannot tell", unit=unit, gate=gate, replicates=kind, n_a=len(x), n_b=len(y),
+        case=case, a=one, b=two, answer="cannot tell", unit=unit, gate=gate, replicates=reps.kind,
+        n_a=len(reps.x), n_b=len(reps.y),
     )
-    if min(*x, *y) <= 0:
+    if min(*reps.x, *reps.y) <= 0:
         return _Weighed(replace(base, reason="a value is zero or negative, and a ratio says nothing then"))
     lower = next(iter(meanings))[2] == "lower"
-    raw, tail = _better(x, y, lower), _of(a.tails, b.tails, lower)
+    raw, tail = reps.better(lower), _of(a.tails, b.tails, devices, lower)
     full = replace(base, ratio=raw.ratio, low=raw.low, high=raw.high, p=raw.p, resolvable=raw.resolvable)
     if tail:
         full = replace(full, tail=tail.ratio, tail_low=tail.low, tail_high=tail.high)
     full = replace(full, noise=_noise(a, b))
     clocks = (_middle(a.clocks), _middle(b.clocks)) if a.clocks and b.clocks else (0.0, 0.0)
-    cycles = _of(_per_clock(a, lower), _per_clock(b, lower), lower) if all(clocks) else None
-    return _Weighed(full, raw, cycles, clocks)
+    cycles = _of(_per_clock(a, lower), _per_clock(b, lower), devices, lower) if all(clocks) else None
+    return _Weighed(full, raw, cycles, clocks, tuple(matching.parts(a.units, b.units, devices, lower)))
 
 
 def _noise(a: Side, b: Side) -> str:
     """The largest component of variance over both sides, each about its own centre; "" where samples are not times above zero."""
-    sides = [[[one.seconds for one in _rounds(result)] for result in side.results if result.values] for side in (a, b)]
+    sides = [
+        [[one.seconds for one in _rounds(result)] for result in side.results if result.values and result.device == key]
+        for side in (a, b) for key in dict.fromkeys(result.device for result in side.results if result.values)
+    ]
     try:
         return components(sides).largest
     except ValueError:
         return ""
 
 
-def _better(x: Sequence[float], y: Sequence[float], lower: bool) -> Ratio:
-    """Above 1: the second is better."""
-    return ratio(y, x) if lower else ratio(x, y)
-
-
-def _of(a: Values, b: Values, lower: bool) -> Ratio | None:
-    if not a or not b:
-        return None
-    _, x, y = replicates(a, b)
-    return _better(x, y, lower)
+def _of(a: Values, b: Values, devices: Sequence[str], lower: bool) -> Ratio | None:
+    return matching.replicates(a, b, devices).better(lower) if a and b else None
 
 
 def _per_clock(side: Side, lower: bool) -> Values:
@@ -223,6 +233,16 @@ ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same"
 
 def _metric(one: Comparison) -> str:
     return {"B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}.get(one.unit, "latency")
+
+
+def _on_device(part: Apart, q: float | None, gate: float) -> OnDevice:
+    own, beside = part.own, part.beside
+    answer = verdict(beside, margin=gate, p=q)
+    said = {"larger": "better", "smaller": "worse", "same": "like the others"}.get(answer, "cannot tell")
+    return OnDevice(
+        device=part.device, ratio=own.ratio, low=own.low, high=own.high, beside=beside.ratio, p=beside.p, q=q,
+        answer=said,  # type: ignore[arg-type]
+    )
 
 
 def _clock(one: _Weighed, answer: Answer) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from hotlap.record import Point, Series, Trend
+from hotlap.judge.series import Point, Series, Trend
 from hotlap.stats import several
 from hotlap.stats.degradation import FEWEST_PEERS, VERDICTS, Trends, trends, verdicts
 from hotlap.stats.slope import DAY_S

@@ -30,9 +30,10 @@ MATTERS: Sequence[tuple[str, tuple[str, ...]]] = (  # pattern of a fact's name, 
     (r"injected|hotlap|measure\.(round_s|sample_s|readings_hz)", ANY),
 )
 HARMLESS = re.compile(
-    r"host|device\.(uuid|serial|pci_address|index|name)|order|labels?\.|software\.(python|numpy|msgspec|pip|psutil|setuptools|nvidia-ml-py)"
+    r"host|device\.(uuid|serial|pci_address|index|name)|order|injected\.seed|labels?\.|software\.(python|numpy|msgspec|pip|psutil|setuptools|nvidia-ml-py)"
     r"|settings\.(PYTHON\w+|TORCH_HOME|TRITON_CACHE_DIR|POCL_CACHE_DIR|CUDA_CACHE_PATH)"
 )
+PAIRS = re.compile(r"\w+=[^&]*(&\w+=[^&]*)+")  # noise=0.01&seed=7
 UNITS = {"_hz": "Hz", "_w": "W", "_s": "s", "_c": "°C"}
 
 
@@ -86,13 +87,15 @@ def _facts(runs: Sequence[Run]) -> dict[str, set[str]]:
 
 
 def _of_run(run: Run) -> Iterable[tuple[str, str]]:
-    machine, options = run.machine, run.plan.measure
+    machine, options = run.machine, run.asked
     named: dict[str, Any] = {
         "host": machine.host, "os": machine.os, "kernel": machine.kernel, "virtual": machine.virtual, "memory_bytes": machine.memory_bytes,
         "cpu.name": machine.cpu.name, "cpu.threads": machine.cpu.threads, "hotlap": run.hotlap,
         "target": run.target.partition("?")[0],
-        "measure.round_s": options.round_s, "measure.sample_s": options.sample_s, "order": run.order,
+        "order": run.order,
     }
+    if options:
+        named |= {"measure.round_s": options.round_s, "measure.sample_s": options.sample_s}
     named |= {f"software.{name}": version for name, version in machine.software.items()}
     named |= {f"settings.{name}": value for name, value in machine.settings.items()}
     for device in machine.devices:
@@ -115,8 +118,13 @@ def _of_device(device: Device) -> dict[str, Any]:
 
 
 def _shown(named: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """What is known, as text. A table of keys and values, or a text like one, is a fact per key: most keys are mostly the same."""
     for name, value in named.items():
-        if value not in (None, "", [], {}):
+        if isinstance(value, dict):
+            yield from _shown({f"{name}.{key}": one for key, one in value.items()})
+        elif isinstance(value, str) and PAIRS.fullmatch(value):
+            yield from ((f"{name}.{pair.partition('=')[0]}", pair.partition("=")[2]) for pair in value.split("&"))
+        elif value not in (None, "", []):
             yield name, _written(name, value)
 
 
@@ -129,4 +137,4 @@ def _written(name: str, value: Any) -> str:
         return units.show(value, unit, 4)
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, value))
-    return " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+    return str(value)

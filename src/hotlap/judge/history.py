@@ -10,15 +10,17 @@ from msgspec.structs import replace
 
 from hotlap import work
 from hotlap.judge import degradation, environment
-from hotlap.record import Change, Device, Difference, Point, Result, Run, Series
+from hotlap.judge.series import Point, Series
+from hotlap.record import IMPORTED, Change, Device, Difference, Result, Run
 from hotlap.stats.changes import changes
+from hotlap.stats.excursions import excursions
 from hotlap.store import select, when
 from hotlap.store.bundle import Bundle
 
 NEAR = 5  # points that a reported change may be off
 Key = tuple[str, str, str, str]
 """Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
-after a swap, and the series says where."""
+after a swap, and the series says where. What was imported tells no places: there a series is of the device with its name."""
 
 
 @dataclass
@@ -53,7 +55,7 @@ def _measured(bundle: Bundle, where: Mapping[str, str]) -> list[Result]:
 
 def _add(lines: dict[Key, _Line], run: Run, result: Result, device: Device | None, began_s: float) -> None:
     device = device or Device(target=result.target, index=0, name=result.device, kind="other")
-    place = device.pci_address or f"{device.target}:{device.index}"
+    place = device.key if device.target == IMPORTED else device.pci_address or device.selector
     line = lines.setdefault((result.case.id, run.machine.host, result.target, place), _Line())
     line.results.append(result)
     line.runs.append(run)
@@ -68,7 +70,9 @@ def _series(line: _Line, gate: float, provisional: bool) -> Series:
     last, run = line.results[-1], line.runs[-1]
     return Series(
         case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
-        model=line.devices[-1].model, metric=last.metric, unit=last.unit, better=last.better, points=line.points, changes=found,
+        index=line.devices[-1].index, model=line.devices[-1].model, metric=last.metric, unit=last.unit,
+        better=last.better, points=line.points, changes=found,
+        excursions=excursions(values, [*cuts, *(one.index for one in found)], gate=gate),
         boundaries=cuts, differences={one.index: _around(line, one, found, cuts) for one in found},
     )
 
@@ -89,15 +93,23 @@ def _boundaries(line: _Line) -> dict[int, str]:
 
 
 def _around(line: _Line, change: Change, found: Sequence[Change], cuts: Mapping[int, str]) -> list[Difference]:
-    """What differs between the few runs before a change and the few after, as far as it can matter."""
+    """What differs between the few runs before a step and the few after, as far as it can matter. A drift has no such moment."""
+    if change.kind == "drift":
+        return []
     edges = {0, len(line.runs), *cuts, *(one.index for one in found)}
     start = max((e for e in edges if e < change.index), default=0)
     end = min((e for e in edges if e > change.index), default=len(line.runs))
     start, end = max(start, change.index - NEAR), min(end, change.index + NEAR)
-    differs = environment.differences(line.runs[start : change.index], line.runs[change.index : end])
+    ahead, behind = line.runs[start : change.index], line.runs[change.index : end]
+    differs = [_there(one, ahead[-1], behind[0]) for one in environment.differences(ahead, behind)]
     before, after = line.runs[change.index - 1].labels, line.runs[change.index].labels
     marks = [
         Difference(name=f"label {name}", a=before.get(name, ""), b=after.get(name, ""), matters="unknown")
         for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)
     ]
     return [one for one in differs if one.matters != "no"] + marks
+
+
+def _there(found: Difference, before: Run, after: Run) -> Difference:
+    """What differs between groups, as it was right before and after; where it changed a few runs beside, as the groups have it."""
+    return next((one for one in environment.differences([before], [after]) if one.name == found.name), found)

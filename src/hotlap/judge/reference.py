@@ -12,9 +12,9 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-from hotlap.judge.compare import FEWEST_RUNS, GATE
+from hotlap.judge.compare import GATE
+from hotlap.judge.matching import FEWEST_RUNS
 from hotlap.judge.standards import unmeasured
 from hotlap.record import Baseline, Device, Machine, Reference, Row, Verdict, identity
 from hotlap.stats import several
@@ -64,7 +64,7 @@ class AgainstBaseline:
 
     def _references(self, row: Row) -> tuple[list[Reference], str]:
         """Those of this device, by its key and serial number; else of the model."""
-        device = _device(self.machine, row)
+        device = device_of(self.machine, row)
         same = [
             one for one in self.baseline.references
             if one.case.id == row.case.id and one.target == row.result.target and (not row.result.unit or one.unit == row.result.unit)
@@ -133,51 +133,14 @@ def _decided(one: Held, q: float | None, name: str, gate: float) -> Verdict:
     worse = 1 - size
     if worse > gate and q is not None and q <= ERROR_RATE and one.log_ratio < 0:
         return Verdict(state="fail", reason=f"{percent(worse)} worse than the {one.said}, {show(one.reference, unit)}", **fields)  # type: ignore[arg-type]
+    if one.log_ratio < 0 and q is not None and q <= ERROR_RATE and low < 1 - gate:
+        reason = f"{percent(worse)} worse than the {one.said} [{percent(low - 1)}, {percent(high - 1)}]: whether by more than the gate of "
+        return Verdict(state="inconclusive", reason=f"{reason}{percent(gate)} cannot be told", **fields)  # type: ignore[arg-type]
     if seen > NOISIEST:
         reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen; more rounds, or a quieter machine"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
     return Verdict(state="pass", reason=f"a loss above {percent(least)} against the {one.said} would have been seen", **fields)  # type: ignore[arg-type]
 
 
-def _device(machine: Machine, row: Row) -> Device | None:
+def device_of(machine: Machine, row: Row) -> Device | None:
     return next((device for device in machine.devices if device.key == row.device), None)
-
-
-# ---------------------------------------------------------------- fleet
-
-
-@dataclass(frozen=True)
-class AgainstFleet:
-    """The other devices of the same model, each by the median of all its runs; `peers` holds no run of these devices."""
-
-    peers: Baseline
-    machine: Machine
-    gate: float = GATE
-
-    @cached_property
-    def _by_case(self) -> dict[str, list[Reference]]:
-        found: dict[str, list[Reference]] = {}
-        for one in self.peers.references:
-            found.setdefault(one.case.id, []).append(one)
-        return found
-
-    @property
-    def name(self) -> str:
-        return "fleet"
-
-    def judge(self, rows: Sequence[Row]) -> list[Verdict]:
-        return decided([unmeasured(row) or self._held(row) for row in rows], self.name, self.gate)
-
-    def _held(self, row: Row) -> Held | Verdict:
-        device, wanted = _device(self.machine, row), identity(row.device, row.result.target, self.machine.host)
-        same = [
-            one for one in self._by_case.get(row.case.id, [])
-            if one.target == row.result.target and one.unit == row.result.unit
-            and one.identity != wanted and device is not None and one.model == device.model
-        ]
-        medians = [statistics.median(statistics.median(values) for values in one.runs.values()) for one in same]
-        if len(medians) < FEWEST_RUNS:
-            reason = f"{len(medians)} other devices of its model measured this case; {FEWEST_RUNS} are needed for a fleet"
-            return Verdict(state="inconclusive", reason=reason, against=self.name)
-        said = f"{len(medians)} other devices of its model"
-        return against(row, medians, [[v for values in one.runs.values() for v in values] for one in same], said, self.name)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from hotlap import units
 from hotlap.errors import InputError, nearest
@@ -71,7 +75,7 @@ class AgainstLimit:
 
     @property
     def name(self) -> str:
-        return f"{percent(self.share)} of the limit" if self.share is not None else "limit"
+        return f"{_asked(self.share)} of the limit" if self.share is not None else "limit"
 
     def judge(self, rows: Sequence[Row]) -> list[Verdict]:
         return [unmeasured(row) or self._one(row) for row in rows]
@@ -83,7 +87,7 @@ class AgainstLimit:
             return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
         source = next((term.source for term in reversed(limit.provenance)), "the machine table")
         if self.share is not None:
-            said = f"{percent(self.share)} of the {gap.against} {show(gap.limit_value, row.result.unit)}: {source}"
+            said = f"{_asked(self.share)} of the {gap.against} {show(gap.limit_value, row.result.unit)}: {source}"
             higher = row.result.better == "higher"
             return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, said)
         if gap.against == "expected" and limit.high_s and limit.expected_s:
@@ -94,9 +98,17 @@ class AgainstLimit:
         return Verdict(state="inconclusive", reason=reason, against=self.name)
 
 
+def _asked(share: float) -> str:
+    """As it was written: a share that was asked for is not rounded."""
+    return f"{share * 100:.6g} %"
+
+
 # ---------------------------------------------------------------- rules
 
 
+FLAGS = (
+    "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "one_process", "shared_device",
+)
 KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_flags")
 
 
@@ -124,23 +136,40 @@ class Rule:
                 if (row.result.better == "higher") != higher:
                     key = "at_most" if higher else "at_least"
                     raise _refused(f"{row.label} is better when {row.result.better}: write {key}", self.place)
-                try:
-                    found.append(held(row, units.parse(text, unit), against, self.why))
-                except InputError as error:
-                    raise _refused(str(error), self.place) from None
+                found.append(held(row, _threshold(text, unit, self.place), against, self.why))
         if self.share_at_least is not None:
-            found.append(AgainstLimit(self.share_at_least).judge([row])[0])
+            one = AgainstLimit(self.share_at_least).judge([row])[0]
+            provenance = f"{one.provenance} ({self.why})" if one.provenance else self.why
+            found.append(replace(one, reason=f"{one.reason} ({self.why})", provenance=provenance))
         width = row.summary.half_width
         if self.half_width_at_most is not None:
             good = width is not None and width <= self.half_width_at_most
             said = f"interval ± {percent(width)}" if width is not None else "no interval"
-            said += f", at most {percent(self.half_width_at_most)} ({self.why})"
+            said += f", at most {_asked(self.half_width_at_most)} ({self.why})"
             found.append(Verdict(state="pass" if good else "fail", reason=said))
         if self.no_flags:
             seen = sorted({flag.name for flag in row.result.flags} & set(self.no_flags))
             said = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_flags)}"
             found.append(Verdict(state="fail" if seen else "pass", reason=f"{said} ({self.why})"))
         return found
+
+
+def _threshold(text: str | float, unit: str, place: str) -> float:
+    """With its unit, unless the metric has none: a bare 5 of B/s would let everything pass."""
+    bare = not isinstance(text, str) or _BARE.fullmatch(text.strip()) is not None
+    if bare and unit in units.BASE_UNITS and unit:
+        raise _refused(f"'{text}' has no unit; the case is in {unit}, as in '{text} {_usual(unit)}'", place)
+    try:
+        return units.parse(text, unit)
+    except InputError as error:
+        raise _refused(str(error), place) from None
+
+
+_BARE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def _usual(unit: str) -> str:
+    return {"B/s": "TB/s", "FLOP/s": "TFLOP/s", "OP/s": "TOP/s", "s": "us"}.get(unit, unit)
 
 
 def _fits(row: Row, name: str, text: str) -> bool:
@@ -176,7 +205,16 @@ class AgainstRules:
         found = [verdict for rule in self.rules if rule.fits(row) for verdict in rule.judge(row, self.name)]
         if not found:
             return Verdict(state="measured", reason="no rule is about it", against=self.name)
-        return min(found, key=lambda one: ("fail", "inconclusive", "pass").index(one.state))
+        state = next(one for one in ("fail", "inconclusive", "pass") if any(verdict.state == one for verdict in found))
+        deciding = [verdict for verdict in found if verdict.state == state]
+        valued = min((one for one in deciding if one.ratio is not None), key=_ratio, default=None)
+        shown = valued or min((one for one in found if one.ratio is not None), key=_ratio, default=deciding[0])
+        reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in deciding))
+        return replace(shown, state=deciding[0].state, reason=reasons, against=self.name)
+
+
+def _ratio(one: Verdict) -> float:
+    return one.ratio if one.ratio is not None else math.inf
 
 
 def _refused(message: str, place: str) -> InputError:
@@ -211,12 +249,32 @@ def _rule(given: Any, place: str) -> Rule:
     where = given.get("where", {})
     if not isinstance(where, dict):
         raise _refused("'where' is a table of names and values, as in where = { workload = \"gemm\" }", place)
-    try:
-        shares = {key: units.parse(given[key], "%") for key in ("share_at_least", "half_width_at_most") if key in given}
-    except InputError as error:
-        raise _refused(str(error), place) from None
+    shares = {key: _share(given[key], key, place) for key in ("share_at_least", "half_width_at_most") if key in given}
     asks = {key: given[key] for key in ("at_least", "at_most") if key in given}
+    for key, value in asks.items():
+        if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+            raise _refused(f"'{key}' is a quantity with its unit, as in {key} = \"4.2 TB/s\"", place)
     return Rule(
-        why=str(given["why"]), where={str(k): str(v) for k, v in where.items()}, no_flags=tuple(given.get("no_flags", ())), place=place,
+        why=str(given["why"]), where={str(k): str(v) for k, v in where.items()}, place=place,
+        no_flags=_flags(given["no_flags"], place) if "no_flags" in given else (),
         **asks, **shares,
     )
+
+
+def _share(value: Any, key: str, place: str) -> float:
+    """Above 0 and at most 1; a bare 5 is not 5 %."""
+    try:
+        share = units.parse(value, "%") if isinstance(value, (str, int, float)) else math.nan
+    except InputError as error:
+        raise _refused(str(error), place) from None
+    if not 0 < share <= 1:
+        raise _refused(f"'{key}' is a share above 0 and at most 100 %, as in {key} = \"5 %\" or 0.05, not {value}", place)
+    return share
+
+
+def _flags(given: Any, place: str) -> tuple[str, ...]:
+    names = given if isinstance(given, list) and given else [given]
+    for name in names:
+        if name not in FLAGS:
+            raise _refused(f"'no_flags' is a list of flags, and there is no flag '{name}'; {nearest(str(name), FLAGS)}", place)
+    return tuple(names)

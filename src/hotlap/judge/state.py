@@ -8,8 +8,8 @@ from hotlap.units import round_to
 BEYOND = 0.01  # the fast end of the interval may beat a provable bound by this share before the number is not believed
 
 
-def state(result: Result, summary: Summary, gap: Gap, precision: float) -> Verdict:
-    """`precision` is the half-width the plan asks for, as a share of the median.
+def state(result: Result, summary: Summary, gap: Gap, precision: float | None) -> Verdict:
+    """`precision` is the half-width the plan asks for, as a share of the median; None where none was asked for.
 
     A number faster than what the hardware can do is not a good number but a wrong one: it is `invalid`.
     """
@@ -20,7 +20,7 @@ def state(result: Result, summary: Summary, gap: Gap, precision: float) -> Verdi
         return Verdict(state="invalid", reason=beaten)
     if summary.half_width is None:
         return Verdict(state="inconclusive", reason=f"{summary.rounds} of 6 rounds needed for a 95 % interval: run more rounds")
-    if summary.half_width > precision:
+    if precision is not None and summary.half_width > precision:
         asked = f"the plan asks ± {_percent(precision)}: run more rounds or quiet the machine"
         return Verdict(state="inconclusive", reason=f"interval is ± {_percent(summary.half_width)}, {asked}")
     return Verdict(state="measured")

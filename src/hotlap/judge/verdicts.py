@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from hotlap.judge.standards import Standard
-from hotlap.record import Judgement, Row, State
+from hotlap.record import Judgement, Row, State, Verdict
 
 EXIT_CODES = {"pass": 0, "fail": 1}  # every other state is 3: a verdict that could not be reached
 WORDS: dict[State, str] = {
@@ -26,7 +26,7 @@ def judge(run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Li
     A run passes when at least one case passes and none fails, is invalid, failed to run or stays inconclusive. Cases that this
     machine cannot run do not count, unless the standard says that they should have been measured.
     """
-    judged = [replace(row, verdict=verdict) for row, verdict in zip(rows, standard.judge(rows), strict=True)]
+    judged = [replace(row, verdict=_of(row, verdict)) for row, verdict in zip(rows, standard.judge(rows), strict=True)]
     counts = Counter(row.verdict.state for row in judged)
     state = _state(counts)
     reason = ", ".join(f"{counts[one]} {word}" for one, word in WORDS.items() if counts[one]) or "no case"
@@ -34,6 +34,13 @@ def judge(run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Li
         reason += f"; inconclusive, read as {inconclusive_as} because that was asked"
         return Judgement(run=run, state=inconclusive_as, reason=reason, against=standard.name, inconclusive_as=inconclusive_as, rows=judged)
     return Judgement(run=run, state=state, reason=reason, against=standard.name, rows=judged)
+
+
+def _of(row: Row, verdict: Verdict) -> Verdict:
+    """A case that the run never came to, as when its budget was used up, is open, not beyond this machine."""
+    if verdict.state == "not_run" and not row.result.rounds:
+        return replace(verdict, state="inconclusive", reason=f"not run, because {row.result.reason}")
+    return verdict
 
 
 def _state(counts: Counter[State]) -> State:

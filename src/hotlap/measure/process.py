@@ -74,6 +74,10 @@ class Round:
     def go_on(self) -> None:
         self._write(b"\n")
 
+    def enough(self) -> None:
+        """No further case: the round ends here."""
+        self._write(b"enough\n")
+
     def messages(self) -> Iterator[Message]:
         """Until the process ends, hangs, or the user stops it."""
         assert self.process.stdout is not None

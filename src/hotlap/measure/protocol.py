@@ -12,7 +12,7 @@ SHORTEST_SLOT_S = 0.1
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One round of one device: the first line of the worker's standard input. After each `Took`, the session answers
-    with an empty line once the samples are kept."""
+    with an empty line once the samples are kept, or with `enough` when no further case is to be measured."""
 
     spec: str
     device: int  # place in the target's order

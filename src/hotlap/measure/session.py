@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import signal
 import threading
@@ -40,6 +41,7 @@ class Options:
     together: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0  # for a device that another run holds
+    limit_s: float = math.inf  # all of it ends within about this, whatever is left; no case is cut short
     home: Path = Path()
 
 
@@ -50,6 +52,7 @@ Listener = Callable[[Device, int, Event], None]
 
 def run(plan: Plan, options: Options, listen: Listener) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
+    limit = _Limit(options.limit_s)
     spec = targets.parse(options.target) if options.target else targets.default()
     devices = choose(targets.find(spec), options.device)
     if options.together and options.device != "all" and len(devices) < 2:
@@ -73,7 +76,7 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
         if shortest_s > plan.measure.round_s:
             news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
             listen(devices[0], 0, news)
-        return _Session(record, devices, writer, listen).measure({})
+        return _Session(record, devices, writer, listen, limit).measure({})
 
 
 def resume(path: Path, home: Path, listen: Listener) -> Path:
@@ -96,7 +99,7 @@ def resume(path: Path, home: Path, listen: Listener) -> Path:
         done: dict[tuple[str, int], list[Samples]] = {}
         for samples in kept.samples:
             done.setdefault((samples.device, samples.round), []).append(samples)
-        return _Session(record, devices, writer, listen).measure(done)
+        return _Session(record, devices, writer, listen, _Limit(math.inf)).measure(done)
 
 
 def choose(devices: Sequence[Device], wanted: str) -> list[Device]:
@@ -120,11 +123,27 @@ def _named(devices: Sequence[Device], wanted: str) -> Device:
     raise InputError(f"there is no device '{wanted}'; valid: all, {valid}")
 
 
+class _Limit:
+    """The time that all of a run may take, by the wall clock; on a simulated device by its own clock, which the session tells."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.clock, self.cases = seconds, SystemClock(), 0
+        self.began_s = self.clock.now()
+
+    def used_s(self, virtual_s: float | None) -> float:
+        return self.clock.now() - self.began_s if virtual_s is None else virtual_s
+
+    def over(self, virtual_s: float | None) -> bool:
+        """Whether one more case, as long as those so far on average, would end after the limit; the first one is always measured."""
+        used_s = self.used_s(virtual_s)
+        return self.cases > 0 and used_s + used_s / self.cases > self.seconds
+
+
 class _Session:
     """A run under way."""
 
-    def __init__(self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener) -> None:
-        self.record, self.devices, self.writer, self.listen = record, devices, writer, listen
+    def __init__(self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit) -> None:
+        self.record, self.devices, self.writer, self.listen, self.limit = record, devices, writer, listen, limit
         self.options, self.cases = record.plan.measure, record.plan.cases
         self.values: dict[str, dict[str, list[float]]] = {d.key: {} for d in devices}  # medians per round, by device and case
         self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
@@ -185,7 +204,7 @@ class _Session:
     def _rounds(self, device: Device, done: Mapping[tuple[str, int], list[Samples]]) -> str:
         """Rounds on one device until exact enough, out of budget, or stopped; says which."""
         number = 0
-        while True:
+        while not self._over():
             kept = done.get((device.key, number), [])
             for samples in kept:
                 self._count(samples)
@@ -204,6 +223,16 @@ class _Session:
             reason = self._enough(device, number)
             if reason:
                 return reason
+        return "budget"
+
+    def _over(self) -> bool:
+        return self.limit.over(self._virtual_s())
+
+    def _virtual_s(self) -> float | None:
+        """What a simulated run has taken by its own clock; None where time is the wall clock's."""
+        if targets.parse(self.record.target).name != "simulated":
+            return None
+        return max(self.ended_s.values()) if self.record.order == "together" else sum(self.ended_s.values())
 
     def _enough(self, device: Device, rounds: int) -> str:
         """Why no more rounds are needed, or "" when they are."""
@@ -235,7 +264,7 @@ class _Session:
     def _round(self, device: Device, number: int, cases: Sequence[Case]) -> None:
         """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
         left = list(cases)
-        while left and not self.stop.is_set():
+        while left and not self.stop.is_set() and not self._over():
             at = self._process(device, number, left)
             if at is None:
                 return
@@ -262,7 +291,10 @@ class _Session:
                 elif isinstance(message, Took):
                     self._keep(device, number, message)
                     done.add(message.samples.case)
-                    worker.go_on()
+                    if self._over():
+                        worker.enough()
+                    else:
+                        worker.go_on()
                 else:
                     self._ended(device, number, message)
                     return None
@@ -286,6 +318,7 @@ class _Session:
         with self.writing:
             self.writer.append(took.samples)
             self.writer.readings(took.readings)
+            self.limit.cases += 1
         self._count(took.samples)
         self.listen(device, number, took)
 

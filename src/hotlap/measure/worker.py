@@ -61,8 +61,11 @@ def _round(job: Job, channel: IO[bytes]) -> None:
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
         samples = msgspec.structs.replace(samples, flags=samples.flags + doubts(samples, readings, device))
         _say(channel, Took(samples=samples, readings=readings))
-        if not sys.stdin.buffer.readline():
+        answer = sys.stdin.buffer.readline()
+        if not answer:
             return  # the session is gone
+        if answer.strip():
+            break  # it has enough
     if sampler:
         sampler.stop()
     _say(channel, Ended(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotlap.plan.listing import show
-from hotlap.plan.measuring import override
+from hotlap.plan.measuring import of_cases, override, within
 from hotlap.plan.read import SCHEMA, builtin, case, check, load
 
-__all__ = ["SCHEMA", "builtin", "case", "check", "load", "override", "show"]
+__all__ = ["SCHEMA", "builtin", "case", "check", "load", "of_cases", "override", "show", "within"]

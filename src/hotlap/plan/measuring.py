@@ -10,7 +10,7 @@ import msgspec
 
 from hotlap import units
 from hotlap.errors import InputError, nearest
-from hotlap.record import MeasureOptions, Plan
+from hotlap.record import Case, MeasureOptions, Plan
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,19 @@ def options(
 def override(plan: Plan, given: Mapping[str, object]) -> Plan:
     """The plan with keys of its `[measure]` table replaced, as by ``--rounds 6``. Raises InputError."""
     return msgspec.structs.replace(plan, measure=options(given, plan.measure))
+
+
+def within(plan: Plan, budget: object) -> Plan:
+    """The plan with a budget for all of it: its rounds are shortened so that the fewest it wants fit. Raises InputError."""
+    cut = override(plan, {"budget": budget})
+    fits_s = cut.measure.budget_s / (cut.measure.rounds + 1)  # a round's start takes time too
+    return override(cut, {"round_time": min(cut.measure.round_s, fits_s)})
+
+
+def of_cases(plan: Plan, cases: list[Case]) -> Plan:
+    """The plan with some of its cases: a round is as much shorter, so that each case has the time it had."""
+    share = len(cases) / len(plan.cases)
+    return override(msgspec.structs.replace(plan, cases=cases), {"round_time": plan.measure.round_s * share})
 
 
 def _number(key: str, value: object) -> float | int:

@@ -7,23 +7,26 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from hotlap.record import Change, Series
+from hotlap.judge.series import Series
+from hotlap.record import IMPORTED, Change, Excursion
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
+from hotlap.units import percent
 
 TICKS = "▁▂▃▄▅▆▇█"
 SPARK = 32  # cells
+NOTHING = "no series: no run that was asked for has a measured case"
 SHOWN = 4  # differences named at a change
 
 
 def history(found: Sequence[Series], width: int = 100, color: bool = False) -> str:
     """Series with changes first. In the sparkline higher is the larger value, and │ stands before a change."""
     if not found:
-        return "no series: no run that was asked for has a measured case"
-    ordered = sorted(found, key=lambda one: not one.changes)
+        return NOTHING
+    ordered = sorted(found, key=telling)
     columns = [
         Column("case", [Cell(words.clean(one.label)) for one in ordered], wrap=True),
-        Column("device", [Cell(words.clean(f"{one.host} {one.target}"), "dim") for one in ordered], wrap=True),
+        Column("device", [Cell(place, "dim") for place in places(ordered)], wrap=True),
         Column("points", [Cell(str(len(one.points))) for one in ordered], right=True),
         Column("", [Cell(sparkline([p.value for p in one.points], [c.index for c in one.changes]), "accent") for one in ordered]),
         Column("now", [Cell(text, "bold") for text in layout.aligned([words.quantity(one.points[-1].value, one.unit) for one in ordered])]),
@@ -35,31 +38,92 @@ def history(found: Sequence[Series], width: int = 100, color: bool = False) -> s
         lines += grid.line(place, color)
         lines += _trend(one, width, color)
         lines += [text for change in one.changes for text in _change(one, change, width, color)]
+        lines += [text for away in one.excursions for text in _excursion(one, away, width, color)]
         cuts = {when(one.points[at].time_s): words.clean(why) for at, why in one.boundaries.items()}
-        lines += [f"    {at}  {why}: no change is sought across" for at, why in cuts.items()]
+        lines += [f"    {at} UTC  {why}: no change is sought across" for at, why in cuts.items()]
     changes = sum(len(one.changes) for one in found)
     changed = sum(bool(one.changes) for one in found)
+    apart = sum(len(one.excursions) for one in found)
     tally = f"{len(found)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
-    return "\n".join([*lines, "", tally])
+    tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
+    return "\n".join([*lines, "", tally, *_next(ordered[0])])
+
+
+def telling(one: Series) -> tuple[bool, bool]:
+    """Sorts series with changes to the front, then those with points that lie apart."""
+    return not one.changes, not one.excursions
+
+
+def unchanged(runs: int, found: Sequence[Series], gate: float) -> str:
+    """What to say where only series with a change were asked for, and there is none."""
+    if not found:
+        return NOTHING
+    above = f" above {percent(gate)}" if gate else ""
+    apart = sum(bool(one.excursions) for one in found)
+    but = f"; {apart} with points that lie apart, too few to test: leave out --changed to see them" if apart else ""
+    return f"{words.counted(runs, 'run')}, {len(found)} series: none with a change{above}{but}"
+
+
+def _next(one: Series) -> list[str]:
+    """The two runs about the latest change of a series."""
+    places = [change.index for change in one.changes if change.index]
+    return [f"next    hotlap compare {one.points[places[-1] - 1].run} {one.points[places[-1]].run}"] if places else []
+
+
+def places(found: Sequence[Series]) -> list[str]:
+    """Where each series is of: host and target, and the device where the host has several or only its name is known."""
+    devices: dict[tuple[str, str], set[str]] = {}
+    for one in found:
+        devices.setdefault((one.host, one.target), set()).add(one.device if one.target == IMPORTED else one.selector)
+    return [_place(one, len(devices[one.host, one.target]) > 1) for one in found]
+
+
+def _place(one: Series, several: bool) -> str:
+    if one.target == IMPORTED:
+        named = "" if one.device.startswith(f"{IMPORTED}:") else one.device
+        return words.clean(f"{one.host} {named or one.target}")
+    return words.clean(f"{one.host} {one.selector if several else one.target}")
 
 
 def _change(series: Series, change: Change, width: int, color: bool) -> list[str]:
-    first = f"    {when(series.points[change.index].time_s)}  "
-    pieces = layout.paragraph(first, said(series, change), width)
+    first = f"    {when(series.points[change.index].time_s)} UTC  "
+    pieces = layout.paragraph(first, said(series, change), width, most=8)
     style = {True: "good", False: "bad", None: ""}[_better(series, change)]
     return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
 
 
+def _excursion(series: Series, away: Excursion, width: int, color: bool) -> list[str]:
+    first = f"    {when(series.points[away.index].time_s)} UTC  "
+    pieces = layout.paragraph(first, lies_apart(series, away), width, most=8)
+    return [layout.painted(first, "warn", color) + pieces[0][len(first) :], *pieces[1:]]
+
+
+def lies_apart(series: Series, away: Excursion) -> str:
+    """A group of points in words: where, how far off, and that no change was tested."""
+    which = f"the last {away.end - away.index} points" if away.last else f"points {away.index + 1}–{away.end}"
+    size = f" by {_share(away.ratio)}" if math.isfinite(away.ratio) else ""
+    levels = f"{words.quantity(away.rest, series.unit)} → {words.quantity(away.level, series.unit)}"
+    said = f"{which} lie apart{size}, {levels}, from run {series.points[away.index].run} on"
+    return f"{said}: too few to test as a change; {'measure again' if away.last else 'measure more often to see such'}"
+
+
 def _trend(one: Series, width: int, color: bool) -> list[str]:
-    """A device that gets worse, or better, since its last change."""
+    """A device that gets worse, or better, since its last change or from its first run on."""
     trend = one.trend
     if trend is None or trend.state not in ("degrading", "improving"):
         return []
-    against = f" against its {trend.peers} peers ({per_month(trend.own)} with what they share)" if trend.peers else ""
-    span = f"[{_share(1 + trend.low, 2)}, {_share(1 + trend.high, 2)}]"
-    text = f"{trend.state}: {per_month(trend.slope)} {span}{against} since {when(one.points[trend.since].time_s)}, p {trend.q:.1g}"
+    slope, own = _moves(one, trend.slope), _moves(one, trend.own)
+    low, high = sorted((_moves(one, trend.low), _moves(one, trend.high)))
+    against = f" against its {trend.peers} peers ({per_month(own)} with what they share)" if trend.peers else ""
+    since = f"since {when(one.points[trend.since].time_s)} UTC" if trend.since else f"over all {len(one.points)} runs"
+    text = f"{trend.state}: {per_month(slope)} [{_share(1 + low, 2)}, {_share(1 + high, 2)}]{against} {since}, p {trend.q:.1g}"
     style = "bad" if trend.state == "degrading" else "good"
     return [layout.painted(piece, style, color) for piece in layout.paragraph("    ", text, width)]
+
+
+def _moves(one: Series, slope: float) -> float:
+    """A slope of which negative is worse, as the metric itself moves: a latency that gets worse rises."""
+    return slope if one.better == "higher" else 1 / (1 + slope) - 1 if slope > -1 else math.inf
 
 
 def per_month(slope: float) -> str:
@@ -81,14 +145,16 @@ def said(series: Series, change: Change) -> str:
         parts += f" [{_share(change.low)}, {_share(change.high)}]"
     sure = "provisional: measure again" if change.provisional else f"p {change.p:.1g}"
     levels = f"{words.quantity(change.before, series.unit)} → {words.quantity(change.after, series.unit)}"
-    return f"{parts}, {levels}, {sure}{_environment(series, change)}"
+    return f"{parts}, {levels}, {sure}; from run {series.points[change.index].run} on{_environment(series, change)}"
 
 
 def _environment(series: Series, change: Change) -> str:
+    if change.kind == "drift":  # it has no moment at which something could have changed
+        return ""
     found = series.differences.get(change.index, [])
     if not found:
         return "; nothing known changed in the environment there"
-    names = [f"{d.name} {words.clean(d.a)} → {words.clean(d.b)}" for d in found[:SHOWN]]
+    names = [f"{d.name} {' → '.join(words.differing(d.a, d.b))}" for d in found[:SHOWN]]
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return f"; changed there: {', '.join(names)}{more}"
 

@@ -39,7 +39,7 @@ def render(found: Runs) -> str:
 def filled(title: str, parts: Sequence[tuple[str, str]], data: str) -> str:
     """A page of sections (name and HTML; those without a name stand above the rest) and the data that can be taken from it, as JSON."""
     body = "".join(part for _, part in parts)
-    nav = "".join(f'<a href="#{_anchor(name)}">{text(name)}</a>' for name, _ in parts if name)
+    nav = "".join(f'<a href="#{anchor(name)}">{text(name)}</a>' for name, _ in parts if name)
     places = {
         "title": text(title), "version": text(hotlap.__version__), "style": _style(), "nav": nav, "body": body, "data": data,
         "script": _file("page.js"),
@@ -120,7 +120,7 @@ def _sections(found: Runs, sides: Sequence[Side]) -> list[tuple[str, str]]:
     ]
     new = {"Set-up", "Charts", "Samples"}
     return [
-        (name, f'<section id="{_anchor(name)}"{" class=newpage" if name in new else ""}><h2>{TITLES[name]}</h2>{inner}</section>')
+        (name, f'<section id="{anchor(name)}"{" class=newpage" if name in new else ""}><h2>{TITLES[name]}</h2>{inner}</section>')
         for name, inner in named if inner
     ]
 
@@ -136,7 +136,7 @@ TITLES = {
 }
 
 
-def _anchor(name: str) -> str:
+def anchor(name: str) -> str:
     return name.lower().replace(" ", "-")
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hotlap.record import Finding, Judgement, Row, State
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.text import STATE_STYLES
 
+SPARE = ("± 95 %", "worst that passes")  # columns that go first where there is no room
 WELL = 8  # devices that pass and are listed
 SHOWN = 30  # cases that did not pass, where there are several devices
 ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
@@ -24,45 +27,68 @@ def judgement(found: Judgement, width: int = 100, color: bool = False) -> str:
     if len(keys) > 1:
         lines = [*_devices(ordered, keys, width, color), "", *_not_passed(ordered, width, color)]
     else:
-        lines = layout.Grid(_columns(ordered), width).lines(color) if ordered else []
+        lines = layout.fitted(_columns(ordered), width, SPARE).lines(color) if ordered else []
     lines += ["", *_reasons(ordered, width), ""]
     state = words.STATES.get(found.state, found.state)
     verdict = layout.painted(state.upper(), VERDICT_STYLES.get(found.state, "warn"), color)
     return "\n".join([*lines, f"{verdict}  {words.clean(found.run)} against {words.clean(found.against)}: {found.reason}"])
 
 
-def fleet(found: Sequence[Finding], width: int = 100, color: bool = False) -> str:
+def fleet(found: Sequence[Finding], judged: Sequence[Judgement] = (), width: int = 100, color: bool = False) -> str:
     """Devices that are off in their fleet, each once with its worst case; and what cannot be judged."""
     off: dict[str, list[Finding]] = {}
-    for one in found:
-        off.setdefault(one.title.partition(" is off in ")[0], []).append(one)
-    lines = [layout.painted("the fleet", "bold", color)] if off else []
+    for one in dict.fromkeys((one.title, one.detail) for one in found):
+        first = next(f for f in found if (f.title, f.detail) == one)
+        off.setdefault(_PARTED.split(first.title)[0], []).append(first)
+    if not off:
+        return f"the fleet: {_nobody(judged)}\n"
+    lines = [layout.painted("the fleet", "bold", color)]
+    room = max((len(words.clean(who)) for who in off), default=0)
     for who, members in off.items():
         first = members[0]
-        case = first.title.partition(" is off in ")[2]
+        case = first.title.removeprefix(who).partition(" in ")[2]
         more = f", and {len(members) - 1} more" if len(members) > 1 else ""
-        lines += layout.paragraph(f"  {words.clean(who)}  ", f"{f'{case}{more}: ' if case else ''}{first.detail}", width)
-    return "\n".join([*lines, ""]) if lines else "the fleet: nobody is off\n"
+        lines += layout.paragraph(f"  {words.clean(who):<{room}}  ", f"{f'{case}{more}: ' if case else ''}{first.detail}", width)
+    return "\n".join([*lines, ""])
+
+
+_PARTED = re.compile(r" is (?:off|unlike the others) in ")
+
+
+def _nobody(judged: Sequence[Judgement]) -> str:
+    """That nobody is off is said only of what could be judged."""
+    states = Counter(row.verdict.state for one in judged for row in one.rows)
+    if not states["pass"] and states["inconclusive"]:
+        return "who is off cannot be told"
+    return "nobody is off" + (f", as far as can be told: {words.counted(n, 'case')} cannot" if (n := states["inconclusive"]) else "")
 
 
 def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: bool) -> list[str]:
     """A line per device, the worst first; of many that pass, how many."""
     found = {key: [row for row in ordered if row.device == key] for key in keys}  # the worst row first
-    by_state = sorted(keys, key=lambda key: ORDER.index(found[key][0].verdict.state))
+    by_state = sorted(keys, key=lambda key: _badness(found[key]))
     well = [key for key in by_state if found[key][0].verdict.state == "pass"]
     shown = [key for key in by_state if key not in well[WELL:]]
     styles = [STATE_STYLES[found[key][0].verdict.state] for key in shown]
-    names = [f"{words.MARKS[found[key][0].verdict.state]} {words.clean(key)}" for key in shown]
+    ids = words.short(keys)
+    names = [f"{words.MARKS[found[key][0].verdict.state]} {ids[key]}" for key in shown]
     counts = [Counter(row.verdict.state for row in found[key]) for key in shown]
     worst = [_worst(found[key]) for key in shown]
-    columns = [Column("  device", [Cell(name, style) for name, style in zip(names, styles, strict=True)], wrap=True)]
+    columns = [Column("  device", [Cell(name, style) for name, style in zip(names, styles, strict=True)])]
     for state in ORDER:
         if any(count[state] for count in counts):
             columns.append(Column(words.STATES[state], [Cell(str(count[state] or "")) for count in counts], right=True))
     columns.append(Column("worst case", [Cell(words.clean(row.label) if row else words.DASH) for row in worst], wrap=True))
     columns.append(Column("of reference", [Cell(_ratio(row) if row else words.DASH) for row in worst], right=True))
     more = [f"  … and {len(well) - WELL} more that pass"] if len(well) > WELL else []
-    return [*layout.Grid(columns, width).lines(color), *more]
+    return [*layout.fitted(columns, width).lines(color), *more]
+
+
+def _badness(rows: Sequence[Row]) -> tuple[int, float]:
+    """Of a device: its worst state, then how far its worst case in that state is below the reference."""
+    state = rows[0].verdict.state
+    worst = _worst([row for row in rows if row.verdict.state == state])
+    return ORDER.index(state), worst.verdict.ratio if worst and worst.verdict.ratio is not None else math.inf
 
 
 def _worst(rows: Sequence[Row]) -> Row | None:
@@ -71,11 +97,13 @@ def _worst(rows: Sequence[Row]) -> Row | None:
 
 def _not_passed(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
     bad = [row for row in ordered if row.verdict.state not in ("pass", "not_run", "measured")]
-    lines = layout.Grid(_columns(bad[:SHOWN], devices=True), width).lines(color) if bad else []
+    bad.sort(key=lambda row: _badness([row]))
+    ids = words.short(words.devices(ordered))
+    lines = layout.fitted(_columns(bad[:SHOWN], ids), width, SPARE).lines(color) if bad else []
     return lines + ([f"  … and {len(bad) - SHOWN} more; --where or --json shows all"] if len(bad) > SHOWN else [])
 
 
-def _columns(rows: Sequence[Row], devices: bool = False) -> list[Column]:
+def _columns(rows: Sequence[Row], ids: Mapping[str, str] = {}) -> list[Column]:
     styles = [STATE_STYLES[row.verdict.state] for row in rows]
     names = [f"{words.MARKS[row.verdict.state]} {words.clean(row.label)}" for row in rows]
     intervals = [words.interval(row.summary) if words.stands(row) else words.DASH for row in rows]
@@ -87,8 +115,8 @@ def _columns(rows: Sequence[Row], devices: bool = False) -> list[Column]:
         Column("of reference", [Cell(text) for text in layout.aligned([_ratio(row) for row in rows])]),
         Column("verdict", [Cell(_state(row), style) for row, style in zip(rows, styles, strict=True)]),
     ]
-    if devices:
-        columns.insert(1, Column("device", [Cell(words.clean(row.device), "dim") for row in rows], wrap=True))
+    if ids:
+        columns.insert(1, Column("device", [Cell(ids[row.device], "dim") for row in rows]))
     return columns
 
 
@@ -106,14 +134,14 @@ def _ratio(row: Row) -> str:
 
 
 def _reasons(rows: Sequence[Row], width: int) -> list[str]:
-    """Each reason once, with the cases it is of; numbers in it are those of its first case."""
+    """Each reason once, with the cases it is of; a number that differs between them is said as its range."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.verdict.reason:
-            groups.setdefault(row.verdict.state + words.shape(row.verdict.reason), []).append(row)
+            groups.setdefault(row.verdict.state + words.kind(row.verdict.reason), []).append(row)
     lines: list[str] = []
     for group in groups.values():
         first = f"  {_state(group[0]):<13} "
         names = words.some(list(dict.fromkeys(row.label for row in group)))
-        lines += layout.paragraph(first, f"{names}: {words.clean(group[0].verdict.reason)}", width)
+        lines += layout.paragraph(first, f"{names}: {words.clean(words.merged([row.verdict.reason for row in group]))}", width)
     return lines

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 GAP = 2  # spaces between columns
-NARROWEST = 14  # of a column that wraps
-FEW_LINES = 3
+NARROWEST = 12  # of a column that wraps
+FEW_LINES = 6
 STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "accent": "36"}
 BARS = {"bound": "█", "expected": "▓", "ceiling": "▒"}  # told apart without colour: only a bound is solid
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -43,6 +43,11 @@ class Column:
     @property
     def natural(self) -> int:
         return max([len(self.head), *(len(cell.text) for cell in self.cells)])
+
+
+    @property
+    def narrowest(self) -> int:
+        return min(self.natural, NARROWEST) if self.wrap else self.natural
 
 
 def painted(text: str, style: str, color: bool) -> str:
@@ -105,6 +110,11 @@ class Grid:
                 sizes[place] = narrowed
         return sizes
 
+    @property
+    def narrowest(self) -> int:
+        """The width that it cannot go below."""
+        return sum(column.narrowest for column in self.columns) + self.gap * (len(self.columns) - 1)
+
     def lines(self, color: bool) -> list[str]:
         """The heading and every row."""
         count = len(self.columns[0].cells) if self.columns else 0
@@ -115,13 +125,32 @@ class Grid:
         return painted((" " * self.gap).join(heads).rstrip(), "dim", color)
 
     def line(self, place: int, color: bool) -> list[str]:
-        """The row at `place`, on as many lines as its wrapped cells need (3 at most)."""
+        """The row at `place`, on as many lines as its wrapped cells need (6 at most)."""
         pieces = [_wrapped(c.cells[place], w) if c.wrap else [c.cells[place]] for c, w in zip(self.columns, self.sizes, strict=True)]
         return [self._one([p[n] if n < len(p) else Cell() for p in pieces], color) for n in range(max(map(len, pieces)))]
 
     def _one(self, cells: Sequence[Cell], color: bool) -> str:
         pairs = zip(self.columns, cells, self.sizes, strict=True)
         return (" " * self.gap).join(cell.paint(width, color, column.right) for column, cell, width in pairs).rstrip()
+
+
+def fitted(columns: Sequence[Column], width: int, spare: Sequence[str] = ()) -> Grid:
+    """A grid no wider than `width` as far as that can be: closer columns, then without those whose heads are in `spare`, one by one."""
+    kept = list(columns)
+    for head in ("", *spare):
+        kept = [column for column in kept if not head or column.head != head]
+        for gap in (GAP, 1):
+            if (grid := Grid(kept, width, gap)).narrowest <= width:
+                return grid
+    return Grid(kept, width, 1)
+
+
+def clipped(text: str, most: int) -> str:
+    """At most `most` characters, an ellipsis in the middle where some are left out: what differs often stands at the end."""
+    if len(text) <= most or most < 3:
+        return text
+    head = (most - 1) // 2
+    return f"{text[:head].rstrip()}…{text[len(text) - (most - 1 - head):].lstrip()}"
 
 
 def _wrapped(cell: Cell, width: int) -> list[Cell]:

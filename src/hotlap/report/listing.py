@@ -150,11 +150,11 @@ def baseline(found: Baseline, width: int = 100, color: bool = False) -> str:
     ]
     few = sum(len(one.runs) < 4 for one in refs)
     reading = f"may gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
-    lines = [f"{found.name}, saved {found.saved.replace('T', ' ')[:16]} UTC", *layout.Grid(columns, width).lines(color)]
+    lines = [f"{found.name}, saved {found.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
     if few:
         said = f"{few} of {len(refs)} know fewer than 4 runs: how much runs differ is not known there; add runs with --add"
         lines += ["", *layout.paragraph("", said, width)]
-    return "\n".join([*lines, "", layout.painted(reading, "dim", color)])
+    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
 
 
 TOLERANCE = 0.10  # full width, of the value: what a part of a fleet may differ by and still be one of them

@@ -72,15 +72,16 @@ def _of(row: Row) -> str:
 
 def setup(bundle: Bundle) -> str:
     """Which run this is and how it was measured."""
-    run, options = bundle.run, bundle.run.plan.measure
+    run, options = bundle.run, bundle.run.asked
     rounds = len({s.round for s in bundle.samples})
+    precision = f"± {show(options.precision, '%', 2)} of the median" if options else ""
     order = {"single": "", "one after another": "devices one after another", "together": "devices at once"}[run.order]
     return facts((
         ("Run", run.id), ("Plan", ": ".join(filter(None, (run.plan.name, run.plan.about)))),
         ("Began", _time(run.began)),
         ("Ended", _time(run.ended) or "not finished"),
         ("Rounds", f"{rounds}, each a fresh process; {ENDINGS.get(run.stopped, run.stopped)}".removesuffix("; ")),
-        ("Precision asked", f"± {show(options.precision, '%', 2)} of the median"), ("Target", run.target), ("Order", order),
+        ("Precision asked", precision), ("Target", run.target), ("Order", order),
         ("Labels", ", ".join(f"{k}={v}" for k, v in run.labels.items())), ("Seed", run.seed), ("Hotlap", run.hotlap),
     ))
 

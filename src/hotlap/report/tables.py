@@ -26,11 +26,11 @@ def rows(bundle: Bundle, where: Mapping[str, str] | None = None) -> list[Row]:
     results = select.results(bundle)
     kept = {(r.case.id, r.device) for r in select.results(bundle, where)} if where else None
     contexts = {key: context_of(bundle, key, [r for r in results if r.device == key]) for key in dict.fromkeys(r.device for r in results)}
-    precision = bundle.run.plan.measure.precision
+    precision = bundle.run.asked.precision if bundle.run.asked else None
     return [row(r, contexts[r.device], precision) for r in results if kept is None or (r.case.id, r.device) in kept]
 
 
-def row(result: Result, seen: Context, precision: float) -> Row:
+def row(result: Result, seen: Context, precision: float | None) -> Row:
     """One result through stats, model and judge."""
     summary = summarize(result.values, sample_values(result))
     found = against(result, summary, seen)

@@ -12,6 +12,7 @@ from hotlap.work.program import OWN
 
 DASH = "–"
 ROUNDS_NEEDED = 6  # for a distribution-free 95 % interval
+CONTEXT = 8  # characters kept beside what differs between two long texts
 
 FAMILIES = {  # in the order of the tables
     "memory": ("stream", "gather"),
@@ -155,12 +156,34 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c in "\n\t\r" else f"\\x{ord(c):02x}" for c in text)
 
 
+def differing(a: str, b: str, most: int = 40) -> tuple[str, str]:
+    """Two texts for one line: long ones without what they share at both ends, then without their middles."""
+    texts = [clean(a), clean(b)]
+    if max(map(len, texts)) > most:
+        ahead = max(_shared(*texts) - CONTEXT, 0)
+        behind = max(_shared(*(text[:ahead:-1] for text in texts)) - CONTEXT, 0)
+        texts = ["…" * (ahead > 0) + text[ahead : len(text) - behind] + "…" * (behind > 0) for text in texts]
+    first, second = (one if len(one) <= most else f"{one[: most // 2 - 1]}…{one[-(most // 2 - 1) :]}" for one in texts)
+    return first, second
+
+
+def _shared(a: str, b: str) -> int:
+    """Characters that two texts begin with alike."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
 def some(labels: Sequence[str], most: int = 2) -> str:
     """A few of many: ``a, b and 3 more``."""
     shown = [clean(label) for label in labels[:most]]
     if len(labels) > most:
         return f"{', '.join(shown)} and {len(labels) - most} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def short(names: Sequence[str], most: int = 24) -> dict[str, str]:
+    """Names that are too long by their ends, as far as that still tells them apart: the id of a device is never broken over lines."""
+    found = {name: name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1):]}" for name in names}
+    return {name: clean(text if list(found.values()).count(text) == 1 else name) for name, text in found.items()}
 
 
 def counted(n: int, thing: str) -> str:
@@ -170,3 +193,23 @@ def counted(n: int, thing: str) -> str:
 def shape(text: str) -> str:
     """A text without its numbers: what two of the same kind have in common."""
     return re.sub(r"\d[\d.]*", "#", text)
+
+
+_ALONE = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w-])")
+
+
+def kind(text: str) -> str:
+    """What texts have in common that `merged` can say as one: all but numbers that stand alone."""
+    return _ALONE.sub("#", text)
+
+
+def merged(texts: Sequence[str]) -> str:
+    """Texts of one kind as one: a number that differs between them becomes its range, ``33.4 to 66.7 TFLOP/s``."""
+    columns = zip(*(_ALONE.findall(text) for text in texts), strict=True)
+    ranges = iter([_range(column) for column in columns])
+    return _ALONE.sub(lambda _: next(ranges), texts[0])
+
+
+def _range(numbers: Sequence[str]) -> str:
+    low, high = min(numbers, key=float), max(numbers, key=float)
+    return low if low == high else f"{low} to {high}"

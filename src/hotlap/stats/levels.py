@@ -62,14 +62,16 @@ class Window:
             return Look()
         noise = self._noise(x)
         if calm:
-            return Look((), noise, _fresh(x, z[0], noise))
+            fresh = _fresh(x, z[0], noise)
+            return Look((), noise, fresh and _placed(x, [fresh])[0])
         found = self._splits_of(x, noise)
         start = found[-1].at if found else 0
         fresh = None
         if provisional and n - start >= FEWEST_BEFORE + FEWEST_AFTER:
             part = level(x, noise)[start:]
             fresh = _fresh(part, split.statistics(part[None])[0], noise)
-        return Look(tuple(found), noise, fresh and fresh._replace(at=fresh.at + start))
+        everything = _placed(level(x, noise), [*found, *([fresh._replace(at=fresh.at + start)] if fresh else [])])
+        return Look(tuple(everything[: len(found)]), noise, everything[-1] if fresh else None)
 
     def _noise(self, x: Floats) -> Noise:
         """Of the longest start of the window that has a multiple of 32 points (8 below 64, 1 below 32): it stays the same
@@ -149,6 +151,18 @@ def _kept(x: Floats, cuts: list[int], noise: Noise, alpha: float, known: Known) 
             return placed if gaps.min() >= EDGE else [one._replace(at=cut) for one, cut in zip(placed, cuts, strict=True)]
         cuts = cuts[:weakest] + cuts[weakest + 1 :]
     return []
+
+
+def _placed(x: Floats, splits: list[Split]) -> list[Split]:
+    """Splits that were found, moved to where they part the points best, by at most the fewest points of a level: a test by ranks
+    says that levels differ, but not which of them a point next to the split is nearer to."""
+    placed: list[Split] = []
+    ends = [0, *(one.at for one in splits), len(x)]
+    for low, one, high in zip(ends, splits, ends[2:], strict=False):
+        first = max(one.at - EDGE, placed[-1].at + 1 if placed else 1)
+        places = range(first - low, min(one.at + EDGE, high - 1) - low + 1)
+        placed.append(one._replace(at=split.nearest(x[low:high], one.at - low, places) + low))
+    return placed
 
 
 def _alarming(z: Floats, widening: float) -> bool:

@@ -24,6 +24,7 @@ GRID = 48  # ends that an arc may have
 FEW_ORDERS = 64  # points, beyond which two levels of 5 and more can part in over a million ways
 LAGS = 8  # of the innovations that still widen the test when they are not independent
 DRAWN_IN = 3.0  # robust standard deviations beyond which a value tells no more about autocorrelation
+CLEAR = 4.0  # robust standard deviations between levels from which on each point surely belongs to the nearer one
 STATIONARY = 0.97  # the largest autocorrelation that is corrected for
 
 
@@ -268,6 +269,18 @@ def _arcs(z: Floats) -> Floats:
     apart = sums[:, :, None] - sums[:, None, :]
     apart *= weight
     return np.abs(apart, out=apart)
+
+
+def nearest(x: Floats, at: int, places: range) -> int:
+    """Of `places`, the split of x with the least absolute deviations from the medians on either side of `at`, its rough place;
+    of equal ones the nearest to it: with its neighbours a point goes to the level that it is nearer to. `at` where the levels are
+    less than 4 robust standard deviations apart: there a point may well be nearer to the other."""
+    before, after = median(x[:at]), median(x[at:])
+    one, other, apart = np.abs(x - before), np.abs(x - after), abs(after - before)
+    if apart <= CLEAR * MAD_TO_SD * median(np.concatenate([one[:at], other[at:]])):
+        return at
+    cost = np.concatenate([[0.0], np.cumsum(one - other)])[places.start : places.stop]
+    return places[int(np.argmin(cost + np.abs(np.array(places) - at) * 1e-9 * apart))]
 
 
 def drawn_in(x: Floats) -> Floats:

@@ -13,16 +13,16 @@ from typing import Literal
 
 import hotlap
 from hotlap import units, work
-from hotlap.errors import InputError, MachineError
-from hotlap.record import Case, Device, Machine, Plan, Run, Samples, encode
-from hotlap.store import labels, lines, paths
+from hotlap.errors import HotlapError, InputError, MachineError, nearest
+from hotlap.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, encode
+from hotlap.store import bundle, labels, lines, paths, table
 from hotlap.store.files import READINGS, RUN, SAMPLES
 from hotlap.store.table import Row
 
-TARGET = "imported"
 HIGHER = ("B/s", "FLOP/s", "OP/s", "1/s")
 LOWER = ("s", "W", "J", "°C", "V")
 Better = Literal["lower", "higher"]
+NO: Mapping[str, Better] = {}
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Imported:
     there: list[str]
     cases: dict[str, str]  # name → unit
     unreadable: int
+    reasons: list[str]  # one for each of them, with its line
+    otherwise: list[str]  # runs that were there with other numbers, units or directions; they are kept as they were
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,9 @@ class Meaning:
     better: Better
 
 
-def bring_in(rows: Sequence[Row], name: str, home: Path, better: Better | None = None, unit: str = "", dry: bool = False) -> Imported:
-    """Keeps rows as runs under `home`; `name` is the plan's. A group that was brought in before is left as it is.
+def bring_in(rows: Sequence[Row], name: str, home: Path, better: Mapping[str, Better] = NO, unit: str = "", dry: bool = False) -> Imported:
+    """Keeps rows as runs under `home`; `name` is the plan's. A group that was brought in before is left as it is. `better`: which
+    way, by the case's name; "" is for those not named.
 
     Raises InputError for a case of mixed units and for one of which nobody says which way is better; nothing is written then.
     """
@@ -52,19 +55,36 @@ def bring_in(rows: Sequence[Row], name: str, home: Path, better: Better | None =
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.time_s, row.host, row.device, tuple(sorted(row.labels.items()))), []).append(row)
-    bundles = [_bundle(members, name, meanings, unit) for members in groups.values()]
+    places = _places(rows)
+    bundles = [_bundle(members, name, meanings, unit, places[members[0].host, members[0].device]) for members in groups.values()]
     folder = paths.runs(home)
     there = [run.id for run, _ in bundles if (folder / run.id).exists()]
-    fresh = [(run, samples) for run, samples in bundles if run.id not in set(there)]
+    known = set(there)
+    fresh = [(run, samples) for run, samples in bundles if run.id not in known]
     if not dry:
         paths.made(folder)
         for run, samples in fresh:
             _keep(folder, run, samples)
-    unreadable = sum(one.status == "error" for _, samples in bundles for one in samples)
-    return Imported([run.id for run, _ in fresh], there, {case: one.unit for case, one in meanings.items()}, unreadable)
+    reasons = [one.reason for _, samples in bundles for one in samples if one.status == "error"]
+    otherwise = [run.id for run, samples in bundles if run.id in known and _meant_otherwise(folder, run, samples)]
+    cases = {case: one.unit for case, one in meanings.items()}
+    return Imported([run.id for run, _ in fresh], there, cases, len(reasons), reasons, otherwise)
 
 
-def _meanings(rows: Iterable[Row], better: Better | None, unit: str) -> dict[str, Meaning]:
+def _meant_otherwise(folder: Path, run: Run, samples: Sequence[Samples]) -> bool:
+    """Whether the run that is there holds other cases, of which unit and direction are part, or other numbers."""
+    try:
+        kept = bundle.load(folder / run.id)
+    except HotlapError:
+        return False
+    return {(one.case, *one.seconds) for one in kept.samples} != {(one.case, *one.seconds) for one in samples}
+
+
+def _meanings(rows: Sequence[Row], better: Mapping[str, Better], unit: str) -> dict[str, Meaning]:
+    cases = {row.case for row in rows}
+    for name in better:
+        if name and name not in cases:
+            raise InputError(f"nothing is called '{name}' (--better); {nearest(name, cases)}")
     first: dict[str, tuple[str, int]] = {}
     found: dict[str, Meaning] = {}
     for row in rows:
@@ -74,8 +94,17 @@ def _meanings(rows: Iterable[Row], better: Better | None, unit: str) -> dict[str
             said = f"in {known or 'no unit'} in line {line} and in {base or 'no unit'} in line {row.line}"
             raise InputError(f"'{row.case}' is {said}: give each its own name")
         if row.case not in found:
-            found[row.case] = Meaning(base, better or _guess(row.case, base))
+            found[row.case] = Meaning(base, better.get(row.case) or better.get("") or _guess(row.case, base))
     return found
+
+
+def _places(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
+    """A device's place in its host, in the order of their names; GPU-10 comes after GPU-9."""
+    hosts: dict[str, set[str]] = {}
+    for row in rows:
+        hosts.setdefault(row.host, set()).add(row.device)
+    ordered = {host: sorted(devices, key=lambda one: (len(one), one)) for host, devices in hosts.items()}
+    return {(host, device): place for host, devices in ordered.items() for place, device in enumerate(devices)}
 
 
 def _base(unit: str) -> tuple[str, float]:
@@ -84,19 +113,19 @@ def _base(unit: str) -> tuple[str, float]:
 
 
 def _guess(case: str, unit: str) -> Better:
-    if unit in HIGHER or unit.endswith("/s"):
+    if unit in HIGHER or unit.endswith("/s") or unit.lower() in table.BITS:
         return "higher"
     if unit in LOWER:
         return "lower"
     said = f"which way is '{case}' better{f', in {unit}' if unit else ''}?"
-    raise InputError(f"{said} give --better lower or --better higher, or a unit such as ms or GB/s")
+    raise InputError(f"{said} give --better lower or higher, --better {case}=lower for it alone, or a unit such as ms or GB/s")
 
 
-def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], unit: str) -> tuple[Run, list[Samples]]:
+def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], unit: str, place: int) -> tuple[Run, list[Samples]]:
     """One run: several rows of one case are rounds, in the order they stood."""
     one = rows[0]
     cases = {row.case: _case(row.case, meanings[row.case]) for row in rows}
-    device = Device(target=TARGET, index=0, name=one.device or "not said", kind="other", uuid=one.device)
+    device = Device(target=IMPORTED, index=place, name=one.device or "not said", kind="other", uuid=one.device)
     rounds: dict[str, int] = {}
     samples = []
     for row in rows:
@@ -106,7 +135,7 @@ def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], uni
     began = moment.isoformat(timespec="milliseconds")
     run = Run(
         id=f"{moment:%Y%m%dT%H%M%S}-{_hash(one, name)}", began=began, ended=began, stopped="imported", kept=len(samples),
-        hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), target=TARGET,
+        hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), target=IMPORTED,
         machine=Machine(host=one.host or "not said", devices=[device]), devices=[device.key],
         labels=labels.check({_label(k): v.replace(",", " ") for k, v in one.labels.items()}),
     )
@@ -115,7 +144,7 @@ def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], uni
 
 def _case(name: str, meaning: Meaning) -> Case:
     given = {"name": name, "unit": meaning.unit, "better": meaning.better}
-    return Case(workload=TARGET, params=work.find(TARGET).parse(given))
+    return Case(workload=IMPORTED, params=work.find(IMPORTED).parse(given))
 
 
 def _label(name: str) -> str:
@@ -132,12 +161,12 @@ def _hash(one: Row, name: str) -> str:
 
 
 def _sample(row: Row, case: Case, device: Device, number: int, unit: str) -> Samples:
-    try:
-        value = float(row.value.replace(",", "")) * _base(row.unit or unit)[1]
-        if not math.isfinite(value):
-            raise ValueError
-    except ValueError:
-        said = f"'{row.value[:40]}' is not a number" if row.value else "no number"
+    base, scale = _base(row.unit or unit)
+    value = table.number(row.value) * scale
+    said = "" if math.isfinite(value) else f"'{row.value[:40]}' is not a number" if row.value else "no number"
+    if not said and base == "s" and value <= 0:
+        said = f"'{row.value[:40]}' is no duration, which is above zero"
+    if said:
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=f"{said}, in line {row.line}")
     return Samples(case=case.id, device=device.key, round=number, seconds=[value], method="program")
 

@@ -11,9 +11,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from msgspec.structs import replace
+
 from hotlap import units, work
 from hotlap.errors import HotlapError, InputError, nearest
-from hotlap.record import Device, Result, Run, Samples, Status
+from hotlap.record import Case, Device, Machine, Plan, Result, Run, Samples, Status
 from hotlap.store import bundle as bundles
 from hotlap.store import paths, when
 from hotlap.store.bundle import Bundle, target_name
@@ -24,7 +26,7 @@ from hotlap.work.base import Param
 if TYPE_CHECKING:
     from hotlap.store.catalog import Catalog, Entry
 
-__all__ = ["VALID", "entries", "every", "fold", "nothing", "results", "runs"]
+__all__ = ["VALID", "cases", "entries", "every", "fold", "nothing", "results", "runs"]
 
 VALID = "an id or its beginning, latest, label=value, a time (today, 2026-11-21, a..b), or a path"
 FACTS = ("case", "device", "host", "implementation", "label", "machine", "metric", "plan", "status", "target", "time", "workload")
@@ -128,7 +130,7 @@ def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:
         if name not in known:
             raise InputError(f"no run has a label '{name}'; {nearest(name, known) or 'none is kept yet: hotlap run measures one'}")
         if value not in known[name]:
-            raise InputError(f"no run has {name}={value}; {nearest(value, known[name][-20:])}")
+            raise InputError(f"no run has {name}={value}; {nearest(value, known[name])}")
     return _none(text, catalog, home)
 
 
@@ -165,10 +167,38 @@ def results(bundle: Bundle, where: Mapping[str, str] = {}) -> list[Result]:
         for key in bundle.run.devices:
             device = devices.get(key)
             target = device.target if device else target_name(bundle.run.target)
-            result = fold(case, groups.get((case.id, key), []), target, key)
+            result = _reached(fold(case, groups.get((case.id, key), []), target, key), bundle.run)
             if all(test(bundle.run, result, device) for test in tests):
                 found.append(result)
     return found
+
+
+def _reached(result: Result, run: Run) -> Result:
+    """A case without a round of a run whose time was up says so."""
+    if result.rounds or "budget" not in run.stopped.split("; "):
+        return result
+    return replace(result, reason=f"the budget of {run.plan.measure.budget_s:g} s was used up")
+
+
+def cases(plan: Plan, where: Mapping[str, str]) -> list[Case]:
+    """The plan's cases that a filter of `results` keeps, as far as it can be told before anything is measured.
+
+    Raises InputError for a name or value that is not valid, or when none is left.
+    """
+    run = Run(id="", began="", hotlap="", plan=plan, machine=Machine(host=""), target="", devices=[])
+    tests = {name: _test(name, text) for name, text in where.items()}
+    found = [fold(case, [], "") for case in plan.cases]
+    for name in [name for name in tests if name not in _LATER]:
+        own = [r for r in found if name in FACTS or name in r.case.params]
+        has = {_facts(name, run, r, None).pop() if name in FACTS else _written(name, r) for r in own}
+        found = [result for result in found if tests[name](run, result, None)]
+        if not found:
+            said = f"; {nearest(where[name], sorted(has))}" if has else ""
+            raise InputError(f"no case of the plan {plan.name} has {name}={where[name]}{said}")
+    return [result.case for result in found]
+
+
+_LATER = ("device", "host", "label", "machine", "plan", "status", "target", "time")  # known once it is measured
 
 
 def nothing(found: Sequence[Bundle], where: Mapping[str, str]) -> InputError:

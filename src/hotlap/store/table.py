@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,13 @@ NAMES = {  # what a column is for: what people call it, in lower case
     "host": ("host", "hostname", "node", "machine"),
 }
 MILLISECONDS = 1e11  # a larger number of seconds would lie 3,000 years ahead
+SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that says
+    "ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s", "sec": "s", "seconds": "s", "w": "W", "watts": "W", "mw": "mW", "kw": "kW",
+    "j": "J", "joules": "J", "kj": "kJ", "hz": "Hz", "khz": "kHz", "mhz": "MHz", "ghz": "GHz", "mbs": "MB/s", "gbs": "GB/s", "tbs": "TB/s",
+    "gflops": "GFLOP/s", "tflops": "TFLOP/s", "pflops": "PFLOP/s", "tops": "TOP/s",
+}
+BITS = ("mbps", "gbps", "tbps")  # bits or bytes, nobody knows: kept as a unit of their owner's, unless the B is written large
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _WRITTEN = re.compile(r"(\d{4})[-./](\d\d?)[-./](\d\d?)(?:[T ]+(\d\d?):(\d\d)(?::(\d\d)(\.\d+)?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
 
 
@@ -50,6 +58,7 @@ class Columns:
     device: str = ""
     host: str = ""
     labels: Sequence[str] = ()
+    values: Sequence[str] = ()  # in a file with a column per metric: those that are measurements
 
 
 def read(path: Path, columns: Columns) -> list[Row]:
@@ -137,11 +146,14 @@ def _rows(records: Sequence[Record], columns: Columns, path: Path) -> list[Row]:
         marks[label] = label
     if not where["time"]:
         raise InputError(f"{path}: no column of times; name it with --time, out of {', '.join(names)}")
-    if where["value"]:
+    for name in columns.values:
+        _column("value", name, names, path)
+    wanted = columns.values or ([columns.value] if columns.value and not where["case"] else ())
+    if where["value"] and not wanted:
         if not where["case"]:
             raise InputError(f"{path}: no column says what a number is of; name it with --case, out of {', '.join(names)}")
         return [_row(line, record, where, marks, path) for line, record in records]
-    return _wide(records, where, marks, path)
+    return _wide(records, where, marks, path, wanted, not columns.unit)
 
 
 def _column(what: str, given: str, names: Sequence[str], path: Path) -> str:
@@ -166,29 +178,41 @@ def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: 
     return Row(line, time_s, cell("case"), cell("value"), cell("unit"), cell("device"), cell("host"), labels)
 
 
-def _wide(records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path) -> list[Row]:
-    """Each numeric column is a case; text columns are labels."""
+def _wide(
+    records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path, wanted: Sequence[str], suffixed: bool,
+) -> list[Row]:
+    """Each numeric column, or each that was asked for, is a case with the unit that its name ends in; text columns are labels."""
     taken = {where[what] for what in ("time", "device", "host") if where[what]} | set(marks.values())
     others = [name for name in dict.fromkeys(name for _, record in records for name in record) if name not in taken]
-    numeric = [name for name in others if any(_number(record.get(name)) for _, record in records)]
-    if not numeric:
+    numeric = [name for name in others if any(math.isfinite(number(record.get(name))) for _, record in records)]
+    chosen = list(wanted) or numeric
+    if not chosen:
         raise InputError(f"{path}: no column of numbers; name the column of values with --value, out of {', '.join(others)}")
     kept = {**marks, **{name: name for name in others if name not in numeric}}
     found = []
     for line, record in records:
-        for name in numeric:
+        for name in chosen:
             if record.get(name) not in (None, ""):
-                one = {**record, "case": name, "value": record[name]}
-                found.append(_row(line, one, {**where, "case": "case", "value": "value", "unit": ""}, kept, path))
+                one = {**record, "case": name, "value": record[name], "unit": suffix(name) if suffixed else ""}
+                found.append(_row(line, one, {**where, "case": "case", "value": "value", "unit": "unit"}, kept, path))
     return found
 
 
-def _number(value: Any) -> bool:
+def suffix(name: str) -> str:
+    """The unit that a column's name ends in, as ``suffix('step_ms') == 'ms'``; "" where it does not."""
+    last = re.split(r"[_ ([.]", name.rstrip(")] "))[-1] if re.search(r"[_ ([.]", name) else ""
+    if last.lower() in BITS:
+        return last[0] + "B/s" if last[1:] == "Bps" else last
+    return SUFFIXES.get(last.lower(), "")
+
+
+def number(value: Any) -> float:
+    """A number as people write it, commas between thousands; NaN for what is none, or may be another: 1,5 is not 15."""
+    text = "" if value is None else str(value).strip()
     try:
-        float(str(value).replace(",", ""))
+        return float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
     except ValueError:
-        return False
-    return value not in (None, "")
+        return math.nan
 
 
 def moment(text: str, place: str) -> float:

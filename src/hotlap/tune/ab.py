@@ -11,16 +11,18 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import hotlap
-from hotlap.errors import InputError
+from hotlap.errors import HotlapError, InputError
 from hotlap.inspect.machine import fingerprint
-from hotlap.record import Comparison, Result, Run, Samples
+from hotlap.record import Comparison, Result, Run, Samples, Summary
 from hotlap.stats import sequential
 from hotlap.stats.sequential import Decision, Design
-from hotlap.stats.summary import summarize
+from hotlap.stats.summary import outliers, summarize
 from hotlap.store import bundle as bundles
 from hotlap.store import labels
 from hotlap.targets.base import SystemClock
 from hotlap.tune.arms import Arm
+from hotlap.units import percent
+from hotlap.workloads.command import NoNumber
 
 PILOT = 10  # pairs from which the noise is taken; with fewer the power falls under the 80 % promised (benchmarks/ab.py)
 QUIETEST = 1e-5  # relative noise below which no design is needed
@@ -67,21 +69,23 @@ Listener = Callable[[int, Sequence[Pair]], None]
 def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *_: None) -> Outcome:
     """Measures both sides in turns and keeps every number as two runs. The first execution of each side is a warm-up and not counted.
 
-    Raises InputError when the sides do not have the same number of cases.
+    A failure after the first pair ends it with what is known; `stopped` says which. Raises InputError when the sides do not have the
+    same number of cases, and what a side raises before there is a pair.
     """
     if len(a.plan.cases) != len(b.plan.cases):
         raise InputError(f"A has {len(a.plan.cases)} cases and B {len(b.plan.cases)}; the sides must be case by case")
     clock = SystemClock()
-    began, writers = clock.now(), [_writer(arm, name, options, home) for name, arm in (("A", a), ("B", b))]
+    began, sides = clock.now(), (("A", a), ("B", b))
+    for name, arm in sides:
+        _first(name, arm)
+    writers = [_writer(arm, name, options, home) for name, arm in sides]
     kept: tuple[list[Samples], list[Samples]] = ([], [])
-    stopped = "interrupted"
+    stopped, number = "interrupted", 0
     try:
-        for arm in (a, b):
-            arm.once(0)
         for number in range(options.most):
             order = (0, 1) if number % 2 == 0 else (1, 0)
             for side in order:
-                for samples in (a, b)[side].once(number):
+                for samples in _turn(*sides[side], number):
                     writers[side][0].append(samples)
                     kept[side].append(samples)
             pairs = _pairs(a, b, kept, options)
@@ -91,10 +95,33 @@ def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *
                 break
     except KeyboardInterrupt:
         stopped = "interrupted"
+    except HotlapError as error:
+        stopped = f"error: {error}"
+        if not number:
+            raise
+    except BaseException as error:
+        stopped = f"error: {type(error).__name__}"
+        raise
     finally:
         for writer, run in writers:
             writer.finish(replace(run, ended=datetime.now(UTC).isoformat(timespec="milliseconds"), stopped=stopped or "rounds_max"))
     return Outcome(_pairs(a, b, kept, options), (writers[0][0].path, writers[1][0].path), stopped or "rounds_max")
+
+
+def _turn(name: str, arm: Arm, number: int) -> list[Samples]:
+    try:
+        return arm.once(number)
+    except HotlapError as error:
+        said = f"side {name} ('{arm.text}'): {error}"
+        raise type(error)(said) if isinstance(error, NoNumber) else HotlapError(said) from error
+
+
+def _first(name: str, arm: Arm) -> None:
+    """The warm-up. What --metric asks for must be in the first output, else it was asked wrongly."""
+    try:
+        _turn(name, arm, 0)
+    except NoNumber as error:
+        raise InputError(str(error)) from error
 
 
 def _writer(arm: Arm, side: str, options: Options, home: Path) -> tuple[bundles.Writer, Run]:
@@ -138,28 +165,78 @@ def _by_round(side: Result) -> dict[int, float]:
 
 def _enough(pairs: Sequence[Pair], count: int, elapsed_s: float, options: Options) -> str:
     if count >= PILOT and not any(pair.open and pair.design for pair in pairs):
-        return "precision reached"
+        told = all(pair.decision and pair.decision.answer in ("larger", "smaller", "same") for pair in pairs)
+        return "precision reached" if told else "no answer within the planned pairs"
     if elapsed_s + elapsed_s / count > options.budget_s:
         return "budget"
     return "rounds_max" if count >= options.most else ""
 
 
-def comparison(pair: Pair, options: Options) -> Comparison:
-    """One case as `compare` would say it; a ratio above 1 means that B is better."""
+def comparison(pair: Pair, options: Options, stopped: str = "") -> Comparison:
+    """One case as `compare` would say it; a ratio above 1 means that B is better. `stopped`: of the outcome."""
     x, y = _aligned(pair.a, pair.b)
     lower, found = pair.a.better == "lower", pair.decision
     base = Comparison(
-        case=pair.a.case, a=summarize(x), b=summarize(y), answer="cannot tell", unit=pair.a.unit, gate=options.gate, replicates="pairs",
-        n_a=len(x), n_b=len(y),
+        case=pair.a.case, a=_summary(x, pair.a), b=_summary(y, pair.b), answer="cannot tell", unit=pair.a.unit, gate=options.gate,
+        replicates="pairs", n_a=len(x), n_b=len(y),
     )
     if found is None:
-        why = next((r.reason for r in (pair.a, pair.b) if r.reason), "")
-        noisy = f"noise needs more than {sequential.MOST} pairs" if len(x) >= PILOT else f"{PILOT} pairs needed, there are {len(x)}"
-        return replace(base, reason=why or noisy)
+        why = next((r.reason for r in (pair.a, pair.b) if r.reason and not r.values), "")
+        return replace(base, reason=why or _undecided(x, y, stopped))
     ratio, low, high = found.ratio, found.low, found.high
     if lower:
         ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
     better = {"larger": "slower" if lower else "faster", "smaller": "faster" if lower else "slower"}
     answer = better.get(found.answer, "same" if found.answer == "same" else "cannot tell")
-    return replace(base, ratio=ratio, low=low, high=high, p=found.p, resolvable=found.resolvable, answer=answer, reason=found.reason)
+    return replace(
+        base, ratio=ratio, low=low, high=high, p=found.p, resolvable=found.resolvable, answer=answer, reason=_reason(pair, len(x), stopped),
+    )
 
+
+def _undecided(x: Sequence[float], y: Sequence[float], stopped: str) -> str:
+    """Why a test could not even be planned."""
+    lost = sum(value <= 0 for value in (*x, *y))
+    if lost:
+        return f"{lost} of {2 * len(x)} values are zero or negative: there is no ratio of them"
+    if len(x) < PILOT:
+        return f"{PILOT} pairs needed, there are {len(x)}{_ended(stopped)}"
+    return f"noise needs more than {sequential.MOST} pairs: ask for a larger change with --resolve, or quiet the machine"
+
+
+def _reason(pair: Pair, count: int, stopped: str) -> str:
+    """What the decision rests on; where there is none, the smallest change that could have been seen, why, and what helps."""
+    found, design = pair.decision, pair.design
+    assert found is not None
+    assert design is not None
+    if found.answer not in ("continue", "cannot tell"):
+        if found.pairs == count:
+            return found.reason
+        return f"{found.reason.partition(' after ')[0]} at the look after {found.pairs} of the {count} pairs measured"
+    unseen = found.resolvable if found.answer == "cannot tell" else _reach(found)
+    size = f"below {percent(unseen)}; " if unseen else ""
+    if found.answer == "cannot tell":
+        wanted = max(found.resolvable or 0.0, design.difference) * 1.25
+        return f"{size}{found.reason}: quiet the machine, or look for a larger change, as with --resolve '{wanted * 100:.2g} %'"
+    return f"{size}no answer after {count} of at most {design.pairs} pairs{_ended(stopped)}"
+
+
+def _reach(found: sequential.Decision) -> float | None:
+    """Half of the interval at the last look: less than that cannot be seen yet."""
+    return math.sqrt(found.high / found.low) - 1 if found.low and found.high else None
+
+
+_ENDED = {
+    "budget": "; the budget was used up: give it more with --budget", "interrupted": "; interrupted",
+    "rounds_max": "; no more were allowed: give it more with --pairs",
+}
+
+
+def _ended(stopped: str) -> str:
+    return "; it ended with a failure" if stopped.startswith("error") else _ENDED.get(stopped, "")
+
+
+
+def _summary(values: Sequence[float], result: Result) -> Summary:
+    """With the samples behind the values, and the outliers among those of each round."""
+    rounds = [one.seconds for one in result.rounds if one.status == "measured" and one.seconds]
+    return replace(summarize(values), samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in rounds))

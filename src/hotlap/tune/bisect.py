@@ -372,7 +372,8 @@ def load(name: str, home: Path) -> State:
     names = sorted(path.parent.name for path in _folder(home).glob(f"*/{STATE}"))
     found = names[-1:] if name == "latest" else [one for one in names if name and one.startswith(name)]
     if len(found) != 1:
-        raise InputError(f"'{name}' names {len(found)} searches; {nearest(name, [*names, 'latest'])}")
+        said = f"'{name}' names {len(found)} searches" if found else f"no search is called '{name}'"
+        raise InputError(f"{said}; {nearest(name, [*names, 'latest'])}")
     path = _folder(home) / found[0] / STATE
     try:
         state = msgspec.json.decode(path.read_bytes(), type=State)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hotlap.errors import InputError, NotSupported
+from hotlap.errors import InputError, NotSupported, nearest
 from hotlap.record import Case, Check
 from hotlap.targets.base import Target
 from hotlap.units import exact
@@ -75,6 +75,10 @@ class Program:
         return Check(passed=True, what=f"exit status 0 in {self.runs} execution{'' if self.runs == 1 else 's'}{number}")
 
 
+class NoNumber(NotSupported):
+    """The output has no number where it was asked for: the pointer or pattern is wrong, or the program prints something else."""
+
+
 def _why(error: Exception, folder: str | None) -> str:
     """What the system said, and which of the two it was about: it names the folder and the program alike."""
     if folder and not os.path.isdir(folder):
@@ -93,12 +97,12 @@ def _pairs(items: list[Any]) -> dict[str, str]:
 def _pattern(expression: str, output: str) -> float:
     match = re.search(expression, output, re.MULTILINE)
     if not match:
-        raise NotSupported(f"the pattern '{expression}' is not in the program's output{_said(output)}")
+        raise NoNumber(f"the pattern '{expression}' is not in the program's output{_said(output)}")
     text = (match[1] if match.groups() else match[0]) or ""
     try:
         return float(text.replace(",", ""))
     except ValueError:
-        raise NotSupported(f"the pattern '{expression}' found '{text}', which is no number") from None
+        raise NoNumber(f"the pattern '{expression}' found '{text}', which is no number") from None
 
 
 def _said(output: str) -> str:
@@ -107,11 +111,18 @@ def _said(output: str) -> str:
     return f", which ends: {lines[-1][:120]}" if lines else ", which is empty"
 
 
+def _keys(node: Any, key: str) -> str:
+    """What there is instead, for a message."""
+    if isinstance(node, list):
+        return f"; valid: 0 to {len(node) - 1}" if node else ", where a list is empty"
+    return f"; {nearest(key, [str(name) for name in node][:20])}" if isinstance(node, dict) and node else ""
+
+
 def _pointer(pointer: str, output: str) -> float:
     """RFC 6901 into the output, which is one JSON document, perhaps after other lines."""
     start = min((i for i in (output.find("{"), output.find("[")) if i >= 0), default=-1)
     if start < 0:
-        raise NotSupported("the program's output has no JSON")
+        raise NoNumber("the program's output has no JSON" + _said(output))
     try:
         node: Any = json.JSONDecoder().raw_decode(output[start:])[0]
     except ValueError as error:
@@ -121,10 +132,10 @@ def _pointer(pointer: str, output: str) -> float:
         try:
             node = node[int(key)] if isinstance(node, list) else node[key]
         except (KeyError, IndexError, ValueError, TypeError):
-            raise NotSupported(f"the JSON has nothing at '{pointer}' (no '{key}')") from None
+            raise NoNumber(f"the JSON has nothing at '{pointer}' (no '{key}'){_keys(node, key)}") from None
     if isinstance(node, bool) or not isinstance(node, (int, float, str)):
-        raise NotSupported(f"the JSON has no number at '{pointer}'")
+        raise NoNumber(f"the JSON has no number at '{pointer}'{_keys(node, '')}")
     try:
         return float(node)
     except ValueError:
-        raise NotSupported(f"the JSON has '{node}' at '{pointer}', which is no number") from None
+        raise NoNumber(f"the JSON has '{node}' at '{pointer}', which is no number") from None
