@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hotlap.errors import InputError
-from hotlap.model.predict import ERRORS, WORST, predict
+from hotlap.model.predict import predict
 
 DATA = Path(os.environ.get("HOTLAP_SHARED") or Path(__file__).resolve().parents[2].parent / "shared") / "data" / "kernels"
 FLOOR = 0.05  # mean difference of two public collections of the same products on the same GPU
@@ -20,9 +20,10 @@ def test_a_single_prediction_has_bound_expectation_and_interval() -> None:
     found = predict("gemm", "h100-sxm", dtype="bf16")
     assert found.kind == "bound"
     assert found.bound_s == pytest.approx(2 * 4096**3 / (132 * 4096 * 1.98e9))
-    assert found.expected_s == pytest.approx(2 * 4096**3 / (132 * 4096 * 1.83e9) / 0.8 + 3e-6)
-    assert (found.low_s, found.high_s) == (pytest.approx(found.expected_s / 1.117), pytest.approx(found.expected_s / 0.883))
-    assert (found.energy_j, found.power_w) == (None, None)
+    assert found.bound_s < found.low_s < found.expected_s < found.high_s
+    assert sum(found.parts.values()) == pytest.approx(found.expected_s)
+    assert found.choice["tile_m"] * found.choice["tile_n"] >= 128 * 128
+    assert "on this machine" in found.known
 
 
 def test_it_holds_a_published_measurement() -> None:
@@ -32,18 +33,21 @@ def test_it_holds_a_published_measurement() -> None:
     assert found.low_s < 166.0e-6 < found.high_s
 
 
-def test_the_source_says_where_the_error_was_measured() -> None:
-    sources = {t.name: t.source for t in predict("gemm", "h100-sxm", dtype="bf16").provenance}
-    assert "measured on h100-sxm" in sources["published error"]
-    other = {t.name: t for t in predict("gemm", "mi300x", dtype="bf16").provenance}["published error"]
-    assert other.value == WORST == ERRORS["l40s"]
-    assert "mi300x was not among them" in other.source
+def test_it_says_how_sure_it_is() -> None:
+    """The less is known of a machine, the wider the interval."""
+    found = [predict("gemm", name, dtype="bf16") for name in ("h100-sxm", "h200-sxm", "b200")]
+    assert [one.known.partition(":")[0] for one in found] == [
+        "fitted to measurements on this machine", "fitted to measurements on other machines of its architecture", "published figures of the machine only",
+    ]
+    widths = [one.high_s / one.low_s for one in found]
+    assert widths[2] > max(widths[:2])
+    assert "outside of what was measured" in " ".join(predict("gemm", "h100-sxm", dtype="tf32").causes)
 
 
-def test_nothing_is_expected_where_no_error_is_known() -> None:
-    assert predict("gemm", "h100-sxm", dtype="fp8").expected_s is None
+def test_nothing_is_expected_where_no_family_knows_it() -> None:
     assert predict("stream", "h100-sxm", size="1 GiB").expected_s is None
     assert predict("gemm", "b100", dtype="bf16").kind == "unknown"
+    assert "lacks" in " ".join(predict("gemm", "b100", dtype="bf16").causes)
 
 
 def test_arrays_give_arrays_that_agree_with_single_values() -> None:
@@ -53,9 +57,9 @@ def test_arrays_give_arrays_that_agree_with_single_values() -> None:
     for i in range(2):
         for j in range(2):
             single = predict("gemm", "h200-sxm", dtype="bf16", m=int(m[j]), n=int(n[i, 0]))
-            assert found.bound_s[i, j] == single.bound_s
-            assert found.high_s[i, j] == single.high_s
-    assert {t.name for t in found.provenance} >= {"peak matrix.bf16", "memory bandwidth", "published error"}
+            assert found.bound_s[i, j] == pytest.approx(single.bound_s)
+            assert found.high_s[i, j] == pytest.approx(single.high_s)
+            assert found.parts["DRAM"][i, j] == pytest.approx(single.parts["DRAM"])
 
 
 def test_lists_of_strings_are_values_too_and_unknown_ones_are_nan() -> None:
@@ -127,9 +131,11 @@ def test_no_measured_product_beats_its_bound(folder: str, framework: str, machin
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("folder", "framework", "machine"), [("h100_sxm", "vllm", "h100-sxm"), ("h200_sxm", "vllm", "h200-sxm"), ("a100_sxm", "sglang", "a100-sxm-80gb")]
+    ("folder", "framework", "machine", "most"),
+    [("h100_sxm", "vllm", "h100-sxm", 0.07), ("h200_sxm", "vllm", "h200-sxm", 0.08), ("a100_sxm", "sglang", "a100-sxm-80gb", 0.09)],
 )
-def test_the_published_error_of_the_formula_is_what_the_data_give(folder: str, framework: str, machine: str) -> None:
+def test_the_stored_coefficients_keep_their_error(folder: str, framework: str, machine: str, most: float) -> None:
     shapes, seconds = products(folder, framework, "bfloat16")
-    expected = predict("gemm", machine, dtype="bf16", **shapes).expected_s
-    assert np.mean(np.abs(expected / seconds - 1)) == pytest.approx(ERRORS[machine], abs=0.001)
+    found = predict("gemm", machine, dtype="bf16", **shapes)
+    assert np.mean(np.abs(found.expected_s / seconds - 1)) < most
+    assert 0.8 < np.mean((found.low_s <= seconds) & (seconds <= found.high_s)) < 0.97  # 90 % is stated

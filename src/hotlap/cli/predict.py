@@ -9,8 +9,11 @@ from hotlap import plan as plans
 from hotlap import work
 from hotlap.cli import terminal
 from hotlap.errors import InputError
+from hotlap.model.networks import predict as networks
+from hotlap.model.networks import shape
+from hotlap.model.networks.calls import PHASES
 from hotlap.model.predict import predict
-from hotlap.report import listing
+from hotlap.report import listing, network
 from hotlap.units import exact
 from hotlap.work.program import OWN
 
@@ -19,6 +22,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", nargs="?", help="its name, out of those below")
     parser.add_argument("parameter", nargs="*", metavar="NAME=VALUE", help="as in a plan: size='1 GiB' dtype=bf16")
     parser.add_argument("--machine", help="of the machine table: 'hotlap machines' lists them")
+    parser.add_argument("--implementation", default="", help="the library's kernel, as vllm/DeepGemmFp8BlockScaledMMKernel")
+    net = parser.add_argument_group("a network: hotlap predict net NAME", "how a step of it is run")
+    net.add_argument("--phase", choices=PHASES, default="decode", help="prefill, decode or train (default: decode)")
+    for name, default, about in _SETTING:
+        net.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{about} (default: {default})")
+    net.add_argument("--dtype", choices=("bf16", "fp8", "fp8_block"), default="bf16", help="of weights and products (default: bf16)")
+    net.add_argument("--kv-dtype", choices=("bf16", "fp8"), default="bf16", help="of the cache of keys and values (default: bf16)")
+    net.add_argument("--recompute", action="store_true", help="training: forward again in the backward pass")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _workloads()
 
@@ -27,15 +38,39 @@ def run(args: argparse.Namespace) -> int:
     """Bound, expected time with its interval, the rates they mean, what sets the limit, and the source of each term."""
     if not args.workload:
         raise InputError(f"which workload? valid: {', '.join(_predictable())}; as in: hotlap predict stream --machine h200-sxm")
+    if args.workload == "net":
+        return _network(args)
     spec = work.find(args.workload)
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
-    limit = predict(args.workload, args.machine, **dict[str, Any](case.params))
+    limit = predict(args.workload, args.machine, args.implementation, **dict[str, Any](case.params))
     if args.json:
         terminal.print_json({"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
     else:
         print(listing.prediction(case, args.machine, limit, terminal.width()))
+    return 0
+
+
+_SETTING = (
+    ("batch", 1, "sequences of a step"), ("context", 2048, "tokens of a prompt, or in the cache"), ("tp", 1, "tensor-parallel GPUs"),
+    ("pp", 1, "pipeline stages"), ("dp", 1, "replicas"), ("ep", 1, "GPUs that experts are spread over"),
+    ("micro-batch", 1, "training: sequences that pass a stage together"),
+)  # fmt: skip
+
+
+def _network(args: argparse.Namespace) -> int:
+    """A step of a network."""
+    if len(args.parameter) != 1:
+        raise InputError(f"which network? one name, as in: hotlap predict net llama-3-70b; valid: {', '.join(shape.names())}")
+    if not args.machine:
+        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
+    names = ("phase", *(name.replace("-", "_") for name, _, _ in _SETTING), "dtype", "kv_dtype", "recompute")
+    found = networks.predict(args.parameter[0], args.machine, **{name: getattr(args, name) for name in names})
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(network.step(found, terminal.width(), color=terminal.color()))
     return 0
 
 

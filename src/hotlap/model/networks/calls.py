@@ -213,5 +213,5 @@ def _ends(network: Network, setting: Setting) -> Iterator[Call]:
 def _hand_over(network: Network, setting: Setting) -> Iterator[Call]:
     """Activations to the next pipeline stage."""
     if setting.pp > 1:
-        params = {"op": "send", "gpus": 2, "size": setting.tokens * network.hidden * ACTIVATION_BYTES, "nodes": nodes(setting.gpus)}
+        params = {"op": "send", "gpus": 2, "size": setting.tokens * network.hidden * ACTIVATION_BYTES, "nodes": min(nodes(setting.gpus), 2)}
         yield Call("to the next stage", "communication", "collective", params)
