@@ -46,7 +46,8 @@ def selftest(found: Selftest, width: int = 100, color: bool = False) -> str:
 
 def _order(found: Selftest) -> str:
     """What the order did here."""
-    if found.blocked > found.called and binomial_interval(found.blocked, found.comparisons)[0] > NOMINAL:
+    drifts = any(one.drift is not None for one in found.cases)
+    if drifts and found.blocked > found.called and binomial_interval(found.blocked, found.comparisons)[0] > NOMINAL:
         return "That is what drift does, and why 'hotlap ab' measures in turns."
     return "No drift that would fool this order shows in this run; 'hotlap ab' measures in turns because it cannot be counted on."
 
