@@ -42,6 +42,26 @@ def test_the_noise_is_told_apart_and_says_what_can_be_seen() -> None:
     assert copy.resolvable[24] == pytest.approx((2.069 + 0.858) * 0.01 * np.sqrt(2) / np.sqrt(24), rel=0.25)
 
 
+def test_a_drift_that_is_no_line_is_found_in_every_case_and_only_then_blamed() -> None:
+    minutes = np.arange(24) * 8 / 60
+    rng = np.random.default_rng(4)
+    cases = {name: (1e-3 / (1 + 0.3 * minutes) * np.exp(rng.normal(0, 0.01, 24))).tolist() for name in ("copy", "gemm", "chase")}
+    bent = selftest(results(make(cases)))
+    assert len(bent.cases) == 3
+    assert all(one.drift is not None for one in bent.cases)
+    said = " ".join(shown.selftest(bent).split())
+    assert "That is what drift does" in said
+    assert "drift: the change from the first round to the last" in said
+    assert "That is what drift does" not in shown.selftest(measured(240))
+
+
+def test_what_gave_no_number_is_listed_with_its_reason() -> None:
+    found = selftest(results(make({"copy": [1e-3] * 8, "gemm": []})))
+    assert list(found.left_out.values()) == ["not run: no round of it was measured"]
+    assert "not run: no round of it was measured" in shown.selftest(found)
+    assert "not run" in shown.selftest(selftest(results(make({"gemm": []}))))
+
+
 @pytest.mark.parametrize("rounds", [0, 1, 6, 8])
 def test_too_few_rounds_are_inconclusive(rounds: int) -> None:
     found = measured(rounds)

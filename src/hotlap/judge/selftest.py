@@ -48,6 +48,7 @@ class Selftest(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None  # 95 % interval of the rate, as if comparisons were independent
     high: float | None
     blocked: int  # called different when all of A comes before all of B
+    left_out: dict[str, str] = {}  # cases that gave no number, and why
     state: str  # pass: the rate is not above the nominal one; fail; inconclusive: too few comparisons
 
     @property
@@ -63,7 +64,16 @@ def selftest(results: Sequence[Result]) -> Selftest:
     called, comparisons = sum(one.called for one in cases), sum(one.comparisons for one in cases)
     low, high = binomial_interval(called, comparisons) if comparisons else (None, None)
     state = "inconclusive" if low is None or comparisons < 1 / NOMINAL else "fail" if low > NOMINAL else "pass"
-    return Selftest(cases=cases, called=called, comparisons=comparisons, low=low, high=high, blocked=blocked, state=state)
+    left_out = {work.label(one.case): _why(one) for one in results if one not in good}
+    return Selftest(
+        cases=cases, called=called, comparisons=comparisons, low=low, high=high, blocked=blocked, state=state, left_out=left_out,
+    )
+
+
+def _why(result: Result) -> str:
+    if result.status == "measured":
+        return "zero or negative values have no ratio"
+    return f"{result.status.replace('_', ' ')}: {result.reason or 'no reason was kept'}"
 
 
 def _case(result: Result) -> CaseNoise:
