@@ -300,6 +300,7 @@ class Gap(Record, frozen=True, kw_only=True):
     limit_value: float | None = None  # in the metric's unit
     cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
     detail: str = ""  # one sentence with the numbers behind it
+    split: dict[str, float] = {}  # seconds between bound and measured by cause, where a model knows the kernel; they add up
     limit: Limit | None = None
 
 

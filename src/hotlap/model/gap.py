@@ -10,7 +10,9 @@ from hotlap.model.context import Context, context
 from hotlap.model.levels import Level, cache_levels
 from hotlap.record import Case, Gap, Limit, Result, Summary
 
-__all__ = ["Ceilings", "Context", "Level", "cache_levels", "ceilings", "context", "gap"]
+__all__ = ["Ceilings", "Context", "Level", "cache_levels", "ceilings", "context", "gap", "split"]
+
+OWN_PART = {"arithmetic unit": ("matrix unit",), "memory": ("DRAM",), "link": ("link",)}  # what a bound is made of, by what sets it
 
 
 def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap:
@@ -26,7 +28,23 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     seen = causes.Seen(result, summary.median, seconds, kind.work(result.case.params), limit, context, against, limit_s, name)
     cause, detail = causes.cause(seen)
     value = kind.value(limit_s, result.case.params) if limit_s else None
-    return Gap(share=seen.share, against=against, limit_value=value, cause=cause, detail=detail, limit=limit)
+    return Gap(share=seen.share, against=against, limit_value=value, cause=cause, detail=detail, split=split(seconds, limit), limit=limit)
+
+
+def split(seconds: float, limit: Limit) -> dict[str, float]:
+    """Seconds between the bound and the measured time by cause: what the model's parts add to the bound, and what it cannot explain.
+
+    The part that the bound is made of counts with what it takes longer than the bound. Empty where no model knows the kernel.
+    """
+    if not limit.parts or not limit.bound_s:
+        return {}
+    own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in limit.parts), "")
+    found = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}
+    if not own:
+        found["bound"] = -limit.bound_s
+    if own:
+        found[f"{own}, beyond the bound"] = found.pop(own)
+    return {**found, "unexplained": seconds - sum(limit.parts.values())}
 
 
 def _reference(case: Case, seconds: float, limit: Limit, context: Context) -> tuple[Against, float | None, str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from hotlap import work
 from hotlap.errors import HotlapError
 from hotlap.judge.state import state
-from hotlap.model import limits
+from hotlap.model import limits, predict
 from hotlap.model.gap import Context, context, gap
 from hotlap.record import Device, Gap, Limit, Result, Row, Summary
 from hotlap.stats.summary import summarize
@@ -66,7 +66,8 @@ def _of_host(owner: str, device: Device | None) -> bool:
 def against(result: Result, summary: Summary, seen: Context) -> Gap:
     """The gap; for a workload of a later version, why there is none."""
     try:
-        return gap(result, summary, limits.limit(result.case, seen.spec, seen.clock_max_hz), seen)
+        limit = limits.limit(result.case, seen.spec, seen.clock_max_hz)
+        return gap(result, summary, predict.expected(result.case, seen.spec, limit) if seen.spec else limit, seen)
     except (HotlapError, KeyError) as error:
         reason = f"no limit could be found: {error}"
         return Gap(cause="unknown", detail=reason, limit=Limit(kind="unknown", reason=reason))

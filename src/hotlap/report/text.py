@@ -11,6 +11,7 @@ from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.store.bundle import Bundle
+from hotlap.units import percent
 
 __all__ = ["devices", "explain", "heading", "machine", "machines", "prediction", "runs", "table"]
 
@@ -173,6 +174,9 @@ def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     return "\n".join([*lines[1:], *_sources(sources, width, color)])
 
 
+LEAST_SHARE = 0.03  # of a gap, below which a cause is not named
+
+
 @dataclass
 class Sources:
     """Sources of terms, numbered as they first come, so that each is printed once."""
@@ -185,6 +189,21 @@ class Sources:
         return ", ".join(f"{words.term(one)} [{self.seen.setdefault(one.source, len(self.seen) + 1)}]" for one in found)
 
 
+def split_line(row: Row) -> str:
+    """Where the time between bound and measured goes, the largest first; small shares together."""
+    gap, limit = row.gap.split, row.gap.limit
+    whole = sum(gap.values())
+    if not gap or whole <= 0 or limit is None or not limit.bound_s:
+        return ""
+    large = sorted((one for one in gap.items() if abs(one[1]) >= LEAST_SHARE * whole), key=lambda one: -abs(one[1]))
+    rest = whole - sum(value for _, value in large)
+    said = [f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large]
+    if abs(rest) > 0.005 * whole:
+        said.append(f"the rest {words.quantity(rest, 's')}")
+    expected = f"expected {words.quantity(limit.expected_s, 's')}, {limit.known}" if limit.expected_s else ""
+    return f"{words.quantity(whole, 's')} over the bound: {', '.join(said)}; {expected}"
+
+
 def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]:
     kept = f"{words.value(row)}  {words.interval(row.summary)}" if words.stands(row) else words.state(row)
     style = STATE_STYLES[row.verdict.state]
@@ -192,7 +211,7 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
     parts = [("state", f"{words.state(row)}: {row.verdict.reason}" if row.verdict.reason else "")]
     if words.stands(row):
         parts.append(("note", row.result.reason))
-        parts += [("limit", limit_line(row)), ("cause", cause_line(row)), ("from", sources.terms(row))]
+        parts += [("limit", limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row))]
     parts += [("" if place else "flags", f"{flag.name}: {flag.detail}") for place, flag in enumerate(row.result.flags)]
     for name, text in parts:
         if text:
