@@ -20,8 +20,9 @@ from typing import Any, Literal
 import numpy as np
 from error_rates import show, wilson
 
-from hotlap.tune.bisect import Asked, Outcome, Search
-from hotlap.tune.measured import Commit, Tape, Took
+from hotlap.tune.commits import Commit
+from hotlap.tune.halving import Asked, Outcome, Search
+from hotlap.tune.tape import Tape, Took
 
 DRIFT = 1e-4  # a measurement: 1 % in 100, whoever takes them
 RIGHT, WRONG, NONE, UNSURE = ANSWERS = ("right", "wrong", "no difference", "cannot tell")
@@ -41,9 +42,9 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        more = ["" if self.noise == "normal" else self.noise, f"layout {self.layout:.1%}" if self.layout else "", "drift" if self.drift else ""]
-        step = f"step {self.step:.0%}" if self.step else "no step"
-        return ", ".join([f"{step}, sd {self.sd:.0%}", *filter(None, more)])
+        parts = [f"step {self.step:.0%}" if self.step else "no step", f"sd {self.sd:.0%}", self.noise.replace("normal", "")]
+        parts += [f"builds {self.layout:.1%} apart" if self.layout else "", "drift 1 % in 100" if self.drift else ""]
+        return ", ".join(filter(None, parts))
 
 
 SCENARIOS = (
@@ -115,9 +116,12 @@ def judged(repository: Repository, named: int) -> str:
     return RIGHT if repository.what.step and named == repository.culprit else WRONG
 
 
-def row(method: str, one: Callable[[Repository], tuple[str, int, Outcome | None]], what: Scenario, options: argparse.Namespace) -> dict[str, Any]:
+Method = Callable[[Repository], tuple[str, int, Outcome | None]]
+
+
+def row(method: str, one: Method, what: Scenario, options: argparse.Namespace) -> dict[str, Any]:
     """Every method meets the same repositories."""
-    answers, counts, held, why = Counter[str](), list[int](), 0, Counter[str]()
+    answers, why, counts, held = Counter[str](), Counter[str](), list[int](), 0
     for number in range(options.searches):
         repository = Repository(np.random.default_rng((options.seed, number)), what, options.commits)
         answer, count, found = one(repository)
@@ -125,17 +129,20 @@ def row(method: str, one: Callable[[Repository], tuple[str, int, Outcome | None]
         counts.append(count)
         if found and answer == UNSURE:
             why[found.answer] += 1
-            held += found.answer == "candidates" and f"c{repository.culprit}" in {each.commit for each in found.candidates}
+            held += what.step > 0 and f"c{repository.culprit}" in {each.commit for each in found.candidates}
     rates = {name: wilson(answers[name], options.searches) for name in ANSWERS}
     return {
         "scenario": what.name, "margin": what.margin, "method": method, **rates, "measurements": float(np.mean(counts)),
-        "most_of_95": float(np.quantile(counts, 0.95)), "unsure": dict(why), "sets_with_the_culprit": held,
+        "most_of_95": float(np.quantile(counts, 0.95)), "unsure": dict(why), "unsure_but_among_them": held,
     }  # fmt: skip
 
 
 def line(one: dict[str, Any]) -> str:
     cells = "  ".join(f"{show(one[name]):20}" for name in ANSWERS)
-    return f"  {one['method']:14} {cells}  {one['measurements']:5.0f} {one['most_of_95']:5.0f}"
+    why = ", ".join(f"{count} {name}" for name, count in sorted(one["unsure"].items(), key=lambda each: -each[1]))
+    among = f"; the culprit among what is named: {one['unsure_but_among_them']}" if one["unsure_but_among_them"] else ""
+    tail = f"\n{'':17}cannot tell: {why}{among}" if why else ""
+    return f"  {one['method']:14} {cells}  {one['measurements']:5.0f} {one['most_of_95']:5.0f}{tail}"
 
 
 def main() -> None:
@@ -152,8 +159,8 @@ def main() -> None:
     if options.json:
         print(json.dumps({"seed": options.seed, "searches": options.searches, "commits": options.commits, "rows": rows}, indent=1))
         return
-    print(f"{options.commits} commits, {options.searches} searches each, seed {options.seed}; rates in % with 95 % intervals; measurements: mean, 95 %")
-    print(f"{'':17}{'names the right one':22}{'names a wrong one':22}{'no difference':22}{'cannot tell':22}measurements")
+    print(f"{options.commits} commits, {options.searches} searches each, seed {options.seed}; rates in % with 95 % intervals")
+    print(f"{'':17}{'names the right one':22}{'names a wrong one':22}{'no difference':22}{'cannot tell':22}measurements: mean, 95 %")
     for number, one in enumerate(rows):
         if number % len(methods) == 0:
             print(f"{one['scenario']} (margin {one['margin']:.0%})")
