@@ -22,9 +22,10 @@ from hotlap.cli import main
 from hotlap.errors import InputError, MachineError, SchemaError
 from hotlap.record import Case
 from hotlap.store import locks
-from hotlap.tune import bisect, measured
-from hotlap.tune.bisect import Asked, Outcome, Search
-from hotlap.tune.measured import Commit, Tape, Took
+from hotlap.tune import levels, measured
+from hotlap.tune.commits import Commit
+from hotlap.tune.halving import Asked, Outcome, Search
+from hotlap.tune.tape import Tape, Took
 from hotlap.work import find
 
 # ---------------------------------------------------------------- decisions, on numbers that are made here
@@ -113,7 +114,7 @@ def test_a_difference_below_the_margin_is_none_and_too_much_noise_is_no_answer()
     assert found.ends.low > 1
     found = Simulated(stair({3: 0.01}), normal(0.2, 1)).search()
     assert found.answer == "cannot tell"
-    assert found.measurements == 2 * bisect.LOOKS[-1]
+    assert found.measurements == 2 * levels.LOOKS[-1]
 
 
 def test_commits_that_cannot_be_built_leave_the_smallest_set_of_candidates() -> None:
@@ -148,21 +149,21 @@ def test_exact_numbers_and_a_single_commit_are_searched_too() -> None:
 
 def test_one_outlier_decides_nothing() -> None:
     d = [0.05 + 0.01 * x for x in (-1, 1, -2, 0.5, 1.5, 0.2, -0.4, 0.9)]
-    limit = bisect.threshold(1, 16)
-    assert bisect.weigh([3.0], d, limit).like == ""
-    assert bisect.weigh([-0.025, -0.02], d, limit).like == "good"
-    assert bisect.weigh([3.0, -0.025, -0.02, -0.03], d, limit).like == "good"
+    limit = levels.threshold(1, 16)
+    assert levels.weigh([3.0], d, limit).like == ""
+    assert levels.weigh([-0.025, -0.02], d, limit).like == "good"
+    assert levels.weigh([3.0, -0.025, -0.02, -0.03], d, limit).like == "good"
 
 
 def test_decisions_share_the_level() -> None:
-    spent = [1 / (1 + math.exp(bisect.threshold(number, 1000))) for number in range(1, 400)]
-    assert sum(spent) < bisect.ALPHA
-    assert sum(spent[:10]) == pytest.approx(0.9 * bisect.ALPHA)
+    spent = [1 / (1 + math.exp(levels.threshold(number, 1000))) for number in range(1, 400)]
+    assert sum(spent) < levels.ALPHA
+    assert sum(spent[:12]) == pytest.approx(0.9 * levels.ALPHA)
 
 
 def test_a_search_replays_what_it_kept_and_loses_nothing() -> None:
     kept: list[Took] = []
-    whole = Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(8,)).search(keep=lambda took: kept.append(took[-1]))
+    whole = Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(8,)).search(keep=kept.append)
     again = Simulated(stair({7: 0.05}), normal(0.01, 3))
     assert again.search(kept) == whole
     assert again.count == 0
@@ -184,7 +185,7 @@ def test_the_budget_ends_it_with_what_is_known() -> None:
 def test_ends_that_give_no_number_are_refused_and_not_kept() -> None:
     kept: list[Took] = []
     with pytest.raises(InputError, match="good c0 cannot be measured: it does not build"):
-        Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(0,)).search(keep=lambda took: kept.extend(took))
+        Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(0,)).search(keep=kept.append)
     assert not kept
     with pytest.raises(MachineError, match="bad c16 cannot be measured"):
         Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(16,)).search([Took(commit=name, value=1.0) for name in ("c0", "c16", "c16")])
@@ -322,8 +323,9 @@ def start(project: Project, *more: str) -> subprocess.Popen[str]:
 
 
 def kept(home: Path) -> list[dict[str, object]]:
-    found = list(home.glob("bisect/*/state.json"))
-    return json.loads(found[0].read_bytes())["took"] if found else []
+    """Whole lines only: another process may be writing the last."""
+    found = list(home.glob("bisect/*/measurements.jsonl"))
+    return [json.loads(line) for line in found[0].read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if found else []
 
 
 def wait_for(what: Callable[[], bool]) -> None:

@@ -14,8 +14,10 @@ from hotlap import units, work
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.store import paths
-from hotlap.tune import bisect, measured
-from hotlap.tune.bisect import Change, Outcome, State
+from hotlap.tune import bisect, commits, halving, measured
+from hotlap.tune.bisect import State
+from hotlap.tune.halving import Outcome
+from hotlap.tune.levels import Change
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--case", metavar="SELECTOR", help="which case, of several: the beginning of its id, or a part of its label")
     parser.add_argument("--repo", metavar="DIR", help="the repository (default: the one of the current folder)")
     parser.add_argument("--build", metavar="CMD", help="run by the shell in each worktree first; a commit where it fails is skipped")
-    parser.add_argument("--target", metavar="TARGET", help="hold its device and measure beside it, as hotlap run does (default: none)")
+    parser.add_argument("--target", metavar="TARGET", help="hold its first device against other runs of Hotlap meanwhile (default: none)")
     parser.add_argument("--margin", metavar="SHARE", help="smallest difference between good and bad worth a search (default: 2 %%)")
     parser.add_argument("--budget", metavar="TIME", help="stop after this, as in '30 min'; --resume goes on")
     parser.add_argument("--resume", metavar="NAME", help="go on with a search that was stopped or killed; 'latest' is the newest")
@@ -69,12 +71,12 @@ def _begun(args: argparse.Namespace, home: Path) -> State:
     if not 0 <= margin < 1:
         raise InputError(f"--margin is a share from 0 to under 100 %, as in '2 %', not {args.margin}")
     plan = plans.load(args.plan)
-    repo = measured.top(args.repo or ".")
-    good, bad = measured.resolve(repo, args.good, "--good"), measured.resolve(repo, args.bad, "--bad")
-    commits, first_parents = measured.history(repo, good, bad)
+    repo = commits.top(args.repo or ".")
+    good, bad = commits.resolve(repo, args.good, "--good"), commits.resolve(repo, args.bad, "--bad")
+    between, first_parents = commits.history(repo, good, bad)
     case = measured.placed(measured.chosen(plan, args.case or ""), repo)
     setting = measured.Setting(repo=repo, case=case, options=plan.measure, target=args.target or "", build=args.build or "")
-    return bisect.begin(setting, bisect.Asked(good=good, bad=bad, commits=commits, first_parents=first_parents, margin=margin), home)
+    return bisect.begin(setting, halving.Asked(good=good, bad=bad, commits=between, first_parents=first_parents, margin=margin), home)
 
 
 # ---------------------------------------------------------------- the answer in words
@@ -120,6 +122,11 @@ def _answer(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
             "not confirmed: measured once more, the commit was not shown to differ from what comes before it as bad does from good; "
             "begin a new search, with more time for a round (round_time of the plan)"
         )
+    elif outcome.answer == "in part":
+        yield "answer", (
+            f"only a part of the change, less than {units.exact(halving.MOST, '%')} of it: others changed the case too, or each build "
+            "differs by itself"
+        )
     elif many:
         yield "answer", f"one of {len(outcome.candidates)} commits; those between could not be decided"
     head = {"found": "first bad commit", "not confirmed": "not confirmed"}.get(outcome.answer, "candidate")
@@ -149,7 +156,7 @@ def _change(state: State, found: Change) -> str:
     """A change with its interval, what it is of, and whether it is for the worse."""
     worse = (found.ratio > 1) == (state.setting.case.params.get("better") != "higher")
     word = f", {'worse' if worse else 'better'}" if found.low > 1 or found.high < 1 else ""
-    return f"{bisect.shown(found)}{word}; {found.pairs} pairs"
+    return f"{halving.shown(found)}{word}; {found.pairs} pairs"
 
 
 class _Progress:

@@ -1,5 +1,4 @@
-"""A commit, measured: a worktree of its own, built there by the user's command, and the value of one round of one case; and the
-measurements of a search in order, each kept before it is used.
+"""A commit, measured: a worktree of its own, built there by the user's command, and the value of one round of one case.
 
 The user's own folder is never touched, save for git's list of worktrees, which is as before once `close` has been called.
 """
@@ -11,46 +10,25 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from hotlap.errors import HotlapError, InputError, MachineError, SchemaError, Unavailable
+from hotlap.errors import HotlapError, InputError, MachineError
 from hotlap.measure.inline import Host
 from hotlap.measure.loop import Slot
 from hotlap.measure.loop import measure as sample
-from hotlap.record import Case, MeasureOptions, Plan, Samples
+from hotlap.record import Case, MeasureOptions, Plan
 from hotlap.store.fold import fold
-from hotlap.tune import arms
+from hotlap.tune.commits import Commit, describe, environment, git
+from hotlap.tune.tape import Took
 from hotlap.work import label
 from hotlap.workloads.command import Program
 
-ATTEMPTS = 2  # of a round that gives no number, before its commit is given up
 BUILT = ".built"  # beside a worktree: its build ended well
-
-
-class Commit(msgspec.Struct, frozen=True):
-    """What git says of one commit."""
-
-    commit: str
-    subject: str = ""
-    author: str = ""
-    date: str = ""  # ISO 8601, of the author
-    parents: list[str] = []
-
-
-class Took(msgspec.Struct, frozen=True, kw_only=True):
-    """One round of the case at one commit. Without a value there is a reason."""
-
-    commit: str
-    value: float | None = None  # in the case's unit, above zero
-    reason: str = ""
-    built: bool = True
-    samples: int = 0  # that the value is the median of
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,153 +37,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     repo: str  # its top folder
     case: Case
     options: MeasureOptions = MeasureOptions()
-    target: str = ""  # "": the program on this machine, without a device
+    target: str = ""  # whose device is held against other runs; "": none
     build: str = ""  # run by the shell in the worktree
-
-
-# ---------------------------------------------------------------- in order, and kept
-
-
-class Bench(Protocol):
-    """What measures commits."""
-
-    def measure(self, commit: str) -> Took: ...
-
-    def forget(self, commit: str) -> None: ...
-
-    def describe(self, commit: str) -> Commit: ...
-
-
-class OutOfTime(Exception):
-    """The budget is used up."""
-
-
-class Tape:
-    """The measurements of a search in order: those that were kept first, then new ones, each kept before it is used."""
-
-    def __init__(
-        self, bench: Bench, kept: Sequence[Took] = (), keep: Callable[[list[Took]], None] = lambda _: None,
-        late: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.bench, self.took, self.keep, self.late = bench, list(kept), keep, late
-        self.read = 0
-
-    def take(self, commit: str) -> Took:
-        """The next measurement, with or without a number."""
-        took = self._next(commit)
-        self._pass(took)
-        return took
-
-    def must(self, commit: str, name: str) -> float:
-        """The number of good or bad. What fails there is not kept, so that it is tried again when the search goes on.
-
-        Raises InputError when it never gave one, MachineError when it did before.
-        """
-        for _ in range(ATTEMPTS):
-            took = self._next(commit)
-            if took.value is not None:
-                self._pass(took)
-                return took.value
-        before = any(one.commit == commit for one in self.took)
-        raise (MachineError if before else InputError)(f"{name} {commit[:10]} cannot be measured: {took.reason}")
-
-    def _next(self, commit: str) -> Took:
-        if self.read < len(self.took):
-            if self.took[self.read].commit != commit:
-                raise SchemaError("the search that was kept took another way than this version of Hotlap would; begin a new one")
-            return self.took[self.read]
-        if self.late():
-            raise OutOfTime
-        return self.bench.measure(commit)
-
-    def _pass(self, took: Took) -> None:
-        if self.read == len(self.took):
-            self.took.append(took)
-            self.keep(self.took)
-        self.read += 1
-
-
-# ---------------------------------------------------------------- git
-
-
-def git(repo: str | Path, *words: str, fine: Sequence[int] = (0,)) -> str:
-    """What git prints, without the last line break. Raises Unavailable without git, MachineError for an exit status not `fine`."""
-    done = _git(repo, words)
-    if done.returncode not in fine:
-        raise MachineError(f"git {words[0]} failed: {_last(done.stderr) or f'status {done.returncode}'}")
-    return done.stdout.rstrip("\n")
-
-
-def _git(repo: str | Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    argv = ["git", "-C", str(repo), "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", *words]
-    try:
-        return subprocess.run(
-            argv, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
-        )
-    except FileNotFoundError:
-        raise Unavailable("git is not here", "install it, as in: apt install git") from None
-
-
-def environment() -> dict[str, str]:
-    """Ours without what ties git to one repository: Hotlap may itself be run by a hook."""
-    tied = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE")
-    return {name: value for name, value in os.environ.items() if name not in tied}
-
-
-def _last(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1][:300]
-
-
-def top(folder: str) -> str:
-    """The top folder of the repository that holds `folder`. Raises InputError where there is none."""
-    if not Path(folder).is_dir():
-        raise InputError(f"there is no folder '{folder}'; --repo is the repository to search")
-    done = _git(folder, ["rev-parse", "--show-toplevel"])
-    if done.returncode:
-        raise InputError(f"'{folder}' is not in a git repository with files ({_last(done.stderr)}); give one with --repo")
-    return done.stdout.rstrip("\n")
-
-
-def resolve(repo: str, revision: str, option: str) -> str:
-    """The commit that a revision names. Raises InputError."""
-    done = _git(repo, ["rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"]) if revision[:1] not in ("", "-") else None
-    if done is None or done.returncode:
-        raise InputError(f"{option}: there is no revision '{revision}' in {repo}; valid: a commit, a branch, a tag, as in v1.2 or HEAD~30")
-    return done.stdout.strip()
-
-
-def history(repo: str, good: str, bad: str) -> tuple[list[str], bool]:
-    """Commits after `good` up to `bad`, oldest first, and whether each is the first parent of the next.
-
-    Along first parents where these lead from bad to good. Where good was merged in from the side, all commits that bad has and
-    good lacks, in topological order. Raises InputError when bad does not come after good.
-    """
-    if good == bad:
-        raise InputError(f"--good and --bad are the same commit, {good[:12]}; there is nothing to search")
-    if _git(repo, ["merge-base", "--is-ancestor", good, bad]).returncode:
-        raise InputError(f"--good {good[:12]} is not an ancestor of --bad {bad[:12]}; {_hint(repo, good, bad)}")
-    line = git(repo, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").split()
-    if parents(repo, line[0])[:1] == [good]:
-        return line, True
-    return git(repo, "rev-list", "--topo-order", "--reverse", f"{good}..{bad}").split(), False
-
-
-def _hint(repo: str, good: str, bad: str) -> str:
-    if not _git(repo, ["merge-base", "--is-ancestor", bad, good]).returncode:
-        return "it comes after it: were the two swapped?"
-    if git(repo, "rev-parse", "--is-shallow-repository") == "true":
-        return "this clone is shallow: git fetch --unshallow"
-    base = _git(repo, ["merge-base", good, bad]).stdout.strip()
-    return f"both come from {base[:12]}: if that one is good, give --good {base[:12]}" if base else "they have no commit in common"
-
-
-def parents(repo: str, commit: str) -> list[str]:
-    return git(repo, "rev-list", "--parents", "-n", "1", commit).split()[1:]
-
-
-def describe(repo: str, commit: str) -> Commit:
-    fields = git(repo, "show", "--no-patch", "--no-show-signature", "--format=%H%x00%s%x00%an%x00%aI%x00%P", commit).split("\0")
-    return Commit(fields[0], fields[1], fields[2], fields[3], fields[4].split())
 
 
 # ---------------------------------------------------------------- the case
@@ -253,40 +86,40 @@ class Trees:
     def __init__(self, setting: Setting, folder: Path, listen: Callable[[str], None] = lambda _: None) -> None:
         self.setting, self.folder, self.listen = setting, folder / "trees", listen
         self.logs = folder / "logs"
-        self.once: dict[str, Callable[[int], Samples]] = {}
-        self.count = 0
+        self.cases: dict[str, Case] = {}  # of the commits whose worktree stands, built
+        self.host, self.count = Host(), 0
         for path in (self.folder, self.logs):
             path.mkdir(parents=True, exist_ok=True)
 
     def measure(self, commit: str) -> Took:
         """One round of the case. The first of a worktree is preceded by one execution that is not counted: its files are not yet cached."""
-        if commit not in self.once:
-            failed = self._make(commit)
-            if failed:
-                return Took(commit=commit, reason=failed, built=False)
+        if commit not in self.cases and (failed := self._make(commit)):
+            return Took(commit=commit, reason=failed, built=False)
         self.count += 1
+        options, case = self.setting.options, self.cases[commit]
         try:
-            samples = self.once[commit](self.count)
+            samples = sample(self.host, case, Slot(seconds=options.round_s, sample_s=options.sample_s, round=self.count))
         except MachineError as error:
             return Took(commit=commit, reason=str(error))
-        result = fold(self.setting.case, [samples], self.setting.target)
+        result = fold(case, [samples], "host")
         if result.status != "measured" or not result.values:
-            return Took(commit=commit, reason=result.reason)
+            return Took(commit=commit, reason=result.reason, samples=samples)
         if result.values[0] <= 0:
-            return Took(commit=commit, reason=f"its number is {result.values[0]:g}; changes are shares of numbers above zero")
-        return Took(commit=commit, value=result.values[0], samples=len(samples.seconds))
+            reason = f"its number is {result.values[0]:g}; changes are shares of numbers above zero"
+            return Took(commit=commit, reason=reason, samples=samples)
+        return Took(commit=commit, value=result.values[0], samples=samples)
 
     def describe(self, commit: str) -> Commit:
         return describe(self.setting.repo, commit)
 
     def forget(self, commit: str) -> None:
         """Removes a worktree."""
-        self.once.pop(commit, None)
+        self.cases.pop(commit, None)
         self._remove(self._tree(commit))
 
     def close(self) -> None:
         """Removes every worktree of this search, those of a search that was killed too."""
-        self.once.clear()
+        self.cases.clear()
         for tree in sorted(self.folder.glob("*")):
             self._remove(tree)
         with suppress(HotlapError):
@@ -308,7 +141,7 @@ class Trees:
         case = self._case(tree)
         with suppress(HotlapError):
             Program(case).once()
-        self.once[commit] = measuring(case, self.setting)
+        self.cases[commit] = case
         return ""
 
     def _build(self, commit: str, tree: Path) -> str:
@@ -347,14 +180,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     else:
         process.kill()
     process.wait()
-
-
-def measuring(case: Case, setting: Setting) -> Callable[[int], Samples]:
-    """What gives one round of a program's case. With a target each round is a fresh process that has it open, as in `hotlap run`.
-    Without one no device is asked for: the loop of a round runs here, and what it measures is a fresh process at every execution."""
-    if not setting.target:
-        host = Host()
-        return lambda number: sample(host, case, Slot(seconds=setting.options.round_s, sample_s=setting.options.sample_s, round=number))
-    plan = Plan(name="bisect", cases=[case], measure=setting.options, source="hotlap bisect")
-    arm = arms.planned("bisect", plan, setting.target, "")
-    return lambda number: arm.once(number)[0]
