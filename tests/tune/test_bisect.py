@@ -1,5 +1,4 @@
 """The search for the commit that changed a case: what it decides from numbers, and what it does in a real repository."""
-
 from __future__ import annotations
 
 import json
