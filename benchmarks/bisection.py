@@ -1,6 +1,6 @@
 """How often `hotlap bisect` names the right commit, names a wrong one, or says that it cannot tell, and at what cost.
 
-    python benchmarks/bisection.py [--searches 1000] [--commits 64] [--seed 2029] [--json]
+    python benchmarks/bisection.py [--searches 1000] [--commits 64] [--seed 2030] [--json]
 
 The verb's own decisions on simulated measurements: no program is started. Beside it `git bisect run` with a script that compares a
 commit's number, or the median of some, with the middle between good's and bad's, measured alike. The culprit is anywhere.
@@ -149,7 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--searches", type=int, default=1000, help="of each method in each scenario")
     parser.add_argument("--commits", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=2029)
+    parser.add_argument("--seed", type=int, default=2030)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     began = time.perf_counter()

@@ -1,8 +1,8 @@
-"""The search for the commit that changed a case: what it decides from numbers, and what it does in a real repository."""
+"""The search for the commit that changed a case: what it does in a real repository."""
+
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -18,179 +18,11 @@ import pytest
 
 from hotlap import cli
 from hotlap.cli import main
-from hotlap.errors import InputError, MachineError, SchemaError
-from hotlap.record import Case
+from hotlap.errors import InputError
+from hotlap.record import Case, Device
 from hotlap.store import locks
-from hotlap.tune import levels, measured
-from hotlap.tune.commits import Commit
-from hotlap.tune.halving import Asked, Outcome, Search
-from hotlap.tune.tape import Tape, Took
+from hotlap.tune import bisect, measured
 from hotlap.work import find
-
-# ---------------------------------------------------------------- decisions, on numbers that are made here
-
-
-class Simulated:
-    """Commits c0, c1 … at known levels (logarithms), under a noise."""
-
-    def __init__(self, levels: list[float], noise: Callable[[int], float], broken: tuple[int, ...] = ()) -> None:
-        self.levels, self.noise, self.broken, self.count = levels, noise, broken, 0
-
-    def measure(self, commit: str) -> Took:
-        index = int(commit[1:])
-        if index in self.broken:
-            return Took(commit=commit, reason="it does not build", built=False)
-        self.count += 1
-        return Took(commit=commit, value=100 * math.exp(self.levels[index] + self.noise(self.count)))
-
-    def forget(self, commit: str) -> None:
-        assert commit not in ("c0", f"c{len(self.levels) - 1}")
-
-    def describe(self, commit: str) -> Commit:
-        return Commit(commit)
-
-    def search(self, kept: list[Took] | None = None, **tape: object) -> Outcome:
-        names = [f"c{index}" for index in range(len(self.levels))]
-        return Search(Asked(good=names[0], bad=names[-1], commits=names[1:]), Tape(self, kept or [], **tape)).run()  # type: ignore[arg-type]
-
-
-def normal(sd: float, seed: int) -> Callable[[int], float]:
-    rng = np.random.default_rng(seed)
-    return lambda _: float(rng.normal(0, sd))
-
-
-def spikes(sd: float, seed: int) -> Callable[[int], float]:
-    """One measurement in twenty takes up to twice as long."""
-    rng = np.random.default_rng(seed)
-    return lambda _: float(rng.normal(0, sd) + (rng.random() < 0.05) * rng.uniform(0, 0.7))
-
-
-def drift(sd: float, seed: int) -> Callable[[int], float]:
-    """By 10 % over 100 measurements: twice the change that is sought."""
-    rng = np.random.default_rng(seed)
-    return lambda count: float(rng.normal(0, sd) + 0.001 * count)
-
-
-def stair(culprits: dict[int, float], commits: int = 16) -> list[float]:
-    return [sum(math.log1p(size) for at, size in culprits.items() if index >= at) for index in range(commits + 1)]
-
-
-@pytest.mark.parametrize("noise", [normal, spikes, drift])
-def test_the_culprit_is_found_in_most_kinds_of_noise(noise: Callable[[float, int], Callable[[int], float]]) -> None:
-    """Of 40 searches for 5 % in 1 % at any commit, all should end well; the stated error rate would let 2 fail."""
-    failed = []
-    for seed in range(40):
-        culprit = 1 + seed % 16
-        found = Simulated(stair({culprit: 0.05}), noise(0.01, seed)).search()
-        if (found.answer, [one.commit for one in found.candidates]) != ("found", [f"c{culprit}"]):
-            failed.append((seed, culprit, found.answer, found.candidates))
-    assert len(failed) <= 2, failed
-
-
-def test_a_change_for_the_smaller_is_found_with_its_interval() -> None:
-    found = Simulated(stair({5: -0.1}), normal(0.01, 1)).search()
-    assert [one.commit for one in found.candidates] == ["c5"]
-    assert found.change is not None
-    assert found.change.low < 0.9 < found.change.high < 0.93
-    assert found.before == "c4"
-    assert found.measurements < 100
-
-
-def test_no_difference_is_said_and_nothing_is_searched() -> None:
-    answers = []
-    for seed in range(60):
-        found = Simulated(stair({}), normal(0.01, seed)).search()
-        assert not found.steps
-        answers.append(found.answer)
-    assert answers.count("no difference") >= 55
-    assert answers.count("found") == 0
-
-
-def test_a_difference_below_the_margin_is_none_and_too_much_noise_is_no_answer() -> None:
-    found = Simulated(stair({3: 0.01}), normal(0.001, 1)).search()
-    assert found.answer == "no difference"
-    assert found.ends is not None
-    assert found.ends.low > 1
-    found = Simulated(stair({3: 0.01}), normal(0.2, 1)).search()
-    assert found.answer == "cannot tell"
-    assert found.measurements == 2 * levels.LOOKS[-1]
-
-
-def test_commits_that_cannot_be_built_leave_the_smallest_set_of_candidates() -> None:
-    found = Simulated(stair({8: 0.05}), normal(0.01, 1), broken=(7, 8, 3)).search()
-    assert found.answer == "candidates"
-    assert [one.commit for one in found.candidates] == ["c7", "c8", "c9"]
-    assert found.before == "c6"
-    assert {step.commit for step in found.steps if step.like == "skipped"} == {"c7", "c8"}
-    near = Simulated(stair({8: 0.05}), normal(0.01, 1), broken=(10, 3)).search()
-    assert [one.commit for one in near.candidates] == ["c8"]
-
-
-def test_a_level_between_or_beyond_is_said_and_counts_by_the_half_it_lies_in() -> None:
-    found = Simulated(stair({4: 0.07, 12: 0.03}), normal(0.005, 1)).search()
-    assert [one.commit for one in found.candidates] == ["c4"]
-    assert any("between them" in warning and "counts as bad" in warning for warning in found.warnings)
-    assert any("changed the case too" in warning for warning in found.warnings)
-    found = Simulated(stair({4: 0.03, 12: 0.07}), normal(0.005, 1)).search()
-    assert [one.commit for one in found.candidates] == ["c12"]
-    found = Simulated(stair({6: 0.1, 10: -0.05}), normal(0.005, 1)).search()
-    assert [one.commit for one in found.candidates] == ["c6"]
-    assert any("beyond them" in warning for warning in found.warnings)
-
-
-def test_exact_numbers_and_a_single_commit_are_searched_too() -> None:
-    found = Simulated(stair({11: 0.03}), lambda _: 0.0).search()
-    assert (found.answer, [one.commit for one in found.candidates]) == ("found", ["c11"])
-    assert Simulated(stair({}), lambda _: 0.0).search().answer == "no difference"
-    found = Simulated(stair({1: 0.05}, commits=1), normal(0.01, 1)).search()
-    assert ([one.commit for one in found.candidates], found.steps) == (["c1"], [])
-
-
-def test_one_outlier_decides_nothing() -> None:
-    d = [0.05 + 0.01 * x for x in (-1, 1, -2, 0.5, 1.5, 0.2, -0.4, 0.9)]
-    limit = levels.threshold(1, 16)
-    assert levels.weigh([3.0], d, limit).like == ""
-    assert levels.weigh([-0.025, -0.02], d, limit).like == "good"
-    assert levels.weigh([3.0, -0.025, -0.02, -0.03], d, limit).like == "good"
-
-
-def test_decisions_share_the_level() -> None:
-    spent = [1 / (1 + math.exp(levels.threshold(number, 1000))) for number in range(1, 400)]
-    assert sum(spent) < levels.ALPHA
-    assert sum(spent[:12]) == pytest.approx(0.9 * levels.ALPHA)
-
-
-def test_a_search_replays_what_it_kept_and_loses_nothing() -> None:
-    kept: list[Took] = []
-    whole = Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(8,)).search(keep=kept.append)
-    again = Simulated(stair({7: 0.05}), normal(0.01, 3))
-    assert again.search(kept) == whole
-    assert again.count == 0
-    half = Simulated(stair({7: 0.05}), normal(0.01, 4), broken=(8,))
-    assert [one.commit for one in half.search(kept[:30]).candidates] == ["c7"]
-    with pytest.raises(SchemaError, match="another way"):
-        again.search([*kept[:5], Took(commit="c3", value=1.0)])
-
-
-def test_the_budget_ends_it_with_what_is_known() -> None:
-    bench = Simulated(stair({7: 0.05}), normal(0.01, 3))
-    assert bench.search(late=lambda: bench.count >= 5).candidates == []
-    found = bench.search(late=lambda: bench.count >= 35)
-    assert found.answer == "budget"
-    assert "c7" in [one.commit for one in found.candidates]
-    assert 1 < len(found.candidates) < 16
-
-
-def test_ends_that_give_no_number_are_refused_and_not_kept() -> None:
-    kept: list[Took] = []
-    with pytest.raises(InputError, match="good c0 cannot be measured: it does not build"):
-        Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(0,)).search(keep=kept.append)
-    assert not kept
-    with pytest.raises(MachineError, match="bad c16 cannot be measured"):
-        Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(16,)).search([Took(commit=name, value=1.0) for name in ("c0", "c16", "c16")])
-
-
-# ---------------------------------------------------------------- a real repository
 
 # The state of a small generator, with the count of executions, is in a file, so that every run of a test is the same. Six numbers from
 # 0 to 999 are summed: near normal, mean 2997, standard deviation 707, which is 1 % of the level in one execution.
@@ -374,6 +206,31 @@ def test_a_build_ends_with_the_search(project: Project, home: Path) -> None:
     assert project.trees == 0
 
 
+def test_every_sample_is_kept_and_a_torn_last_line_is_measured_again(project: Project, home: Path) -> None:
+    assert main(project.words("--budget", "300 ms")) == 3
+    path = next(home.glob("bisect/*/measurements.jsonl"))
+    before = kept(home)
+    for one in before:
+        assert one["value"] == np.median(one["samples"]["seconds"])  # type: ignore[index, call-overload]
+    path.write_bytes(path.read_bytes()[:-5])
+    assert main(["bisect", "--resume", "latest"]) == 0
+    assert kept(home)[: len(before) - 1] == before[:-1]
+
+
+def test_the_device_of_a_target_is_held_meanwhile(
+    project: Project, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = Device(target="opencl", index=0, name="a GPU", uuid="GPU-1", kind="gpu")
+    monkeypatch.setattr(bisect.targets, "find", lambda spec: [device])
+    home.mkdir()
+    with locks.hold(device.key, home):
+        assert main(project.words("--target", "opencl")) == 3
+    assert "GPU-1" in capsys.readouterr().err
+    assert main(project.words("--target", "opencl", "--budget", "1 ms")) == 3
+    assert "the budget was used up" in capsys.readouterr().out
+    assert locks.owner(device.key, home) is not None
+
+
 def test_one_process_at_one_search(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(project.words("--budget", "1 ms")) == 3
     assert "the budget was used up before good and bad could be told apart" in capsys.readouterr().out
@@ -480,7 +337,7 @@ def test_the_program_must_be_the_commits_own(given: dict[str, object], folder: s
 
 def test_a_search_that_cannot_be_read_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "bisect" / "s").mkdir(parents=True)
-    for text, name, message in (("{", "s", "no search that can be read"), ('{"schema": 1}', "s", "can be read"), ("", "x", "no search is called 'x'")):
+    for text, name, message in (("{", "s", "no search that can be read"), ('{"schema": 1}', "s", "can be read"), ("", "x", "'x' names 0 searches")):
         (home / "bisect" / "s" / "state.json").write_text(text)
         assert main(["bisect", "--resume", name]) == 2
         assert message in capsys.readouterr().err

@@ -24,6 +24,7 @@ from hotlap.tune.tape import ATTEMPTS, OutOfTime, Tape, Took
 from hotlap.units import percent
 
 BLOCKS = 40  # of one commit; without a decision by then it is skipped
+UNDECIDED = 3  # commits of a search so skipped; then the rest would be too
 MOST = 0.6  # share of what bad differs from good by that a commit must change to be the answer
 
 Answer = Literal["found", "in part", "not confirmed", "candidates", "no difference", "cannot tell", "budget"]
@@ -121,6 +122,8 @@ class Search:
             self.high = min(i for i, like in self.like.items() if like == "bad")
             middle = (self.low + self.high) / 2
             between = [i for i in range(self.low + 1, self.high) if i not in self.skipped]
+            if sum(step.blocks == BLOCKS and step.like == "skipped" for step in self.steps) >= UNDECIDED:
+                return None
             if between:
                 return min(between, key=lambda i: abs(i - middle))
         around = self._around(*turned or (self.low, self.high))
