@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap import work
 from hotlap.errors import InputError
-from hotlap.model import intervals
+from hotlap.model import intervals, power
 from hotlap.model.bounds import bounds
 from hotlap.model.chips import chip
 from hotlap.model.kernels import collective, decode, gemm, moe, prefill
@@ -20,6 +20,7 @@ from hotlap.work.network import conv_output
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
+UNCLOCKED = ("DRAM", "launch", "host", "bytes in flight", "clock under the power cap")  # parts that do not go with the clock
 STREAMING = ("pointwise", "rowwise", "embedding", "transpose")
 STREAM_SHARE, STREAM_FIXED_S = 0.876, 3e-6  # of memory bandwidth: best streaming on H200, 4203 of 4800 GB/s; aiconfigurator's constant
 ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
@@ -33,6 +34,8 @@ class Expected(NamedTuple):
     seconds: Floats
     low_s: Floats  # stated 90 % interval
     high_s: Floats
+    power_w: Floats  # of calls back to back; NaN where it is not known
+    clock_hz: Floats  # that it holds under the power limit; NaN where it is not known
     parts: Mapping[str, Floats]  # seconds by name; they add up
     choice: Mapping[str, NDArray[Any]]
     inside: NDArray[np.bool_]  # within what was measured
@@ -51,7 +54,25 @@ def expect(workload: str, params: Params, spec: Spec, implementation: str | Arra
     known = intervals.level(spec)
     low, high = intervals.interval(family, known.key, seconds, found.inside)
     parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
-    return Expected(seconds, np.maximum(low, np.nan_to_num(floor)), high, parts, found.choice, found.inside, family, known)
+    power_w, clock_hz = _power(family, found, seconds, spec)
+    low = np.maximum(low, np.nan_to_num(floor))
+    return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
+
+
+def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[Floats, Floats]:
+    """Power and clock of calls back to back; NaN for collectives and machines whose limit is not published."""
+    unknown = np.full(len(seconds), np.nan)
+    if family == "collective" or not spec.power_w:
+        return unknown, unknown
+    kind = family if family in power.KINDS else ""
+    machine = chip(spec, "max")
+    fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
+    try:
+        held = power.clock(found.demand, seconds - fixed, fixed, machine, kind=kind)
+        drawn = power.power_w(found.demand, seconds, machine, kind)
+    except InputError:  # the energy of an operation is not known
+        return unknown, unknown
+    return np.minimum(drawn, spec.power_w * power.MARGIN), held.clock_hz
 
 
 def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:

@@ -65,9 +65,15 @@ def expected(case: Case, spec: Spec, found: Limit, implementation: str = "") -> 
     kind = "expected" if found.kind == "unknown" else found.kind
     return replace(
         found, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
+        power_w=_number(known.power_w), energy_j=_number(known.power_w * known.seconds), clock_hz=_number(known.clock_hz) or found.clock_hz,
         parts=parts, choice=choice,
         known=known.known.words, causes=[*found.causes, *causes], provenance=[*found.provenance, _source(known, float(known.seconds[0]))],
     )  # fmt: skip
+
+
+def _number(values: Any) -> float | None:
+    """The first, None where it is not known."""
+    return None if np.isnan(values[0]) else float(values[0])
 
 
 def _source(known: Expected, seconds: float) -> Term:
@@ -93,7 +99,8 @@ def _at_once(workload: str, spec: Spec, params: dict[str, Any], shape: tuple[int
 
     return Limit(
         kind="bound", bound_s=shaped(floor), expected_s=shaped(found.seconds), low_s=shaped(found.low_s), high_s=shaped(found.high_s),
-        clock_hz=spec.clock_max_hz, limiter=", ".join(sorted(set(limiters.ravel().tolist()))),
+        power_w=shaped(found.power_w), energy_j=shaped(found.power_w * found.seconds), clock_hz=shaped(found.clock_hz),
+        limiter=", ".join(sorted(set(limiters.ravel().tolist()))),
         parts={name: shaped(value) for name, value in found.parts.items()},
         choice={name: shaped(value) for name, value in found.choice.items()},
         known=found.known.words, causes=[] if found.inside.all() else [OUTSIDE],

@@ -255,9 +255,29 @@ def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) ->
             lines.append(f"  {name:<9} {words.quantity(float(seconds), 's'):>9}{rate}{between}")
     if limit.limiter:
         lines.append(f"  set by    {limit.limiter}")
+    lines += _expectation(limit, width)
     for number, one in enumerate(limit.provenance):
         lines += layout.paragraph(f"  {'from' if number == 0 else '':<9} ", f"{words.term(one)}: {one.source}", width)
     return "\n".join(lines)
+
+
+def _expectation(limit: Limit, width: int) -> list[str]:
+    """The kernel that is thought to run, what its time is made of, power, and how sure all of it is."""
+    found: list[tuple[str, str]] = []
+    if limit.choice:
+        chosen = {name.replace("_", " "): value if isinstance(value, str) else f"{value:.3g}" for name, value in limit.choice.items()}
+        found.append(("runs", ", ".join(f"{name} {value}" for name, value in chosen.items())))
+    if limit.parts and limit.expected_s:
+        whole = float(limit.expected_s)
+        large = [one for one in sorted(limit.parts.items(), key=lambda one: -abs(one[1])) if abs(one[1]) >= 0.01 * whole]
+        found.append(("made of", ", ".join(f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large)))
+    if limit.power_w is not None:
+        values = ((limit.power_w, "W"), (limit.energy_j, "J"), (limit.clock_hz, "Hz"))
+        power, energy, clock = (words.quantity(float(value), unit) for value, unit in values)
+        found.append(("power", f"{power}, {energy} a call, holding {clock}"))
+    if limit.known:
+        found.append(("how sure", "; ".join([limit.known, *(one for one in limit.causes if one.startswith("outside"))])))
+    return [line for name, text in found for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]
 
 
 def _between(limit: Limit) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from hotlap import work
@@ -25,6 +24,6 @@ def predict(network: str, machine: str, **setting: Any) -> Step:
         kind = work.find(workload)
         found = expect(workload, kind.parse(params), spec)
         longest = max(found.parts, key=lambda name: float(found.parts[name][0]))
-        return Timed(float(found.seconds[0]), float(found.low_s[0]), float(found.high_s[0]), math.nan, longest)
+        return Timed(float(found.seconds[0]), float(found.low_s[0]), float(found.high_s[0]), float(found.power_w[0]), longest)
 
     return step(shape.load(network), setting_for(**setting), spec, timed)
