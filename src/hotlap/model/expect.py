@@ -68,7 +68,7 @@ def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[F
     machine = chip(spec, "max")
     fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
     try:
-        held = power.clock(found.demand, seconds - fixed, fixed, machine, kind=kind)
+        held = power.clock(found.demand, power.Spent(seconds - fixed, fixed), machine, kind=kind)
         drawn = power.power_w(found.demand, seconds, machine, kind)
     except InputError:  # the energy of an operation is not known
         return unknown, unknown

@@ -43,6 +43,13 @@ MARGIN = 0.986  # of the limit at which boards settle: long H200 kernels read 69
 REGULATES_S = 0.05  # assumed: a burst shorter than this ends before the regulator acts
 
 
+class Spent(NamedTuple):
+    """Time of a call by what it goes with."""
+
+    scaling_s: ArrayLike  # with 1/clock: arithmetic, caches, latencies on the chip
+    fixed_s: ArrayLike = 0.0  # the rest: DRAM, links, host
+
+
 class Held(NamedTuple):
     """What a call settles at. Arrays of one entry per case. `slowdown` is against the same call at the chip's highest clock."""
 
@@ -163,19 +170,18 @@ def _share(chip: Chip) -> float:
 
 
 def clock(
-    demand: Demand, scaling_s: ArrayLike, fixed_s: ArrayLike, chip: Chip, cap_w: float | None = None, kind: str = "",
-    coefficients: Coefficients | None = None,
+    demand: Demand, spent: Spent, chip: Chip, cap_w: float | None = None, kind: str = "", coefficients: Coefficients | None = None
 ) -> Held:
     """The clock at which power meets the cap, for calls repeated until it has settled.
 
-    `scaling_s` is the part of the time that goes with 1/clock (arithmetic, caches, latencies on the chip), `fixed_s` the rest (DRAM, links,
-    host), both at the chip's clock; where they overlap, the exposed part of each. The cap is the board's limit unless it is given.
+    `spent`: seconds at the chip's clock; where they overlap, the exposed part of each. The cap is the board's limit unless it is given.
     At the lowest clock power may still exceed a cap: the clock then stays there.
     """
     table, cap = stored() if coefficients is None else coefficients, (limit_w(chip) if cap_w is None else cap_w)
     if not cap > 0:
         raise InputError(f"a power cap must be positive, not {cap:g} W")
-    scaling, fixed = np.broadcast_arrays(np.asarray(scaling_s, dtype=np.float64) * _share(chip), np.asarray(fixed_s, dtype=np.float64))
+    scaling, fixed = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in spent))
+    scaling = scaling * _share(chip)
     fastest = scaling + fixed
     at = parts(demand, fastest, chip, kind, 1.0, table)
 
@@ -198,8 +204,6 @@ def _solve(drawn: _Curve, one: Floats, cap_w: float, least: float) -> Floats:
     return np.where(free, one, low)
 
 
-def burst(
-    demand: Demand, scaling_s: ArrayLike, fixed_s: ArrayLike, chip: Chip, kind: str = "", coefficients: Coefficients | None = None
-) -> Held:
+def burst(demand: Demand, spent: Spent, chip: Chip, kind: str = "", coefficients: Coefficients | None = None) -> Held:
     """The same for work that is over before the regulator acts (`REGULATES_S`): the highest clock, whatever it draws."""
-    return clock(demand, scaling_s, fixed_s, chip, cap_w=np.inf, kind=kind, coefficients=coefficients)
+    return clock(demand, spent, chip, cap_w=np.inf, kind=kind, coefficients=coefficients)

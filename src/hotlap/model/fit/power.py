@@ -214,7 +214,7 @@ def _slowdowns(given: list[Series], machine: Chip, known: power.Coefficients) ->
             chosen = which & (count > 0)
             if chosen.any():
                 demand = _chosen(one, chosen)
-                held = power.clock(demand, one.full_clock_s[chosen], 0.0, machine, kind=one.family, coefficients=known)
+                held = power.clock(demand, power.Spent(one.full_clock_s[chosen]), machine, kind=one.family, coefficients=known)
                 measured = one.seconds[chosen] / one.full_clock_s[chosen]
                 error, medians = np.abs(held.slowdown / measured - 1).mean(), [np.median(f) - 1 for f in (measured, held.slowdown)]
                 lines.append(f"{unit}: at the cap slower by a median {medians[0]:.1%}, expected {medians[1]:.1%}; MAPE {error:.1%}")
