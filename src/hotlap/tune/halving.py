@@ -237,7 +237,7 @@ class Search:
             self.warnings.append(f"bad against good is {shown(self.ends)}: other commits between them changed the case too")
         if change and len(self.chain) > 2 and (self.low == 0 or self.high == len(self.chain) - 1):
             end, side = ("good", "earlier") if self.low == 0 else ("bad", "later")
-            self.warnings.append(f"the change is at {end} itself, and no {side} commit shows that it is not of that one build: widen the search")
+            self.warnings.append(f"the change is at {end} itself; no {side} commit shows that it is more than one build: search wider")
         if not self.asked.first_parents:
             self.warnings.append(
                 "good is not among the first parents of bad: all commits between them were searched in one line, in the order of "
