@@ -132,6 +132,9 @@ def test_a_build_that_is_off_by_itself_does_not_lead_the_search_away() -> None:
     found = off({8: 0.05})  # the first that halving meets
     assert (found.answer, [one.commit for one in found.candidates]) == ("found", ["c12"])
     assert any("c8 is like bad and unlike its neighbours" in warning for warning in found.warnings)
+    assert not any("more than one build" in warning for warning in found.warnings)
+    for at, end in ((1, "good"), (16, "bad")):
+        assert any(f"is at {end} itself" in one for one in Simulated(stair({at: 0.05}), normal(0.005, 1)).search().warnings)
     found = off({13: -0.05})  # either c12 or c13 may be the one that is off
     assert (found.answer, [one.commit for one in found.candidates]) == ("candidates", ["c12", "c13", "c14"])
 

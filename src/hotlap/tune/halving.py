@@ -235,6 +235,9 @@ class Search:
                 self.warnings.append(f"{step.commit[:10]} {said(step)}: more than one commit changed the case")
         if change and self.ends and (change.high < self.ends.low or change.low > self.ends.high):
             self.warnings.append(f"bad against good is {shown(self.ends)}: other commits between them changed the case too")
+        if change and len(self.chain) > 2 and (self.low == 0 or self.high == len(self.chain) - 1):
+            end, side = ("good", "earlier") if self.low == 0 else ("bad", "later")
+            self.warnings.append(f"the change is at {end} itself; no {side} commit shows that it is more than one build: search wider")
         if not self.asked.first_parents:
             self.warnings.append(
                 "good is not among the first parents of bad: all commits between them were searched in one line, in the order of "
