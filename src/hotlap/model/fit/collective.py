@@ -129,34 +129,16 @@ def _bound(params: Mapping[str, NDArray[Any]], chip: Chip) -> Floats:
     return found
 
 
-# ---------------------------------------------------------------- the file
-
-
-def text(coefficients: Mapping[str, Mapping[str, float]], date: str) -> str:
-    """The coefficients as they are stored."""
-    lines = [
-        "# Collectives by NCCL. Times in µs hold at 1.66 GHz; shares are of one GPU's link, one way.", "", "[fit]",
-        'data = "aiconfigurator 2026-08: kernels/a100_sxm/comm/nccl/2.27.3, kernels/h100_sxm/comm/nccl/2.29.2"',
-        'split = "crc32(op x message size in elements) % 5 == 0 is held out"', f'date = "{date}"',
-        'command = "python -m hotlap.model.fit.collective"', 'loss = "soft L1 of log error, scale 0.1"',
-    ]
-    for op, values in coefficients.items():
-        lines += ["", f"[coefficients.{op}]", *(f"{name} = {value:.4g}" for name, value in values.items())]
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     """Fits both GPUs, stores the coefficients and prints the scores."""
-    import datetime
-
-    from hotlap.model.fit.data import root
-
-    place = root()
-    if place is None:
-        raise SystemExit("no measurements: set HOTLAP_SHARED to the folder that holds data/kernels")
+    place = scores.folder()
     found = fit([rows(gpu, place) for gpu in GPUS])
-    file = Path(collective.__file__).parents[1] / "coefficients" / "collective.toml"
-    file.write_text(text(found, datetime.date.today().isoformat()), encoding="utf-8")
+    head = {
+        "data": "aiconfigurator 2026-08: kernels/a100_sxm/comm/nccl/2.27.3, kernels/h100_sxm/comm/nccl/2.29.2",
+        "split": "crc32(op x message size in elements) % 5 == 0 is held out", "command": "python -m hotlap.model.fit.collective",
+        "loss": "soft L1 of log error, scale 0.1",
+    }  # fmt: skip
+    scores.store("collective", "Collectives by NCCL. Times in µs hold at 1.66 GHz; shares are of one GPU's link, one way.", head, found)
     print(scores.show(table(place, found)))
 
 

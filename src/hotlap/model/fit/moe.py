@@ -216,34 +216,18 @@ def bound(params: Mapping[str, NDArray[Any]], chip: Chip, sources: NDArray[np.st
     return found
 
 
-# ---------------------------------------------------------------- the file
-
-
-def text(coefficients: Mapping[str, Mapping[str, float]], date: str) -> str:
-    """The coefficients as they are stored."""
-    lines = [
-        "# Mixtures of experts, by group of implementations. Shares are of the spec; cycles at the clock of the chip.", "", "[fit]",
-        'data = "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/moe: sglang 0.5.10, trtllm 1.3.0rc20, vllm 0.24.0"',
-        'split = "crc32(hidden x inter x topk x experts) % 5 == 0 is held out; H200 is never fitted"', f'date = "{date}"',
-        'command = "python -m hotlap.model.fit.moe"', 'loss = "soft L1 of log error, scale 0.15; 2,000 rows of each GPU and group"',
-    ]
-    for name, values in coefficients.items():
-        lines += ["", f"[coefficients.{name}]", *(f"{key} = {value:.4g}" for key, value in values.items())]
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     """Fits A100 and H100, stores the coefficients and prints the scores."""
-    import datetime
-
-    from hotlap.model.fit.data import root
-
-    place = root()
-    if place is None:
-        raise SystemExit("no measurements: set HOTLAP_SHARED to the folder that holds data/kernels")
+    place = scores.folder()
     found = fit([rows(gpu, place) for gpu in ("a100-sxm-80gb", "h100-sxm")])
-    file = Path(moe.__file__).parents[1] / "coefficients" / "moe.toml"
-    file.write_text(text(found, datetime.date.today().isoformat()), encoding="utf-8")
+    head = {
+        "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/moe: sglang 0.5.10, trtllm 1.3.0rc20, vllm 0.24.0",
+        "split": "crc32(hidden x inter x topk x experts) % 5 == 0 is held out; H200 is never fitted",
+        "command": "python -m hotlap.model.fit.moe",
+        "loss": "soft L1 of log error, scale 0.15; 2,000 rows of each GPU and group",
+    }  # fmt: skip
+    about = "Mixtures of experts, by group of implementations. Shares are of the spec; cycles at the clock of the chip."
+    scores.store("moe", about, head, found)
     print(scores.show(table(place, found) + folds(place)))
     print(FLOOR_NOTE)
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.model import machines, power
+from hotlap.model import power
 from hotlap.model.fit import power_cases as cases
 from hotlap.model.fit import power_readings as readings
+from hotlap.model.fit import scores
 from hotlap.model.fit.data import root as data_root
 from hotlap.model.fit.power_cases import Series
 from hotlap.model.kernels.base import Chip, Demand, Floats
@@ -53,12 +54,7 @@ class Score(NamedTuple):
 
 def chip(slug: str) -> Chip:
     """A machine of the table at its highest clock, as power sees it."""
-    spec = machines.load(slug)
-    return Chip(
-        units=spec.compute_units or 0, clock_hz=spec.clock_max_hz or 0.0, clock_max_hz=spec.clock_max_hz or 0.0,
-        flop_per_clock=spec.flop_per_clock, memory_b_s=spec.memory_bandwidth_b_s or 0.0, l2_bytes=spec.l2_bytes or 0.0, shared_bytes=0.0,
-        registers=0, warps_max=0, blocks_max=0, power_w=spec.power_w,
-    )
+    return scores.fastest(slug)
 
 
 def rows(gpu: str, root: Path) -> list[Series]:
