@@ -31,9 +31,9 @@ DRAM_PJ = 25.0  # energy of a byte from DRAM: of the size that HBM's vendors pub
 NARROW_ENERGY = {1.0: 0.7}  # of an operation on 1-byte types against bf16: slopes of power on H200, models of fp8 0.251 ÷ 0.345 pJ
 PARTS = (
     "matrix unit", "operand feed", "tile quantisation", "wave quantisation", "tile latency", "DRAM", "latency", "epilogue",
-    "split reduction", "choice of the kernel", "launch", "quantisation pass", "clock under the power cap", "host",
+    "split reduction", "launch", "quantisation pass", "clock under the power cap", "host",
 )  # fmt: skip
-LARGEST = 1e15  # of any one number
+LARGEST, MOST = 1e15, 1e28  # of any one number, and of products: singles hold them
 OVERDRAWN = 1.6  # of the power left for it, that operations at the rated peak draw at most: near H100's fit; assumed of all
 HOST_POWER = 8.0  # of the longer of device and host
 MEASURED = ("bf16", "fp16", "fp8", "fp8_block")
@@ -89,6 +89,8 @@ def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
         cases[name] = cases[name].astype(np.float64)
         if not np.all((cases[name] >= 1) & (cases[name] < LARGEST)):
             raise InputError(f"gemm: '{name}' is a number from 1 to under {LARGEST:.0e}")
+    if not np.all(cases["m"] * cases["n"] * cases["k"] * cases["batch"] < MOST):
+        raise InputError(f"gemm: m × n × k × batch is under {MOST:.0e}")
     cases["dtype"] = cases["dtype"].astype(str)
     return cases
 
@@ -121,14 +123,14 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapp
     on = gemm_tiles.machine(chip, dtype, c)
     found = gemm_tiles.timed(cases, on)
     at = (np.arange(len(cases["m"])), np.argmin(found.total * found.liking, axis=1))
-    parts = _chosen(cases, found, at, on) | _added(cases, on)
-    parts["choice of the kernel"] = _mean(found, c["choice_power"]) - found.total[at].astype(np.float64)
+    mean = _mean(found, c["choice_power"]) / found.total[at]
+    parts = {name: value * mean for name, value in _chosen(cases, found, at, on).items()} | _added(cases, on)
     seconds = np.sum(list(parts.values()), axis=0)
     moved = found.moved[at].astype(np.float64)
     flop = 2.0 * cases["m"] * cases["n"] * cases["k"] * cases["batch"]
     share = np.where(cases["sustained"].astype(bool), 1.0, seconds / (seconds + 1e-6 * c["burst_us"]))
     parts["clock under the power cap"] = seconds * (_slowed(flop, moved, seconds, on) - 1.0) * share
-    on_device, host = seconds + parts["clock under the power cap"], 1e-6 * c.get("host_us", 0.0)
+    on_device, host = seconds + parts["clock under the power cap"], 1e-6 * c.get("host_us", 0.0) * chip.facts.get("host_share", 1.0)
     parts["host"] = (on_device**HOST_POWER + host**HOST_POWER) ** (1 / HOST_POWER) - on_device
     raised = np.maximum(_least(cases, flop, on) / (on_device + parts["host"]), 1.0)
     parts = {name: value * raised for name, value in parts.items()}
@@ -166,8 +168,9 @@ def _chosen(cases: Mapping[str, NDArray[Any]], found: Timed, at: tuple[NDArray[A
     )
     share = 1 / (1 + (dram / compute) ** on.c["overlap_power"])
     inner = _arithmetic(cases, found, at, on)
-    inner["tile latency"] = compute - np.sum(list(inner.values()), axis=0)
-    parts = {name: body * share * value / compute for name, value in inner.items()}
+    busy = np.sum(list(inner.values()), axis=0)
+    inner["tile latency"] = np.maximum(compute - busy, 0.0)  # singles are rounded
+    parts = {name: body * share * value / np.maximum(compute, busy) for name, value in inner.items()}
     return {**parts, "DRAM": body * (1 - share), "epilogue": store, "split reduction": reduce}
 
 
@@ -179,7 +182,8 @@ def _arithmetic(cases: Mapping[str, NDArray[Any]], found: Timed, at: tuple[NDArr
     whole = 2.0 * count * np.broadcast_to(one, found.tiles.shape)[at] * depth / peak
     step = np.broadcast_to(found.fed, found.tiles.shape)[at] * depth / chip.clock_hz
     fed, waited = count / chip.units * step, found.waves[at] * step
-    return {"matrix unit": plain, "tile quantisation": whole - plain, "operand feed": fed - whole, "wave quantisation": waited - fed}
+    more = {"tile quantisation": whole - plain, "operand feed": fed - whole, "wave quantisation": waited - fed}
+    return {"matrix unit": plain} | {name: np.maximum(value, 0.0) for name, value in more.items()}  # singles are rounded
 
 
 def _slowed(flop: Floats, moved: Floats, seconds: Floats, on: Machine) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.errors import InputError
-from hotlap.model.kernels.base import Chip, Floats
+from hotlap.model.kernels.base import Chip
 from hotlap.work.base import STORED, unit_of
 
 Singles = NDArray[np.float32]  # candidates are many: half the memory, twice the speed
@@ -26,17 +26,20 @@ WARP_TILES = (  # of instructions issued by warps: powers of two (mma.sync, MFMA
 FINE_TILES = (  # besides, where the matrix unit reads shared memory by itself: its instruction's n goes in steps of 8 (wgmma, tcgen05)
     (64, 192), (96, 128), (128, 96), (128, 160), (128, 192), (160, 128), (192, 128),
 )  # fmt: skip
-FIXED_TILES = ((64, 64), (64, 128), (128, 128))  # of libraries that carry few kernels: CUTLASS as vLLM builds it
+FIXED_TILES = ((64, 64), (64, 128), (128, 128))  # of libraries that carry few kernels and choose by m: CUTLASS as vLLM builds it
+CLUSTER = 2  # of their tiles, one under the other, run together
+FIXED_ROWS = ((0, 64), (64, 128), (128, np.inf))  # m above and up to which each of them is taken
 ASYNCHRONOUS = 4096.0  # bf16 FLOP a clock and unit from which the matrix unit reads its operands from shared memory by itself
 SPLITS = 3  # none; as many as fill the machine once; of 2 to 4 the one whose last wave is fullest
 STEP_BYTES = 128.0  # of one row in a step of k: a line of the cache, a swizzle of shared memory
-SHALLOWEST = 4  # steps that a split has at least
+SHALLOWEST = 1  # steps that a split has at least; more makes times jump where k allows the next split, and fits no better
 SHARED_BYTES = 128.0  # that shared memory gives a clock: NVIDIA tuning guides, compute capability 7.0 and later
 ROWS_A_FETCH = 64.0  # rows (or columns) of the result that an operand fetched from shared memory serves: a warp's tile, one wgmma
 COLUMNS_A_FETCH = 256.0  # of one wgmma or tcgen05; a warp's tile has 64
 OUT_BYTES = 2.0  # of an element of the result; int8 and wide types: their own
 ROTATION = 5.0  # weights differ from call to call: a layer's return when others have passed (aiconfigurator cycles through 5)
 RESIDENT_POWER = 3.0  # how sharply L2 stops to hold what outgrows it; assumed
+NEVER = 1e9  # times longer a candidate seems that is not taken
 LARGE = 32768.0  # elements of the tile that libraries prefer
 
 
@@ -49,6 +52,10 @@ class Machine(NamedTuple):
     out: float  # of an element of the result
     rate: float  # FLOP a clock and unit
     whole: float  # the same in bf16, which says of what generation the machine is
+
+    @property
+    def fixed(self) -> bool:
+        return bool(self.c.get("fixed_tiles", 0.0))
 
 
 @dataclass(frozen=True)
@@ -97,11 +104,13 @@ def tiles(fine: bool, fixed: bool) -> tuple[Singles, Singles]:
 
 def timed(cases: Mapping[str, NDArray[Any]], on: Machine) -> Timed:
     """All candidates of all cases: each tile with each way to split."""
-    tile_m, tile_n = tiles(on.whole >= ASYNCHRONOUS, bool(on.c.get("fixed_tiles", 0.0)))
+    tile_m, tile_n = tiles(on.whole >= ASYNCHRONOUS, on.fixed)
     m, n, k, batch = (cases[name].astype(np.float32)[:, None] for name in ("m", "n", "k", "batch"))
-    count = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batch
+    down = np.ceil(m / tile_m)
+    down = np.where(on.fixed & (down > 1), np.ceil(down / CLUSTER) * CLUSTER, down)
+    count = down * np.ceil(n / tile_n) * batch
     split = np.concatenate(_splits(count, np.ceil(k * np.float32(on.size / STEP_BYTES)), on), axis=1)
-    tile_m, tile_n, count = (np.tile(one, (1, SPLITS)) for one in (tile_m, tile_n, count))
+    tile_m, tile_n, count = (np.tile(one, (1, 1 if on.fixed else SPLITS)) for one in (tile_m, tile_n, count))
     depth, tasks = _depth(k, split, on), count * split
     waves, fed = _waves(tasks, on), _fed(tile_m, tile_n, on)
     chip, c = on.chip, on.c
@@ -113,17 +122,20 @@ def timed(cases: Mapping[str, NDArray[Any]], on: Machine) -> Timed:
     before = c["tile_cycles"] + tile_m * tile_n * np.float32(on.out / (c["store_bytes_per_flop"] * on.whole))
     reduce = np.float32(1e-6 * c["reduce_us"]) + m * n * batch * split * np.float32(8.0 * c["reduce_share"] / l2_b_s(on))
     liking = np.exp2(np.float32(c["large_tile"]) * np.abs(np.log2(tile_m * tile_n / np.float32(LARGE))))
+    if on.fixed:
+        above, upto = np.array(FIXED_ROWS, dtype=np.float32).T
+        liking = np.where((m > above) & (m <= upto), np.float32(1), np.float32(NEVER))
     return Timed(
         tile_m, tile_n, split, tasks, depth, waves, fed, compute, dram, overlapped(c["overlap_power"], compute, dram),
-        waves * before / np.float32(chip.clock_hz), np.where(split > 1, reduce, np.float32(0)), moved, through, liking,
+        (waves * before / np.float32(chip.clock_hz)).astype(np.float32), np.where(split > 1, reduce, np.float32(0)), moved, through, liking,
     )  # fmt: skip
 
 
 def overlapped(power: float, one: Singles | np.float32, two: Singles | np.float32) -> Singles:
     """Two that run at once and hinder each other a little: (one^p + two^p)^(1/p)."""
-    longest = np.maximum(one, two)
-    share = np.minimum(one, two) / longest
-    return np.asarray(longest * np.exp(np.log1p(np.exp(np.float32(power) * np.log(np.maximum(share, np.float32(1e-6))))) / np.float32(power)))
+    longest, exponent = np.maximum(one, two), np.float32(power)
+    share = np.maximum(np.minimum(one, two) / longest, np.float32(1e-6))
+    return np.asarray(longest * np.exp(np.log1p(np.exp(exponent * np.log(share))) / exponent), dtype=np.float32)
 
 
 def l2_b_s(on: Machine) -> float:
@@ -133,7 +145,7 @@ def l2_b_s(on: Machine) -> float:
 
 def _splits(count: Singles, steps: Singles, on: Machine) -> list[Singles]:
     units = np.float32(on.chip.units)
-    ways = [np.ones_like(count), np.maximum(np.floor(units / count), 1), _fullest(count / units)]
+    ways = [np.ones_like(count), np.maximum(np.floor(units / count), 1), _fullest(count / units)][: 1 if on.fixed else SPLITS]
     return [np.minimum(way, np.maximum(np.floor(steps / SHALLOWEST), 1)) for way in ways]
 
 
@@ -150,7 +162,8 @@ def _depth(k: Singles, split: Singles, on: Machine) -> Singles:
     """k of one split: whole steps; alone, half of one where warps issue the instructions."""
     step = np.float32(STEP_BYTES / on.size)
     alone = step if on.whole >= ASYNCHRONOUS else step / 2
-    return np.where(split > 1, np.ceil(k / split / step) * step, np.ceil(k / alone) * alone)
+    found: Singles = np.where(split > 1, np.ceil(k / split / step) * step, np.ceil(k / alone) * alone)
+    return found
 
 
 def _waves(tasks: Singles, on: Machine) -> Singles:
@@ -166,7 +179,7 @@ def _fed(tile_m: Singles, tile_n: Singles, on: Machine) -> Singles:
     alone = on.whole >= ASYNCHRONOUS
     rows = np.minimum(tile_m, max(ROWS_A_FETCH, on.whole / 64.0))
     columns = np.minimum(tile_n, COLUMNS_A_FETCH if alone else ROWS_A_FETCH)
-    shared = area * (1 / rows + 1 / columns) * np.float32(on.size / SHARED_BYTES)
+    shared = area * (1 / rows + 1 / columns).astype(np.float32) * np.float32(on.size / SHARED_BYTES)
     feed = (tile_m + tile_n) * np.float32(on.size / (c["feed_bytes_per_flop"] * c.get("feed_factor", 1.0) * on.whole))
     return overlapped(c["feed_power"], overlapped(c["feed_power"], pipe, shared), feed)
 
