@@ -34,6 +34,7 @@ OWN: Mapping[str, float] = {  # of an implementation of narrow types
     "extra_us": 2.0, "host_us": 5.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_bytes": 3.0, "pass_row_ns": 0.1, "dram_factor": 1.0,
 }  # fmt: skip
 OWN_PLAIN: Mapping[str, float] = {"launch_us": 1.0, "matrix_factor": 1.0, "feed_factor": 1.0, "dram_factor": 1.0}  # of cuBLAS somewhere
+NEWEST, NEWEST_FP8 = "vllm/torch.nn.functional.linear.bf16", "trtllm/torch_flow.fp8"
 FIXED = ("Cutlass",)  # sources with few tiles
 TIED = {  # times the pull: of these a machine alone says too little
     "l2_share": 5.0, "choice_power": 5.0, "even_waves": 3.0, "dram_share": 3.0, "step_operations": 3.0,
@@ -115,7 +116,17 @@ def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
     for name in sorted({f"{i}.{d}" for one in data for i, d in zip(one.implementation, one.params["dtype"], strict=True)}):
         parts = [sample(only(one, ~one.held & _is(one, name)), OWN_ROWS) for one in data]
         found[name] = _own(base, name, [one for one in parts if len(one.seconds)])
-    return found
+    return found | _defaults(found)
+
+
+def _defaults(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """What an implementation is taken for that nobody measured: PyTorch's newest product; on fp8 the one that reaches most, alone."""
+    plain, narrow = found.get(NEWEST), found.get(NEWEST_FP8)
+    known = {"default": dict(plain)} if plain else {}
+    if narrow:
+        product = {name: value for name, value in narrow.items() if name.endswith("_factor")}
+        known |= {"default.fp8": product, "default.fp8_block": product}
+    return known
 
 
 def _is(data: Rows, name: str) -> NDArray[np.bool_]:

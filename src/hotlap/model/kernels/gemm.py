@@ -96,7 +96,7 @@ def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
 
 
 def _coefficients(known: Mapping[str, Mapping[str, float]], name: str, dtype: str) -> dict[str, float]:
-    own = known.get(f"{name}.{dtype}") or known.get(f"default.{dtype}") or {}
+    own = known.get(f"{name}.{dtype}") or known.get(f"default.{dtype}") or known.get("default") or {}
     return {**known["base"], **own}
 
 
