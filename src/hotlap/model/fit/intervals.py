@@ -49,8 +49,8 @@ def missed(family: str, root: Path) -> Iterator[Missed]:
     data = {gpu: _some(fitting.rows(gpu, root)) for gpu in (A100, H100, H200)}
     for gpu, level in ((A100, "fitted"), (H100, "fitted"), (H200, "generation")):
         if len(data[gpu].seconds):
-            asked = _common(family, data[gpu]) if family == "gemm" and gpu == H200 else data[gpu]  # its fp8_block is the host's time
-            yield _missed(level, asked, kernels, None)
+            seen = _common(family, data[gpu]) if family == "gemm" and gpu == H200 else data[gpu]  # its fp8_block is the host's time
+            yield _missed(level, seen, kernels, None)
     for known, asked in ((A100, H100), (H100, A100)):
         yield _missed("spec", _common(family, data[asked]), kernels, fitting.fit([_common(family, data[known])]))
 
