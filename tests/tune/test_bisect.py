@@ -210,10 +210,12 @@ def test_every_sample_is_kept_and_a_torn_last_line_is_measured_again(project: Pr
     assert main(project.words()) == 0
     path = next(home.glob("bisect/*/measurements.jsonl"))
     before = kept(home)
-    for one in (each for each in before if each["built"]):
+    whole = [each for each in before if each["built"] and each["samples"]]  # on a busy machine one may have failed
+    assert len(whole) > 20
+    for one in whole:
         assert one["value"] == np.median(one["samples"]["seconds"])  # type: ignore[index, call-overload]
-    whole = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(whole[:20]) + whole[20][:-5])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:20]) + lines[20][:-5])
     count = project.executions
     assert main(["bisect", "--resume", "latest"]) in (0, 3)  # as its new numbers say
     assert kept(home)[:20] == before[:20]
@@ -341,7 +343,7 @@ def test_the_program_must_be_the_commits_own(given: dict[str, object], folder: s
 
 def test_a_search_that_cannot_be_read_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "bisect" / "s").mkdir(parents=True)
-    for text, name, message in (("{", "s", "no search that can be read"), ('{"schema": 1}', "s", "can be read"), ("", "x", "'x' names 0 searches")):
+    for text, name, message in (("{", "s", "no search that can be read"), ('{"schema": 1}', "s", "can be read"), ("", "x", "no search is called 'x'")):
         (home / "bisect" / "s" / "state.json").write_text(text)
         assert main(["bisect", "--resume", name]) == 2
         assert message in capsys.readouterr().err

@@ -85,14 +85,14 @@ def _estimate(workload: str, params: Params, spec: Spec, implementation: str | A
 
 def _gemm(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     names = ("m", "n", "k", "batch", "dtype")
-    return "gemm", gemm.estimate({name: params[name] for name in names}, chip(spec), implementation)
+    return "gemm", gemm.estimate({name: params[name] for name in names}, chip(spec, "max"), implementation)
 
 
 def _conv(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     """As the matrix product that an implicit GEMM computes: pixels × filters, over channels × taps."""
     high, wide = conv_output(params)
     sizes = {"m": params["images"] * high * wide, "n": params["filters"], "k": params["channels"] * params["filter"] ** 2}
-    found = gemm.estimate({**sizes, "dtype": params["dtype"]}, chip(spec), implementation)
+    found = gemm.estimate({**sizes, "dtype": params["dtype"]}, chip(spec, "max"), implementation)
     return "gemm", found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
 
 

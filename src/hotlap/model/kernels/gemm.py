@@ -1,12 +1,11 @@
 """Matrix products: candidate tiles and splits of k, the time of each from what it asks of pipes, caches and memory, and the quickest.
 
-A candidate cuts the result into tiles; tiles run in waves over the compute units. A tile's main loop is held by the matrix pipe or by
-what feeds it from L2 (bytes a clock and unit); before and after it stand a latency and the writing of its result. All units together
-are held by L2 and by DRAM, whose bandwidth needs bytes in flight from enough units. The three overlap (p-norm). Splitting k adds a
-reduction. The choice is a softened minimum, since libraries' heuristics miss the best one now and then.
+A candidate cuts the result into tiles; tiles run in waves over the compute units. A tile's main loop is held by the matrix pipe, by
+shared memory, or by what feeds it from L2; before and after it stand a latency and the writing of its result. DRAM, whose bandwidth
+needs bytes in flight from enough units, overlaps with it (p-norm). Splitting k adds a reduction. The time is the mean over candidates,
+weighed by a power of their speed and by a liking for large tiles, since libraries' heuristics miss the best one now and then.
 
-Between generations, what feeds a matrix pipe has grown with it: coefficients hold at 4096 FLOP a clock and unit (bf16) and scale with
-powers of that rate (`scale_*`), latencies with powers of the highest clock. The same coefficients serve every GPU.
+Between generations, what feeds a matrix unit has grown with it: see `gemm_tiles`. The same coefficients serve every GPU.
 Power: when a call at full clock would draw more than the limit, the clock falls (`slow`); in short loads only in part.
 """
 
@@ -31,10 +30,10 @@ CHUNK = 512  # cases at once: their candidates stay in the processor's cache
 DRAM_PJ = 25.0  # energy of a byte from DRAM: of the size that HBM's vendors publish (3 to 4 pJ a bit), rounded down; assumed
 NARROW_ENERGY = {1.0: 0.7}  # of an operation on 1-byte types against bf16: slopes of power on H200, models of fp8 0.251 ÷ 0.345 pJ
 PARTS = (
-    "matrix unit", "operand feed", "tile quantisation", "wave quantisation", "tile latency", "L2", "DRAM", "latency", "epilogue",
+    "matrix unit", "operand feed", "tile quantisation", "wave quantisation", "tile latency", "DRAM", "latency", "epilogue",
     "split reduction", "launch", "quantisation pass", "clock under the power cap", "host",
 )  # fmt: skip
-LARGEST = 1e15  # of any one number
+LARGEST, MOST = 1e15, 1e28  # of any one number, and of products: singles hold them
 OVERDRAWN = 1.6  # of the power left for it, that operations at the rated peak draw at most: near H100's fit; assumed of all
 HOST_POWER = 8.0  # of the longer of device and host
 MEASURED = ("bf16", "fp16", "fp8", "fp8_block")
@@ -90,12 +89,14 @@ def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
         cases[name] = cases[name].astype(np.float64)
         if not np.all((cases[name] >= 1) & (cases[name] < LARGEST)):
             raise InputError(f"gemm: '{name}' is a number from 1 to under {LARGEST:.0e}")
+    if not np.all(cases["m"] * cases["n"] * cases["k"] * cases["batch"] < MOST):
+        raise InputError(f"gemm: m × n × k × batch is under {MOST:.0e}")
     cases["dtype"] = cases["dtype"].astype(str)
     return cases
 
 
 def _coefficients(known: Mapping[str, Mapping[str, float]], name: str, dtype: str) -> dict[str, float]:
-    own = known.get(f"{name}.{dtype}") or known.get(f"default.{dtype}") or {}
+    own = known.get(f"{name}.{dtype}") or known.get(f"default.{dtype}") or known.get("default") or {}
     return {**known["base"], **own}
 
 
@@ -121,55 +122,68 @@ def _joined(found: list[Estimate], order: NDArray[np.int64]) -> Estimate:
 def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapping[str, float]) -> Estimate:
     on = gemm_tiles.machine(chip, dtype, c)
     found = gemm_tiles.timed(cases, on)
-    total = found.total
-    best = np.argmin(total, axis=1)
-    at = (np.arange(len(best)), best)
-    soft = ((total / total[at][:, None]) ** -c["choice_power"]).sum(axis=1) ** (-1 / c["choice_power"])
-    parts = {name: value * soft for name, value in _chosen(cases, found, at, on).items()} | _added(cases, on)
+    at = (np.arange(len(cases["m"])), np.argmin(found.total * found.liking, axis=1))
+    mean = _mean(found, c["choice_power"]) / found.total[at]
+    parts = {name: value * mean for name, value in _chosen(cases, found, at, on).items()} | _added(cases, on)
     seconds = np.sum(list(parts.values()), axis=0)
+    moved = found.moved[at].astype(np.float64)
     flop = 2.0 * cases["m"] * cases["n"] * cases["k"] * cases["batch"]
     share = np.where(cases["sustained"].astype(bool), 1.0, seconds / (seconds + 1e-6 * c["burst_us"]))
-    parts["clock under the power cap"] = seconds * (_slowed(flop, found.moved[at], seconds, on) - 1.0) * share
-    on_device, host = seconds + parts["clock under the power cap"], 1e-6 * c.get("host_us", 0.0)
+    parts["clock under the power cap"] = seconds * (_slowed(flop, moved, seconds, on) - 1.0) * share
+    on_device, host = seconds + parts["clock under the power cap"], 1e-6 * c.get("host_us", 0.0) * chip.facts.get("host_share", 1.0)
     parts["host"] = (on_device**HOST_POWER + host**HOST_POWER) ** (1 / HOST_POWER) - on_device
-    plan = gemm_tiles.candidates()
-    padded = 2.0 * found.tiles[at] * (plan.tile_m * plan.tile_n)[0, best] * found.depth[at]
-    demand = Demand({unit_of(dtype): padded}, np.zeros(len(best)), found.moved[at], found.through[at])
-    choice = {name: values[0, best] for name, values in zip(plan._fields, plan, strict=True)} | {"waves": (found.tiles / chip.units)[at]}
-    return Estimate(on_device + parts["host"], parts, demand, choice, _inside(cases, dtype))
+    raised = np.maximum(_least(cases, flop, on) / (on_device + parts["host"]), 1.0)
+    parts = {name: value * raised for name, value in parts.items()}
+    padded = 2.0 * (found.tiles * found.tile_m * found.tile_n * found.depth)[at].astype(np.float64)
+    demand = Demand({unit_of(dtype): padded}, np.zeros(len(flop)), moved, found.through[at].astype(np.float64))
+    names = {"tile_m": found.tile_m, "tile_n": found.tile_n, "split": found.split, "tasks": found.tiles}
+    choice = {name: np.broadcast_to(value, found.tiles.shape)[at].astype(np.float64) for name, value in names.items()}
+    choice["waves"] = choice["tasks"] / chip.units
+    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype))
+
+
+def _mean(found: Timed, power: float) -> Floats:
+    """Seconds over all candidates, each weighed by a power of how quick it seems."""
+    seems = found.total * found.liking
+    weight = np.exp(np.float32(-power) * np.log(seems / seems.min(axis=1, keepdims=True)))
+    return np.asarray(((weight * found.total).sum(axis=1) / weight.sum(axis=1)).astype(np.float64))
 
 
 def _added(cases: Mapping[str, NDArray[Any]], on: Machine) -> dict[str, Floats]:
     """What does not depend on the tile: launch, first latency, and a pass that quantises the activations."""
-    ones = np.ones(len(cases["m"]))
+    ones, c = np.ones(len(cases["m"])), on.c
+    rows = cases["m"] * cases["batch"]
     return {
-        "launch": ones * (on.delay_s("launch_us", "scale_launch") + 1e-6 * on.c.get("extra_us", 0.0)),
-        "latency": ones * on.delay_s("fill_us", "scale_fill"),
-        "quantisation pass": on.c.get("pass_bytes", 0.0) * cases["m"] * cases["k"] * cases["batch"] / on.chip.memory_b_s,
+        "launch": ones * 1e-6 * (c["launch_us"] + c.get("extra_us", 0.0)),
+        "latency": ones * c["fill_cycles"] / on.chip.clock_max_hz,
+        "quantisation pass": rows * (c.get("pass_bytes", 0.0) * cases["k"] / on.chip.memory_b_s + 1e-9 * c.get("pass_row_ns", 0.0)),
     }
 
 
 def _chosen(cases: Mapping[str, NDArray[Any]], found: Timed, at: tuple[NDArray[Any], ...], on: Machine) -> dict[str, Floats]:
-    """Parts of the chosen candidate. The overlapped time is shared between arithmetic, DRAM and L2 as their powers; the arithmetic's
+    """Parts of the chosen candidate. The overlapped time is shared between arithmetic and DRAM as their powers; the arithmetic's
     share among its parts, each what it adds to the one before."""
-    power = on.c["overlap_power"]
-    values = [one[at] for one in (found.compute, found.dram, found.l2)]
-    weights = [value**power for value in values]
-    compute, dram, l2 = (found.body[at] * weight / np.sum(weights, axis=0) for weight in weights)
+    compute, dram, body, store, reduce = (
+        one[at].astype(np.float64) for one in (found.compute, found.dram, found.body, found.store, found.reduce)
+    )
+    share = 1 / (1 + (dram / compute) ** on.c["overlap_power"])
     inner = _arithmetic(cases, found, at, on)
-    inner["tile latency"] = values[0] - np.sum(list(inner.values()), axis=0)
-    parts = {name: compute * value / values[0] for name, value in inner.items()}
-    return {**parts, "DRAM": dram, "L2": l2, "epilogue": found.store[at], "split reduction": found.reduce[at]}
+    busy = np.sum(list(inner.values()), axis=0)
+    inner["tile latency"] = np.maximum(compute - busy, 0.0)  # singles are rounded
+    parts = {name: body * share * value / np.maximum(compute, busy) for name, value in inner.items()}
+    return {**parts, "DRAM": body * (1 - share), "epilogue": store, "split reduction": reduce}
 
 
 def _arithmetic(cases: Mapping[str, NDArray[Any]], found: Timed, at: tuple[NDArray[Any], ...], on: Machine) -> dict[str, Floats]:
-    plan, chip = gemm_tiles.candidates(), on.chip
+    chip, one = on.chip, found.tile_m * found.tile_n
     peak = on.rate * chip.units * chip.clock_hz
+    depth, count = found.depth[at].astype(np.float64), found.tiles[at].astype(np.float64)
     plain = 2.0 * cases["m"] * cases["n"] * cases["k"] * cases["batch"] / peak
-    whole = 2.0 * found.tiles[at] * (plan.tile_m * plan.tile_n)[0, at[1]] * found.depth[at] / peak
-    step = found.loop[at] * found.depth[at] / chip.clock_hz
-    fed, waited = found.tiles[at] / chip.units * step, found.waves[at] * step
-    return {"matrix unit": plain, "tile quantisation": whole - plain, "operand feed": fed - whole, "wave quantisation": waited - fed}
+    whole = 2.0 * count * np.broadcast_to(one, found.tiles.shape)[at] * depth / peak
+    step = np.broadcast_to(found.fed, found.tiles.shape)[at] * depth / chip.clock_hz
+    fed, waited = count / chip.units * step, found.waves[at] * step
+    more = {"tile quantisation": whole - plain, "operand feed": fed - whole, "wave quantisation": waited - fed}
+    return {"matrix unit": plain} | {name: np.maximum(value, 0.0) for name, value in more.items()}  # singles are rounded
 
 
 def _slowed(flop: Floats, moved: Floats, seconds: Floats, on: Machine) -> Floats:
@@ -181,6 +195,14 @@ def _slowed(flop: Floats, moved: Floats, seconds: Floats, on: Machine) -> Floats
     energy = min(on.c["operation_pj"] * NARROW_ENERGY.get(round(on.size), 1.0) * 1e-12, OVERDRAWN * left / rated)
     drawn = (energy * flop + DRAM_PJ * 1e-12 * moved) / seconds
     return np.asarray(np.maximum(drawn / left, 1.0) ** on.c["clock_power"])
+
+
+def _least(cases: Mapping[str, NDArray[Any]], flop: Floats, on: Machine) -> Floats:
+    """Below which nothing can be: all units busy at the highest clock, and from DRAM what all of L2 cannot have kept."""
+    rows, columns, inner, batch = (cases[name] for name in ("m", "n", "k", "batch"))
+    touched = batch * (on.size * inner * (rows + columns) + on.out * rows * columns)
+    moved = np.maximum(touched - on.chip.l2_bytes, 0.0) / on.chip.memory_b_s
+    return np.asarray(np.maximum(flop / (on.rate * on.chip.units * on.chip.clock_max_hz), moved))
 
 
 def _inside(cases: Mapping[str, NDArray[Any]], dtype: str) -> NDArray[np.bool_]:

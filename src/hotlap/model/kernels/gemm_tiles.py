@@ -1,4 +1,8 @@
-"""Candidates of a matrix product: what each tile and split of k asks of pipes, caches and memory, and how long it takes."""
+"""Candidates of a matrix product: what each tile and split of k asks of pipes, caches and memory, and how long it takes.
+
+What feeds a matrix unit (L2, store path, instructions of a step) grew with it from generation to generation, so coefficients are
+bytes for each FLOP that the unit can do, or operations; latencies are cycles. So the same numbers serve every machine.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.errors import InputError
-from hotlap.model.kernels.base import Chip, Floats
+from hotlap.model.kernels.base import Chip
 from hotlap.work.base import STORED, unit_of
 
-TILES = (
-    (16, 64), (16, 128), (32, 64), (64, 32), (64, 64), (64, 128), (64, 192), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256),
-    (192, 128),
+Singles = NDArray[np.float32]  # candidates are many: half the memory, twice the speed
+WARP_TILES = (  # of instructions issued by warps: powers of two (mma.sync, MFMA)
+    (16, 64), (16, 128), (32, 64), (32, 128), (64, 32), (64, 64), (64, 128), (64, 256), (128, 32), (128, 64), (128, 128), (128, 256),
+    (256, 32), (256, 64), (256, 128),
 )  # fmt: skip
-SPLITS = (1, 2, 3, 4, 6, 8, 16)
-DEPTH = 64  # k is padded to it
-SHALLOWEST = 128  # of a split
-REFERENCE_FLOP, REFERENCE_HZ = 4096.0, 1.98e9  # at which coefficients hold: Hopper's
-LEAST_SCALE = 0.5  # A100's: bytes a clock and unit do not shrink with a smaller matrix unit
-SLOWEST_HZ, FASTEST_HZ = 1.2e9, 2.4e9  # latencies are scaled with the clock no further
+FINE_TILES = (  # besides, where the matrix unit reads shared memory by itself: its instruction's n goes in steps of 8 (wgmma, tcgen05)
+    (64, 192), (96, 128), (128, 96), (128, 160), (128, 192), (160, 128), (192, 128),
+)  # fmt: skip
+FIXED_TILES = ((64, 64), (64, 128), (128, 128))  # of libraries that carry few kernels and choose by m: CUTLASS as vLLM builds it
+CLUSTER = 2  # of their tiles, one under the other, run together
+FIXED_ROWS = ((0, 64), (64, 128), (128, np.inf))  # m above and up to which each of them is taken
+ASYNCHRONOUS = 4096.0  # bf16 FLOP a clock and unit from which the matrix unit reads its operands from shared memory by itself
+SPLITS = 3  # none; as many as fill the machine once; of 2 to 4 the one whose last wave is fullest
+STEP_BYTES = 128.0  # of one row in a step of k: a line of the cache, a swizzle of shared memory
+SHALLOWEST = 1  # steps that a split has at least; more makes times jump where k allows the next split, and fits no better
+SHARED_BYTES = 128.0  # that shared memory gives a clock: NVIDIA tuning guides, compute capability 7.0 and later
+ROWS_A_FETCH = 64.0  # rows (or columns) of the result that an operand fetched from shared memory serves: a warp's tile, one wgmma
+COLUMNS_A_FETCH = 256.0  # of one wgmma or tcgen05; a warp's tile has 64
 OUT_BYTES = 2.0  # of an element of the result; int8 and wide types: their own
-REREAD = 0.35  # of the unique operands of each wave: the rest is still in L2 from the wave before; assumed
-
-
-class Plan(NamedTuple):
-    """Tiles and splits, as rows of one entry each."""
-
-    tile_m: Floats
-    tile_n: Floats
-    split: Floats
+ROTATION = 5.0  # weights differ from call to call: a layer's return when others have passed (aiconfigurator cycles through 5)
+RESIDENT_POWER = 3.0  # how sharply L2 stops to hold what outgrows it; assumed
+NEVER = 1e9  # times longer a candidate seems that is not taken
+LARGE = 32768.0  # elements of the tile that libraries prefer
 
 
 class Machine(NamedTuple):
@@ -44,129 +51,165 @@ class Machine(NamedTuple):
     size: float  # of an element, bytes
     out: float  # of an element of the result
     rate: float  # FLOP a clock and unit
-    scale: float  # the generation: bf16 rate against the reference
-
-    def scaled(self, name: str, power: str) -> float:
-        """A coefficient at this generation."""
-        return float(self.c[name] * max(self.scale, LEAST_SCALE) ** self.c[power])
-
-    def delay_s(self, name: str, power: str) -> float:
-        """A latency in µs at this machine's clock."""
-        clock = min(max(self.chip.clock_max_hz, SLOWEST_HZ), FASTEST_HZ)
-        return float(1e-6 * self.c[name] * (REFERENCE_HZ / clock) ** self.c[power])
+    whole: float  # the same in bf16, which says of what generation the machine is
 
     @property
-    def l2_b_s(self) -> float:
-        return self.chip.units * self.scaled("l2_bytes_per_flop", "scale_l2") * REFERENCE_FLOP * self.chip.clock_hz
+    def fixed(self) -> bool:
+        return bool(self.c.get("fixed_tiles", 0.0))
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Every candidate of every case: cases × candidates."""
+    """Every candidate of every case: cases × candidates. Seconds where nothing else is said."""
 
-    tiles: Floats
-    depth: Floats  # k of a split, padded
-    waves: Floats
-    loop: Floats  # cycles of one step in k
-    compute: Floats  # seconds, as all below
-    dram: Floats
-    l2: Floats
-    body: Floats  # the three overlapped
-    store: Floats
-    reduce: Floats
-    moved: Floats  # bytes from DRAM
-    through: Floats  # bytes through L2
+    tile_m: Singles
+    tile_n: Singles
+    split: Singles
+    tiles: Singles  # counting splits
+    depth: Singles  # k of a split, padded
+    waves: Singles  # tiles of the busiest unit
+    fed: Singles  # cycles of one unit of depth, operands fed
+    compute: Singles
+    dram: Singles
+    body: Singles  # the two overlapped
+    store: Singles
+    reduce: Singles
+    moved: Singles  # bytes from DRAM
+    through: Singles  # bytes through L2
+    liking: Singles  # for which the choice counts a candidate's time as longer
 
     @property
-    def total(self) -> Floats:
+    def total(self) -> Singles:
         return np.asarray(self.body + self.store + self.reduce)
 
 
 def machine(chip: Chip, dtype: str, c: Mapping[str, float]) -> Machine:
     """Raises InputError for a type that the chip has no unit for."""
-    rate, scale = _rates(chip, dtype)
-    size = STORED[dtype]
-    return Machine(chip, c, size, {"int8": 4.0}.get(dtype, max(size, OUT_BYTES)), rate, scale)
-
-
-@functools.cache
-def candidates() -> Plan:
-    table = np.array([(m, n, s) for m, n in TILES for s in SPLITS], dtype=float)
-    return Plan(*(table[:, i][None] for i in range(3)))
-
-
-def timed(cases: Mapping[str, NDArray[Any]], on: Machine) -> Timed:
-    """All candidates of all cases; those that may not be have infinite body."""
-    plan, chip, c = candidates(), on.chip, on.c
-    m, n, k, batch = (cases[name][:, None] for name in ("m", "n", "k", "batch"))
-    tiles = np.ceil(m / plan.tile_m) * np.ceil(n / plan.tile_n) * plan.split * batch
-    depth = np.ceil(k / plan.split / DEPTH) * DEPTH
-    waves, loop = _waves(tiles, on), _main_loop(plan, on)
-    compute = waves * (loop * depth + on.scaled("tile_cycles", "scale_tile")) / chip.clock_hz
-    moved, through = _traffic(cases, plan, tiles, depth, on)
-    dram, l2 = moved * _seconds_a_byte(np.minimum(tiles, chip.units), on), through / on.l2_b_s
-    power = c["overlap_power"]
-    body = (compute**power + dram**power + l2**power) ** (1 / power)
-    allowed = (plan.split == 1) | (k / plan.split >= SHALLOWEST)
-    store = waves ** (1 - c["store_overlap"]) * plan.tile_m * plan.tile_n * on.out
-    store = store / (on.scaled("store_bytes_per_flop", "scale_store") * REFERENCE_FLOP * chip.clock_hz)
-    reduce = on.delay_s("reduce_us", "scale_reduce") + 8.0 * plan.split * m * n * batch / on.l2_b_s  # fp32, written and read
-    return Timed(
-        tiles, depth, waves, np.broadcast_to(loop, tiles.shape), compute, dram, l2, np.where(allowed, body, np.inf), store,
-        np.where(plan.split > 1, reduce, 0.0), moved, through,
-    )  # fmt: skip
-
-
-def _rates(chip: Chip, dtype: str) -> tuple[float, float]:
-    """FLOP a clock and unit of the type, and how the machine's bf16 rate stands to the reference."""
-    table = chip.flop_per_clock
-    unit = unit_of(dtype)
+    table, unit = chip.flop_per_clock, unit_of(dtype)
     rate = table.get(unit) or (table.get(unit.replace("matrix", "fma")) if dtype in ("fp32", "fp64") else None)
     if not rate:
         valid = ", ".join(sorted(name.split(".")[1] for name in table if name.startswith("matrix.")))
         raise InputError(f"this machine has no matrix unit for {dtype}; valid: {valid or 'none'}")
+    size = STORED[dtype]
     whole = table.get("matrix.bf16") or table.get("matrix.fp16") or rate
-    return rate, whole / REFERENCE_FLOP
+    return Machine(chip, c, size, {"int8": 4.0}.get(dtype, max(size, OUT_BYTES)), rate, whole)
 
 
-def _waves(tiles: Floats, on: Machine) -> Floats:
-    """Tiles of the busiest unit: between whole waves and an even share, as schedulers smooth the last wave; at least one."""
-    share = tiles / on.chip.units
-    whole = min(on.scaled("whole_waves", "scale_waves"), 1.0)
-    return np.asarray(whole * np.ceil(share) + (1 - whole) * np.maximum(share, 1.0))
+@functools.cache
+def tiles(fine: bool, fixed: bool) -> tuple[Singles, Singles]:
+    """Rows and columns of the candidates' tiles, each as a row."""
+    table = np.array(FIXED_TILES if fixed else WARP_TILES + FINE_TILES * fine, dtype=np.float32)
+    return table[:, 0][None], table[:, 1][None]
 
 
-def _main_loop(plan: Plan, on: Machine) -> Floats:
-    """Cycles of one step in k of a tile: its products, or what feeds them."""
-    c, area = on.c, plan.tile_m * plan.tile_n
-    pipe = 2.0 * area / on.rate / (c["matrix_share"] * c.get("matrix_factor", 1.0)) * (1.0 + 409.6 * c["small_tile"] / area)
-    feed = (
-        (plan.tile_m + plan.tile_n)
-        * on.size
-        / (on.scaled("feed_bytes_per_flop", "scale_feed") * c.get("feed_factor", 1.0) * REFERENCE_FLOP)
-    )
-    power, longest = c["feed_power"], np.maximum(pipe, feed)
-    return np.asarray(longest * ((pipe / longest) ** power + (feed / longest) ** power) ** (1 / power))
+def timed(cases: Mapping[str, NDArray[Any]], on: Machine) -> Timed:
+    """All candidates of all cases: each tile with each way to split."""
+    tile_m, tile_n = tiles(on.whole >= ASYNCHRONOUS, on.fixed)
+    m, n, k, batch = (cases[name].astype(np.float32)[:, None] for name in ("m", "n", "k", "batch"))
+    down = np.ceil(m / tile_m)
+    down = np.where(on.fixed & (down > 1), np.ceil(down / CLUSTER) * CLUSTER, down)
+    count = down * np.ceil(n / tile_n) * batch
+    split = np.concatenate(_splits(count, np.ceil(k * np.float32(on.size / STEP_BYTES)), on), axis=1)
+    tile_m, tile_n, count = (np.tile(one, (1, 1 if on.fixed else SPLITS)) for one in (tile_m, tile_n, count))
+    depth, tasks = _depth(k, split, on), count * split
+    waves, fed = _waves(tasks, on), _fed(tile_m, tile_n, on)
+    chip, c = on.chip, on.c
+    least = np.float32(c["step_operations"] / on.whole * on.size / STEP_BYTES)  # a clock for each unit of depth
+    cycles = depth * overlapped(c["feed_power"], waves * fed, least)
+    compute = cycles / np.float32(chip.clock_hz)
+    moved, through = _traffic((m, n, k, batch), tile_m, tile_n, depth * tasks, on)
+    dram = moved / _bandwidth(tasks, on)
+    before = c["tile_cycles"] + tile_m * tile_n * np.float32(on.out / (c["store_bytes_per_flop"] * on.whole))
+    reduce = np.float32(1e-6 * c["reduce_us"]) + m * n * batch * split * np.float32(8.0 * c["reduce_share"] / l2_b_s(on))
+    liking = np.exp2(np.float32(c["large_tile"]) * np.abs(np.log2(tile_m * tile_n / np.float32(LARGE))))
+    if on.fixed:
+        above, upto = np.array(FIXED_ROWS, dtype=np.float32).T
+        liking = np.where((m > above) & (m <= upto), np.float32(1), np.float32(NEVER))
+    return Timed(
+        tile_m, tile_n, split, tasks, depth, waves, fed, compute, dram, overlapped(c["overlap_power"], compute, dram),
+        (waves * before / np.float32(chip.clock_hz)).astype(np.float32), np.where(split > 1, reduce, np.float32(0)), moved, through, liking,
+    )  # fmt: skip
 
 
-def _traffic(cases: Mapping[str, NDArray[Any]], plan: Plan, tiles: Floats, depth: Floats, on: Machine) -> tuple[Floats, Floats]:
-    """Bytes from DRAM and through L2. Weights are read from DRAM; activations and results as far as L2 cannot hold them; what a wave's
-    unique rows and columns re-read once both operands outgrow L2 is counted in part."""
-    m, n, k, batch = (cases[name][:, None] for name in ("m", "n", "k", "batch"))
-    held = on.chip.l2_bytes
-    a, b, result = m * k * on.size * batch, k * n * on.size * batch, m * n * on.out * batch
-    once = b + a * np.minimum(1.0, a / held) + result * np.minimum(1.0, result / held)
-    together = np.minimum(tiles, on.chip.units)
-    rows = np.clip(np.sqrt(together * plan.tile_n / plan.tile_m), 1.0, np.ceil(m / plan.tile_m))
-    columns = np.minimum(np.ceil(n / plan.tile_n), together / rows)
-    through = tiles * (plan.tile_m + plan.tile_n) * depth * on.size
-    unique = np.maximum(tiles / together, 1.0) * (rows * plan.tile_m + columns * plan.tile_n) * depth * on.size
-    again = REREAD * np.minimum(unique, through) * np.minimum(1.0, (a + b) / held)
-    return np.maximum(once, again), through
+def overlapped(power: float, one: Singles | np.float32, two: Singles | np.float32) -> Singles:
+    """Two that run at once and hinder each other a little: (one^p + two^p)^(1/p)."""
+    longest, exponent = np.maximum(one, two), np.float32(power)
+    share = np.maximum(np.minimum(one, two) / longest, np.float32(1e-6))
+    return np.asarray(longest * np.exp(np.log1p(np.exp(exponent * np.log(share))) / exponent), dtype=np.float32)
 
 
-def _seconds_a_byte(active: Floats, on: Machine) -> Floats:
-    """Of DRAM, when so many units have bytes in flight."""
-    whole = on.chip.memory_b_s * min(on.scaled("dram_share", "scale_dram"), 0.95)
-    units = active * on.scaled("unit_gb_s", "scale_unit") * 1e9
-    return np.asarray((whole**-4.0 + units**-4.0) ** 0.25)
+def l2_b_s(on: Machine) -> float:
+    """What L2 gives all units together."""
+    return on.c["feed_bytes_per_flop"] * on.whole * on.chip.units * on.chip.clock_hz
+
+
+def _splits(count: Singles, steps: Singles, on: Machine) -> list[Singles]:
+    units = np.float32(on.chip.units)
+    ways = [np.ones_like(count), np.maximum(np.floor(units / count), 1), _fullest(count / units)][: 1 if on.fixed else SPLITS]
+    return [np.minimum(way, np.maximum(np.floor(steps / SHALLOWEST), 1)) for way in ways]
+
+
+def _fullest(share: Singles) -> Singles:
+    """Of splits by 2, 3 and 4, the one that leaves the least idle in the last wave."""
+    best, least = np.full_like(share, 2), np.ceil(2 * share) / 2
+    for split in (3, 4):
+        idle = np.ceil(split * share) / split
+        best, least = np.where(idle < 0.999 * least, np.float32(split), best), np.minimum(idle, least)
+    return best
+
+
+def _depth(k: Singles, split: Singles, on: Machine) -> Singles:
+    """k of one split: whole steps; alone, half of one where warps issue the instructions."""
+    step = np.float32(STEP_BYTES / on.size)
+    alone = step if on.whole >= ASYNCHRONOUS else step / 2
+    found: Singles = np.where(split > 1, np.ceil(k / split / step) * step, np.ceil(k / alone) * alone)
+    return found
+
+
+def _waves(tasks: Singles, on: Machine) -> Singles:
+    """Tiles of the busiest unit: whole ones, or an even share as far as schedulers smooth the last wave; at least one."""
+    share, even = tasks / np.float32(on.chip.units), np.float32(min(on.c["even_waves"], 1.0))
+    return np.asarray(even * np.maximum(share, 1) + (1 - even) * np.ceil(share))
+
+
+def _fed(tile_m: Singles, tile_n: Singles, on: Machine) -> Singles:
+    """Cycles of a tile for one unit of depth: its products, or shared memory, or what comes from L2."""
+    area, c = tile_m * tile_n, on.c
+    pipe = area * np.float32(2.0 / on.rate / (c["matrix_share"] * c.get("matrix_factor", 1.0)))
+    alone = on.whole >= ASYNCHRONOUS
+    rows = np.minimum(tile_m, max(ROWS_A_FETCH, on.whole / 64.0))
+    columns = np.minimum(tile_n, COLUMNS_A_FETCH if alone else ROWS_A_FETCH)
+    shared = area * (1 / rows + 1 / columns).astype(np.float32) * np.float32(on.size / SHARED_BYTES)
+    feed = (tile_m + tile_n) * np.float32(on.size / (c["feed_bytes_per_flop"] * c.get("feed_factor", 1.0) * on.whole))
+    return overlapped(c["feed_power"], overlapped(c["feed_power"], pipe, shared), feed)
+
+
+def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depths: Singles, on: Machine) -> tuple[Singles, Singles]:
+    """Bytes from DRAM and through L2.
+
+    Activations and results stay in L2 from call to call as far as they and the weights fit, weights as far as all that pass between
+    two uses fit. What a wave's unique rows and columns read again is from DRAM as far as L2 cannot hold both operands.
+    """
+    m, n, k, batch = sizes
+    c, size = on.c, np.float32(on.size)
+    a, b, result = m * k * size * batch, k * n * size * batch, m * n * batch * np.float32(on.out)
+    once = b * _lost(ROTATION * b + a + result, on) + a * _lost(a + np.float32(c["weights_between"]) * b + result, on)
+    once = once + result * np.float32(c["written_share"]) * _lost(a + b + 2 * result, on)
+    area = np.float32(on.chip.units) * tile_m * tile_n
+    rows = np.minimum(np.sqrt(area), m)
+    columns = np.minimum(area / rows, n)
+    waves = np.maximum(m * n / (rows * columns), 1)
+    again = np.maximum(waves * (rows + columns) * k * size * batch - a - b, 0)
+    return once + again * _lost(a + b, on), depths * (tile_m + tile_n) * size
+
+
+def _lost(held: Singles, on: Machine) -> Singles:
+    """The share of these bytes that L2 does not hold."""
+    fits = np.minimum(np.float32(on.c["l2_share"] * on.chip.l2_bytes) / held, np.float32(100))
+    return np.asarray(1 / (1 + fits ** np.float32(RESIDENT_POWER)))
+
+
+def _bandwidth(tasks: Singles, on: Machine) -> Singles:
+    """Of DRAM: a share of the spec, or what the units at work have in flight."""
+    chip, share = on.chip, min(on.c["dram_share"] * on.c.get("dram_factor", 1.0), 0.97)
+    return np.float32(chip.memory_b_s) * np.minimum(np.float32(share), np.minimum(tasks, chip.units) / np.float32(on.c["units_for_dram"]))
