@@ -145,14 +145,6 @@ def fitted(columns: Sequence[Column], width: int, spare: Sequence[str] = ()) -> 
     return Grid(kept, width, 1)
 
 
-def clipped(text: str, most: int) -> str:
-    """At most `most` characters, an ellipsis in the middle where some are left out: what differs often stands at the end."""
-    if len(text) <= most or most < 3:
-        return text
-    head = (most - 1) // 2
-    return f"{text[:head].rstrip()}…{text[len(text) - (most - 1 - head):].lstrip()}"
-
-
 def _wrapped(cell: Cell, width: int) -> list[Cell]:
     if len(cell.text) <= width:
         return [cell]

@@ -10,7 +10,6 @@ from hotlap.report import doubts as doubting
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.listing import devices, heading, machine, machines, prediction, runs
-from hotlap.store.bundle import Bundle
 from hotlap.units import percent
 
 __all__ = ["devices", "explain", "heading", "machine", "machines", "prediction", "runs", "table"]
@@ -245,9 +244,3 @@ def cause_line(row: Row) -> str:
     if cause == "unknown" and row.gap.limit and why == row.gap.limit.reason:
         return "" if row.gap.share is None else "unknown"
     return f"{cause}: {why}" if cause and why else cause or why
-
-
-def bundle_name(bundle: Bundle) -> str:
-    """A short name of a run: its id, with its labels."""
-    labels = " ".join(f"{k}={v}" for k, v in bundle.run.labels.items())
-    return words.clean(f"{bundle.run.id} {labels}".strip())

@@ -26,11 +26,7 @@ from hotlap.store.bundle import Bundle, Listed, read_listed, target_name
 from hotlap.store.files import RUN, SAMPLES
 
 NAME = "catalog.sqlite"
-VERSION = 2
-VERSION_HISTORY = {
-    1: "2026-11: the first: runs, and their labels and facts as marks",
-    2: "2026-11: what `hotlap ls` shows of a run",
-}
+VERSION = 2  # 1: runs, and their labels and facts as marks; 2: what `hotlap ls` shows of a run
 APPLICATION = 0x484C4150  # "HLAP": sqlite's application_id, by which a catalog is told from other people's databases
 BUSY_S = 10.0
 
