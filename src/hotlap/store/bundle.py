@@ -1,7 +1,7 @@
 """The run bundle, which is the truth: a folder of run.json, samples.jsonl and readings.log, or a zip of it.
 
 run.json is written whole beside itself, then renamed; the other two are appended, one write per line, so that a run that
-is killed loses at most the line it was writing.
+is killed loses at most the line it was writing. Readings of long runs are compacted while they go on: see `compact`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 import os
 import secrets
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -22,10 +24,12 @@ import msgspec
 
 from hotlap.errors import Busy, InputError, MachineError, SchemaError
 from hotlap.record import SCHEMA, Readings, Record, Run, Samples, encode
-from hotlap.store import files, lines, locks, paths
+from hotlap.store import chunks, compact, files, lines, locks, paths
 from hotlap.store.files import FILES, READINGS, RUN, SAMPLES
 
 SYNC_S = 1.0  # at least this long between two fsyncs
+LOG_BYTES = 14 * 2**20  # of readings.log: then it is set aside to be compacted, and a new one begun
+WAITING, PATIENCE_S = 2, 60.0  # logs set aside at which the writer waits for their compaction, and how long at most
 Key = tuple[str, str, int]
 """Case.id, Device.key, round: what one line of samples.jsonl is of."""
 
@@ -37,7 +41,7 @@ class Bundle:
     run: Run
     path: Path
     samples: list[Samples] = field(default_factory=list)
-    readings: list[Readings] = field(default_factory=list)
+    readings: list[Readings] = field(default_factory=list)  # of a long run: means of stretches; `chunks` has every one
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -103,10 +107,25 @@ def load(path: Path, readings: bool = True) -> Bundle:
     samples = lines.read(found.get(SAMPLES, b""), Samples, f"{path}/{SAMPLES}")
     read = lines.read(found.get(READINGS, b"") if readings else b"", Readings, f"{path}/{READINGS}")
     once, warnings = _once(run, samples.records)
+    compacted, not_read = _long(path) if readings else ([], [])
     missing = [f"{name} is missing; nothing of it is known" for name in wanted if name not in found]
     lost = _lost(run, len(samples.records) + bool(samples.torn)) if SAMPLES in found else []
     torn = [w for w in (samples.warning(SAMPLES), read.warning(READINGS)) if w]
-    return Bundle(run, path, once, read.records, missing + torn + lost + warnings)
+    return Bundle(run, path, once, compacted + read.records, missing + torn + lost + warnings + not_read)
+
+
+def _long(path: Path) -> tuple[list[Readings], list[str]]:
+    """Of a long run: the means of stretches from its levels, and what was set aside and not compacted yet; what could not be read."""
+    logs = files.long(path, ("readings-*.log",))
+    done = set(files.long(path, ("levels-*.parquet",))) if logs else set()
+    left = {name: data for name, data in logs.items() if name.replace("readings", "levels").replace(".log", ".parquet") not in done}
+    waiting = [one for name, data in left.items() for one in lines.read(data, Readings, f"{path}/{name}").records]
+    if not chunks.stored(path, "levels"):
+        return waiting, []
+    try:
+        return chunks.thinned(chunks.levels(path)) + waiting, []
+    except MachineError as error:
+        return waiting, [f"the readings that were compacted are not shown: {error}"]
 
 
 def read_run(path: Path) -> Run:
@@ -135,7 +154,7 @@ def listed(run: Run, rounds: int | None) -> Listed:
 
 def pack(path: Path, out: Path) -> Path:
     """A zip of the bundle, at `out` or, where that is a folder, in it under the run's id. The same bundle gives the same bytes."""
-    found = files.from_folder(path, FILES)
+    found = {**files.from_folder(path, FILES), **files.long(path)}
     name = _run(found[RUN], f"{path}/{RUN}").id
     out = out / f"{name}.zip" if out.is_dir() else out
     try:
@@ -157,6 +176,7 @@ class Writer:
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self.path, self.warnings, self.kept = path, list[str](), 0
         self._clock, self._synced_s = clock, float("-inf")
+        self._compacting: subprocess.Popen[bytes] | None = None
         # Unbuffered: one write() of the system per line, in append mode.
         self._samples: BinaryIO = open(path / SAMPLES, "ab", buffering=0)  # noqa: SIM115 - open until finish
         self._readings: BinaryIO = open(path / READINGS, "ab", buffering=0)  # noqa: SIM115 - the same
@@ -209,10 +229,47 @@ class Writer:
         text = b"".join(lines.line(one) for one in readings)
         if text:
             self._put(self._readings, text)
+            if self._readings.tell() >= LOG_BYTES:
+                self._set_aside()
+
+    def _set_aside(self) -> None:
+        """Begins a new log; another process compacts the old one, which is whole."""
+        if not chunks.available():
+            warning = f"readings are kept as text, {LOG_BYTES / 1e6:.0f} MB and growing: {chunks.REMEDY} lets long runs compact them"
+            if warning not in self.warnings:
+                self.warnings.append(warning)
+            return
+        try:
+            self._turn()
+            if self._compacting is not None and len(compact.waiting(self.path)) > WAITING:
+                with suppress(subprocess.TimeoutExpired):
+                    self._compacting.wait(PATIENCE_S)
+            if self._compacting is None or self._compacting.poll() is not None:
+                command = [sys.executable, "-m", "hotlap.store.compact", str(self.path)]
+                self._compacting = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        except OSError as error:
+            self._refuse(error)
+
+    def _turn(self) -> None:
+        os.fsync(self._readings.fileno())
+        os.rename(self.path / READINGS, compact.aside(self.path))
+        self._readings.close()
+        self._readings = open(self.path / READINGS, "ab", buffering=0)  # noqa: SIM115 - open until finish
+
+    def _compact_rest(self) -> None:
+        """At the end of a long run: all of its readings in chunks."""
+        if self._compacting is not None:
+            self._compacting.wait()
+        if self._readings.closed or not chunks.available() or not (compact.waiting(self.path) or chunks.stored(self.path)):
+            return
+        if os.fstat(self._readings.fileno()).st_size:
+            self._turn()
+        compact.compact(self.path)
 
     def finish(self, run: Run) -> None:
         """Writes run.json anew and lets go of the bundle; after it nothing can be appended. May be called again."""
         try:
+            self._compact_rest()
             for file in (self._samples, self._readings):
                 if not file.closed:
                     os.fsync(file.fileno())

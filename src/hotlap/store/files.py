@@ -8,12 +8,14 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hotlap.errors import InputError, MachineError, SchemaError
 
 RUN, SAMPLES, READINGS = "run.json", "samples.jsonl", "readings.log"
 FILES = (RUN, SAMPLES, READINGS)
+LONG = ("readings-*.log", "readings-*.parquet", "levels-*.parquet")  # what else the readings of a long run are in
 ZIP_LIMIT_BYTES = 2**30  # unpacked, all three files; a thousand times what a usual run holds
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError, struct.error)
 
@@ -73,7 +75,18 @@ def from_folder(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     return found
 
 
-def _from_zip(path: Path) -> dict[str, bytes]:
+def long(path: Path, patterns: tuple[str, ...] = LONG) -> dict[str, bytes]:
+    """What the readings of a long run are in beside `readings.log`: chunks, levels and logs that were set aside, of a folder or a zip."""
+    if not path.is_dir():
+        return {name: data for one in patterns for name, data in members(path, one).items()}
+    found: dict[str, bytes] = {}
+    for file in (file for one in patterns for file in sorted(path.glob(one))):
+        with suppress(FileNotFoundError):  # a log that was compacted just now: then its chunk is there
+            found[file.name] = file.read_bytes()
+    return found
+
+
+def _from_zip(path: Path, more: tuple[str, ...] = ()) -> dict[str, bytes]:
     if not path.is_file():
         raise _no_bundle(path, "it is neither a folder nor a file")
     try:
@@ -83,18 +96,24 @@ def _from_zip(path: Path) -> dict[str, bytes]:
     with file:
         try:
             with zipfile.ZipFile(file) as archive:
-                return _members(path, archive)
+                return _members(path, archive, more)
         except _BROKEN as error:
             raise SchemaError(f"'{path}' is no zip of a run bundle that can be read: {error}") from None
 
 
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
-    """The three files, at the top of the zip or in its one folder."""
+def members(path: Path, pattern: str) -> dict[str, bytes]:
+    """Files of a zipped bundle by a pattern of names. Raises as `read` does."""
+    return {name: data for name, data in _from_zip(path, (pattern,)).items() if fnmatchcase(name, pattern)}
+
+
+def _members(path: Path, archive: zipfile.ZipFile, more: tuple[str, ...]) -> dict[str, bytes]:
+    """The three files, and those of the patterns `more`, at the top of the zip or in its one folder."""
     inside = {i.filename: i for i in archive.infolist()}
     holders = [name.removesuffix(RUN) for name in inside if name == RUN or (name.endswith("/" + RUN) and name.count("/") == 1)]
     if len(holders) != 1:
         raise _no_bundle(path, f"it has {len(holders) or 'no'} {RUN}")
-    chosen = {name: inside[holders[0] + name] for name in FILES if holders[0] + name in inside}
+    here = {name.removeprefix(holders[0]): info for name, info in inside.items() if name.startswith(holders[0])}
+    chosen = {name: info for name, info in here.items() if name in FILES or any(fnmatchcase(name, one) for one in more)}
     size = sum(info.file_size for info in chosen.values())
     if size > ZIP_LIMIT_BYTES:
         raise SchemaError(f"'{path}' would unpack to {size:.3g} bytes, more than {ZIP_LIMIT_BYTES:.3g}; unpack it and give the folder")
