@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotlap.record import Row
@@ -189,18 +189,25 @@ class Sources:
 
 
 def split_line(row: Row) -> str:
-    """Where the time between bound and measured goes, the largest first; small shares together."""
-    gap, limit = row.gap.split, row.gap.limit
-    whole = sum(gap.values())
-    if not gap or whole <= 0 or limit is None or not limit.bound_s:
+    """Where the time between bound and measured goes, the largest first; and by how much it was faster than expected, if it was."""
+    split, limit = row.gap.split, row.gap.limit
+    missed = split.get("unexplained", 0.0)
+    whole = sum(split.values()) - min(missed, 0.0)
+    if not split or whole <= 0 or limit is None or not limit.bound_s or not limit.expected_s:
         return ""
-    large = sorted((one for one in gap.items() if abs(one[1]) >= LEAST_SHARE * whole), key=lambda one: -abs(one[1]))
+    expected = words.quantity(limit.expected_s, "s")
+    if missed >= 0:
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; expected {expected}, {limit.known}"
+    causes = {name: value for name, value in split.items() if name != "unexplained"}
+    faster = f"measured {words.quantity(-missed, 's')} ({percent(-missed / limit.expected_s)}) faster than that"
+    return f"expected {expected}, {words.quantity(whole, 's')} over the bound: {_shares(causes, whole)}; {faster}; {limit.known}"
+
+
+def _shares(split: Mapping[str, float], whole: float) -> str:
+    large = sorted((one for one in split.items() if abs(one[1]) >= LEAST_SHARE * whole), key=lambda one: -abs(one[1]))
     rest = whole - sum(value for _, value in large)
     said = [f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large]
-    if abs(rest) > 0.005 * whole:
-        said.append(f"the rest {words.quantity(rest, 's')}")
-    expected = f"expected {words.quantity(limit.expected_s, 's')}, {limit.known}" if limit.expected_s else ""
-    return f"{words.quantity(whole, 's')} over the bound: {', '.join(said)}; {expected}"
+    return ", ".join([*said, f"the rest {words.quantity(rest, 's')}"] if abs(rest) > 0.005 * whole else said)
 
 
 def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]:
