@@ -108,7 +108,7 @@ def _moves(workload: str, params: Mapping[str, Any], chip: Chip, c: Mapping[str,
         kept = chip.shared_bytes + 4.0 * chip.registers  # of one unit
         again = read * ((op == "quantise") | ((row > kept) & (op != "sum") & (kept > 0) & (not shared)))
     elif workload == "embedding":
-        extra = _sectors(full(params["columns"]) * STORED[str(params["dtype"])]) * full(params["tokens"])
+        extra = _sectors(full(params["columns"]) * float(STORED[str(params["dtype"])])) * full(params["tokens"])
         read = np.maximum(read, extra + 4.0 * full(params["tokens"]))
     elif workload == "transpose":
         size = STORED[str(params["dtype"])]
