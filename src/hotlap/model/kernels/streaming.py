@@ -146,7 +146,7 @@ def _fetched(params: Mapping[str, Any]) -> float:
     one = {n: v if isinstance(v, str) else np.asarray(v).ravel()[0].item() for n, v in params.items()}
     count = gather_shape(one)[1]
     if one["pattern"] == "strided":
-        return float(count * min(4.0 * one["stride"], SECTOR))
+        return float(count * min(4.0 * float(one["stride"]), SECTOR))
     return float(count * (SECTOR + 4.0))
 
 
