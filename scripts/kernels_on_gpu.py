@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""PyTorch's kernels on this GPU beside what the model expects: attention, norms, softmax, elementwise, embedding, transpose; power and clock.
+"""PyTorch's kernels on this GPU beside what the model expects: attention, norms, softmax, elementwise, embedding, transpose; power, clock.
 
     kernels_on_gpu.py [kernels|power] [--device cuda] [--machine SLUG] [--out FILE] [--budget SECONDS]
 
-kernels   times each shape twice. In a graph of 20 calls back to back, inputs as the call before left them; and alone by events, with L2
-          flushed before. Prints both beside low, expected and high, and the mean absolute error of each family.
+kernels   times each shape twice. In a graph of 20 calls back to back, inputs as the call before left them, so that small ones come from
+          L2, which the model does not count on for them; and alone by events, with L2 flushed before. Prints both beside low, expected
+          and high, and the mean absolute error of each family.
 power     5 s of bf16 and of fp32 products back to back: NVML's power and SM clock beside power_w and clock_hz of the model.
 
 JSON lines go to FILE. With --device cpu sizes are small, nothing is held against the model, and power is not run: it shows that the
