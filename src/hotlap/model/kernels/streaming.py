@@ -195,7 +195,7 @@ def _rate(unit: str, chip: Chip, c: Mapping[str, float]) -> float:
 def _in_flight(moves: Moves, chip: Chip, c: Mapping[str, float]) -> Floats:
     """Bytes that are asked for at once: all that units can hold, or all that there is of each row in work."""
     most = chip.units * c["in_flight_per_unit"]
-    rows = np.where(moves.row > 0, moves.rows * np.minimum(moves.row, c["in_flight_per_row"]), moves.read)
+    rows = np.where(moves.row > 0, moves.rows * np.minimum(moves.row, c["in_flight_per_row"]), moves.read * moves.passes)
     return np.maximum(np.minimum(most, rows), 1.0)
 
 
