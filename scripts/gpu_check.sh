@@ -5,7 +5,7 @@
 #
 #   conform   the conformance suite on every target that is found; the same kernel by events, wall clock and graph replay
 #   measure   the plans quick and standard on cuda, and quick on torch:cuda
-#   model     each measured number against its limit; nothing may beat its bound
+#   model     each measured number against its limit; nothing may beat its bound. PyTorch's kernels, power and clock beside the model
 #   burn      a matrix product for five minutes, with clock, power and temperature
 #
 # Logs, summary.txt and the packed runs land in $OUT (default: out), at most 8 files. PYTHON names the Python (default: python3); Hotlap is
@@ -127,10 +127,26 @@ part_measure() {
     measure_plan "standard on ${TARGET%%:*}" 240 standard "$TARGET" --rounds 6 --round-time '20 s' --budget '200 s'
 }
 
-part_model() {
-    measure_plan "quick on ${TARGET%%:*}" 150 quick "$TARGET"
+beside() { # name, seconds, what, further options …: PyTorch's own kernels beside the model
+    local name=$1 limit=$2 what=$3
+    shift 3
+    if ! has torch; then
+        without "$name" "PyTorch is missing ($PYTHON -m pip install torch)"
+    elif [ "${TORCH#*:}" != cpu ] && ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
+        without "$name" "PyTorch sees no GPU"
+    elif [ "$what" = power ] && { [ "${TORCH#*:}" = cpu ] || ! has pynvml; }; then
+        without "$name" "NVML is missing ($PYTHON -m pip install nvidia-ml-py), or there is no GPU"
+    else
+        step "$name" "$limit" "$PYTHON" scripts/kernels_on_gpu.py "$what" --device "${TORCH#*:}" --out "$OUT/$what.jsonl" "$@"
+    fi
+}
+
+part_model() { # at worst 110 + 150 + 70 + 150 + 40 s
+    measure_plan "quick on ${TARGET%%:*}" 110 quick "$TARGET" --round-time '5 s'
     measure_plan "compute on ${TORCH%%:*}" 150 compute "$TORCH" --rounds 6 --round-time '8 s' --budget '100 s'
     limits
+    beside "kernels beside the model" 150 kernels --budget 110
+    beside "power and clock beside the model" 40 power
 }
 
 part_burn() { burn 300; }

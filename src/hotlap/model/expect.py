@@ -8,21 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hotlap import work
 from hotlap.errors import InputError
-from hotlap.model import intervals, power
-from hotlap.model.bounds import bounds
+from hotlap.model import intervals, limits, power
+from hotlap.model.bounds import MANY, bounds
 from hotlap.model.chips import chip
-from hotlap.model.kernels import collective, decode, gemm, moe, prefill
-from hotlap.model.kernels.base import Chip, Demand, Estimate
+from hotlap.model.kernels import collective, decode, gemm, moe, prefill, streaming, transfer
+from hotlap.model.kernels.base import Estimate
 from hotlap.model.machines import Spec
+from hotlap.record import Case
 from hotlap.work.network import conv_output
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
-UNCLOCKED = ("DRAM", "launch", "host", "bytes in flight", "clock under the power cap")  # parts that do not go with the clock
-STREAMING = ("pointwise", "rowwise", "embedding", "transpose")
-STREAM_SHARE, STREAM_FIXED_S = 0.876, 3e-6  # of memory bandwidth: best streaming on H200, 4203 of 4800 GB/s; aiconfigurator's constant
+# Parts that do not go with the clock.
+UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight", "clock under the power cap")
 ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
 ARITHMETIC = ("matrix unit", "operand feed", "special functions", "tile quantisation", "wave quantisation", "clock under the power cap")
 MEMORY = ("DRAM", "L2", "bytes in flight", "row passes", "link", "copy", "quantisation pass")
@@ -49,9 +48,9 @@ def expect(workload: str, params: Params, spec: Spec, implementation: str | Arra
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, found = _estimate(workload, arrays, spec, implementation, count)
-    floor, _ = bounds(workload, arrays, spec)
+    floor = _floor(workload, params, arrays, spec)
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
-    known = intervals.level(spec)
+    known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
     low, high = intervals.interval(family, known.key, seconds, found.inside)
     parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
     power_w, clock_hz = _power(family, found, seconds, spec)
@@ -59,10 +58,18 @@ def expect(workload: str, params: Params, spec: Spec, implementation: str | Arra
     return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
 
 
+def _floor(workload: str, params: Params, arrays: Params, spec: Spec) -> Floats:
+    """The provable bound; NaN where there is none. The workloads of plans are counted one case at a time."""
+    if workload in MANY:
+        return bounds(workload, arrays, spec)[0]
+    found = limits.limit(Case(workload=workload, params=dict(params)), spec)
+    return np.array([np.nan if found.bound_s is None else found.bound_s])
+
+
 def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[Floats, Floats]:
     """Power and clock of calls back to back; NaN for collectives and machines whose limit is not published."""
     unknown = np.full(len(seconds), np.nan)
-    if family == "collective" or not spec.power_w:
+    if family in ("collective", "transfer") or not spec.power_w:
         return unknown, unknown
     kind = family if family in power.KINDS else ""
     machine = chip(spec, "max")
@@ -76,10 +83,15 @@ def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[F
 
 
 def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
-    if workload in STREAMING:
-        return "streaming", _streamed(workload, params, chip(spec), spec, count)
+    if spec.kind != "gpu":
+        raise InputError(f"nothing is expected of {spec.name}: the model knows GPUs")
+    if workload in streaming.WORKLOADS:
+        return _streamed(workload, params, spec, implementation)
+    if workload == "transfer":
+        return _transfer(params, spec)
     if workload not in _FAMILIES:
-        raise InputError(f"no expected value is known for '{workload}'; valid: {', '.join([*_FAMILIES, *STREAMING])}")
+        valid = ", ".join([*_FAMILIES, *streaming.WORKLOADS, "transfer"])
+        raise InputError(f"no expected value is known for '{workload}'; valid: {valid}")
     return _FAMILIES[workload](params, spec, implementation, count)
 
 
@@ -129,12 +141,12 @@ _FAMILIES: Mapping[str, Callable[[Params, Spec, str | ArrayLike, int], tuple[str
 }  # fmt: skip
 
 
-def _streamed(workload: str, params: Params, machine: Chip, spec: Spec, count: int) -> Estimate:
-    """All bytes at the best share of memory bandwidth that was measured, and aiconfigurator's 3 µs; caches not counted on."""
-    asked = work.find(workload).work(params)
-    moved = np.broadcast_to(np.asarray(asked.memory_bytes, dtype=float), (count,))
-    parts = {"DRAM": moved / (machine.memory_b_s * STREAM_SHARE), "launch": np.full(count, STREAM_FIXED_S)}
-    none = np.zeros(count)
-    operations = {unit: np.broadcast_to(np.asarray(n, dtype=float), (count,)) for unit, n in asked.operations.items()}
-    demand = Demand(operations, none, moved, moved)
-    return Estimate(parts["DRAM"] + parts["launch"], parts, demand, {}, np.zeros(count, dtype=bool))
+def _streamed(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike) -> tuple[str, Estimate]:
+    return "streaming", streaming.estimate(workload, params, chip(spec), implementation)
+
+
+def _transfer(params: Params, spec: Spec) -> tuple[str, Estimate]:
+    rate = limits.link_rate("transfer", spec)
+    if isinstance(rate, str):
+        raise InputError(rate)
+    return "transfer", transfer.estimate(params, rate[0])

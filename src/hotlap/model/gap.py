@@ -12,6 +12,7 @@ from hotlap.record import Case, Gap, Limit, Result, Summary
 
 __all__ = ["Ceilings", "Context", "Level", "cache_levels", "ceilings", "context", "gap", "split"]
 
+AT_BOUND = 1.01  # of the bound: nearer than a clock tells
 OWN_PART = {"arithmetic unit": ("matrix unit",), "memory": ("DRAM",), "link": ("link",)}  # what a bound is made of, by what sets it
 
 
@@ -34,9 +35,10 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
 def split(seconds: float, limit: Limit) -> dict[str, float]:
     """Seconds between the bound and the measured time by cause: what the model's parts add to the bound, and what it cannot explain.
 
-    The part that the bound is made of counts with what it takes longer than the bound. Empty where no model knows the kernel.
+    The part that the bound is made of counts with what it takes longer than the bound. Empty where no model knows the kernel, and at the
+    bound, where nothing is left to split.
     """
-    if not limit.parts or not limit.bound_s:
+    if not limit.parts or not limit.bound_s or seconds <= AT_BOUND * limit.bound_s:
         return {}
     own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in limit.parts), "")
     found = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}

@@ -6,7 +6,7 @@ import functools
 import importlib.resources
 import tomllib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ KNOWN = {  # how sure: by which residuals, in words
     "fitted": "fitted to measurements on this machine", "generation": "fitted to measurements on other machines of its architecture",
     "spec": "published figures of the machine only: fitted to other architectures",
 }  # fmt: skip
+
+ASSUMED = "constants that are assumed, from published figures"
 
 
 class Level(NamedTuple):
@@ -44,8 +46,12 @@ def level(spec: Spec) -> Level:
 @functools.cache
 def stored() -> Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]:
     """By family, level and regime: `low` and `high` of measured ÷ expected, and the rows they were learnt from."""
-    file = importlib.resources.files("hotlap.model") / "coefficients" / "intervals.toml"
-    found: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]] = tomllib.loads(file.read_text(encoding="utf-8"))["interval"]
+    return {**_table("intervals.toml"), "streaming": _table("streaming.toml")}
+
+
+def _table(name: str) -> Mapping[str, Any]:
+    file = importlib.resources.files("hotlap.model") / "coefficients" / name
+    found: Mapping[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["interval"]
     return found
 
 

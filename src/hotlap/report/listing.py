@@ -263,7 +263,7 @@ def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) ->
 
 def _expectation(limit: Limit, width: int) -> list[str]:
     """The kernel that is thought to run, what its time is made of, power, and how sure all of it is."""
-    found: list[tuple[str, str]] = []
+    found = [("expected", one.replace("no expected value: ", "no value: ")) for one in limit.causes if one.startswith("no expected value")]
     if limit.choice:
         chosen = {name.replace("_", " "): value if isinstance(value, str) else f"{value:.3g}" for name, value in limit.choice.items()}
         found.append(("runs", ", ".join(f"{name} {value}" for name, value in chosen.items())))

@@ -67,7 +67,8 @@ def against(result: Result, summary: Summary, seen: Context) -> Gap:
     """The gap; for a workload of a later version, why there is none."""
     try:
         limit = limits.limit(result.case, seen.spec, seen.clock_max_hz)
-        return gap(result, summary, predict.expected(result.case, seen.spec, limit) if seen.spec else limit, seen)
+        in_cache = limit.kind == "unknown" and result.case.workload in ("stream", "gather")  # only an assumed rate is known of it
+        return gap(result, summary, limit if in_cache or not seen.spec else predict.expected(result.case, seen.spec, limit), seen)
     except (HotlapError, KeyError) as error:
         reason = f"no limit could be found: {error}"
         return Gap(cause="unknown", detail=reason, limit=Limit(kind="unknown", reason=reason))
