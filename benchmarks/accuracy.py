@@ -2,9 +2,10 @@
 
     python benchmarks/accuracy.py [family …]
 
-Families: gemm, prefill, decode, moe, collective (default: all; about 6 minutes, most of it fits without the target's rows). Held-out
-shapes, another machine of the same architecture, and another architecture by its published figures only. Needs the measurements in
-`$HOTLAP_SHARED/data/kernels`, pyarrow and SciPy.
+Families: gemm, prefill, decode, moe, collective, power, intervals (default: all; three to six minutes, most of it fits without the
+target's rows). Held-out shapes, another machine of the same architecture, and another architecture by its published figures only. At
+the end one table of all that was scored against what was asked for. Needs the measurements in `$HOTLAP_SHARED/data/kernels`, pyarrow
+and SciPy.
 """
 
 from __future__ import annotations
@@ -13,26 +14,36 @@ import argparse
 import sys
 from importlib.util import find_spec
 
-FAMILIES = ("gemm", "prefill", "decode", "moe", "collective")
+FAMILIES = ("gemm", "prefill", "decode", "moe", "collective", "power")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("family", nargs="*", choices=[*FAMILIES, []], help="only these")
+    parser.add_argument("family", nargs="*", choices=[*FAMILIES, "intervals", []], help="only these")
     options = parser.parse_args()
     missing = [name for name in ("pyarrow", "scipy") if find_spec(name) is None]
     if missing:
         sys.exit(f"not run, because {' and '.join(missing)} is not installed; pip install {' '.join(missing)}")
-    from hotlap.model.fit import attention_table, collective, decode, gemm, moe, prefill, scores
+    from hotlap.model.fit import collective, decode, gemm, intervals, moe, power, prefill, scores, summary
 
     place = scores.folder()
-    for family in options.family or FAMILIES:
+    modules = {"gemm": gemm, "prefill": prefill, "decode": decode, "moe": moe, "collective": collective}
+    asked = options.family or [*FAMILIES, "intervals"]
+    found: dict[str, list[scores.Score]] = {}
+    lines: list[str] = []
+    for family in (one for one in FAMILIES if one in asked):
         print(f"== {family}", flush=True)
-        if family in ("prefill", "decode"):
-            module = prefill if family == "prefill" else decode
-            attention_table.show(module.table(place), print)
+        if family == "power":
+            found[family], lines = power.table(place, power.kept())
         else:
-            print(scores.show({"gemm": gemm, "moe": moe, "collective": collective}[family].table(place)), flush=True)
+            found[family] = modules[family].table(place)
+        print("\n".join([scores.show(found[family]), *(lines if family == "power" else [])]), flush=True)
+    if "intervals" in asked:
+        print("== intervals: held-out rows within the stated 90 %", flush=True)
+        print("\n".join(intervals.kept(place)), flush=True)
+    if found:
+        print("== together: rows above 20 µs but for products and NCCL")
+        print("\n".join([summary.show(found), summary.numbers(list(found)), *lines]))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from hotlap.model.kernels.base import Chip, Floats
 
 FILES = {"prefill": "context_attention_perf.parquet", "decode": "generation_attention_perf.parquet"}
 COLUMNS = {"batch": "batch_size", "query": "isl", "heads": "num_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim"}
+CACHE_APART = (0, 16)  # the version of vLLM since which attention does not write the cache
 SHORT_S, SHORT_WEIGHT = 20e-6, 0.4  # the issue's target counts what is longer
 SOFT = 0.05  # of the logarithm, where the loss turns from squared to absolute
 HOLD, HOLD_POOLED = 0.01, 0.03  # of a row's residual, for each spread that a coefficient is away from its prior
@@ -73,15 +74,25 @@ def rows(gpu: str, root: Path, phase: str) -> Rows:
     params["window"] = np.nan_to_num(data.get("window_size", np.zeros(len(params["kv"]))))
     params["dtype"], params["kv_dtype"] = data["attn_dtype"].astype(str), data["kv_cache_dtype"].astype(str)
     names = np.char.add(np.char.add(np.char.lower(data["framework"].astype(str)), " "), data["kernel_source"].astype(str))
+    params["cache_write"] = writes(data["framework"].astype(str), data["kernel_source"].astype(str), data["version"].astype(str))
     power = data.get("power", np.full(len(names), np.nan)).astype(float)
     keys = zip(*(params[n].astype(int) for n in ("heads", "kv_heads", "head_dim", "window")), strict=True)
     return Rows(gpu, params, data["latency"] * 1e-3, power, names, held("x".join(map(str, key)) for key in keys))
 
 
+def writes(framework: NDArray[np.str_], source: NDArray[np.str_], version: NDArray[np.str_]) -> Floats:
+    """Whether the timed call writes the new keys and values. vLLM took that out of FlashAttention's `forward` (vllm-project/vllm#25954, in
+    0.16). aiconfigurator's `collector/vllm/collect_attn.py` went on timing `forward` alone while it called the kernel
+    "vllm_flash_attn" (commit 15cb360f); the later one, which says "vllm_flash_attn_fa3", times `do_kv_cache_update` before it."""
+    apart = np.array([tuple(map(int, v.split(".")[:2])) >= CACHE_APART if f.lower() == "vllm" else False
+                      for f, v in zip(framework.tolist(), version.tolist(), strict=True)], dtype=bool)  # fmt: skip
+    return np.where(apart & (source == "vllm_flash_attn"), 0.0, 1.0)
+
+
 def _column(name: str, tables: Sequence[Any], pa: Any) -> NDArray[Any]:
-    return np.concatenate([
-        t.column(name).to_numpy(zero_copy_only=False) if name in t.column_names else np.full(t.num_rows, np.nan) for t in tables
-    ])
+    return np.concatenate(
+        [t.column(name).to_numpy(zero_copy_only=False) if name in t.column_names else np.full(t.num_rows, np.nan) for t in tables]
+    )
 
 
 def subset(r: Rows, mask: NDArray[np.bool_]) -> Rows:

@@ -8,6 +8,7 @@ from pathlib import Path
 from hotlap.model.fit import attention, attention_table
 from hotlap.model.fit.attention import Prior
 from hotlap.model.fit.data import Rows
+from hotlap.model.fit.scores import Score
 from hotlap.model.kernels import decode
 
 PRIORS = {
@@ -32,7 +33,7 @@ def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
     return attention.fit(decode.FAMILY, PRIORS, data)
 
 
-def table(root: Path) -> list[attention_table.Score]:
+def table(root: Path) -> list[Score]:
     return attention_table.table(decode.FAMILY, PRIORS, root)
 
 

@@ -6,9 +6,10 @@ was read at the cap ran at the clock that its time tells, against the same produ
 
 from __future__ import annotations
 
+import importlib.resources
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from hotlap.model.fit import power_readings as readings
 from hotlap.model.fit import scores
 from hotlap.model.fit.data import root as data_root
 from hotlap.model.fit.power_cases import Series
+from hotlap.model.fit.scores import Score
 from hotlap.model.kernels.base import Chip, Demand, Floats
 
 GPU, BURST = "h200-sxm", "h100-sxm"
@@ -37,19 +39,6 @@ SAME_CLOCK = (1.0, 1.4)  # ratios of times that a clock explains
 CHUNK = 256
 QUIET = "whole second, no compiler"
 Mask = NDArray[np.bool_]
-
-
-class Score(NamedTuple):
-    """One line of the accuracy table; errors are of the expected reading ÷ the measured, less 1."""
-
-    family: str
-    which: str
-    method: str
-    rows: int
-    mape: float
-    median: float
-    p90: float
-    bias: float
 
 
 def chip(slug: str) -> Chip:
@@ -144,15 +133,6 @@ def _even(errors: Floats) -> Floats:
 # ---------------------------------------------------------------- scores
 
 
-def _score(family: str, which: str, method: str, expected: Floats, measured: Floats) -> Score:
-    error = expected / measured - 1
-    if not len(error):
-        return Score(family, which, method, 0, *[float("nan")] * 4)
-    size = np.abs(error)
-    mean, median, p90 = float(size.mean()), float(np.median(size)), float(np.quantile(size, 0.9))
-    return Score(family, which, method, len(error), mean, median, p90, float(error.mean()))
-
-
 def neighbours_w(one: Series, train: Mask, asked: Mask) -> Floats:
     """The reading of the training row of the same kind that is nearest in log space of its sizes."""
     have, want = np.log2(one.shape[train]), np.log2(one.shape[asked])
@@ -168,20 +148,20 @@ def table(root: Path, fitted: dict[str, dict[str, float]]) -> tuple[list[Score],
     """Scores on held-out rows, and lines about the power state and the slowdown."""
     machine, known, given = chip(GPU), {**power.stored(), **fitted["fitted"]}, rows(GPU, root)
     gaps = np.array([fitted["waits_s"][name] for name in cases.GAPS])
-    scores, pooled = list[Score](), dict[tuple[str, str], list[tuple[Floats, Floats]]]()
+    found, pooled = list[Score](), dict[tuple[str, str], list[tuple[Floats, Floats]]]()
     for one in given:
         for which, rows_of in {"all": long(one), QUIET: whole(one) & ~one.cold}.items():
             asked = rows_of & one.held & (one.power_w < CAPPED_W)
             for method, values in _methods(one, asked, machine, known, gaps).items():
-                scores.append(_score(one.family, which, method, values, one.power_w[asked]))
+                found.append(scores.score(one.family, which, method, values, one.power_w[asked]))
                 pooled.setdefault((which, method), []).append((values, one.power_w[asked]))
             seen = rows_of & ~one.held & (one.power_w < CAPPED_W)
-            scores.append(_score(one.family, which, "reading, fitted", reading_w(one, machine, known, gaps)[seen], one.power_w[seen]))
+            found.append(scores.score(one.family, which, "reading, fitted", reading_w(one, machine, known, gaps)[seen], one.power_w[seen]))
             pooled.setdefault((which, "reading, fitted"), []).append((reading_w(one, machine, known, gaps)[seen], one.power_w[seen]))
     for (which, method), pairs in pooled.items():
         expected, measured = (np.concatenate([pair[i] for pair in pairs]) for i in range(2))
-        scores.append(_score("together", which, method, expected, measured))
-    return scores, [*(_states(one, machine, known) for one in given), *_slowdowns(given, machine, known)]
+        found.append(scores.score("together", which, method, expected, measured))
+    return found, [*(_states(one, machine, known) for one in given), *_slowdowns(given, machine, known)]
 
 
 def _methods(one: Series, asked: Mask, machine: Chip, known: power.Coefficients, gaps: Floats) -> dict[str, Floats]:
@@ -224,11 +204,16 @@ def _chosen(one: Series, which: Mask) -> Demand:
     )
 
 
-def show(scores: list[Score], lines: list[str]) -> str:
+def show(found: list[Score], lines: list[str]) -> str:
     """The table as text."""
-    head = f"{'family':<9} {'rows below 690 W, held out':<28} {'method':<15} {'rows':>6} {'MAPE':>6} {'median':>6} {'p90':>6} {'bias':>6}"
-    body = [f"{s.family:<9} {s.which:<28} {s.method:<15} {s.rows:>6} " + " ".join(f"{100 * v:>6.1f}" for v in s[4:]) for s in scores]
-    return "\n".join([head, *body, *lines])
+    return "\n".join([f"held-out rows below {CAPPED_W:.0f} W, but where it says fitted", scores.show(found), *lines])
+
+
+def kept() -> dict[str, dict[str, float]]:
+    """The coefficients and waits of the package."""
+    file = importlib.resources.files("hotlap.model") / "coefficients" / "power.toml"
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    return {name: tables[name] for name in ("fitted", "waits_s")}
 
 
 def main() -> None:
