@@ -343,10 +343,10 @@ def test_override() -> None:
 
 class TestBuiltin:
     def test_names(self) -> None:
-        assert set(plan.builtin()) == {"quick", "standard", "memory", "compute", "latency", "link"}
+        assert set(plan.builtin()) == {"quick", "standard", "memory", "compute", "latency", "link", "calibrate"}
         assert all(about and "\n" not in about for about in plan.builtin().values())
 
-    @pytest.mark.parametrize("name", ["quick", "standard", "memory", "compute", "latency", "link"])
+    @pytest.mark.parametrize("name", ["quick", "standard", "memory", "compute", "latency", "link", "calibrate"])
     def test_each_is_valid_and_gives_an_interval(self, name: str) -> None:
         got = plan.load(name)
         assert (got.name, got.source, got.about) == (name, "built in", plan.builtin()[name])

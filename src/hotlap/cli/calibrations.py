@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 from hotlap.errors import InputError, nearest
 from hotlap.model import calibration_text, machines
 from hotlap.model.calibration import Calibration
 from hotlap.store import calibrations as store
+from hotlap.store import paths
 from hotlap.store.bundle import Bundle
+
+
+def place() -> Path:
+    """The home, which is not made for reading."""
+    try:
+        return paths.place(os.environ, sys.platform)
+    except RuntimeError:  # the user's data folder is not known: nothing can be kept there
+        return Path(os.devnull)
 
 
 def load(name: str, home: Path) -> Calibration:

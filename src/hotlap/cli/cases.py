@@ -23,7 +23,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def read(
     args: argparse.Namespace, known: Callable[[bundles.Bundle], Mapping[str, Calibration]] = lambda _: {}
 ) -> list[tuple[bundles.Bundle, list[Row]]]:
-    """The runs asked for, each with its rows. `known`: calibrations of a run by device. Raises InputError when no case of any run fits the filters."""
+    """The runs asked for, each with its rows. `known`: calibrations of a run
+    by device. Raises InputError when no case of any run fits the filters."""
     where = terminal.pairs(args.where, "a filter")
     found = [(bundle, tables.rows(bundle, where, known(bundle))) for bundle in terminal.runs(args.run)]
     if where and not any(rows for _, rows in found):

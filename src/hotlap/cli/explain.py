@@ -6,7 +6,6 @@ import argparse
 
 from hotlap.cli import calibrations, cases, terminal
 from hotlap.report import export, listing, text
-from hotlap.store import paths
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Each number against its limit, the headroom and its named cause, and where each term comes from."""
-    known = (lambda _: {}) if args.spec_only else (lambda bundle: calibrations.of(bundle, paths.home()))
+    known = (lambda _: {}) if args.spec_only else (lambda bundle: calibrations.of(bundle, calibrations.place()))
     found = cases.read(args, known)
     if args.json:
         terminal.print_json([export.to_json(bundle, rows) for bundle, rows in found])

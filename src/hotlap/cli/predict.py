@@ -14,7 +14,6 @@ from hotlap.model.networks import shape
 from hotlap.model.networks.calls import PHASES
 from hotlap.model.predict import predict
 from hotlap.report import listing, network
-from hotlap.store import paths
 from hotlap.units import exact
 from hotlap.work.program import OWN
 
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
-    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, paths.home())
+    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
     limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
     if args.json:
         terminal.print_json({"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
@@ -70,7 +69,7 @@ def _network(args: argparse.Namespace) -> int:
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     names = ("phase", *(name.replace("-", "_") for name, _, _ in _SETTING), "dtype", "kv_dtype", "recompute")
-    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, paths.home())
+    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
     found = networks.predict(args.parameter[0], args.machine, known, **{name: getattr(args, name) for name in names})
     if args.json:
         terminal.print_json(found)

@@ -28,7 +28,7 @@ MEMORY = ("DRAM", "L2", "bytes in flight", "row passes", "link", "copy", "quanti
 HOST, CALL = "host", "cost of a call, by the sweep"
 HOST_POWER = 8.0  # of the longer of device and host: as in kernels/gemm.py
 PULL = {"arithmetic": 0.12, "dtype": 0.06, "memory": 0.12, "host": 0.3, "call": 2.0}
-# ^ standard deviations before anything is measured, of logarithms and µs: of the size of the spec-only intervals of `coefficients/intervals.toml`
+# ^ standard deviations before anything is measured (logarithms; µs of a call): of the size of spec-only intervals
 LEAST_CALL = 0.2  # of the fixed parts that are always left: a call costs something
 NOISE = 0.02  # the least that cases scatter by, of logarithm
 Z90 = 1.645

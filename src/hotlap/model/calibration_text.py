@@ -74,8 +74,9 @@ def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _learnt(data: Mapping[str, Any], where: str) -> Learnt:
     factors = {key: _factor(data[key], f"{where}.{key}", positive=key != "call_s") for key in FACTORS}
     dtypes = {name: _factor(one, f"{where}.dtype.{name}", positive=True) for name, one in data.get("dtype", {}).items()}
-    scores = {key: _number(data[key], f"{where}.{key}") for key in SCORES}
-    return Learnt(cases=int(_number(data["cases"], f"{where}.cases")), dtypes=dtypes, **factors, **scores)
+    before, after, scatter = (_number(data[key], f"{where}.{key}") for key in SCORES)
+    cases = int(_number(data["cases"], f"{where}.cases"))
+    return Learnt(cases=cases, dtypes=dtypes, before=before, after=after, scatter=scatter, **factors)
 
 
 def _factor(data: Mapping[str, Any], where: str, positive: bool = False) -> Factor:

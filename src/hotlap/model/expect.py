@@ -53,8 +53,8 @@ def expect(
     family, found = _estimate(workload, arrays, spec, implementation, count)
     known = intervals.level(spec)
     if calibration is not None and family in calibration.families:
-        parts = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
-        found, known = found._replace(parts=parts, seconds=np.sum(list(parts.values()), axis=0)), intervals.swept(calibration.words)
+        corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
+        found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
     floor, _ = bounds(workload, arrays, spec)
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
     low, high = intervals.interval(family, known.key, seconds, found.inside)

@@ -16,7 +16,8 @@ from hotlap.model.networks.step import Timed, setting_for, step
 
 
 def predict(network: str, machine: str, calibration: Calibration | None = None, **setting: Any) -> Step:
-    """`setting`: phase, batch, context, tp, pp, dp, ep, dtype, kv_dtype, micro_batch, recompute. `calibration`: of this machine, by a sweep. Raises InputError."""
+    """`setting`: phase, batch, context, tp, pp, dp, ep, dtype, kv_dtype, micro_batch, recompute.
+    `calibration`: of this machine, by a sweep. Raises InputError."""
     spec = machines.load(machine)
     if setting.get("phase") not in PHASES:
         raise InputError(f"a phase is one of {', '.join(PHASES)}, not {setting.get('phase')!r}")
