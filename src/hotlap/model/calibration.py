@@ -168,8 +168,8 @@ def scaled(learnt: Learnt, parts: Parts, dtype: str | NDArray[Any]) -> dict[str,
     names = np.broadcast_to(np.asarray(dtype, dtype=str), (count,))
     known = {name: learnt.dtypes.get(name, learnt.arithmetic).value for name in set(names.tolist())}
     arithmetic = np.array([known[name] for name in names.tolist()])
-    by = {**dict.fromkeys(ARITHMETIC, arithmetic), **dict.fromkeys(MEMORY, learnt.memory.value)}
-    new = {name: value * by.get(name, 1.0) for name, value in parts.items() if name != HOST}
+    by: dict[str, Any] = {**dict.fromkeys(ARITHMETIC, arithmetic), **dict.fromkeys(MEMORY, learnt.memory.value)}
+    new: dict[str, Floats] = {name: value * by.get(name, 1.0) for name, value in parts.items() if name != HOST}
     new[CALL] = np.maximum(learnt.call_s.value, (LEAST_CALL - 1.0) * found.fixed)
     if HOST in parts:
         whole = _seconds(found, arithmetic, learnt.memory.value, learnt.host.value, learnt.call_s.value)
