@@ -38,6 +38,7 @@ def learnt(found: Calibration, cases: Sequence[tuple[Mapping[str, Any], Limit, L
 def _factors(one: Learnt) -> list[Shown]:
     """A factor is of time, so a rate is its inverse."""
     rows = [(f"arithmetic rate, {name}", factor) for name, factor in one.dtypes.items()] or [("arithmetic rate", one.arithmetic)]
+    rows = [row for row in rows if not _unsaid(row[1])]
     rates = [
         (name, "1", f"× {1 / f.value:.3f}", f"{1 / f.high:.3f} to {1 / f.low:.3f}") for name, f in [*rows, ("memory rate", one.memory)]
     ]
@@ -47,9 +48,9 @@ def _factors(one: Learnt) -> list[Shown]:
     return [*rates, *host, ("cost of a call", "as fitted", value, f"{1e6 * call.low:+.2f} to {1e6 * call.high:+.2f} µs")]
 
 
-def _unsaid(host: Factor) -> bool:
-    """A factor that the sweep said nothing of: no case waited for the host."""
-    return abs(host.value - 1) < 1e-3
+def _unsaid(factor: Factor) -> bool:
+    """A factor that the sweep said nothing of: no case has such a part."""
+    return abs(factor.value - 1) < 1e-3
 
 
 def _change(case: Mapping[str, Any], before: Limit, after: Limit) -> Shown:
