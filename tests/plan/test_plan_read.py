@@ -247,8 +247,8 @@ def test_deep_nesting_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("quik", ["no plan 'quik'", "did you mean 'quick'?", "valid: compute, latency, link, memory, quick, standard"]),
-    ("no/such.toml", ["no plan 'no/such.toml'", "valid: compute"]),
+    ("quik", ["no plan 'quik'", "did you mean 'quick'?", "valid: calibrate, compute, latency, link, memory, quick, standard"]),
+    ("no/such.toml", ["no plan 'no/such.toml'", "valid: calibrate"]),
     ("", ["no plan ''"]),
     ("a\0b", ["no plan"]),
     ("x" * 5000, ["cannot be read"]),
@@ -343,10 +343,10 @@ def test_override() -> None:
 
 class TestBuiltin:
     def test_names(self) -> None:
-        assert set(plan.builtin()) == {"quick", "standard", "memory", "compute", "latency", "link"}
+        assert set(plan.builtin()) == {"quick", "standard", "memory", "compute", "latency", "link", "calibrate"}
         assert all(about and "\n" not in about for about in plan.builtin().values())
 
-    @pytest.mark.parametrize("name", ["quick", "standard", "memory", "compute", "latency", "link"])
+    @pytest.mark.parametrize("name", ["quick", "standard", "memory", "compute", "latency", "link", "calibrate"])
     def test_each_is_valid_and_gives_an_interval(self, name: str) -> None:
         got = plan.load(name)
         assert (got.name, got.source, got.about) == (name, "built in", plan.builtin()[name])

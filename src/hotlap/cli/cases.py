@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hotlap.cli import terminal
+from hotlap.model.calibration import Calibration
 from hotlap.record import Row
 from hotlap.report import tables
 from hotlap.store import bundle as bundles
@@ -19,10 +20,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
 
 
-def read(args: argparse.Namespace) -> list[tuple[bundles.Bundle, list[Row]]]:
-    """The runs asked for, each with its rows. Raises InputError when no case of any run fits the filters."""
+def read(
+    args: argparse.Namespace, known: Callable[[bundles.Bundle], Mapping[str, Calibration]] = lambda _: {}
+) -> list[tuple[bundles.Bundle, list[Row]]]:
+    """The runs asked for, each with its rows. `known`: calibrations of a run
+    by device. Raises InputError when no case of any run fits the filters."""
     where = terminal.pairs(args.where, "a filter")
-    found = [(bundle, tables.rows(bundle, where)) for bundle in terminal.runs(args.run)]
+    found = [(bundle, tables.rows(bundle, where, known(bundle))) for bundle in terminal.runs(args.run)]
     if where and not any(rows for _, rows in found):
         raise select.nothing([bundle for bundle, _ in found], where)
     return found

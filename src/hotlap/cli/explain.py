@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from hotlap.cli import cases, terminal
+from hotlap.cli import calibrations, cases, terminal
 from hotlap.report import export, listing, text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     cases.add(parser)
+    parser.add_argument("--spec-only", action="store_true", help="leave out what 'hotlap calibrate' has learnt of the machine")
 
 
 def run(args: argparse.Namespace) -> int:
     """Each number against its limit, the headroom and its named cause, and where each term comes from."""
-    found = cases.read(args)
+    known = (lambda _: {}) if args.spec_only else (lambda bundle: calibrations.of(bundle, calibrations.place()))
+    found = cases.read(args, known)
     if args.json:
         terminal.print_json([export.to_json(bundle, rows) for bundle, rows in found])
         return cases.code(found)

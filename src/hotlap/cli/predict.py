@@ -7,7 +7,7 @@ from typing import Any
 
 from hotlap import plan as plans
 from hotlap import work
-from hotlap.cli import terminal
+from hotlap.cli import calibrations, terminal
 from hotlap.errors import InputError
 from hotlap.model.networks import predict as networks
 from hotlap.model.networks import shape
@@ -23,6 +23,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parameter", nargs="*", metavar="NAME=VALUE", help="as in a plan: size='1 GiB' dtype=bf16")
     parser.add_argument("--machine", help="of the machine table: 'hotlap machines' lists them")
     parser.add_argument("--implementation", default="", help="the library's kernel, as vllm/DeepGemmFp8BlockScaledMMKernel")
+    parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap calibrate --list' (default: the machine's own)")
+    parser.add_argument("--spec-only", action="store_true", help="by published figures alone, whatever was calibrated")
     net = parser.add_argument_group("a network: hotlap predict net NAME", "how a step of it is run")
     net.add_argument("--phase", choices=PHASES, default="decode", help="prefill, decode or train (default: decode)")
     for name, default, about in _SETTING:
@@ -44,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
-    limit = predict(args.workload, args.machine, args.implementation, **dict[str, Any](case.params))
+    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
+    limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
     if args.json:
         terminal.print_json({"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
     else:
@@ -66,7 +69,8 @@ def _network(args: argparse.Namespace) -> int:
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     names = ("phase", *(name.replace("-", "_") for name, _, _ in _SETTING), "dtype", "kv_dtype", "recompute")
-    found = networks.predict(args.parameter[0], args.machine, **{name: getattr(args, name) for name in names})
+    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
+    found = networks.predict(args.parameter[0], args.machine, known, **{name: getattr(args, name) for name in names})
     if args.json:
         terminal.print_json(found)
     else:

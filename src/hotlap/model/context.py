@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hotlap.model.calibration import Calibration
 from hotlap.model.ceilings import Ceilings, ceilings
 from hotlap.model.machines import Spec
 from hotlap.record import Readings, Result
@@ -20,6 +21,7 @@ class Context:
     clocks_hz: tuple[float, float] | None = None  # lowest and highest seen in the run
     power_limit_w: float | None = None
     readings: Mapping[str, tuple[Readings, ...]] = field(default_factory=dict)  # of the device, by sensor
+    calibration: Calibration | None = None  # of this machine, by a sweep in another run
 
 
 def context(results: Sequence[Result], spec: Spec | None = None, readings: Sequence[Readings] = ()) -> Context:

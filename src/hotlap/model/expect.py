@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hotlap.errors import InputError
 from hotlap.model import intervals, limits, power
 from hotlap.model.bounds import MANY, bounds
+from hotlap.model.calibration import Calibration, scaled
 from hotlap.model.chips import chip
 from hotlap.model.kernels import collective, decode, gemm, moe, prefill, streaming, transfer
 from hotlap.model.kernels.base import Estimate
@@ -23,8 +24,6 @@ Params = Mapping[str, Any]
 # Parts that do not go with the clock.
 UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight", "clock under the power cap")
 ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
-ARITHMETIC = ("matrix unit", "operand feed", "special functions", "tile quantisation", "wave quantisation", "clock under the power cap")
-MEMORY = ("DRAM", "L2", "bytes in flight", "row passes", "link", "copy", "quantisation pass")
 
 
 class Expected(NamedTuple):
@@ -42,15 +41,21 @@ class Expected(NamedTuple):
     known: intervals.Level
 
 
-def expect(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike = "") -> Expected:
-    """`params`: complete, numbers as arrays of one length or single, texts single. Raises InputError for what the machine cannot do or
+def expect(
+    workload: str, params: Params, spec: Spec, implementation: str | ArrayLike = "", calibration: Calibration | None = None
+) -> Expected:
+    """`params`: complete, numbers as arrays of one length or single, texts single. `calibration`: of this
+    machine by a sweep; scales the parts of the families that it knows. Raises InputError for what the machine cannot do or
     what no family knows."""
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, found = _estimate(workload, arrays, spec, implementation, count)
+    known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
+    if calibration is not None and family in calibration.families:
+        corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
+        found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
     floor = _floor(workload, params, arrays, spec)
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
-    known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
     low, high = intervals.interval(family, known.key, seconds, found.inside)
     parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
     power_w, clock_hz = _power(family, found, seconds, spec)

@@ -43,6 +43,11 @@ def level(spec: Spec) -> Level:
     return Level(key, KNOWN[key])
 
 
+def swept(words: str) -> Level:
+    """A machine whose published figures a sweep on it has corrected."""
+    return Level("sweep", words)
+
+
 @functools.cache
 def stored() -> Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]:
     """By family, level and regime: `low` and `high` of measured ÷ expected, and the rows they were learnt from."""

@@ -12,6 +12,7 @@ from hotlap import work
 from hotlap.errors import InputError, nearest
 from hotlap.model import machines
 from hotlap.model.bounds import MANY, bounds
+from hotlap.model.calibration import Calibration
 from hotlap.model.expect import Expected, expect
 from hotlap.model.limits import limit
 from hotlap.model.machines import Spec
@@ -23,11 +24,12 @@ FIELDS = ("bound_s", "expected_s", "low_s", "high_s", "clock_hz")
 OUTSIDE = "outside of what was measured: the interval is wide"
 
 
-def predict(workload: str, machine: str, implementation: str = "", **params: Any) -> Limit:
+def predict(workload: str, machine: str, implementation: str = "", calibration: Calibration | None = None, **params: Any) -> Limit:
     """The limit of a workload on a machine of the table, with an expectation where a family of kernels knows it.
 
     Parameters as in a plan ("256 MiB", "bf16"). Lists and NumPy arrays are broadcast against each other and make every field an
-    array, with nan where it is not known. `implementation`: the library's kernel, as the model's coefficients name it. Raises
+    array, with nan where it is not known. `implementation`: the library's kernel, as the model's coefficients name it.
+    `calibration`: what a sweep on this machine taught. Raises
     InputError for unknown names and wrong values.
     """
     spec, kind = machines.load(machine), work.find(workload)
@@ -35,7 +37,7 @@ def predict(workload: str, machine: str, implementation: str = "", **params: Any
     plain = {n: _plain(v) for n, v in params.items() if n not in arrays}
     if not arrays:
         case = Case(workload=workload, params=kind.parse(plain))
-        return expected(case, spec, limit(case, spec), implementation)
+        return expected(case, spec, limit(case, spec), implementation, calibration)
     try:
         grid = np.broadcast(*arrays.values())
     except ValueError:
@@ -48,16 +50,17 @@ def predict(workload: str, machine: str, implementation: str = "", **params: Any
             {**kind.parse({**plain, **{n: _plain(a.flat[0]) for n, a in arrays.items()}}), **arrays},
             grid.shape,
             implementation,
+            calibration,
         )
     rows = [{**plain, **dict(zip(arrays, map(_plain, row), strict=True))} for row in grid]
     cases = [Case(workload=workload, params=kind.parse(row)) for row in rows]
-    return _stack([expected(case, spec, limit(case, spec), implementation) for case in cases], grid.shape)
+    return _stack([expected(case, spec, limit(case, spec), implementation, calibration) for case in cases], grid.shape)
 
 
-def expected(case: Case, spec: Spec, found: Limit, implementation: str = "") -> Limit:
+def expected(case: Case, spec: Spec, found: Limit, implementation: str = "", calibration: Calibration | None = None) -> Limit:
     """The same limit with what to expect; unchanged where no family knows the kernel or the table lacks a figure."""
     try:
-        known = expect(case.workload, case.params, spec, implementation or case.implementation)
+        known = expect(case.workload, case.params, spec, implementation or case.implementation, calibration)
     except InputError as error:
         return replace(found, causes=[*found.causes, f"no expected value: {error}"]) if case.workload in KNOWN else found
     parts = {name: float(value[0]) for name, value in known.parts.items() if value[0]}
@@ -85,14 +88,16 @@ def _source(known: Expected, seconds: float) -> Term:
     return Term(name="expected time", value=seconds, unit="s", source=how)
 
 
-def _at_once(workload: str, spec: Spec, params: dict[str, Any], shape: tuple[int, ...], implementation: str) -> Limit:
+def _at_once(
+    workload: str, spec: Spec, params: dict[str, Any], shape: tuple[int, ...], implementation: str, by: Calibration | None
+) -> Limit:
     """Many cases in one pass: numbers as arrays, texts the same for all."""
     names = [name for name, value in params.items() if isinstance(value, np.ndarray)]
     flat = {name: np.broadcast_to(params[name], shape).ravel().astype(float) for name in names}
     _check(workload, flat)
     full = {**params, **flat}
     floor, limiters = bounds(workload, full, spec)
-    found = expect(workload, full, spec, implementation)
+    found = expect(workload, full, spec, implementation, by)
     many = len(found.seconds)
 
     def shaped(value: Any) -> Any:

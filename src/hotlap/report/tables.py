@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hotlap import work
 from hotlap.errors import HotlapError
 from hotlap.judge.state import state
 from hotlap.model import limits, predict
+from hotlap.model.calibration import Calibration
 from hotlap.model.gap import Context, context, gap
 from hotlap.record import Device, Gap, Limit, Result, Row, Summary
 from hotlap.stats.summary import summarize
@@ -18,14 +20,16 @@ from hotlap.store.bundle import Bundle
 RATES = ("bandwidth", "compute", "rate")  # metrics that fall as time rises
 
 
-def rows(bundle: Bundle, where: Mapping[str, str] | None = None) -> list[Row]:
+def rows(bundle: Bundle, where: Mapping[str, str] | None = None, calibrations: Mapping[str, Calibration] | None = None) -> list[Row]:
     """A row per case and device, in the plan's order. `where` keeps some of them, but all count for the measured ceilings.
+    `calibrations` by device: what a sweep in another run taught of it.
 
     Raises InputError for a filter that no result can have.
     """
     results = select.results(bundle)
     kept = {(r.case.id, r.device) for r in select.results(bundle, where)} if where else None
     contexts = {key: context_of(bundle, key, [r for r in results if r.device == key]) for key in dict.fromkeys(r.device for r in results)}
+    contexts = {key: replace(one, calibration=(calibrations or {}).get(key)) for key, one in contexts.items()}
     precision = bundle.run.asked.precision if bundle.run.asked else None
     return [row(r, contexts[r.device], precision) for r in results if kept is None or (r.case.id, r.device) in kept]
 
@@ -67,11 +71,15 @@ def against(result: Result, summary: Summary, seen: Context) -> Gap:
     """The gap; for a workload of a later version, why there is none."""
     try:
         limit = limits.limit(result.case, seen.spec, seen.clock_max_hz)
-        in_cache = limit.kind == "unknown" and result.case.workload in ("stream", "gather")  # only an assumed rate is known of it
-        return gap(result, summary, limit if in_cache or not seen.spec else predict.expected(result.case, seen.spec, limit), seen)
+        return gap(result, summary, _expected(result, seen, limit), seen)
     except (HotlapError, KeyError) as error:
         reason = f"no limit could be found: {error}"
         return Gap(cause="unknown", detail=reason, limit=Limit(kind="unknown", reason=reason))
+
+
+def _expected(result: Result, seen: Context, limit: Limit) -> Limit:
+    in_cache = limit.kind == "unknown" and result.case.workload in ("stream", "gather")  # only an assumed rate is known of it
+    return limit if in_cache or not seen.spec else predict.expected(result.case, seen.spec, limit, calibration=seen.calibration)
 
 
 def sample_values(result: Result) -> list[list[float]]:

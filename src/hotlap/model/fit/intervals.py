@@ -1,7 +1,8 @@
 """Stated 90 % intervals of each family, from what the model missed: on rows that are not held out, and scored on those that are.
 
-Three levels of knowledge: machines that were fitted (A100, H100), another machine of a fitted architecture (H200), and a machine of
-another architecture (A100 by coefficients of H100 alone, and the other way round).
+Levels of knowledge: machines that were fitted (A100, H100), another machine of a fitted architecture (H200), and a machine of
+another architecture (A100 by coefficients of H100 alone, and the other way round). Of matrix products a fourth: the last with one sweep on
+the machine, whose rows are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.model import intervals
-from hotlap.model.fit import collective, decode, gemm, moe, prefill, scores
+from hotlap.model.fit import collective, decode, gemm, moe, prefill, scores, sweep
 from hotlap.model.fit.data import Rows
 from hotlap.model.intervals import COVERAGE, EDGES_S, REGIMES
 from hotlap.model.kernels import collective as collective_kernels
@@ -54,6 +55,9 @@ def missed(family: str, root: Path) -> Iterator[Missed]:
             yield _missed(level, seen, kernels, None)
     for known, asked in ((A100, H100), (H100, A100)):
         yield _missed("spec", _common(family, data[asked]), kernels, fitting.fit([_common(family, data[known])]))
+    if family == "gemm":
+        for _, one in sweep.spec_only(root):
+            yield Missed("sweep", one.after, one.measured, one.held)
 
 
 def _common(family: str, data: Rows) -> Rows:

@@ -7,6 +7,7 @@ from typing import Any
 from hotlap import work
 from hotlap.errors import InputError
 from hotlap.model import machines
+from hotlap.model.calibration import Calibration
 from hotlap.model.expect import expect
 from hotlap.model.networks import shape
 from hotlap.model.networks.calls import PHASES
@@ -14,15 +15,16 @@ from hotlap.model.networks.result import Step
 from hotlap.model.networks.step import Timed, setting_for, step
 
 
-def predict(network: str, machine: str, **setting: Any) -> Step:
-    """`setting`: phase, batch, context, tp, pp, dp, ep, dtype, kv_dtype, micro_batch, recompute. Raises InputError."""
+def predict(network: str, machine: str, calibration: Calibration | None = None, **setting: Any) -> Step:
+    """`setting`: phase, batch, context, tp, pp, dp, ep, dtype, kv_dtype, micro_batch, recompute.
+    `calibration`: of this machine, by a sweep. Raises InputError."""
     spec = machines.load(machine)
     if setting.get("phase") not in PHASES:
         raise InputError(f"a phase is one of {', '.join(PHASES)}, not {setting.get('phase')!r}")
 
     def timed(workload: str, params: dict[str, Any]) -> Timed:
         kind = work.find(workload)
-        found = expect(workload, kind.parse(params), spec)
+        found = expect(workload, kind.parse(params), spec, calibration=calibration)
         longest = max(found.parts, key=lambda name: float(found.parts[name][0]))
         return Timed(float(found.seconds[0]), float(found.low_s[0]), float(found.high_s[0]), float(found.power_w[0]), longest)
 

@@ -1,0 +1,134 @@
+"""hotlap calibrate"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hotlap import plan as plans
+from hotlap import targets
+from hotlap.cli import calibrations, terminal
+from hotlap.cli.progress import Progress
+from hotlap.errors import HotlapError, InputError, MachineError
+from hotlap.measure import session
+from hotlap.model import calibration_text, limits, machines, sweep
+from hotlap.model.calibration import Calibration
+from hotlap.model.predict import predict
+from hotlap.record import Device, Limit
+from hotlap.report import calibration as report
+from hotlap.store import bundle as bundles
+from hotlap.store import calibrations as store
+from hotlap.store import paths, select
+
+KNOWN_CASES: tuple[Mapping[str, Any], ...] = (  # what is shown of how predictions change: none is in the plan
+    {"m": 8, "n": 6144, "k": 4096, "dtype": "bf16"}, {"m": 2048, "n": 6144, "k": 4096, "dtype": "bf16"},
+    {"m": 16384, "n": 8192, "k": 4096, "dtype": "bf16"},
+)  # fmt: skip
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", default="", help="cuda, torch, simulated:h200-sxm?efficiency=0.8 … (default: the best here)")
+    parser.add_argument("--device", default="", metavar="INDEX|UUID", help="which device (default: the first)")
+    parser.add_argument("--from", dest="source", default="", metavar="RUN", help="learn from a run that was kept, instead of measuring")
+    parser.add_argument("--list", action="store_true", help="the calibrations that are kept")
+    parser.add_argument("--forget", default="", metavar="NAME", help="remove one")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures the plan `calibrate` (or takes a run), keeps what it teaches, and prints it."""
+    home = paths.home()
+    asked = [name for name, given in (("--list", args.list), ("--forget", args.forget), ("--from", args.source)) if given]
+    if len(asked) > 1:
+        raise InputError(f"{' and '.join(asked)} do not go together; give one of them")
+    if asked and (args.target or args.device):
+        raise InputError(f"{asked[0]} measures nothing and takes no --target or --device; leave them out")
+    if args.list:
+        return _list(args, home)
+    if args.forget:
+        gone = store.forget(args.forget, home)
+        print(f"removed {gone}") if not args.json else terminal.print_json({"removed": str(gone)})
+        return 0
+    return _learn(_kept(args.source) if args.source else _measured(args, home), args, home)
+
+
+def _list(args: argparse.Namespace, home: Path) -> int:
+    found: dict[str, Calibration] = {}
+    for name in store.names(home):
+        try:
+            found[name] = calibrations.load(name, home)
+        except HotlapError as error:
+            print(f"hotlap: passed over: {error}", file=sys.stderr)
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(report.listing(found))
+    return 0
+
+
+def _kept(selector: str) -> bundles.Bundle:
+    found = terminal.runs([selector])
+    if len(found) != 1:
+        raise InputError(f"'{selector}' names {len(found)} runs; --from takes one")
+    return found[0]
+
+
+def _measured(args: argparse.Namespace, home: Path) -> bundles.Bundle:
+    plan, progress = plans.load("calibrate"), Progress(sys.stderr)
+    _check(args)
+    progress.begin(plan)
+    try:
+        limit_s = plan.measure.budget_s
+        return bundles.load(
+            session.run(plan, session.Options(target=args.target, device=args.device, home=home, limit_s=limit_s), progress)
+        )
+    finally:
+        progress.end()
+
+
+def _check(args: argparse.Namespace) -> None:
+    """That the device can be calibrated at all, before minutes are spent. Raises InputError."""
+    spec = targets.parse(args.target) if args.target else targets.default()
+    devices = session.choose(targets.find(spec), args.device)
+    if len(devices) != 1:
+        raise InputError(f"a calibration is of one device, not of {len(devices)}; give --device INDEX")
+    slug = devices[0].machine or machines.recognise(devices[0])
+    sweep.machine_of(machines.load(slug) if slug in machines.names() else None, devices[0])
+
+
+def _learn(bundle: bundles.Bundle, args: argparse.Namespace, home: Path) -> int:
+    device = _device(bundle)
+    results = [one for one in select.results(bundle) if one.device == device.key]
+    clocks = [hz for result in results for one in result.rounds for hz in one.clocks_hz]
+    spec = sweep.machine_of(limits.spec_for(device, bundle.run.machine, clocks), device)
+    if not any(one.status == "measured" for one in results):
+        raise MachineError(f"run {bundle.run.id} measured nothing on {device.name}; 'hotlap show {bundle.run.id}' says why")
+    found = sweep.calibrate(results, spec, device, bundle.run.id, bundle.run.began[:10])
+    name = store.name_of(spec.slug, device.target)
+    path = store.save(name, calibration_text.write(found), home)
+    cases = _changes(spec.slug, found)
+    if args.json:
+        terminal.print_json({"calibration": found, "path": path, "cases": [{"case": c, "before": a, "after": b} for c, a, b in cases]})
+    else:
+        print(report.learnt(found, cases))
+        more = f" --calibration {name}" if name != spec.slug else ""
+        print(f"\nkept  {path}\nnext  hotlap predict gemm m=4096 dtype=bf16 --machine {spec.slug}{more}")
+    return 0
+
+
+def _changes(slug: str, found: Calibration) -> list[tuple[Mapping[str, Any], Limit, Limit]]:
+    """Known cases by published figures alone and with the sweep; none where the machine lacks a figure that they need."""
+    if "gemm" not in found.families:
+        return []
+    pairs = [(case, predict("gemm", slug, **case), predict("gemm", slug, calibration=found, **case)) for case in KNOWN_CASES]
+    return [one for one in pairs if one[1].expected_s is not None]
+
+
+def _device(bundle: bundles.Bundle) -> Device:
+    """The one that a run measured. Raises InputError."""
+    found = [one for one in bundle.run.machine.devices if one.key in bundle.run.devices]
+    if len(found) != 1:
+        raise InputError(f"run {bundle.run.id} measured {len(found)} devices, and a calibration is of one; measure one with --device INDEX")
+    return found[0]

@@ -1,0 +1,54 @@
+"""Which calibration a verb uses: read from the home, one line where it is damaged."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from hotlap.errors import InputError, nearest
+from hotlap.model import calibration_text, machines
+from hotlap.model.calibration import Calibration
+from hotlap.store import calibrations as store
+from hotlap.store import paths
+from hotlap.store.bundle import Bundle
+
+
+def place() -> Path:
+    """The home, which is not made for reading."""
+    try:
+        return paths.place(os.environ, sys.platform)
+    except RuntimeError:  # the user's data folder is not known: nothing can be kept there
+        return Path(os.devnull)
+
+
+def load(name: str, home: Path) -> Calibration:
+    """By name. Raises InputError where there is none, SchemaError for one that cannot be read."""
+    text = store.find(name, home) if name in store.names(home) else None
+    if text is None:
+        have = nearest(name, store.names(home)) or "none is kept: hotlap calibrate measures one"
+        raise InputError(f"there is no calibration '{name}'; {have}")
+    return calibration_text.read(text, str(store.path(name, home)))
+
+
+def chosen(machine: str, name: str, spec_only: bool, home: Path) -> Calibration | None:
+    """Of a machine of the table: the one named, else its own; None where it has none or it is not wanted."""
+    if spec_only and name:
+        raise InputError("--spec-only and --calibration do not go together; give one of them")
+    slug = machines.load(machine).slug
+    if spec_only or (not name and slug not in store.names(home)):
+        return None
+    found = load(name or slug, home)
+    if found.machine != slug:
+        raise InputError(f"the calibration '{name or slug}' is of {found.machine}, not of {slug}; valid: --machine {found.machine}")
+    return found
+
+
+def of(bundle: Bundle, home: Path) -> dict[str, Calibration]:
+    """By device of a run: of that machine, learnt from another run, for what was learnt from a run explains nothing of it."""
+    found = {}
+    for device in bundle.run.machine.devices:
+        name = store.name_of(device.machine or machines.recognise(device), device.target)
+        if name in store.names(home) and (one := load(name, home)).run != bundle.run.id:
+            found[device.key] = one
+    return found

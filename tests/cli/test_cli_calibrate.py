@@ -1,0 +1,122 @@
+"""hotlap calibrate: a sweep on a simulated GPU is learnt, kept, used and removed; a closed loop on cases it has not seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hotlap
+from hotlap.cli import main
+from hotlap.model.predict import predict
+
+TARGET = "simulated:h200-sxm?efficiency=0.8&noise=0.01&seed=3"
+UNSEEN = """schema = 1
+name = "unseen"
+[measure]
+rounds = 6
+round_time = "5 s"
+[[case]]
+workload = "gemm"
+dtype = "bf16"
+m = [512, 2048, 3072, 12288]
+n = [6144]
+k = [4096, 7168]
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One calibration that several tests read."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOTLAP_HOME", str(folder))
+        assert main(["calibrate", "--target", TARGET]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(home))
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def test_it_is_kept_listed_and_learnt_again_from_its_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (home / "calibrations" / "simulated-h200-sxm.toml").read_text()
+    assert main(["calibrate", "--list"]) == 0
+    assert "simulated-h200-sxm" in capsys.readouterr().out
+    assert main(["calibrate", "--from", "latest"]) == 0
+    out = capsys.readouterr().out
+    assert "arithmetic rate, bf16" in out
+    assert "how predictions change" in out
+    assert (home / "calibrations" / "simulated-h200-sxm.toml").read_text() == text
+
+
+def test_predict_takes_it_where_it_is_named_and_never_a_simulated_one_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", "gemm", "m=4096", "dtype=bf16", "--machine", "h200-sxm"]
+    assert main([*words, "--calibration", "simulated-h200-sxm"]) == 0
+    assert "a sweep on the simulated GPU (" in " ".join(capsys.readouterr().out.split())
+    assert main(words) == 0
+    assert "sweep" not in capsys.readouterr().out
+    net = ["predict", "net", "llama-3-8b", "--machine", "h200-sxm"]
+    shown = []
+    for more in ([], ["--calibration", "simulated-h200-sxm"]):
+        assert main([*net, *more, "--json"]) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] != shown[1]
+
+
+def test_cases_that_were_not_in_the_sweep_are_expected_nearer_to_what_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "unseen.toml"
+    plan.write_text(UNSEEN)
+    run = hotlap.run(plan, target=TARGET)
+    measured = np.array([float(np.median(one.seconds)) for one in run.results])
+    from hotlap.cli import calibrations
+
+    known = calibrations.load("simulated-h200-sxm", calibrations.place())
+    before, after = (np.array([predict("gemm", "h200-sxm", calibration=c, **r.case.params).expected_s for r in run.results]) for c in (None, known))
+    errors = [float(np.mean(np.abs(one / measured - 1))) for one in (before, after)]
+    assert errors[1] < 0.6 * errors[0]
+    assert errors[1] < 0.12
+    assert main(["explain", run.id, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "sweep on the simulated GPU" in json.dumps(told)
+    assert main(["explain", run.id, "--spec-only", "--json"]) == 0
+    assert "sweep on the simulated GPU" not in capsys.readouterr().out
+
+
+def test_the_run_it_was_learnt_from_is_not_explained_by_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "plan=calibrate", "--json"]) == 0
+    assert "sweep on the simulated GPU" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["calibrate", "--list", "--forget", "x"], "do not go together"), (["calibrate", "--list", "--target", "cuda"], "takes no --target"),
+        (["calibrate", "--forget", "simulated-h200-sx"], "simulated-h200-sxm"), (["calibrate", "--from", "nothing"], "nothing"),
+        (["calibrate", "--target", "simulated:h200-sxm?count=2", "--device", "all"], "of one device"),
+        (["predict", "gemm", "--machine", "b200", "--calibration", "simulated-h200-sxm"], "of h200-sxm, not of b200"),
+        (["predict", "gemm", "--machine", "h200-sxm", "--calibration", "x", "--spec-only"], "do not go together"),
+    ],
+)  # fmt: skip
+def test_what_was_asked_wrongly_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert message in captured.err
+
+
+def test_a_damaged_file_is_one_line_and_forgetting_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    (tmp_path / "calibrations").mkdir()
+    (tmp_path / "calibrations" / "h200-sxm.toml").write_bytes(b"schema = 1\nmachine = \xff")
+    assert main(["predict", "gemm", "dtype=bf16", "--machine", "h200-sxm"]) != 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert "h200-sxm.toml" in captured.err
+    assert main(["predict", "gemm", "dtype=bf16", "--machine", "h200-sxm", "--spec-only"]) == 0
+    assert main(["calibrate", "--forget", "h200-sxm"]) == 0
+    assert main(["predict", "gemm", "dtype=bf16", "--machine", "h200-sxm"]) == 0
