@@ -31,6 +31,11 @@ def activity(kernel: Kernel, chip: Chip, trace: Trace, gap_s: float, temperature
     )  # fmt: skip
 
 
+def quiet(chip: Chip, temperature_c: float = 60.0) -> Activity:
+    """A chip that is awake and does nothing."""
+    return Activity(chip, chip.clock_hz, temperature_c, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0)
+
+
 def simulate(
     kernels: Kernel | Sequence[Kernel], chip: Chip, gap_s: float = facts.GAP_S, power: Power = energy.power, thermal: Thermal | None = None
 ) -> Counters:

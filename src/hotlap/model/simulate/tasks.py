@@ -28,6 +28,7 @@ class Step(NamedTuple):
     special: float = 0.0
     shared_bytes: float = 0.0
     l2_bytes: float = 0.0  # that this tile's unit asks of L2
+    l2_written_bytes: float = 0.0  # that it writes as it goes, the other way through the same crossbar; not what a tile writes at its end
     latency_cycles: float = 0.0  # the longest chain of dependent instructions; no step of one tile is shorter
 
 
@@ -106,7 +107,7 @@ def pipe_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
         "vector unit": step.fma / facts.rate(chip, kernel.vector) if step.fma else 0.0,
         "special functions": step.special / facts.SPECIAL,
         "shared memory": step.shared_bytes / facts.SHARED_BYTES,
-        "L2 port": step.l2_bytes / facts.L2_PORT_BYTES,
+        "L2 port": max(step.l2_bytes, step.l2_written_bytes) / facts.L2_PORT_BYTES,
     }
 
 
