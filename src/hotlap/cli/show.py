@@ -6,7 +6,7 @@ import argparse
 
 from hotlap.cli import cases, terminal
 from hotlap.errors import InputError
-from hotlap.report import export, listing, text
+from hotlap.report import counters, export, listing, text
 
 FORMATS = ("text", "markdown", "csv")
 
@@ -32,4 +32,6 @@ def run(args: argparse.Namespace) -> int:
         else:
             print("\n" * (number > 0) + listing.heading(bundle))
             print(text.table(rows, terminal.width(), color=terminal.color()))
+            if counted := counters.table(rows, terminal.width(), terminal.color()):
+                print(f"\n{counted}")
     return cases.code(found)

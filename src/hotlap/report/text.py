@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hotlap.record import Row
 from hotlap.report import doubts as doubting
-from hotlap.report import layout, words
+from hotlap.report import counters, layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.store.bundle import Bundle
@@ -174,6 +174,7 @@ def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     return "\n".join([*lines[1:], *_sources(sources, width, color)])
 
 
+LEAST_GAP = 1e-3  # of the bound, below which a case is at it
 LEAST_SHARE = 0.03  # of a gap, below which a cause is not named
 
 
@@ -189,18 +190,24 @@ class Sources:
         return ", ".join(f"{words.term(one)} [{self.seen.setdefault(one.source, len(self.seen) + 1)}]" for one in found)
 
 
+def _part(name: str, value: float) -> str:
+    """An unexplained part below zero is a call that took less than its parts."""
+    return "less than expected" if name == "unexplained" and value < 0 else name
+
+
 def split_line(row: Row) -> str:
     """Where the time between bound and measured goes, the largest first; small shares together."""
     gap, limit = row.gap.split, row.gap.limit
-    whole = sum(gap.values())
-    if not gap or whole <= 0 or limit is None or not limit.bound_s:
+    if not gap or limit is None or not limit.bound_s:
         return ""
+    whole, expected = sum(gap.values()), f"expected {words.quantity(limit.expected_s, 's')}, {limit.known}" if limit.expected_s else ""
+    if whole < LEAST_GAP * limit.bound_s:  # causes of the expected time, of which nothing came
+        return f"no time over the bound to explain; {expected}" if expected else ""
     large = sorted((one for one in gap.items() if abs(one[1]) >= LEAST_SHARE * whole), key=lambda one: -abs(one[1]))
     rest = whole - sum(value for _, value in large)
-    said = [f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large]
+    said = [f"{_part(name, value)} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large]
     if abs(rest) > 0.005 * whole:
         said.append(f"the rest {words.quantity(rest, 's')}")
-    expected = f"expected {words.quantity(limit.expected_s, 's')}, {limit.known}" if limit.expected_s else ""
     return f"{words.quantity(whole, 's')} over the bound: {', '.join(said)}; {expected}"
 
 
@@ -211,7 +218,8 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
     parts = [("state", f"{words.state(row)}: {row.verdict.reason}" if row.verdict.reason else "")]
     if words.stands(row):
         parts.append(("note", row.result.reason))
-        parts += [("limit", limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row))]
+        parts += [("limit", limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row)),
+                  ("count", counters.line(row)), ("time", counters.waited(row))]
     parts += [("" if place else "flags", f"{flag.name}: {flag.detail}") for place, flag in enumerate(row.result.flags)]
     for name, text in parts:
         if text:

@@ -100,7 +100,7 @@ def kernels_of(case: Case, asked: Work, chip: Chip) -> tuple[list[Kernel], float
         passes = _passes(case, asked, chip)
         found = [_streamed(case, asked, chip, passes)]
     else:
-        raise NotSupported(f"no kernel of {case.workload} is simulated tile by tile")
+        raise NotSupported("kernels of this workload are not simulated tile by tile")
     return [_cold(one) if cold else one for one in found], passes
 
 
