@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import median
 
 from hotlap.record import Row
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.sections import text
+from hotlap.store import counted
 from hotlap.units import percent
 
-STALL = "stall_s."
 PLAIN = "plain time: "  # how the variant of a simulated case begins that no kernel was played for
 LEAST = 0.005  # of the time: smaller causes are added up
 SPARE = ("energy", "pipe", "waves", "clock", "power")  # columns to leave out where there is no room, first those that say least
@@ -36,12 +35,7 @@ COUNTERS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (  # key, h
 
 
 def of(row: Row) -> dict[str, float]:
-    """The median over rounds of each counter; empty where nothing was counted."""
-    found: dict[str, list[float]] = {}
-    for one in row.result.rounds:
-        for name, value in one.counters.items():
-            found.setdefault(name, []).append(value)
-    return {name: median(values) for name, values in found.items()}
+    return counted.counters(row.result)
 
 
 def line(row: Row) -> str:
@@ -59,7 +53,7 @@ def plain(row: Row) -> str:
 
 def stalls(row: Row) -> list[tuple[str, float]]:
     """Causes that took the time, the largest first, as shares that add up to 1; small ones together."""
-    seen = {name.removeprefix(STALL): value for name, value in of(row).items() if name.startswith(STALL)}
+    seen = counted.stalls(row.result)
     whole = sum(seen.values())
     if whole <= 0:
         return []
@@ -75,18 +69,18 @@ def waited(row: Row) -> str:
 
 def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     """Counters of every case that has some, and why the others have none; "" where no case has any."""
-    counted = [(row, of(row)) for row in rows if words.stands(row) and of(row)]
+    having = [(row, of(row)) for row in rows if words.stands(row) and of(row)]
     without: dict[str, list[str]] = {}
     for row in rows:
         if words.stands(row) and (reason := plain(row)):
             without.setdefault(reason.removeprefix(PLAIN), []).append(row.case.workload)
     lines = [layout.painted("counters of one call", "bold", color)]
-    if counted:
-        columns = [Column("  case", [Cell("  " + words.clean(row.label)) for row, _ in counted])]
+    if having:
+        columns = [Column("  case", [Cell("  " + words.clean(row.label)) for row, _ in having])]
         for key, head, _, write in COUNTERS:
-            cells = [write(seen[key]) if key in seen else words.DASH for _, seen in counted]
+            cells = [write(seen[key]) if key in seen else words.DASH for _, seen in having]
             columns.append(Column(head, [Cell(cell) for cell in layout.aligned(cells)]))
-        most = [stalls(row)[0] if stalls(row) else ("", 0.0) for row, _ in counted]
+        most = [stalls(row)[0] if stalls(row) else ("", 0.0) for row, _ in having]
         columns.append(Column("most time", [Cell(f"{percent(value)} {name}" if name else words.DASH) for name, value in most]))
         lines += _grid(columns, width).lines(color)
     said = "; ".join(f"{', '.join(dict.fromkeys(names))}: {words.clean(reason)}" for reason, names in without.items())
@@ -103,15 +97,15 @@ def _grid(columns: Sequence[Column], width: int) -> layout.Grid:
 
 def section(rows: Sequence[Row]) -> str:
     """The same for a page; "" where no case has any."""
-    counted = [(row, of(row)) for row in rows if words.stands(row) and of(row)]
-    if not counted:
+    having = [(row, of(row)) for row in rows if words.stands(row) and of(row)]
+    if not having:
         return ""
     heads = "".join(f'<th class="n">{text(head)}</th>' for _, head, _, _ in COUNTERS)
     body = "".join(
         f"<tr><th>{text(row.label)}</th>"
         + "".join(f'<td class="n">{text(write(seen[key]) if key in seen else words.DASH)}</td>' for key, _, _, write in COUNTERS)
         + f'<td class="long">{text(waited(row))}</td></tr>'
-        for row, seen in counted
+        for row, seen in having
     )
     note = '<p class="note">Of one call. Where the time went: shares of it by cause, which add up.</p>'
     head = f"<thead><tr><th>Case</th>{heads}<th>Where the time went</th></tr></thead>"

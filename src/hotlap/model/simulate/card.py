@@ -25,8 +25,11 @@ def activity(kernel: Kernel, chip: Chip, trace: Trace, gap_s: float, temperature
     """Mean rates over a call that is repeated, its gap included."""
     steps, step, seconds = float(kernel.steps.sum()), kernel.step, trace.seconds + gap_s
     size = facts.BYTES.get(kernel.unit.partition(".")[2], 2.0)
+    matrix, vector = kernel.flop, steps * step.fma
+    if facts.on_vectors(chip, kernel.unit):
+        matrix, vector = 0.0, matrix + vector
     return Activity(
-        chip, chip.clock_hz, temperature_c, kernel.flop / seconds, steps * step.fma / seconds, steps * step.special / seconds,
+        chip, chip.clock_hz, temperature_c, matrix / seconds, vector / seconds, steps * step.special / seconds,
         steps * step.shared_bytes / seconds, trace.l2_bytes / seconds, (trace.dram_read + trace.dram_written) / seconds, size,
     )  # fmt: skip
 

@@ -102,9 +102,13 @@ def slots(block: Block, chip: Chip) -> int:
 def pipe_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
     """Cycles that one step keeps each pipe of its unit busy."""
     step = kernel.step
+    main = step.flop / facts.rate(chip, kernel.unit) / facts.MATRIX_ISSUE if step.flop else 0.0
+    vector = step.fma / facts.rate(chip, kernel.vector) if step.fma else 0.0
+    if facts.on_vectors(chip, kernel.unit):
+        main, vector = 0.0, main + vector
     return {
-        "matrix unit": step.flop / facts.rate(chip, kernel.unit) / facts.MATRIX_ISSUE if step.flop else 0.0,
-        "vector unit": step.fma / facts.rate(chip, kernel.vector) if step.fma else 0.0,
+        "matrix unit": main,
+        "vector unit": vector,
         "special functions": step.special / facts.SPECIAL,
         "shared memory": step.shared_bytes / facts.SHARED_BYTES,
         "L2 port": max(step.l2_bytes, step.l2_written_bytes) / facts.L2_PORT_BYTES,
