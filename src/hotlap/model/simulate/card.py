@@ -31,16 +31,18 @@ def activity(kernel: Kernel, chip: Chip, trace: Trace, gap_s: float, temperature
     return Activity(
         chip, chip.clock_hz, temperature_c, matrix / seconds, vector / seconds, steps * step.special / seconds,
         steps * step.shared_bytes / seconds, trace.l2_bytes / seconds, (trace.dram_read + trace.dram_written) / seconds, size,
+        kernel.unit if not facts.on_vectors(chip, kernel.unit) else "", kernel.vector, kernel.kind,
+        1.0 - (trace.causes.get("tail", 0.0) + trace.causes.get("fill and drain", 0.0) + gap_s) / seconds,
     )  # fmt: skip
 
 
 def quiet(chip: Chip, temperature_c: float = 60.0) -> Activity:
     """A chip that is awake and does nothing."""
-    return Activity(chip, chip.clock_hz, temperature_c, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0)
+    return Activity(chip, chip.clock_hz, temperature_c, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0, active=0.0)
 
 
 def simulate(
-    kernels: Kernel | Sequence[Kernel], chip: Chip, gap_s: float = facts.GAP_S, power: Power = energy.power, thermal: Thermal | None = None
+    kernels: Kernel | Sequence[Kernel], chip: Chip, gap_s: float = facts.GAP_S, power: Power = energy.measured, thermal: Thermal | None = None
 ) -> Counters:
     """A kernel repeated back to back for long, at the clock its power leaves; of several candidates the fastest.
 

@@ -174,7 +174,7 @@ def _launched(mode: str, chip: Chip) -> Call:
     line = timeline([empty_s] * number, kind)
     first_s = line.starts[0] if number > 1 else 0.0
     seconds = (line.seconds - first_s) / number
-    watts = energy.power(card.quiet(chip))
+    watts = energy.measured(card.quiet(chip))
     return Call(
         seconds, f"empty kernel, {mode}", True, watts, chip.clock_hz,
         counters={"power_w": watts, "energy_j": watts * seconds, "clock_hz": chip.clock_hz, "stall_s.launch": seconds - empty_s,
@@ -192,5 +192,5 @@ def _plain(asked: Work, seconds: float, spec: Spec, reason: str) -> Call:
     matrix = sum(value for unit, value in asked.operations.items() if unit.startswith("matrix."))
     moved = asked.memory_bytes / seconds
     busy = card.quiet(chip)._replace(matrix_flop=matrix / seconds, vector_flop=vector / seconds, l2_bytes=moved, dram_bytes=moved)
-    watts = min(energy.power(busy), chip.power_w or math.inf)
+    watts = min(energy.measured(busy), chip.power_w or math.inf)
     return Call(seconds, f"plain time: {reason}", False, watts, chip.clock_hz)
