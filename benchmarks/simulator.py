@@ -122,8 +122,9 @@ def compared() -> list[Compared]:
 def drawn(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
     for dtype in ("bf16", "fp8"):
         for _ in range(80):
+            # Cold: the model was taught with weights in turn.
             n, k = (int(one) for one in rng.choice([1024, 2048, 4096, 6144, 8192, 12288, 16384], 2))
-            yield "gemm", {"m": int(2 ** rng.integers(0, 15)), "n": n, "k": k, "dtype": dtype, "cache": "cold"}  # weights in turn, as the model was taught
+            yield "gemm", {"m": int(2 ** rng.integers(0, 15)), "n": n, "k": k, "dtype": dtype, "cache": "cold"}
     for _ in range(40):
         shape = {"heads": int(rng.choice([16, 32, 64])), "kv_heads": 8, "batch": int(rng.choice([1, 4, 16]))}
         yield "attention", {**shape, "query": int(2 ** rng.integers(9, 14))}

@@ -20,6 +20,7 @@ FEWEST_RANKED = 3
 MOST_OF_A_REGIME = 2  # of the worst cases
 AGREES = 0.01  # no case so near is among the worst
 NAMED = 3  # causes
+SLIGHT = 0.002  # of the time: a difference too small to name
 
 
 class Agreement(Record, frozen=True, kw_only=True):
@@ -74,7 +75,8 @@ def correlate(simulated: Sequence[tuple[str, Sequence[Row]]], measured: Sequence
     found = [_agreement("all", cases), *(_agreement(name, [one for one in cases if one.regime == name]) for name in regimes)]
     return Correlation(
         simulated=[name for name, _ in simulated], measured=[name for name, _ in measured], cases=cases,
-        regimes=found if len(regimes) > 1 else found[:1], against="reference" if _simulated(b[both[0]]) else "measured", missing=len(a.keys() ^ b.keys()),
+        regimes=found if len(regimes) > 1 else found[:1],
+        against="reference" if _simulated(b[both[0]]) else "measured", missing=len(a.keys() ^ b.keys()),
     )  # fmt: skip
 
 
@@ -123,7 +125,8 @@ def _why(simulated: Row, measured: Row) -> str:
     a, b = (counted.stalls(one.result) for one in (simulated, measured))
     if a and b:
         off = sorted(((a.get(name, 0.0) - b.get(name, 0.0), name) for name in a.keys() | b.keys()), key=lambda one: -abs(one[0]))
-        parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for value, name in off[:NAMED] if abs(value) > 0.002 * sum(a.values())]
+        large = [one for one in off[:NAMED] if abs(one[0]) > SLIGHT * sum(a.values())]
+        parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for value, name in large]
         return f"differ by {', '.join(parts)}" if parts else "both counted the same"
     if a:
         whole, large = sum(a.values()), sorted(a.items(), key=lambda one: -one[1])[:NAMED]

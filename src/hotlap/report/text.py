@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hotlap.record import Row
-from hotlap.report import doubts as doubting
 from hotlap.report import counters, layout, words
+from hotlap.report import doubts as doubting
 from hotlap.report.layout import Cell, Column
 from hotlap.report.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.store.bundle import Bundle

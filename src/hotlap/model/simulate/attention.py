@@ -82,6 +82,10 @@ def block_of(p: Problem, chip: Chip, high: int, wide: int) -> tuple[Block, float
     return Block(threads, min(inside + threads * REGISTERS_OWN, chip.registers), own + stages * stage), stages
 
 
+def overlap(chip: Chip) -> float:
+    return OVERLAP_ASYNC if modern(chip, ASYNC_RATE) else OVERLAP
+
+
 def prefill(p: Problem, chip: Chip) -> Kernel:
     """Longest tiles first, as persistent schedulers do. Raises InputError for impossible sizes."""
     check(p)
@@ -112,7 +116,7 @@ def prefill(p: Problem, chip: Chip) -> Kernel:
             Operand(head // group, seen[row] * 2.0 * p.head_dim * kv, p.batch * p.kv_heads, all_bytes * p.copies, True),
             Operand(np.arange(len(row)), queries, len(row), all_bytes * p.copies),
         ),
-        written_bytes=queries, block=block, stages=stages, overlap=OVERLAP_ASYNC if modern(chip, ASYNC_RATE) else OVERLAP, loads=LOADS, output_age_bytes=all_bytes,
+        written_bytes=queries, block=block, stages=stages, overlap=overlap(chip), loads=LOADS, output_age_bytes=all_bytes,
         end_cycles=facts.END_CYCLES + high * p.head_dim * size / facts.L2_PORT_BYTES,
         useful_flop=4.0 * lots * scores(p) * p.head_dim, kind="prefill",
     )  # fmt: skip
@@ -153,7 +157,7 @@ def decode(p: Problem, chip: Chip) -> Kernel:
         name=f"decode batch {p.batch}, heads {p.heads}/{p.kv_heads}×{p.head_dim}, {p.keys} keys, split {split}", unit=f"matrix.{p.dtype}",
         steps=length, step=step_of(p, high, wide, chip),
         reads=(Operand(np.repeat(np.arange(lots), split) * split + part, seen * 2.0 * p.head_dim * kv, lots * split, total * p.copies),),
-        written_bytes=np.full(lots * split, out), block=block, stages=stages, overlap=OVERLAP_ASYNC if modern(chip, ASYNC_RATE) else OVERLAP, loads=LOADS,
+        written_bytes=np.full(lots * split, out), block=block, stages=stages, overlap=overlap(chip), loads=LOADS,
         output_age_bytes=total, end_cycles=facts.END_CYCLES + (SPLIT_CYCLES if split > 1 else 0.0),
         useful_flop=4.0 * p.batch * p.heads * keys * p.head_dim, kind="decode",
     )  # fmt: skip

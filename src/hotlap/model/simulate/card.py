@@ -42,7 +42,11 @@ def quiet(chip: Chip, temperature_c: float = 60.0) -> Activity:
 
 
 def simulate(
-    kernels: Kernel | Sequence[Kernel], chip: Chip, gap_s: float = facts.GAP_S, power: Power = energy.measured, thermal: Thermal | None = None
+    kernels: Kernel | Sequence[Kernel],
+    chip: Chip,
+    gap_s: float = facts.GAP_S,
+    power: Power = energy.measured,
+    thermal: Thermal | None = None,
 ) -> Counters:
     """A kernel repeated back to back for long, at the clock its power leaves; of several candidates the fastest.
 

@@ -16,7 +16,7 @@ from hotlap.model.kernels.base import Chip
 from hotlap.model.machines import Spec
 from hotlap.model.simulate import attention, calls, card, energy, gemm, stream
 from hotlap.model.simulate import chip as facts
-from hotlap.model.simulate.counters import Counters, named
+from hotlap.model.simulate.counters import named
 from hotlap.model.simulate.launch import HOST_S, Mode, timeline
 from hotlap.model.simulate.tasks import Kernel
 from hotlap.record import Case

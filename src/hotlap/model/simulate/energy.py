@@ -87,4 +87,5 @@ def measured(activity: Activity) -> float:
     )  # fmt: skip
     busy = activity.active * table[f"busy_share.{activity.kind if known else 'other'}"] * limit
     leakage = table["leakage_share"] * limit * (1.0 + LEAK_PER_C * (activity.temperature_c - 60.0))
-    return table["idle_share"] * limit + leakage * v + busy * x * v**2 + switching * v**2 + activity.dram_bytes * table["dram_pj_per_byte"] * 1e-12
+    memory = activity.dram_bytes * table["dram_pj_per_byte"] * 1e-12
+    return table["idle_share"] * limit + leakage * v + busy * x * v**2 + switching * v**2 + memory

@@ -41,7 +41,9 @@ def hold(kernel: Kernel, chip: Chip, seconds: float, thermal: Thermal, step_s: f
     return states
 
 
-def sequence(kernels: Sequence[Kernel], chip: Chip, mode: Mode = "stream", power: Power = energy.measured) -> tuple[Timeline, list[Counters]]:
+def sequence(
+    kernels: Sequence[Kernel], chip: Chip, mode: Mode = "stream", power: Power = energy.measured
+) -> tuple[Timeline, list[Counters]]:
     """Several kernels one after another in a queue: when each starts, and the counters of each, its gap included."""
     gap = gap_s(mode)
     found = [card.simulate(kernel, chip, gap, power) for kernel in kernels]
