@@ -129,8 +129,8 @@ def _why(simulated: Row, measured: Row) -> str:
         parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for value, name in large]
         return f"differ by {', '.join(parts)}" if parts else "both counted the same"
     if a:
-        whole, large = sum(a.values()), sorted(a.items(), key=lambda one: -one[1])[:NAMED]
-        spent = ", ".join(f"{name} {value / whole:.0%}" for name, value in large if value > 0.005 * whole)
+        whole, most = sum(a.values()), sorted(a.items(), key=lambda one: -one[1])[:NAMED]
+        spent = ", ".join(f"{name} {value / whole:.0%}" for name, value in most if value > 0.005 * whole)
         other = f"; {measured.gap.cause.replace('_', ' ')} on the other side: {_part(measured)}" if measured.gap.cause else ""
         return f"simulated: {spent}{other}"
     sides = [("simulated", simulated), ("measured", measured)]
