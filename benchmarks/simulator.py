@@ -1,4 +1,4 @@
-"""How fast and how right the tile-level simulator is: shapes per second, memory, and error against published GEMM times.
+"""How fast and how right the tile-level simulator is: shapes per second, memory, the model beside it, and published GEMM times.
 
     python benchmarks/simulator.py [--rows 200] [--seed 7] [--json]
 
@@ -15,18 +15,26 @@ import json
 import os
 import resource
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hotlap import plan, work
+from hotlap.errors import HotlapError
 from hotlap.model import machines
-from hotlap.model.simulate import card, chip_of, gemm, stream
+from hotlap.model.limits import limit
+from hotlap.model.predict import expected
+from hotlap.model.simulate import card, cases, chip_of, gemm, stream
 from hotlap.model.simulate.counters import Counters
+from hotlap.record import Case
 
 FILES = {
     "a100-sxm-80gb": "a100_sxm/gemm/sglang/0.5.10", "h100-sxm": "h100_sxm/gemm/vllm/0.24.0", "h200-sxm": "h200_sxm/gemm/vllm/0.22.0",
 }  # fmt: skip
+WORST = 8
 COPIES = 5  # of the weights that the collector uses in turn (aiconfigurator's collector)
 ANCHORS = (("h100-sxm", 8192, 8192, 8192, 1500e-6), ("h100-sxm", 4096, 4096, 4096, 166e-6), ("h100-sxm", 64, 4096, 4096, 14.8e-6))
 STREAM_H200_B_S = 4203e9  # the best measured streaming of an H200
@@ -95,6 +103,91 @@ def scores(error: np.ndarray) -> dict[str, float]:
     }  # fmt: skip
 
 
+def compared() -> list[Compared]:
+    """Random cases of every family that both know, on three machines. The same shapes on each."""
+    found = []
+    for slug in FILES:
+        spec, rng = machines.load(slug), np.random.default_rng(7)
+        for workload, params in drawn(rng):
+            try:
+                case = plan.case(workload, params)
+                model, played = expected(case, spec, limit(case, spec)), cases.call(case, spec)
+            except HotlapError:
+                continue  # fp8 on A100
+            if model.expected_s and played.tiles:
+                found.append(Compared(slug, case, float(model.expected_s), model.parts, played))
+    return found
+
+
+def drawn(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
+    for dtype in ("bf16", "fp8"):
+        for _ in range(80):
+            # Cold: the model was taught with weights in turn.
+            n, k = (int(one) for one in rng.choice([1024, 2048, 4096, 6144, 8192, 12288, 16384], 2))
+            yield "gemm", {"m": int(2 ** rng.integers(0, 15)), "n": n, "k": k, "dtype": dtype, "cache": "cold"}
+    for _ in range(40):
+        shape = {"heads": int(rng.choice([16, 32, 64])), "kv_heads": 8, "batch": int(rng.choice([1, 4, 16]))}
+        yield "attention", {**shape, "query": int(2 ** rng.integers(9, 14))}
+        yield "attention", {**shape, "query": 1, "kv": int(2 ** rng.integers(10, 17))}
+    for power in range(18, 30, 2):
+        yield "pointwise", {"elements": 2**power}
+        yield "rowwise", {"rows": 2 ** (power - 12) if power > 12 else 1, "columns": 4096}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One case by model and simulator. `alone`: the kernel without launch and what a framework's call adds (writing the cache)."""
+
+    machine: str
+    case: Case
+    model_s: float
+    parts: Mapping[str, Any]
+    played: cases.Call
+
+    @property
+    def alone(self) -> tuple[float, float]:
+        model = self.model_s - sum(float(np.ravel(self.parts.get(name, 0.0))[0]) for name in ("launch", "cache write"))
+        return model, self.played.seconds - self.played.counters.get("stall_s.launch", 0.0)
+
+    @property
+    def error(self) -> float:
+        return self.alone[1] / self.alone[0] - 1.0
+
+    @property
+    def regime(self) -> str:
+        kind = self.case.workload
+        if kind == "attention":
+            kind += " decode" if self.case.params["query"] == 1 else " prefill"
+        if kind == "gemm":
+            kind += f" {self.case.params['dtype']}"
+        return f"{kind}, {'≤ 20 µs' if self.model_s <= 20e-6 else '≤ 200 µs' if self.model_s <= 200e-6 else '> 200 µs'}"
+
+    @property
+    def why(self) -> str:
+        """The two largest parts of either."""
+        stalls = {name.removeprefix("stall_s."): value for name, value in self.played.counters.items() if name.startswith("stall_s.")}
+        sides = [(stalls, self.played.seconds), ({n: float(np.ravel(v)[0]) for n, v in self.parts.items()}, self.model_s)]
+        said = [", ".join(f"{n} {v / all_s:.0%}" for n, v in sorted(one.items(), key=lambda p: -p[1])[:2]) for one, all_s in sides]
+        return f"simulated: {said[0]}; model: {said[1]}"
+
+
+def print_compared(found: list[Compared]) -> None:
+    print("\nsimulated ÷ model − 1, kernels alone (whole calls in brackets)")
+    for machine in FILES:
+        for regime in sorted({one.regime for one in found}):
+            here = [one for one in found if one.machine == machine and one.regime == regime]
+            if here:
+                alone, whole = (scores(np.array(e)) for e in ([o.error for o in here], [o.played.seconds / o.model_s - 1 for o in here]))
+                print(f"{machine:14} {regime:27} {len(here):3} cases  mean {alone['mape']:6.1%}  bias {alone['bias']:+6.1%}  "
+                      f"({whole['mape']:6.1%} {whole['bias']:+6.1%})")
+    print("furthest apart, one of each regime")
+    seen: set[str] = set()
+    for one in sorted(found, key=lambda o: -abs(np.log1p(o.error))):
+        if one.regime not in seen and len(seen) < WORST:
+            seen.add(one.regime)
+            print(f"{one.machine:14} {work.label(one.case)}: {one.alone[1] * 1e6:.1f} for {one.alone[0] * 1e6:.1f} µs; {one.why}")
+
+
 def measured(rows: int, seed: int) -> tuple[list[dict[str, Any]], str]:
     """Scores, or why there are none."""
     root = data()
@@ -129,6 +222,7 @@ def main() -> None:
               f"({row['simulated'] / row['measured'] - 1:+.1%})")
     if reason:
         print(reason)
+    print_compared(compared())
     for row in found:
         print(f"{row['machine']:14} {row['regime']:20} {row['rows']:4} rows  MAPE {row['mape']:6.1%}  median {row['median']:6.1%}  "
               f"p90 {row['p90']:6.1%}  bias {row['bias']:+.1%}")

@@ -13,7 +13,7 @@ from hotlap import plan as plans
 from hotlap.errors import InputError
 from hotlap.record import Case, MeasureOptions, Plan
 
-TARGET = "simulated:h200-sxm?noise=0.01&seed=1"
+TARGET = "simulated:h200-sxm?times=bound&noise=0.01&seed=1"
 ONE = Plan(name="one", cases=[plans.case("stream", {"size": "1 GiB"})], measure=MeasureOptions(rounds=1, rounds_max=1, round_s=0.3))
 
 

@@ -181,6 +181,7 @@ class Samples(Record, frozen=True, kw_only=True):
     autocorrelation: float | None = None  # lag 1, within the round
     variant: str = ""  # what was chosen for this device, e.g. float16 × 4 chains
     metrics: dict[str, float] = {}  # other numbers a workload reports of itself
+    counters: dict[str, float] = {}  # of one call, where the device counts: sm_busy, dram_bytes, l2_hit, waves, stall_s.CAUSE … (glossary)
     check: Check | None = None
     flags: list[Flag] = []
     seed: int = 0  # of this case's input

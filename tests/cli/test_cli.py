@@ -13,7 +13,7 @@ import pytest
 
 from hotlap.cli import VERBS, main, terminal
 
-RUN = ["run", "quick", "--target", "simulated:h200-sxm?noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
+RUN = ["run", "quick", "--target", "simulated:h200-sxm?times=bound&noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 
 
 @pytest.fixture(autouse=True)

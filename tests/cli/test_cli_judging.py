@@ -29,7 +29,7 @@ dtype = "bf16"
 
 
 def measure(plan: Path, label: str, faults: str = "", seed: int = 1) -> None:
-    target = f"simulated:h200-sxm?noise=0.003&run_noise=0.002&seed={seed}{faults}"
+    target = f"simulated:h200-sxm?times=bound&noise=0.003&run_noise=0.002&seed={seed}{faults}"
     assert main(["run", str(plan), "--target", target, "--no-report", "--label", label]) == 0
 
 
@@ -147,13 +147,13 @@ def test_a_broken_baseline_hides_no_other(home: Path, capsys: pytest.CaptureFixt
 
 def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["judge", "--measure", str(home / "plan.toml"), "--budget", "30 s", "--against", "baseline:well", "--target"]
-    assert main([*words, "simulated:h200-sxm?noise=0.003&run_noise=0.002&seed=77"]) == 0
+    assert main([*words, "simulated:h200-sxm?times=bound&noise=0.003&run_noise=0.002&seed=77"]) == 0
     assert "PASS" in capsys.readouterr().out
     assert main([*words, "simulated:h200-sxm?noise=0.003&efficiency=0.8&seed=78"]) == 1
 
 
 def test_a_gate_out_of_budget_is_open_and_measures_only_what_it_judges(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = "simulated:h200-sxm?noise=0.003&seed=77"
+    target = "simulated:h200-sxm?times=bound&noise=0.003&seed=77"
     words = ["judge", "--measure", "quick", "--against", "limit", "--share", "50 %", "--target", target]
     assert main([*words, "--budget", "1 s"]) == 3
     assert "not run, because the budget of 1 s was used up" in " ".join(capsys.readouterr().out.split())
@@ -171,7 +171,7 @@ def test_inconclusive_is_read_as_asked(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_slow_device_of_a_simulated_fleet_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = "simulated:h200-sxm?count=8&spread=0.002&noise=0.003&slow=0.05@3&seed=6"
+    target = "simulated:h200-sxm?times=bound&count=8&spread=0.002&noise=0.003&slow=0.05@3&seed=6"
     assert main(["run", str(home / "plan.toml"), "--target", target, "--device", "all", "--no-report", "--label", "fleet=yes"]) == 0
     assert main(["judge", "fleet=yes", "--against", "fleet"]) == 1
     out = capsys.readouterr().out

@@ -47,7 +47,7 @@ def test_injected_efficiency_is_reported() -> None:
 
 
 def test_a_perfect_machine_is_at_its_limit_and_not_beyond() -> None:
-    run = hotlap.run(BOUND, target="simulated:h100-sxm?noise=0.005&seed=3")
+    run = hotlap.run(BOUND, target="simulated:h100-sxm?times=bound&noise=0.005&seed=3")
     for row in run.rows:
         assert row.verdict.state == "measured", row.verdict
         assert row.gap.share == pytest.approx(1.0, abs=0.01)
@@ -61,7 +61,7 @@ def test_faster_than_its_bound_is_invalid() -> None:
 
 
 def test_a_throttle_is_named() -> None:
-    run = hotlap.run(BOUND, target="simulated:h200-sxm?throttle=0.3@0s&seed=3")
+    run = hotlap.run(BOUND, target="simulated:h200-sxm?times=bound&throttle=0.3@0s&seed=3")
     row = next(r for r in run.rows if r.result.case.workload == "gemm")
     assert {"throttled", "low_clock"} <= {f.name for f in row.result.flags}
     assert row.gap.share == pytest.approx(0.7, abs=0.01)
@@ -69,7 +69,7 @@ def test_a_throttle_is_named() -> None:
 
 
 def test_a_slow_link_shows_in_transfers_alone() -> None:
-    run = hotlap.run(BOUND, target="simulated:h200-sxm?slow_link=0.5&seed=3")
+    run = hotlap.run(BOUND, target="simulated:h200-sxm?times=bound&slow_link=0.5&seed=3")
     shares = {row.result.case.workload: row.gap.share for row in run.rows}
     assert shares["transfer"] == pytest.approx(0.5, abs=0.01)
     assert shares["gemm"] == pytest.approx(1.0, abs=0.01)

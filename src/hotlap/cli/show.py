@@ -6,7 +6,7 @@ import argparse
 
 from hotlap.cli import cases, terminal
 from hotlap.errors import InputError
-from hotlap.report import export, listing, text
+from hotlap.report import counters, export, listing, text
 
 FORMATS = ("text", "markdown", "csv")
 
@@ -31,5 +31,8 @@ def run(args: argparse.Namespace) -> int:
             print(export.to_csv(bundle, rows), end="")
         else:
             print("\n" * (number > 0) + listing.heading(bundle))
-            print(text.table(rows, terminal.width(), color=terminal.color()))
+            width, color = terminal.width(), terminal.color()
+            print(text.table(rows, width, color=color))
+            if counted := counters.table(rows, width, color):
+                print(f"\n{counted}")
     return cases.code(found)

@@ -11,10 +11,16 @@ from numpy.typing import NDArray
 
 from hotlap.record import Case, Record, Row
 from hotlap.stats.series import ranked
+from hotlap.store import counted
+from hotlap.units import show
 
 Floats = NDArray[np.float64]
 SHORT_S = 20e-6  # calls shorter are mostly launch and fill: a regime of their own
 FEWEST_RANKED = 3
+MOST_OF_A_REGIME = 2  # of the worst cases
+AGREES = 0.01  # no case so near is among the worst
+NAMED = 3  # causes
+SLIGHT = 0.002  # of the time: a difference too small to name
 
 
 class Agreement(Record, frozen=True, kw_only=True):
@@ -38,7 +44,7 @@ class Correlated(Record, frozen=True, kw_only=True):
     simulated_s: float
     measured_s: float
     error: float
-    why: str = ""  # what either run says of it
+    why: str = ""  # where they differ by cause, or what either run says of it
 
 
 class Correlation(Record, frozen=True, kw_only=True):
@@ -48,24 +54,29 @@ class Correlation(Record, frozen=True, kw_only=True):
     measured: list[str]
     regimes: list[Agreement] = []  # all cases first
     cases: list[Correlated] = []  # the worst first
+    against: str = "measured"  # what the second side is: measured, or a reference, itself simulated
     missing: int = 0  # cases that only one side has a number for
 
 
 def correlate(simulated: Sequence[tuple[str, Sequence[Row]]], measured: Sequence[tuple[str, Sequence[Row]]]) -> Correlation:
     """Runs by id with their rows, both sides. A case that several runs or devices measured counts once, by its median.
 
-    Raises ValueError where no case has a number on both sides.
+    Raises ValueError where the first side is not simulated, or no case has a number on both sides.
     """
     a, b = _by_case(simulated), _by_case(measured)
     both = [key for key in a if key in b]
     if not both:
         raise ValueError("no case has a time on both sides; both runs need the same plan")
+    if not _simulated(a[both[0]]):
+        turned = "; give the simulated one first" if _simulated(b[both[0]]) else "; hotlap compare holds measurements against each other"
+        raise ValueError(f"the first one was not simulated{turned}")
     cases = sorted((_case(a[key], b[key]) for key in both), key=lambda one: -abs(math.log1p(one.error)))
     regimes = sorted({one.regime for one in cases})
     found = [_agreement("all", cases), *(_agreement(name, [one for one in cases if one.regime == name]) for name in regimes)]
     return Correlation(
         simulated=[name for name, _ in simulated], measured=[name for name, _ in measured], cases=cases,
-        regimes=found if len(regimes) > 1 else found[:1], missing=len(a.keys() ^ b.keys()),
+        regimes=found if len(regimes) > 1 else found[:1],
+        against="reference" if _simulated(b[both[0]]) else "measured", missing=len(a.keys() ^ b.keys()),
     )  # fmt: skip
 
 
@@ -76,6 +87,24 @@ def _by_case(runs: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, list[Row]]:
             if row.result.status == "measured" and row.result.seconds:
                 found.setdefault(row.case.id, []).append(row)
     return found
+
+
+def _simulated(rows: Sequence[Row]) -> bool:
+    return rows[0].result.target.partition(":")[0] == "simulated"
+
+
+def worst(found: Sequence[Correlated], most: int) -> list[Correlated]:
+    """The worst cases, the worst first: one of each regime, and a second one only where there are fewer regimes than `most`.
+
+    Cases off by less than 1 % are none; one that shares its reason with a worse one says little.
+    """
+    places: dict[str, int] = {}
+    ranks = []
+    for number, one in enumerate(found):
+        places[one.regime] = places.get(one.regime, 0) + 1
+        if places[one.regime] <= MOST_OF_A_REGIME and abs(one.error) >= AGREES:
+            ranks.append((places[one.regime], number))
+    return [found[number] for _, number in sorted(sorted(ranks)[:most], key=lambda rank: rank[1])]
 
 
 def _seconds(rows: Sequence[Row]) -> float:
@@ -92,10 +121,26 @@ def _case(a: Sequence[Row], b: Sequence[Row]) -> Correlated:
 
 
 def _why(simulated: Row, measured: Row) -> str:
-    """What sets either time, as each run's own gap says."""
+    """By what causes both differ where both counted them; the simulation's causes where it did; else what each run's gap says."""
+    a, b = (counted.stalls(one.result) for one in (simulated, measured))
+    if a and b:
+        off = sorted(((a.get(name, 0.0) - b.get(name, 0.0), name) for name in a.keys() | b.keys()), key=lambda one: -abs(one[0]))
+        large = [one for one in off[:NAMED] if abs(one[0]) > SLIGHT * sum(a.values())]
+        parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for value, name in large]
+        return f"differ by {', '.join(parts)}" if parts else "both counted the same"
+    if a:
+        whole, most = sum(a.values()), sorted(a.items(), key=lambda one: -one[1])[:NAMED]
+        spent = ", ".join(f"{name} {value / whole:.0%}" for name, value in most if value > 0.005 * whole)
+        other = f"; {measured.gap.cause.replace('_', ' ')} on the other side: {_part(measured)}" if measured.gap.cause else ""
+        return f"simulated: {spent}{other}"
     sides = [("simulated", simulated), ("measured", measured)]
-    said = [f"{name}: {row.gap.cause} ({row.gap.detail})" for name, row in sides if row.gap.cause and row.gap.detail]
+    said = [f"{name}: {row.gap.cause.replace('_', ' ')} ({row.gap.detail})" for name, row in sides if row.gap.cause and row.gap.detail]
     return "; ".join(said) or "neither run says what sets its time"
+
+
+def _part(row: Row) -> str:
+    """The last clause of a gap's sentence: what is said beyond the share."""
+    return row.gap.detail.partition("; ")[2] or row.gap.detail
 
 
 def _agreement(regime: str, cases: Sequence[Correlated]) -> Agreement:

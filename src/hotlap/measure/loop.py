@@ -102,6 +102,7 @@ def time_prepared(target: Target, prepared: Prepared, slot: Slot, blank: Samples
         wall_ratio=float(np.median(ratios)) if len(ratios) else None, dropped=len(values) - len(kept), steady=first is not None,
         began_s=began, ended_s=ended, clocks_hz=taken.clocks_hz,
         autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, check=check,
+        counters=prepared.counters() if prepared.counters else {},
         metrics={"operations": prepared.operations} if prepared.operations else {},
         flags=_flags(kept, first, taken, resolution, calls), bookkeeping_s=float(np.median(taken.gaps_s)) if taken.gaps_s else None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.judge.correlate import Agreement, Correlated, Correlation
+from hotlap.judge.correlate import Agreement, Correlated, Correlation, worst
 from hotlap.report import html, layout, words
 from hotlap.report.charts import Chart, log_axis
 from hotlap.report.layout import Cell, Column
@@ -15,9 +15,13 @@ WORST = 5
 
 def correlation(found: Correlation, width: int = 100, color: bool = False) -> str:
     lines = layout.Grid(_columns(found.regimes), width).lines(color)
-    lines += ["", "worst cases, simulated ÷ measured − 1", ""]
-    for one in found.cases[:WORST]:
-        times = f"{words.quantity(one.simulated_s, 's')} simulated, {words.quantity(one.measured_s, 's')} measured"
+    listed = worst(found.cases, WORST)
+    if listed:
+        lines += ["", f"worst cases of different regimes, simulated ÷ {found.against} − 1", ""]
+    else:
+        lines += ["", "every case agrees within 1 %"]
+    for one in listed:
+        times = f"{words.quantity(one.simulated_s, 's')} simulated, {words.quantity(one.measured_s, 's')} {found.against}"
         lines += layout.paragraph(f"  {_share(one.error):>9}  ", f"{words.clean(one.label)}: {times}", width)
         lines += [layout.painted(piece, "dim", color) for piece in layout.paragraph("             ", one.why, width)]
     if found.missing:
@@ -38,24 +42,27 @@ def _columns(found: Sequence[Agreement]) -> list[Column]:
 
 
 def _share(value: float, sign: bool = True) -> str:
+    if abs(value) < 0.0005:
+        return "0.0 %"
     return f"{value * 100:+.1f} %" if sign else f"{value * 100:.1f} %"
 
 
 def page(found: Correlation) -> str:
     """One HTML page: the scatter, the table of regimes, the worst cases."""
+    against = "silicon" if found.against == "measured" else "a simulation"
     title = f"{found.regimes[0].cases} cases, mean error {_share(found.regimes[0].mape, False)}"
-    body = f'<section id="top"><h1>Simulation against silicon: {text(title)}</h1>{_table(found.regimes)}</section>'
+    body = f'<section id="top"><h1>Simulation against {against}: {text(title)}</h1>{_table(found.regimes)}</section>'
     figure = f"<figure><figcaption>{_legend(found)}</figcaption>{_chart(found).svg()}</figure>"
     scatter = f'<section id="scatter"><h2>Time of a call</h2>{figure}</section>'
-    worst = "".join(
+    lines = "".join(
         f"<tr><td>{text(_share(one.error))}</td><td>{text(one.label)}</td><td>{text(words.quantity(one.simulated_s, 's'))}</td>"
         f"<td>{text(words.quantity(one.measured_s, 's'))}</td><td>{text(one.why)}</td></tr>"
-        for one in found.cases[: 4 * WORST]
+        for one in worst(found.cases, 4 * WORST)
     )
-    head = "<tr><th>error</th><th>case</th><th>simulated</th><th>measured</th><th>what either run says</th></tr>"
-    table = f'<div class="scroll"><table><thead>{head}</thead><tbody>{worst}</tbody></table></div>'
+    head = f"<tr><th>error</th><th>case</th><th>simulated</th><th>{text(found.against)}</th><th>why</th></tr>"
+    table = f'<div class="scroll"><table><thead>{head}</thead><tbody>{lines}</tbody></table></div>'
     sections = [("", body), ("Scatter", scatter), ("Worst", f'<section id="worst"><h2>Worst cases</h2>{table}</section>')]
-    return html.filled(f"Simulation against silicon: {title}", sections, html.embedded({"correlation": found}))
+    return html.filled(f"Simulation against {against}: {title}", sections, html.embedded({"correlation": found}))
 
 
 def _table(found: Sequence[Agreement]) -> str:
@@ -73,16 +80,16 @@ def _workloads(found: Correlation) -> list[str]:
 
 
 def _legend(found: Correlation) -> str:
-    return f"<b>simulated against measured</b>{text(', '.join(_workloads(found)))}; the line is where both agree"
+    return f"<b>simulated against {found.against}</b>{text(', '.join(_workloads(found)))}; the line is where both agree"
 
 
 def _chart(found: Correlation) -> Chart:
     times = [value for one in found.cases for value in (one.simulated_s, one.measured_s)]
-    x = log_axis(times, lambda s: words.quantity(s, "s", 1), "measured")
+    x = log_axis(times, lambda s: words.quantity(s, "s", 1), found.against)
     chart = Chart(
         x,
         log_axis(times, lambda s: words.quantity(s, "s", 1), "simulated"),
-        "simulated time of each case against its measured time",
+        f"simulated time of each case against {found.against}",
         height=480,
     )
     chart.line([(x.low, x.low), (x.high, x.high)], "roof")
@@ -95,4 +102,4 @@ def _chart(found: Correlation) -> Chart:
 
 def _apart(cases: Sequence[Correlated]) -> Sequence[Correlated]:
     """Those worth a name: the worst, where they are off by more than a quarter."""
-    return [one for one in cases[:WORST] if abs(one.error) > 0.25]
+    return [one for one in worst(cases, WORST) if abs(one.error) > 0.25]

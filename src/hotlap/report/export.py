@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hotlap.record import Row
-from hotlap.report import doubts, listing, words
+from hotlap.report import counters, doubts, listing, words
 from hotlap.store.bundle import Bundle
 
 FACTS = ("id", "began", "ended", "stopped", "hotlap", "target", "order", "labels", "seed")
@@ -39,6 +39,7 @@ def result(row: Row) -> dict[str, Any]:
         "share": gap.share if stands else None, "against": gap.against, "limit_value": gap.limit_value, "cause": gap.cause,
         "detail": gap.detail,
         "limit": msgspec.to_builtins(gap.limit) if gap.limit else None,
+        "counters": counters.of(row),
         "flags": [{"name": flag.name, "detail": flag.detail} for flag in row.result.flags],
         "state": row.verdict.state, "reason": row.verdict.reason,
     }

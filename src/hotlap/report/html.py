@@ -13,7 +13,7 @@ import msgspec
 import hotlap
 from hotlap.errors import InputError
 from hotlap.record import Device, Row
-from hotlap.report import export, listing, method, plots, sections, tables, timeline, words
+from hotlap.report import counters, export, listing, method, plots, sections, tables, timeline, words
 from hotlap.report.conclusions import conclude
 from hotlap.report.sections import Side, Sources, text
 from hotlap.store.bundle import Bundle
@@ -114,6 +114,7 @@ def _sections(found: Runs, sides: Sequence[Side]) -> list[tuple[str, str]]:
         ("Results", sections.results(sides) if sides else ""),
         ("Charts", _each(sides, _plots)),
         ("Causes", causes),
+        ("Counters", _each(sides, lambda side: counters.section(side.rows))),
         ("Samples", _each(sides, lambda side: _timelines(side, len(every)))),
         ("Doubts", _each(sides, lambda side: sections.warnings(side.bundle, side.rows))),
         ("Method", method.said(every) + _each(sides, lambda side: method.table(side.rows))),
@@ -130,6 +131,7 @@ TITLES = {
     "Results": "Results",
     "Charts": "What the machine looks like",
     "Causes": "Gaps and their causes",
+    "Counters": "What the device counted",
     "Samples": "Samples over time",
     "Doubts": "Warnings and doubts",
     "Method": "How each number was obtained",

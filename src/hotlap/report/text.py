@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotlap.record import Row
+from hotlap.report import counters, layout, words
 from hotlap.report import doubts as doubting
-from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.units import percent
@@ -217,7 +217,8 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
     parts = [("state", f"{words.state(row)}: {row.verdict.reason}" if row.verdict.reason else "")]
     if words.stands(row):
         parts.append(("note", row.result.reason))
-        parts += [("limit", limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row))]
+        parts += [("limit", limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row)),
+                  ("count", counters.line(row)), ("time", counters.waited(row))]
     parts += [("" if place else "flags", f"{flag.name}: {flag.detail}") for place, flag in enumerate(row.result.flags)]
     for name, text in parts:
         if text:

@@ -114,6 +114,7 @@ class Prepared:
     operations: float | None = None  # of one call, where rounding made it differ from the case's work
     flush: Callable[[], None] | None = None  # empties the caches before every sample (cache = cold)
     own_value: Callable[[], float] | None = None
+    counters: Callable[[], dict[str, float]] | None = None  # of one call, as in Samples; called after the samples were taken
     keep: list[object] = field(default_factory=list)  # whatever must live as long
 
 

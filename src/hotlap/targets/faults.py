@@ -11,7 +11,9 @@ from typing import Any
 from hotlap import units
 from hotlap.errors import InputError, nearest
 
+TIMES = ("tiles", "bound")
 INJECTIONS = {  # option: what it injects, and an example
+    "times": ("tiles: kernels played tile by tile, with counters; bound: what nothing can beat (so with efficiency)", "bound"),
     "efficiency": ("share of the limit that every case reaches", "0.73"),
     "noise": ("relative standard deviation of a sample", "0.01"),
     "run_noise": ("relative standard deviation between rounds", "0.005"),
@@ -63,6 +65,7 @@ class Slow:
 class Faults:
     """What was asked to go wrong; the defaults are a perfect machine."""
 
+    times: str = "tiles"
     efficiency: float = 1.0
     noise: float = 0.0
     run_noise: float = 0.0
@@ -81,12 +84,14 @@ class Faults:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Faults:
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = {"times": "bound"} if "efficiency" in options else {}
         for name, text in options.items():
             if name not in INJECTIONS:
                 raise InputError(f"simulated has no option '{name}'; {nearest(name, INJECTIONS)}")
             if name in ("step", "throttle"):
                 given[name] = Onset.parse(name, text)
+            elif name == "times":
+                given[name] = _times(text)
             elif name == "dead":
                 given[name] = _sensors(text)
             elif name == "slow":
@@ -134,6 +139,12 @@ def _sensors(text: str) -> frozenset[str]:
     for name in names - set(SENSORS):
         raise InputError(f"simulated has no sensor '{name}'; {nearest(name, SENSORS)}")
     return names
+
+
+def _times(text: str) -> str:
+    if text not in TIMES:
+        raise InputError(f"simulated: 'times' cannot be '{text}'; {nearest(text, TIMES)}")
+    return text
 
 
 def _number(name: str, text: str) -> float:

@@ -1,4 +1,4 @@
-"""Any GPU of the machine table, on a virtual clock: the model's time ÷ efficiency + seeded noise, and faults on request.
+"""Any GPU of the machine table, on a virtual clock: kernels played tile by tile (or bound ÷ efficiency), seeded noise, faults.
 
 `simulated:h200-sxm?efficiency=0.73&noise=0.01&throttle=0.3@60s&seed=7`. Target and sensors share one clock, so a day
 runs in minutes. It takes its times from `model`, which is never tested against it.
@@ -17,14 +17,16 @@ import numpy as np
 from hotlap import units, work
 from hotlap.errors import InputError, MachineError, NotSupported
 from hotlap.model import machines
-from hotlap.model.simulate import expected_call_s
+from hotlap.model.simulate import cases, expected_call_s, thermal
 from hotlap.record import Case, Check, Device
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
 from hotlap.targets.faults import Faults
 from hotlap.work.program import OWN
 
-AMBIENT_C, HEATING_C, SETTLE_S = 30.0, 45.0, 40.0  # a plausible card: idle, rise at full power, time constant
-IDLE_SHARE = 0.12  # of the power limit
+IDLE_SHARE = 0.12  # of the power limit: assumed
+BUSY_SHARE = 0.95  # of it, while something runs whose power is not simulated: assumed
+POWER_UNKNOWN_W = 300.0
+POWER_CAP, IDLE = 0x4, 0x1  # reasons of a throttle reading
 WALL_EXTRA_S = 4e-6  # from the call to the device and back: assumed, of the size drivers show
 
 
@@ -66,8 +68,10 @@ class Gpu:
     def __init__(self, spec: machines.Spec, faults: Faults, clock: VirtualClock, index: int = 0) -> None:
         self.spec, self.faults, self.clock, self.slower = spec, faults, clock, faults.of_device(index)
         self.dead = faults.dead
-        self.energy_j, self.heat, self.seen_s = 0.0, 0.0, 0.0
-        self.busy = False
+        self.limit_w = spec.power_w or POWER_UNKNOWN_W
+        self.thermal = thermal.for_limit(self.limit_w)
+        self.energy_j, self.busy = 0.0, False
+        self.load: cases.Call | None = None  # what runs, or ran last: it sets power and clock; None: at times of the bound
 
     @property
     def throttled(self) -> bool:
@@ -76,7 +80,8 @@ class Gpu:
     @property
     def clock_hz(self) -> float | None:
         top = self.spec.clock_max_hz
-        return top * (1 - self.faults.throttle.share) if top and self.throttled else top
+        held = (self.load.clock_hz if self.load else None) or top
+        return min(held or top, top * (1 - self.faults.throttle.share)) if top and self.throttled else held
 
     def slowdown(self, link: bool) -> float:
         """How many times longer than the model's time a call takes now."""
@@ -95,20 +100,34 @@ class Gpu:
             step = min(seconds, 0.05)
             self.clock.sleep(step)
             self.energy_j += self.power_w * step
-            self.heat += (float(busy) - self.heat) * (1 - math.exp(-step / SETTLE_S))
+            self.thermal.after(self.power_w, step)
             seconds -= step
         self.busy = False
 
     @property
     def power_w(self) -> float:
-        limit = self.spec.power_w or 300.0
-        return limit * (0.95 * (1 - self.faults.throttle.share * self.throttled) if self.busy else IDLE_SHARE)
+        return self.watts(self.busy)
+
+    def watts(self, busy: bool) -> float:
+        """What the card draws now, were it busy or not."""
+        idle, slower = IDLE_SHARE * self.limit_w, 1 - self.faults.throttle.share * self.throttled
+        if not busy:
+            return idle
+        if self.load is None or self.load.power_w is None:
+            return BUSY_SHARE * self.limit_w * slower
+        return min(idle, self.load.power_w) + max(self.load.power_w - idle, 0.0) * slower
+
+    @property
+    def reasons(self) -> int:
+        """Why the clock is not higher, as a driver's bits."""
+        held = self.throttled or (self.busy and self.load is not None and self.load.capped)
+        return POWER_CAP if held else 0 if self.busy else IDLE
 
     def readings(self, time_s: float) -> dict[str, float | None]:
         """What its sensors show; None is not supported."""
         return {
-            "power_w": self.power_w, "energy_j": self.energy_j, "temperature_c": AMBIENT_C + HEATING_C * self.heat,
-            "clock_hz.sm": self.clock_hz, "throttle": float(0x4 if self.throttled else 0 if self.busy else 0x1),
+            "power_w": self.power_w, "energy_j": self.energy_j, "temperature_c": self.thermal.temperature_c,
+            "clock_hz.sm": self.clock_hz, "throttle": float(self.reasons),
             "utilization": float(self.busy), "processes": 0.0, "fan": None,
         }
 
@@ -159,17 +178,34 @@ class SimulatedTarget:
         """Any workload but users' own programs."""
         if case.workload in OWN:
             raise NotSupported("a simulated GPU cannot run programs")
-        base_s = expected_call_s(case, self.spec)
+        played = cases.call(case, self.spec) if self.faults.times == "tiles" else None
+        base_s = played.seconds if played else expected_call_s(case, self.spec)
         needed = _working_set(case)
         if self.device.memory_bytes and needed > self.device.memory_bytes:
             raise NotSupported(f"{units.size(needed)} do not fit the device's memory of {units.size(self.device.memory_bytes)}")
         link = case.workload in ("transfer", "peer")
 
+        self.gpu.load = played
+
         def enqueue(calls: int) -> None:
             self.pending_s += base_s * calls
             self.on_link = link
 
-        return Prepared(enqueue, self._check, variant="model")
+        def counters() -> dict[str, float]:
+            return self._counters(played, link) if played else {}
+
+        return Prepared(enqueue, self._check, variant=played.how if played else "model", counters=counters)
+
+    def _counters(self, played: cases.Call, link: bool) -> dict[str, float]:
+        """Of the played call as it ran: what was injected is a cause of its own, and power and clock are those of this machine."""
+        if not played.counters:
+            return {}
+        factor, gpu = self.gpu.slowdown(link), self.gpu
+        watts = gpu.watts(busy=True)
+        clock = {"clock_hz": gpu.clock_hz} if gpu.clock_hz else {}
+        late_s = played.seconds * (factor - 1)
+        injected = {"stall_s.injected": late_s} if abs(late_s) > 1e-9 * played.seconds else {}
+        return {**played.counters, "power_w": watts, "energy_j": watts * played.seconds * factor, **clock, **injected}
 
     def _check(self) -> Check:
         self.gpu.advance(1e-3, busy=True)

@@ -15,7 +15,8 @@ from hotlap.model.simulate.tasks import REGISTERS_OWN, Block, Kernel, Operand, S
 
 SOFTMAX_FMA = 8.0  # vector operations per score: scale, maximum, subtract, sum, convert, with a multiply-add as 2: FlashAttention's loop
 LOADS = 3.0  # one after another before a tile runs: length of its sequence, its pages, keys
-OVERLAP = 0.6  # of exponentials and scalars behind matrix products; FlashAttention-3 hides most of them, FlashAttention-2 less: assumed
+OVERLAP, OVERLAP_ASYNC = 0.6, 0.8  # of exponentials and scalars behind matrix products, where warps wait for them and where they need not:
+# FlashAttention-3 (arXiv 2407.08608) hides most of them by two groups of warps in turn, FlashAttention-2 less: assumed
 DECODE_FILL = 2  # splits until each unit has so many tiles
 SPLIT_CYCLES = 6000.0  # partial results written, a second kernel that joins them: assumed
 
@@ -81,6 +82,10 @@ def block_of(p: Problem, chip: Chip, high: int, wide: int) -> tuple[Block, float
     return Block(threads, min(inside + threads * REGISTERS_OWN, chip.registers), own + stages * stage), stages
 
 
+def overlap(chip: Chip) -> float:
+    return OVERLAP_ASYNC if modern(chip, ASYNC_RATE) else OVERLAP
+
+
 def prefill(p: Problem, chip: Chip) -> Kernel:
     """Longest tiles first, as persistent schedulers do. Raises InputError for impossible sizes."""
     check(p)
@@ -111,9 +116,9 @@ def prefill(p: Problem, chip: Chip) -> Kernel:
             Operand(head // group, seen[row] * 2.0 * p.head_dim * kv, p.batch * p.kv_heads, all_bytes * p.copies, True),
             Operand(np.arange(len(row)), queries, len(row), all_bytes * p.copies),
         ),
-        written_bytes=queries, block=block, stages=stages, overlap=OVERLAP, loads=LOADS, output_age_bytes=all_bytes,
+        written_bytes=queries, block=block, stages=stages, overlap=overlap(chip), loads=LOADS, output_age_bytes=all_bytes,
         end_cycles=facts.END_CYCLES + high * p.head_dim * size / facts.L2_PORT_BYTES,
-        useful_flop=4.0 * lots * scores(p) * p.head_dim,
+        useful_flop=4.0 * lots * scores(p) * p.head_dim, kind="prefill",
     )  # fmt: skip
 
 
@@ -152,7 +157,7 @@ def decode(p: Problem, chip: Chip) -> Kernel:
         name=f"decode batch {p.batch}, heads {p.heads}/{p.kv_heads}×{p.head_dim}, {p.keys} keys, split {split}", unit=f"matrix.{p.dtype}",
         steps=length, step=step_of(p, high, wide, chip),
         reads=(Operand(np.repeat(np.arange(lots), split) * split + part, seen * 2.0 * p.head_dim * kv, lots * split, total * p.copies),),
-        written_bytes=np.full(lots * split, out), block=block, stages=stages, overlap=OVERLAP, loads=LOADS,
+        written_bytes=np.full(lots * split, out), block=block, stages=stages, overlap=overlap(chip), loads=LOADS,
         output_age_bytes=total, end_cycles=facts.END_CYCLES + (SPLIT_CYCLES if split > 1 else 0.0),
-        useful_flop=4.0 * p.batch * p.heads * keys * p.head_dim,
+        useful_flop=4.0 * p.batch * p.heads * keys * p.head_dim, kind="decode",
     )  # fmt: skip

@@ -25,14 +25,28 @@ def activity(kernel: Kernel, chip: Chip, trace: Trace, gap_s: float, temperature
     """Mean rates over a call that is repeated, its gap included."""
     steps, step, seconds = float(kernel.steps.sum()), kernel.step, trace.seconds + gap_s
     size = facts.BYTES.get(kernel.unit.partition(".")[2], 2.0)
+    matrix, vector = kernel.flop, steps * step.fma
+    if facts.on_vectors(chip, kernel.unit):
+        matrix, vector = 0.0, matrix + vector
     return Activity(
-        chip, chip.clock_hz, temperature_c, kernel.flop / seconds, steps * step.fma / seconds, steps * step.special / seconds,
+        chip, chip.clock_hz, temperature_c, matrix / seconds, vector / seconds, steps * step.special / seconds,
         steps * step.shared_bytes / seconds, trace.l2_bytes / seconds, (trace.dram_read + trace.dram_written) / seconds, size,
+        kernel.unit if not facts.on_vectors(chip, kernel.unit) else "", kernel.vector, kernel.kind,
+        1.0 - (trace.causes.get("tail", 0.0) + trace.causes.get("fill and drain", 0.0) + gap_s) / seconds,
     )  # fmt: skip
 
 
+def quiet(chip: Chip, temperature_c: float = 60.0) -> Activity:
+    """A chip that is awake and does nothing."""
+    return Activity(chip, chip.clock_hz, temperature_c, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0, active=0.0)
+
+
 def simulate(
-    kernels: Kernel | Sequence[Kernel], chip: Chip, gap_s: float = facts.GAP_S, power: Power = energy.power, thermal: Thermal | None = None
+    kernels: Kernel | Sequence[Kernel],
+    chip: Chip,
+    gap_s: float = facts.GAP_S,
+    power: Power = energy.measured,
+    thermal: Thermal | None = None,
 ) -> Counters:
     """A kernel repeated back to back for long, at the clock its power leaves; of several candidates the fastest.
 

@@ -66,6 +66,12 @@ def at_clock(chip: Chip, clock_hz: float) -> Chip:
     return replace(chip, clock_hz=clock_hz)
 
 
+def on_vectors(chip: Chip, unit: str) -> bool:
+    """Whether vector units do what is asked of a matrix unit, since it has no such type."""
+    kind, _, dtype = unit.partition(".")
+    return kind == "matrix" and dtype in ("fp32", "fp64") and unit not in chip.flop_per_clock
+
+
 def rate(chip: Chip, unit: str) -> float:
     """Operations per unit and clock. bf16 stands in for fp16 and back, vector units for a matrix unit that is not there."""
     kind, _, dtype = unit.partition(".")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hotlap.errors import InputError
+from hotlap.model import power as board
 from hotlap.model.kernels.base import Chip
 
 
@@ -24,6 +26,10 @@ class Activity(NamedTuple):
     l2_bytes: float
     dram_bytes: float
     operand_bytes: float  # of one matrix element: 2 bf16, 1 fp8
+    unit: str = ""  # of the matrix operations; "" none
+    vector: str = "fma.fp32"  # of the vector operations
+    kind: str = ""  # of kernel, whose units' toggling was measured
+    active: float = 1.0  # share of the units at work, over time
 
 
 Power = Callable[[Activity], float]
@@ -57,3 +63,29 @@ def power(activity: Activity) -> float:
     )  # fmt: skip
     static = STATIC_SHARE * (chip.power_w or POWER_UNKNOWN_W) * (1.0 + LEAK_PER_C * (activity.temperature_c - 60.0))
     return static + logic * process * voltage(activity.clock_hz, chip.clock_max_hz) ** 2 + activity.dram_bytes * DRAM_J
+
+
+def measured(activity: Activity) -> float:
+    """Watts by the energies that H200's sensors taught (`model/power.py`), with leakage that follows temperature.
+
+    `power` where the table knows no limit, or nobody the energy of a unit.
+    """
+    chip, table = activity.chip, board.stored()
+    vector = f"fma.{activity.vector.partition('.')[2]}"
+    try:
+        limit, scale = board.limit_w(chip), board.energy_scale(chip, table)
+        matrix_pj = board.operation_pj(activity.unit, table) if activity.matrix_flop else 0.0
+        known = activity.kind in board.KINDS  # then toggling as measured holds what vector units do beside the matrix unit
+        vector_pj = 0.0 if known or not activity.vector_flop else board.operation_pj(vector, table)
+    except InputError:
+        return power(activity)
+    x = activity.clock_hz / chip.clock_max_hz
+    v = float(board.voltage(x, table))
+    switching = scale * 1e-12 * (
+        activity.matrix_flop * matrix_pj + activity.vector_flop * vector_pj + activity.special * table["special_pj"]
+        + activity.l2_bytes * table["l2_pj_per_byte"]
+    )  # fmt: skip
+    busy = activity.active * table[f"busy_share.{activity.kind if known else 'other'}"] * limit
+    leakage = table["leakage_share"] * limit * (1.0 + LEAK_PER_C * (activity.temperature_c - 60.0))
+    memory = activity.dram_bytes * table["dram_pj_per_byte"] * 1e-12
+    return table["idle_share"] * limit + leakage * v + busy * x * v**2 + switching * v**2 + memory

@@ -19,6 +19,7 @@ from hotlap.model.simulate.cache import Cache
 from hotlap.model.simulate.tasks import Kernel, pipe_cycles, slots
 
 IDLE, FILLING, RUNNING, ENDING = 0, 1, 2, 3
+DRAINED = 1e-6  # of what may wait: so much below, writes no longer hold up reads
 READS = 0.5  # of memory's bandwidth for reads, while more writes wait than L2 holds
 ONE = np.ones(1)
 # Events within this share of a mean tile's time are handled at once; what one lacked it makes up later: off by 0.2 % on average.
@@ -69,6 +70,7 @@ class Engine:
         self.l2_b_s = facts.L2_SLICE_BYTES * self.chip.units * self.chip.clock_max_hz
         self.dram_b_s = facts.DRAM_SHARE * kernel.dram_share * self.chip.memory_b_s
         self.l2_s = facts.L2_CYCLES / clock
+        self.l2_step_bytes = kernel.step.l2_bytes + kernel.step.l2_written_bytes
         self.start_s, self.end_s = kernel.start_cycles / clock, kernel.end_cycles / clock
         self.turn_s = self.end_s if kernel.turn_cycles is None else kernel.turn_cycles / clock
         self.together_s = TOGETHER * (float(kernel.steps.mean()) / self.table[-1] + self.end_s)
@@ -86,8 +88,10 @@ class Engine:
         latency = self.l2_s + min(1.0, came / asked if asked else 0.0) * facts.MEMORY_S
         self.read += came
         self.phase[at], self.steps[at] = FILLING, steps
-        self.dram[at] = came / max(total, 1e-30)
-        self.writes[at] = kernel.written_bytes[first:end] * self.cache.written_share
+        out = kernel.written_bytes[first:end] * self.cache.written_share
+        flows = kernel.step.l2_written_bytes > 0.0  # written as it goes, beside what is read
+        self.dram[at] = (came + (float(np.add.reduce(out)) if flows else 0.0)) / max(total, 1e-30)
+        self.writes[at] = 0.0 if flows else out
         self.cap[at] = kernel.stages / latency
         first_load = latency * kernel.loads if asked else 0.0
         hidden = kernel.ahead and warm
@@ -111,14 +115,20 @@ class Engine:
         units = int(np.count_nonzero(here))
         speed = np.where(running, self.share(running, here), 1.0) if units else ONE  # seconds pass at one second a second
         need = self.left / speed
-        passed = float(need.min())
+        passed = min(float(need.min()), self.drained())
         self.account(units, passed)
         self.time_s += passed
         self.events += 1
         self.backlog = max(0.0, self.backlog - passed * (self.dram_b_s - self.reading * (units > 0)))
         self.left -= speed * passed
         done = (need <= passed + self.together_s).nonzero()[0]
-        self.finish(done, need[done] - passed)
+        if len(done):  # none where writes have drained
+            self.finish(done, need[done] - passed)
+
+    def drained(self) -> float:
+        """Seconds until waiting writes fit L2 again and reads have all of memory's bandwidth; inf where they do."""
+        over, pace = self.backlog - self.cache.dirty, self.dram_b_s - self.reading
+        return (over + DRAINED * self.cache.dirty) / pace if over >= 0.0 and pace > 0.0 else np.inf
 
     def share(self, running: NDArray[np.bool_], here: NDArray[np.int64] | NDArray[np.bool_]) -> Floats:
         """Steps per second of all running tiles, and what holds them."""
@@ -129,7 +139,7 @@ class Engine:
         rate: Floats = np.minimum(alone, self.cap)
         rate *= running
         relative, tiles = rate / alone, float(np.count_nonzero(running))
-        dram, l2 = float(rate @ self.dram), float(np.add.reduce(rate)) * self.kernel.step.l2_bytes
+        dram, l2 = float(rate @ self.dram), float(np.add.reduce(rate)) * self.l2_step_bytes
         room = self.dram_b_s * (1.0 if self.backlog < self.cache.dirty else READS)
         down_dram, down_l2 = min(1.0, room / max(dram, 1.0)), min(1.0, self.l2_b_s / max(l2, 1.0))
         capped = free = float(np.add.reduce(relative)) / tiles

@@ -141,7 +141,7 @@ def build(problem: Problem, plan: Plan, chip: Chip) -> Kernel:
         block=block, stages=stages, overlap=1.0 if modern(chip, ASYNC_RATE) else OVERLAP_OLD, ahead=modern(chip, ASYNC_RATE),
         output_age_bytes=(one + weights) * problem.batch,
         end_cycles=end, turn_cycles=max(TURN_CYCLES, end - main) if modern(chip, TMEM_RATE) else None,
-        dram_share=1.0 if modern(chip, ASYNC_RATE) else DRAM_OLD, useful_flop=2.0 * m * n * k * problem.batch,
+        dram_share=1.0 if modern(chip, ASYNC_RATE) else DRAM_OLD, useful_flop=2.0 * m * n * k * problem.batch, kind="gemm",
     )  # fmt: skip
 
 

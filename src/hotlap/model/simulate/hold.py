@@ -27,7 +27,7 @@ class State:
     energy_j: float  # since the start
 
 
-def hold(kernel: Kernel, chip: Chip, seconds: float, thermal: Thermal, step_s: float = 2.0, power: Power = energy.power) -> list[State]:
+def hold(kernel: Kernel, chip: Chip, seconds: float, thermal: Thermal, step_s: float = 2.0, power: Power = energy.measured) -> list[State]:
     """The kernel back to back for `seconds`, in stretches of `step_s` of one power each. `thermal` is moved on."""
     if not (seconds > 0 and step_s > 0):
         raise InputError(f"seconds ({seconds!r}) and step_s ({step_s!r}) must be above 0")
@@ -41,7 +41,9 @@ def hold(kernel: Kernel, chip: Chip, seconds: float, thermal: Thermal, step_s: f
     return states
 
 
-def sequence(kernels: Sequence[Kernel], chip: Chip, mode: Mode = "stream", power: Power = energy.power) -> tuple[Timeline, list[Counters]]:
+def sequence(
+    kernels: Sequence[Kernel], chip: Chip, mode: Mode = "stream", power: Power = energy.measured
+) -> tuple[Timeline, list[Counters]]:
     """Several kernels one after another in a queue: when each starts, and the counters of each, its gap included."""
     gap = gap_s(mode)
     found = [card.simulate(kernel, chip, gap, power) for kernel in kernels]

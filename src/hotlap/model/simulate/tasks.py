@@ -28,6 +28,7 @@ class Step(NamedTuple):
     special: float = 0.0
     shared_bytes: float = 0.0
     l2_bytes: float = 0.0  # that this tile's unit asks of L2
+    l2_written_bytes: float = 0.0  # that it writes as it goes, the other way through the same crossbar; not what a tile writes at its end
     latency_cycles: float = 0.0  # the longest chain of dependent instructions; no step of one tile is shorter
 
 
@@ -72,6 +73,7 @@ class Kernel:
     dram_share: float = 1.0  # of the bandwidth that streams reach, for its pattern of reading
     useful_flop: float = 0.0  # without padding
     vector: str = "fma.fp32"
+    kind: str = ""  # gemm, prefill, decode: whose units' toggling was measured; "" any other
 
     @property
     def tiles(self) -> int:
@@ -101,12 +103,16 @@ def slots(block: Block, chip: Chip) -> int:
 def pipe_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
     """Cycles that one step keeps each pipe of its unit busy."""
     step = kernel.step
+    main = step.flop / facts.rate(chip, kernel.unit) / facts.MATRIX_ISSUE if step.flop else 0.0
+    vector = step.fma / facts.rate(chip, kernel.vector) if step.fma else 0.0
+    if facts.on_vectors(chip, kernel.unit):
+        main, vector = 0.0, main + vector
     return {
-        "matrix unit": step.flop / facts.rate(chip, kernel.unit) / facts.MATRIX_ISSUE if step.flop else 0.0,
-        "vector unit": step.fma / facts.rate(chip, kernel.vector) if step.fma else 0.0,
+        "matrix unit": main,
+        "vector unit": vector,
         "special functions": step.special / facts.SPECIAL,
         "shared memory": step.shared_bytes / facts.SHARED_BYTES,
-        "L2 port": step.l2_bytes / facts.L2_PORT_BYTES,
+        "L2 port": max(step.l2_bytes, step.l2_written_bytes) / facts.L2_PORT_BYTES,
     }
 
 
