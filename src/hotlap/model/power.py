@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +28,8 @@ from hotlap.model.kernels.base import Chip, Demand, Floats
 from hotlap.model.machines import UNITS_OF_ARITHMETIC
 
 Coefficients = Mapping[str, float]
-_Curve = Callable[[Floats], Floats]
 KINDS = ("gemm", "prefill", "decode", "moe")  # of kernels whose busy units were measured
-STEPS = 24  # of bisection: the clock to 1e-7
+STEPS, CLOSE = 40, 1e-6  # of the search for the clock, at most; how near the cap its power is, as a share
 LIKE = {  # units whose energy was not measured: like another's, times a factor that follows the width of the numbers
     "matrix.fp16": ("matrix.bf16", 1.0), "matrix.tf32": ("matrix.bf16", 2.0), "matrix.fp32": ("matrix.bf16", 4.0),
     "matrix.fp64": ("matrix.bf16", 8.0), "matrix.int8": ("matrix.fp8", 1.0),
@@ -91,7 +90,7 @@ def energy_scale(chip: Chip, coefficients: Coefficients) -> float:
 def voltage(clock_share: ArrayLike, coefficients: Coefficients) -> Floats:
     """Share of the voltage at the highest clock that a share of that clock needs."""
     line = 1 - coefficients["voltage_slope"] * (1 - np.asarray(clock_share, dtype=np.float64))
-    return np.clip(line, coefficients["voltage_floor"], None)
+    return np.maximum(line, coefficients["voltage_floor"])
 
 
 # ---------------------------------------------------------------- power at a clock
@@ -180,28 +179,41 @@ def clock(
     table, cap = stored() if coefficients is None else coefficients, (limit_w(chip) if cap_w is None else cap_w)
     if not cap > 0:
         raise InputError(f"a power cap must be positive, not {cap:g} W")
-    scaling, fixed = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in spent))
+    scaling, fixed = (np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in spent)
     scaling = scaling * _share(chip)
     fastest = scaling + fixed
     at = parts(demand, fastest, chip, kind, 1.0, table)
-
-    def drawn(x: Floats) -> Floats:
-        return _total(at, x, (scaling / x + fixed) / fastest, table)
-
-    x = _solve(drawn, np.ones_like(fastest), cap * MARGIN, table["clock_least_share"])
+    x, drawn = np.ones_like(fastest), _total(at, 1.0, 1.0, table) + 0 * fastest
+    over = np.flatnonzero(drawn > cap * MARGIN)
+    if len(over):
+        here = Parts(at.idle_w, at.leakage_w, *(np.broadcast_to(one, x.shape)[over] for one in at[2:]))
+        x[over], drawn[over] = _settled(here, (scaling / fastest)[over], cap * MARGIN, table)
     seconds = scaling / x + fixed
-    return Held(x * chip.clock_max_hz, seconds, drawn(x), x < 1, seconds / fastest)
+    return Held(x * chip.clock_max_hz, seconds, drawn, x < 1, seconds / fastest)
 
 
-def _solve(drawn: _Curve, one: Floats, cap_w: float, least: float) -> Floats:
-    """Greatest share of the clock whose power is within the cap; power rises with the clock."""
-    low, high = one * least, one.copy()
-    free = drawn(one) <= cap_w
+def _settled(at: Parts, share: Floats, cap_w: float, table: Coefficients) -> tuple[Floats, Floats]:
+    """Share of the clock at which power comes down to the cap, and that power: Newton's steps within a bracket. `share`: of the time,
+    that goes with the clock. Where even the lowest clock draws more, that one."""
+    least, slope, floor = (table[name] for name in ("clock_least_share", "voltage_slope", "voltage_floor"))
+    low, high = np.full_like(share, least), np.ones_like(share)
+    x = high
     for _ in range(STEPS):
-        middle = (low + high) / 2
-        within = drawn(middle) <= cap_w
-        low, high = np.where(within, middle, low), np.where(within, high, middle)
-    return np.where(free, one, low)
+        v = voltage(x, table)
+        rate = 1 / (share / x + 1 - share)  # of calls, against the highest clock
+        switching = at.switching_w * v * v
+        drawn = at.idle_w + at.leakage_w * v + at.busy_w * x * v * v + (switching + at.dram_w) * rate
+        over = drawn - cap_w
+        up = over > 0
+        high, low = np.where(up, x, high), np.where(up, low, x)
+        if np.all((np.abs(over) <= CLOSE * cap_w) | (high <= least)):
+            break
+        bent = np.where(v > floor, slope, 0.0)
+        steep = at.leakage_w * bent + at.busy_w * v * (v + 2 * x * bent) + 2 * at.switching_w * v * bent * rate
+        steep = steep + (switching + at.dram_w) * share * (rate / x) ** 2
+        step = x - over / np.maximum(steep, 1e-9 * cap_w)
+        x = np.where((step > low) & (step < high), step, np.where(step <= least, least, (low + high) / 2))
+    return x, drawn
 
 
 def burst(demand: Demand, spent: Spent, chip: Chip, kind: str = "", coefficients: Coefficients | None = None) -> Held:
