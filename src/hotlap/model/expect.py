@@ -20,7 +20,8 @@ from hotlap.work.network import conv_output
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
-UNCLOCKED = ("DRAM", "launch", "host", "bytes in flight", "clock under the power cap")  # parts that do not go with the clock
+UNCLOCKED = ("DRAM", "launch", "host", "bytes in flight")  # parts that do not go with the clock
+CAPPED = "clock under the power cap"
 STREAMING = ("pointwise", "rowwise", "embedding", "transpose")
 STREAM_SHARE, STREAM_FIXED_S = 0.876, 3e-6  # of memory bandwidth: best streaming on H200, 4203 of 4800 GB/s; aiconfigurator's constant
 ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
@@ -53,6 +54,7 @@ def expect(workload: str, params: Params, spec: Spec, implementation: str | Arra
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
     known = intervals.level(spec)
     low, high = intervals.interval(family, known.key, seconds, found.inside)
+    low = low * (1 - found.parts.get(CAPPED, 0.0) / found.seconds)  # a short load is over before the clock falls
     parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
     power_w, clock_hz = _power(family, found, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
@@ -64,15 +66,17 @@ def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[F
     unknown = np.full(len(seconds), np.nan)
     if family == "collective" or not spec.power_w:
         return unknown, unknown
-    kind = family if family in power.KINDS else ""
-    machine = chip(spec, "max")
-    fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
-    try:
-        held = power.clock(found.demand, power.Spent(seconds - fixed, fixed), machine, kind=kind)
-        drawn = power.power_w(found.demand, seconds, machine, kind)
-    except InputError:  # the energy of an operation is not known
+    kind, machine = family if family in power.KINDS else "", chip(spec, "max")
+    if not power.known(found.demand.operations):
         return unknown, unknown
-    return np.minimum(drawn, spec.power_w * power.MARGIN), held.clock_hz
+    clock = found.clock_hz
+    if clock is None:
+        fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
+        clock = power.clock(found.demand, power.Spent(seconds - fixed, fixed), machine, kind=kind).clock_hz
+        drawn = power.power_w(found.demand, seconds, machine, kind)
+    else:
+        drawn = power.at_share_w(found.demand, seconds, clock / machine.clock_max_hz, machine, kind)
+    return np.minimum(drawn, spec.power_w * power.MARGIN), clock
 
 
 def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:

@@ -6,10 +6,11 @@ x = clock ÷ highest clock and v = voltage ÷ voltage at the highest clock, a li
 has a clock and voltage of its own. Under a cap the clock falls until power meets it: arithmetic, caches and launches inside the chip
 take 1/x longer, DRAM does not, and what slows down also asks for less power, so both are solved together.
 
-Energies hold on Hopper (coefficients/power.toml) and scale to other chips by one published fact: watts of the limit per dense 16-bit
-matrix FLOP/s at the highest clock, against H200's; its square root where it is greater, since A100 reaches 88 % of its peak within its
-400 W. Idle power and leakage scale with the limit. These are assumptions: only H200 was measured. The energy of a bit depends on what
-the data are (zeros draw far less than noise); measured cases held random numbers.
+Energies hold on Hopper: of a 16-bit matrix operation from times at the cap (coefficients/gemm.toml), the others from power readings
+(coefficients/power.toml), in which rows at the cap say no more than that. They scale to other chips by one published fact: watts of the
+limit per dense 16-bit matrix FLOP/s at the highest clock, against H200's; its square root where it is greater, since A100 reaches 88 %
+of its peak within its 400 W. Idle power and leakage scale with the limit. These are assumptions: only H200 was measured. The energy of
+a bit depends on what the data are (zeros draw far less than noise); measured cases held random numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -28,13 +29,20 @@ from hotlap.model.kernels.base import Chip, Demand, Floats
 from hotlap.model.machines import UNITS_OF_ARITHMETIC
 
 Coefficients = Mapping[str, float]
+FROM_TIMES = "matrix.bf16_pj_per_flop"  # fitted to how much longer matrix products take on A100 and H100 once the clock has fallen
 KINDS = ("gemm", "prefill", "decode", "moe")  # of kernels whose busy units were measured
 STEPS, CLOSE = 40, 1e-6  # of the search for the clock, at most; how near the cap its power is, as a share
 LIKE = {  # units whose energy was not measured: like another's, times a factor that follows the width of the numbers
-    "matrix.fp16": ("matrix.bf16", 1.0), "matrix.tf32": ("matrix.bf16", 2.0), "matrix.fp32": ("matrix.bf16", 4.0),
-    "matrix.fp64": ("matrix.bf16", 8.0), "matrix.int8": ("matrix.fp8", 1.0),
+    "matrix.fp16": ("matrix.bf16", 1.0),
+    "matrix.tf32": ("matrix.bf16", 2.0),
+    "matrix.fp32": ("matrix.bf16", 4.0),
+    "matrix.fp64": ("matrix.bf16", 8.0),
+    "matrix.int8": ("matrix.fp8", 1.0),
     "matrix.fp4": ("matrix.fp8", 0.54),  # slopes on GB200, 0.127 and 0.234 pJ/FLOP (research/models.md 1.3)
-    "fma.fp64": ("fma.fp32", 2.0), "fma.fp16": ("fma.fp32", 0.5), "fma.bf16": ("fma.fp32", 0.5), "fma.int32": ("fma.fp32", 1.0),
+    "fma.fp64": ("fma.fp32", 2.0),
+    "fma.fp16": ("fma.fp32", 0.5),
+    "fma.bf16": ("fma.fp32", 0.5),
+    "fma.int32": ("fma.fp32", 1.0),
     "fma.int8": ("fma.fp32", 0.25),
 }
 SCALES = (0.4, 2.5)  # least and most energy of an operation against Hopper's: V100 to B300 lie within
@@ -62,9 +70,9 @@ class Held(NamedTuple):
 @functools.cache
 def stored() -> Coefficients:
     """The fitted coefficients, and those taken from publications."""
-    file = importlib.resources.files("hotlap.model") / "coefficients" / "power.toml"
-    tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    return {**tables["fitted"], **tables["published"]}
+    files = importlib.resources.files("hotlap.model") / "coefficients"
+    tables, times = (tomllib.loads((files / f"{name}.toml").read_text(encoding="utf-8")) for name in ("power", "gemm"))
+    return {**tables["fitted"], **tables["published"], FROM_TIMES: times["coefficients"]["base"]["operation_pj"]}
 
 
 # ---------------------------------------------------------------- the chip
@@ -112,6 +120,11 @@ def operation_pj(unit: str, coefficients: Coefficients) -> float:
     if f"{like}_pj_per_flop" not in coefficients:
         raise InputError(f"the energy of an operation on '{unit}' is not known; {nearest(unit, UNITS_OF_ARITHMETIC)}")
     return factor * coefficients[f"{like}_pj_per_flop"]
+
+
+def known(operations: Iterable[str]) -> bool:
+    """Whether the energy of an operation on each of these units is known."""
+    return all(f"{LIKE.get(unit, (unit, 1.0))[0]}_pj_per_flop" in stored() for unit in operations)
 
 
 def energies_j(demand: Demand, chip: Chip, coefficients: Coefficients | None = None) -> tuple[Floats, Floats]:
