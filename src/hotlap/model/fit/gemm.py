@@ -39,7 +39,7 @@ OWN_BLOCKS: Mapping[str, float] = {"empty_rows": 0.5, "tile_cycles": 450.0}  # o
 NEWEST, NEWEST_FP8 = "vllm/torch.nn.functional.linear.bf16", "trtllm/torch_flow.fp8"
 FIXED = {"fixed_tiles": ("Cutlass",), "block_tiles": ("torch_flow.fp8_block", "DeepGemm", "FlashInfer")}  # sources with few tiles
 TIED = {  # times the pull: of these a machine alone says too little
-    "l2_share": 5.0, "choice_power": 5.0, "even_waves": 3.0, "dram_share": 3.0, "step_operations": 3.0,
+    "l2_share": 5.0, "choice_power": 5.0, "even_waves": 3.0, "dram_share": 3.0, "step_operations": 3.0, "operation_pj": 5.0,
 }  # fmt: skip
 PULL, PULL_PLAIN = 0.01, 0.1  # towards the start, per unit of log
 ROWS, OWN_ROWS = 2500, 1500  # of each GPU and implementation that a fit looks at
