@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap import work
 from hotlap.errors import InputError
-from hotlap.model import intervals, power
+from hotlap.model import intervals
 from hotlap.model.bounds import bounds
 from hotlap.model.chips import chip
-from hotlap.model.kernels import collective, decode, gemm, moe, prefill
+from hotlap.model.kernels import collective, decode, gemm, moe, power, prefill
 from hotlap.model.kernels.base import Chip, Demand, Estimate
 from hotlap.model.machines import Spec
 from hotlap.work.network import conv_output

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.model import power
 from hotlap.model.fit import scores
 from hotlap.model.fit.data import FOLDERS, Rows, held
 from hotlap.model.fit.scores import Score
-from hotlap.model.kernels import gemm
+from hotlap.model.kernels import gemm, power
 from hotlap.model.kernels.base import Floats
 
 GPUS = ("a100-sxm-80gb", "h100-sxm")

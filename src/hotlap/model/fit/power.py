@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.model import power
 from hotlap.model.fit import power_cases as cases
 from hotlap.model.fit import power_readings as readings
 from hotlap.model.fit import scores
 from hotlap.model.fit.data import root as data_root
 from hotlap.model.fit.power_cases import Series
+from hotlap.model.kernels import power
 from hotlap.model.kernels.base import Chip, Demand, Floats
 
 GPU, BURST = "h200-sxm", "h100-sxm"

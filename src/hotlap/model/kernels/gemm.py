@@ -6,7 +6,7 @@ needs bytes in flight from enough units, overlaps with it (p-norm). Splitting k 
 weighed by a power of their speed and by a liking for large tiles, since libraries' heuristics miss the best one now and then.
 
 Between generations, what feeds a matrix unit has grown with it: see `gemm_tiles`. The same coefficients serve every GPU.
-Power: the clock that calls back to back hold is `model.power`'s; loads of a few calls fall to it only in part. Rows and columns that
+Power: the clock that calls back to back hold is `kernels.power`'s; loads of a few calls fall to it only in part. Rows and columns that
 fill up a tile are zeros, which draw next to nothing: the operations counted for power are those of the product.
 """
 
@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.errors import InputError, nearest
-from hotlap.model import power
-from hotlap.model.kernels import gemm_tiles
+from hotlap.model.kernels import gemm_tiles, power
 from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats
 from hotlap.model.kernels.gemm_tiles import Machine, Timed
 from hotlap.work.base import unit_of
