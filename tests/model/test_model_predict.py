@@ -135,9 +135,7 @@ def test_no_measured_product_beats_its_bound(folder: str, framework: str, machin
     [("h100_sxm", "vllm", "h100-sxm", 0.07), ("h200_sxm", "vllm", "h200-sxm", 0.08), ("a100_sxm", "sglang", "a100-sxm-80gb", 0.095)],
 )
 def test_the_stored_coefficients_keep_their_error(folder: str, framework: str, machine: str, most: float) -> None:
-    """A prediction is of calls back to back; A100 and H100 were measured in short runs, in which the clock hardly falls."""
     shapes, seconds = products(folder, framework, "bfloat16")
     found = predict("gemm", machine, dtype="bf16", **shapes)
-    capped = found.parts["clock under the power cap"] if folder != "h200_sxm" else 0.0
-    assert np.mean(np.abs((found.expected_s - capped) / seconds - 1)) < most
+    assert np.mean(np.abs(found.expected_s / seconds - 1)) < most
     assert 0.8 < np.mean((found.low_s <= seconds) & (seconds <= found.high_s)) < 0.97  # 90 % is stated

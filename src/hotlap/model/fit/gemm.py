@@ -27,7 +27,7 @@ START: Mapping[str, float] = {  # where the fit begins, and what it is drawn to 
     "fill_cycles": 2400.0, "tile_cycles": 300.0, "matrix_share": 0.95, "feed_bytes_per_flop": 0.0176, "step_operations": 4e5,
     "store_bytes_per_flop": 0.006, "even_waves": 0.2, "dram_share": 0.9, "units_for_dram": 30.0, "reduce_us": 2.0, "reduce_share": 1.0,
     "choice_power": 15.0, "large_tile": 0.03, "l2_share": 0.5, "weights_between": 0.6, "written_share": 0.5, "overlap_power": 3.0,
-    "feed_power": 4.0, "operation_pj": 0.75, "burst_us": 1000.0,
+    "feed_power": 4.0, "operation_pj": 0.6, "burst_us": 400.0,
 }  # fmt: skip
 SET: Mapping[str, float] = {"launch_us": 1.0}  # beside fill_cycles no data of one machine can tell it: of a node of a graph, assumed
 OWN: Mapping[str, float] = {  # of an implementation of narrow types

@@ -28,7 +28,6 @@ BOUNDS = {  # least, where the fit begins, most
     "busy_share.prefill": (0.005, 0.05, 0.5),
     "busy_share.decode": (0.005, 0.05, 0.5),
     "busy_share.moe": (0.005, 0.05, 0.5),
-    "matrix.fp8_pj_per_flop": (0.1, 0.4, 2.0),
     "dram_pj_per_byte": (20.0, 60.0, 120.0),
     "l2_pj_per_byte": (2.0, 15.0, 30.0),
 }

@@ -37,8 +37,9 @@ LIKE = {  # units whose energy was not measured: like another's, times a factor 
     "matrix.tf32": ("matrix.bf16", 2.0),
     "matrix.fp32": ("matrix.bf16", 4.0),
     "matrix.fp64": ("matrix.bf16", 8.0),
-    "matrix.int8": ("matrix.fp8", 1.0),
-    "matrix.fp4": ("matrix.fp8", 0.54),  # slopes on GB200, 0.127 and 0.234 pJ/FLOP (research/models.md 1.3)
+    "matrix.fp8": ("matrix.bf16", 0.73),  # slopes of power over FLOP/s on H200, 0.251 and 0.345 pJ
+    "matrix.int8": ("matrix.bf16", 0.73),
+    "matrix.fp4": ("matrix.bf16", 0.39),  # as fp8, times the slopes on GB200, 0.127 and 0.234 pJ
     "fma.fp64": ("fma.fp32", 2.0),
     "fma.fp16": ("fma.fp32", 0.5),
     "fma.bf16": ("fma.fp32", 0.5),
