@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hotlap.errors import InputError
-from hotlap.model import power
 from hotlap.model.fit import power as fit
 from hotlap.model.fit import power_cases, power_readings
 from hotlap.model.fit.data import root
+from hotlap.model.kernels import power
 from hotlap.model.kernels.base import Demand
 
 H200 = fit.chip("h200-sxm")

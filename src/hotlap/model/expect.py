@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.errors import InputError
-from hotlap.model import intervals, limits, power
+from hotlap.model import intervals, limits
 from hotlap.model.bounds import MANY, bounds
 from hotlap.model.calibration import Calibration, scaled
 from hotlap.model.chips import chip
-from hotlap.model.kernels import collective, decode, gemm, moe, prefill, streaming, transfer
+from hotlap.model.kernels import collective, decode, gemm, moe, power, prefill, streaming, transfer
 from hotlap.model.kernels.base import Estimate
 from hotlap.model.machines import Spec
 from hotlap.record import Case
@@ -21,8 +21,8 @@ from hotlap.work.network import conv_output
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
-# Parts that do not go with the clock.
-UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight", "clock under the power cap")
+UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
+CAPPED = "clock under the power cap"
 ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
 
 
@@ -57,6 +57,7 @@ def expect(
     floor = _floor(workload, params, arrays, spec)
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
     low, high = intervals.interval(family, known.key, seconds, found.inside)
+    low = low * (1 - found.parts.get(CAPPED, 0.0) / found.seconds)  # a short load is over before the clock falls
     parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
     power_w, clock_hz = _power(family, found, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
@@ -76,15 +77,17 @@ def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[F
     unknown = np.full(len(seconds), np.nan)
     if family in ("collective", "transfer") or not spec.power_w:
         return unknown, unknown
-    kind = family if family in power.KINDS else ""
-    machine = chip(spec, "max")
-    fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
-    try:
-        held = power.clock(found.demand, power.Spent(seconds - fixed, fixed), machine, kind=kind)
-        drawn = power.power_w(found.demand, seconds, machine, kind)
-    except InputError:  # the energy of an operation is not known
+    kind, machine = family if family in power.KINDS else "", chip(spec, "max")
+    if not power.known(found.demand.operations):
         return unknown, unknown
-    return np.minimum(drawn, spec.power_w * power.MARGIN), held.clock_hz
+    clock = found.clock_hz
+    if clock is None:
+        fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
+        clock = power.clock(found.demand, power.Spent(seconds - fixed, fixed), machine, kind=kind).clock_hz
+        drawn = power.power_w(found.demand, seconds, machine, kind)
+    else:
+        drawn = power.at_share_w(found.demand, seconds, clock / machine.clock_max_hz, machine, kind)
+    return np.minimum(drawn, spec.power_w * power.MARGIN), clock
 
 
 def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:

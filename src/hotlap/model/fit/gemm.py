@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hotlap.model.fit import scores
 from hotlap.model.fit.data import FOLDERS, Rows, held
 from hotlap.model.fit.scores import Score
-from hotlap.model.kernels import gemm
+from hotlap.model.kernels import gemm, power
 from hotlap.model.kernels.base import Floats
 
 GPUS = ("a100-sxm-80gb", "h100-sxm")
@@ -27,17 +27,18 @@ START: Mapping[str, float] = {  # where the fit begins, and what it is drawn to 
     "fill_cycles": 2400.0, "tile_cycles": 300.0, "matrix_share": 0.95, "feed_bytes_per_flop": 0.0176, "step_operations": 4e5,
     "store_bytes_per_flop": 0.006, "even_waves": 0.2, "dram_share": 0.9, "units_for_dram": 30.0, "reduce_us": 2.0, "reduce_share": 1.0,
     "choice_power": 15.0, "large_tile": 0.03, "l2_share": 0.5, "weights_between": 0.6, "written_share": 0.5, "overlap_power": 3.0,
-    "feed_power": 4.0, "operation_pj": 0.6, "static_share": 0.45, "clock_power": 0.6, "burst_us": 400.0,
+    "feed_power": 4.0, "operation_pj": 0.6, "burst_us": 400.0,
 }  # fmt: skip
 SET: Mapping[str, float] = {"launch_us": 1.0}  # beside fill_cycles no data of one machine can tell it: of a node of a graph, assumed
 OWN: Mapping[str, float] = {  # of an implementation of narrow types
     "extra_us": 2.0, "host_us": 5.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_bytes": 3.0, "pass_row_ns": 0.1, "dram_factor": 1.0,
 }  # fmt: skip
 OWN_PLAIN: Mapping[str, float] = {"launch_us": 1.0, "matrix_factor": 1.0, "feed_factor": 1.0, "dram_factor": 1.0}  # of cuBLAS somewhere
+OWN_BLOCKS: Mapping[str, float] = {"empty_rows": 0.5, "tile_cycles": 450.0}  # of one with blocks of scales
 NEWEST, NEWEST_FP8 = "vllm/torch.nn.functional.linear.bf16", "trtllm/torch_flow.fp8"
-FIXED = ("Cutlass",)  # sources with few tiles
+FIXED = {"fixed_tiles": ("Cutlass",), "block_tiles": ("torch_flow.fp8_block", "DeepGemm", "FlashInfer")}  # sources with few tiles
 TIED = {  # times the pull: of these a machine alone says too little
-    "l2_share": 5.0, "choice_power": 5.0, "even_waves": 3.0, "dram_share": 3.0, "step_operations": 3.0,
+    "l2_share": 5.0, "choice_power": 5.0, "even_waves": 3.0, "dram_share": 3.0, "step_operations": 3.0, "operation_pj": 5.0,
 }  # fmt: skip
 PULL, PULL_PLAIN = 0.01, 0.1  # towards the start, per unit of log
 ROWS, OWN_ROWS = 2500, 1500  # of each GPU and implementation that a fit looks at
@@ -148,7 +149,9 @@ def _own(base: Mapping[str, float], name: str, data: Sequence[Rows]) -> dict[str
     least = 1e6 * float(np.quantile(np.concatenate([one.seconds for one in data]), 0.02))  # where the host may be all there is
     plain = name.endswith(".bf16")
     begin = dict(OWN_PLAIN) if plain else {**OWN, "host_us": least}
-    start, fixed = np.log(list(begin.values())), {"fixed_tiles": 1.0} if any(word in name for word in FIXED) else {}
+    fixed = {flag: 1.0 for flag, words in FIXED.items() if any(word in name for word in words)}
+    begin |= OWN_BLOCKS if "block_tiles" in fixed else {}
+    start = np.log(list(begin.values()))
 
     def coefficients(v: Floats) -> dict[str, float]:
         return {**fixed, **dict(zip(begin, np.exp(v).tolist(), strict=True))}
@@ -256,6 +259,7 @@ def main() -> None:
     about = "Matrix products. Bytes per FLOP of the bf16 unit; cycles at the highest clock; shares of the spec. See kernels/gemm_tiles.py."
     scores.store("gemm", about, head, found)
     gemm.stored.cache_clear()
+    power.stored.cache_clear()
     print(scores.show(table(place, found)))
     print(f"floor, two collections of the same bf16 shapes: {', '.join(f'{gpu} {100 * value:.1f} %' for gpu, value in FLOORS.items())}")
 

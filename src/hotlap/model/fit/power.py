@@ -1,7 +1,8 @@
 """Power: the fit of its coefficients to published readings on H200, and its scores. `python -m hotlap.model.fit.power`.
 
-Two kinds of equations. A reading is what `power_readings` makes of the power at the highest clock, cut at the cap. A matrix product that
-was read at the cap ran at the clock that its time tells, against the same product timed on H100 in a burst, and there drew the cap.
+A reading is what `power_readings` makes of the power at the highest clock, cut at the cap. The energy of a 16-bit matrix operation is
+given by times on other GPUs (fit/gemm.py). No time of H200 is fitted: how much slower its matrix products are at the cap than the same
+ones on H100 in short runs is a test.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.model import power
 from hotlap.model.fit import power_cases as cases
 from hotlap.model.fit import power_readings as readings
 from hotlap.model.fit import scores
 from hotlap.model.fit.data import root as data_root
 from hotlap.model.fit.power_cases import Series
 from hotlap.model.fit.scores import Score
+from hotlap.model.kernels import power
 from hotlap.model.kernels.base import Chip, Demand, Floats
 
 GPU, BURST = "h200-sxm", "h100-sxm"
 BOUNDS = {  # least, where the fit begins, most
-    "busy_share.gemm": (0.005, 0.05, 0.5), "busy_share.prefill": (0.005, 0.05, 0.5), "busy_share.decode": (0.005, 0.05, 0.5),
-    "busy_share.moe": (0.005, 0.05, 0.5), "matrix.bf16_pj_per_flop": (0.1, 0.6, 2.0), "matrix.fp8_pj_per_flop": (0.1, 0.4, 2.0),
-    "dram_pj_per_byte": (20.0, 60.0, 120.0), "l2_pj_per_byte": (2.0, 15.0, 30.0),
+    "busy_share.gemm": (0.005, 0.05, 0.5),
+    "busy_share.prefill": (0.005, 0.05, 0.5),
+    "busy_share.decode": (0.005, 0.05, 0.5),
+    "busy_share.moe": (0.005, 0.05, 0.5),
+    "dram_pj_per_byte": (20.0, 60.0, 120.0),
+    "l2_pj_per_byte": (2.0, 15.0, 30.0),
 }
 WAITS = (0.05, 0.05, 0.05, 0.1, 0.4, 0.3)  # where the fit begins, in the order of GAPS
 PULL = 2.0  # towards the start, per unit of log: a case at its cap only says that it would draw no less
@@ -83,12 +87,6 @@ def clock_known(one: Series) -> Mask:
         return bound & (one.power_w >= CAPPED_W - 5) & ~one.cold & long(one) & (ratio >= SAME_CLOCK[0]) & (ratio <= SAME_CLOCK[1])
 
 
-def at_clock_w(one: Series, which: Mask, machine: Chip, table: power.Coefficients) -> Floats:
-    """Power of those at that clock."""
-    share = (one.full_clock_s / one.seconds)[which]
-    return power.at_share_w(_chosen(one, which), one.seconds[which], share, machine, one.family, table)
-
-
 # ---------------------------------------------------------------- fit
 
 
@@ -100,7 +98,11 @@ def fit(given: list[Series]) -> dict[str, dict[str, float]]:
     least, start, most = (np.array([b[i] for b in BOUNDS.values()]) for i in range(3))
     count = len(start)
     found = least_squares(
-        residuals, np.concatenate([np.log(start), WAITS]), loss="soft_l1", f_scale=0.05, max_nfev=60,
+        residuals,
+        np.concatenate([np.log(start), WAITS]),
+        loss="soft_l1",
+        f_scale=0.05,
+        max_nfev=60,
         bounds=(np.concatenate([np.log(least), np.zeros(len(WAITS))]), np.concatenate([np.log(most), np.full(len(WAITS), 2.0)])),
     ).x
     fitted = dict(zip(BOUNDS, np.exp(found[:count]).tolist(), strict=True))
@@ -110,16 +112,13 @@ def fit(given: list[Series]) -> dict[str, dict[str, float]]:
 def _residuals(given: list[Series]) -> Callable[[Floats], Floats]:
     machine, start = chip(GPU), np.array([b[1] for b in BOUNDS.values()])
     trained = [whole(one) & ~one.held for one in given]
-    known = [clock_known(one) & ~one.held for one in given]
 
     def residuals(x: Floats) -> Floats:
         values = np.exp(x[: len(start)])
         table = {**power.stored(), **dict(zip(BOUNDS, values, strict=True))}
         parts = [PULL * (x[: len(start)] - np.log(start))]
-        for one, train, clocked in zip(given, trained, known, strict=True):
+        for one, train in zip(given, trained, strict=True):
             parts.append(_even(np.log(reading_w(one, machine, table, x[len(start) :]) / one.power_w)[train]))
-            if clocked.any():
-                parts.append(_even(np.log(at_clock_w(one, clocked, machine, table) / (power.MARGIN * power.limit_w(machine)))))
         return np.concatenate(parts)
 
     return residuals
@@ -168,7 +167,8 @@ def _methods(one: Series, asked: Mask, machine: Chip, known: power.Coefficients,
     """Expected readings of the rows that are asked for, by each method."""
     train = long(one) & ~one.held
     return {
-        "reading": reading_w(one, machine, known, gaps)[asked], "steady power": settled_w(one, machine, known)[asked],
+        "reading": reading_w(one, machine, known, gaps)[asked],
+        "steady power": settled_w(one, machine, known)[asked],
         "neighbours": neighbours_w(one, train, asked),
         "constant": np.full(int(asked.sum()), np.median(one.power_w[train & (one.power_w < CAPPED_W)])),
     }
@@ -182,10 +182,10 @@ def _states(one: Series, machine: Chip, known: power.Coefficients) -> str:
 
 
 def _slowdowns(given: list[Series], machine: Chip, known: power.Coefficients) -> list[str]:
-    """Measured and expected slowdown of matrix products at the cap, by dtype, held-out rows."""
+    """Measured and expected slowdown of matrix products at the cap, by dtype; none was fitted."""
     lines = []
     for one in given:
-        which = clock_known(one) & one.held
+        which = clock_known(one)
         for unit, count in one.demand.operations.items():
             chosen = which & (count > 0)
             if chosen.any():
@@ -199,8 +199,10 @@ def _slowdowns(given: list[Series], machine: Chip, known: power.Coefficients) ->
 
 def _chosen(one: Series, which: Mask) -> Demand:
     return one.demand._replace(
-        operations={unit: count[which] for unit, count in one.demand.operations.items()}, special=one.demand.special[which],
-        dram_bytes=one.demand.dram_bytes[which], l2_bytes=one.demand.l2_bytes[which],
+        operations={unit: count[which] for unit, count in one.demand.operations.items()},
+        special=one.demand.special[which],
+        dram_bytes=one.demand.dram_bytes[which],
+        l2_bytes=one.demand.l2_bytes[which],
     )
 
 

@@ -48,3 +48,4 @@ class Estimate(NamedTuple):
     demand: Demand
     choice: Mapping[str, NDArray[Any]]  # what the model thinks runs: tile_m, tile_n, split, tasks, waves …
     inside: NDArray[np.bool_]  # within the domain that was fitted
+    clock_hz: Floats | None = None  # that calls back to back hold under the power limit, as counted in `parts`; None: not counted there

@@ -6,7 +6,8 @@ needs bytes in flight from enough units, overlaps with it (p-norm). Splitting k 
 weighed by a power of their speed and by a liking for large tiles, since libraries' heuristics miss the best one now and then.
 
 Between generations, what feeds a matrix unit has grown with it: see `gemm_tiles`. The same coefficients serve every GPU.
-Power: when a call at full clock would draw more than the limit, the clock falls (`slow`); in short loads only in part.
+Power: the clock that calls back to back hold is `kernels.power`'s; loads of a few calls fall to it only in part. Rows and columns that
+fill up a tile are zeros, which draw next to nothing: the operations counted for power are those of the product.
 """
 
 from __future__ import annotations
@@ -21,21 +22,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.errors import InputError, nearest
-from hotlap.model.kernels import gemm_tiles
+from hotlap.model.kernels import gemm_tiles, power
 from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats
 from hotlap.model.kernels.gemm_tiles import Machine, Timed
 from hotlap.work.base import unit_of
 
 CHUNK = 512  # cases at once: their candidates stay in the processor's cache
-DRAM_PJ = 25.0  # energy of a byte from DRAM: of the size that HBM's vendors publish (3 to 4 pJ a bit), rounded down; assumed
-NARROW_ENERGY = {1.0: 0.7}  # of an operation on 1-byte types against bf16: slopes of power on H200, models of fp8 0.251 ÷ 0.345 pJ
 PARTS = (
     "matrix unit", "operand feed", "tile quantisation", "wave quantisation", "tile latency", "DRAM", "latency", "epilogue",
     "split reduction", "launch", "quantisation pass", "clock under the power cap", "host",
 )  # fmt: skip
+UNCLOCKED = ("DRAM", "launch", "quantisation pass")  # parts that do not go with the clock
 LARGEST, MOST = 1e15, 1e28  # of any one number, and of products: singles hold them
-OVERDRAWN = 1.6  # of the power left for it, that operations at the rated peak draw at most: near H100's fit; assumed of all
 HOST_POWER = 8.0  # of the longer of device and host
+PLAIN = "bf16"
 MEASURED = ("bf16", "fp16", "fp8", "fp8_block")
 
 
@@ -60,13 +60,17 @@ def estimate(
     ones are taken for the library's plain product. Raises InputError for numbers out of range and types that the machine lacks.
     """
     cases = _cases(params)
-    count = len(cases["m"])
+    count, known = len(cases["m"]), coefficients or stored()
+    one = np.ndim(implementation) == 0 and np.ndim(params.get("dtype", "")) == 0
+    if one and count <= CHUNK:
+        dtype = str(params.get("dtype", PLAIN))
+        return _estimate(cases, chip, dtype, _coefficients(known, str(implementation), dtype))
     names = np.broadcast_to(np.asarray(implementation, dtype=str), (count,))
-    known = coefficients or stored()
+    kinds = [(cases["dtype"][0], names[0])] if one else sorted(set(zip(cases["dtype"].tolist(), names.tolist(), strict=True)))
     found: list[Estimate] = []
     order: list[NDArray[np.int64]] = []
-    for dtype, name in sorted(set(zip(cases["dtype"].tolist(), names.tolist(), strict=True))):
-        rows = np.flatnonzero((cases["dtype"] == dtype) & (names == name))
+    for dtype, name in kinds:
+        rows = np.arange(count) if one else np.flatnonzero((cases["dtype"] == dtype) & (names == name))
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
             order.append(part)
@@ -75,7 +79,7 @@ def estimate(
 
 
 def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
-    valid = {"m": None, "n": None, "k": None, "batch": 1.0, "dtype": "bf16", "sustained": True}
+    valid = {"m": None, "n": None, "k": None, "batch": 1.0, "dtype": PLAIN, "sustained": True}
     for name in params:
         if name not in valid:
             raise InputError(f"gemm has no parameter '{name}'; {nearest(name, valid)}")
@@ -113,7 +117,8 @@ def _joined(found: list[Estimate], order: NDArray[np.int64]) -> Estimate:
         join([one.demand.operations for one in found]), *(np.concatenate([one.demand[i] for one in found])[back] for i in (1, 2, 3)),
     )  # fmt: skip
     seconds, inside = (np.concatenate([one[i] for one in found])[back] for i in (0, 4))
-    return Estimate(seconds, join([one.parts for one in found]), demand, join([one.choice for one in found]), inside)
+    clock = np.concatenate([one.clock_hz for one in found if one.clock_hz is not None])[back]
+    return Estimate(seconds, join([one.parts for one in found]), demand, join([one.choice for one in found]), inside, clock)
 
 
 # ---------------------------------------------------------------- one type
@@ -126,20 +131,20 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapp
     mean = _mean(found, c["choice_power"]) / found.total[at]
     parts = {name: value * mean for name, value in _chosen(cases, found, at, on).items()} | _added(cases, on)
     seconds = np.sum(list(parts.values()), axis=0)
-    moved = found.moved[at].astype(np.float64)
     flop = 2.0 * cases["m"] * cases["n"] * cases["k"] * cases["batch"]
+    moved, through = (one[at].astype(np.float64) for one in (found.moved, found.through))
+    demand = Demand({unit_of(dtype): flop}, np.zeros(len(flop)), moved, np.maximum(through, moved))
+    clock, slower = _clock(demand, seconds, parts, on)
     share = np.where(cases["sustained"].astype(bool), 1.0, seconds / (seconds + 1e-6 * c["burst_us"]))
-    parts["clock under the power cap"] = seconds * (_slowed(flop, moved, seconds, on) - 1.0) * share
+    parts["clock under the power cap"] = seconds * (slower - 1.0) * share
     on_device, host = seconds + parts["clock under the power cap"], 1e-6 * c.get("host_us", 0.0) * chip.facts.get("host_share", 1.0)
     parts["host"] = (on_device**HOST_POWER + host**HOST_POWER) ** (1 / HOST_POWER) - on_device
     raised = np.maximum(_least(cases, flop, on) / (on_device + parts["host"]), 1.0)
     parts = {name: value * raised for name, value in parts.items()}
-    padded = 2.0 * (found.tiles * found.tile_m * found.tile_n * found.depth)[at].astype(np.float64)
-    demand = Demand({unit_of(dtype): padded}, np.zeros(len(flop)), moved, found.through[at].astype(np.float64))
     names = {"tile_m": found.tile_m, "tile_n": found.tile_n, "split": found.split, "tasks": found.tiles}
     choice = {name: np.broadcast_to(value, found.tiles.shape)[at].astype(np.float64) for name, value in names.items()}
     choice["waves"] = choice["tasks"] / chip.units
-    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype))
+    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype), clock)
 
 
 def _mean(found: Timed, power: float) -> Floats:
@@ -186,15 +191,15 @@ def _arithmetic(cases: Mapping[str, NDArray[Any]], found: Timed, at: tuple[NDArr
     return {"matrix unit": plain} | {name: np.maximum(value, 0.0) for name, value in more.items()}  # singles are rounded
 
 
-def _slowed(flop: Floats, moved: Floats, seconds: Floats, on: Machine) -> Floats:
-    """How much longer it takes once the clock has fallen to what the power limit allows; 1 where the limit is not known."""
-    if not on.chip.power_w:
-        return np.ones(len(flop))
-    left = on.chip.power_w * (1 - on.c["static_share"])
-    rated = on.rate * on.chip.units * on.chip.clock_hz
-    energy = min(on.c["operation_pj"] * NARROW_ENERGY.get(round(on.size), 1.0) * 1e-12, OVERDRAWN * left / rated)
-    drawn = (energy * flop + DRAM_PJ * 1e-12 * moved) / seconds
-    return np.asarray(np.maximum(drawn / left, 1.0) ** on.c["clock_power"])
+def _clock(demand: Demand, seconds: Floats, parts: Mapping[str, Floats], on: Machine) -> tuple[Floats, Floats]:
+    """The clock that calls back to back hold under the power limit, and how much longer each takes at it; NaN and 1 where the limit or
+    the energy of an operation is not known."""
+    if not on.chip.power_w or not power.known(demand.operations):
+        return np.full(len(seconds), np.nan), np.ones(len(seconds))
+    fixed = np.minimum(np.sum([parts[name] for name in UNCLOCKED], axis=0), seconds)
+    table = {**power.stored(), power.FROM_TIMES: on.c["operation_pj"]}
+    held = power.clock(demand, power.Spent(seconds - fixed, fixed), on.chip, kind="gemm", coefficients=table)
+    return held.clock_hz, held.slowdown
 
 
 def _least(cases: Mapping[str, NDArray[Any]], flop: Floats, on: Machine) -> Floats:

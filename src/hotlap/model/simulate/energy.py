@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hotlap.errors import InputError
-from hotlap.model import power as board
+from hotlap.model.kernels import power as board
 from hotlap.model.kernels.base import Chip
 
 
@@ -66,7 +66,7 @@ def power(activity: Activity) -> float:
 
 
 def measured(activity: Activity) -> float:
-    """Watts by the energies that H200's sensors taught (`model/power.py`), with leakage that follows temperature.
+    """Watts by the energies that H200's sensors taught (`model/kernels/power.py`), with leakage that follows temperature.
 
     `power` where the table knows no limit, or nobody the energy of a unit.
     """

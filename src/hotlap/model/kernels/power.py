@@ -6,10 +6,11 @@ x = clock ÷ highest clock and v = voltage ÷ voltage at the highest clock, a li
 has a clock and voltage of its own. Under a cap the clock falls until power meets it: arithmetic, caches and launches inside the chip
 take 1/x longer, DRAM does not, and what slows down also asks for less power, so both are solved together.
 
-Energies hold on Hopper (coefficients/power.toml) and scale to other chips by one published fact: watts of the limit per dense 16-bit
-matrix FLOP/s at the highest clock, against H200's; its square root where it is greater, since A100 reaches 88 % of its peak within its
-400 W. Idle power and leakage scale with the limit. These are assumptions: only H200 was measured. The energy of a bit depends on what
-the data are (zeros draw far less than noise); measured cases held random numbers.
+Energies hold on Hopper: of a 16-bit matrix operation from times at the cap (coefficients/gemm.toml), the others from power readings
+(coefficients/power.toml), in which rows at the cap say no more than that. They scale to other chips by one published fact: watts of the
+limit per dense 16-bit matrix FLOP/s at the highest clock, against H200's; its square root where it is greater, since A100 reaches 88 %
+of its peak within its 400 W. Idle power and leakage scale with the limit. These are assumptions: only H200 was measured. The energy of
+a bit depends on what the data are (zeros draw far less than noise); measured cases held random numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -28,14 +29,21 @@ from hotlap.model.kernels.base import Chip, Demand, Floats
 from hotlap.model.machines import UNITS_OF_ARITHMETIC
 
 Coefficients = Mapping[str, float]
-_Curve = Callable[[Floats], Floats]
+FROM_TIMES = "matrix.bf16_pj_per_flop"  # fitted to how much longer matrix products take on A100 and H100 once the clock has fallen
 KINDS = ("gemm", "prefill", "decode", "moe")  # of kernels whose busy units were measured
-STEPS = 24  # of bisection: the clock to 1e-7
+STEPS, CLOSE = 40, 1e-6  # of the search for the clock, at most; how near the cap its power is, as a share
 LIKE = {  # units whose energy was not measured: like another's, times a factor that follows the width of the numbers
-    "matrix.fp16": ("matrix.bf16", 1.0), "matrix.tf32": ("matrix.bf16", 2.0), "matrix.fp32": ("matrix.bf16", 4.0),
-    "matrix.fp64": ("matrix.bf16", 8.0), "matrix.int8": ("matrix.fp8", 1.0),
-    "matrix.fp4": ("matrix.fp8", 0.54),  # slopes on GB200, 0.127 and 0.234 pJ/FLOP (research/models.md 1.3)
-    "fma.fp64": ("fma.fp32", 2.0), "fma.fp16": ("fma.fp32", 0.5), "fma.bf16": ("fma.fp32", 0.5), "fma.int32": ("fma.fp32", 1.0),
+    "matrix.fp16": ("matrix.bf16", 1.0),
+    "matrix.tf32": ("matrix.bf16", 2.0),
+    "matrix.fp32": ("matrix.bf16", 4.0),
+    "matrix.fp64": ("matrix.bf16", 8.0),
+    "matrix.fp8": ("matrix.bf16", 0.73),  # slopes of power over FLOP/s on H200, 0.251 and 0.345 pJ
+    "matrix.int8": ("matrix.bf16", 0.73),
+    "matrix.fp4": ("matrix.bf16", 0.39),  # as fp8, times the slopes on GB200, 0.127 and 0.234 pJ
+    "fma.fp64": ("fma.fp32", 2.0),
+    "fma.fp16": ("fma.fp32", 0.5),
+    "fma.bf16": ("fma.fp32", 0.5),
+    "fma.int32": ("fma.fp32", 1.0),
     "fma.int8": ("fma.fp32", 0.25),
 }
 SCALES = (0.4, 2.5)  # least and most energy of an operation against Hopper's: V100 to B300 lie within
@@ -63,9 +71,9 @@ class Held(NamedTuple):
 @functools.cache
 def stored() -> Coefficients:
     """The fitted coefficients, and those taken from publications."""
-    file = importlib.resources.files("hotlap.model") / "coefficients" / "power.toml"
-    tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    return {**tables["fitted"], **tables["published"]}
+    files = importlib.resources.files("hotlap.model") / "coefficients"
+    tables, times = (tomllib.loads((files / f"{name}.toml").read_text(encoding="utf-8")) for name in ("power", "gemm"))
+    return {**tables["fitted"], **tables["published"], FROM_TIMES: times["coefficients"]["base"]["operation_pj"]}
 
 
 # ---------------------------------------------------------------- the chip
@@ -91,7 +99,7 @@ def energy_scale(chip: Chip, coefficients: Coefficients) -> float:
 def voltage(clock_share: ArrayLike, coefficients: Coefficients) -> Floats:
     """Share of the voltage at the highest clock that a share of that clock needs."""
     line = 1 - coefficients["voltage_slope"] * (1 - np.asarray(clock_share, dtype=np.float64))
-    return np.clip(line, coefficients["voltage_floor"], None)
+    return np.maximum(line, coefficients["voltage_floor"])
 
 
 # ---------------------------------------------------------------- power at a clock
@@ -113,6 +121,11 @@ def operation_pj(unit: str, coefficients: Coefficients) -> float:
     if f"{like}_pj_per_flop" not in coefficients:
         raise InputError(f"the energy of an operation on '{unit}' is not known; {nearest(unit, UNITS_OF_ARITHMETIC)}")
     return factor * coefficients[f"{like}_pj_per_flop"]
+
+
+def known(operations: Iterable[str]) -> bool:
+    """Whether the energy of an operation on each of these units is known."""
+    return all(f"{LIKE.get(unit, (unit, 1.0))[0]}_pj_per_flop" in stored() for unit in operations)
 
 
 def energies_j(demand: Demand, chip: Chip, coefficients: Coefficients | None = None) -> tuple[Floats, Floats]:
@@ -180,28 +193,41 @@ def clock(
     table, cap = stored() if coefficients is None else coefficients, (limit_w(chip) if cap_w is None else cap_w)
     if not cap > 0:
         raise InputError(f"a power cap must be positive, not {cap:g} W")
-    scaling, fixed = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in spent))
+    scaling, fixed = (np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in spent)
     scaling = scaling * _share(chip)
     fastest = scaling + fixed
     at = parts(demand, fastest, chip, kind, 1.0, table)
-
-    def drawn(x: Floats) -> Floats:
-        return _total(at, x, (scaling / x + fixed) / fastest, table)
-
-    x = _solve(drawn, np.ones_like(fastest), cap * MARGIN, table["clock_least_share"])
+    x, drawn = np.ones_like(fastest), _total(at, 1.0, 1.0, table) + 0 * fastest
+    over = np.flatnonzero(drawn > cap * MARGIN)
+    if len(over):
+        here = Parts(at.idle_w, at.leakage_w, *(np.broadcast_to(one, x.shape)[over] for one in at[2:]))
+        x[over], drawn[over] = _settled(here, (scaling / fastest)[over], cap * MARGIN, table)
     seconds = scaling / x + fixed
-    return Held(x * chip.clock_max_hz, seconds, drawn(x), x < 1, seconds / fastest)
+    return Held(x * chip.clock_max_hz, seconds, drawn, x < 1, seconds / fastest)
 
 
-def _solve(drawn: _Curve, one: Floats, cap_w: float, least: float) -> Floats:
-    """Greatest share of the clock whose power is within the cap; power rises with the clock."""
-    low, high = one * least, one.copy()
-    free = drawn(one) <= cap_w
+def _settled(at: Parts, share: Floats, cap_w: float, table: Coefficients) -> tuple[Floats, Floats]:
+    """Share of the clock at which power comes down to the cap, and that power: Newton's steps within a bracket. `share`: of the time,
+    that goes with the clock. Where even the lowest clock draws more, that one."""
+    least, slope, floor = (table[name] for name in ("clock_least_share", "voltage_slope", "voltage_floor"))
+    low, high = np.full_like(share, least), np.ones_like(share)
+    x = high
     for _ in range(STEPS):
-        middle = (low + high) / 2
-        within = drawn(middle) <= cap_w
-        low, high = np.where(within, middle, low), np.where(within, high, middle)
-    return np.where(free, one, low)
+        v = voltage(x, table)
+        rate = 1 / (share / x + 1 - share)  # of calls, against the highest clock
+        switching = at.switching_w * v * v
+        drawn = at.idle_w + at.leakage_w * v + at.busy_w * x * v * v + (switching + at.dram_w) * rate
+        over = drawn - cap_w
+        up = over > 0
+        high, low = np.where(up, x, high), np.where(up, low, x)
+        if np.all((np.abs(over) <= CLOSE * cap_w) | (high <= least)):
+            break
+        bent = np.where(v > floor, slope, 0.0)
+        steep = at.leakage_w * bent + at.busy_w * v * (v + 2 * x * bent) + 2 * at.switching_w * v * bent * rate
+        steep = steep + (switching + at.dram_w) * share * (rate / x) ** 2
+        step = x - over / np.maximum(steep, 1e-9 * cap_w)
+        x = np.where((step > low) & (step < high), step, np.where(step <= least, least, (low + high) / 2))
+    return x, drawn
 
 
 def burst(demand: Demand, spent: Spent, chip: Chip, kind: str = "", coefficients: Coefficients | None = None) -> Held:
