@@ -133,7 +133,7 @@ def test_no_measured_product_beats_its_bound(folder: str, framework: str, machin
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "framework", "machine", "most"),
-    [("h100_sxm", "vllm", "h100-sxm", 0.07), ("h200_sxm", "vllm", "h200-sxm", 0.08), ("a100_sxm", "sglang", "a100-sxm-80gb", 0.095)],
+    [("h100_sxm", "vllm", "h100-sxm", 0.075), ("h200_sxm", "vllm", "h200-sxm", 0.08), ("a100_sxm", "sglang", "a100-sxm-80gb", 0.095)],
 )
 def test_the_stored_coefficients_keep_their_error(folder: str, framework: str, machine: str, most: float) -> None:
     shapes, seconds = products(folder, framework, "bfloat16")

@@ -106,7 +106,7 @@ def test_the_host_of_this_machine_counts() -> None:
 
 @pytest.mark.parametrize(("machine", "m", "n", "k", "measured_us", "within"), [  # aiconfigurator, cuBLAS bf16, as quoted in NOTES
     ("h100-sxm", 4096, 4096, 4096, 166.0, 0.08),
-    ("h100-sxm", 8192, 8192, 8192, 1542.0, 0.12),
+    ("h100-sxm", 8192, 8192, 8192, 1542.0, 0.13),
     ("h100-sxm", 64, 4096, 4096, 14.8, 0.12),
 ])  # fmt: skip
 def test_published_times(machine, m, n, k, measured_us, within) -> None:

@@ -130,7 +130,7 @@ def test_a_sequence_has_each_kernels_counters() -> None:
 @pytest.mark.parametrize(
     ("chip", "shape", "seconds", "within"),
     [  # aiconfigurator's silicon data (Apache-2.0): H100 SXM, bf16, torch.nn.functional.linear
-        (H100, (8192, 8192, 8192), 1500e-6, 0.05),
+        (H100, (8192, 8192, 8192), 1500e-6, 0.08),
         (H100, (4096, 4096, 4096), 166e-6, 0.17),  # collected in bursts that the power limit hardly touches; simulated as held for long
         (H100, (64, 4096, 4096), 14.8e-6, 0.08),
         (H100, (8, 32, 32), 2.45e-6, 0.15),

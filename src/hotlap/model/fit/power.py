@@ -30,8 +30,8 @@ BOUNDS = {  # least, where the fit begins, most
     "busy_share.prefill": (0.005, 0.05, 0.5),
     "busy_share.decode": (0.005, 0.05, 0.5),
     "busy_share.moe": (0.005, 0.05, 0.5),
-    "dram_pj_per_byte": (20.0, 60.0, 120.0),
-    "l2_pj_per_byte": (2.0, 15.0, 30.0),
+    "dram_pj_per_byte": (20.0, 60.0, 80.0),
+    "l2_pj_per_byte": (2.0, 8.0, 12.0),
 }
 WAITS = (0.05, 0.05, 0.05, 0.1, 0.4, 0.3)  # where the fit begins, in the order of GAPS
 PULL = 2.0  # towards the start, per unit of log: a case at its cap only says that it would draw no less
