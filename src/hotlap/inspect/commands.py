@@ -31,18 +31,23 @@ class Output:
 def run(name: str) -> Output:
     """Runs one of the table; never raises."""
     if name == "packages.json":
-        return Output(json.dumps(software.versions(Tree("/"))), "package metadata")
-    argv = TABLE[name]
-    shown = " ".join(argv[:3])
+        return Output(json.dumps(software.versions(Tree("/"))), shown(name))
+    argv, text = TABLE[name], shown(name)
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, stdin=subprocess.DEVNULL, check=False)
+        nothing = subprocess.DEVNULL
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, stdin=nothing, check=False)
     except FileNotFoundError:
-        return Output("", shown, f"{argv[0]} is not installed")
+        return Output("", text, f"{argv[0]} is not installed")
     except subprocess.TimeoutExpired:
-        return Output("", shown, f"{argv[0]} did not answer within {LIMIT_S:g} s")
+        return Output("", text, f"{argv[0]} did not answer within {LIMIT_S:g} s")
     except OSError as error:
-        return Output("", shown, f"{argv[0]} cannot be run: {error.strerror}")
+        return Output("", text, f"{argv[0]} cannot be run: {error.strerror}")
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
-        return Output("", shown, f"{shown} exits {done.returncode}: {said[0][:120] if said else 'no message'}")
-    return Output(done.stdout, shown)
+        return Output("", text, f"{argv[0]} exits {done.returncode}: {said[0][:120] if said else 'no message'}")
+    return Output(done.stdout, text)
+
+
+def shown(name: str) -> str:
+    """A command as a reader would type it, without its last arguments."""
+    return " ".join(TABLE[name][:3]) if name != "systemctl" and name in TABLE else {"systemctl": "systemctl show"}.get(name, "package metadata")

@@ -59,11 +59,11 @@ class Place(Tree):
     def command(self, name: str) -> commands.Output:
         """What a command of the table printed; a reason where it did not."""
         try:
-            return commands.Output(self.content(f"commands/{name}").decode(errors="replace"), f"commands/{name}")
+            return commands.Output(self.content(f"commands/{name}").decode(errors="replace"), commands.shown(name))
         except OSError:
             if why := self.text(f"commands/{name}.missing"):
-                return commands.Output("", name, why)
-            return commands.Output("", name, f"the snapshot holds no output of {name}")
+                return commands.Output("", commands.shown(name), why)
+            return commands.Output("", commands.shown(name), f"the snapshot holds no output of {name}")
 
     @property
     def about(self) -> dict[str, str]:

@@ -34,7 +34,8 @@ def _docker(content: bytes) -> bytes:
     try:
         found = json.loads(content)
         runtimes = found.get("runtimes", {})
-        kept = {key: value for key, value in found.items() if key in DOCKER} | ({"runtimes": dict.fromkeys(runtimes, {})} if runtimes else {})
+        kept = {key: value for key, value in found.items() if key in DOCKER}
+        kept |= {"runtimes": {key: {} for key in runtimes}} if runtimes else {}
     except (ValueError, AttributeError, TypeError):
         return b"{}"
     return json.dumps(kept).encode()
