@@ -9,6 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from hotlap.errors import InputError, nearest
 from hotlap.facts import Facts, members
 from hotlap.judge import expression
@@ -37,7 +39,7 @@ class Rule(Record, frozen=True, kw_only=True):
     when: str = "true"
     needs: str = "true"  # where this is false, nothing can be told
     severity: Literal["info", "warning", "error"] = "warning"
-    profiles: list[str] = list(PROFILES)
+    profiles: list[str] = msgspec.field(default_factory=lambda: list(PROFILES))
     place: str = ""  # the file it stands in
 
 

@@ -261,8 +261,16 @@ def _pair(sign: str, a: Any, b: Any) -> Any:
         return Unknown(f"'{a}' {sign} '{b}' cannot be worked out: one is text, the other is not")
 
 
+def _members(part: Node, scope: Scope) -> Any:
+    """A comparison over [*] as one answer for each member: none for none."""
+    if part[0] in ("compare", "in") and (left := part[-2])[0] == "path" and "[*]" in left[1]:
+        right = evaluate(part[-1], scope)
+        return [_pair(part[1] if part[0] == "compare" else "in", one, right) for one in evaluate(left, scope)]
+    return evaluate(part, scope)
+
+
 def _called(name: str, given: tuple[Node, ...], scope: Scope) -> Any:
-    values = [evaluate(part, scope) for part in given]
+    values = [_members(part, scope) if name in ("any", "all") else evaluate(part, scope) for part in given]
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     if name == "exists":
         denied = [one for path in given for used in scope.names(path[1]) if (one := scope.facts.get(used)) and one.status in ("denied", "error")]
