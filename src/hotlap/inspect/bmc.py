@@ -80,4 +80,4 @@ def _contents(path: Path) -> Iterator[bytes]:
                 if entry.isfile() and entry.size <= LARGEST_BYTES and (file := archive.extractfile(entry)):
                     yield file.read()
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise InputError(f"'{path}' cannot be read as a recorded Redfish tree: {error}") from None
+        raise InputError(f"'{path}' cannot be read as a recorded Redfish tree: {str(error).splitlines()[0]}") from None

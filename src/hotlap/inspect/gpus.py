@@ -49,7 +49,7 @@ def collect(notes: Notes) -> None:
     out = place.command("nvidia-smi-q.xml")
     document, why = _document(out.text, out.reason)
     _driver(notes, document, out.source, why)
-    notes.note("gpu.count", len(found), pci.FOLDER)
+    notes.note("gpus.count", len(found), pci.FOLDER)
     told = {_address(one.get("id", "")): one for one in document.iter("gpu")} if document is not None else {}
     for index, folder in enumerate(found):
         name, address = f"gpu[{index}]", folder.rpartition("/")[2]
