@@ -189,7 +189,7 @@ GOOD = "title='t'\nexpect='a == 1'\nshould='s'\nbecause='b'\neffect='e'\nfix='f'
     ("x = ", "not TOML"), ("", "holds tables [rule.NAME]"), ("[rule]\nx = 3", "not a table"),
 ])
 def test_a_broken_file_of_rules_is_one_line(text: str, says: str) -> None:
-    with pytest.raises(InputError, match="^mine.toml: ") as error:
+    with pytest.raises(InputError, match=r"^mine\.toml: ") as error:
         audit.read(text, "mine.toml")
     assert says in str(error.value)
     assert "\n" not in str(error.value)

@@ -18,13 +18,23 @@ PROFILES = "; ".join(f"{name}: {about}" for name, about in audit.PROFILES.items(
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", default="bench", metavar="NAME", help=f"what the node is for (default: bench; {PROFILES})")
-    parser.add_argument("--root", default="/", metavar="DIR|FILE", help="a node's root folder, snapshot or JSON facts (default: this machine)")
-    parser.add_argument("--redfish", default="", metavar="DIR|TARBALL", help="a recorded Redfish tree: firmware inventory and BIOS attributes")
-    parser.add_argument("--rules", action="append", default=[], metavar="FILE", help="rules of your own; those of the same name are overridden")
-    parser.add_argument("--fail-on", default="error", metavar="SEVERITY", help="least severity that exits 1: info, warning, error (default)")
+    parser.add_argument(
+        "--root", default="/", metavar="DIR|FILE", help="a node's root folder, snapshot or JSON facts (default: this machine)"
+    )
+    parser.add_argument(
+        "--redfish", default="", metavar="DIR|TARBALL", help="a recorded Redfish tree: firmware inventory and BIOS attributes"
+    )
+    parser.add_argument(
+        "--rules", action="append", default=[], metavar="FILE", help="rules of your own; those of the same name are overridden"
+    )
+    parser.add_argument(
+        "--fail-on", default="error", metavar="SEVERITY", help="least severity that exits 1: info, warning, error (default)"
+    )
     parser.add_argument("--explain", metavar="RULE", help="all of one rule")
     parser.add_argument("--list", action="store_true", help="the rules")
-    parser.add_argument("--fleet", nargs="+", metavar="NODE", help="snapshots or JSON facts of many nodes, or folders of them: the odd ones out")
+    parser.add_argument(
+        "--fleet", nargs="+", metavar="NODE", help="snapshots or JSON facts of many nodes, or folders of them: the odd ones out"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

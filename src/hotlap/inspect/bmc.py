@@ -38,7 +38,9 @@ def collect(notes: Notes, where: str) -> None:
             found = True
             _bios(notes, document["Attributes"], path)
     if not found:
-        raise InputError(f"'{where}' holds neither a Redfish firmware inventory nor BIOS attributes: JSON resources with @odata.id are needed")
+        raise InputError(
+            f"'{where}' holds neither a Redfish firmware inventory nor BIOS attributes: JSON resources with @odata.id are needed"
+        )
 
 
 def _bios(notes: Notes, attributes: dict[str, Any], path: str) -> None:
@@ -77,7 +79,7 @@ def _contents(path: Path) -> Iterator[bytes]:
             return
         with tarfile.open(path) as archive:
             for entry in archive:
-                if entry.isfile() and entry.size <= LARGEST_BYTES and (file := archive.extractfile(entry)):
-                    yield file.read()
+                if entry.isfile() and entry.size <= LARGEST_BYTES and (member := archive.extractfile(entry)):
+                    yield member.read()
     except (tarfile.TarError, EOFError, OSError) as error:
         raise InputError(f"'{path}' cannot be read as a recorded Redfish tree: {str(error).splitlines()[0]}") from None

@@ -50,4 +50,8 @@ def run(name: str) -> Output:
 
 def shown(name: str) -> str:
     """A command as a reader would type it, without its last arguments."""
-    return " ".join(TABLE[name][:3]) if name != "systemctl" and name in TABLE else {"systemctl": "systemctl show"}.get(name, "package metadata")
+    return (
+        " ".join(TABLE[name][:3])
+        if name != "systemctl" and name in TABLE
+        else {"systemctl": "systemctl show"}.get(name, "package metadata")
+    )

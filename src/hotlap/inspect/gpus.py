@@ -13,28 +13,49 @@ from hotlap.inspect.noting import Notes, scaled
 VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 COUNT, MIB, MHZ = 1, 2**20, 1e6
 NUMBERS = {  # fact → path in nvidia-smi's XML, unit, factor; source: nvidia-smi -q -x, nvsmi_device.dtd
-    "memory_bytes": ("fb_memory_usage/total", "B", MIB), "power.limit_w": ("gpu_power_readings/current_power_limit", "W", COUNT),
+    "memory_bytes": ("fb_memory_usage/total", "B", MIB),
+    "power.limit_w": ("gpu_power_readings/current_power_limit", "W", COUNT),
     "power.default_w": ("gpu_power_readings/default_power_limit", "W", COUNT),
     "power.max_w": ("gpu_power_readings/max_power_limit", "W", COUNT),
     "clock.application_hz": ("applications_clocks/graphics_clock", "Hz", MHZ),
     "clock.application_default_hz": ("default_applications_clocks/graphics_clock", "Hz", MHZ),
-    "clock.max_hz": ("max_clocks/sm_clock", "Hz", MHZ), "clock.max_memory_hz": ("max_clocks/mem_clock", "Hz", MHZ),
-    "clock.memory_hz": ("clocks/mem_clock", "Hz", MHZ), "pcie.replays": ("pci/replay_counter", "", COUNT),
+    "clock.max_hz": ("max_clocks/sm_clock", "Hz", MHZ),
+    "clock.max_memory_hz": ("max_clocks/mem_clock", "Hz", MHZ),
+    "clock.memory_hz": ("clocks/mem_clock", "Hz", MHZ),
+    "pcie.replays": ("pci/replay_counter", "", COUNT),
     "ecc.uncorrected": ("ecc_errors/aggregate/dram_uncorrectable", "", COUNT),
     "ecc.corrected": ("ecc_errors/aggregate/dram_correctable", "", COUNT),
     "ecc.sram_uncorrected": ("ecc_errors/aggregate/sram_uncorrectable_parity", "", COUNT),
     "remap.uncorrected": ("remapped_rows/remapped_row_unc", "", COUNT),
 }
 TEXTS = {
-    "name": "product_name", "persistence": "persistence_mode", "mig": "mig_mode/current_mig", "mig_pending": "mig_mode/pending_mig",
-    "ecc.now": "ecc_mode/current_ecc", "ecc.pending": "ecc_mode/pending_ecc", "compute_mode": "compute_mode", "pstate": "performance_state",
-    "vbios": "vbios_version", "inforom": "inforom_version/img_version", "gsp": "gsp_firmware_version", "fabric.state": "fabric/state",
-    "fabric.status": "fabric/status", "display_active": "display_active", "remap.pending": "remapped_rows/remapped_row_pending",
-    "remap.failure": "remapped_rows/remapped_row_failure", "retired.pending": "retired_pages/pending_retirement",
-    "addressing": "addressing_mode", "virtualization": "gpu_virtualization_mode/virtualization_mode",
+    "name": "product_name",
+    "persistence": "persistence_mode",
+    "mig": "mig_mode/current_mig",
+    "mig_pending": "mig_mode/pending_mig",
+    "ecc.now": "ecc_mode/current_ecc",
+    "ecc.pending": "ecc_mode/pending_ecc",
+    "compute_mode": "compute_mode",
+    "pstate": "performance_state",
+    "vbios": "vbios_version",
+    "inforom": "inforom_version/img_version",
+    "gsp": "gsp_firmware_version",
+    "fabric.state": "fabric/state",
+    "fabric.status": "fabric/status",
+    "display_active": "display_active",
+    "remap.pending": "remapped_rows/remapped_row_pending",
+    "remap.failure": "remapped_rows/remapped_row_failure",
+    "retired.pending": "retired_pages/pending_retirement",
+    "addressing": "addressing_mode",
+    "virtualization": "gpu_virtualization_mode/virtualization_mode",
 }
 SLOWED = (
-    "hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown", "sync_boost", "applications_clocks_setting",
+    "hw_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "sw_thermal_slowdown",
+    "sync_boost",
+    "applications_clocks_setting",
 )
 NOTHING = ("", "N/A", "[N/A]", "Not Supported", "Unknown", "Unknown Error")
 
@@ -80,7 +101,12 @@ def _driver(notes: Notes, document: ElementTree.Element | None, source: str, why
     text = notes.place.text("proc/driver/nvidia/version")
     match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
     notes.note("nvidia.driver", match[1] if match else None, "proc/driver/nvidia/version", reason="the NVIDIA driver is not loaded")
-    notes.note("nvidia.open", "Open Kernel Module" in text if text else None, "proc/driver/nvidia/version", reason="the NVIDIA driver is not loaded")
+    notes.note(
+        "nvidia.open",
+        "Open Kernel Module" in text if text else None,
+        "proc/driver/nvidia/version",
+        reason="the NVIDIA driver is not loaded",
+    )
     cuda = (document.findtext("cuda_version") or "").strip() if document is not None else ""
     notes.note("nvidia.cuda", cuda or None, source, reason=why or "not shown")
     for line in notes.place.text("proc/driver/nvidia/params").splitlines():
@@ -126,7 +152,9 @@ def _told(notes: Notes, name: str, one: ElementTree.Element | None, source: str,
         notes.note(f"{name}.{fact}", value, f"{source}: {path}", unit, why if one is None else "not shown")
     for group in ("clocks_event_reasons", "clocks_throttle_reasons"):
         if one is not None and (reasons := one.find(group)) is not None:
-            active = [word for word in SLOWED if any(child.tag.endswith(word) and (child.text or "").strip() == "Active" for child in reasons)]
+            active = [
+                word for word in SLOWED if any(child.tag.endswith(word) and (child.text or "").strip() == "Active" for child in reasons)
+            ]
             notes.note(f"{name}.slowed", active, f"{source}: {group}")
 
 
@@ -154,9 +182,12 @@ def _links(notes: Notes, addresses: list[str], told: list[str]) -> None:
 
 def _amd(notes: Notes, name: str, folder: str) -> None:
     table: dict[str, tuple[str, Callable[[str], Any], str]] = {
-        "vbios": ("vbios_version", str, ""), "performance_level": ("power_dpm_force_performance_level", str, ""),
-        "memory_bytes": ("mem_info_vram_total", int, "B"), "visible_bytes": ("mem_info_vis_vram_total", int, "B"),
-        "compute_partition": ("current_compute_partition", str, ""), "memory_partition": ("current_memory_partition", str, ""),
+        "vbios": ("vbios_version", str, ""),
+        "performance_level": ("power_dpm_force_performance_level", str, ""),
+        "memory_bytes": ("mem_info_vram_total", int, "B"),
+        "visible_bytes": ("mem_info_vis_vram_total", int, "B"),
+        "compute_partition": ("current_compute_partition", str, ""),
+        "memory_partition": ("current_memory_partition", str, ""),
     }
     for fact, (leaf, parse, unit) in table.items():
         notes.file(f"{name}.{fact}", f"{folder}/{leaf}", parse, unit)

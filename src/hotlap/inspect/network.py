@@ -7,8 +7,13 @@ from hotlap.inspect.noting import Notes, scaled
 
 SPEED_UNIT = 1_000_000  # of sys/class/net/*/speed: Mbit/s
 COUNTERS = {
-    "symbol_errors": "symbol_error", "link_downed": "link_downed", "link_recoveries": "link_error_recovery", "receive_errors": "port_rcv_errors",
-    "discards": "port_xmit_discards", "integrity_errors": "local_link_integrity_errors", "overruns": "excessive_buffer_overrun_errors",
+    "symbol_errors": "symbol_error",
+    "link_downed": "link_downed",
+    "link_recoveries": "link_error_recovery",
+    "receive_errors": "port_rcv_errors",
+    "discards": "port_xmit_discards",
+    "integrity_errors": "local_link_integrity_errors",
+    "overruns": "excessive_buffer_overrun_errors",
 }
 HARDWARE = {"out_of_sequence": "out_of_sequence", "ack_timeouts": "local_ack_timeout_err", "congestion_notices": "np_cnp_sent"}
 

@@ -242,7 +242,9 @@ def _unpacked(path: Path) -> dict[str, bytes]:
                 content = archive.extractfile(entry)
                 files[entry.name.removeprefix("./").strip("/")] = content.read() if content else b""
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise InputError(f"'{path}' cannot be read as a tarball ({str(error).splitlines()[0]}); hotlap inspect --snapshot FILE.tar.gz writes one") from None
+        raise InputError(
+            f"'{path}' cannot be read as a tarball ({str(error).splitlines()[0]}); hotlap inspect --snapshot FILE.tar.gz writes one"
+        ) from None
     return files
 
 

@@ -136,7 +136,12 @@ def _one(facts: Facts, rule: Rule, key: str) -> Outcome:
         return Outcome(rule=rule.name, at=at, state="not applicable", reason=f"only where {rule.when}")
     needs = expression.evaluate(expression.parse(rule.needs), Scope(facts.facts, rule.each, key))
     if isinstance(needs, Unknown) or not needs:
-        return Outcome(rule=rule.name, at=at, state="not known", reason=needs.why if isinstance(needs, Unknown) else f"only to be told where {rule.needs}")
+        return Outcome(
+            rule=rule.name,
+            at=at,
+            state="not known",
+            reason=needs.why if isinstance(needs, Unknown) else f"only to be told where {rule.needs}",
+        )
     scope = Scope(facts.facts, rule.each, key)
     answer = expression.evaluate(expression.parse(rule.expect), scope)
     seen = {name: fact.value for name, fact in scope.used.items() if fact is not None and fact.status == "ok"}
@@ -159,6 +164,7 @@ def _text(value: Any) -> str:
 
 def _filled(text: str, scope: Scope) -> str:
     """{gpu.address} and {key} in a command, from the facts; what is not known stays as it is written."""
+
     def fill(match: re.Match[str]) -> str:
         if match[1] == "key":
             return scope.key
@@ -174,5 +180,3 @@ def reached(found: Sequence[Outcome], fail_on: str) -> int:
     if any(one.finding and SEVERITIES.index(one.finding.severity) >= least for one in found):
         return 1
     return 0 if any(one.state in ("pass", "finding") for one in found) else 3
-
-

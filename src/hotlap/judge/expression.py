@@ -20,11 +20,18 @@ from hotlap import units
 from hotlap.errors import InputError
 from hotlap.facts import Fact, members
 
-_TOKEN = re.compile(r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?(?:[KMGT]i?B|[kMGT]?Hz|W|ms|us|s|B)\b)?)|
-    (?P<name>[A-Za-z_][\w]*(?:\[[^\]]*\])?(?:\.[A-Za-z_]\w*(?:\[[^\]]*\])?)*)|(?P<sign>==|!=|<=|>=|[<>()\[\],*/+-]))""", re.VERBOSE)
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?(?:[KMGT]i?B|[kMGT]?Hz|W|ms|us|s|B)\b)?)|
+    (?P<name>[A-Za-z_][\w]*(?:\[[^\]]*\])?(?:\.[A-Za-z_]\w*(?:\[[^\]]*\])?)*)|(?P<sign>==|!=|<=|>=|[<>()\[\],*/+-]))""",
+    re.VERBOSE,
+)
 FUNCTIONS = ("exists", "count", "same", "version", "min", "max", "sum", "contains", "all", "any")
 SIGNS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
 DEEPEST = 40
@@ -49,7 +56,7 @@ class Scope:
     def names(self, path: str) -> list[str]:
         """A path's facts: the member's own, or with [*] those of all members."""
         if self.family and re.match(rf"{self.family}\.", path):
-            return [f"{self.family}[{self.key}]{path[len(self.family):]}"]
+            return [f"{self.family}[{self.key}]{path[len(self.family) :]}"]
         match = re.match(r"(\w+)\[\*\](.*)", path)
         return [f"{match[1]}[{key}]{match[2]}" for key in members(self.facts, match[1])] if match else [path]
 
@@ -96,8 +103,10 @@ class _Parser:
             place = match.end()
 
     def wrong(self, place: int, what: str) -> InputError:
-        return InputError(f"{what} at '{self.text[place:place + 24]}' in '{self.text}'; valid: names of facts, quantities, \"text\", lists, "
-                          f"== != < <= > >= in, and or not, + - * /, {', '.join(name + '()' for name in FUNCTIONS)}")
+        return InputError(
+            f"{what} at '{self.text[place : place + 24]}' in '{self.text}'; valid: names of facts, quantities, \"text\", lists, "
+            f"== != < <= > >= in, and or not, + - * /, {', '.join(name + '()' for name in FUNCTIONS)}"
+        )
 
     def peek(self) -> str:
         return self.tokens[self.at][1] if self.at < len(self.tokens) else ""
@@ -273,7 +282,9 @@ def _called(name: str, given: tuple[Node, ...], scope: Scope) -> Any:
     values = [_members(part, scope) if name in ("any", "all") else evaluate(part, scope) for part in given]
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     if name == "exists":
-        denied = [one for path in given for used in scope.names(path[1]) if (one := scope.facts.get(used)) and one.status in ("denied", "error")]
+        denied = [
+            one for path in given for used in scope.names(path[1]) if (one := scope.facts.get(used)) and one.status in ("denied", "error")
+        ]
         there = bool(flat) and any(not isinstance(one, Unknown) for one in flat)
         return Unknown(f"{given[0][1]}: {denied[0].reason}") if denied and not there else there
     if name == "count":
@@ -287,6 +298,11 @@ def _called(name: str, given: tuple[Node, ...], scope: Scope) -> Any:
     if name == "version":
         return [int(part) for part in re.findall(r"\d+", str(flat[0]))] if flat else Unknown("version() of nothing")
     if name == "contains":
-        return len(values) == 2 and values[1] in values[0] if isinstance(values[0], (str, list)) else Unknown("contains() needs text or a list")
+        return (
+            len(values) == 2 and values[1] in values[0]
+            if isinstance(values[0], (str, list))
+            else Unknown("contains() needs text or a list")
+        )
     numbers = [one for one in flat if isinstance(one, (int, float))]
-    return {"min": min, "max": max, "sum": sum}[name](numbers) if numbers else Unknown(f"{name}() of nothing")
+    fold: Callable[[list[float]], float] = {"min": min, "max": max, "sum": sum}[name]  # type: ignore[assignment]
+    return fold(numbers) if numbers else Unknown(f"{name}() of nothing")

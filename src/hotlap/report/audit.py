@@ -44,7 +44,11 @@ def facts(node: Facts, width: int, color: bool = False, everything: bool = False
         room = min(max(len(name) for name in mine), 44)
         for name, fact in mine.items():
             lines += textwrap.wrap(
-                value(fact), max(width, room + 20), initial_indent=f"  {name:<{room}}  ", subsequent_indent=" " * (room + 4), break_on_hyphens=False,
+                value(fact),
+                max(width, room + 20),
+                initial_indent=f"  {name:<{room}}  ",
+                subsequent_indent=" " * (room + 4),
+                break_on_hyphens=False,
             )
     absent = sum(fact.status == "absent" for fact in node.facts.values())
     if absent and not everything:
@@ -59,12 +63,17 @@ def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[st
     findings = sorted((one for one in found if one.finding), key=lambda one: (order[rules[one.rule].severity], list(rules).index(one.rule)))
     for name, group in groupby(findings, key=lambda one: one.rule):
         rule, several = rules[name], list(group)
-        lines += ["", f"{layout.painted(rule.severity.upper(), MARKS[rule.severity], color)}  {layout.painted(rule.title, 'bold', color)}  [{name}]"]
-        seen = dict.fromkeys(f"{key} = {shown(one, unit(node, key))}" for outcome in several for key, one in outcome.seen.items())
-        mends = dict.fromkeys(outcome.finding.action for outcome in several if outcome.finding)
+        level = layout.painted(rule.severity.upper(), MARKS[rule.severity], color)
+        lines += ["", f"{level}  {layout.painted(rule.title, 'bold', color)}  [{name}]"]
+        mends = list(dict.fromkeys(outcome.finding.action for outcome in several if outcome.finding))
+        more = f"  (and the same for {len(mends) - 1} more: --json has each)" if len(mends) > 1 else ""
         for head, text in (
-            ("is", "; ".join(seen) or "not set"), ("should be", rule.should), ("because", rule.because), ("effect", rule.effect),
-            ("source", rule.source), *(("mend", text) for text in mends),
+            ("is", _seen(node, several)),
+            ("should be", rule.should),
+            ("because", rule.because),
+            ("effect", rule.effect),
+            ("source", rule.source),
+            ("mend", mends[0] + more),
         ):
             lines += layout.paragraph(f"  {head:<9}  ", words.clean(text), width)
     unknown: dict[str, list[str]] = {}
@@ -78,9 +87,24 @@ def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[st
     counts = {state: sum(one.state == state for one in found) for state in ("pass", "finding", "not known", "not applicable")}
     by = {level: sum(1 for one in findings if rules[one.rule].severity == level) for level in order}
     said = ", ".join(f"{count} {level}" for level, count in by.items() if count)
-    total = f"{counts['finding']} findings{f' ({said})' if said else ''}, {counts['pass']} passed, {counts['not known']} not known, "
+    total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, {counts['not known']} not known, "
     lines += ["", f"{total}{counts['not applicable']} not applicable"]
     return "\n".join(lines)
+
+
+def _seen(node: Facts, several: Sequence[Outcome]) -> str:
+    """What is set; members of a family that have one value stand together, as in gpu[0, 1]."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for outcome in several:
+        for name, found in outcome.seen.items():
+            family, _, rest = name.partition("[")
+            key, mark, leaf = rest.partition("]")
+            groups.setdefault((family if mark else name, leaf, shown(found, unit(node, name))), []).append(key)
+    texts = []
+    for (family, leaf, text), keys in groups.items():
+        member = f"[{', '.join(dict.fromkeys(keys))}]" if keys[0] else ""
+        texts.append(f"{family}{member}{leaf} = {text}")
+    return "; ".join(texts) or "not set"
 
 
 def unit(node: Facts, name: str) -> str:
@@ -97,8 +121,15 @@ def rule(one: Rule, width: int) -> str:
     lines = [f"{one.name}: {one.title}", ""]
     asked = [("of every", one.each), ("when", "" if one.when == "true" else one.when), ("needs", "" if one.needs == "true" else one.needs)]
     rest = [
-        ("expect", one.expect), ("should be", one.should), ("severity", one.severity), ("profiles", ", ".join(one.profiles)),
-        ("because", one.because), ("effect", one.effect), ("mend", one.fix), ("source", one.source), ("from", one.place),
+        ("expect", one.expect),
+        ("should be", one.should),
+        ("severity", one.severity),
+        ("profiles", ", ".join(one.profiles)),
+        ("because", one.because),
+        ("effect", one.effect),
+        ("mend", one.fix),
+        ("source", one.source),
+        ("from", one.place),
     ]
     for head, text in asked + rest:
         if text:
@@ -118,7 +149,8 @@ def fleet(found: Fleet, width: int, color: bool = False) -> str:
     lines = [f"{len(found.nodes)} nodes, {found.facts} facts: {len(found.odd)} in which some nodes differ from the majority"]
     for one in found.odd:
         head = f"{layout.painted(one.fact, 'bold', color)}  ({one.kind})"
-        lines += ["", head, f"  {shown(one.majority)} on {one.share * 100:.3g} %" if one.kind != "quantity" else f"  {shown(one.majority)} in the middle"]
+        where = "in the middle" if one.kind == "quantity" else f"on {one.share * 100:.3g} %"
+        lines += ["", head, f"  {shown(one.majority)} {where}"]
         by: dict[str, list[str]] = {}
         for node in sorted(one.nodes, key=natural):
             by.setdefault(shown(one.nodes[node]), []).append(words.clean(node))
@@ -126,5 +158,5 @@ def fleet(found: Fleet, width: int, color: bool = False) -> str:
             lines += layout.paragraph("  ", f"{text}: {_some(nodes)}", width)
     for names, why in ((found.left_out, "differ on most nodes and were left out"), (found.divided, "have no majority")):
         if names:
-            lines += ["", *layout.paragraph("", f"{len(names)} facts {why}: {_some(names)}", width)]
+            lines += ["", *layout.paragraph("", f"{len(names)} {'fact' if len(names) == 1 else 'facts'} {why}: {_some(names)}", width)]
     return "\n".join(lines)
