@@ -16,6 +16,7 @@ from hotlap.inspect import bmc, node, redact
 from hotlap.inspect.noting import Notes
 from hotlap.inspect.place import INDEX, Packed, packed
 from hotlap.judge import audit, odd
+from hotlap.report import audit as printing
 
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "redfish" / "gb300_supermicro.tar.gz"
 
@@ -42,6 +43,12 @@ def test_what_is_wrong_is_found_where_it_is() -> None:
         "persistence": [f"gpu[{n}]" for n in range(8)], "power-cap": [f"gpu[{n}]" for n in range(8)], "pcie-width": ["gpu[3]"],
         "pcie-generation": ["gpu[3]"], "acs": [f"gpu[{n}]" for n in range(8)], "governor": [""],
     }
+
+
+def test_an_audit_prints_what_it_printed() -> None:
+    facts, rules = node.facts(hgx(narrow="3", governor="powersave", limit="500.00")), audit.builtin()
+    golden = Path(__file__).resolve().parent.parent / "report" / "golden" / "audit-hgx.txt"
+    assert printing.audit(facts, "training", audit.audit(facts, rules, "training"), rules, 100) + "\n" == golden.read_text(encoding="utf-8")
 
 
 def test_a_snapshot_of_another_architecture_is_read() -> None:

@@ -77,7 +77,7 @@ def _kind(name: str) -> str:
 
 
 def _far(values: Mapping[str, Any]) -> Any:
-    """Nodes whose quantity lies far from all others', where it differs everywhere: a DIMM that is missing among totals that are never equal."""
+    """Nodes far from all others in what differs everywhere: a DIMM that is missing, among totals that are never equal."""
     numbers = {node: value for node, value in values.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
     if len(numbers) < max(FEWEST, MAJORITY * len(values)):
         return None

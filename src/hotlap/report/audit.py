@@ -87,8 +87,8 @@ def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[st
     counts = {state: sum(one.state == state for one in found) for state in ("pass", "finding", "not known", "not applicable")}
     by = {level: sum(1 for one in findings if rules[one.rule].severity == level) for level in order}
     said = ", ".join(f"{count} {level}" for level, count in by.items() if count)
-    total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, {counts['not known']} not known, "
-    lines += ["", f"{total}{counts['not applicable']} not applicable"]
+    total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, "
+    lines += ["", f"{total}{counts['not known']} not known, {counts['not applicable']} not applicable"]
     return "\n".join(lines)
 
 
@@ -102,9 +102,16 @@ def _seen(node: Facts, several: Sequence[Outcome]) -> str:
             groups.setdefault((family if mark else name, leaf, shown(found, unit(node, name))), []).append(key)
     texts = []
     for (family, leaf, text), keys in groups.items():
-        member = f"[{', '.join(dict.fromkeys(keys))}]" if keys[0] else ""
+        member = f"[{_span(list(dict.fromkeys(keys)))}]" if keys[0] else ""
         texts.append(f"{family}{member}{leaf} = {text}")
     return "; ".join(texts) or "not set"
+
+
+def _span(keys: Sequence[str]) -> str:
+    """Members that follow one another by their ends, as in 0 … 7."""
+    numbers = [int(key) for key in keys] if all(key.isdigit() for key in keys) else []
+    follow = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{keys[0]} … {keys[-1]}" if follow else ", ".join(keys)
 
 
 def unit(node: Facts, name: str) -> str:
