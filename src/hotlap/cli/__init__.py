@@ -15,6 +15,8 @@ from hotlap.errors import HotlapError, InputError, nearest
 
 VERBS = {  # in the order a newcomer needs them; the module is imported when its verb is used
     "devices": "what is here to measure, and what would make the rest usable",
+    "inspect": "the facts of a node: processor, GPUs, links, cards, settings, firmware",
+    "audit": "those facts against rules: what is set wrong, what it costs, what mends it",
     "run": "measure a plan and keep every number",
     "ls": "the runs that were kept",
     "show": "a run's table of results",

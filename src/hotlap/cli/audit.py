@@ -1,0 +1,89 @@
+"""hotlap audit"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from hotlap.cli import terminal
+from hotlap.errors import InputError, nearest
+from hotlap.facts import Facts
+from hotlap.inspect import node
+from hotlap.judge import audit, odd
+from hotlap.report import audit as printing
+
+PROFILES = "; ".join(f"{name}: {about}" for name, about in audit.PROFILES.items())
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--profile", default="bench", metavar="NAME", help=f"what the node is for (default: bench; {PROFILES})")
+    parser.add_argument(
+        "--root", default="/", metavar="DIR|FILE", help="a node's root folder, snapshot or JSON facts (default: this machine)"
+    )
+    parser.add_argument(
+        "--redfish", default="", metavar="DIR|TARBALL", help="a recorded Redfish tree: firmware inventory and BIOS attributes"
+    )
+    parser.add_argument(
+        "--rules", action="append", default=[], metavar="FILE", help="rules of your own; those of the same name are overridden"
+    )
+    parser.add_argument(
+        "--fail-on", default="error", metavar="SEVERITY", help="least severity that exits 1: info, warning, error (default)"
+    )
+    parser.add_argument("--explain", metavar="RULE", help="all of one rule")
+    parser.add_argument("--list", action="store_true", help="the rules")
+    parser.add_argument(
+        "--fleet", nargs="+", metavar="NODE", help="snapshots or JSON facts of many nodes, or folders of them: the odd ones out"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 1 where a finding is an error, 3 where no rule could be decided."""
+    if args.fail_on not in audit.SEVERITIES:
+        raise InputError(f"there is no severity '{args.fail_on}'; {nearest(args.fail_on, audit.SEVERITIES)}")
+    rules = audit.load(args.rules)
+    if args.explain or args.list:
+        return _rules(args, rules)
+    if args.fleet:
+        return _fleet(args)
+    if args.profile not in audit.PROFILES:
+        raise InputError(f"there is no profile '{args.profile}'; {nearest(args.profile, audit.PROFILES)}")
+    facts = node.read(args.root, args.redfish)
+    found = audit.audit(facts, rules, args.profile)
+    if args.json:
+        terminal.print_json({"host": facts.host, "profile": args.profile, "outcomes": found})
+    else:
+        print(printing.audit(facts, args.profile, found, rules, terminal.width(), terminal.color()))
+    return audit.reached(found, args.fail_on)
+
+
+def _rules(args: argparse.Namespace, rules: dict[str, audit.Rule]) -> int:
+    if args.explain and args.explain not in rules:
+        raise InputError(f"there is no rule '{args.explain}'; {nearest(args.explain, rules)}")
+    chosen = rules[args.explain] if args.explain else None
+    if args.json:
+        terminal.print_json(chosen or list(rules.values()))
+    else:
+        print(printing.rule(chosen, terminal.width()) if chosen else printing.rules(rules, terminal.width()))
+    return 0
+
+
+def _fleet(args: argparse.Namespace) -> int:
+    """Exit code 1 where a node differs from the majority."""
+    nodes, files = dict[str, Facts](), list[Path]()
+    for one in map(Path, args.fleet):
+        inside = sorted(path for path in one.iterdir() if path.name.endswith((".json", ".tar.gz", ".tgz"))) if one.is_dir() else []
+        files += inside or [one]
+    for file in files:
+        try:
+            facts = node.read(str(file))
+        except InputError as error:  # one that cannot be read is named, the rest goes on
+            print(f"hotlap: left out: {error}", file=sys.stderr)
+            continue
+        nodes[facts.host if facts.host not in nodes else f"{facts.host} ({file.name})"] = facts
+    found = odd.compare(nodes)
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(printing.fleet(found, terminal.width(), terminal.color()))
+    return 1 if found.odd else 0

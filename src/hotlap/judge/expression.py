@@ -1,0 +1,308 @@
+"""What a rule may say of facts: comparisons, and, or, not, in, arithmetic and a few functions. Nothing else can be reached from it.
+
+    gpu.pcie.width_now == gpu.pcie.width_possible        gpu stands for the one a rule is at
+    cpu.governor in ["performance", "schedutil"] and not (exists(cmdline[nosmt]) or cpu.smt_active)
+    same(gpu[*].vbios) and version(nvidia.driver) >= version("550.54")
+    limits.locked_memory >= 64 GiB                       "unlimited" is more than any number
+
+What is not known stays not known, unless the rest decides: `false and unknown` is false.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hotlap import units
+from hotlap.errors import InputError
+from hotlap.facts import Fact, members
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?(?:[KMGT]i?B|[kMGT]?Hz|W|ms|us|s|B)\b)?)|
+    (?P<name>[A-Za-z_][\w]*(?:\[[^\]]*\])?(?:\.[A-Za-z_]\w*(?:\[[^\]]*\])?)*)|(?P<sign>==|!=|<=|>=|[<>()\[\],*/+-]))""",
+    re.VERBOSE,
+)
+FUNCTIONS = ("exists", "count", "same", "version", "min", "max", "sum", "contains", "all", "any")
+SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+DEEPEST = 40
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Not to be told, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The facts, and which member of a family a rule is at."""
+
+    facts: Mapping[str, Fact]
+    family: str = ""
+    key: str = ""
+    used: dict[str, Fact | None] = field(default_factory=dict)  # what was looked up, for the report
+
+    def names(self, path: str) -> list[str]:
+        """A path's facts: the member's own, or with [*] those of all members."""
+        if self.family and re.match(rf"{self.family}\.", path):
+            return [f"{self.family}[{self.key}]{path[len(self.family) :]}"]
+        match = re.match(r"(\w+)\[\*\](.*)", path)
+        return [f"{match[1]}[{key}]{match[2]}" for key in members(self.facts, match[1])] if match else [path]
+
+    def value(self, name: str) -> Any:
+        fact = self.facts.get(name)
+        self.used[name] = fact
+        if fact is None or fact.status != "ok":
+            return Unknown(f"{name}: {fact.reason or fact.status}" if fact else f"{name} was not read")
+        return math.inf if fact.value == "unlimited" else fact.value
+
+
+Node = tuple[Any, ...]
+
+
+def parse(text: str) -> Node:
+    """The tree of an expression. Raises InputError that shows the place."""
+    return _Parser(text).whole()
+
+
+def paths(node: Any) -> Iterator[str]:
+    """The names of facts in it."""
+    if isinstance(node, tuple):
+        if node[:1] == ("path",):
+            yield node[1]
+        else:
+            for part in node[1:]:
+                yield from paths(part)
+    elif isinstance(node, list):
+        for part in node:
+            yield from paths(part)
+
+
+class _Parser:
+    """Recursive descent: or, and, not, comparison, sum, product, value."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.tokens, self.at, self.depth = text, list[tuple[str, str, int]](), 0, 0
+        place = 0
+        while text[place:].strip():
+            match = _TOKEN.match(text, place)
+            if not match or match.lastgroup is None:
+                raise self.wrong(place, "this is not understood")
+            self.tokens.append((match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
+            place = match.end()
+
+    def wrong(self, place: int, what: str) -> InputError:
+        return InputError(
+            f"{what} at '{self.text[place : place + 24]}' in '{self.text}'; valid: names of facts, quantities, \"text\", lists, "
+            f"== != < <= > >= in, and or not, + - * /, {', '.join(name + '()' for name in FUNCTIONS)}"
+        )
+
+    def peek(self) -> str:
+        return self.tokens[self.at][1] if self.at < len(self.tokens) else ""
+
+    def place(self) -> int:
+        return self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
+
+    def take(self, wanted: str) -> None:
+        if self.peek() != wanted:
+            raise self.wrong(self.place(), f"'{wanted}' is missing")
+        self.at += 1
+
+    def whole(self) -> Node:
+        found = self.either()
+        if self.at < len(self.tokens):
+            raise self.wrong(self.place(), "nothing more was expected")
+        return found
+
+    def either(self) -> Node:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise InputError(f"an expression is nested more than {DEEPEST} deep: '{self.text[:60]}'")
+        found = self.both()
+        while self.peek() == "or":
+            self.at += 1
+            found = ("or", found, self.both())
+        self.depth -= 1
+        return found
+
+    def both(self) -> Node:
+        found = self.negated()
+        while self.peek() == "and":
+            self.at += 1
+            found = ("and", found, self.negated())
+        return found
+
+    def negated(self) -> Node:
+        count = 0
+        while self.peek() == "not":
+            self.at += 1
+            count += 1
+        found = self.compared()
+        return ("not", found) if count % 2 else found
+
+    def compared(self) -> Node:
+        left = self.sum()
+        word = self.peek()
+        if word in SIGNS:
+            self.at += 1
+            return ("compare", word, left, self.sum())
+        if word == "in":
+            self.at += 1
+            return ("in", left, self.sum())
+        if word == "not" and self.at + 1 < len(self.tokens) and self.tokens[self.at + 1][1] == "in":
+            self.at += 2
+            return ("not", ("in", left, self.sum()))
+        return left
+
+    def sum(self) -> Node:
+        found = self.product()
+        while self.peek() in ("+", "-"):
+            sign = self.peek()
+            self.at += 1
+            found = ("arithmetic", sign, found, self.product())
+        return found
+
+    def product(self) -> Node:
+        found = self.one()
+        while self.peek() in ("*", "/"):
+            sign = self.peek()
+            self.at += 1
+            found = ("arithmetic", sign, found, self.one())
+        return found
+
+    def one(self) -> Node:
+        if self.at >= len(self.tokens):
+            raise self.wrong(len(self.text), "a value is missing")
+        kind, word, place = self.tokens[self.at]
+        self.at += 1
+        if kind == "text":
+            return ("value", word[1:-1])
+        if kind == "number":
+            return ("value", _quantity(word))
+        if word == "(":
+            found = self.either()
+            self.take(")")
+            return found
+        if word == "[":
+            return ("list", *self.items("]"))
+        if kind == "name" and word in ("true", "false"):
+            return ("value", word == "true")
+        if kind == "name" and self.peek() == "(":
+            if word not in FUNCTIONS:
+                raise self.wrong(place, f"there is no function '{word}'")
+            self.at += 1
+            return ("call", word, *self.items(")"))
+        if kind == "name" and word not in ("and", "or", "not", "in"):
+            return ("path", word)
+        raise self.wrong(place, "a value is missing")
+
+    def items(self, end: str) -> list[Node]:
+        found = list[Node]()
+        while self.peek() != end:
+            found.append(self.either())
+            if self.peek() != end:
+                self.take(",")
+        self.take(end)
+        return found
+
+
+def _quantity(text: str) -> float:
+    unit = text.lstrip("0123456789.e+-").strip()
+    for base in ("B", "Hz", "W", "s"):
+        if unit.endswith(base):
+            return units.parse(text, base)
+    return float(text)
+
+
+def evaluate(node: Node, scope: Scope) -> Any:
+    """True, False, a value, or Unknown with its reason; never raises for facts, whatever they hold."""
+    kind = node[0]
+    if kind == "value":
+        return node[1]
+    if kind == "path":
+        found = [scope.value(name) for name in scope.names(node[1])]
+        return found if "[*]" in node[1] else found[0]
+    if kind == "list":
+        return [evaluate(part, scope) for part in node[1:]]
+    if kind in ("and", "or"):
+        return _joined(kind, [evaluate(part, scope) for part in node[1:]])
+    if kind == "not":
+        found = evaluate(node[1], scope)
+        return found if isinstance(found, Unknown) else not found
+    if kind == "call":
+        return _called(node[1], node[2:], scope)
+    sign, left, right = ("in", *node[1:]) if kind == "in" else node[1:]
+    a, b = evaluate(left, scope), evaluate(right, scope)
+    if isinstance(a, list) and left[0] == "path":  # with [*]: it holds for all of them
+        return _joined("and", [_pair(sign, one, b) for one in a])
+    return _pair(sign, a, b)
+
+
+def _joined(kind: str, parts: list[Any]) -> Any:
+    decides = kind == "or"
+    if any(not isinstance(part, Unknown) and bool(part) == decides for part in parts):
+        return decides
+    return next((part for part in parts if isinstance(part, Unknown)), not decides)
+
+
+def _pair(sign: str, a: Any, b: Any) -> Any:
+    for one in (a, b, *(b if isinstance(b, list) else ())):
+        if isinstance(one, Unknown):
+            return one
+    try:
+        if sign == "in":
+            return a in b
+        if sign in SIGNS:
+            return SIGNS[sign](a, b)
+        return {"+": a + b, "-": a - b, "*": a * b}[sign] if sign != "/" else a / b if b else Unknown("a division by zero")
+    except TypeError:
+        return Unknown(f"'{a}' {sign} '{b}' cannot be worked out: one is text, the other is not")
+
+
+def _members(part: Node, scope: Scope) -> Any:
+    """A comparison over [*] as one answer for each member: none for none."""
+    if part[0] in ("compare", "in") and (left := part[-2])[0] == "path" and "[*]" in left[1]:
+        right = evaluate(part[-1], scope)
+        return [_pair(part[1] if part[0] == "compare" else "in", one, right) for one in evaluate(left, scope)]
+    return evaluate(part, scope)
+
+
+def _called(name: str, given: tuple[Node, ...], scope: Scope) -> Any:
+    values = [_members(part, scope) if name in ("any", "all") else evaluate(part, scope) for part in given]
+    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    if name == "exists":
+        denied = [
+            one for path in given for used in scope.names(path[1]) if (one := scope.facts.get(used)) and one.status in ("denied", "error")
+        ]
+        there = bool(flat) and any(not isinstance(one, Unknown) for one in flat)
+        return Unknown(f"{given[0][1]}: {denied[0].reason}") if denied and not there else there
+    if name == "count":
+        return sum(1 for one in flat if not isinstance(one, Unknown))
+    if name in ("all", "any"):
+        return _joined("and" if name == "all" else "or", flat)
+    if unknown := next((one for one in flat if isinstance(one, Unknown)), None):
+        return unknown
+    if name == "same":
+        return len({repr(one) for one in flat}) <= 1
+    if name == "version":
+        return [int(part) for part in re.findall(r"\d+", str(flat[0]))] if flat else Unknown("version() of nothing")
+    if name == "contains":
+        return (
+            len(values) == 2 and values[1] in values[0]
+            if isinstance(values[0], (str, list))
+            else Unknown("contains() needs text or a list")
+        )
+    numbers = [one for one in flat if isinstance(one, (int, float))]
+    fold: Callable[[list[float]], float] = {"min": min, "max": max, "sum": sum}[name]  # type: ignore[assignment]
+    return fold(numbers) if numbers else Unknown(f"{name}() of nothing")

@@ -1,0 +1,169 @@
+"""Facts, audits and fleets as text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from hotlap import units
+from hotlap.facts import Fact, Facts, families, natural
+from hotlap.judge.audit import Outcome, Rule
+from hotlap.judge.odd import Fleet
+from hotlap.report import layout, words
+
+MARKS = {"error": "bad", "warning": "warn", "info": "dim"}
+MOST_NODES = 6
+
+
+def value(fact: Fact) -> str:
+    """A fact for people: with its unit, or why it is not known."""
+    if fact.status != "ok":
+        return f"– {words.clean(fact.reason)}"
+    return shown(fact.value, fact.unit)
+
+
+def shown(found: Any, unit: str = "") -> str:
+    if isinstance(found, bool):
+        return "yes" if found else "no"
+    if isinstance(found, list):
+        return words.clean(" ".join(found)) or "none"
+    if isinstance(found, (int, float)) and unit:
+        return units.size(int(found)) if unit == "B" and found >= 1024 else units.show(found, unit)
+    return words.clean(f"{found:g}" if isinstance(found, float) else str(found))
+
+
+def facts(node: Facts, width: int, color: bool = False, everything: bool = False) -> str:
+    """Sections by the first word of a name; what is not present is counted, unless all is asked for."""
+    known = {name: fact for name, fact in node.facts.items() if everything or fact.status != "absent"}
+    lines = [" · ".join(part for part in (node.host, node.arch, node.taken, f"{len(node.facts)} facts") if part)]
+    for family in families(known):
+        mine = {name: fact for name, fact in known.items() if name.startswith((f"{family}.", f"{family}["))}
+        lines += ["", layout.painted(family, "bold", color)]
+        room = min(max(len(name) for name in mine), 44)
+        for name, fact in mine.items():
+            lines += textwrap.wrap(
+                value(fact),
+                max(width, room + 20),
+                initial_indent=f"  {name:<{room}}  ",
+                subsequent_indent=" " * (room + 4),
+                break_on_hyphens=False,
+            )
+    absent = sum(fact.status == "absent" for fact in node.facts.values())
+    if absent and not everything:
+        lines += ["", f"{absent} facts are not present here; --all shows them with their reasons"]
+    return "\n".join(lines)
+
+
+def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[str, Rule], width: int, color: bool = False) -> str:
+    """Findings, the worst first, members of one rule together; then what could not be told; then the count."""
+    lines = [f"{node.host} · profile {profile} · {len({one.rule for one in found})} rules on {len(node.facts)} facts"]
+    order = {"error": 0, "warning": 1, "info": 2}
+    findings = sorted((one for one in found if one.finding), key=lambda one: (order[rules[one.rule].severity], list(rules).index(one.rule)))
+    for name, group in groupby(findings, key=lambda one: one.rule):
+        rule, several = rules[name], list(group)
+        level = layout.painted(rule.severity.upper(), MARKS[rule.severity], color)
+        lines += ["", f"{level}  {layout.painted(rule.title, 'bold', color)}  [{name}]"]
+        mends = list(dict.fromkeys(outcome.finding.action for outcome in several if outcome.finding))
+        more = f"  (and the same for {len(mends) - 1} more: --json has each)" if len(mends) > 1 else ""
+        for head, text in (
+            ("is", _seen(node, several)),
+            ("should be", rule.should),
+            ("because", rule.because),
+            ("effect", rule.effect),
+            ("source", rule.source),
+            ("mend", mends[0] + more),
+        ):
+            lines += layout.paragraph(f"  {head:<9}  ", words.clean(text), width)
+    unknown: dict[str, list[str]] = {}
+    for one in found:
+        if one.state == "not known":
+            unknown.setdefault(words.clean(one.reason), []).append(f"{one.rule} {one.at}".strip())
+    if unknown:
+        lines += ["", layout.painted("not known", "bold", color)]
+        for reason, names in unknown.items():
+            lines += layout.paragraph("  ", f"{_some(names)}: {reason}", width)
+    counts = {state: sum(one.state == state for one in found) for state in ("pass", "finding", "not known", "not applicable")}
+    by = {level: sum(1 for one in findings if rules[one.rule].severity == level) for level in order}
+    said = ", ".join(f"{count} {level}" for level, count in by.items() if count)
+    total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, "
+    lines += ["", f"{total}{counts['not known']} not known, {counts['not applicable']} not applicable"]
+    return "\n".join(lines)
+
+
+def _seen(node: Facts, several: Sequence[Outcome]) -> str:
+    """What is set; members of a family that have one value stand together, as in gpu[0, 1]."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for outcome in several:
+        for name, found in outcome.seen.items():
+            family, _, rest = name.partition("[")
+            key, mark, leaf = rest.partition("]")
+            groups.setdefault((family if mark else name, leaf, shown(found, unit(node, name))), []).append(key)
+    texts = []
+    for (family, leaf, text), keys in groups.items():
+        member = f"[{_span(list(dict.fromkeys(keys)))}]" if keys[0] else ""
+        texts.append(f"{family}{member}{leaf} = {text}")
+    return "; ".join(texts) or "not set"
+
+
+def _span(keys: Sequence[str]) -> str:
+    """Members that follow one another by their ends, as in 0 … 7."""
+    numbers = [int(key) for key in keys] if all(key.isdigit() for key in keys) else []
+    follow = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{keys[0]} … {keys[-1]}" if follow else ", ".join(keys)
+
+
+def unit(node: Facts, name: str) -> str:
+    return node.facts[name].unit if name in node.facts else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NODES} more" if len(names) > MOST_NODES else ""
+    return ", ".join(names[:MOST_NODES]) + more
+
+
+def rule(one: Rule, width: int) -> str:
+    """All of one rule, as `--explain` prints it."""
+    lines = [f"{one.name}: {one.title}", ""]
+    asked = [("of every", one.each), ("when", "" if one.when == "true" else one.when), ("needs", "" if one.needs == "true" else one.needs)]
+    rest = [
+        ("expect", one.expect),
+        ("should be", one.should),
+        ("severity", one.severity),
+        ("profiles", ", ".join(one.profiles)),
+        ("because", one.because),
+        ("effect", one.effect),
+        ("mend", one.fix),
+        ("source", one.source),
+        ("from", one.place),
+    ]
+    for head, text in asked + rest:
+        if text:
+            lines += layout.paragraph(f"  {head:<9}  ", text, width)
+    return "\n".join(lines)
+
+
+def rules(found: Mapping[str, Rule], width: int) -> str:
+    """A line per rule."""
+    room = max(map(len, found))
+    lines = [layout.shortened(f"{one.name:<{room}}  {one.severity:<7}  {one.title}", width) for one in found.values()]
+    return "\n".join([*lines, "", f"{len(lines)} rules; hotlap audit --explain RULE says all of one"])
+
+
+def fleet(found: Fleet, width: int, color: bool = False) -> str:
+    """Odd facts, versions first; nodes in the order people count."""
+    lines = [f"{len(found.nodes)} nodes, {found.facts} facts: {len(found.odd)} in which some nodes differ from the majority"]
+    for one in found.odd:
+        head = f"{layout.painted(one.fact, 'bold', color)}  ({one.kind})"
+        where = "in the middle" if one.kind == "quantity" else f"on {one.share * 100:.3g} %"
+        lines += ["", head, f"  {shown(one.majority)} {where}"]
+        by: dict[str, list[str]] = {}
+        for node in sorted(one.nodes, key=natural):
+            by.setdefault(shown(one.nodes[node]), []).append(words.clean(node))
+        for text, nodes in by.items():
+            lines += layout.paragraph("  ", f"{text}: {_some(nodes)}", width)
+    for names, why in ((found.left_out, "differ on most nodes and were left out"), (found.divided, "have no majority")):
+        if names:
+            lines += ["", *layout.paragraph("", f"{len(names)} {'fact' if len(names) == 1 else 'facts'} {why}: {_some(names)}", width)]
+    return "\n".join(lines)
