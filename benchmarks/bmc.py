@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import multiprocessing
 import ssl
@@ -88,7 +89,7 @@ async def measure(ends: list[bmc.Endpoint], every_s: float, seconds: float) -> d
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     alive = {name: times for name, times in polls.items() if name not in failed}
-    late_s = max((b - a - every_s for times in alive.values() for a, b in zip(times, times[1:], strict=False)), default=float("nan"))
+    late_s = max((b - a - every_s for times in alive.values() for a, b in itertools.pairwise(times)), default=float("nan"))
     return {"share": cpu_s / wall_s, "values_per_s": counted / wall_s, "late_s": late_s, "alive": len(alive), "failed": len(failed)}
 
 

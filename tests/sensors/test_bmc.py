@@ -8,16 +8,26 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("trustme")
 
+from tests.sensors.bmc_server import Server
+
 from hotlap.errors import InputError
 from hotlap.sensors import bmc
-from tests.sensors.bmc_server import Server
 
 REPORT = "/redfish/v1/TelemetryService/MetricReports/E"
 DOCUMENTS = {
     "/redfish/v1/TelemetryService/MetricReports": json.dumps({"Members": [{"@odata.id": REPORT}]}).encode(),
-    REPORT: json.dumps({"Id": "E", "MetricValues": [
-        {"MetricProperty": "/redfish/v1/Chassis/GPU_0/Sensors/GPU_0_Power_0", "MetricValue": "300.5", "Timestamp": "2026-06-29T08:05:27+00:00"},
-    ]}).encode(),
+    REPORT: json.dumps(
+        {
+            "Id": "E",
+            "MetricValues": [
+                {
+                    "MetricProperty": "/redfish/v1/Chassis/GPU_0/Sensors/GPU_0_Power_0",
+                    "MetricValue": "300.5",
+                    "Timestamp": "2026-06-29T08:05:27+00:00",
+                },
+            ],
+        }
+    ).encode(),
 }
 SECRET = bmc.Credentials("root", "hunter2-secret")
 
@@ -55,7 +65,7 @@ def test_logs_in_again_when_the_session_has_ended(tmp_path):
 
 def test_wrong_password_is_named_and_not_shown(tmp_path):
     with Server(DOCUMENTS, "root", "another", tmp_path) as server:
-        only, = polled([endpoint(server, credentials=SECRET)])
+        (only,) = polled([endpoint(server, credentials=SECRET)])
         assert only.status == "error"
         assert only.reason == "the BMC refuses the user or the password"
         assert "hunter2" not in repr(SECRET) + repr(endpoint(server, credentials=SECRET))
@@ -63,7 +73,7 @@ def test_wrong_password_is_named_and_not_shown(tmp_path):
 
 def test_an_untrusted_certificate_is_refused_unless_asked(tmp_path):
     with Server(DOCUMENTS, folder=tmp_path) as server:
-        only, = polled([endpoint(server, cafile="")])
+        (only,) = polled([endpoint(server, cafile="")])
         assert "certificate is not trusted" in only.reason
         assert polled([endpoint(server, cafile="", insecure=True)])[0].value == 300.5
 
@@ -101,16 +111,30 @@ def test_without_telemetry_thermal_and_power_are_read(tmp_path):
     documents = {
         "/redfish/v1/Chassis": json.dumps({"Members": [{"@odata.id": "/redfish/v1/Chassis/1"}]}).encode(),
         "/redfish/v1/Chassis/1": json.dumps({"Thermal": {"@odata.id": "/redfish/v1/Chassis/1/Thermal"}}).encode(),
-        "/redfish/v1/Chassis/1/Thermal": json.dumps({"@odata.id": "/redfish/v1/Chassis/1/Thermal", "@odata.type": "#Thermal.v1_7_0.Thermal", "Temperatures": [{"Name": "Inlet", "ReadingCelsius": 21}]}).encode(),
+        "/redfish/v1/Chassis/1/Thermal": json.dumps(
+            {
+                "@odata.id": "/redfish/v1/Chassis/1/Thermal",
+                "@odata.type": "#Thermal.v1_7_0.Thermal",
+                "Temperatures": [{"Name": "Inlet", "ReadingCelsius": 21}],
+            }
+        ).encode(),
     }
     with Server(documents, folder=tmp_path) as server:
         assert polled([endpoint(server)])[0].value == 21.0
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "names no BMC"), ("bmc = 1", "names no BMC"), ('[[bmc]]\nurl = "ftp://x"', "https://HOST"), ('[[bmc]]\nurl = "https://a"\npassword = "x"', "no password here"),
-    ('[[bmc]]\nurl = "https://a"\ninsecur = true', "did you mean 'insecure'"), ('[[bmc]]\nurl = "https://a"\n[[bmc]]\nurl = "https://a"', "stands twice"), ("[[bmc", "no list of BMCs"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no BMC"),
+        ("bmc = 1", "names no BMC"),
+        ('[[bmc]]\nurl = "ftp://x"', "https://HOST"),
+        ('[[bmc]]\nurl = "https://a"\npassword = "x"', "no password here"),
+        ('[[bmc]]\nurl = "https://a"\ninsecur = true', "did you mean 'insecure'"),
+        ('[[bmc]]\nurl = "https://a"\n[[bmc]]\nurl = "https://a"', "stands twice"),
+        ("[[bmc", "no list of BMCs"),
+    ],
+)
 def test_a_wrong_file_is_one_clear_line(tmp_path, text, said):
     (tmp_path / "b.toml").write_text(text)
     with pytest.raises(InputError, match=said):

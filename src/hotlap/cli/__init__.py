@@ -16,6 +16,7 @@ from hotlap.errors import HotlapError, InputError, nearest
 VERBS = {  # in the order a newcomer needs them; the module is imported when its verb is used
     "devices": "what is here to measure, and what would make the rest usable",
     "run": "measure a plan and keep every number",
+    "watch": "telemetry alone, on the terminal, as an exporter or into a file",
     "ls": "the runs that were kept",
     "show": "a run's table of results",
     "explain": "each number against its limit: the headroom and its cause",

@@ -56,10 +56,10 @@ def load(path: Path) -> list[Endpoint]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path} is no list of BMCs: {error}; write [[bmc]] with url = \"https://…\" for each") from None
+        raise InputError(f'{path} is no list of BMCs: {error}; write [[bmc]] with url = "https://…" for each') from None
     tables = table.get("bmc")
     if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
-        raise InputError(f"{path} names no BMC; write [[bmc]] with url = \"https://…\" for each")
+        raise InputError(f'{path} names no BMC; write [[bmc]] with url = "https://…" for each')
     found = [_endpoint(one, f"{path}: bmc {i + 1}", path.parent) for i, one in enumerate(tables)]
     twice = {one.name for one in found if sum(other.name == one.name for other in found) > 1}
     if twice:
@@ -70,7 +70,9 @@ def load(path: Path) -> list[Endpoint]:
 def _endpoint(table: dict[str, Any], where: str, folder: Path) -> Endpoint:
     for key in table:
         if key in ("password", "user", "username", "token"):
-            raise InputError(f"{where}: no {key} here, this file may be shared; name a file by credentials = \"…\", or set HOTLAP_BMC_PASSWORD")
+            raise InputError(
+                f'{where}: no {key} here, this file may be shared; name a file by credentials = "…", or set HOTLAP_BMC_PASSWORD'
+            )
         if key not in KEYS:
             raise InputError(f"{where}: there is no key '{key}'; {nearest(key, KEYS)}")
     url = table.get("url")
@@ -78,7 +80,11 @@ def _endpoint(table: dict[str, Any], where: str, folder: Path) -> Endpoint:
         raise InputError(f"{where}: url must be https://HOST[:PORT], without user or password in it")
     reports = table.get("reports", [])
     texts = {key: table.get(key, "") for key in ("name", "credentials", "cafile")}
-    if not isinstance(reports, list) or not all(isinstance(v, str) for v in (*reports, *texts.values())) or not isinstance(table.get("insecure", False), bool):
+    if (
+        not isinstance(reports, list)
+        or not all(isinstance(v, str) for v in (*reports, *texts.values()))
+        or not isinstance(table.get("insecure", False), bool)
+    ):
         raise InputError(f"{where}: name, credentials and cafile are text, reports a list of text, insecure true or false")
     given = credentials(folder / texts["credentials"] if texts["credentials"] else None)
     if given and url.startswith("http://"):
@@ -100,7 +106,7 @@ def credentials(path: Path | None) -> Credentials | None:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):  # its message would show a line of the file
-        raise InputError(f"{path} is not TOML; write user = \"…\" and password = \"…\"") from None
+        raise InputError(f'{path} is not TOML; write user = "…" and password = "…"') from None
     user, password = table.get("user"), table.get("password")
     if not isinstance(user, str) or not isinstance(password, str):
         raise InputError(f"{path} lacks user or password, each as text")
@@ -174,7 +180,9 @@ class Client:
             status, _, headers = await self._once("POST", SESSIONS, {"UserName": given.user, "Password": given.password})
             token = headers.get("X-Auth-Token", "")
             if status not in (200, 201) or not token:
-                what = "the BMC refuses the user or the password" if status in (400, 401, 403) else f"the BMC answers the login with {status}"
+                what = (
+                    "the BMC refuses the user or the password" if status in (400, 401, 403) else f"the BMC answers the login with {status}"
+                )
                 raise MachineError(what)
             self.headers = {"X-Auth-Token": token}
             place = headers.get("Location", "")
@@ -212,7 +220,9 @@ class Client:
 
     async def _of_chassis(self, chassis: str) -> list[str]:
         document = _document(await self.get(chassis))
-        links = {key: str(document[key].get("@odata.id", "")) for key in ("Sensors", "Thermal", "Power") if isinstance(document.get(key), dict)}
+        links = {
+            key: str(document[key].get("@odata.id", "")) for key in ("Sensors", "Thermal", "Power") if isinstance(document.get(key), dict)
+        }
         if links.get("Sensors"):
             try:
                 sensors = _members(_document(await self.get(links["Sensors"])))

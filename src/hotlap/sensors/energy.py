@@ -51,8 +51,14 @@ def window(begin_s: float, end_s: float, power_w: Series = ((), ()), energy_j: S
     if counted is None:
         return Energy(integral, integral_error, "none" if integral is None else "integral", seconds, sampled, warnings=tuple(warnings))
     difference = integral / counted - 1 if integral is not None and counted > 0 else None
-    if difference is not None and integral is not None and abs(integral - counted) > (integral_error or 0) + (counter_error or 0) + AGREE * counted:
-        warnings.append(f"the counter gives {counted:.4g} J, the integral of power {integral:.4g} J: {difference:+.1%}; one of them is wrong")
+    if (
+        difference is not None
+        and integral is not None
+        and abs(integral - counted) > (integral_error or 0) + (counter_error or 0) + AGREE * counted
+    ):
+        warnings.append(
+            f"the counter gives {counted:.4g} J, the integral of power {integral:.4g} J: {difference:+.1%}; one of them is wrong"
+        )
     return Energy(counted, counter_error, "counter", seconds, sampled, integral, difference, tuple(warnings))
 
 
@@ -81,7 +87,9 @@ def _integral(times: np.ndarray, watts: np.ndarray, begin: float, end: float) ->
     return joules + mean * outside, error + peak * outside, float(gaps[held].sum()) / (end - begin)
 
 
-def _counted(times: np.ndarray, joules: np.ndarray, begin: float, end: float, peak_w: float) -> tuple[float | None, float | None, list[str]]:
+def _counted(
+    times: np.ndarray, joules: np.ndarray, begin: float, end: float, peak_w: float
+) -> tuple[float | None, float | None, list[str]]:
     if times.size < 2 or times[-1] <= begin or times[0] >= end:
         return None, None, []
     if bool(np.any(np.diff(joules) < 0)):
