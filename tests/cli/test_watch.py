@@ -65,3 +65,25 @@ def test_residency_by_cause():
     for second, mask in enumerate([0x4, 0x4, 0x44, 0x0, 0x0]):
         tally.add([Reading(sensor="throttle", device="d", time_s=float(second), value=float(mask))])
     assert tally.residency("d") == {"software power cap": 0.75, "hardware thermal": 0.25}
+
+
+def test_bmcs_are_watched_and_secrets_stay_secret(tmp_path, capsys):
+    pytest.importorskip("aiohttp")
+    pytest.importorskip("trustme")
+    from tests.sensors.bmc_server import Server
+
+    report = "/redfish/v1/TelemetryService/MetricReports/E"
+    row = {"MetricProperty": "/redfish/v1/Chassis/GPU_0/Sensors/GPU_0_Power_0", "MetricValue": "300.5", "Timestamp": "2026-06-29T08:05:27+00:00"}
+    secret = tmp_path / "secret.toml"
+    secret.write_text('user = "root"\npassword = "hunter2-secret"')
+    secret.chmod(0o600)
+    with Server({report: json.dumps({"MetricValues": [row]}).encode()}, "root", "hunter2-secret", tmp_path) as server:
+        (tmp_path / "bmcs.toml").write_text(
+            f'[[bmc]]\nurl = "{server.url}"\nname = "n1"\ncafile = "ca.pem"\ncredentials = "secret.toml"\nreports = ["E"]\n'
+        )
+        kept = tmp_path / "r.jsonl"
+        assert cli.main(["watch", "--bmc", str(tmp_path / "bmcs.toml"), "--every", "0.3 s", "--for", "1.2 s", "--to", f"file:{kept}"]) == 0
+    caught = capsys.readouterr()
+    assert "300.5 W" in caught.out
+    assert "hunter2" not in caught.out + caught.err + kept.read_text()
+    assert "token" not in caught.out + caught.err + kept.read_text()

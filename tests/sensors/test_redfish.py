@@ -1,6 +1,8 @@
 """Redfish answers as readings: the traps of a recorded HGX BMC, by hand-written samples."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +98,17 @@ def test_power_and_thermal_leave_out_what_is_absent():
 def test_no_report_is_said():
     with pytest.raises(MachineError, match="n answers with no metric report"):
         redfish.report(b"<html>", "n", 0.0, 0.0)
+
+
+def test_a_recorded_bmc():
+    folder = os.environ.get("HOTLAP_REDFISH_CRAWL", "")
+    files = sorted(Path(folder).glob("*_MetricReports_*.json")) if folder else []
+    if not files:
+        pytest.skip("HOTLAP_REDFISH_CRAWL names no folder with a recorded BMC's *_MetricReports_*.json")
+    for file in files:
+        data = file.read_bytes()
+        readings = redfish.report(data, "n", 0.0, 0.0)
+        assert len(readings) == len(json.loads(data)["MetricValues"])
+        assert len({(r.device, r.sensor) for r in readings}) == len(readings), f"{file.name}: two rows of one name"
+        assert all((r.value is None) == (r.status == "error") == bool(r.reason) for r in readings)
+        assert all(r.value < 1e15 for r in readings if r.value is not None and r.sensor.endswith("_s"))

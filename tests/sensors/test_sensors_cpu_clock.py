@@ -14,8 +14,7 @@ from hotlap.targets.base import SystemClock
 from hotlap.targets.simulated import VirtualClock
 
 here = pytest.mark.skipif(
-    platform.machine().lower() not in ("x86_64", "amd64") or platform.system() != "Linux",
-    reason="the chain is machine code for x86-64 Linux",
+    platform.machine().lower() not in ("x86_64", "amd64") or platform.system() != "Linux", reason="the chain is machine code for x86-64 Linux"
 )
 
 

@@ -61,18 +61,12 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def ask(libraries: dict[str, Path]) -> Ask:
     """Runs a child process with the library and returns what it read."""
 
-    def run(
-        driver: str = "new", device: dict[str, str] | None = None, times: tuple[float, ...] = (1.0,), **environment: str
-    ) -> dict[str, Any]:
+    def run(driver: str = "new", device: dict[str, str] | None = None, times: tuple[float, ...] = (1.0,), **environment: str) -> dict[str, Any]:
         options = {"device": {"uuid": UUID} if device is None else device, "times": times}
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         folder = str(libraries[driver]) if driver else ""
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(CHILD), json.dumps(options)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+            [sys.executable, "-c", textwrap.dedent(CHILD), json.dumps(options)], capture_output=True, text=True, timeout=60, check=False,
             env={**kept, **({"LD_LIBRARY_PATH": folder} if folder else {}), **environment},
         )
         assert done.returncode == 0, done.stderr
@@ -91,26 +85,11 @@ def states(answer: dict[str, Any], sweep: int = 0) -> dict[str, tuple[str, str]]
 
 def test_every_sensor_is_read_in_base_units(ask: Ask) -> None:
     answer = ask(FAKE_NVML_THROTTLE="0", FAKE_NVML_PIDS="self")
-    assert values(answer) == pytest.approx(
-        {
-            "power_w": 412.345,
-            "power_w.average": 300.0,
-            "energy_j": 123456.789,
-            "temperature_c": 54.0,
-            "temperature_c.memory": 71.0,
-            "clock_hz.sm": 1.755e9,
-            "clock_hz.memory": 3.201e9,
-            "throttle": 0.0,
-            "utilization": 0.87,
-            "memory_used_bytes": 2.0 * 2**30,
-            "pcie_generation": 5.0,
-            "pcie_width": 8.0,
-            "ecc_uncorrected": 2.0,
-            "fan": 0.35,
-            "power_limit_w": 700.0,
-            "processes": 0.0,
-        }
-    )
+    assert values(answer) == pytest.approx({
+        "power_w": 412.345, "power_w.average": 300.0, "energy_j": 123456.789, "temperature_c": 54.0, "temperature_c.memory": 71.0,
+        "clock_hz.sm": 1.755e9, "clock_hz.memory": 3.201e9, "throttle": 0.0, "utilization": 0.87, "memory_used_bytes": 2.0 * 2**30,
+        "pcie_generation": 5.0, "pcie_width": 8.0, "ecc_uncorrected": 2.0, "fan": 0.35, "power_limit_w": 700.0, "processes": 0.0,
+    })
     assert answer["names"] == list(values(answer))
     assert {device for *_, device in answer["sweeps"][0]} == {UUID}
     assert answer["missing"] == {}
@@ -118,15 +97,8 @@ def test_every_sensor_is_read_in_base_units(ask: Ask) -> None:
 
 def test_facts_hold_what_does_not_change(ask: Ask) -> None:
     assert ask()["facts"] == {
-        "clock_max_hz.sm": 1.98e9,
-        "clock_max_hz.memory": 3.201e9,
-        "power_limit_w": 700.0,
-        "pcie_generation_max": 5,
-        "pcie_width_max": 16,
-        "ecc": True,
-        "vbios": "96.00.30.00.01",
-        "serial": "1650000000001",
-        "driver": "570.00.01",
+        "clock_max_hz.sm": 1.98e9, "clock_max_hz.memory": 3.201e9, "power_limit_w": 700.0, "pcie_generation_max": 5, "pcie_width_max": 16,
+        "ecc": True, "vbios": "96.00.30.00.01", "serial": "1650000000001", "driver": "570.00.01",
     }
 
 
@@ -188,11 +160,7 @@ def test_reasons_of_throttling_are_combined_bits(ask: Ask) -> None:
     from hotlap.sensors.base import HARMLESS, THROTTLE
 
     mask = int(values(ask(FAKE_NVML_THROTTLE="0x64"))["throttle"])
-    assert [name for bit, name in THROTTLE.items() if mask & bit & ~HARMLESS] == [
-        "software power cap",
-        "software thermal",
-        "hardware thermal",
-    ]
+    assert [name for bit, name in THROTTLE.items() if mask & bit & ~HARMLESS] == ["software power cap", "software thermal", "hardware thermal"]
 
 
 def test_processes_of_others_are_counted(ask: Ask) -> None:
@@ -209,9 +177,7 @@ def test_slow_sensors_are_asked_at_most_twice_a_second(ask: Ask, tmp_path: Path)
 
 def test_what_is_not_supported_is_asked_once(ask: Ask, tmp_path: Path) -> None:
     calls = tmp_path / "calls"
-    answer = ask(
-        times=(1.0, 2.0, 3.0), FAKE_NVML_CALLS=str(calls), FAKE_NVML_FAIL="nvmlDeviceGetFanSpeed:3,nvmlDeviceGetUtilizationRates:999"
-    )
+    answer = ask(times=(1.0, 2.0, 3.0), FAKE_NVML_CALLS=str(calls), FAKE_NVML_FAIL="nvmlDeviceGetFanSpeed:3,nvmlDeviceGetUtilizationRates:999")
     names = calls.read_text().splitlines()
     assert names.count("nvmlDeviceGetFanSpeed") == 1
     assert names.count("nvmlDeviceGetUtilizationRates") == 3  # a failure may pass
@@ -246,9 +212,7 @@ def test_nvml_that_does_not_start_says_what_would_mend_it(ask: Ask, code: str, s
 
 
 def test_a_machine_without_nvml(ask: Ask) -> None:
-    if any(
-        Path(folder, "libnvidia-ml.so.1").exists() for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/aarch64-linux-gnu")
-    ):
+    if any(Path(folder, "libnvidia-ml.so.1").exists() for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/aarch64-linux-gnu")):
         pytest.skip("this machine has the real NVML")
     reason = ask("")["missing"]["nvml"]
     assert "NVML Shared Library Not Found" in reason
@@ -260,10 +224,6 @@ def test_a_machine_without_the_binding(tmp_path: Path) -> None:
     options = json.dumps({"device": {"uuid": UUID}, "times": [1.0]})
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CHILD), options],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": path},
+        [sys.executable, "-c", textwrap.dedent(CHILD), options], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path},
     )
     assert json.loads(done.stdout)["missing"]["nvml"] == "nvidia-ml-py cannot be imported (not here); pip install 'hotlap[nvidia]'"

@@ -156,8 +156,7 @@ def test_simulated_sensors_are_dead_lacking_or_alive() -> None:
     source: Source = Simulated(Card(), "gpu")
     found = {r.sensor: (r.value, r.status, r.reason) for r in source.read(1.0)}
     assert found == {
-        "power_w": (100.0, "ok", ""),
-        "temperature_c": (None, "error", "no answer"),
+        "power_w": (100.0, "ok", ""), "temperature_c": (None, "error", "no answer"),
         "fan": (None, "not_supported", "the simulated card has none"),
     }
     assert source.names() == ["fan", "power_w", "temperature_c"]

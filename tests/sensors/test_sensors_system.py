@@ -92,11 +92,7 @@ def test_what_the_kernel_does_not_show_is_not_supported_with_its_reason(machine:
     (machine.root / "proc/pressure/cpu").unlink()
     found = table(machine.system().read(11.0))
     for sensor, says in (
-        ("pressure", "psi=1"),
-        ("clock_hz", "cpufreq"),
-        ("temperature_c", "temperature"),
-        ("power_w", "RAPL"),
-        ("energy_j", "RAPL"),
+        ("pressure", "psi=1"), ("clock_hz", "cpufreq"), ("temperature_c", "temperature"), ("power_w", "RAPL"), ("energy_j", "RAPL"),
     ):
         assert found[sensor].status == "not_supported"
         assert found[sensor].value is None

@@ -24,6 +24,7 @@ from hotlap.sensors.tally import Tally
 from hotlap.targets.base import SystemClock
 
 PORT, STALE_PERIODS = 9464, 3.0  # 9464: what OpenTelemetry's exporters use; a reading older than 3 periods is not exported
+Take = Callable[[list[Reading]], None]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
                 raise InputError("--bmc takes no --target and no --device; watch them by a command of their own")
             _bmcs(bmc.load(Path(args.bmc)), period_s, length_s, take, tally, sink)
         else:
-            names = _here(args, period_s, length_s, take, tally, sink)
+            _here(args, (period_s, length_s), take, tally, sink, names)
     except KeyboardInterrupt:
         pass
     finally:
@@ -72,12 +73,13 @@ def _time(text: str, option: str) -> float:
 
 
 def _here(
-    args: argparse.Namespace, period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: Tally, sink: Sink
-) -> dict[str, str]:
-    """Sources of this machine or of a simulated GPU; keys → names to show."""
+    args: argparse.Namespace, times_s: tuple[float, float], take: Take, tally: Tally, sink: Sink, names: dict[str, str]
+) -> None:
+    """Sources of this machine or of a simulated GPU; `names` gets what to show for each key."""
+    period_s, length_s = times_s
     seen = _targets(args)
     clock, simulated = seen[0].clock, seen[0].device.target == "simulated"
-    names = {one.device.key: f"{one.device.selector} {one.device.name}" for one in seen}
+    names |= {one.device.key: f"{one.device.selector} {one.device.name}" for one in seen}
     sources: dict[tuple[str, str], Any] = {}
     for one in seen:
         for source in sensors.find(one):
@@ -96,7 +98,6 @@ def _here(
         if simulated and sink.live:
             time.sleep(period_s)  # virtual time passes at once, people and scrapers do not
         clock.sleep(max(min(due_s, began_s + length_s) - clock.now(), 0.0))
-    return names
 
 
 def _targets(args: argparse.Namespace) -> list[Any]:

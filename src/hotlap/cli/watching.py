@@ -61,9 +61,9 @@ def told(tally: Tally, names: dict[str, str]) -> list[str]:
         lines += [f"  held down by {name}: {share:.1%} of the time" for name, share in held.items()]
         found = tally.energy(device)
         if found and found.joules is not None:
-            lines.append(
-                f"  energy {_value('energy_j', found.joules)} ± {_value('energy_j', found.error_j)} by {found.source}, {found.seconds:.4g} s"
-            )
+            error = _value("energy_j", found.error_j)
+            how = "counter" if found.source == "counter" else "integral of power, which is taken to be monotonic between readings"
+            lines.append(f"  energy {_value('energy_j', found.joules)} ± {error} over {found.seconds:.4g} s, by {how}")
             lines += [f"  {warning}" for warning in found.warnings]
     return lines or ["nothing was read"]
 

@@ -107,10 +107,10 @@ def credentials(path: Path | None) -> Credentials | None:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):  # its message would show a line of the file
         raise InputError(f'{path} is not TOML; write user = "…" and password = "…"') from None
-    user, password = table.get("user"), table.get("password")
-    if not isinstance(user, str) or not isinstance(password, str):
+    given = [table.get(key) for key in ("user", "password")]
+    if not all(isinstance(one, str) and one for one in given):
         raise InputError(f"{path} lacks user or password, each as text")
-    return Credentials(user, password)
+    return Credentials(str(given[0]), str(given[1]))
 
 
 def context(endpoint: Endpoint) -> ssl.SSLContext:
