@@ -18,6 +18,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "inspect": "the facts of a node: processor, GPUs, links, cards, settings, firmware",
     "audit": "those facts against rules: what is set wrong, what it costs, what mends it",
     "run": "measure a plan and keep every number",
+    "watch": "telemetry alone, on the terminal, as an exporter or into a file",
     "ls": "the runs that were kept",
     "show": "a run's table of results",
     "explain": "each number against its limit: the headroom and its cause",
