@@ -20,6 +20,7 @@ from hotlap.model import machines
 from hotlap.model.simulate import expected_call_s
 from hotlap.record import Case, Check, Device
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
+from hotlap.targets import injected
 from hotlap.targets.faults import Faults
 from hotlap.work.program import OWN
 
@@ -66,6 +67,7 @@ class Gpu:
     def __init__(self, spec: machines.Spec, faults: Faults, clock: VirtualClock, index: int = 0) -> None:
         self.spec, self.faults, self.clock, self.slower = spec, faults, clock, faults.of_device(index)
         self.dead = faults.dead
+        self.kept: dict[str, float | None] = {}  # what a frozen sensor goes on showing
         self.energy_j, self.heat, self.seen_s = 0.0, 0.0, 0.0
         self.busy = False
 
@@ -84,6 +86,7 @@ class Gpu:
         factor = self.slower * (1 + f.drift * now / 60) / f.efficiency
         if f.step.share and now >= f.step.at_s:
             factor *= 1 + f.step.share
+        factor *= injected.stuck(f, now)
         if self.throttled and not link:
             factor /= 1 - f.throttle.share
         return factor / f.slow_link if link else factor
@@ -106,11 +109,12 @@ class Gpu:
 
     def readings(self, time_s: float) -> dict[str, float | None]:
         """What its sensors show; None is not supported."""
-        return {
+        true: dict[str, float | None] = {
             "power_w": self.power_w, "energy_j": self.energy_j, "temperature_c": AMBIENT_C + HEATING_C * self.heat,
             "clock_hz.sm": self.clock_hz, "throttle": float(0x4 if self.throttled else 0 if self.busy else 0x1),
             "utilization": float(self.busy), "processes": 0.0, "fan": None,
         }
+        return injected.shown(self.faults, time_s, true, self.kept)
 
 
 def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Device]:
@@ -200,6 +204,7 @@ class SimulatedTarget:
         self.pending_s, self.on_link = 0.0, False
         enqueue(calls)
         true_s = self.pending_s * self.gpu.slowdown(self.on_link) * self._noise()
+        injected.strike(self.faults, self.clock.time_s + true_s)
         if self.clock.time_s + true_s > self.faults.lost:
             raise MachineError(f"{self.device.name} has fallen off the bus at {self.faults.lost:g} s (injected)")
         self.gpu.advance(true_s, busy=True)
