@@ -168,10 +168,13 @@ class _Worker:
         now = self.clock.now()
         if now - self.ticked_s < min(TICK_S, 0.5 if self.control else TICK_S):
             return
-        taken = [one for source in self.sources for one in source.read(now)]
-        own = [one for one in taken if one.status == "ok" and one.value is not None and one.device == self.job.device_key]
-        host = [one for one in taken if one.status == "ok" and one.value is not None]
-        self.shown = {one.sensor: float(one.value or 0.0) for one in own or host}
+        with self.sampler.lock:  # the mean since the last tick: a single reading may fall into a pause
+            columns = {key: [v for v in column.values if v is not None] for key, column in self.sampler.columns.items()}
+        self.shown = {
+            sensor: values[-1] if sensor == "throttle" else sum(values) / len(values)
+            for (sensor, device), values in columns.items()
+            if values and (device == self.job.device_key or self.target.device.kind == "cpu")
+        }
         if self.control and self.goal in self.shown:
             self.control.step(self.shown[self.goal], now - self.ticked_s)
         self.stopped = self.limits.reached(self.shown)
