@@ -37,7 +37,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--power", metavar="POWER", help="hold this by duty cycle, as in '500 W'")
     parser.add_argument("--temperature", metavar="TEMPERATURE", help="hold this by duty cycle, as in '75 C'")
     parser.add_argument("--max-power", metavar="POWER", help="stop there")
-    parser.add_argument("--max-temperature", metavar="TEMPERATURE", help="stop there; 2 °C below the device's own slowdown it stops unasked")
+    parser.add_argument(
+        "--max-temperature", metavar="TEMPERATURE", help="stop there; 2 °C below the device's own slowdown it stops unasked"
+    )
     parser.add_argument("--readings", metavar="RATE", help="of sensors, as in '10 Hz' (default)")
     parser.add_argument("--hung", metavar="TIME", help="silence after which a device counts as hung (default: 60 s)")
     parser.add_argument("--catalogue", metavar="FILE", help="codes of your own: adds to Hotlap's and overrides them")
@@ -61,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
             profile = _profile(args)
             view.begin(profile)
             labels = tuple(terminal.pairs(args.label, "a label").items())
-            path = soak.run(profile, soak.Options(args.target, args.device, labels, home, _rate(args.readings), _time(args.hung, 60.0)), view)
+            path = soak.run(
+                profile, soak.Options(args.target, args.device, labels, home, _rate(args.readings), _time(args.hung, 60.0)), view
+            )
         view.end()
     return _show(path, args, own)
 
@@ -100,7 +104,9 @@ def _profile(args: argparse.Namespace) -> Profile:
     for name, text in (("temperature_c", args.temperature), ("max_temperature_c", args.max_temperature)):
         if text:
             given[name] = stress.celsius(text, f"--{name.removesuffix('_c').replace('_', '-')}")
-    return replace(found, **given)
+    cycle_s = sum(one.seconds for one in found.phases)
+    share = min(float(str(given["seconds"])) / cycle_s, 1.0)  # every phase has its turn, however short the run
+    return replace(found, **given, phases=[replace(one, seconds=one.seconds * share) for one in found.phases])
 
 
 def _show(path: Path, args: argparse.Namespace, own: Path | None) -> int:
@@ -166,8 +172,12 @@ class View:
         if self.live or self.clock.now() < due:
             return
         self.logged_s[device.key] = self.clock.now()
-        values = " ".join(f"{name}={line.shown[name]:g}" for name in ("power_w", "temperature_c", "clock_hz.sm", "throttle") if name in line.shown)
-        self._line(f"{device.selector} {line.time_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}")
+        values = " ".join(
+            f"{name}={line.shown[name]:g}" for name in ("power_w", "temperature_c", "clock_hz.sm", "throttle") if name in line.shown
+        )
+        self._line(
+            f"{device.selector} {line.time_s - self.ticks[device.key][0].time_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}"
+        )
 
     def _draw(self) -> None:
         if not self.live or self.clock.now() - self.drawn_s < DRAW_S:
@@ -181,7 +191,9 @@ class View:
         self.drawn = len(text) + 1
 
     def _left(self) -> str:
-        spans = [soak.loaded_s(ticks[-1:]) if len(ticks) < 2 else ticks[-1].time_s - ticks[0].time_s for ticks in self.ticks.values() if ticks]
+        spans = [
+            soak.loaded_s(ticks[-1:]) if len(ticks) < 2 else ticks[-1].time_s - ticks[0].time_s for ticks in self.ticks.values() if ticks
+        ]
         if self.profile is None or not spans:
             return "starting"
         left = max(self.profile.seconds - min(spans), 0.0)

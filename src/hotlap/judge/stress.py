@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +26,19 @@ STEADY_C = 0.5  # change over the last third that is still steady
 AT_LIMIT = 0.95  # of the power limit: reached
 FROZEN_S = 20.0  # the same value to the last bit for so long under load
 PLAUSIBLE = {"temperature_c": (-20.0, 150.0), "power_w": (0.0, 5000.0), "clock_hz.sm": (0.0, 1e10)}
-COUNTERS = {"ecc_uncorrected": "ecc.uncorrected", "ecc_corrected": "ecc.corrected", "remapped_rows": "ecc.remapped", "pcie_replays": "link.replays"}
+COUNTERS = {
+    "ecc_uncorrected": "ecc.uncorrected",
+    "ecc_corrected": "ecc.corrected",
+    "remapped_rows": "ecc.remapped",
+    "pcie_replays": "link.replays",
+}
+
+RISING = {
+    "ecc_corrected": "corrected memory errors",
+    "ecc_uncorrected": "uncorrected memory errors",
+    "remapped_rows": "memory rows remapped",
+    "pcie_replays": "link errors",
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,9 @@ def catalogue(path: Path | None = None) -> dict[str, dict[str, dict[str, str]]]:
     return found
 
 
-def judge(run: Run, lines: Sequence[Line], readings: Sequence[Readings], budgets: Budgets = Budgets(), own: Path | None = None) -> StressVerdict:  # noqa: B008
+def judge(
+    run: Run, lines: Sequence[Line], readings: Sequence[Readings], budgets: Budgets = Budgets(), own: Path | None = None
+) -> StressVerdict:
     """Fail where a device erred, lost ground or stopped; inconclusive where too little was done; pass only for work that was checked."""
     codes = catalogue(own)
     devices = [_device(run, key, [x for x in lines if x.device == key], readings, (budgets, codes)) for key in run.devices]
@@ -107,12 +122,16 @@ class _Findings:
             self.open.append(cause)
 
     def coded(self, group: str, code: str, cause: str, detail: str) -> None:
-        entry = self.codes[group].get(code, {"meaning": "not in the catalogue", "severity": "error", "action": "see the driver's log", "source": ""})
+        entry = self.codes[group].get(
+            code, {"meaning": "not in the catalogue", "severity": "error", "action": "see the driver's log", "source": ""}
+        )
         level: Literal["fail", "note"] = "fail" if entry["severity"] == "error" else "note"
         self.add(cause, f"{detail}: {entry['meaning']}", level, entry["action"])
 
 
-def _device(run: Run, key: str, lines: Sequence[Line], readings: Sequence[Readings], how: tuple[Budgets, dict[str, dict[str, dict[str, str]]]]) -> DeviceVerdict:
+def _device(
+    run: Run, key: str, lines: Sequence[Line], readings: Sequence[Readings], how: tuple[Budgets, dict[str, dict[str, dict[str, str]]]]
+) -> DeviceVerdict:
     budgets, codes = how
     ticks = [x for x in lines if isinstance(x, Tick)]
     wrong = [x for x in lines if isinstance(x, Mismatch)]
@@ -123,7 +142,7 @@ def _device(run: Run, key: str, lines: Sequence[Line], readings: Sequence[Readin
     if len(wrong) > budgets.errors:
         first = wrong[0]
         kinds = "permanent" if any(x.kind == "permanent" for x in wrong) else "transient"
-        what = f"{len(wrong)} wrong results; the first in {first.unit}, {first.place}: expected {first.expected}, got {first.got}, bits {first.bits}"
+        what = f"{len(wrong)} wrong results; the first in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
         found.add(f"wrong results ({kinds})", what, action="take the device out of service; repeat on another slot to tell card from host")
     _events(events, found)
     _counters(shown, found, budgets)
@@ -133,13 +152,20 @@ def _device(run: Run, key: str, lines: Sequence[Line], readings: Sequence[Readin
     _course(ticks, shown, figures, found, budgets)
     if not figures["checked"]:
         found.add("no checked work", "no unit of work was done and checked: that is never a pass", "open", "see what did not run, above")
-    elif run.ended == "" or not any(x.what == "ended" for x in events) and not found.failed:
-        found.add("not finished", "the run did not come to its end: killed, interrupted, or the disk was full", "open", f"hotlap stress --resume {run.id}")
+    elif run.ended == "" or (not any(x.what == "ended" for x in events) and not found.failed):
+        found.add(
+            "not finished",
+            "the run did not come to its end: killed, interrupted, or the disk was full",
+            "open",
+            f"hotlap stress --resume {run.id}",
+        )
     state: State = "fail" if found.failed else "inconclusive" if found.open else "pass"
     causes = found.failed if found.failed else found.open
     cover = {x.detail.removeprefix("products "): x.numbers.get("covered", math.nan) for x in events if x.what == "coverage"}
     reached = _reached(figures, throttling, run, key)
-    return DeviceVerdict(key, state, list(dict.fromkeys(causes)), [one for _, one in found.found], figures, throttling, cover, reached, wrong[:20])
+    return DeviceVerdict(
+        key, state, list(dict.fromkeys(causes)), [one for _, one in found.found], figures, throttling, cover, reached, wrong[:20]
+    )
 
 
 Columns = dict[str, tuple[np.ndarray, np.ndarray]]  # sensor → times, values; NaN where a reading failed
@@ -165,7 +191,7 @@ def _figures(run: Run, key: str, ticks: Sequence[Tick], shown: Columns) -> dict[
         "units": float(sum(x.units for x in ticks)), "checked": float(sum(x.checked for x in ticks)), "flop": sum(x.flop for x in ticks),
         "moved_bytes": sum(x.moved_bytes for x in ticks), "busy_s": sum(x.busy_s for x in ticks), "check_s": sum(x.check_s for x in ticks),
     }  # fmt: skip
-    found["seconds"] = sum(b.time_s - a.time_s for a, b in zip(ticks, ticks[1:], strict=False) if a.attempt == b.attempt)
+    found["seconds"] = sum(b.time_s - a.time_s for a, b in itertools.pairwise(ticks) if a.attempt == b.attempt)
     rates = _rates(ticks)
     if len(rates):
         found["flops.peak"], found["flops.sustained"] = float(rates[:, 1].max()), float(np.median(rates[len(rates) // 2 :, 1]))
@@ -189,11 +215,18 @@ def _events(events: Sequence[Happened], found: _Findings) -> None:
         elif x.what == "hung":
             found.add("hung", x.detail, action="reset the device; look for Xid 8, 109 or 119 in the kernel's log")
         elif x.what == "died":
-            found.add("process died", f"{x.detail}; it was started again", action="look for the kernel's out-of-memory killer and driver errors")
+            found.add(
+                "process died", f"{x.detail}; it was started again", action="look for the kernel's out-of-memory killer and driver errors"
+            )
         elif x.what == "limit":
             own = bool(x.numbers.get("slowdown"))
             cause = "too hot" if own else "limit asked was reached"
-            found.add(cause, x.detail, "fail" if own else "open", "look at airflow, fan and thermal contact" if own else "raise the limit, or lower the load")
+            found.add(
+                cause,
+                x.detail,
+                "fail" if own else "open",
+                "look at airflow, fan and thermal contact" if own else "raise the limit, or lower the load",
+            )
         elif x.what == "suspended":
             found.add("suspended", x.detail, "open", "keep the machine awake: systemd-inhibit")
         elif x.what == "clock_jump":
@@ -210,8 +243,7 @@ def _counters(shown: Columns, found: _Findings, budgets: Budgets) -> None:
         group, _, name = code.partition(".")
         allowed = {"ecc_corrected": budgets.corrected, "pcie_replays": budgets.replays}.get(sensor, 0.0)
         if rise > allowed:
-            found.coded(group, name, {"ecc_corrected": "corrected memory errors", "ecc_uncorrected": "uncorrected memory errors",
-                                      "remapped_rows": "memory rows remapped", "pcie_replays": "link errors"}[sensor], f"{rise:.0f} during the run")  # fmt: skip
+            found.coded(group, name, RISING[sensor], f"{rise:.0f} during the run")
     if "xid" in shown:
         values = shown["xid"][1]
         for code in sorted({int(v) for v in values[np.isfinite(values)] if v > 0}):
@@ -219,7 +251,9 @@ def _counters(shown: Columns, found: _Findings, budgets: Budgets) -> None:
     if "pcie_width" in shown:
         values = shown["pcie_width"][1][np.isfinite(shown["pcie_width"][1])]
         if len(values) and values.min() < values.max():
-            found.add("link narrowed", f"from {values.max():.0f} to {values.min():.0f} lanes during the run", action="reseat card and riser")
+            found.add(
+                "link narrowed", f"from {values.max():.0f} to {values.min():.0f} lanes during the run", action="reseat card and riser"
+            )
     if "fan" in shown:
         values = shown["fan"][1][np.isfinite(shown["fan"][1])]
         if len(values) and values[-1] <= 0.01 < values.max():
@@ -263,15 +297,26 @@ def _sensors(shown: Columns, figures: dict[str, float], found: _Findings) -> Non
     for sensor, (times, values) in shown.items():
         good = values[np.isfinite(values)]
         if not len(good):
-            found.add(f"dead sensor: {sensor}", "it gave no answer during the whole run", "open", "restart the driver's daemon; see the log")
+            found.add(
+                f"dead sensor: {sensor}", "it gave no answer during the whole run", "open", "restart the driver's daemon; see the log"
+            )
             continue
         if np.isnan(values[-max(5, len(values) // 20) :]).all() and len(values) > 20:
-            found.add(f"lost sensor: {sensor}", f"no answer since {times[np.isfinite(values)][-1]:.0f} s", "open", "restart the driver's daemon")
+            found.add(
+                f"lost sensor: {sensor}", f"no answer since {times[np.isfinite(values)][-1]:.0f} s", "open", "restart the driver's daemon"
+            )
         low, high = PLAUSIBLE.get(sensor, (-math.inf, math.inf))
         if (bad := good[(good < low) | (good > high)]).size:
-            found.add(f"nonsense from sensor: {sensor}", f"{bad[0]:g} is not plausible ({low:g} to {high:g})", "open", "read it from the BMC")
+            found.add(
+                f"nonsense from sensor: {sensor}", f"{bad[0]:g} is not plausible ({low:g} to {high:g})", "open", "read it from the BMC"
+            )
         elif sensor in ("power_w", "temperature_c") and _frozen(times, values):
-            found.add(f"frozen sensor: {sensor}", f"exactly {good[-1]:g} for the last {FROZEN_S:g} s and longer, after it had moved", "open", "read it from the BMC")
+            found.add(
+                f"frozen sensor: {sensor}",
+                f"exactly {good[-1]:g} for the last {FROZEN_S:g} s and longer, after it had moved",
+                "open",
+                "read it from the BMC",
+            )
 
 
 def _frozen(times: np.ndarray, values: np.ndarray) -> bool:
@@ -291,9 +336,15 @@ def _course(ticks: Sequence[Tick], shown: Columns, figures: dict[str, float], fo
         figures["throughput.slope"] = change
         if change < -budgets.slope:
             clock = _change(shown, "clock_hz.sm")
-            free = not any(share > budgets.throttled and name not in ("idle", "software power cap") for name, share in _throttling(shown).items())
+            free = not any(
+                share > budgets.throttled and name not in ("idle", "software power cap") for name, share in _throttling(shown).items()
+            )
             if clock < -budgets.slope and free and _throttling(shown).get("software power cap", 0.0) < budgets.throttled:
-                found.add("clock stuck low", f"clock {clock:+.1%} over the run without a reason of throttling", action="reset the device; look at locked clocks")
+                found.add(
+                    "clock stuck low",
+                    f"clock {clock:+.1%} over the run without a reason of throttling",
+                    action="reset the device; look at locked clocks",
+                )
             else:
                 found.add("throughput falls", f"{change:+.1%} over the run (Theil–Sen)", action="look at temperature and clocks over time")
     if "temperature_c" in shown:
@@ -343,8 +394,13 @@ def _peers(devices: list[DeviceVerdict]) -> list[DeviceVerdict]:
         others = float(np.nanmedian([x for key, x in rates.items() if key != one.device]))
         share = rates[one.device] / others if others else math.nan
         if share < 1 - BEHIND:
-            what = Finding(title="behind its peers", detail=f"{1 - share:.1%} under the median of the others", severity="error", action="audit its settings against theirs")
-            one = DeviceVerdict(one.device, "fail", [*([] if one.state != "fail" else one.causes), "behind its peers"], [*one.findings, what],
-                                one.figures, one.throttling, one.dtypes, one.reached, one.wrong)  # fmt: skip
+            what = Finding(
+                title="behind its peers",
+                detail=f"{1 - share:.1%} under the median of the others",
+                severity="error",
+                action="audit its settings against theirs",
+            )
+            causes = [*(one.causes if one.state == "fail" else []), "behind its peers"]
+            one = replace(one, state="fail", causes=causes, findings=[*one.findings, what])
         found.append(one)
     return found

@@ -149,7 +149,10 @@ class _Soak:
             with _on_signals(self.stop):
                 if done:
                     for one in ones:
-                        self._keep(one.device, Happened(device=one.device.key, time_s=one.start_s, what="resumed", detail=f"{one.left_s:.0f} s to go"))
+                        self._keep(
+                            one.device,
+                            Happened(device=one.device.key, time_s=one.start_s, what="resumed", detail=f"{one.left_s:.0f} s to go"),
+                        )
                 at = time.time() + 10.0
                 for one in ones:
                     if one.left_s > NEVER_S:
@@ -160,7 +163,9 @@ class _Soak:
                 reason = "interrupted" if self.stop.is_set() else "the time is over"
         except (MachineError, OSError) as error:
             reason = f"error: {error}"
-            raise MachineError(f"the run cannot be written: {error}; what was kept is in {self.writer.path}: make room, then --resume") from None
+            raise MachineError(
+                f"the run cannot be written: {error}; what was kept is in {self.writer.path}: make room, then --resume"
+            ) from None
         finally:
             for one in ones:
                 self._end(one)
@@ -235,7 +240,9 @@ class _Soak:
     def _died(self, one: _One, what: str, detail: str) -> None:
         self._end(one)
         if one.left_s > NEVER_S:
-            self._keep(one.device, Happened(device=one.device.key, time_s=one.time_s, what="hung" if what == "hung" else "died", detail=detail))
+            self._keep(
+                one.device, Happened(device=one.device.key, time_s=one.time_s, what="hung" if what == "hung" else "died", detail=detail)
+            )
         one.attempt += 1
         if one.attempts < ATTEMPTS and one.left_s > NEVER_S:
             self._start(one)
@@ -254,9 +261,15 @@ class _Soak:
         wall, asleep = time.time() - time.monotonic(), _asleep_s()
         slept, moved = asleep - self.awake, wall - self.wall
         if slept > APART_S:
-            self._keep(one.device, Happened(device=one.device.key, time_s=one.time_s, what="suspended", detail=f"the machine slept for {slept:.0f} s"))
+            self._keep(
+                one.device,
+                Happened(device=one.device.key, time_s=one.time_s, what="suspended", detail=f"the machine slept for {slept:.0f} s"),
+            )
         elif abs(moved) > APART_S:
-            self._keep(one.device, Happened(device=one.device.key, time_s=one.time_s, what="clock_jump", detail=f"the wall clock moved by {moved:+.0f} s"))
+            self._keep(
+                one.device,
+                Happened(device=one.device.key, time_s=one.time_s, what="clock_jump", detail=f"the wall clock moved by {moved:+.0f} s"),
+            )
         self.wall, self.awake = wall, asleep
 
     def _keep(self, device: Device, line: Line) -> None:

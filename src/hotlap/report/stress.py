@@ -32,24 +32,36 @@ def rate(tick: Tick) -> str:
     """Throughput while busy: FLOP/s of products, B/s of the others, or idle."""
     if tick.busy_s <= 0:
         return "idle"
-    return show(tick.flop / tick.busy_s, "FLOP/s") if tick.flop else show(tick.moved_bytes / tick.busy_s, "B/s") if tick.moved_bytes else "busy"
+    return (
+        show(tick.flop / tick.busy_s, "FLOP/s")
+        if tick.flop
+        else show(tick.moved_bytes / tick.busy_s, "B/s")
+        if tick.moved_bytes
+        else "busy"
+    )
 
 
-def rows(devices: Mapping[str, Device], ticks: Mapping[str, Sequence[Tick]], errors: Mapping[str, int], state: Mapping[str, str], width: int) -> list[str]:
+def rows(
+    devices: Mapping[str, Device], ticks: Mapping[str, Sequence[Tick]], errors: Mapping[str, int], state: Mapping[str, str], width: int
+) -> list[str]:
     """One row per device: what it does and shows now."""
     last = {key: (ticks[key][-1] if ticks.get(key) else None) for key in devices}
+
     def cell(sensor: str, unit: str) -> list[Cell]:
         return [Cell(show(t.shown[sensor], unit) if t and sensor in t.shown else "–") for t in last.values()]
+
     def held(t: Tick | None, past: Sequence[Tick]) -> str:
         masks = [int(one.shown["throttle"]) for one in past if "throttle" in one.shown]
         return percent(sum(1 for m in masks if m & ~0x113) / len(masks)) if t and masks else "–"
+
+    heat = [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in last.values()]
     spark = [sparkline([x.flop / x.busy_s for x in ticks.get(key, []) if x.flop and x.busy_s > 0], 12) for key in devices]
     columns = [
         Column("device", [Cell(d.selector) for d in devices.values()]),
         Column("now", [Cell(state.get(key) or (t.phase if t else "starting")) for key, t in last.items()]),
         Column("power", cell("power_w", "W"), right=True),
-        Column("clock", cell("clock_hz.sm", "Hz") if any(t and "clock_hz.sm" in t.shown for t in last.values()) else cell("clock_hz", "Hz"), right=True),
-        Column("°C", [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in last.values()], right=True),
+        Column("clock", cell("clock_hz.sm" if any(t and "clock_hz.sm" in t.shown for t in last.values()) else "clock_hz", "Hz"), right=True),
+        Column("°C", heat, right=True),
         Column("throughput", [Cell(rate(t) if t else "–") for t in last.values()], right=True),
         Column("held", [Cell(held(t, ticks.get(key, []))) for key, t in last.items()], right=True),
         Column("errors", [Cell(str(errors.get(key, 0)), "bad" if errors.get(key) else "") for key in devices], right=True),
@@ -71,28 +83,51 @@ def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color
     device, f = devices.get(one.device), one.figures
     name = f"{device.selector}  {device.name}" if device else one.device
     lines = [f"{name}: {layout.painted(one.state, STYLES.get(one.state, 'dim'), color)}"]
+
     def said(what: str, text: str) -> None:
         lines.extend(layout.paragraph(f"  {what:<14}", text, width))
+
     share = f["check_s"] / (f["busy_s"] + f["check_s"]) if f["busy_s"] + f["check_s"] else 0.0
-    said("work", f"{f['units']:.0f} units, {f['checked']:.0f} checked, {show(f['flop'], 'FLOP')}, {show(f['moved_bytes'], 'B')} moved; checks took {percent(share)}")
+    said(
+        "work",
+        f"{f['units']:.0f} units, {f['checked']:.0f} checked, {show(f['flop'], 'FLOP')}, {show(f['moved_bytes'], 'B')} moved; "
+        f"checks took {percent(share)}",
+    )
     if "flops.peak" in f:
         slope = f", slope {f['throughput.slope']:+.2%} over the run" if "throughput.slope" in f else ""
-        said("throughput", f"peak {show(f['flops.peak'], 'FLOP/s')}, sustained {show(f['flops.sustained'], 'FLOP/s')} (all dtypes of the profile){slope}")
+        said(
+            "throughput",
+            f"peak {show(f['flops.peak'], 'FLOP/s')}, sustained {show(f['flops.sustained'], 'FLOP/s')} (all dtypes of the profile){slope}",
+        )
     if "power_w.peak" in f:
         said("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W")
     if "temperature_c.peak" in f:
-        steady = "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third" if "temperature_c.rise" in f else "too short to tell"
+        steady = (
+            "steady at the end"
+            if f.get("thermal.steady")
+            else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
+            if "temperature_c.rise" in f
+            else "too short to tell"
+        )
         said("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {steady}")
     if one.throttling:
         said("held by", ", ".join(f"{name} {percent(share)}" for name, share in one.throttling.items() if name != "idle") or "nothing")
     said("limit", one.reached)
     if one.dtypes:
-        said("checksum", "sees this share of bit flips alone, the rest is for the repeat: " + ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items()))
+        said(
+            "checksum",
+            "sees this share of bit flips alone, the rest is for the repeat: "
+            + ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items()),
+        )
     for finding in one.findings:
         more = f" → {finding.action}" if finding.action else ""
         lines += layout.paragraph(f"  {'!' if finding.severity != 'info' else '·'} ", f"{finding.title}: {finding.detail}{more}", width)
     for wrong in one.wrong[:5]:
-        lines += layout.paragraph("    ", f"{wrong.unit}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, bits {wrong.bits}, {wrong.kind}, by {wrong.by}", width)
+        lines += layout.paragraph(
+            "    ",
+            f"{wrong.unit}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, bits {wrong.bits}, {wrong.kind}, by {wrong.by}",
+            width,
+        )
     return lines
 
 
@@ -112,10 +147,12 @@ def section(found: StressVerdict, devices: Mapping[str, Device], ticks: Sequence
 
 def _chart(name: str, unit: str, points: Sequence[tuple[float, float]]) -> str:
     step = max(1, len(points) // MOST)
-    kept = [(t, v) for t, v in points[::step]]
+    kept = [(t - points[0][0], v) for t, v in points[::step]]
     values = [v for _, v in kept]
+
     def written(v: float) -> str:
         return f"{v:.0f} °C" if unit == "°C" else show(v, unit)
+
     x = charts.linear_axis(kept[0][0], kept[-1][0], lambda v: f"{v:.0f} s", "time")
     chart = charts.Chart(x, charts.linear_axis(min(0.0, *values), max(values), written, name), f"{name} over time", height=180.0)
     chart.line(kept, "s0")

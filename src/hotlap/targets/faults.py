@@ -163,7 +163,8 @@ def never_came(options: Mapping[str, str], end_s: float) -> list[str]:
     """Faults that were to begin only after a run had ended, each with what to do; `end_s` is the run's last virtual second."""
     faults = Faults.parse(options)
     begins = {"step": faults.step.at_s, "throttle": faults.throttle.at_s, "lost": faults.lost, "hang": faults.hang, "dies": faults.dies}
-    begins |= {"stuck": faults.stuck.at_s, "ecc": faults.ecc.at_s, "xid": faults.xid.at_s, "frozen": faults.frozen[1], "jump": faults.jump[1]}
+    begins |= {"stuck": faults.stuck.at_s, "ecc": faults.ecc.at_s, "xid": faults.xid.at_s}
+    begins |= {"frozen": faults.frozen[1], "jump": faults.jump[1]}
     return [
         f"the fault {name}={options[name]} never came: the run ended at {end_s:.0f} s of virtual time; set it earlier, or run longer"
         for name, at_s in begins.items() if name in options and at_s > end_s

@@ -19,8 +19,8 @@ from hotlap.errors import InputError, MachineError, NotSupported
 from hotlap.model import machines
 from hotlap.model.simulate import expected_call_s
 from hotlap.record import Case, Check, Device
-from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
 from hotlap.targets import injected
+from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
 from hotlap.targets.faults import Faults
 from hotlap.work.program import OWN
 

@@ -79,7 +79,22 @@ class Happened(Record, frozen=True, kw_only=True, tag="happened"):
 
     device: str
     time_s: float
-    what: Literal["began", "ended", "limit", "lost", "hung", "died", "clock_jump", "suspended", "resumed", "interrupted", "disk", "coverage", "not_run", "sensors"]
+    what: Literal[
+        "began",
+        "ended",
+        "limit",
+        "lost",
+        "hung",
+        "died",
+        "clock_jump",
+        "suspended",
+        "resumed",
+        "interrupted",
+        "disk",
+        "coverage",
+        "not_run",
+        "sensors",
+    ]
     detail: str = ""
     numbers: dict[str, float] = {}
 
@@ -116,10 +131,14 @@ def _profile(name: str, found: Mapping[str, Any], where: str) -> Profile:
     if not isinstance(phases, list) or not phases:
         raise InputError(f"{where}: a profile needs at least one [[phase]] with kind and for")
     return Profile(
-        name=name, about=str(found.get("about", "")), seconds=_quantity(found, "for", "s", where) or 300.0,
+        name=name,
+        about=str(found.get("about", "")),
+        seconds=_quantity(found, "for", "s", where) or 300.0,
         phases=[_phase(one, f"{where}, phase {number}") for number, one in enumerate(phases, 1)],
-        power_w=_quantity(found, "power", "W", where), temperature_c=_celsius(found, "temperature", where),
-        max_power_w=_quantity(found, "max_power", "W", where), max_temperature_c=_celsius(found, "max_temperature", where),
+        power_w=_quantity(found, "power", "W", where),
+        temperature_c=_celsius(found, "temperature", where),
+        max_power_w=_quantity(found, "max_power", "W", where),
+        max_temperature_c=_celsius(found, "max_temperature", where),
         synchronised=bool(found.get("synchronised", False)),
     )
 

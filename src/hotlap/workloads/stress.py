@@ -91,7 +91,7 @@ def _other(target: Target, kind: str, seed: int) -> Unit:
 
 
 class Product:
-    """A product of fixed operands again and again: the first is held against its checksums, every later one against the first, bit by bit."""
+    """A product of fixed operands again and again: the first is held against its checksums, every later one bitwise against it."""
 
     width: int  # bits of an element of C
 
@@ -150,8 +150,11 @@ class Product:
         digits = self.width // 4
         return [
             Wrong(
-                f"row {f.row}, column {f.column} of {self.m} × {self.n}", f"0x{f.expected >> off:0{digits}x}", f"0x{f.got >> off:0{digits}x}",
-                [p - off for p in f.bits], "checksum" if f.by == "checksum" else "repeat",
+                f"row {f.row}, column {f.column} of {self.m} × {self.n}",
+                f"0x{f.expected >> off:0{digits}x}",
+                f"0x{f.got >> off:0{digits}x}",
+                [p - off for p in f.bits],
+                "checksum" if f.by == "checksum" else "repeat",
                 "permanent" if (f.row, f.column) in again else "transient",
             )
             for f in found
@@ -194,7 +197,9 @@ class TorchProduct(Product):
             raise NotSupported(f"PyTorch refuses this {dtype} product ({str(error).splitlines()[0]})") from error
 
     def _host(self, x: Any) -> Array:
-        wide = x.cpu().to(self.torch.int64) if self.dtype == "int8" else x.cpu().float().double() if self.dtype == "fp8" else x.cpu().double()
+        wide = (
+            x.cpu().to(self.torch.int64) if self.dtype == "int8" else x.cpu().float().double() if self.dtype == "fp8" else x.cpu().double()
+        )
         return np.asarray(wide.numpy(), np.float64)
 
     def run(self) -> None:
@@ -235,7 +240,9 @@ class KernelProduct(Product):
         element, result, kind, out = TYPES[dtype]
         self.width = np.dtype(out).itemsize * 8
         shapes = (self.m, self.k), (self.k, self.n)
-        made = [self.rng.integers(-128, 128, s).astype(kind) if dtype == "int8" else self.rng.standard_normal(s).astype(kind) for s in shapes]
+        made = [
+            self.rng.integers(-128, 128, s).astype(kind) if dtype == "int8" else self.rng.standard_normal(s).astype(kind) for s in shapes
+        ]
         self.kernel = target.kernel(_source(), "product", [f"T={element}", f"R={result}"])
         self.a, self.b = (target.buffer(one) for one in made)
         self.c = target.buffer(np.zeros(self.m * self.n, out))
@@ -408,7 +415,8 @@ class Atomics:
         again = np.flatnonzero(self.counts() != self.should)
         return [
             Wrong(f"cell {at}", f"0x{self.should:08x}", f"0x{int(self.last[at]):08x}",
-                  [p for p in range(32) if (self.should ^ int(self.last[at])) >> p & 1], "count", "permanent" if at in again else "transient")
+                  [p for p in range(32) if (self.should ^ int(self.last[at])) >> p & 1], "count",
+                  "permanent" if at in again else "transient")
             for at in wrong.tolist()
         ]  # fmt: skip
 
