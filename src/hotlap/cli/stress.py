@@ -172,11 +172,12 @@ class View:
         if self.live or self.clock.now() < due:
             return
         self.logged_s[device.key] = self.clock.now()
+        past_s = line.time_s - self.ticks[device.key][0].time_s
         values = " ".join(
             f"{name}={line.shown[name]:g}" for name in ("power_w", "temperature_c", "clock_hz.sm", "throttle") if name in line.shown
         )
         self._line(
-            f"{device.selector} {line.time_s - self.ticks[device.key][0].time_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}"
+            f"{device.selector} {past_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}"
         )
 
     def _draw(self) -> None:

@@ -54,13 +54,14 @@ def rows(
         masks = [int(one.shown["throttle"]) for one in past if "throttle" in one.shown]
         return percent(sum(1 for m in masks if m & ~0x113) / len(masks)) if t and masks else "–"
 
+    clock = "clock_hz.sm" if any(t and "clock_hz.sm" in t.shown for t in last.values()) else "clock_hz"
     heat = [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in last.values()]
     spark = [sparkline([x.flop / x.busy_s for x in ticks.get(key, []) if x.flop and x.busy_s > 0], 12) for key in devices]
     columns = [
         Column("device", [Cell(d.selector) for d in devices.values()]),
         Column("now", [Cell(state.get(key) or (t.phase if t else "starting")) for key, t in last.items()]),
         Column("power", cell("power_w", "W"), right=True),
-        Column("clock", cell("clock_hz.sm" if any(t and "clock_hz.sm" in t.shown for t in last.values()) else "clock_hz", "Hz"), right=True),
+        Column("clock", cell(clock, "Hz"), right=True),
         Column("°C", heat, right=True),
         Column("throughput", [Cell(rate(t) if t else "–") for t in last.values()], right=True),
         Column("held", [Cell(held(t, ticks.get(key, []))) for key, t in last.items()], right=True),
