@@ -246,8 +246,8 @@ def _counters(shown: Columns, found: _Findings, budgets: Budgets) -> None:
             found.coded(group, name, RISING[sensor], f"{rise:.0f} during the run")
     if "xid" in shown:
         values = shown["xid"][1]
-        for code in sorted({int(v) for v in values[np.isfinite(values)] if v > 0}):
-            found.coded("xid", str(code), f"Xid {code}", "reported by the driver")
+        for number in sorted({int(v) for v in values[np.isfinite(values)] if v > 0}):
+            found.coded("xid", str(number), f"Xid {number}", "reported by the driver")
     if "pcie_width" in shown:
         values = shown["pcie_width"][1][np.isfinite(shown["pcie_width"][1])]
         if len(values) and values.min() < values.max():

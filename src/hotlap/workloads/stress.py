@@ -37,9 +37,12 @@ class Wrong(NamedTuple):
 class Unit(Protocol):
     """A piece of work of some milliseconds, and its check."""
 
-    name: str
     flop: float
     moved_bytes: float
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
 
     def run(self) -> None:
         """Does the work and waits for it."""
@@ -186,8 +189,8 @@ class TorchProduct(Product):
             self.a, self.b = (torch.from_numpy(one).to(self.place) for one in made)
         else:
             kind = torch.float8_e4m3fn if dtype == "fp8" else kinds[dtype]
-            made = [self.rng.standard_normal(shape) * 0.5 for shape in ((self.m, self.k), (self.k, self.n))]
-            self.a, self.b = (torch.from_numpy(one).to(self.place).to(kind) for one in made)
+            real = [self.rng.standard_normal(shape) * 0.5 for shape in ((self.m, self.k), (self.k, self.n))]
+            self.a, self.b = (torch.from_numpy(one).to(self.place).to(kind) for one in real)
         if dtype == "fp8":
             self.b, self.one = self.b.t().contiguous().t(), torch.ones((), device=self.place)
         self.c: Any = None
