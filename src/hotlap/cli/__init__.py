@@ -27,6 +27,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "history": "cases over time: where a level changed, by how much, and what changed there",
     "judge": "one verdict per case and run: against a limit, a baseline, the fleet or rules",
     "baseline": "what is normal, learnt from runs: save, show, promote",
+    "stress": "hours at the limit: load that is checked, and a verdict",
     "selftest": "A/A on this machine: does it cry wolf, and how small a difference can it see",
     "bisect": "which commit of a repository changed a case",
     "import": "numbers measured elsewhere, as runs",
