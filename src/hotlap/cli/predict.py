@@ -26,11 +26,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap calibrate --list' (default: the machine's own)")
     parser.add_argument("--spec-only", action="store_true", help="by published figures alone, whatever was calibrated")
     net = parser.add_argument_group("a network: hotlap predict net NAME", "how a step of it is run")
-    net.add_argument("--phase", choices=PHASES, default="decode", help="prefill, decode or train (default: decode)")
+    net.add_argument("--phase", choices=PHASES, help="prefill, decode or train (default: decode)")
     for name, default, about in _SETTING:
-        net.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{about} (default: {default})")
-    net.add_argument("--dtype", choices=("bf16", "fp8", "fp8_block"), default="bf16", help="of weights and products (default: bf16)")
-    net.add_argument("--kv-dtype", choices=("bf16", "fp8"), default="bf16", help="of the cache of keys and values (default: bf16)")
+        net.add_argument(f"--{name}", type=int, metavar="N", help=f"{about} (default: {default})")
+    net.add_argument("--dtype", choices=("bf16", "fp8", "fp8_block"), help="of weights and products (default: bf16)")
+    net.add_argument("--kv-dtype", choices=("bf16", "fp8"), help="of the cache of keys and values (default: bf16)")
     net.add_argument("--recompute", action="store_true", help="training: forward again in the backward pass")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _workloads()
@@ -43,6 +43,10 @@ def run(args: argparse.Namespace) -> int:
     if args.workload == "net":
         return _network(args)
     spec = work.find(args.workload)
+    stray = [name for name in _NETWORK if getattr(args, name) not in (None, False)]
+    if stray:
+        option, name = stray[0].replace("_", "-"), args.workload
+        raise InputError(f"--{option} is of a network's step (predict net); a parameter of {name} is given as NAME=VALUE: dtype=bf16")
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
@@ -60,6 +64,10 @@ _SETTING = (
     ("pp", 1, "pipeline stages"), ("dp", 1, "replicas"), ("ep", 1, "GPUs that experts are spread over"),
     ("micro-batch", 1, "training: sequences that pass a stage together"),
 )  # fmt: skip
+_NETWORK = {
+    "phase": "decode", **{name.replace("-", "_"): default for name, default, _ in _SETTING}, "dtype": "bf16", "kv_dtype": "bf16",
+    "recompute": False,
+}  # fmt: skip
 
 
 def _network(args: argparse.Namespace) -> int:
@@ -68,9 +76,11 @@ def _network(args: argparse.Namespace) -> int:
         raise InputError(f"which network? one name, as in: hotlap predict net llama-3-70b; valid: {', '.join(shape.names())}")
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
-    names = ("phase", *(name.replace("-", "_") for name, _, _ in _SETTING), "dtype", "kv_dtype", "recompute")
+    given = {name: default if (value := getattr(args, name)) is None else value for name, default in _NETWORK.items()}
+    if given["phase"] != "train" and (args.recompute or args.micro_batch is not None):
+        raise InputError(f"--{'recompute' if args.recompute else 'micro-batch'} is of training: --phase train")
     known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
-    found = networks.predict(args.parameter[0], args.machine, known, **{name: getattr(args, name) for name in names})
+    found = networks.predict(args.parameter[0], args.machine, known, **given)
     if args.json:
         terminal.print_json(found)
     else:

@@ -37,7 +37,7 @@ def bounds(workload: str, params: Mapping[str, Any], spec: Spec) -> tuple[Floats
 
 
 def _operations(unit: str, count: Any, spec: Spec) -> Any:
-    found = per_clock(spec, unit)
+    found = per_clock(spec, unit) if spec.clock_proven else None
     rate = found[1] * (spec.compute_units or np.nan) * (spec.clock_max_hz or np.nan) if found else np.nan
     return np.asarray(count) / rate
 

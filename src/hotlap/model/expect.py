@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hotlap import work
 from hotlap.errors import InputError
 from hotlap.model import intervals, limits
 from hotlap.model.bounds import MANY, bounds
@@ -17,6 +18,7 @@ from hotlap.model.kernels import collective, decode, gemm, moe, power, prefill, 
 from hotlap.model.kernels.base import Estimate
 from hotlap.model.machines import Spec
 from hotlap.record import Case
+from hotlap.work.base import unit_of
 from hotlap.work.network import conv_output
 
 Floats = NDArray[np.float64]
@@ -24,6 +26,13 @@ Params = Mapping[str, Any]
 UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
 CAPPED = "clock under the power cap"
 ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
+
+
+WORDS = {  # of which one is in the name of a library's kernel that a family can tell from others
+    "attention": ("vllm", "sglang", "trtllm", "flash", "fa2", "fa3", "fa4"),
+    "moe": ("triton", "cutlass", "marlin", "trtllm", "flashinfer", "vllm", "sglang", "torch_flow", "moe"),
+    **dict.fromkeys(streaming.WORKLOADS, ("alone", "quack")),
+}
 
 
 class Expected(NamedTuple):
@@ -50,6 +59,8 @@ def expect(
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, found = _estimate(workload, arrays, spec, implementation, count)
+    if not _like_measured(spec):
+        found = found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
     known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
     if calibration is not None and family in calibration.families:
         corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
@@ -62,6 +73,25 @@ def expect(
     power_w, clock_hz = _power(family, found, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
     return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
+
+
+def check_implementation(workload: str, name: str) -> None:
+    """Raises InputError for a kernel's name that the workload's family would not know from any other."""
+    if workload in ("gemm", "conv"):
+        valid = sorted({one.rpartition(".")[0] for one in gemm.stored() if "/" in one})
+        known = name in valid
+    else:
+        valid = list(WORDS.get(workload, ()))
+        known = any(word in name.lower() for word in valid)
+    if not known:
+        have = f"valid: {', '.join(valid)}" if workload in ("gemm", "conv") else f"valid: names with {', '.join(valid)}"
+        raise InputError(f"{workload} has no implementation '{name}'; {have if valid else 'leave --implementation out'}")
+
+
+def _like_measured(spec: Spec) -> bool:
+    """Whether it is of the kind whose kernels were measured: NVIDIA's since Ampere. Libraries of others are another matter."""
+    number = spec.compile_target.removeprefix("sm_").rstrip("a")
+    return spec.vendor == "NVIDIA" and number.isdigit() and int(number) >= 80
 
 
 def _floor(workload: str, params: Params, arrays: Params, spec: Spec) -> Floats:
@@ -113,7 +143,13 @@ def _conv(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -
     high, wide = conv_output(params)
     sizes = {"m": params["images"] * high * wide, "n": params["filters"], "k": params["channels"] * params["filter"] ** 2}
     found = gemm.estimate({**sizes, "dtype": params["dtype"]}, chip(spec, "max"), implementation)
-    return "gemm", found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
+    counted = work.find("conv").work(params)  # the unrolled matrix is never in memory: its bytes are read again from caches
+    moved = np.minimum(np.asarray(counted.read_bytes + counted.written_bytes, dtype=float) / np.maximum(found.demand.dram_bytes, 1.0), 1.0)
+    parts = {name: value * moved if name == "DRAM" else value for name, value in found.parts.items()}
+    demand = found.demand._replace(dram_bytes=found.demand.dram_bytes * moved)
+    return "gemm", found._replace(
+        seconds=np.sum(list(parts.values()), axis=0), parts=parts, demand=demand, inside=np.zeros(len(found.seconds), dtype=bool)
+    )
 
 
 def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
@@ -123,6 +159,7 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
         raise InputError("attention: ask for prefill (many queries) and decode (query = 1) apart")
     keys = np.where(np.asarray(params["kv"]) > 0, params["kv"], params["query"])
     implementation = ATTENTION if isinstance(implementation, str) and not implementation else implementation
+    _can(spec, str(params["dtype"]), "attention")
     shared = {name: params[name] for name in ("batch", "heads", "kv_heads", "head_dim", "window", "dtype", "kv_dtype")}
     machine = chip(spec, "max")
     if one:
@@ -133,8 +170,17 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
 
 def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "gated")
+    _can(spec, str(params["dtype"]), "moe")
     dtype = {"int4": "int4_wo", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
     return "moe", moe.estimate({**{name: params[name] for name in names}, "dtype": dtype}, chip(spec), implementation)
+
+
+def _can(spec: Spec, dtype: str, workload: str) -> None:
+    """Raises InputError where the machine has no products of a type; what is stored narrower is multiplied in 16 bits."""
+    unit = unit_of("bf16" if dtype.startswith("int4") else dtype)
+    if unit not in spec.flop_per_clock:
+        have = ", ".join(sorted(name.removeprefix("matrix.") for name in spec.flop_per_clock if name.startswith("matrix.")))
+        raise InputError(f"{workload}: {spec.name} has no rate of {unit} in the machine table; it has {have or 'no matrix unit'}")
 
 
 def _collective(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:

@@ -13,7 +13,7 @@ from hotlap.errors import InputError, nearest
 from hotlap.model import machines
 from hotlap.model.bounds import MANY, bounds
 from hotlap.model.calibration import Calibration
-from hotlap.model.expect import Expected, expect
+from hotlap.model.expect import Expected, check_implementation, expect
 from hotlap.model.limits import limit
 from hotlap.model.machines import Spec
 from hotlap.record import Case, Limit, Term
@@ -33,6 +33,8 @@ def predict(workload: str, machine: str, implementation: str = "", calibration: 
     InputError for unknown names and wrong values.
     """
     spec, kind = machines.load(machine), work.find(workload)
+    if implementation:
+        check_implementation(workload, implementation)
     arrays = {n: np.asarray(v) for n, v in params.items() if _many(v, kind.param(n))}
     plain = {n: _plain(v) for n, v in params.items() if n not in arrays}
     if not arrays:
@@ -82,7 +84,7 @@ def _number(values: Any) -> float | None:
 
 def _source(known: Expected, seconds: float) -> Term:
     how = f"model of {known.family}, coefficients in model/coefficients/{known.family}.toml; {known.known.words}; "
-    how += "interval: 90 % of cases like it"
+    how += "interval: 90 % of cases like it" if known.inside[0] else "interval: wide by assumption, for nothing like it was measured"
     if known.family == "transfer":
         how = "0.84 of the link's rate (nvbandwidth: 0.79 to 0.88 of PCI Express) + 5 µs, assumed"
     return Term(name="expected time", value=seconds, unit="s", source=how)

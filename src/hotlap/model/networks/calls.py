@@ -77,6 +77,9 @@ def check(network: Network, setting: Setting) -> None:
         raise InputError(f"{network.name} has {network.layers} layers: at most as many pipeline stages, not {setting.pp}")
     if setting.ep > 1 and not network.experts:
         raise InputError(f"{network.name} has no experts: leave --ep out")
+    if setting.tp * setting.dp % setting.ep:
+        there = setting.tp * setting.dp
+        raise InputError(f"experts over {setting.ep} GPUs, but tp × dp is {there}: --ep is a divisor of it, for experts lie on those GPUs")
     if setting.phase == "train" and setting.batch % setting.micro_batch:
         raise InputError(f"a batch of {setting.batch} cannot be cut into micro-batches of {setting.micro_batch}; take a divisor")
 
@@ -180,10 +183,11 @@ def _dense(network: Network, setting: Setting, inter: int = 0) -> Iterator[Call]
 
 def _experts(network: Network, setting: Setting) -> Iterator[Call]:
     tokens, dtype = setting.tokens, setting.dtype
+    met = tokens * max(setting.ep // setting.tp, 1)  # by experts that replicas share
     yield Call("router", "experts", "gemm", gemm(tokens, network.experts, network.hidden, "bf16"))
     yield from _exchanged(network, setting)
     tp = max(setting.tp // setting.ep, 1)
-    params = {"tokens": tokens, "hidden": network.hidden, "inter": network.expert_inter, "topk": network.topk, "experts": network.experts}
+    params = {"tokens": met, "hidden": network.hidden, "inter": network.expert_inter, "topk": network.topk, "experts": network.experts}
     yield Call("experts", "experts", "moe", {**params, "tp": tp, "ep": setting.ep, "dtype": dtype, "gated": network.gated})
     if network.shared_experts:
         yield from (
