@@ -53,7 +53,10 @@ Key = tuple[str, str]
 
 def available() -> bool:
     """Whether what reads and writes Parquet is installed."""
-    return importlib.util.find_spec("pyarrow") is not None
+    try:
+        return importlib.util.find_spec("pyarrow") is not None
+    except ImportError:
+        return False
 
 
 def stored(path: Path, stem: str = "readings") -> list[Path | io.BytesIO]:
