@@ -154,7 +154,7 @@ def bound(c: Cases, chip: Chip) -> Floats:
 def inside(c: Cases) -> NDArray[np.bool_]:
     """Shapes that were measured: a causal call on an empty cache."""
     fits = (c.query <= 16384) & (c.batch <= 256) & (c.heads <= 96) & (c.head_dim >= 64) & (c.head_dim <= 512)
-    return np.asarray(fits & c.causal & (c.latent == 0) & (c.kv == c.query))
+    return np.asarray(fits & c.causal & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.kv == c.query))
 
 
 FAMILY = Family("prefill", KERNELS, plan, bound, inside)

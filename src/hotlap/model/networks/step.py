@@ -93,7 +93,8 @@ def _after(network: Network, setting: Setting, expect: Expect, last_backward_s: 
     """Exchange of gradients, as far as the last backward pass does not hide it, and the optimizer."""
     own, found = memory.parameters(network, setting), []
     if setting.dp > 1:
-        params = {"op": "all_reduce", "gpus": setting.dp, "size": int(own * GRADIENT_BYTES), "nodes": calls.nodes(setting.gpus)}
+        params = {"op": "all_reduce", "gpus": setting.dp, "size": int(own * GRADIENT_BYTES)}
+        params["nodes"] = calls.nodes(setting.dp, setting.tp * setting.pp)
         call = Call("gradients between replicas, not hidden", "communication", "collective", params)
         part, hidden = _part(call, expect("collective", params)), HIDDEN_SHARE * last_backward_s
         shown = max(part.total_s - hidden, 0.0)
