@@ -10,6 +10,8 @@ import pytest
 
 import hotlap
 from hotlap.cli import main
+from hotlap.errors import InputError
+from hotlap.model import kept
 from hotlap.model.predict import predict
 
 TARGET = "simulated:h200-sxm?efficiency=0.8&noise=0.01&seed=3"
@@ -73,9 +75,7 @@ def test_cases_that_were_not_in_the_sweep_are_expected_nearer_to_what_is_measure
     plan.write_text(UNSEEN)
     run = hotlap.run(plan, target=TARGET)
     measured = np.array([float(np.median(one.seconds)) for one in run.results])
-    from hotlap.cli import calibrations
-
-    known = calibrations.load("simulated-h200-sxm", calibrations.place())
+    known = kept.load("simulated-h200-sxm", kept.place())
     before, after = (np.array([predict("gemm", "h200-sxm", calibration=c, **r.case.params).expected_s for r in run.results]) for c in (None, known))
     errors = [float(np.mean(np.abs(one / measured - 1))) for one in (before, after)]
     assert errors[1] < 0.6 * errors[0]
@@ -85,6 +85,26 @@ def test_cases_that_were_not_in_the_sweep_are_expected_nearer_to_what_is_measure
     assert "sweep on the simulated GPU" in json.dumps(told)
     assert main(["explain", run.id, "--spec-only", "--json"]) == 0
     assert "sweep on the simulated GPU" not in capsys.readouterr().out
+
+
+def test_in_python_it_is_used_as_on_the_command_line(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"workload": "gemm", "machine": "h200-sxm", "m": np.array([512, 2048]), "dtype": "bf16"}
+    plain = hotlap.predict(**asked)
+    named = hotlap.predict(**asked, calibration="simulated-h200-sxm")
+    assert np.all(np.abs(named.expected_s / plain.expected_s - 1) > 0.1)
+    assert "sweep on the simulated GPU" in named.known
+    (tmp_path / "calibrations").mkdir()
+    text = (home / "calibrations" / "simulated-h200-sxm.toml").read_text()
+    (tmp_path / "calibrations" / "h200-sxm.toml").write_text(text)
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    assert np.array_equal(hotlap.predict(**asked).expected_s, named.expected_s)
+    assert hotlap.predict(**{**asked, "machine": "h200", "m": 512}).expected_s == pytest.approx(named.expected_s[0])
+    assert np.array_equal(hotlap.predict(**asked, spec_only=True).expected_s, plain.expected_s)
+    for words, message in ({"calibration": "h200-sx"}, "did you mean"), ({"calibration": "h200-sxm", "spec_only": True}, "do not go together"):
+        with pytest.raises(InputError, match=message):
+            hotlap.predict(**asked, **words)
+    with pytest.raises(InputError, match="of h200-sxm, not of b200"):
+        hotlap.predict("gemm", "b200", calibration="h200-sxm")
 
 
 def test_the_run_it_was_learnt_from_is_not_explained_by_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from hotlap import plan as plans
 from hotlap import work
-from hotlap.cli import calibrations, terminal
+from hotlap.cli import terminal
 from hotlap.errors import InputError
+from hotlap.model import kept
 from hotlap.model.networks import predict as networks
 from hotlap.model.networks import shape
 from hotlap.model.networks.calls import PHASES
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
-    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
+    known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
     if args.json:
         terminal.print_json({"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
@@ -69,7 +70,7 @@ def _network(args: argparse.Namespace) -> int:
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     names = ("phase", *(name.replace("-", "_") for name, _, _ in _SETTING), "dtype", "kv_dtype", "recompute")
-    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
+    known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     found = networks.predict(args.parameter[0], args.machine, known, **{name: getattr(args, name) for name in names})
     if args.json:
         terminal.print_json(found)
