@@ -14,7 +14,7 @@ from hotlap.errors import InputError
 from hotlap.model import kept
 from hotlap.model.predict import predict
 
-TARGET = "simulated:h200-sxm?efficiency=0.8&noise=0.01&seed=3"
+TARGET = "simulated:h200-sxm?times=tiles&efficiency=0.8&noise=0.01&seed=3"  # tile by tile, and a quarter slower than the table says
 UNSEEN = """schema = 1
 name = "unseen"
 [measure]
@@ -76,10 +76,11 @@ def test_cases_that_were_not_in_the_sweep_are_expected_nearer_to_what_is_measure
     run = hotlap.run(plan, target=TARGET)
     measured = np.array([float(np.median(one.seconds)) for one in run.results])
     known = kept.load("simulated-h200-sxm", kept.place())
-    before, after = (np.array([predict("gemm", "h200-sxm", calibration=c, **r.case.params).expected_s for r in run.results]) for c in (None, known))
-    errors = [float(np.mean(np.abs(one / measured - 1))) for one in (before, after)]
-    assert errors[1] < 0.6 * errors[0]
-    assert errors[1] < 0.12
+    before, after = ([predict("gemm", "h200-sxm", calibration=c, **one.case.params) for one in run.results] for c in (None, known))
+    errors = [float(np.mean([abs(one.expected_s / m - 1) for one, m in zip(found, measured, strict=True)])) for found in (before, after)]
+    assert errors[0] > 0.15
+    assert errors[1] < 0.05
+    assert all(one.low_s <= m <= one.high_s for one, m in zip(after, measured, strict=True))
     assert main(["explain", run.id, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert "sweep on the simulated GPU" in json.dumps(told)

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap.model.kernels import attention, attention_library
 from hotlap.model.kernels.attention import Cases, Plan, norm
-from hotlap.model.kernels.attention_library import Coefficients, Family
-from hotlap.model.kernels.base import Chip, Estimate, Floats
+from hotlap.model.kernels.attention_library import Family
+from hotlap.model.kernels.base import Chip, Coefficients, Estimate, Floats
 
 
 @dataclass(frozen=True)
