@@ -197,6 +197,8 @@ class Reading(Record, frozen=True, kw_only=True):
     value: float | None = None
     status: Literal["ok", "not_supported", "error"] = "ok"
     reason: str = ""
+    sensor_s: float | None = None  # the sensor's own time, UNIX; None where it has none
+    window_s: float | None = None  # over which the value is an average; 0 instantaneous, None unknown
 
 
 class Run(Record, frozen=True, kw_only=True):

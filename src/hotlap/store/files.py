@@ -15,7 +15,7 @@ from hotlap.errors import InputError, MachineError, SchemaError
 
 RUN, SAMPLES, READINGS = "run.json", "samples.jsonl", "readings.log"
 FILES = (RUN, SAMPLES, READINGS)
-LONG = ("readings-*.log", "readings-*.parquet", "levels-*.parquet")  # what else the readings of a long run are in
+LONG = ("stress.json*", "readings-*.log", "readings-*.parquet", "levels-*.parquet")  # what else the readings of a long run are in
 ZIP_LIMIT_BYTES = 2**30  # unpacked, all three files; a thousand times what a usual run holds
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError, struct.error)
 

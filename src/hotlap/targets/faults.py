@@ -27,8 +27,29 @@ INJECTIONS = {  # option: what it injects, and an example
     "lost": ("time at which the device vanishes", "40s"),
     "spread": ("relative standard deviation between devices that are all well", "0.002"),
     "slow": ("some of several devices slower by a share, by their indices", "0.03@2,5"),
+    "reason": ("what 'throttle' gives as its reason: a name of the driver's bits", "hardware_thermal"),
+    "stuck": ("clock held lower by a share from a time on, without a reason", "0.4@60s"),
+    "frozen": ("a sensor that shows the same value from a time on", "power_w@60s"),
+    "jump": ("a sensor that shows nonsense from a time on", "temperature_c@60s"),
+    "ecc": ("uncorrected memory errors, from a time on", "3@60s"),
+    "ecc_corrected": ("corrected memory errors a second, from a time on", "100@60s"),
+    "xid": ("a driver's error code, at a time", "79@60s"),
+    "remapped": ("memory rows remapped, from a time on", "1@60s"),
+    "cooling": ("how much hotter than usual the card gets", "0.5"),
+    "fan_speed": ("share at which the fan stands, from a time on", "0@60s"),
+    "pcie_width": ("lanes of the link that are left, from a time on", "4@60s"),
+    "replays": ("link errors that were repaired, a second, from a time on", "50@60s"),
+    "hang": ("time at which a kernel never ends", "40s"),
+    "dies": ("time at which the process is killed", "40s"),
     "seed": ("of all noise", "7"),
     "count": ("how many such GPUs there are", "2"),
+}
+ONSETS = (
+    "step", "throttle", "stuck", "ecc", "ecc_corrected", "xid", "remapped", "fan_speed", "pcie_width", "replays",
+)
+REASONS = {  # NVML's clock event reasons
+    "idle": 0x1, "application_clocks": 0x2, "software_power_cap": 0x4, "hardware_slowdown": 0x8, "sync_boost": 0x10,
+    "software_thermal": 0x20, "hardware_thermal": 0x40, "hardware_power_brake": 0x80, "display_clocks": 0x100,
 }
 SENSORS = ("power_w", "energy_j", "temperature_c", "clock_hz.sm", "throttle", "utilization", "processes", "fan")
 
@@ -79,6 +100,20 @@ class Faults:
     lost: float = math.inf
     spread: float = 0.0
     slow: Slow = field(default_factory=Slow)
+    reason: str = "software_power_cap"
+    stuck: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    frozen: tuple[str, float] = ("", math.inf)
+    jump: tuple[str, float] = ("", math.inf)
+    ecc: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    ecc_corrected: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    xid: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    remapped: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    cooling: float = 0.0
+    fan_speed: Onset | None = None
+    pcie_width: Onset | None = None
+    replays: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    hang: float = math.inf
+    dies: float = math.inf
     seed: int = 0
     count: int = 1
 
@@ -88,7 +123,7 @@ class Faults:
         for name, text in options.items():
             if name not in INJECTIONS:
                 raise InputError(f"simulated has no option '{name}'; {nearest(name, INJECTIONS)}")
-            if name in ("step", "throttle"):
+            if name in ONSETS:
                 given[name] = Onset.parse(name, text)
             elif name == "times":
                 given[name] = _times(text)
@@ -96,7 +131,11 @@ class Faults:
                 given[name] = _sensors(text)
             elif name == "slow":
                 given[name] = Slow.parse(text)
-            elif name == "lost":
+            elif name == "reason":
+                given[name] = _reason(text)
+            elif name in ("frozen", "jump"):
+                given[name] = _sensor_at(name, text)
+            elif name in ("lost", "hang", "dies"):
                 given[name] = _time(name, text.removeprefix("@"))
             else:
                 given[name] = _whole_number(name, text) if name in ("seed", "count") else _number(name, text)
@@ -110,7 +149,8 @@ class Faults:
             if getattr(self, name) <= 0:
                 raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
         for name, value, most in (
-            ("throttle", self.throttle.share, 0.99), ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
+            ("throttle", self.throttle.share, 0.99), ("stuck", self.stuck.share, 0.99), ("cooling", self.cooling, 10.0),
+            ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
             ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),
             ("spread", self.spread, 1.0), ("slow", self.slow.share, 100.0),
         ):
@@ -127,11 +167,25 @@ class Faults:
 def never_came(options: Mapping[str, str], end_s: float) -> list[str]:
     """Faults that were to begin only after a run had ended, each with what to do; `end_s` is the run's last virtual second."""
     faults = Faults.parse(options)
-    begins = {"step": faults.step.at_s, "throttle": faults.throttle.at_s, "lost": faults.lost}
+    begins = {"step": faults.step.at_s, "throttle": faults.throttle.at_s, "lost": faults.lost, "hang": faults.hang, "dies": faults.dies}
+    begins |= {"stuck": faults.stuck.at_s, "ecc": faults.ecc.at_s, "xid": faults.xid.at_s}
+    begins |= {"frozen": faults.frozen[1], "jump": faults.jump[1]}
     return [
         f"the fault {name}={options[name]} never came: the run ended at {end_s:.0f} s of virtual time; set it earlier, or run longer"
         for name, at_s in begins.items() if name in options and at_s > end_s
     ]
+
+
+def _reason(text: str) -> str:
+    if text not in REASONS:
+        raise InputError(f"simulated: there is no reason '{text}'; {nearest(text, REASONS)}")
+    return text
+
+
+def _sensor_at(name: str, text: str) -> tuple[str, float]:
+    sensor, sign, at = text.partition("@")
+    _sensors(sensor)
+    return sensor, _time(name, at) if sign else 0.0
 
 
 def _sensors(text: str) -> frozenset[str]:

@@ -19,6 +19,7 @@ from hotlap.errors import InputError, MachineError, NotSupported
 from hotlap.model import machines
 from hotlap.model.simulate import cases, expected_call_s, thermal
 from hotlap.record import Case, Check, Device
+from hotlap.targets import injected
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
 from hotlap.targets.faults import Faults
 from hotlap.work.program import OWN
@@ -72,6 +73,7 @@ class Gpu:
         self.thermal = thermal.for_limit(self.limit_w)
         self.energy_j, self.busy, self.settled_s = 0.0, False, clock.time_s
         self.load: cases.Call | None = None  # what runs, or ran last: it sets power and clock; None: at times of the bound
+        self.kept: dict[str, float | None] = {}  # what a frozen sensor goes on showing
 
     @property
     def throttled(self) -> bool:
@@ -89,6 +91,7 @@ class Gpu:
         factor = self.slower * (1 + f.drift * now / 60) / f.efficiency
         if f.step.share and now >= f.step.at_s:
             factor *= 1 + f.step.share
+        factor *= injected.stuck(f, now)
         if self.throttled and not link:
             factor /= 1 - f.throttle.share
         return factor / f.slow_link if link else factor
@@ -118,7 +121,8 @@ class Gpu:
 
     def watts(self, busy: bool) -> float:
         """What the card draws now, were it busy or not."""
-        idle, slower = IDLE_SHARE * self.limit_w, 1 - self.faults.throttle.share * self.throttled
+        idle = IDLE_SHARE * self.limit_w
+        slower = (1 - self.faults.throttle.share * self.throttled) / injected.stuck(self.faults, self.clock.time_s)
         if not busy:
             return idle
         if self.load is None or self.load.power_w is None:
@@ -128,17 +132,19 @@ class Gpu:
     @property
     def reasons(self) -> int:
         """Why the clock is not higher, as a driver's bits."""
-        held = self.throttled or (self.busy and self.load is not None and self.load.capped)
+        low = injected.stuck(self.faults, self.clock.time_s) > 1  # then it draws less than the cap
+        held = self.throttled or (self.busy and self.load is not None and self.load.capped and not low)
         return POWER_CAP if held else 0 if self.busy else IDLE
 
     def readings(self, time_s: float) -> dict[str, float | None]:
         """What its sensors show; None is not supported."""
         self.settle()
-        return {
+        true: dict[str, float | None] = {
             "power_w": self.power_w, "energy_j": self.energy_j, "temperature_c": self.thermal.temperature_c,
             "clock_hz.sm": self.clock_hz, "throttle": float(self.reasons),
             "utilization": float(self.busy), "processes": 0.0, "fan": None,
         }
+        return injected.shown(self.faults, time_s, true, self.kept)
 
 
 def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Device]:
@@ -193,12 +199,11 @@ class SimulatedTarget:
         if self.device.memory_bytes and needed > self.device.memory_bytes:
             raise NotSupported(f"{units.size(needed)} do not fit the device's memory of {units.size(self.device.memory_bytes)}")
         link = case.workload in ("transfer", "peer")
-
-        self.gpu.load = played
+        self.gpu.load = played  # until another case runs
 
         def enqueue(calls: int) -> None:
             self.pending_s += base_s * calls
-            self.on_link = link
+            self.on_link, self.gpu.load = link, played
 
         def counters() -> dict[str, float]:
             return self._counters(played, link) if played else {}
@@ -245,6 +250,7 @@ class SimulatedTarget:
         self.pending_s, self.on_link = 0.0, False
         enqueue(calls)
         true_s = self.pending_s * self.gpu.slowdown(self.on_link) * self._noise()
+        injected.strike(self.faults, self.clock.time_s + true_s)
         if self.clock.time_s + true_s > self.faults.lost:
             raise MachineError(f"{self.device.name} has fallen off the bus at {self.faults.lost:g} s (injected)")
         self.gpu.advance(true_s, busy=True)

@@ -1,0 +1,121 @@
+"""Flipped bits and kills: is every one found, is none invented, is anything durable lost, and what do the checks cost?
+
+    python benchmarks/drills.py [--target torch:cpu] [--flips 1000] [--clean 10000] [--kills 100] [--seed 7]
+
+Bits are flipped at random positions of real products of every dtype that the target has, and go through the comparison that a stress
+run makes. Clean checks repeat the product. Kills end a stress run of the simulated card by SIGKILL and go on with it. Exits 1 when a
+figure is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from hotlap import targets
+from hotlap.work import checksum
+from hotlap.work.stress import FILE
+from hotlap.workloads import stress
+
+SMALL = (128, 128, 256)  # m, n, k: many products in little time
+
+
+def flips(target: object, count: int, clean: int, seed: int) -> bool:
+    """Prints a line per dtype; whether all were found and none invented."""
+    rng = np.random.default_rng(seed)
+    for table in (stress.SIDES, stress.SIDES_GPU, stress.SLOW):
+        table.update(dict.fromkeys(table, SMALL))
+    made, _ = stress.units(target, "products", [], seed)  # type: ignore[arg-type]
+    good = True
+    for unit in made:
+        assert isinstance(unit, stress.Product)
+        share, found, by_sum = -(-count // len(made)), 0, 0
+        share_clean, invented = -(-clean // len(made)), 0
+        for _ in range(share):
+            c = unit.result().copy()
+            words, size = c.view(f"u{c.dtype.itemsize}"), c.dtype.itemsize * 8
+            row, column, bit = int(rng.integers(unit.m)), int(rng.integers(unit.n)), int(rng.integers(unit.width))
+            words[row, column] ^= words.dtype.type(1 << (size - unit.width + bit))
+            rows, columns = checksum.beyond(unit.sums, c)
+            wrong = checksum.flips(unit.first, c, (rows, columns))
+            exact = len(wrong) == 1 and (wrong[0].row, wrong[0].column) == (row, column) and wrong[0].bits == [size - unit.width + bit]
+            found += exact
+            by_sum += bool(exact and wrong[0].by == "checksum")
+        for _ in range(share_clean):
+            unit.run()
+            rows, columns = checksum.beyond(unit.sums, unit.result())
+            invented += bool(len(rows) or len(columns) or unit.check())
+        good &= found == share and invented == 0
+        covered = unit.facts()["covered"]
+        print(f"{unit.name:<14} flips found {found} of {share} ({by_sum} by checksum; sure for {covered:.1%} of bit positions), "
+              f"invented {invented} of {share_clean} clean checks", flush=True)  # fmt: skip
+    return good
+
+
+def cost(target: object, seed: int) -> bool:
+    """Share of the time that checks take, per dtype and over all of them."""
+    made, _ = stress.units(target, "products", [], seed)  # type: ignore[arg-type]
+    ran_s = checked_s = 0.0
+    for unit in made:
+        one = [0.0, 0.0]
+        for _ in range(8):
+            began = time.perf_counter()
+            unit.run()
+            ran = time.perf_counter()
+            unit.check()
+            one = [one[0] + ran - began, one[1] + time.perf_counter() - ran]
+        ran_s, checked_s = ran_s + one[0], checked_s + one[1]
+        print(f"{unit.name:<14} checks take {one[1] / sum(one):.2%} of the time", flush=True)
+    print(f"all            checks take {checked_s / (ran_s + checked_s):.2%} of the time")
+    return checked_s / (ran_s + checked_s) < 0.05
+
+
+def kills(count: int, seed: int) -> bool:
+    """Whether every line that was in the log before a kill is in it after the next one."""
+    chance, lost, bundles = random.Random(seed), 0, 0
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "HOTLAP_HOME": home}
+        begin = [sys.executable, "-m", "hotlap", "stress", "quick", "--target", "simulated:h200-sxm", "--for", "31 d"]
+        command, before = begin, b""
+        for _ in range(count):
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(0.9 + 0.8 * chance.random())
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            made = sorted((Path(home) / "runs").glob("2*"))
+            if not made:
+                continue
+            file = made[-1] / FILE
+            now = file.read_bytes() if file.exists() else b""
+            lost += not now.startswith(before[: before.rfind(b"\n") + 1])
+            bundles, before, command = bundles + 1, now, [*begin[:4], "--resume", made[-1].name]
+    print(f"killed {count} times, {bundles} with a bundle: lines lost after {lost}; {before.count(chr(10).encode())} lines at the end")
+    return lost == 0 and before.count(b"\n") > 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default="torch:cpu")
+    for name, default in (("flips", 1000), ("clean", 10_000), ("kills", 100), ("seed", 7)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    args = parser.parse_args()
+    spec = targets.parse(args.target)
+    target = targets.open_device(spec, targets.find(spec)[0])
+    good = cost(target, args.seed)
+    good &= flips(target, args.flips, args.clean, args.seed)
+    good &= kills(args.kills, args.seed) if args.kills else True
+    print("all figures reached" if good else "a figure was missed")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""hotlap stress [PROFILE]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from msgspec.structs import replace
+
+from hotlap import units
+from hotlap.cli import terminal
+from hotlap.errors import InputError
+from hotlap.judge import stress as judging
+from hotlap.measure import soak
+from hotlap.record import Device
+from hotlap.report import html
+from hotlap.report import stress as shown
+from hotlap.store import bundle as bundles
+from hotlap.store import paths, select
+from hotlap.targets.base import SystemClock
+from hotlap.work import stress
+from hotlap.work.stress import Happened, Line, Mismatch, Profile, Tick
+
+EXIT_CODES = {"pass": 0, "fail": 1}
+LOG_S, DRAW_S, KEPT = 10.0, 0.5, 600
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    names = ", ".join(stress.builtin())
+    parser.add_argument("profile", nargs="?", default="quick", help=f"{names}, or a TOML file (default: quick)")
+    parser.add_argument("--for", dest="seconds", metavar="TIME", help="how long, as in '12 h' (default: the profile's)")
+    parser.add_argument("--target", default="", help="as in hotlap run")
+    parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="as in hotlap run; several run at once, a process each")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run")
+    parser.add_argument("--power", metavar="POWER", help="hold this by duty cycle, as in '500 W'")
+    parser.add_argument("--temperature", metavar="TEMPERATURE", help="hold this by duty cycle, as in '75 C'")
+    parser.add_argument("--max-power", metavar="POWER", help="stop there")
+    parser.add_argument(
+        "--max-temperature", metavar="TEMPERATURE", help="stop there; 2 °C below the device's own slowdown it stops unasked"
+    )
+    parser.add_argument("--readings", metavar="RATE", help="of sensors, as in '10 Hz' (default)")
+    parser.add_argument("--hung", metavar="TIME", help="silence after which a device counts as hung (default: 60 s)")
+    parser.add_argument("--catalogue", metavar="FILE", help="codes of your own: adds to Hotlap's and overrides them")
+    parser.add_argument("--resume", metavar="RUN", help="go on with a stress run that was killed or interrupted")
+    parser.add_argument("--judge", metavar="RUN", help="measure nothing: the verdict of a stress run that is there")
+    parser.add_argument("--out", metavar="FILE", help="the report as an HTML page")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Loads, checks, judges: exit code 0 pass, 1 fail, 3 neither could be said, 130 interrupted."""
+    own = Path(args.catalogue) if args.catalogue else None
+    judging.catalogue(own)  # a file with an error is refused before hours of load
+    home = paths.home()
+    if args.judge:
+        path = _one(args.judge)
+    else:
+        view = View(sys.stderr)
+        if args.resume:
+            path = soak.resume(_one(args.resume), home, view)
+        else:
+            profile = _profile(args)
+            view.begin(profile)
+            labels = tuple(terminal.pairs(args.label, "a label").items())
+            path = soak.run(
+                profile, soak.Options(args.target, args.device, labels, home, _rate(args.readings), _time(args.hung, 60.0)), view
+            )
+        view.end()
+    return _show(path, args, own)
+
+
+def _one(selector: str) -> Path:
+    found = select.entries([selector], paths.home())
+    if len(found) != 1:
+        raise InputError(f"'{selector}' names {len(found)} runs; give one")
+    return found[0].path
+
+
+def _time(text: str | None, default: float) -> float:
+    value = units.parse(text, "s") if text else default
+    if not value > 0:
+        raise InputError(f"a time is above 0, not {text}")
+    return value
+
+
+def _rate(text: str | None) -> float:
+    value = units.parse(text, "Hz") if text else 10.0
+    if not 0.01 <= value <= 1000:
+        raise InputError(f"--readings is from 0.01 to 1000 Hz, not {text}")
+    return value
+
+
+def _profile(args: argparse.Namespace) -> Profile:
+    found = stress.load(args.profile)
+    if args.power and args.temperature:
+        raise InputError("--power and --temperature: one of them can be held at a time; leave one out")
+    given: dict[str, object] = {"seconds": _time(args.seconds, found.seconds)}
+    for name, text in (("power_w", args.power), ("max_power_w", args.max_power)):
+        if text:
+            given[name] = units.parse(text, "W")
+            if not units.parse(text, "W") > 0:
+                raise InputError(f"a power is above 0 W, not {text}")
+    for name, text in (("temperature_c", args.temperature), ("max_temperature_c", args.max_temperature)):
+        if text:
+            given[name] = stress.celsius(text, f"--{name.removesuffix('_c').replace('_', '-')}")
+    cycle_s = sum(one.seconds for one in found.phases)
+    share = min(float(str(given["seconds"])) / cycle_s, 1.0)  # every phase has its turn, however short the run
+    return replace(found, **given, phases=[replace(one, seconds=one.seconds * share) for one in found.phases])
+
+
+def _show(path: Path, args: argparse.Namespace, own: Path | None) -> int:
+    bundle = bundles.load(path)
+    file = path / stress.FILE
+    if not file.exists():
+        raise InputError(f"the run {bundle.run.id} is no stress run; hotlap judge is for runs of a plan")
+    lines, torn = stress.read(file.read_bytes())
+    for warning in [*bundle.warnings, *([f"{torn} lines of {stress.FILE} are torn and left out"] if torn else [])]:
+        print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
+    found = judging.judge(bundle.run, lines, bundle.readings, own=own)
+    devices = {d.key: d for d in bundle.run.machine.devices if d.key in bundle.run.devices}
+    if args.out:
+        ticks = [x for x in lines if isinstance(x, Tick)]
+        page = html.filled(f"stress {bundle.run.id}", [("stress", shown.section(found, devices, ticks, bundle.readings))], "{}")
+        terminal.write(Path(args.out), page)
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(shown.report(found, devices, terminal.width(), color=terminal.color()))
+        print(f"kept as {bundle.run.id}")
+    return 130 if bundle.run.stopped == "interrupted" else EXIT_CODES.get(found.state, 3)
+
+
+class View:
+    """How it is going: rows that are rewritten on a terminal, plain lines in a log."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.live, self.clock = stream, stream.isatty(), SystemClock()
+        self.profile: Profile | None = None
+        self.devices: dict[str, Device] = {}
+        self.ticks: dict[str, list[Tick]] = {}
+        self.errors: dict[str, int] = {}
+        self.states: dict[str, str] = {}
+        self.drawn, self.drawn_s, self.logged_s = 0, -1e9, dict[str, float]()
+
+    def begin(self, profile: Profile) -> None:
+        self.profile = profile
+        self._line(f"stress {profile.name} for {profile.seconds:.0f} s: {profile.about}")
+
+    def __call__(self, device: Device, line: Line) -> None:
+        key = device.key
+        self.devices.setdefault(key, device)
+        if isinstance(line, Mismatch):
+            self.errors[key] = self.errors.get(key, 0) + 1
+            if self.errors[key] <= 5:
+                self._line(f"{device.selector} WRONG {line.unit}, {line.place}: expected {line.expected}, got {line.got} ({line.kind})")
+        elif isinstance(line, Happened):
+            if line.what in ("limit", "lost", "hung", "ended"):
+                self.states[key] = line.what
+            elif line.what == "began":
+                self.states.pop(key, None)
+            if line.what not in ("coverage", "began"):
+                self._line(f"{device.selector} {line.what}: {line.detail}")
+        else:
+            self.ticks.setdefault(key, []).append(line)
+            del self.ticks[key][:-KEPT]
+            self._log(device, line)
+        self._draw()
+
+    def _log(self, device: Device, line: Tick) -> None:
+        due = self.logged_s.get(device.key, -1e9) + LOG_S
+        if self.live or self.clock.now() < due:
+            return
+        self.logged_s[device.key] = self.clock.now()
+        past_s = line.time_s - self.ticks[device.key][0].time_s
+        values = " ".join(
+            f"{name}={line.shown[name]:g}" for name in ("power_w", "temperature_c", "clock_hz.sm", "throttle") if name in line.shown
+        )
+        self._line(
+            f"{device.selector} {past_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}"
+        )
+
+    def _draw(self) -> None:
+        if not self.live or self.clock.now() - self.drawn_s < DRAW_S:
+            return
+        self.drawn_s = self.clock.now()
+        text = shown.rows(self.devices, self.ticks, self.errors, self.states, terminal.width())
+        left = self._left()
+        self._clear()
+        self.stream.write("\n".join([*(line[: terminal.width()] for line in text), left][-22:]) + "\n")
+        self.stream.flush()
+        self.drawn = len(text) + 1
+
+    def _left(self) -> str:
+        spans = [
+            soak.loaded_s(ticks[-1:]) if len(ticks) < 2 else ticks[-1].time_s - ticks[0].time_s for ticks in self.ticks.values() if ticks
+        ]
+        if self.profile is None or not spans:
+            return "starting"
+        left = max(self.profile.seconds - min(spans), 0.0)
+        return f"{int(left // 3600)}:{int(left // 60 % 60):02}:{int(left % 60):02} left   Ctrl-C stops and keeps everything"
+
+    def _clear(self) -> None:
+        if self.drawn:
+            self.stream.write(f"\x1b[{self.drawn}A\x1b[J")
+            self.drawn = 0
+
+    def _line(self, text: str) -> None:
+        self._clear()
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
+
+    def end(self) -> None:
+        self._clear()
+        self.stream.flush()

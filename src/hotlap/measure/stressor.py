@@ -1,0 +1,204 @@
+"""The process that loads one device, checks every unit of work, and says so line by line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import IO, Any
+
+import msgspec
+
+from hotlap import sensors, targets
+from hotlap.errors import HotlapError, MachineError
+from hotlap.measure.control import Controller, Limits, slowdown_c
+from hotlap.measure.worker import _die_with_parent
+from hotlap.record import Readings, Record
+from hotlap.sensors.sampler import Sampler
+from hotlap.work.stress import Happened, Line, Mismatch, Phase, Profile, Tick
+from hotlap.workloads import stress
+
+TICK_S = 1.0
+WINDOW_S = 0.25  # a duty cycle shorter than 1 is on and off within this
+MOST_WRONG = 1000  # mismatches written in full by one process; all are counted
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """The first line of the worker's standard input."""
+
+    spec: str
+    device: int
+    device_key: str
+    profile: Profile
+    seconds: float  # still to do
+    start_s: float
+    seed: int
+    readings_hz: float
+    attempt: int = 0
+    at_wall_s: float = 0.0  # when synchronised devices begin, by time.time()
+
+
+class Said(Record, frozen=True, kw_only=True):
+    """One message: a line of the stress log, and readings."""
+
+    line: Line
+    readings: list[Readings] = []
+
+
+def main() -> int:
+    """Reads a Job from standard input, writes Said to what was standard output."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session decides
+    channel = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    try:
+        spec = targets.parse(job.spec)
+        target = targets.open_device(spec, targets.find(spec)[job.device])
+        _Worker(job, target, channel).run()
+    except HotlapError as error:
+        lost = isinstance(error, MachineError)
+        _say(channel, Happened(device=job.device_key, time_s=0.0, what="lost" if lost else "not_run", detail=str(error)), [])
+        return error.exit_code
+    return 0
+
+
+def _say(channel: IO[bytes], line: Line, readings: list[Readings]) -> None:
+    channel.write(msgspec.json.encode(Said(line=line, readings=readings)) + b"\n")
+
+
+class _Worker:
+    """Phases in turn until the time is over or a limit stops the load."""
+
+    def __init__(self, job: Job, target: Any, channel: IO[bytes]) -> None:
+        self.job, self.target, self.channel, self.clock = job, target, channel, target.clock
+        if target.dialect == "model":
+            self.clock.sleep(job.start_s)
+        profile = job.profile
+        self.limits = Limits(profile.max_power_w, profile.max_temperature_c, slowdown_c(target))
+        goal = profile.power_w or profile.temperature_c
+        self.control = Controller(goal) if goal else None
+        self.goal = "power_w" if profile.power_w else "temperature_c"
+        self.sources, self.shown = sensors.find(target), dict[str, float]()
+        self.sampler = Sampler(self.clock, self.sources, 1 / job.readings_hz)
+        self.made: dict[str, list[Any]] = {}
+        self.wrong = self.pieces = self.checked = 0
+        self.flop = self.moved = self.busy_s = self.check_s = 0.0
+        self.began_s = self.clock.now()
+        self.ticked_s = self.began_s
+        self.stopped = ""
+
+    def say(self, what: Any, detail: str = "", numbers: dict[str, float] | None = None) -> None:
+        line = Happened(device=self.job.device_key, time_s=self.clock.now(), what=what, detail=detail, numbers=numbers or {})
+        _say(self.channel, line, self.sampler.drain())
+
+    def run(self) -> None:
+        job = self.job
+        limit = {"slowdown_c": self.limits.slowdown_c} if self.limits.slowdown_c is not None else {}
+        self.say("began", numbers={"attempt": float(job.attempt), **limit})
+        missing = sensors.missing(self.target)
+        if missing:
+            self.say("sensors", "; ".join(f"{name}: {why}" for name, why in missing.items()))
+        for phase in job.profile.phases:
+            self._prepare(phase)
+        if not any(self.made.values()):
+            self.say("not_run", "no unit of this profile runs on this device")
+            return
+        if job.profile.synchronised and self.target.dialect != "model":
+            time.sleep(max(0.0, job.at_wall_s - time.time()))
+        self.began_s = self.ticked_s = self.clock.now()
+        self.sampler.start()
+        end_s = self.began_s + job.seconds
+        while self.clock.now() < end_s and not self.stopped:
+            before_s = self.clock.now()
+            for phase in job.profile.phases:
+                self._phase(phase, min(self.clock.now() + phase.seconds, end_s))
+            if self.clock.now() <= before_s:
+                break
+        self.sampler.stop()
+        self._tick("end")
+        self.say("ended", self.stopped or "the time is over")
+
+    def _prepare(self, phase: Phase) -> None:
+        key = _key(phase)
+        if phase.kind == "idle" or key in self.made:
+            return
+        self.made[key], missing = stress.units(self.target, phase.kind, phase.dtypes, self.job.seed)
+        for name, why in missing.items():
+            self.say("not_run", f"{name}: {why}")
+        for unit in self.made[key]:
+            facts = unit.facts()
+            if facts:
+                self.say("coverage", unit.name, facts)
+
+    def _phase(self, phase: Phase, until_s: float) -> None:
+        turn, made = 0, self.made.get(_key(phase), [])
+        while self.clock.now() < until_s and not self.stopped:
+            if not made:  # idle, or nothing of this kind runs here
+                self.clock.sleep(min(until_s - self.clock.now(), TICK_S))
+                self._look(phase.kind)
+                continue
+            window_s, began_s = 0.0, self.clock.now()
+            duty = phase.duty if self.control is None else self.control.duty
+            while self.clock.now() - began_s < WINDOW_S * duty and self.clock.now() < until_s:
+                self._unit(made[turn % len(made)])
+                turn += 1
+            window_s = self.clock.now() - began_s
+            if duty < 1:
+                self.clock.sleep(min(window_s * (1 / duty - 1), 2.0))
+            self._look(phase.kind)
+
+    def _unit(self, unit: Any) -> None:
+        began_s = self.clock.now()
+        unit.run()
+        ran_s = self.clock.now()
+        found = unit.check()
+        self.busy_s += ran_s - began_s
+        self.check_s += self.clock.now() - ran_s
+        self.pieces, self.checked = self.pieces + 1, self.checked + 1
+        self.flop, self.moved = self.flop + unit.flop, self.moved + unit.moved_bytes
+        for one in found:
+            self.wrong += 1
+            if self.wrong <= MOST_WRONG:
+                _say(self.channel, Mismatch(device=self.job.device_key, time_s=self.clock.now(), unit=unit.name, **one._asdict()), [])
+
+    def _look(self, phase: str) -> None:
+        """Once a tick: sensors, limits, control, and a line."""
+        now = self.clock.now()
+        if now - self.ticked_s < min(TICK_S, 0.5 if self.control else TICK_S):
+            return
+        with self.sampler.lock:  # the mean since the last tick: a single reading may fall into a pause
+            columns = {key: [v for v in column.values if v is not None] for key, column in self.sampler.columns.items()}
+        self.shown = {
+            sensor: values[-1] if sensor == "throttle" else sum(values) / len(values)
+            for (sensor, device), values in columns.items()
+            if values and (device == self.job.device_key or self.target.device.kind == "cpu")
+        }
+        if self.control and self.goal in self.shown:
+            self.control.step(self.shown[self.goal], now - self.ticked_s)
+        self.stopped = self.limits.reached(self.shown)
+        if self.stopped:
+            self.say("limit", self.stopped, {"slowdown": float("own slowdown" in self.stopped)})
+        self._tick(phase)
+
+    def _tick(self, phase: str) -> None:
+        now = self.clock.now()
+        span_s = max(now - self.ticked_s, 1e-9)
+        line = Tick(
+            device=self.job.device_key, time_s=now, phase=phase, units=self.pieces, checked=self.checked, flop=self.flop,
+            moved_bytes=self.moved, busy_s=self.busy_s, check_s=self.check_s, duty=min(self.busy_s / span_s, 1.0), shown=self.shown,
+            attempt=self.job.attempt,
+        )  # fmt: skip
+        _say(self.channel, line, self.sampler.drain())
+        self.pieces = self.checked = 0
+        self.flop = self.moved = self.busy_s = self.check_s = 0.0
+        self.ticked_s = now
+
+
+def _key(phase: Phase) -> str:
+    return f"{phase.kind} {','.join(phase.dtypes)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Readings as Prometheus text and back: format 0.0.4, and what OpenMetrics adds when it is read.
+
+Names are hotlap_NAME_UNIT in base units; the part of a sensor is the label `sensor`. A reading that failed is left out: absent,
+not zero. Source: Prometheus, "Exposition formats" and "Metric and label naming".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+from hotlap.record import Reading
+from hotlap.sensors.base import THROTTLE
+
+UNITS = {  # how a sensor's name ends: what Prometheus writes, and its type
+    "_w": ("_watts", "gauge"),
+    "_j": ("_joules_total", "counter"),
+    "_c": ("_celsius", "gauge"),
+    "_hz": ("_hertz", "gauge"),
+    "_bytes": ("_bytes", "gauge"),
+    "_s": ("_seconds", "gauge"),
+    "_v": ("_volts", "gauge"),
+    "_a": ("_amperes", "gauge"),
+    "_share": ("_ratio", "gauge"),
+    "_bytes_per_s": ("_bytes_per_second", "gauge"),
+}
+RATIOS = ("utilization", "fan", "pressure")
+SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)\s*(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*(?:#\s*\{.*)?\Z')
+LABEL = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|\Z)')
+ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def write(readings: Iterable[Reading], labels: Mapping[str, Mapping[str, str]]) -> str:
+    """One page of metrics. `labels`: device → its labels, as gpu, uuid, host."""
+    families: dict[str, tuple[str, str, list[str]]] = {}
+    for one in readings:
+        if one.status != "ok" or one.value is None:
+            continue
+        stem, _, part = one.sensor.partition(".")
+        own = dict(labels.get(one.device, {"device": one.device}))
+        if part:
+            own["sensor"] = part
+        if stem == "throttle":
+            lines = families.setdefault("hotlap_throttle_active", ("gauge", "1 while the clock is held down by the cause", []))[2]
+            lines += [
+                _line("hotlap_throttle_active", {**own, "cause": name}, float(bool(int(one.value) & bit))) for bit, name in THROTTLE.items()
+            ]
+            continue
+        name, kind = named(stem)
+        families.setdefault(name, (kind, f"{stem} as hotlap names it", []))[2].append(_line(name, own, one.value))
+    return "".join(f"# HELP {n} {about}\n# TYPE {n} {kind}\n" + "".join(lines) for n, (kind, about, lines) in sorted(families.items()))
+
+
+def named(stem: str) -> tuple[str, str]:
+    """hotlap_power_watts, gauge, of power_w."""
+    clean = re.sub(r"\W", "_", stem)
+    if clean in RATIOS:
+        return f"hotlap_{clean}_ratio", "gauge"
+    ending = max((end for end in UNITS if clean.endswith(end)), key=len, default="")
+    put, kind = UNITS.get(ending, ("", "gauge"))
+    return f"hotlap_{clean.removesuffix(ending)}{put}", kind
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    return f"{name}{{{inner}}} {value!r}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def read(text: str, device: str, time_s: float) -> list[Reading]:
+    """Any endpoint's text as readings named NAME{labels}; NaN, infinities and lines that cannot be read are errors with their reason."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            found.append(_read(line.strip(), number, device, time_s, millis="# EOF" not in text))
+    return found
+
+
+def _read(line: str, number: int, device: str, time_s: float, millis: bool) -> Reading:
+    match = SAMPLE.match(line)
+    labels = None if match is None else _labels(match[2] or "")
+    if match is None or labels is None:
+        return Reading(sensor=f"line_{number}", device=device, time_s=time_s, status="error", reason=f"not the text format: {line[:60]!r}")
+    sensor = match[1] + ("{" + ",".join(f"{k}={v}" for k, v in labels.items()) + "}" if labels else "")
+    own = float(match[4]) / (1e3 if millis else 1.0) if match[4] else None  # OpenMetrics counts seconds
+    try:
+        value = float(match[3])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        return Reading(
+            sensor=sensor, device=device, time_s=time_s, status="error", reason=f"no finite number: {match[3][:40]}", sensor_s=own
+        )
+    return Reading(sensor=sensor, device=device, time_s=time_s, value=value, sensor_s=own)
+
+
+def _labels(inner: str) -> dict[str, str] | None:
+    """None where they cannot be read."""
+    found, place = {}, 0
+    while place < len(inner.rstrip()):
+        match = LABEL.match(inner, place)
+        if match is None:
+            return None
+        found[match[1]] = re.sub(r'\\[\\"n]', lambda m: ESCAPES[m[0]], match[2])
+        place = match.end()
+    return found

@@ -1,0 +1,169 @@
+"""Drills: each fault of the simulated card, the process and the disk gets the right verdict and cause."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hotlap.judge import stress as judging
+from hotlap.measure import soak
+from hotlap.measure.control import Controller, Limits
+from hotlap.store import bundle as bundles
+from hotlap.work import stress
+from hotlap.work.stress import FILE, Happened, Phase, Profile, Tick
+
+PROFILE = Profile(name="drill", about="", seconds=90.0, phases=[Phase(kind="products", seconds=20.0, dtypes=["fp16"]), Phase(kind="link", seconds=5.0)])
+DRILLS = {
+    "well": ("", "pass", ""),
+    "throttled by the power limit": ("throttle=0.02@0s&reason=software_power_cap", "pass", ""),
+    "throttled by heat, hardware": ("throttle=0.3@30s&reason=hardware_thermal", "fail", "throttled: hardware thermal"),
+    "throttled by heat, driver": ("throttle=0.3@30s&reason=software_thermal", "fail", "throttled: software thermal"),
+    "throttled by slowdown": ("throttle=0.5@30s&reason=hardware_slowdown", "fail", "throttled: hardware slowdown"),
+    "throttled by power brake": ("throttle=0.5@30s&reason=hardware_power_brake", "fail", "throttled: hardware power brake"),
+    "throttled without a reason": ("stuck=0.4@30s", "fail", "clock stuck low"),
+    "throughput drifts": ("drift=0.2", "fail", "throughput falls"),
+    "throughput steps": ("step=0.3@40s", "fail", "throughput falls"),
+    "power limit too low": ("throttle=0.3@30s&reason=software_power_cap", "fail", "throughput falls"),
+    "fan": ("fan_speed=0@30s", "fail", "fan stopped"),
+    "cooling": ("cooling=1.0", "fail", "too hot"),
+    "narrow link": ("pcie_width=4@30s", "fail", "link narrowed"),
+    "link errors": ("replays=50@30s", "fail", "link errors"),
+    "dead power sensor": ("dead=power_w", "inconclusive", "dead sensor: power_w"),
+    "dead temperature sensor": ("dead=temperature_c", "inconclusive", "dead sensor: temperature_c"),
+    "frozen temperature sensor": ("frozen=temperature_c@30s", "inconclusive", "frozen sensor: temperature_c"),
+    "temperature sensor shows nonsense": ("jump=temperature_c@30s", "inconclusive", "nonsense from sensor: temperature_c"),
+    "power sensor shows nonsense": ("jump=power_w@30s", "inconclusive", "nonsense from sensor: power_w"),
+    "uncorrected memory errors": ("ecc=3@30s", "fail", "uncorrected memory errors"),
+    "storm of corrected memory errors": ("ecc_corrected=100@30s", "fail", "corrected memory errors"),
+    "rows remapped": ("remapped=1@30s", "fail", "memory rows remapped"),
+    "Xid 48": ("xid=48@30s", "fail", "Xid 48"),
+    "Xid 79": ("xid=79@30s", "fail", "Xid 79"),
+    "Xid 74": ("xid=74@30s", "fail", "Xid 74"),
+    "Xid not in the catalogue": ("xid=999@30s", "fail", "Xid 999"),
+    "Xid that says little": ("xid=45@30s", "pass", ""),
+    "one bit in a thousand checks": ("flip=0.02&seed=3", "fail", "wrong results (transient)"),
+    "every result wrong": ("flip=1", "fail", "wrong results (permanent)"),
+    "device lost": ("lost=30s", "fail", "device lost"),
+    "kernel hangs": ("hang=30s", "fail", "hung"),
+    "process killed": ("dies=30s", "fail", "process died"),
+    "one slow device of four": ("count=4&slow=0.2@2", "fail", "behind its peers"),
+}
+
+
+def verdict(path: Path) -> judging.StressVerdict:
+    bundle = bundles.load(path)
+    lines, torn = stress.read((path / FILE).read_bytes())
+    assert torn == 0
+    return judging.judge(bundle.run, lines, bundle.readings)
+
+
+def drill(faults: str, home: Path, profile: Profile = PROFILE) -> judging.StressVerdict:
+    device = "all" if "count=" in faults else ""
+    options = soak.Options(target=f"simulated:h200-sxm?{faults}".rstrip("?"), device=device, home=home, hung_s=4.0)
+    return verdict(soak.run(profile, options, lambda _device, _line: None))
+
+
+@pytest.mark.parametrize("name", DRILLS)
+def test_drill(name: str, tmp_path: Path) -> None:
+    faults, state, cause = DRILLS[name]
+    found = drill(faults, tmp_path)
+    causes = [cause for one in found.devices for cause in one.causes]
+    assert (found.state, cause in causes if cause else causes == []) == (state, True), causes
+
+
+def test_limit_asked_stops_the_load(tmp_path: Path) -> None:
+    profile = Profile(name="x", about="", seconds=600.0, phases=PROFILE.phases, max_temperature_c=50.0)
+    one = drill("", tmp_path, profile).devices[0]
+    assert one.causes == ["limit asked was reached"]
+    assert one.figures["temperature_c.peak"] < 53
+
+
+def test_power_is_held(tmp_path: Path) -> None:
+    profile = Profile(name="x", about="", seconds=120.0, phases=PROFILE.phases[:1], power_w=400.0)
+    one = drill("", tmp_path, profile).devices[0]
+    assert one.figures["power_w.average"] == pytest.approx(400.0, rel=0.06)
+
+
+def test_nothing_done_is_no_pass(tmp_path: Path) -> None:
+    found = drill("", tmp_path, Profile(name="x", about="", seconds=30.0, phases=[Phase(kind="atomics", seconds=5.0)]))
+    assert (found.state, found.devices[0].causes) == ("inconclusive", ["no checked work"])
+
+
+def test_full_disk_leaves_a_readable_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, count = soak._Soak._keep, [0]
+
+    def keep(self: soak._Soak, device: object, line: object) -> None:
+        count[0] += 1
+        if count[0] > 20:
+            raise OSError(28, "No space left on device")
+        real(self, device, line)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(soak._Soak, "_keep", keep)
+    with pytest.raises(soak.MachineError, match="No space left"):
+        drill("", tmp_path)
+    (path,) = (tmp_path / "runs").iterdir()
+    found = verdict(path)
+    assert (found.state, found.devices[0].causes) == ("inconclusive", ["not finished"])
+    assert found.devices[0].figures["checked"] > 0
+
+
+def test_killed_again_and_again_nothing_durable_is_lost(tmp_path: Path) -> None:
+    """The session is killed at random moments; every line that was there stays, and the run can go on to its end."""
+    environment = {**os.environ, "HOTLAP_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "hotlap", "stress", "quick", "--target", "simulated:h200-sxm", "--for", "2 h"]
+    chance, before, path = random.Random(7), b"", None
+    for _ in range(3):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(1.2 + 0.6 * chance.random())
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        (path,) = (tmp_path / "runs").iterdir()
+        now = (path / FILE).read_bytes()
+        whole = before[: before.rfind(b"\n") + 1]
+        assert now.startswith(whole)
+        before = now
+        command = [*command[:4], "--resume", path.name]
+    assert path is not None
+    done = verdict_lines(path)
+    assert len({x.attempt for x in done if isinstance(x, Tick)}) >= 2
+    soak.resume(path, tmp_path, lambda _device, _line: None)
+    assert verdict(path).state == "pass"
+    ticks = [x for x in verdict_lines(path) if isinstance(x, Tick)]
+    assert soak.loaded_s(ticks) == pytest.approx(7200.0, abs=30.0)
+
+
+def verdict_lines(path: Path) -> list[stress.Line]:
+    return stress.read((path / FILE).read_bytes())[0]
+
+
+def test_controller_does_not_wind_up() -> None:
+    control = Controller(target=500.0)
+    for _ in range(100):
+        control.step(100.0, 1.0)  # a target out of reach
+    assert control.duty == 1.0
+    steps = next(n for n in range(20) if control.step(900.0, 1.0) < 0.9)
+    assert steps < 5
+
+
+def test_limits_do_not_believe_nonsense() -> None:
+    limits = Limits(slowdown_c=87.0)
+    assert limits.reached({"temperature_c": 6553.5}) == ""
+    assert "own slowdown" in limits.reached({"temperature_c": 85.0})
+
+
+def test_clock_change_is_noted_not_failed(tmp_path: Path) -> None:
+    options = soak.Options(target="simulated:h200-sxm", home=tmp_path)
+    path = soak.run(PROFILE, options, lambda _device, _line: None)
+    bundle = bundles.load(path)
+    lines = verdict_lines(path)
+    moved = Happened(device=lines[0].device, time_s=1.0, what="clock_jump", detail="the wall clock moved by -3600 s")
+    assert judging.judge(bundle.run, [*lines, moved], bundle.readings).state == "pass"
+    slept = Happened(device=lines[0].device, time_s=1.0, what="suspended", detail="the machine slept for 60 s")
+    assert judging.judge(bundle.run, [*lines, slept], bundle.readings).state == "inconclusive"
