@@ -17,6 +17,7 @@ from hotlap import units
 from hotlap.errors import InputError, nearest
 from hotlap.judge import compare as comparing
 from hotlap.measure import inline, session
+from hotlap.model import kept
 from hotlap.model.predict import predict as predicted
 from hotlap.plan import measuring
 from hotlap.record import Change, Comparison, Limit, MeasureOptions, Plan, Result, Row, Samples
@@ -105,17 +106,22 @@ def measure(
     return select.fold(case, samples, opened.device.target)
 
 
-def predict(workload: str, machine: str, **params: Any) -> Limit:
+def predict(
+    workload: str, machine: str, implementation: str = "", calibration: str = "", spec_only: bool = False, **params: Any
+) -> Limit:
     """What a machine of the table allows for a workload: `.bound_s .expected_s .low_s .high_s …`, seconds per call.
 
-    Parameters as in a plan ("256 MiB", "bf16"); NumPy arrays or lists of them give arrays.
+    Parameters as in a plan ("256 MiB", "bf16"); NumPy arrays or lists of them give arrays. `implementation` is the library's
+    kernel. What `hotlap calibrate` kept of this machine is used: `calibration` names another, `spec_only` takes published
+    figures alone. Raises InputError.
     """
-    for name, value in (("workload", workload), ("machine", machine)):
+    for name, value in (("workload", workload), ("machine", machine), ("implementation", implementation), ("calibration", calibration)):
         if not isinstance(value, str):
             raise InputError(f"'{name}' is a name, as in hotlap.predict('stream', 'h200-sxm', size='1 GiB'), not {_shown(value)}")
     for name, value in params.items():
         _regular(name, value)
-    return predicted(workload, machine, **params)
+    known = kept.chosen(machine, calibration, spec_only, kept.place())
+    return predicted(workload, machine, implementation, known, **params)
 
 
 def compare(

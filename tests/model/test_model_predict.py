@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from hotlap.errors import InputError
-from hotlap.model.predict import predict
+from hotlap.model import machines
+from hotlap.model.chips import chip
+from hotlap.model.kernels import decode
+from hotlap.model.predict import OUTSIDE, predict
 
 DATA = Path(os.environ.get("HOTLAP_SHARED") or Path(__file__).resolve().parents[2].parent / "shared") / "data" / "kernels"
 FLOOR = 0.05  # mean difference of two public collections of the same products on the same GPU
@@ -76,6 +79,20 @@ def test_lists_of_strings_are_values_too_and_unknown_ones_are_nan() -> None:
 def test_all_unknown_stays_unknown() -> None:
     found = predict("launch", "h200-sxm", mode=["single", "graph"])
     assert (found.kind, found.bound_s) == ("unknown", None)
+
+
+def test_latent_attention_is_expected_and_said_to_be_outside() -> None:
+    """The workload gives the kernel its widths: as it says when asked itself. The bound is the latent cache, read once for all heads,
+    with queries and output, less what L2 may hold."""
+    call = {"batch": 128, "kv": 8192, "heads": 128, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576}
+    found = predict("attention", "h100-sxm", query=1, **call)
+    own = decode.estimate(call, chip(machines.load("h100-sxm"), "max"), "vllm vllm_flash_attn")
+    assert found.expected_s == pytest.approx(own.seconds[0])
+    assert found.bound_s == pytest.approx((2 * 128 * (8192 * 576 + 128 * (576 + 512)) - 50 * 2**20) / 3352e9)
+    assert OUTSIDE in found.causes
+    assert (found.low_s, found.high_s) == pytest.approx((max(0.4 * found.expected_s, found.bound_s), 2.5 * found.expected_s), rel=0.01)
+    many = predict("attention", "h100-sxm", query=1, **{**call, "kv": np.array([8192, 4096])})
+    assert many.expected_s[0] == pytest.approx(found.expected_s)
 
 
 def test_numpy_numbers_are_numbers() -> None:

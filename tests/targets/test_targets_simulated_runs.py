@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,25 @@ def test_sensors_follow_the_kernel() -> None:
     assert max(watts) == pytest.approx(700.0, rel=0.03)
     assert energy == sorted(energy)
     assert 30.0 <= min(heat) < max(heat) < 87.0
+
+
+def test_energy_is_power_times_time_at_idle_too() -> None:
+    """12 % of 700 W for 10 s, then a load, seen in the middle of it: the counter never stands still."""
+    target = targets.open_device(spec := targets.parse("simulated:h200-sxm"), targets.find(spec)[0])
+    gpu, clock = target.gpu, target.clock
+    assert gpu.readings(0.0)["energy_j"] == 0.0
+    clock.sleep(10.0)
+    assert gpu.readings(10.0)["energy_j"] == pytest.approx(0.12 * 700 * 10)
+    warm = gpu.readings(10.0)["temperature_c"]
+    assert 30.0 < warm < 30.0 + 0.12 * 55
+    seen: list[tuple[float, float]] = []
+    clock.every(0.02, lambda: seen.append((gpu.readings(clock.now())["power_w"], gpu.readings(clock.now())["energy_j"])))
+    before = gpu.energy_j
+    gpu.advance(1.0, busy=True)
+    watts = gpu.watts(busy=True)
+    assert gpu.energy_j - before == pytest.approx(watts * 1.0)
+    assert {w for w, _ in seen[1:]} == {watts}
+    assert [b[1] - a[1] for a, b in pairwise(seen[1:])] == pytest.approx([0.02 * watts] * (len(seen) - 2))
 
 
 def test_efficiency_means_the_bound_unless_tiles_are_asked_for() -> None:

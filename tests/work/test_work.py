@@ -113,3 +113,38 @@ def test_every_workload_is_described() -> None:
         assert spec.about
         assert all(p.about for p in spec.params), spec.name
         assert spec.unit or spec.name in ("command",)
+
+
+LATENT = {"batch": 2, "query": 1, "kv": 1000, "heads": 128, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576}
+
+
+def test_a_latent_is_read_once_for_keys_and_values() -> None:
+    """DeepSeek-V3, decode, 2 sequences of 1000 tokens: the cache is 2·1000·576 elements; 2·(576 + 512) FLOP for each key and head."""
+    spec, params = _case("attention", **LATENT)
+    done = spec.work(params)
+    assert done.read_bytes == 2 * (128 * 576 + 1000 * 576) * 2
+    assert done.written_bytes == 2 * 128 * 512 * 2
+    assert done.total_operations == 2 * 2 * 128 * 1000 * (576 + 512)
+
+
+def test_values_may_be_narrower_than_keys() -> None:
+    """DeepSeek-V3, prefill of 4 tokens: 10 pairs under the causal mask, 192 wide keys, 128 wide values."""
+    spec, params = _case("attention", query=4, heads=128, kv_heads=128, head_dim=192, value_dim=128)
+    done = spec.work(params)
+    assert done.total_operations == 128 * 10 * 2 * (192 + 128)
+    assert done.read_bytes == 4 * 128 * (192 + 192 + 128) * 2
+    assert done.written_bytes == 4 * 128 * 128 * 2
+
+
+def test_a_case_without_the_widths_is_as_it_was() -> None:
+    spec, params = _case("attention", query=1, kv=1000)
+    same = {**params, "value_dim": 128}
+    old = {name: value for name, value in params.items() if name not in ("value_dim", "latent")}
+    assert spec.work(params) == spec.work(same) == spec.work(old)
+    assert spec.work(params).read_bytes == (32 * 128 + 2 * 1000 * 8 * 128) * 2
+
+
+@pytest.mark.parametrize(("change", "says"), [({"kv_heads": 128}, "kv_heads is 1 there, not 128"), ({"latent": 500}, "at least 576 is needed")])
+def test_a_latent_that_cannot_be_is_said(change: dict[str, int], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        _case("attention", **{**LATENT, **change})

@@ -10,11 +10,11 @@ from typing import Any
 
 from hotlap import plan as plans
 from hotlap import targets
-from hotlap.cli import calibrations, terminal
+from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
 from hotlap.errors import HotlapError, InputError, MachineError
 from hotlap.measure import session
-from hotlap.model import calibration_text, limits, machines, sweep
+from hotlap.model import calibration_text, kept, limits, machines, sweep
 from hotlap.model.calibration import Calibration
 from hotlap.model.predict import predict
 from hotlap.record import Device, Limit
@@ -58,7 +58,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     found: dict[str, Calibration] = {}
     for name in store.names(home):
         try:
-            found[name] = calibrations.load(name, home)
+            found[name] = kept.load(name, home)
         except HotlapError as error:
             print(f"hotlap: passed over: {error}", file=sys.stderr)
     if args.json:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hotlap.cli import calibrations, cases, terminal
+from hotlap.cli import cases, terminal
+from hotlap.model import kept
 from hotlap.report import export, listing, text
 
 
@@ -15,7 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Each number against its limit, the headroom and its named cause, and where each term comes from."""
-    known = (lambda _: {}) if args.spec_only else (lambda bundle: calibrations.of(bundle, calibrations.place()))
+    known = (lambda _: {}) if args.spec_only else (lambda bundle: kept.of(bundle, kept.place()))
     found = cases.read(args, known)
     if args.json:
         terminal.print_json([export.to_json(bundle, rows) for bundle, rows in found])

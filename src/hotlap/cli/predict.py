@@ -7,8 +7,9 @@ from typing import Any
 
 from hotlap import plan as plans
 from hotlap import work
-from hotlap.cli import calibrations, terminal
+from hotlap.cli import terminal
 from hotlap.errors import InputError
+from hotlap.model import kept
 from hotlap.model.networks import predict as networks
 from hotlap.model.networks import shape
 from hotlap.model.networks.calls import PHASES
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
-    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
+    known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
     if args.json:
         terminal.print_json({"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
@@ -79,7 +80,7 @@ def _network(args: argparse.Namespace) -> int:
     given = {name: default if (value := getattr(args, name)) is None else value for name, default in _NETWORK.items()}
     if given["phase"] != "train" and (args.recompute or args.micro_batch is not None):
         raise InputError(f"--{'recompute' if args.recompute else 'micro-batch'} is of training: --phase train")
-    known = calibrations.chosen(args.machine, args.calibration, args.spec_only, calibrations.place())
+    known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     found = networks.predict(args.parameter[0], args.machine, known, **given)
     if args.json:
         terminal.print_json(found)

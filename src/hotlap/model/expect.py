@@ -15,16 +15,19 @@ from hotlap.model.bounds import MANY, bounds
 from hotlap.model.calibration import Calibration, scaled
 from hotlap.model.chips import chip
 from hotlap.model.kernels import collective, decode, gemm, moe, power, prefill, streaming, transfer
-from hotlap.model.kernels.base import Estimate
+from hotlap.model.kernels.base import Estimate, stored
 from hotlap.model.machines import Spec
 from hotlap.record import Case
 from hotlap.work.base import unit_of
-from hotlap.work.network import conv_output
+from hotlap.work.network import attention_widths, conv_output
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
 UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
 CAPPED = "clock under the power cap"
+BETWEEN_NODES = (
+    f"between nodes a link of {collective.NETWORK_B_S / 1e9:g} GB/s and {collective.NETWORK_LATENCY_S * 1e6:g} µs for each GPU is assumed"
+)
 ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
 
 
@@ -65,6 +68,8 @@ def expect(
     if calibration is not None and family in calibration.families:
         corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
         found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
+    if family == "collective" and np.any(np.asarray(params["nodes"]) > 1):
+        known = known._replace(words=f"{known.words}; {BETWEEN_NODES}")
     floor = _floor(workload, params, arrays, spec)
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
     low, high = intervals.interval(family, known.key, seconds, found.inside)
@@ -78,7 +83,7 @@ def expect(
 def check_implementation(workload: str, name: str) -> None:
     """Raises InputError for a kernel's name that the workload's family would not know from any other."""
     if workload in ("gemm", "conv"):
-        valid = sorted({one.rpartition(".")[0] for one in gemm.stored() if "/" in one})
+        valid = sorted({one.rpartition(".")[0] for one in stored("gemm") if "/" in one})
         known = name in valid
     else:
         valid = list(WORDS.get(workload, ()))
@@ -161,6 +166,7 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
     implementation = ATTENTION if isinstance(implementation, str) and not implementation else implementation
     _can(spec, str(params["dtype"]), "attention")
     shared = {name: params[name] for name in ("batch", "heads", "kv_heads", "head_dim", "window", "dtype", "kv_dtype")}
+    shared |= {"value_dim": attention_widths(params)[0], "latent": params.get("latent", 0)}
     machine = chip(spec, "max")
     if one:
         return "decode", decode.estimate({**shared, "kv": keys}, machine, implementation)

@@ -71,7 +71,7 @@ class Gpu:
         self.dead = faults.dead
         self.limit_w = spec.power_w or POWER_UNKNOWN_W
         self.thermal = thermal.for_limit(self.limit_w)
-        self.energy_j, self.busy = 0.0, False
+        self.energy_j, self.busy, self.settled_s = 0.0, False, clock.time_s
         self.load: cases.Call | None = None  # what runs, or ran last: it sets power and clock; None: at times of the bound
         self.kept: dict[str, float | None] = {}  # what a frozen sensor goes on showing
 
@@ -98,14 +98,22 @@ class Gpu:
 
     def advance(self, seconds: float, busy: bool) -> None:
         """Time passes in steps of at most 50 ms, so that sensors see power and temperature move."""
+        self.settle()
         self.busy = busy
         while seconds > 0:
             step = min(seconds, 0.05)
             self.clock.sleep(step)
-            self.energy_j += self.power_w * step
-            self.thermal.after(self.power_w, step)
+            self.settle()
             seconds -= step
         self.busy = False
+
+    def settle(self) -> None:
+        """Energy and heat up to now. The card draws its idle power while others let time pass, and sensors read in the middle of a step."""
+        step = self.clock.time_s - self.settled_s
+        if step > 0:
+            self.energy_j += self.power_w * step
+            self.thermal.after(self.power_w, step)
+            self.settled_s = self.clock.time_s
 
     @property
     def power_w(self) -> float:
@@ -130,6 +138,7 @@ class Gpu:
 
     def readings(self, time_s: float) -> dict[str, float | None]:
         """What its sensors show; None is not supported."""
+        self.settle()
         true: dict[str, float | None] = {
             "power_w": self.power_w, "energy_j": self.energy_j, "temperature_c": self.thermal.temperature_c,
             "clock_hz.sm": self.clock_hz, "throttle": float(self.reasons),

@@ -38,18 +38,30 @@ def visible_pairs(query: Any, kv: Any, causal: bool, window: Any) -> Any:
 
 
 def _attention(params: Mapping[str, Value]) -> Work:
-    """4·head_dim operations per pair and head (Q·K and P·V); Q, K, V read and O written once."""
+    """2·(head_dim + value_dim) operations per pair and head (Q·K and P·V); Q, K, V read and O written once. A latent is read once for
+    keys and values."""
     batch, query, heads, kv_heads, width = (count(params, name) for name in ("batch", "query", "heads", "kv_heads", "head_dim"))
     kv, window = plain(np.where(count(params, "kv") > 0, count(params, "kv"), query)), count(params, "window")
+    values, row = attention_widths(params)
     pairs = visible_pairs(query, kv, text(params, "mask") == "causal", window)
     own, cached = STORED[text(params, "dtype")], STORED[text(params, "kv_dtype")]
     keys = plain(np.where(window > 0, np.minimum(kv, window + query - 1), kv))
+    kept = keys * kv_heads * row * cached
     return Work(
-        read_bytes=batch * width * (query * heads * own + 2.0 * keys * kv_heads * cached),
-        written_bytes=batch * width * query * heads * 2,
-        operations={unit_of(text(params, "dtype")): 4.0 * batch * heads * width * pairs},
-        working_set_bytes=batch * width * (2.0 * query * heads * own + 2.0 * keys * kv_heads * cached),
+        read_bytes=batch * (query * heads * width * own + kept),
+        written_bytes=batch * query * heads * values * 2,
+        operations={unit_of(text(params, "dtype")): 2.0 * batch * heads * (width + values) * pairs},
+        working_set_bytes=batch * (query * heads * (width + values) * own + kept),
     )
+
+
+def attention_widths(params: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Elements of a head's value, and those kept for each token and key-value head. Cases recorded before there were a value width and
+    a latent have neither."""
+    given = {"value_dim": 0, "latent": 0, **params}
+    width, value, latent = (count(given, name) for name in ("head_dim", "value_dim", "latent"))
+    values = plain(np.where(value > 0, value, width))
+    return values, plain(np.where(latent > 0, latent, width + values))
 
 
 def touched_experts(tokens: Any, experts: Any, topk: Any) -> Any:
@@ -153,6 +165,18 @@ def _attention_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
         return "kv_heads", f"{heads} heads cannot share {kv_heads} key-value heads: a divisor of {heads} is needed"
     if kv and kv < query and text(params, "mask") == "causal":
         return "kv", f"{query} queries need at least as many keys under a causal mask, not {kv}"
+    latent, widest = integer(params, "latent"), max(integer(params, "head_dim"), integer(params, "value_dim"))
+    if latent and kv_heads != 1:
+        return "latent", f"all heads share the one latent of a token: kv_heads is 1 there, not {kv_heads}"
+    if latent and latent < widest:
+        return "latent", f"a latent of {latent} cannot hold keys and values of {widest}: at least {widest} is needed"
+    return None
+
+
+def _collective_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    gpus, nodes = integer(params, "gpus"), integer(params, "nodes")
+    if gpus % nodes:
+        return "nodes", f"{gpus} GPUs ('gpus': of all nodes) cannot be spread evenly over {nodes} nodes; take a divisor of {gpus}"
     return None
 
 
@@ -190,6 +214,8 @@ WORKLOADS = (
             _count("heads", "query heads", 32, 65536),
             _count("kv_heads", "key-value heads", 8, 65536),
             _count("head_dim", "width of a head", 128, 1024),
+            _none("value_dim", "width of a head's value (0: as head_dim)"),
+            _none("latent", "width of the one row per token that all heads share as keys and values, MLA (0: none)"),
             _none("window", "keys that a query sees, itself included (0: all)"),
             Param("mask", "str", "causal: no key after the query", "causal", choices=("causal", "full")),
             _dtype(),
@@ -295,7 +321,7 @@ WORKLOADS = (
             Param("op", "str", "what is done", "all_reduce", choices=COLLECTIVES),
             Param("gpus", "int", "that take part", 8, low=2, high=2**20),
             Param("size", "int", "bytes of the whole result of an all-gather, of each GPU's input else", unit="B", low=1, high=2**46),
-            Param("nodes", "int", "that the GPUs are spread over", 1, low=1, high=2**20),
+            Param("nodes", "int", "that the GPUs are spread over, evenly", 1, low=1, high=2**20),
             _dtype(),
         ),
         "bandwidth",
@@ -303,5 +329,6 @@ WORKLOADS = (
         "higher",
         _collective,
         needs="two devices or more",
+        fault=_collective_fault,
     ),
 )

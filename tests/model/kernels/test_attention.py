@@ -7,7 +7,7 @@ import pytest
 
 from hotlap.errors import InputError
 from hotlap.model.fit.attention import chip
-from hotlap.model.kernels import attention, attention_library, decode, prefill
+from hotlap.model.kernels import attention, attention_library, base, decode, prefill
 from hotlap.model.kernels.attention import read
 
 H100, A100 = chip("h100-sxm"), chip("a100-sxm-80gb")
@@ -76,7 +76,7 @@ def test_the_kernel_follows_from_library_machine_and_shape(implementation: str, 
 
 def test_each_family_has_fewer_than_200_coefficients_and_a_default() -> None:
     for phase in ("prefill", "decode"):
-        fitted = attention_library.stored(phase)
+        fitted = base.stored(phase, "kernel")
         assert "default" in fitted
         assert sum(len(values) for values in fitted.values()) < 200
 

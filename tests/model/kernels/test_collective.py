@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hotlap.cli import main
 from hotlap.errors import InputError
 from hotlap.model.fit import collective as fitting
 from hotlap.model.fit import data, scores
 from hotlap.model.kernels import collective
+from hotlap.model.networks import calls
+from hotlap.model.predict import predict
 
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "v100-sxm2-32gb")
 MIB = 2**20
@@ -119,6 +122,30 @@ def test_domain() -> None:
 def test_bad_input(change, says) -> None:
     with pytest.raises(InputError, match=says):
         seconds("h100-sxm", **{"op": "all_reduce", "gpus": 8, "bytes": MIB, **change})
+
+
+def test_nodes_that_cannot_share_the_gpus_evenly_are_one_clear_line(capsys) -> None:
+    assert main(["predict", "collective", "gpus=16", "nodes=3", "size=1 GiB", "--machine", "h100-sxm", "--spec-only"]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert "16 GPUs ('gpus': of all nodes) cannot be spread evenly over 3 nodes" in captured.err
+    assert "divisor of 16" in captured.err
+    with pytest.raises(InputError, match="multiple of 'nodes'"):
+        predict("collective", "h100-sxm", gpus=[16, 15], nodes=[2, 2], size=2**30)
+
+
+def test_what_is_assumed_between_nodes_is_said() -> None:
+    one, two = (predict("collective", "h100-sxm", gpus=16 // (3 - nodes), nodes=nodes, size=2**30) for nodes in (1, 2))
+    assert "assumed" not in one.known
+    assert "a link of 50 GB/s and 5 µs for each GPU is assumed" in two.known
+    assert "assumed" in two.provenance[-1].source
+    assert two.parts["network"] == pytest.approx(2**30 / 8 / 50e9 + 2 * 5e-6)
+
+
+@pytest.mark.parametrize(("gpus", "apart", "nodes"), [(8, 1, 1), (9, 1, 3), (12, 1, 2), (16, 1, 2), (3, 16, 3), (8, 2, 2), (7, 4, 7)])
+def test_a_group_of_a_network_spans_nodes_evenly(gpus: int, apart: int, nodes: int) -> None:
+    """Of 8 GPUs a node, every `apart`-th is of the group: 7 that stand 4 apart fit 2 a node, but only 7 nodes hold as many each."""
+    assert calls.nodes(gpus, apart) == nodes
 
 
 def test_missing_facts() -> None:

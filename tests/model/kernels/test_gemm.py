@@ -11,7 +11,7 @@ import pytest
 from hotlap.errors import InputError
 from hotlap.model.fit import data, scores
 from hotlap.model.fit import gemm as fitting
-from hotlap.model.kernels import gemm, gemm_tiles
+from hotlap.model.kernels import base, gemm, gemm_tiles
 
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "l4", "mi300x", "rtx-4090")
 SOURCES = ("", "vllm/torch.nn.functional.linear", "unheard of")
@@ -41,13 +41,13 @@ def test_more_work_takes_more_time(machine, size) -> None:
 def test_never_below_the_bound_and_finite_everywhere(machine, dtype) -> None:
     chip = scores.fastest(machine)
     try:
-        gemm_tiles.machine(chip, dtype, gemm.stored()["base"])
+        gemm_tiles.machine(chip, dtype, base.stored("gemm")["base"])
     except InputError:
         pytest.skip(f"{machine} has no unit for {dtype}")
     m, n, k = (one.ravel() for one in np.meshgrid(*[2.0 ** np.arange(0, 31, 3)] * 3))
     for source in (*SOURCES, *NARROW):
         found = gemm.estimate({"m": m, "n": n, "k": k, "dtype": dtype}, chip, source)
-        on = gemm_tiles.machine(chip, dtype, gemm.stored()["base"])
+        on = gemm_tiles.machine(chip, dtype, base.stored("gemm")["base"])
         moved = np.maximum(on.size * k * (m + n) + on.out * m * n - chip.l2_bytes, 0) / chip.memory_b_s
         assert np.all(found.seconds >= (1 - ROUNDING) * np.maximum(2 * m * n * k / (on.rate * chip.units * chip.clock_max_hz), moved))
         assert np.all(found.seconds < 1e-3 + 100 * (2 * m * n * k / (on.rate * chip.units * chip.clock_hz)) + m * n * 1e-6 + 1e-6 * k * (m + n))
@@ -139,7 +139,7 @@ def test_bad_input(params, says) -> None:
 
 
 def test_no_table_in_disguise() -> None:
-    assert sum(len(values) for values in gemm.stored().values()) < 200
+    assert sum(len(values) for values in base.stored("gemm").values()) < 200
 
 
 def test_speed() -> None:

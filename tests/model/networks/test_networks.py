@@ -105,6 +105,16 @@ def test_experts_that_are_not_chosen_cost_nothing_but_memory() -> None:
     assert memory.needed(deepseek, Setting("decode", batch=1, context=1, dtype="fp8"))["weights"] == pytest.approx(671e9, rel=0.01)
 
 
+def test_latent_attention_of_a_step_has_its_own_widths() -> None:
+    """Decode: 512 + 64 elements a token for all heads; prefill: keys of 128 + 64, values of 128. arXiv 2412.19437, section 4.2."""
+    deepseek = shape.load("deepseek-v3")
+    for setting, widths in (
+        (Setting("decode", context=4096, tp=8), (1, 576, 512, 576)), (Setting("prefill", context=4096, tp=8), (16, 192, 128, None)),
+    ):  # fmt: skip
+        params = next(call.params for call in calls.stage(deepseek, setting) if call.workload == "attention")
+        assert tuple(params.get(name) for name in ("kv_heads", "head_dim", "value_dim", "latent")) == widths
+
+
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [

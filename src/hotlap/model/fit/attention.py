@@ -17,8 +17,8 @@ from hotlap.model.fit import scores
 from hotlap.model.fit.data import FOLDERS, Rows, held
 from hotlap.model.kernels import attention_library
 from hotlap.model.kernels.attention import Cases, read
-from hotlap.model.kernels.attention_library import Coefficients, Family
-from hotlap.model.kernels.base import Chip, Floats
+from hotlap.model.kernels.attention_library import Family
+from hotlap.model.kernels.base import Chip, Coefficients, Floats
 
 FILES = {"prefill": "context_attention_perf.parquet", "decode": "generation_attention_perf.parquet"}
 COLUMNS = {"batch": "batch_size", "query": "isl", "heads": "num_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim"}

@@ -17,8 +17,8 @@ from hotlap.model.fit.attention import SHORT_S, Priors
 from hotlap.model.fit.data import Rows, root
 from hotlap.model.fit.scores import Score
 from hotlap.model.kernels.attention import Cases, matrix_rate, read, seen
-from hotlap.model.kernels.attention_library import Coefficients, Family
-from hotlap.model.kernels.base import Floats
+from hotlap.model.kernels.attention_library import Family
+from hotlap.model.kernels.base import Coefficients, Floats
 
 A100, H100, H200 = "a100-sxm-80gb", "h100-sxm", "h200-sxm"
 # Two collections of the same GEMM shapes differ by this much (models.md, section 2: mean |difference|); attention has no such pair,

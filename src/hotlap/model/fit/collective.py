@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hotlap.model.fit import scores
 from hotlap.model.fit.data import FOLDERS, Rows, held
 from hotlap.model.fit.scores import Score
-from hotlap.model.kernels import collective
+from hotlap.model.kernels import base, collective
 from hotlap.model.kernels.base import Chip, Floats
 
 OPS = collective.OPS[:4]  # broadcast and send were not measured
@@ -100,7 +100,7 @@ def table(root: Path, coefficients: Mapping[str, Any] | None = None) -> list[Sco
     a100, h100 = (rows(gpu, root) for gpu in GPUS)
     found = []
     for cell, on in (("A100 held-out sizes", a100), ("H100 held-out sizes", h100)):
-        found += _cell(cell, on, on.held, coefficients or collective.stored(), on)
+        found += _cell(cell, on, on.held, coefficients or base.stored("collective"), on)
     for cell, source, target in (("A100 -> H100", a100, h100), ("H100 -> A100", h100, a100)):
         found += _cell(cell, target, np.ones(len(target.seconds), bool), fit([source]), source)
     return found

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hotlap.model.fit import scores
 from hotlap.model.fit.data import FOLDERS, Rows, held
 from hotlap.model.fit.scores import Score
-from hotlap.model.kernels import gemm, power
+from hotlap.model.kernels import base, gemm, power
 from hotlap.model.kernels.base import Floats
 
 GPUS = ("a100-sxm-80gb", "h100-sxm")
@@ -189,7 +189,7 @@ def _least(errors: Callable[[Floats], Floats], start: Floats, pull: Floats) -> F
 def table(root: Path, coefficients: Mapping[str, Mapping[str, float]] | None = None) -> list[Score]:
     """Held-out shapes of A100 and H100 and all of H200 with the stored coefficients; A100 and H100 with those of the other alone."""
     a100, h100, h200 = (rows(gpu, root) for gpu in (*GPUS, *LONG))
-    known = coefficients or gemm.stored()
+    known = coefficients or base.stored("gemm")
     found = []
     for name, data in (("A100", a100), ("H100", h100)):
         found += _cells(f"{name}, held-out shapes", only(data, data.held), known, only(data, ~data.held))
@@ -261,7 +261,7 @@ def main() -> None:
     }  # fmt: skip
     about = "Matrix products. Bytes per FLOP of the bf16 unit; cycles at the highest clock; shares of the spec. See kernels/gemm_tiles.py."
     scores.store("gemm", about, head, found)
-    gemm.stored.cache_clear()
+    base.stored.cache_clear()
     power.stored.cache_clear()
     print(scores.show(table(place, found)))
     print(f"floor, two collections of the same bf16 shapes: {', '.join(f'{gpu} {100 * value:.1f} %' for gpu, value in FLOORS.items())}")

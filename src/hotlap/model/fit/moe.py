@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hotlap.model.fit import scores
 from hotlap.model.fit.data import FOLDERS, HELD_OF, Rows, held
 from hotlap.model.fit.scores import Score
-from hotlap.model.kernels import moe, moe_cases
+from hotlap.model.kernels import base, moe, moe_cases
 from hotlap.model.kernels.base import Chip, Floats
 
 COLUMNS = {
@@ -142,7 +142,7 @@ def _only(params: Mapping[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[s
 def table(root: Path, coefficients: Mapping[str, Any] | None = None) -> list[Score]:
     """Held-out shapes and H200 with the stored coefficients, and A100 and H100 with those of the other, all beside simpler ways."""
     a100, h100, h200 = (rows(gpu, root) for gpu in ("a100-sxm-80gb", "h100-sxm", "h200-sxm"))
-    known = coefficients or moe.stored()
+    known = coefficients or base.stored("moe")
     found = _cell("H100 held-out shapes", h100, h100.held, known, h100) + _cell("A100 held-out shapes", a100, a100.held, known, a100)
     found += _cell("H200 by A100 + H100", h200, np.isin(h200.implementation, TRITON), known, _triton(h100, ("bf16", "fp8_block")))
     for cell, source, target in (("A100 -> H100", a100, h100), ("H100 -> A100", h100, a100)):

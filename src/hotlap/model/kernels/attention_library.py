@@ -6,9 +6,6 @@ for every GPU. A kernel without a fit, and an implementation that nobody knows, 
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,9 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap.errors import InputError
 from hotlap.model.kernels.attention import Cases, Plan, read
-from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats
+from hotlap.model.kernels.base import Chip, Coefficients, Demand, Estimate, Floats, stored
 
-Coefficients = Mapping[str, Mapping[str, float]]  # kernel: name: value
 WARP_SPECIALISED = 4096.0  # FLOP per clock and SM from which libraries ship asynchronous (Hopper and later) kernels
 
 
@@ -39,7 +35,7 @@ def estimate(
     """The expected time of each case; never less than what is provable."""
     c = read(params, family.phase)
     kernels = choose(implementation, c, chip, family.phase)
-    fitted = coefficients if coefficients is not None else stored(family.phase)
+    fitted = coefficients if coefficients is not None else stored(family.phase, "kernel")
     plan = _planned(family, c, chip, kernels, fitted)
     seconds = np.asarray(sum(plan.parts.values()), dtype=float)
     if not np.isfinite(seconds).all():
@@ -132,10 +128,3 @@ def excluded(kernels: NDArray[np.str_], c: Cases) -> NDArray[np.bool_]:
     """Calls of which nothing is known but that they are slow: vLLM's FA4 (head dimension 512) with one new token, in decode and in
     prefill, runs at 0.1 to 5 % of the memory bandwidth (models.md, section 3)."""
     return np.asarray((kernels == "fa4") & (c.query == 1))
-
-
-@functools.cache
-def stored(phase: str) -> Coefficients:
-    """The fitted coefficients of the package."""
-    text = (importlib.resources.files("hotlap.model") / "coefficients" / f"{phase}.toml").read_text(encoding="utf-8")
-    return dict(tomllib.loads(text)["kernel"])

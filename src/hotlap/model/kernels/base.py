@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.resources
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Coefficients = Mapping[str, Mapping[str, float]]  # by group (operation, kernel, implementation), then by name
 
 
 @dataclass(frozen=True)
@@ -49,3 +53,11 @@ class Estimate(NamedTuple):
     choice: Mapping[str, NDArray[Any]]  # what the model thinks runs: tile_m, tile_n, split, tasks, waves …
     inside: NDArray[np.bool_]  # within the domain that was fitted
     clock_hz: Floats | None = None  # that calls back to back hold under the power limit, as counted in `parts`; None: not counted there
+
+
+@functools.cache
+def stored(family: str, table: str = "coefficients") -> Coefficients:
+    """The fitted coefficients of a family, from the package; read once. A fit that stores new ones clears the cache."""
+    file = importlib.resources.files("hotlap.model") / "coefficients" / f"{family}.toml"
+    found: Coefficients = tomllib.loads(file.read_text(encoding="utf-8"))[table]
+    return found

@@ -12,9 +12,6 @@ coefficients; beyond about 16 GPUs an all-reduce goes by trees; networks between
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.errors import InputError, nearest
-from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats
+from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats, stored
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send")
 CHAINS = ("broadcast", "send")  # the whole buffer passes each link once
@@ -40,14 +37,6 @@ NETWORK_B_S, NETWORK_LATENCY_S = 50e9, 5e-6  # of one GPU's 400 Gb/s NIC and one
 DEFAULTS: Mapping[str, Any] = {"dtype": "bf16", "nodes": 1, "network_b_s": NETWORK_B_S, "network_latency_s": NETWORK_LATENCY_S}
 
 
-@functools.cache
-def stored() -> Mapping[str, Mapping[str, float]]:
-    """The fitted coefficients: by operation, then by name."""
-    file = importlib.resources.files("hotlap.model") / "coefficients" / "collective.toml"
-    found: Mapping[str, Mapping[str, float]] = tomllib.loads(file.read_text(encoding="utf-8"))["coefficients"]
-    return found
-
-
 def estimate(
     params: Mapping[str, ArrayLike], chip: Chip, implementation: str | ArrayLike = "",
     coefficients: Mapping[str, Mapping[str, float]] | None = None,
@@ -60,7 +49,7 @@ def estimate(
         raise InputError("a collective needs the link between the GPUs, and none is published for this machine")
     cases = _cases(params)
     names, which = np.unique(cases["op"], return_inverse=True)
-    table = _coefficients(names, coefficients or stored())
+    table = _coefficients(names, coefficients or stored("collective"))
     c = {name: values[which] for name, values in table.items()}
     local = np.where(cases["op"] == "send", 2.0, np.maximum(cases["gpus"] / cases["nodes"], 1.0))
     hops, steps = _hops(cases["op"], local)

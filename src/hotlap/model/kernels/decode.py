@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap.model.kernels import attention, attention_library
 from hotlap.model.kernels.attention import Cases, Plan, norm
-from hotlap.model.kernels.attention_library import Coefficients, Family
-from hotlap.model.kernels.base import Chip, Estimate, Floats
+from hotlap.model.kernels.attention_library import Family
+from hotlap.model.kernels.base import Chip, Coefficients, Estimate, Floats
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def bound(c: Cases, chip: Chip) -> Floats:
 def inside(c: Cases) -> NDArray[np.bool_]:
     """Shapes that were measured."""
     fits = (c.kv <= 131072) & (c.batch <= 2048) & (c.heads <= 128) & (c.head_dim >= 64) & (c.head_dim <= 256)
-    return np.asarray(fits & (c.latent == 0) & (c.query == 1))
+    return np.asarray(fits & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.query == 1))
 
 
 FAMILY = Family("decode", KERNELS, plan, bound, inside)

@@ -12,9 +12,6 @@ fill up a tile are zeros, which draw next to nothing: the operations counted for
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap.errors import InputError, nearest
 from hotlap.model.kernels import gemm_tiles, power
-from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats
+from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats, stored
 from hotlap.model.kernels.gemm_tiles import Machine, Timed
 from hotlap.work.base import unit_of
 
@@ -39,14 +36,6 @@ PLAIN = "bf16"
 MEASURED = ("bf16", "fp16", "fp8", "fp8_block")
 
 
-@functools.cache
-def stored() -> Mapping[str, Mapping[str, float]]:
-    """The fitted coefficients: `base`, and what is added for implementations."""
-    file = importlib.resources.files("hotlap.model") / "coefficients" / "gemm.toml"
-    found: Mapping[str, Mapping[str, float]] = tomllib.loads(file.read_text(encoding="utf-8"))["coefficients"]
-    return found
-
-
 def estimate(
     params: Mapping[str, ArrayLike],
     chip: Chip,
@@ -60,7 +49,7 @@ def estimate(
     ones are taken for the library's plain product. Raises InputError for numbers out of range and types that the machine lacks.
     """
     cases = _cases(params)
-    count, known = len(cases["m"]), coefficients or stored()
+    count, known = len(cases["m"]), coefficients or stored("gemm")
     one = np.ndim(implementation) == 0 and np.ndim(params.get("dtype", "")) == 0
     if one and count <= CHUNK:
         dtype = str(params.get("dtype", PLAIN))

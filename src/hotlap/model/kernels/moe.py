@@ -14,9 +14,6 @@ Triton kernels of others pass over all rows in the activation and the sum, but m
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.model.kernels import moe_cases
-from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats
+from hotlap.model.kernels.base import Chip, Demand, Estimate, Floats, stored
 from hotlap.model.kernels.moe_cases import Routed
 
 PARTS = (
@@ -43,14 +40,6 @@ FALLBACK = {  # group of coefficients where an implementation is not known with 
 }
 
 
-@functools.cache
-def stored() -> Mapping[str, Mapping[str, float]]:
-    """The fitted coefficients: by group of implementations, then by name."""
-    file = importlib.resources.files("hotlap.model") / "coefficients" / "moe.toml"
-    found: Mapping[str, Mapping[str, float]] = tomllib.loads(file.read_text(encoding="utf-8"))["coefficients"]
-    return found
-
-
 def group(implementation: str, dtype: str, known: Mapping[str, Any]) -> str:
     """The coefficients that an implementation uses: by the words in its name, else its dtype's default."""
     found = f"{moe_cases.kind(implementation)}_{dtype}"
@@ -67,7 +56,7 @@ def estimate(
     """
     cases = moe_cases.read(params, implementation)
     cases |= {"flop": moe_cases.flop_per_clock(cases["dtype"], chip)}
-    c, fitted = _coefficients(cases, coefficients or stored())
+    c, fitted = _coefficients(cases, coefficients or stored("moe"))
     count = len(cases["tokens"])
     found = []
     for start in range(0, count, CHUNK):

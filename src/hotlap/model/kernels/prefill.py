@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap.model.kernels import attention, attention_library
 from hotlap.model.kernels.attention import Cases, Plan, norm
-from hotlap.model.kernels.attention_library import Coefficients, Family
-from hotlap.model.kernels.base import Chip, Estimate, Floats
+from hotlap.model.kernels.attention_library import Family
+from hotlap.model.kernels.base import Chip, Coefficients, Estimate, Floats
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def bound(c: Cases, chip: Chip) -> Floats:
 def inside(c: Cases) -> NDArray[np.bool_]:
     """Shapes that were measured: a causal call on an empty cache."""
     fits = (c.query <= 16384) & (c.batch <= 256) & (c.heads <= 96) & (c.head_dim >= 64) & (c.head_dim <= 512)
-    return np.asarray(fits & c.causal & (c.latent == 0) & (c.kv == c.query))
+    return np.asarray(fits & c.causal & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.kv == c.query))
 
 
 FAMILY = Family("prefill", KERNELS, plan, bound, inside)

@@ -136,12 +136,15 @@ def _latent(network: Network, setting: Setting) -> Iterator[Call]:
     yield Call("queries up", "attention", "gemm", gemm(tokens, heads * network.head_dim, network.q_rank, dtype))
     yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + 1) * network.rope_dim})
     if setting.phase == "decode":
+        row = latent + network.rope_dim
+        one = _kernel(network, setting, heads, 1, row, 0) | {"value_dim": latent, "latent": row}
         yield Call("keys absorbed", "attention", "gemm", gemm(tokens, latent, nope, "bf16", batch=heads))
-        yield Call("attention", "attention", "attention", _kernel(network, setting, heads, 1, latent + network.rope_dim, 0))
+        yield Call("attention", "attention", "attention", one)
         yield Call("values absorbed", "attention", "gemm", gemm(tokens, network.value_dim, latent, "bf16", batch=heads))
     else:
         yield Call("keys and values up", "attention", "gemm", gemm(tokens, heads * (nope + network.value_dim), latent, dtype))
-        yield Call("attention", "attention", "attention", _kernel(network, setting, heads, heads, network.head_dim, 0))
+        many = _kernel(network, setting, heads, heads, network.head_dim, 0) | {"value_dim": network.value_dim}
+        yield Call("attention", "attention", "attention", many)
     yield Call("output", "attention", "gemm", gemm(tokens, network.hidden, heads * network.value_dim, dtype))
 
 
@@ -157,8 +160,10 @@ def _exchange(name: str, op: str, gpus: int, elements: int, times: float = 1.0) 
     )
 
 
-def nodes(gpus: int) -> int:
-    return -(-gpus // GPUS_A_NODE)
+def nodes(gpus: int, apart: int = 1) -> int:
+    """The fewest that hold these GPUs evenly, where only every `apart`-th GPU of a node is one of them."""
+    each = max(GPUS_A_NODE // apart, 1)
+    return next(count for count in range(-(-gpus // each), gpus + 1) if gpus % count == 0)
 
 
 def _norms(network: Network, setting: Setting) -> Iterator[Call]:
@@ -217,5 +222,6 @@ def _ends(network: Network, setting: Setting) -> Iterator[Call]:
 def _hand_over(network: Network, setting: Setting) -> Iterator[Call]:
     """Activations to the next pipeline stage."""
     if setting.pp > 1:
-        params = {"op": "send", "gpus": 2, "size": setting.tokens * network.hidden * ACTIVATION_BYTES, "nodes": min(nodes(setting.gpus), 2)}
+        size = setting.tokens * network.hidden * ACTIVATION_BYTES
+        params = {"op": "send", "gpus": 2, "size": size, "nodes": 2 if setting.gpus > GPUS_A_NODE else 1}
         yield Call("to the next stage", "communication", "collective", params)

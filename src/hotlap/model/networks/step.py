@@ -93,7 +93,8 @@ def _after(network: Network, setting: Setting, expect: Expect, last_backward_s: 
     """Exchange of gradients, as far as the last backward pass does not hide it, and the optimizer."""
     own, found = memory.parameters(network, setting), []
     if setting.dp > 1:
-        params = {"op": "all_reduce", "gpus": setting.dp, "size": int(own * GRADIENT_BYTES), "nodes": _spread(setting)}
+        params = {"op": "all_reduce", "gpus": setting.dp, "size": int(own * GRADIENT_BYTES)}
+        params["nodes"] = calls.nodes(setting.dp, setting.tp * setting.pp)
         call = Call("gradients between replicas, not hidden", "communication", "collective", params)
         part, hidden = _part(call, expect("collective", params)), HIDDEN_SHARE * last_backward_s
         shown = max(part.total_s - hidden, 0.0)
@@ -101,12 +102,6 @@ def _after(network: Network, setting: Setting, expect: Expect, last_backward_s: 
     elements = int(own / setting.dp * OPTIMIZER_BYTES / (3 * ACTIVATION_BYTES))
     call = Call("optimizer", "optimizer", "pointwise", {"op": "add", "elements": max(elements, 1)})
     return [*found, _part(call, expect(call.workload, call.params))]
-
-
-def _spread(setting: Setting) -> int:
-    """Nodes over which the replicas of one piece lie: as many as there are, evenly, or one replica on each."""
-    nodes = min(calls.nodes(setting.gpus), setting.dp)
-    return next(count for count in range(nodes, 0, -1) if setting.dp % count == 0)
 
 
 def _step(network: Network, setting: Setting, spec: Spec, parts: list[StepPart], found: Sequence[tuple[Call, Timed]]) -> Step:

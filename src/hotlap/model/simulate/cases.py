@@ -21,7 +21,7 @@ from hotlap.model.simulate.launch import HOST_S, Mode, timeline
 from hotlap.model.simulate.tasks import Kernel
 from hotlap.record import Case
 from hotlap.work.base import Work, count, integer, text, unit_of
-from hotlap.work.network import conv_output
+from hotlap.work.network import attention_widths, conv_output
 
 STREAMS = ("stream", "intensity", "pointwise", "rowwise", "embedding", "transpose")
 OUT = {"int8": "fp32", "fp8": "bf16", "fp4": "bf16"}  # of a product, where it is not its operands' type; int32 is as wide as fp32
@@ -136,6 +136,9 @@ def _convolution(case: Case, chip: Chip) -> list[Kernel]:
 def _attention(case: Case, chip: Chip) -> Kernel:
     params = case.params
     queries = integer(params, "query")
+    values, row = attention_widths(params)
+    if values != params["head_dim"] or row != 2 * values:
+        raise NotSupported("attention on a latent, or with values of another width than keys, is not simulated tile by tile")
     problem = attention.Problem(
         batch=integer(params, "batch"), heads=integer(params, "heads"), kv_heads=integer(params, "kv_heads"),
         head_dim=integer(params, "head_dim"), queries=queries, keys=integer(params, "kv") or queries,

@@ -1,4 +1,4 @@
-"""Which calibration a verb uses: read from the home, one line where it is damaged."""
+"""Which of the calibrations kept under the home is used: read, one line where it is damaged."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def load(name: str, home: Path) -> Calibration:
 def chosen(machine: str, name: str, spec_only: bool, home: Path) -> Calibration | None:
     """Of a machine of the table: the one named, else its own; None where it has none or it is not wanted."""
     if spec_only and name:
-        raise InputError("--spec-only and --calibration do not go together; give one of them")
+        raise InputError(f"published figures only and the calibration '{name}' do not go together; give one of them")
     slug = machines.load(machine).slug
     if spec_only or (not name and slug not in store.names(home)):
         return None
     found = load(name or slug, home)
     if found.machine != slug:
-        raise InputError(f"the calibration '{name or slug}' is of {found.machine}, not of {slug}; valid: --machine {found.machine}")
+        raise InputError(f"the calibration '{name or slug}' is of {found.machine}, not of {slug}; valid: the machine {found.machine}")
     return found
 
 
