@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 _SETTING = (
-    ("batch", 1, "sequences of a step"), ("context", 2048, "tokens of a prompt, or in the cache"), ("tp", 1, "tensor-parallel GPUs"),
+    ("batch", 1, "sequences of a step, of each replica"),
+    ("context", 2048, "tokens of a prompt, or in the cache"), ("tp", 1, "tensor-parallel GPUs"),
     ("pp", 1, "pipeline stages"), ("dp", 1, "replicas"), ("ep", 1, "GPUs that experts are spread over"),
     ("micro-batch", 1, "training: sequences that pass a stage together"),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from hotlap.model.expect import Expected, check_implementation, expect
 from hotlap.model.limits import limit
 from hotlap.model.machines import Spec
 from hotlap.record import Case, Limit, Term
+from hotlap.units import size
 from hotlap.work.base import Param
 
 KNOWN = (*MANY, "stream", "gather", "transfer")  # of these some family should know a time: where it does not, the reason is told
@@ -39,7 +40,7 @@ def predict(workload: str, machine: str, implementation: str = "", calibration: 
     plain = {n: _plain(v) for n, v in params.items() if n not in arrays}
     if not arrays:
         case = Case(workload=workload, params=kind.parse(plain))
-        return expected(case, spec, limit(case, spec), implementation, calibration)
+        return _room(case, spec, expected(case, spec, limit(case, spec), implementation, calibration))
     try:
         grid = np.broadcast(*arrays.values())
     except ValueError:
@@ -75,6 +76,14 @@ def expected(case: Case, spec: Spec, found: Limit, implementation: str = "", cal
         parts=parts, choice=choice,
         known=known.known.words, causes=[*found.causes, *causes], provenance=[*found.provenance, _source(known, float(known.seconds[0]))],
     )  # fmt: skip
+
+
+def _room(case: Case, spec: Spec, found: Limit) -> Limit:
+    """The same with a word where the machine's memory cannot hold the case."""
+    needed = work.find(case.workload).work(case.params).working_set_bytes
+    if not spec.memory_bytes or needed <= spec.memory_bytes:
+        return found
+    return replace(found, causes=[*found.causes, f"does not fit: it needs {size(needed)}, and {spec.slug} has {size(spec.memory_bytes)}"])
 
 
 def _number(values: Any) -> float | None:

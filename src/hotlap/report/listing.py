@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from hotlap.model.machines import Spec
 from hotlap.record import Baseline, Case, Device, Limit, Reference, Run
@@ -265,8 +266,7 @@ def _expectation(limit: Limit, width: int) -> list[str]:
     """The kernel that is thought to run, what its time is made of, power, and how sure all of it is."""
     found = [("expected", one.replace("no expected value: ", "no value: ")) for one in limit.causes if one.startswith("no expected value")]
     if limit.choice:
-        chosen = {name.replace("_", " "): value if isinstance(value, str) else f"{value:.3g}" for name, value in limit.choice.items()}
-        found.append(("runs", ", ".join(f"{name} {value}" for name, value in chosen.items())))
+        found.append(("runs", ", ".join(f"{name.replace('_', ' ')} {_chosen(value)}" for name, value in limit.choice.items())))
     if limit.parts and limit.expected_s:
         whole = float(limit.expected_s)
         large = [one for one in sorted(limit.parts.items(), key=lambda one: -abs(one[1])) if abs(one[1]) >= 0.01 * whole]
@@ -275,9 +275,17 @@ def _expectation(limit: Limit, width: int) -> list[str]:
         values = ((limit.power_w, "W"), (limit.energy_j, "J"), (limit.clock_hz, "Hz"))
         power, energy, clock = (words.quantity(float(value), unit) for value, unit in values)
         found.append(("power", f"{power}, {energy} a call, holding {clock}"))
+    found += [("memory", one) for one in limit.causes if one.startswith("does not fit")]
     if limit.known:
         found.append(("how sure", "; ".join([limit.known, *(one for one in limit.causes if one.startswith("outside"))])))
     return [line for name, text in found for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]
+
+
+def _chosen(value: Any) -> str:
+    """A name, a whole number in full while it is short, or three digits."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e7 else f"{value:.3g}"
 
 
 def _between(limit: Limit) -> str:
