@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -71,7 +71,7 @@ def test_energy_is_power_times_time_at_idle_too() -> None:
     watts = gpu.watts(busy=True)
     assert gpu.energy_j - before == pytest.approx(watts * 1.0)
     assert {w for w, _ in seen[1:]} == {watts}
-    assert [b[1] - a[1] for a, b in pairwise(seen[1:])] == pytest.approx([0.02 * watts] * (len(seen) - 2))
+    assert [b[1] - a[1] for a, b in itertools.pairwise(seen[1:])] == pytest.approx([0.02 * watts] * (len(seen) - 2))
 
 
 def test_efficiency_means_the_bound_unless_tiles_are_asked_for() -> None:

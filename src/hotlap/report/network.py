@@ -9,7 +9,8 @@ from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent
 
-BAR = 24
+BAR, LEAST_BAR = 24, 6
+OTHERS = 76  # the other columns with names of usual length; a bar is what is left
 LEAST = 0.005  # of the step: smaller parts are put together
 
 
@@ -18,9 +19,10 @@ def step(found: Step, width: int = 100, color: bool = False) -> str:
     setting = found.setting
     ways = [f"{name} {setting[name]}" for name in ("tp", "pp", "dp", "ep") if setting[name] > 1]
     where = f"{words.counted(found.gpus, 'GPU')} of {found.machine}" + (f" ({', '.join(ways)})" if ways else "")
-    lines = [f"{found.network} {found.phase}, batch {setting['batch']}, context {setting['context']}, {setting['dtype']}, on {where}"]
-    lines += [f"  {name:<10}  {text}" for name, text in _facts(found)]
-    lines += ["", *layout.Grid(_columns(found.parts), width).lines(color)]
+    title = f"{found.network} {found.phase}, batch {setting['batch']}, context {setting['context']}, {setting['dtype']}, on {where}"
+    lines = layout.paragraph("", title, width)
+    lines += [line for name, text in _facts(found) for line in layout.paragraph(f"  {name:<10}  ", text, width)]
+    lines += ["", *layout.Grid(_columns(found.parts, width), width).lines(color)]
     return "\n".join([*lines, "", *(piece for note in found.notes for piece in layout.paragraph("  ", note, width))])
 
 
@@ -37,7 +39,8 @@ def _facts(found: Step) -> list[tuple[str, str]]:
     return [*facts, ("memory", f"{words.quantity(found.memory_total_bytes, 'B')} a GPU: {fits} ({parts})")]
 
 
-def _columns(parts: Sequence[StepPart]) -> list[Column]:
+def _columns(parts: Sequence[StepPart], width: int) -> list[Column]:
+    bar = min(BAR, max(width - OTHERS, LEAST_BAR))
     shown = [part for part in parts if part.share >= LEAST]
     rest = sum(part.total_s for part in parts if part.share < LEAST)
     total = sum(part.total_s for part in parts) or 1.0
@@ -48,7 +51,7 @@ def _columns(parts: Sequence[StepPart]) -> list[Column]:
         Column("where the time goes", [Cell(name) for name in names + (["the rest"] if rest else [])], wrap=True),
         Column("time", [Cell(text, "bold") for text in layout.aligned([words.quantity(value, "s") for value in times])]),
         Column("share", [Cell(percent(value / total)) for value in times], right=True),
-        Column("", [Cell("█" * round(BAR * value / max(times)), "accent") for value in times]),
+        Column("", [Cell("█" * round(bar * value / max(times)), "accent") for value in times]),
         Column("calls", [Cell(text, "dim") for text in each]),
         Column("held by", [Cell(part.limiter) for part in shown] + ([Cell("")] if rest else [])),
     ]  # fmt: skip
