@@ -54,11 +54,12 @@ class Expected(NamedTuple):
 
 
 def expect(
-    workload: str, params: Params, spec: Spec, implementation: str | ArrayLike = "", calibration: Calibration | None = None
+    workload: str, params: Params, spec: Spec, implementation: str | ArrayLike = "", calibration: Calibration | None = None,
+    bound_s: float | None = None,
 ) -> Expected:
-    """`params`: complete, numbers as arrays of one length or single, texts single. `calibration`: of this
-    machine by a sweep; scales the parts of the families that it knows. Raises InputError for what the machine cannot do or
-    what no family knows."""
+    """`params`: complete, numbers as arrays of one length or single, texts single. `calibration`: of this machine by a sweep; scales
+    the parts of the families that it knows. `bound_s`: of the one case, where it is known already. Raises InputError for what the
+    machine cannot do or what no family knows."""
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, found = _estimate(workload, arrays, spec, implementation, count)
@@ -70,7 +71,7 @@ def expect(
         found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
     if family == "collective" and np.any(np.asarray(params["nodes"]) > 1):
         known = known._replace(words=f"{known.words}; {BETWEEN_NODES}")
-    floor = _floor(workload, params, arrays, spec)
+    floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
     low, high = intervals.interval(family, known.key, seconds, found.inside)
     low = low * (1 - found.parts.get(CAPPED, 0.0) / found.seconds)  # a short load is over before the clock falls

@@ -63,7 +63,7 @@ def predict(workload: str, machine: str, implementation: str = "", calibration: 
 def expected(case: Case, spec: Spec, found: Limit, implementation: str = "", calibration: Calibration | None = None) -> Limit:
     """The same limit with what to expect; unchanged where no family knows the kernel or the table lacks a figure."""
     try:
-        known = expect(case.workload, case.params, spec, implementation or case.implementation, calibration)
+        known = expect(case.workload, case.params, spec, implementation or case.implementation, calibration, found.bound_s)
     except InputError as error:
         return replace(found, causes=[*found.causes, f"no expected value: {error}"]) if case.workload in KNOWN else found
     parts = {name: float(value[0]) for name, value in known.parts.items() if value[0]}
