@@ -271,3 +271,22 @@ def test_what_failed_is_no_ceiling() -> None:
 def test_context_knows_the_clocks_seen() -> None:
     found = context([slowed(case("fma"), 0.9, clock_hz=1.5e9), slowed(case("gemm"), 0.9, clock_hz=2.0e9)], H200)
     assert (found.clocks_hz, found.clock_max_hz, found.power_limit_w) == ((1.5e9, 2.0e9), 2.0e9, 700)
+
+
+def test_without_a_model_the_run_s_own_clock_launches_and_waits_split_the_gap() -> None:
+    asked = case("fma", dtype="fp32", operations=4 * 10**9)
+    bound = float(limit(asked, HOST).bound_s or 0)
+    waits = [Readings(sensor="pressure", device="host", times_s=[n + 0.2], values=[0.1], round=n) for n in range(6)]
+    found = judge(result(asked, 1.6 * bound, clock_hz=0.8 * 3.7e9), HOST, [result(case("launch"), 1e-3 * bound)], waits)
+    assert found.split["clock below its highest"] == pytest.approx(0.25 * bound)
+    assert found.split["waiting for a core"] == pytest.approx(0.16 * bound)
+    assert found.split["launch"] == pytest.approx(1e-3 * bound)
+    assert sum(found.split.values()) == pytest.approx(0.6 * bound)
+    assert found.split["unexplained"] == pytest.approx(0.189 * bound)
+
+
+def test_nothing_is_split_at_the_bound_nor_where_nothing_is_known() -> None:
+    asked = case("fma", dtype="fp32", operations=4 * 10**9)
+    bound = float(limit(asked, HOST).bound_s or 0)
+    assert judge(result(asked, 1.005 * bound), HOST).split == {}
+    assert judge(result(asked, 2.0 * bound), HOST).split == {}  # no clock, no launch, no wait

@@ -18,6 +18,7 @@ from hotlap.work.base import Work
 from hotlap.work.program import OWN
 
 AT_LIMIT = 0.90
+AT_BOUND = 0.01  # of the bound: nearer to it there is nothing to split
 LOW_CLOCK = 0.97  # of the highest clock
 MOST = 0.5  # of the gap, on a logarithmic scale, that the clock must explain to be its cause
 SETS_PACE = 0.7  # of the time, that one resource at its measured ceiling must take to be the cause
@@ -183,6 +184,26 @@ def _low_clock(seen: Seen) -> tuple[str, str] | None:
         return None
     highest = show(seen.context.clock_max_hz, "Hz")
     return "clock", f"the clock was {ratio:.0%} of its highest, {highest}; at that clock it reaches {seen.share / ratio:.0%}"
+
+
+def measured_split(seen: Seen) -> dict[str, float]:
+    """Seconds between the bound and the measured time where no model knows the kernel: what the run's clock, its launches and, on a
+    processor, the time that a task waited for a core account for, and what they do not. Empty at the bound, where there is none,
+    and where none of them does."""
+    bound = float(seen.limit.bound_s or 0.0)
+    missing = seen.seconds - bound
+    if seen.against != "bound" or missing <= AT_BOUND * bound or seen.case.workload in OWN:
+        return {}
+    ratio, launch = _clock_ratio(seen), seen.context.ceilings.launch_s
+    slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ("arithmetic unit", "cache") else 0.0
+    found = {"clock below its highest": min(slower, missing)}
+    if launch and not _shares_launch(seen.result) and not _cheaper_than_launch(seen, launch):
+        found["launch"] = min(launch, missing - found["clock below its highest"])
+    waited = _during(seen, "pressure")
+    if waited:
+        found["waiting for a core"] = min(waited * seen.seconds, missing - sum(found.values()))
+    found = {name: value for name, value in found.items() if value > 0}
+    return {**found, "unexplained": missing - sum(found.values())} if found else {}
 
 
 def _clock_ratio(seen: Seen) -> float | None:

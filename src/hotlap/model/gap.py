@@ -12,7 +12,6 @@ from hotlap.record import Case, Gap, Limit, Result, Summary
 
 __all__ = ["Ceilings", "Context", "Level", "cache_levels", "ceilings", "context", "gap", "split"]
 
-AT_BOUND = 1.01  # of the bound: nearer than a clock tells
 OWN_PART = {"arithmetic unit": ("matrix unit",), "memory": ("DRAM",), "link": ("link",)}  # what a bound is made of, by what sets it
 
 
@@ -29,7 +28,8 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     seen = causes.Seen(result, summary.median, seconds, kind.work(result.case.params), limit, context, against, limit_s, name)
     cause, detail = causes.cause(seen)
     value = kind.value(limit_s, result.case.params) if limit_s else None
-    return Gap(share=seen.share, against=against, limit_value=value, cause=cause, detail=detail, split=split(seconds, limit), limit=limit)
+    shares = split(seconds, limit) if limit.parts else causes.measured_split(seen)
+    return Gap(share=seen.share, against=against, limit_value=value, cause=cause, detail=detail, split=shares, limit=limit)
 
 
 def split(seconds: float, limit: Limit) -> dict[str, float]:
@@ -38,7 +38,7 @@ def split(seconds: float, limit: Limit) -> dict[str, float]:
     The part that the bound is made of counts with what it takes longer than the bound. Empty where no model knows the kernel, and at the
     bound, where nothing is left to split.
     """
-    if not limit.parts or not limit.bound_s or seconds <= AT_BOUND * limit.bound_s:
+    if not limit.parts or not limit.bound_s or seconds <= (1 + causes.AT_BOUND) * limit.bound_s:
         return {}
     own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in limit.parts), "")
     found = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}

@@ -193,8 +193,10 @@ def split_line(row: Row) -> str:
     split, limit = row.gap.split, row.gap.limit
     missed = split.get("unexplained", 0.0)
     whole = sum(split.values()) - min(missed, 0.0)
-    if not split or whole <= 0 or limit is None or not limit.bound_s or not limit.expected_s:
+    if not split or whole <= 0 or limit is None or not limit.bound_s:
         return ""
+    if not limit.expected_s:
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; no model knows the kernel, so as this run measured"
     expected = words.quantity(limit.expected_s, "s")
     if missed >= 0:
         return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; expected {expected}, {limit.known}"
