@@ -149,7 +149,7 @@ def rules(found: Mapping[str, Rule], width: int) -> str:
     room = max(map(len, found))
     lines = [layout.shortened(f"{one.name:<{room}}  {one.severity:<7}  {one.title}", width) for one in found.values()]
     count = sources(found)
-    told = f"{count['published']} with a published source, {count['common practice']} of common practice, which only inform"
+    told = f"{count['published']} with a published source, {count['in part']} with one in part, {count['common practice']} of common practice"
     return "\n".join([*lines, "", f"{len(lines)} rules: {told}", "hotlap audit --explain RULE says all of one"])
 
 
