@@ -148,8 +148,8 @@ def rules(found: Mapping[str, Rule], width: int) -> str:
     """A line per rule."""
     room = max(map(len, found))
     lines = [layout.shortened(f"{one.name:<{room}}  {one.severity:<7}  {one.title}", width) for one in found.values()]
-    count = sources(found)
-    told = f"{count['published']} with a published source, {count['in part']} with one in part, {count['common practice']} of common practice"
+    whole, partly, alone = sources(found).values()
+    told = f"{whole} with a published source, {partly} with one in part, {alone} of common practice"
     return "\n".join([*lines, "", f"{len(lines)} rules: {told}", "hotlap audit --explain RULE says all of one"])
 
 
