@@ -34,9 +34,9 @@ def hgx(**changes: str) -> Packed:
         "proc/sys/kernel/hostname": changes.get("host", "hgx01"), "proc/sys/kernel/osrelease": "6.8.0", "proc/cmdline": "quiet api_token=hunter2\n",
         "proc/cpuinfo": "".join(f"processor\t: {n}\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon\nphysical id\t: {n}\ncore id\t: 0\n\n" for n in range(2)),
         "proc/meminfo": "MemTotal: 2113458176 kB\nSwapTotal: 0 kB\nHugepagesize: 2048 kB\nHugePages_Total: 0\n",
-        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06  Tue\n",
+        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue\n",
         f"{CPU}/cpu0/cpufreq/scaling_governor": changes.get("governor", "performance"), f"{CPU}/cpu1/cpufreq/scaling_governor": "performance",
-        f"{CPU}/online": "0-1", f"{CPU}/present": "0-1", "sys/module/nvidia/version": "570.124.06", "sys/module/nvidia_peermem/refcnt": "0",
+        f"{CPU}/online": "0-1", f"{CPU}/present": "0-1", "sys/module/nvidia/version": "580.95.05", "sys/module/nvidia_peermem/refcnt": "0",
         "sys/devices/system/node/node0/cpulist": "0", "sys/devices/system/node/node1/cpulist": "1",
     }
     links, reals, gpus = {}, {}, ""

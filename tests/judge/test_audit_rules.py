@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hotlap.errors import InputError
@@ -10,7 +12,7 @@ from hotlap.judge import audit, expression
 from hotlap.judge.expression import Scope, Unknown
 
 RULES = audit.builtin()
-BARE = {"host.virtual": "no sign of one"}
+BARE = {"host.virtual": "no sign of one", "cpu.vendor": "GenuineIntel"}
 NV = {"gpu[0].vendor": "nvidia", "gpu[0].address": "0000:17:00.0", "gpu[0].driver": "nvidia"}
 IB = {"ib[mlx5_0:1].state": "ACTIVE"}
 
@@ -49,25 +51,28 @@ CASES: dict[str, tuple[dict, dict]] = {
     "retired-pending": one("gpu[0].retired.pending", "No", "Yes"),
     "dram-uncorrected": one("gpu[0].ecc.uncorrected", 0, 1),
     "sram-uncorrected": one("gpu[0].ecc.sram_uncorrected", 0, 1),
+    "sram-threshold": one("gpu[0].ecc.sram_threshold", "No", "Yes"),
     "vbios-equal": two("vbios", "96.00.A5", "96.00.89"),
     "gpu-model-equal": two("device_id", "0x2330", "0x2331"),
     "memory-equal": two("memory_bytes", 80 << 30, 64 << 30),
     "fabric": pair("gpu[0].fabric.state", "gpu[0].fabric.status", ("Completed", "Success"), ("In Progress", "N/A")),
     "nvlink-down": pair("gpu[0].nvlink.active", "gpu[0].nvlink.links", (18, 18), (16, 18)),
     "nvlink-equal": two("nvlink.active", 18, 17),
+    "nvlink-rate": pair("gpu[0].nvlink.bytes_per_s", "gpu[0].nvlink.highest_bytes_per_s", (26.562e9, 26.562e9), (1.562e9, 26.562e9)),
     "runtime-power": one("gpu[0].runtime_power", "on", "auto"),
     "amd-level": one("gpu[0].performance_level", "auto", "low", **{"gpu[0].vendor": "amd"}),
     "amd-partition": two("compute_partition", "SPX", "CPX"),
-    "pcie-width": pair("gpu[0].pcie.width_now", "gpu[0].pcie.width_possible", (16, 16), (8, 16)),
+    "pcie-width": pair("gpu[0].pcie.width_now", "gpu[0].pcie.width_possible", (16, 16), (8, 16), **{"gpu[0].pstate": "P0"}),
     "pcie-slot": pair("gpu[0].pcie.width_possible", "gpu[0].pcie.width_max", (16, 16), (8, 16)),
     "pcie-generation": pair("gpu[0].pcie.gen_now", "gpu[0].pcie.gen_possible", (5, 5), (4, 5), **{"gpu[0].pstate": "P0"}),
     "pcie-replays": one("gpu[0].pcie.replays", 0, 7),
     **{f"aer-{kind}": one(f"gpu[0].pcie.aer_{kind}", 0, 3) for kind in ("correctable", "nonfatal", "fatal")},
     "acs": one("gpu[0].acs_redirect", False, True, gpus__count=8, **BARE),
-    "iommu": one("gpu[0].iommu_type", "identity", "DMA-FQ", **BARE),
+    "iommu": one("gpu[0].iommu_type", "identity", "DMA-FQ", **{"iommu.active": True}, **BARE),
     "resizable-bar": pair("gpu[0].bar_bytes", "gpu[0].bar_possible_bytes", (128 << 30, 128 << 30), (256 << 20, 128 << 30)),
     "aspm": one("cmdline[pcie_aspm]", "off", "force"),
     "gpu-numa": one("gpu[0].numa_node", 1, -1, numa__nodes=2),
+    "gpu-nic-numa": one("gpu[0].numa_node", 1, 0, numa__nodes=2, **{f"{PORT}.numa_node": 1}, **IB),
     "governor": one("cpu.governor", "performance", "powersave"),
     "epp": one("cpu.epp", "performance", "balance_power"),
     "cpu-clock-cap": pair("cpu.clock_limit_hz", "cpu.clock_max_hz", (4e9, 4e9), (2e9, 4e9)),
@@ -81,20 +86,21 @@ CASES: dict[str, tuple[dict, dict]] = {
     "swappiness": one("sysctl[vm.swappiness]", 1, 60, memory__swap_bytes=1 << 33),
     "thp": one("memory.thp", "madvise", "never"),
     "thp-defrag": one("memory.thp_defrag", "madvise", "always"),
-    "locked-memory": one("limits.locked_memory", "unlimited", 65536),
+    "locked-memory": one("limits.locked_memory", "unlimited", 65536, memory__total_bytes=1 << 40),
     "open-files": one("limits.open_files", 1048576, 1024),
     "stack": one("limits.stack", "unlimited", 1 << 20),
     "clock-source": one("clock.source", "tsc", "hpet"),
     "irqbalance": one("service[irqbalance]", "inactive", "active"),
     "nmi-watchdog": one("sysctl[kernel.nmi_watchdog]", 0, 1),
-    "mitigations": one("cmdline[mitigations]", "off", "auto", **{"kernel.cmdline": ["quiet"]}),
     "memory-uncorrected": one("memory.ecc_uncorrected", 0, 1),
     "memory-corrected": one("memory.ecc_corrected", 0, 12),
     "cgroup-cpu": one("cgroup.cpus", None, 2.5),
     "nouveau": one("module[nouveau].loaded", False, True),
     "cuda-pairing": pair("cuda.toolkit", "nvidia.cuda", ("12.4.1", "12.8"), ("13.0.0", "12.8")),
-    "driver-age": one("nvidia.driver", "550.54.15", "470.82.01"),
-    "fabric-manager": one("service[nvidia-fabricmanager]", "active", "inactive", **{"gpu[0].fabric.state": "Completed"}),
+    "nccl-cuda12": one("nvidia.driver", "525.60.13", "470.82.01", **{"package[nvidia-nccl-cu12]": "2.21.5"}),
+    "nccl-cuda13": one("nvidia.driver", "580.65.06", "570.124.06", **{"package[nvidia-nccl-cu13]": "2.27.7"}),
+    "driver-age": one("nvidia.driver", "580.95.05", "535.183.01"),
+    "fabric-manager": one("service[nvidia-fabricmanager]", "active", "inactive", **{"gpu[0].fabric.state": "Completed"}, **BARE),
     "peermem": one("module[nvidia_peermem].loaded", True, False, **{"nvidia.open": False}, **IB),
     "gdrcopy": one("module[gdrdrv].loaded", True, False, **IB),
     "container-toolkit": one("container.docker_runtimes", ["nvidia"], ["runc"], **{"service[docker]": "active"}),
@@ -111,9 +117,8 @@ CASES: dict[str, tuple[dict, dict]] = {
     },
     "net-errors": one("net[eth0].errors_rx", 0, 5, **{"net[eth0].errors_tx": 0}),
     "net-duplex": one("net[eth0].duplex", "full", "half"),
-    "roce-mtu": one("net[eth0].mtu_bytes", 9000, 1500, **{"net[eth0].speed_bits_per_s": 400_000_000_000}),
+    "roce-mtu": one("net[eth0].mtu_bytes", 9000, 1500, **{"net[eth0].speed_bits_per_s": 400_000_000_000, f"{PORT}.link_layer": "Ethernet"}),
     "bios-above-4g": one("bios_setting[above_4g]", "Enabled", "Disabled"),
-    "bios-sriov": one("bios_setting[sriov]", "Disabled", "Enabled"),
     "bios-smt": one("bios_setting[smt]", "Disabled", "Enabled"),
     "bios-profile": one("bios_setting[profile]", "PerfOptimized", "PowerSaving"),
 }
@@ -143,6 +148,31 @@ def test_a_rule_passes_what_is_right_and_finds_what_is_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_finds_nothing_where_nothing_is_known(name: str) -> None:
     assert not states(name, {}) & {"finding", "pass"} or name in ("aspm", "cgroup-cpu")  # not set is what these two want
+
+
+@pytest.mark.parametrize(("active", "state"), [(False, "pass"), (True, "not known"), (None, "not known")])
+def test_a_gpu_in_no_iommu_group_passes_only_where_there_is_no_iommu(active: bool | None, state: str) -> None:
+    assert states("iommu", {**NV, **BARE, "iommu.active": active}) == {state}
+
+
+@pytest.mark.parametrize("name", ["iommu", "fabric-manager"])
+def test_rules_for_x86_say_nothing_of_grace(name: str) -> None:
+    assert not states(name, {**CASES[name][1], "cpu.vendor": "ARM"})
+
+
+def test_every_rule_names_a_source_or_says_that_there_is_none_and_only_informs() -> None:
+    unsourced = {name for name, rule in RULES.items() if audit.NO_SOURCE in rule.source}
+    alone = sum(RULES[name].source.startswith(audit.NO_SOURCE) for name in unsourced)
+    assert {RULES[name].severity for name in unsourced} == {"info"}
+    for name, rule in RULES.items():
+        if name not in unsourced:
+            assert re.search(r"Documentation/|\.(com|org)\b|MLNX2-", rule.source), name
+    assert audit.sources(RULES) == {"published": len(RULES) - len(unsourced), "in part": len(unsourced) - alone, "common practice": alone}
+
+
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if re.search(r"\d", rule.effect)])
+def test_a_figure_of_an_effect_has_a_published_source(name: str) -> None:
+    assert audit.NO_SOURCE not in RULES[name].source
 
 
 def test_a_finding_says_what_is_set_and_fills_in_the_command() -> None:

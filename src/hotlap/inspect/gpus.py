@@ -25,9 +25,15 @@ NUMBERS = {  # fact → path in nvidia-smi's XML, unit, factor; source: nvidia-s
     "pcie.replays": ("pci/replay_counter", "", COUNT),
     "ecc.uncorrected": ("ecc_errors/aggregate/dram_uncorrectable", "", COUNT),
     "ecc.corrected": ("ecc_errors/aggregate/dram_correctable", "", COUNT),
-    "ecc.sram_uncorrected": ("ecc_errors/aggregate/sram_uncorrectable_parity", "", COUNT),
     "remap.uncorrected": ("remapped_rows/remapped_row_unc", "", COUNT),
 }
+OLDER = {  # path → its name before driver 535
+    "gpu_power_readings/current_power_limit": "power_readings/power_limit",
+    "gpu_power_readings/default_power_limit": "power_readings/default_power_limit",
+    "gpu_power_readings/max_power_limit": "power_readings/max_power_limit",
+}
+SRAM = "ecc_errors/aggregate"
+SRAM_UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "sram_uncorrectable")  # the last before driver 535: one count
 TEXTS = {
     "name": "product_name",
     "persistence": "persistence_mode",
@@ -35,6 +41,7 @@ TEXTS = {
     "mig_pending": "mig_mode/pending_mig",
     "ecc.now": "ecc_mode/current_ecc",
     "ecc.pending": "ecc_mode/pending_ecc",
+    "ecc.sram_threshold": "ecc_errors/aggregate/sram_threshold_exceeded",
     "compute_mode": "compute_mode",
     "pstate": "performance_state",
     "vbios": "vbios_version",
@@ -148,8 +155,11 @@ def _told(notes: Notes, name: str, one: ElementTree.Element | None, source: str,
     for fact, path in TEXTS.items():
         notes.note(f"{name}.{fact}", text(path), f"{source}: {path}", reason=why if one is None else "not shown")
     for fact, (path, unit, factor) in NUMBERS.items():
-        value = _number(text(path) or text(path.replace("gpu_power_readings", "power_readings")), factor)
+        value = _number(text(path) or text(OLDER.get(path, path)), factor)
         notes.note(f"{name}.{fact}", value, f"{source}: {path}", unit, why if one is None else "not shown")
+    counts = [int(value) for leaf in SRAM_UNCORRECTED if (value := _number(text(f"{SRAM}/{leaf}"), COUNT)) is not None]
+    reason = why if one is None else "not shown"
+    notes.note(f"{name}.ecc.sram_uncorrected", sum(counts) if counts else None, f"{source}: {SRAM}/sram_uncorrectable*", reason=reason)
     for group in ("clocks_event_reasons", "clocks_throttle_reasons"):
         if one is not None and (reasons := one.find(group)) is not None:
             active = [
@@ -177,7 +187,8 @@ def _links(notes: Notes, addresses: list[str], told: list[str]) -> None:
             down = len(re.findall(r"Link \d+: <inactive>", block))
             notes.note(f"{name}.nvlink.links", len(speeds) + down, out.source)
             notes.note(f"{name}.nvlink.active", len(speeds), out.source)
-            notes.note(f"{name}.nvlink.bytes_per_s", min(speeds) * 1e9 if speeds else None, out.source, "B/s", "no link is up")
+            for leaf, value in (("bytes_per_s", min(speeds, default=0)), ("highest_bytes_per_s", max(speeds, default=0))):
+                notes.note(f"{name}.nvlink.{leaf}", value * 1e9 if speeds else None, out.source, "B/s", "no link is up")
 
 
 def _amd(notes: Notes, name: str, folder: str) -> None:

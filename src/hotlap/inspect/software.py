@@ -12,7 +12,7 @@ from hotlap.sensors.tree import Tree
 PACKAGES = (
     "numpy", "msgspec", "pyopencl", "pocl-binary-distribution", "torch", "triton", "cuda-bindings", "cuda-python", "nvidia-cuda-nvrtc",
     "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cublas", "nvidia-cublas-cu12", "nvidia-cudnn-cu12",
-    "nvidia-nccl-cu12", "nvidia-ml-py", "intel-opencl-rt", "mkl", "cupy", "jax", "psutil",
+    "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-ml-py", "intel-opencl-rt", "mkl", "cupy", "jax", "psutil",
 )
 MODULES = ("amdgpu", "i915", "xe")  # GPU drivers built outside the kernel tree say their version here
 

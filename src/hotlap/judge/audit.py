@@ -21,6 +21,7 @@ PROFILES = {"bench": "numbers that can be compared", "training": "long jobs on m
 SEVERITIES = ("info", "warning", "error")
 NEEDED = ("title", "expect", "should", "because", "effect", "fix", "source")
 OPTIONAL = ("each", "when", "needs", "severity", "profiles")
+NO_SOURCE = "common practice; no source found"  # how the source of such a rule begins
 State = Literal["pass", "finding", "not applicable", "not known"]
 
 
@@ -74,6 +75,13 @@ def load(files: Iterable[str]) -> dict[str, Rule]:
         except UnicodeDecodeError:
             raise InputError(f"the rules '{name}' are not text in UTF-8") from None
     return found
+
+
+def sources(rules: Mapping[str, Rule]) -> dict[str, int]:
+    """How many rules name a published source, how many one without their threshold, and how many rest on common practice alone."""
+    alone = sum(rule.source.startswith(NO_SOURCE) for rule in rules.values())
+    partly = sum(NO_SOURCE in rule.source for rule in rules.values()) - alone
+    return {"published": len(rules) - partly - alone, "in part": partly, "common practice": alone}
 
 
 def read(text: str, where: str) -> dict[str, Rule]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hotlap import units
 from hotlap.facts import Fact, Facts, families, natural
-from hotlap.judge.audit import Outcome, Rule
+from hotlap.judge.audit import Outcome, Rule, sources
 from hotlap.judge.odd import Fleet
 from hotlap.report import layout, words
 
@@ -148,7 +148,9 @@ def rules(found: Mapping[str, Rule], width: int) -> str:
     """A line per rule."""
     room = max(map(len, found))
     lines = [layout.shortened(f"{one.name:<{room}}  {one.severity:<7}  {one.title}", width) for one in found.values()]
-    return "\n".join([*lines, "", f"{len(lines)} rules; hotlap audit --explain RULE says all of one"])
+    whole, partly, alone = sources(found).values()
+    told = f"{whole} with a published source, {partly} with one in part, {alone} of common practice"
+    return "\n".join([*lines, "", f"{len(lines)} rules: {told}", "hotlap audit --explain RULE says all of one"])
 
 
 def fleet(found: Fleet, width: int, color: bool = False) -> str:
