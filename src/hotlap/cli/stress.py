@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from hotlap import units
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import stress as judging
+from hotlap.judge.stress import StressVerdict
 from hotlap.measure import soak
 from hotlap.record import Device
 from hotlap.report import html
@@ -45,6 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--catalogue", metavar="FILE", help="codes of your own: adds to Hotlap's and overrides them")
     parser.add_argument("--resume", metavar="RUN", help="go on with a stress run that was killed or interrupted")
     parser.add_argument("--judge", metavar="RUN", help="measure nothing: the verdict of a stress run that is there")
+    parser.add_argument("--against", metavar="RUN", help="a stress run that is known to be good: slower than that by 5 %% fails")
     parser.add_argument("--out", metavar="FILE", help="the report as an HTML page")
 
 
@@ -53,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     own = Path(args.catalogue) if args.catalogue else None
     judging.catalogue(own)  # a file with an error is refused before hours of load
     home = paths.home()
+    good = _judged(_one(args.against), own) if args.against else None
     if args.judge:
         path = _one(args.judge)
     else:
@@ -67,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
                 profile, soak.Options(args.target, args.device, labels, home, _rate(args.readings), _time(args.hung, 60.0)), view
             )
         view.end()
-    return _show(path, args, own)
+    return _show(path, args, own, good)
 
 
 def _one(selector: str) -> Path:
@@ -109,7 +112,15 @@ def _profile(args: argparse.Namespace) -> Profile:
     return replace(found, **given, phases=[replace(one, seconds=one.seconds * share) for one in found.phases])
 
 
-def _show(path: Path, args: argparse.Namespace, own: Path | None) -> int:
+class Judged(NamedTuple):
+    """A stress run that was read, and its verdict."""
+
+    bundle: bundles.Bundle
+    lines: list[Line]
+    verdict: StressVerdict
+
+
+def _judged(path: Path, own: Path | None) -> Judged:
     bundle = bundles.load(path)
     file = path / stress.FILE
     if not file.exists():
@@ -117,7 +128,13 @@ def _show(path: Path, args: argparse.Namespace, own: Path | None) -> int:
     lines, torn = stress.read(file.read_bytes())
     for warning in [*bundle.warnings, *([f"{torn} lines of {stress.FILE} are torn and left out"] if torn else [])]:
         print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
-    found = judging.judge(bundle.run, lines, bundle.readings, own=own)
+    return Judged(bundle, lines, judging.judge(bundle.run, lines, bundle.readings, own=own))
+
+
+def _show(path: Path, args: argparse.Namespace, own: Path | None, good: Judged | None) -> int:
+    bundle, lines, found = _judged(path, own)
+    if good:
+        found = judging.hold(found, bundle.run, good.verdict, good.bundle.run)
     devices = {d.key: d for d in bundle.run.machine.devices if d.key in bundle.run.devices}
     if args.out:
         ticks = [x for x in lines if isinstance(x, Tick)]
@@ -176,9 +193,7 @@ class View:
         values = " ".join(
             f"{name}={line.shown[name]:g}" for name in ("power_w", "temperature_c", "clock_hz.sm", "throttle") if name in line.shown
         )
-        self._line(
-            f"{device.selector} {past_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}"
-        )
+        self._line(f"{device.selector} {past_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}")
 
     def _draw(self) -> None:
         if not self.live or self.clock.now() - self.drawn_s < DRAW_S:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from hotlap.judge.stress import DeviceVerdict, StressVerdict
+from hotlap.judge.throughput import Rate
 from hotlap.record import Device, Readings
 from hotlap.report import charts, layout
 from hotlap.report.layout import Cell, Column
@@ -29,16 +30,23 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def rate(tick: Tick) -> str:
-    """Throughput while busy: FLOP/s of products, B/s of the others, or idle."""
-    if tick.busy_s <= 0:
+    """Throughput while busy of the unit that ran last, with its name; or idle."""
+    done = tick.parts().get(tick.unit) or next(reversed(list(tick.parts().values())), None)
+    if done is None or done.busy_s <= 0:
         return "idle"
-    return (
-        show(tick.flop / tick.busy_s, "FLOP/s")
-        if tick.flop
-        else show(tick.moved_bytes / tick.busy_s, "B/s")
-        if tick.moved_bytes
-        else "busy"
+    name = (tick.unit or tick.phase).removeprefix("products ")
+    value = (
+        show(done.flop / done.busy_s, "FLOP/s") if done.flop else show(done.moved_bytes / done.busy_s, "B/s") if done.moved_bytes else ""
     )
+    return f"{name} {value}".strip()
+
+
+def _course(ticks: Sequence[Tick]) -> list[float]:
+    """Rates of the kind that ran last, tick by tick: those of others would be steps that are none."""
+    if not ticks:
+        return []
+    parts = [tick.parts().get(ticks[-1].unit or ticks[-1].phase) for tick in ticks]
+    return [(done.flop or done.moved_bytes) / done.busy_s for done in parts if done and done.busy_s > 0]
 
 
 def rows(
@@ -56,7 +64,7 @@ def rows(
 
     clock = "clock_hz.sm" if any(t and "clock_hz.sm" in t.shown for t in last.values()) else "clock_hz"
     heat = [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in last.values()]
-    spark = [sparkline([x.flop / x.busy_s for x in ticks.get(key, []) if x.flop and x.busy_s > 0], 12) for key in devices]
+    spark = [sparkline(_course(ticks.get(key, [])), 12) for key in devices]
     columns = [
         Column("device", [Cell(d.selector) for d in devices.values()]),
         Column("now", [Cell(state.get(key) or (t.phase if t else "starting")) for key, t in last.items()]),
@@ -94,12 +102,7 @@ def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color
         f"{f['units']:.0f} units, {f['checked']:.0f} checked, {show(f['flop'], 'FLOP')}, {show(f['moved_bytes'], 'B')} moved; "
         f"checks took {percent(share)}",
     )
-    if "flops.peak" in f:
-        slope = f", slope {f['throughput.slope']:+.2%} over the run" if "throughput.slope" in f else ""
-        said(
-            "throughput",
-            f"peak {show(f['flops.peak'], 'FLOP/s')}, sustained {show(f['flops.sustained'], 'FLOP/s')} (all dtypes of the profile){slope}",
-        )
+    lines += _rates(one.rates, width, color)
     if "power_w.peak" in f:
         said("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W")
     if "temperature_c.peak" in f:
@@ -113,7 +116,7 @@ def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color
         said("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {steady}")
     if one.throttling:
         said("held by", ", ".join(f"{name} {percent(share)}" for name, share in one.throttling.items() if name != "idle") or "nothing")
-    said("limit", one.reached)
+    said("power limit", one.reached)
     if one.dtypes:
         said(
             "checksum",
@@ -129,6 +132,33 @@ def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color
             f"{wrong.unit}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, bits {wrong.bits}, {wrong.kind}, by {wrong.by}",
             width,
         )
+    return lines
+
+
+def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
+    """A row per kind of unit: how fast, how steady, and beside what."""
+    if not found:
+        return []
+
+    def share(value: float, of: float | None) -> Cell:
+        return Cell(percent(value / of) if of else "–")
+
+    columns = [
+        Column("  throughput", [Cell(f"  {one.kind}") for one in found]),
+        Column("peak", [Cell(show(one.peak, one.unit)) for one in found], right=True),
+        Column("sustained", [Cell(show(one.sustained, one.unit)) for one in found], right=True),
+        Column("slope", [Cell("–" if one.slope is None else f"{one.slope:+.1%}", "bad" if one.falls else "") for one in found], right=True),
+        Column("spread", [Cell("–" if one.spread is None else f"±{one.spread:.1%}") for one in found], right=True),
+        Column("of bound", [share(one.sustained, one.bound) for one in found], right=True),
+        Column("of expected", [share(one.sustained, one.expected) for one in found], right=True),
+    ]  # fmt: skip
+    if any(one.reference for one in found):
+        columns.append(Column("of reference", [share(one.sustained, one.reference) for one in found], right=True))
+    lines = layout.fitted(columns, width, ("spread", "of expected", "peak")).lines(color)
+    why = dict.fromkeys(one.no_limit for one in found if one.no_limit)
+    for reason in why:
+        kinds = ", ".join(one.kind for one in found if one.no_limit == reason)
+        lines += layout.paragraph("  · ", f"no bound of {kinds}: {reason}", width)
     return lines
 
 
