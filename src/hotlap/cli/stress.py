@@ -126,9 +126,10 @@ def _judged(path: Path, own: Path | None) -> Judged:
     if not file.exists():
         raise InputError(f"the run {bundle.run.id} is no stress run; hotlap judge is for runs of a plan")
     lines, torn = stress.read(file.read_bytes())
-    for warning in [*bundle.warnings, *([f"{torn} lines of {stress.FILE} are torn and left out"] if torn else [])]:
+    torn_lines = [f"{torn} line{'s' * (torn > 1)} of {stress.FILE} {'are' if torn > 1 else 'is'} torn and left out"] if torn else []
+    for warning in [*bundle.warnings, *torn_lines]:
         print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
-    return Judged(bundle, lines, judging.judge(bundle.run, lines, bundle.readings, own=own))
+    return Judged(bundle, lines, judging.judge(bundle.run, lines, bundle.readings, own=own, folder=path))
 
 
 def _show(path: Path, args: argparse.Namespace, own: Path | None, good: Judged | None) -> int:

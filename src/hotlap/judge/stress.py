@@ -50,11 +50,19 @@ class StressVerdict:
 
 
 def judge(
-    run: Run, lines: Sequence[Line], readings: Sequence[Readings], budgets: Budgets = DEFAULT, own: Path | None = None
+    run: Run,
+    lines: Sequence[Line],
+    readings: Sequence[Readings],
+    budgets: Budgets = DEFAULT,
+    own: Path | None = None,
+    folder: Path | None = None,
 ) -> StressVerdict:
-    """Fail where a device erred, lost ground or stopped; inconclusive where too little was done; pass only for work that was checked."""
+    """Fail where a device erred, lost ground or stopped; inconclusive where too little was done; pass only for work that was checked.
+
+    `own`: a user's catalogue. `folder`: of the bundle, where readings that were compacted are read in full."""
     codes = catalogue(own)
-    devices = [_device(run, key, [x for x in lines if x.device == key], readings, (budgets, codes)) for key in run.devices]
+    shown = {key: symptoms.exact(folder, key, readings) if folder else symptoms.columns(key, readings) for key in run.devices}
+    devices = [_device(run, key, [x for x in lines if x.device == key], shown[key], (budgets, codes)) for key in run.devices]
     return _all(run.id, _peers(devices, {d.key: d for d in run.machine.devices}))
 
 
@@ -88,14 +96,14 @@ def _all(run: str, devices: list[DeviceVerdict]) -> StressVerdict:
     return StressVerdict(run, state, reason, devices)
 
 
-def _device(run: Run, key: str, lines: Sequence[Line], readings: Sequence[Readings], how: tuple[Budgets, Codes]) -> DeviceVerdict:
+def _device(run: Run, key: str, lines: Sequence[Line], shown: Columns, how: tuple[Budgets, Codes]) -> DeviceVerdict:
     budgets, codes = how
     ticks = [x for x in lines if isinstance(x, Tick)]
     wrong = [x for x in lines if isinstance(x, Mismatch)]
     events = [x for x in lines if isinstance(x, Happened)]
     device = next((d for d in run.machine.devices if d.key == key), None)
     spec = limits.spec_for(device, run.machine) if device else None
-    shown, found = symptoms.columns(key, readings), Findings(codes)
+    found = Findings(codes)
     figures, rates = _figures(ticks, shown), speed.rates(ticks, events, spec)
     _wrong(wrong, found, budgets)
     _events(events, found)
@@ -108,7 +116,8 @@ def _device(run: Run, key: str, lines: Sequence[Line], readings: Sequence[Readin
     if not figures["checked"]:
         found.add("no checked work", "no unit of work was done and checked: that is never a pass", "open", "see what did not run, above")
     elif run.ended == "" or (not any(x.what == "ended" for x in events) and not found.failed):
-        what = "the run did not come to its end: killed, interrupted, or the disk was full"
+        ends = {"interrupted": "it was interrupted (Ctrl-C or SIGTERM)", "": "it was killed, or is still running"}
+        what = ends.get(run.stopped, run.stopped.removeprefix("error: "))
         found.add("not finished", what, "open", f"hotlap stress --resume {run.id}")
     reached = power_limit.reached(device, spec, power_limit.Seen(shown, ticks, events, rates, throttling))
     state: State = "fail" if found.failed else "inconclusive" if found.open else "pass"

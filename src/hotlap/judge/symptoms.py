@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from hotlap.judge.catalogue import Budgets, Findings
 from hotlap.record import Readings
 from hotlap.stats import series
+from hotlap.store import chunks
 
 STEADY_C = 0.5  # change over the last third that is still steady
 FROZEN_S = 20.0  # the same value to the last bit for so long under load
@@ -29,6 +31,8 @@ RISING = {
 }
 
 
+JUDGED = (*PLAUSIBLE, *COUNTERS, "throttle", "xid", "pcie_width", "fan", "power_limit_w")
+SILENT_S, SILENT_STEPS = 10.0, 20  # without a reading, by time and by the sensor's usual interval: it stopped sending
 LATE = 1 / 3  # of a run: what holds the clock down at its end
 Columns = dict[str, tuple[np.ndarray, np.ndarray]]  # sensor → times, values; NaN where a reading failed
 
@@ -45,6 +49,24 @@ def columns(key: str, readings: Sequence[Readings]) -> Columns:
         )
         for name, some in parts.items()
     }  # fmt: skip
+
+
+def exact(path: Path, key: str, readings: Sequence[Readings]) -> Columns:
+    """The same of a run whose readings were compacted: every reading of the sensors that are judged, not the means of stretches, in which
+    a bit of throttling or a single code would be lost. `readings`: as the bundle was loaded."""
+    if not chunks.stored(path):
+        return columns(key, readings)
+    rest, dumb = columns(key, readings), columns(key, chunks.failed(path))
+    found: Columns = {}
+    for sensor in JUDGED:
+        kept = chunks.series(path, key, sensor)
+        times, values = rest.get(sensor, (np.zeros(0), np.zeros(0)))
+        later = times > (kept.times_s[-1] if len(kept.times_s) else -math.inf)  # what was not compacted yet
+        if len(kept.times_s) or later.any():
+            found[sensor] = np.concatenate([kept.times_s, times[later]]), np.concatenate([kept.values, values[later]])
+        elif sensor in dumb:
+            found[sensor] = dumb[sensor]
+    return found
 
 
 def counters(shown: Columns, found: Findings, budgets: Budgets) -> None:
@@ -107,7 +129,12 @@ def throttled(throttling: dict[str, float], found: Findings, budgets: Budgets) -
 
 def sensors(shown: Columns, found: Findings) -> None:
     """Sensors that are silent, stand still or show nonsense: then what they would have shown is not known."""
+    end_s = max((times[-1] for times, _ in shown.values() if len(times)), default=0.0)
     for sensor, (times, values) in shown.items():
+        if len(times) >= SILENT_STEPS and end_s - times[-1] > max(SILENT_S, SILENT_STEPS * float(np.median(np.diff(times)))):
+            silent = f"no reading after {times[-1] - times[0]:.0f} s, while others went on for {end_s - times[-1]:.0f} s more"
+            found.add(f"lost sensor: {sensor}", silent, "open", "restart the driver's daemon; see the log")
+            continue
         good = values[np.isfinite(values)]
         if not len(good):
             found.add(

@@ -13,7 +13,7 @@ import msgspec
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, MachineError
 from hotlap.measure.control import Controller, Limits, slowdown_c
-from hotlap.measure.worker import _die_with_parent
+from hotlap.measure.worker import die_with_parent
 from hotlap.record import Readings, Record
 from hotlap.sensors.sampler import Sampler
 from hotlap.work.stress import Done, Happened, Line, Mismatch, Phase, Profile, Tick
@@ -48,7 +48,7 @@ class Said(Record, frozen=True, kw_only=True):
 
 def main() -> int:
     """Reads a Job from standard input, writes Said to what was standard output."""
-    _die_with_parent()
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session decides
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
