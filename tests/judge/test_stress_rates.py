@@ -113,7 +113,7 @@ def test_the_bound_is_that_of_the_product_made() -> None:
 REASONS = {
     "asked for less power": ({"goal.power_w": 400.0}, {}, "400 W were asked for"),
     "asked for a temperature": ({"goal.temperature_c": 70.0}, {}, "held at 70 °C"),
-    "throttled": ({}, {"hardware thermal": 0.4}, "held back by hardware thermal in 40%"),
+    "throttled": ({}, {"hardware thermal": 0.4}, "held back by hardware thermal in 40 %"),
     "nothing": ({}, {}, "nothing held it back"),
 }
 
@@ -144,7 +144,7 @@ def test_the_limit_in_force_comes_before_the_table() -> None:
     )
     found = power_limit.reached(device(0), H200, power_limit.Seen(shown, [], [], [], {}))
     assert found.yes
-    assert found.said.startswith("reached: 399 of 400 W (in force by the driver), first after 1 s; 67% of readings")
+    assert found.said.startswith("reached: 399 of 400 W (in force by the driver), first after 1 s; 67 % of readings")
 
 
 def test_old_ticks_without_parts_count_by_phase() -> None:

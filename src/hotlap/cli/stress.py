@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace as replaced
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from hotlap import units
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import stress as judging
-from hotlap.judge.stress import StressVerdict
+from hotlap.judge.stress import Judged
 from hotlap.measure import soak
 from hotlap.record import Device
 from hotlap.report import html
@@ -112,41 +113,29 @@ def _profile(args: argparse.Namespace) -> Profile:
     return replace(found, **given, phases=[replace(one, seconds=one.seconds * share) for one in found.phases])
 
 
-class Judged(NamedTuple):
-    """A stress run that was read, and its verdict."""
-
-    bundle: bundles.Bundle
-    lines: list[Line]
-    verdict: StressVerdict
-
-
 def _judged(path: Path, own: Path | None) -> Judged:
     bundle = bundles.load(path)
-    file = path / stress.FILE
-    if not file.exists():
+    found = judging.of(bundle, own)
+    if found is None:
         raise InputError(f"the run {bundle.run.id} is no stress run; hotlap judge is for runs of a plan")
-    lines, torn = stress.read(file.read_bytes())
-    torn_lines = [f"{torn} line{'s' * (torn > 1)} of {stress.FILE} {'are' if torn > 1 else 'is'} torn and left out"] if torn else []
-    for warning in [*bundle.warnings, *torn_lines]:
+    for warning in [*bundle.warnings, *shown.torn(found)]:
         print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
-    return Judged(bundle, lines, judging.judge(bundle.run, lines, bundle.readings, own=own, folder=path))
+    return found
 
 
 def _show(path: Path, args: argparse.Namespace, own: Path | None, good: Judged | None) -> int:
-    bundle, lines, found = _judged(path, own)
+    found = _judged(path, own)
+    run = found.bundle.run
     if good:
-        found = judging.hold(found, bundle.run, good.verdict, good.bundle.run)
-    devices = {d.key: d for d in bundle.run.machine.devices if d.key in bundle.run.devices}
+        found = replaced(found, verdict=judging.hold(found.verdict, run, good.verdict, good.bundle.run))
     if args.out:
-        ticks = [x for x in lines if isinstance(x, Tick)]
-        page = html.filled(f"stress {bundle.run.id}", [("stress", shown.section(found, devices, ticks, bundle.readings))], "{}")
-        terminal.write(Path(args.out), page)
+        terminal.write(Path(args.out), html.stressed(found))
     if args.json:
-        terminal.print_json(found)
+        terminal.print_json(found.verdict)
     else:
-        print(shown.report(found, devices, terminal.width(), color=terminal.color()))
-        print(f"kept as {bundle.run.id}")
-    return 130 if bundle.run.stopped == "interrupted" else EXIT_CODES.get(found.state, 3)
+        print(shown.report(found.verdict, shown.devices(found), terminal.width(), color=terminal.color()))
+        print(f"kept as {run.id}")
+    return 130 if run.stopped == "interrupted" else EXIT_CODES.get(found.verdict.state, 3)
 
 
 class View:

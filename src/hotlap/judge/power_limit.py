@@ -11,6 +11,7 @@ from hotlap.judge.symptoms import Columns
 from hotlap.judge.throughput import PRODUCTS, Rate
 from hotlap.model.machines import Spec
 from hotlap.record import Device
+from hotlap.units import percent
 from hotlap.work.stress import Happened, Tick
 
 AT_LIMIT = 0.95  # of the power limit: reached
@@ -68,10 +69,11 @@ def reached(device: Device | None, spec: Spec | None, seen: Seen) -> Reached:
         return Reached(
             True,
             f"reached: {peak:.0f} of {limit_w:.0f} W ({source}), first after {after:.0f} s; "
-            f"{np.mean(at):.0%} of readings at {AT_LIMIT:.0%} or above",
+            f"{percent(float(np.mean(at)))} of readings at {percent(AT_LIMIT)} or above",
         )
     if (share := seen.throttling.get("software power cap", 0.0)) > CAPPED:
-        return Reached(True, f"reached: the driver's power cap held the card in {share:.0%} of readings, at {peak:.0f} of {limit_w:.0f} W")
+        capped = f"the driver's power cap held the card in {percent(share)} of readings"
+        return Reached(True, f"reached: {capped}, at {peak:.0f} of {limit_w:.0f} W")
     return Reached(False, f"not reached: {peak:.0f} of {limit_w:.0f} W ({source}); {_why(device, seen)}")
 
 
@@ -85,7 +87,7 @@ def _why(device: Device | None, seen: Seen) -> str:
     stopped = next((x.detail for x in seen.events if x.what == "limit"), "")
     if stopped:
         return f"the load was stopped: {stopped}"
-    held = [f"{name} in {share:.0%} of readings" for name, share in seen.throttling.items() if share > CAPPED and name != "idle"]
+    held = [f"{name} in {percent(share)} of readings" for name, share in seen.throttling.items() if share > CAPPED and name != "idle"]
     if held:
         return f"the clock was held back by {', '.join(held)}"
     if not any(one.kind.startswith(PRODUCTS) for one in seen.rates):
@@ -94,5 +96,5 @@ def _why(device: Device | None, seen: Seen) -> str:
         return "Hotlap's own simple kernels do not load a card fully: --target torch:cuda does"
     duty = float(np.mean([min(tick.duty, 1.0) for tick in seen.ticks])) if seen.ticks else 0.0
     if duty < LOADED:
-        return f"it was under load for {duty:.0%} of the time: phases and checks leave pauses"
+        return f"it was under load for {percent(duty)} of the time: phases and checks leave pauses"
     return "nothing held it back: these kernels draw no more"

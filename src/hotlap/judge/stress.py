@@ -16,9 +16,11 @@ from hotlap.judge.symptoms import Columns
 from hotlap.judge.throughput import Rate
 from hotlap.model import limits
 from hotlap.record import Device, Finding, Readings, Run, State
-from hotlap.work.stress import Happened, Line, Mismatch, Tick
+from hotlap.store import files
+from hotlap.store.bundle import Bundle
+from hotlap.work.stress import FILE, Happened, Line, Mismatch, Tick, read
 
-__all__ = ["Budgets", "DeviceVerdict", "StressVerdict", "catalogue", "hold", "judge"]
+__all__ = ["Budgets", "DeviceVerdict", "Judged", "StressVerdict", "catalogue", "hold", "judge", "of"]
 
 BEHIND = 0.05  # of the peers' median throughput, or of a reference run's: too much
 DEFAULT = Budgets()
@@ -64,6 +66,29 @@ def judge(
     shown = {key: symptoms.exact(folder, key, readings) if folder else symptoms.columns(key, readings) for key in run.devices}
     devices = [_device(run, key, [x for x in lines if x.device == key], shown[key], (budgets, codes)) for key in run.devices]
     return _all(run.id, _peers(devices, {d.key: d for d in run.machine.devices}))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A stress run that was read, and its verdict."""
+
+    bundle: Bundle
+    lines: list[Line]
+    torn: int  # lines that could not be read
+    verdict: StressVerdict
+
+
+def of(bundle: Bundle, own: Path | None = None) -> Judged | None:
+    """The verdict of a bundle, a folder or a zip; None where it holds no stress run. `own`: a user's catalogue."""
+    if bundle.path.is_dir():
+        file = bundle.path / FILE
+        data = file.read_bytes() if file.is_file() else None
+    else:
+        data = files.members(bundle.path, FILE).get(FILE) if bundle.path.is_file() else None
+    if data is None:
+        return None
+    lines, torn = read(data)
+    return Judged(bundle, lines, torn, judge(bundle.run, lines, bundle.readings, own=own, folder=bundle.path))
 
 
 def hold(found: StressVerdict, run: Run, good: StressVerdict, other: Run) -> StressVerdict:
@@ -119,6 +144,8 @@ def _device(run: Run, key: str, lines: Sequence[Line], shown: Columns, how: tupl
         ends = {"interrupted": "it was interrupted (Ctrl-C or SIGTERM)", "": "it was killed, or is still running"}
         what = ends.get(run.stopped, run.stopped.removeprefix("error: "))
         found.add("not finished", what, "open", f"hotlap stress --resume {run.id}")
+    limit_w, _ = power_limit.known(device, shown, spec)
+    figures |= {"power_limit_w": limit_w} if limit_w else {}
     reached = power_limit.reached(device, spec, power_limit.Seen(shown, ticks, events, rates, throttling))
     state: State = "fail" if found.failed else "inconclusive" if found.open else "pass"
     cover = {x.detail.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}

@@ -12,6 +12,7 @@ from hotlap.judge.catalogue import Budgets, Findings
 from hotlap.record import Readings
 from hotlap.stats import series
 from hotlap.store import chunks
+from hotlap.units import percent
 
 STEADY_C = 0.5  # change over the last third that is still steady
 FROZEN_S = 20.0  # the same value to the last bit for so long under load
@@ -122,9 +123,9 @@ def throttled(throttling: dict[str, float], found: Findings, budgets: Budgets) -
     for name, share in throttling.items():
         entry = found.codes["throttle"][name.replace(" ", "_")]
         if share > budgets.throttled and entry["severity"] == "error":
-            found.add(f"throttled: {name}", f"{share:.0%} of the time: {entry['meaning']}", action=entry["action"])
+            found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", action=entry["action"])
         elif share > budgets.throttled and entry["severity"] == "warning":
-            found.add(f"throttled: {name}", f"{share:.0%} of the time: {entry['meaning']}", "note", entry["action"])
+            found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", "note", entry["action"])
 
 
 def sensors(shown: Columns, found: Findings) -> None:

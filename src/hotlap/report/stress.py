@@ -1,23 +1,20 @@
-"""A stress run's live lines, its report as text, and its section of a page."""
+"""A stress run's live lines and its report as text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 
-from hotlap.judge.stress import DeviceVerdict, StressVerdict
+from hotlap.judge.stress import DeviceVerdict, Judged, StressVerdict
 from hotlap.judge.throughput import Rate
-from hotlap.record import Device, Readings
-from hotlap.report import charts, layout
+from hotlap.record import Device
+from hotlap.report import layout
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent, show
-from hotlap.work.stress import Tick
+from hotlap.work.stress import FILE, Tick
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
-DRAWN = (("power_w", "W", "power"), ("clock_hz.sm", "Hz", "clock"), ("temperature_c", "°C", "temperature"))
-MOST = 600  # points of a line
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -88,50 +85,49 @@ def report(found: StressVerdict, devices: Mapping[str, Device], width: int = 100
     return "\n".join([*lines, f"{head}  {found.reason}"])
 
 
-def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
-    device, f = devices.get(one.device), one.figures
-    name = f"{device.selector}  {device.name}" if device else one.device
-    lines = [f"{name}: {layout.painted(one.state, STYLES.get(one.state, 'dim'), color)}"]
-
-    def said(what: str, text: str) -> None:
-        lines.extend(layout.paragraph(f"  {what:<14}", text, width))
-
+def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
+    """What a device did and showed: name and words."""
+    f = one.figures
     share = f["check_s"] / (f["busy_s"] + f["check_s"]) if f["busy_s"] + f["check_s"] else 0.0
-    said(
-        "work",
-        f"{f['units']:.0f} units, {f['checked']:.0f} checked, {show(f['flop'], 'FLOP')}, {show(f['moved_bytes'], 'B')} moved; "
-        f"checks took {percent(share)}",
-    )
-    lines += _rates(one.rates, width, color)
+    work = f"{f['units']:.0f} units, {f['checked']:.0f} checked, {show(f['flop'], 'FLOP')}, {show(f['moved_bytes'], 'B')} moved; "
+    held = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name != "idle"]
+    cover = ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items())
+    found = [("work", f"{work}checks took {percent(share)}")]
     if "power_w.peak" in f:
-        said("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W")
+        found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W"))
+    found.append(("power limit", one.reached))
     if "temperature_c.peak" in f:
-        steady = (
-            "steady at the end"
-            if f.get("thermal.steady")
-            else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
-            if "temperature_c.rise" in f
-            else "too short to tell"
-        )
-        said("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {steady}")
-    if one.throttling:
-        said("held by", ", ".join(f"{name} {percent(share)}" for name, share in one.throttling.items() if name != "idle") or "nothing")
-    said("power limit", one.reached)
-    if one.dtypes:
-        said(
-            "checksum",
-            "sees this share of bit flips alone, the rest is for the repeat: "
-            + ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items()),
-        )
+        found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}"))
+    if held:
+        found.append(("held by", ", ".join(held) + " of readings"))
+    if cover:
+        found.append(("checksum", f"sees this share of bit flips alone, the rest is for the repeat: {cover}"))
+    return found
+
+
+def _heat(f: Mapping[str, float]) -> str:
+    if "temperature_c.rise" not in f:
+        return "too short to tell whether it is steady"
+    return "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
+
+
+def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
+    device = devices.get(one.device)
+    name = f"{device.selector} {device.name}" if device else one.device
+    lines = [f"{name}: {layout.painted(one.state, STYLES.get(one.state, 'dim'), color)}"]
+    for what, text in facts(one):
+        lines += layout.paragraph(f"  {what:<13}", text, width)
+    if one.rates:
+        lines += ["", *_rates(one.rates, width, color)]
+    if one.findings:
+        lines.append("")
     for finding in one.findings:
         more = f" → {finding.action}" if finding.action else ""
         lines += layout.paragraph(f"  {'!' if finding.severity != 'info' else '·'} ", f"{finding.title}: {finding.detail}{more}", width)
     for wrong in one.wrong[:5]:
-        lines += layout.paragraph(
-            "    ",
-            f"{wrong.unit}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, bits {wrong.bits}, {wrong.kind}, by {wrong.by}",
-            width,
-        )
+        bits = f"bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}"
+        text = f"{wrong.unit}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, {bits}, {wrong.kind}, by {wrong.by}"
+        lines += layout.paragraph("    ", text, width)
     return lines
 
 
@@ -162,29 +158,13 @@ def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
     return lines
 
 
-def section(found: StressVerdict, devices: Mapping[str, Device], ticks: Sequence[Tick], readings: Sequence[Readings]) -> str:
-    """HTML: the report, and per device a chart each of throughput, power, clock and temperature over time."""
-    parts = [f"<pre>{escape(report(found, devices, 100))}</pre>"]
-    for key, device in devices.items():
-        curves = {"throughput": ("FLOP/s", [(t.time_s, t.flop / t.busy_s) for t in ticks if t.device == key and t.flop and t.busy_s > 0])}
-        for sensor, unit, name in DRAWN:
-            some = [r for r in readings if r.sensor == sensor and r.device == key]
-            curves[name] = (unit, [(t, v) for r in some for t, v in zip(r.times_s, r.values, strict=True) if v is not None])
-        for name, (unit, points) in curves.items():
-            if len(points) > 1:
-                parts.append(f"<h3>{escape(device.selector)}: {name}</h3>{_chart(name, unit, points)}")
-    return "\n".join(parts)
+def devices(found: Judged) -> dict[str, Device]:
+    """The devices of the run by their keys."""
+    run = found.bundle.run
+    return {d.key: d for d in run.machine.devices if d.key in run.devices}
 
 
-def _chart(name: str, unit: str, points: Sequence[tuple[float, float]]) -> str:
-    step = max(1, len(points) // MOST)
-    kept = [(t - points[0][0], v) for t, v in points[::step]]
-    values = [v for _, v in kept]
-
-    def written(v: float) -> str:
-        return f"{v:.0f} °C" if unit == "°C" else show(v, unit)
-
-    x = charts.linear_axis(kept[0][0], kept[-1][0], lambda v: f"{v:.0f} s", "time")
-    chart = charts.Chart(x, charts.linear_axis(min(0.0, *values), max(values), written, name), f"{name} over time", height=180.0)
-    chart.line(kept, "s0")
-    return chart.svg()
+def torn(found: Judged) -> list[str]:
+    """A warning where lines could not be read."""
+    n = found.torn
+    return [f"{n} line{'s' * (n > 1)} of {FILE} {'are' if n > 1 else 'is'} torn and left out"] if n else []

@@ -468,7 +468,7 @@ class Simulated:
         self.flop = 2.0 * 8192**3 * self.calls if workload == "gemm" else 0.0
         asked = works.find(workload).work(case.params)
         self.moved_bytes = 0.0 if self.flop else float(asked.link_bytes or asked.working_set_bytes) * self.calls
-        self.rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng([seed, *name.encode()])
 
     def run(self) -> None:
         self.target.time(self.prepared.enqueue, self.calls)
@@ -477,7 +477,8 @@ class Simulated:
         if self.prepared.check().passed:
             return []
         bit, word = int(self.rng.integers(32)), int(self.rng.integers(2**32))
-        place = f"row {self.rng.integers(8192)}, column {self.rng.integers(8192)} of 8192 × 8192"
+        row, column = self.rng.integers(8192, size=2)
+        place = f"row {row}, column {column} of 8192 × 8192" if self.flop else f"address 0x{4 * (8192 * row + column):x}"
         kind: Literal["transient", "permanent"] = "transient" if self.prepared.check().passed else "permanent"
         return [Wrong(place, f"0x{word:08x}", f"0x{word ^ 1 << bit:08x}", [bit], "repeat", kind)]
 
