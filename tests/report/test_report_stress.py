@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hotlap.__main__ import main
+from hotlap.cli.stress import View
 from hotlap.judge import stress as judging
 from hotlap.measure import soak
-from hotlap.report import html, stress_page
+from hotlap.record import Device
+from hotlap.report import html, stress, stress_page
 from hotlap.store import bundle as bundles
 from hotlap.store import chunks
-from hotlap.work.stress import Phase, Profile
+from hotlap.work.stress import Line, Phase, Profile
 
 PROFILE = Profile(
-    name="burn", about="", seconds=600.0,
+    name="burn", about="products, link, and pauses", seconds=600.0,
     phases=[Phase(kind="products", seconds=30.0, dtypes=["fp16", "fp64"]), Phase(kind="link", seconds=5.0), Phase(kind="idle", seconds=5.0)],
 )  # fmt: skip
 FAULTS = "flip=0.01&throttle=0.2@5min&reason=hardware_thermal"
@@ -92,3 +96,37 @@ def test_a_run_of_a_plan_is_no_stress_run(tmp_path: Path, monkeypatch: pytest.Mo
     capsys.readouterr()
     assert main(["stress", "--judge", "latest"]) == 2
     assert "is no stress run" in capsys.readouterr().err
+
+
+class Seconds:
+    """A clock that goes on by a second at every look."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        self.time_s += 1.0
+        return self.time_s
+
+
+def test_the_printed_verdict_and_the_plain_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Callable[[str, str], None]
+) -> None:
+    monkeypatch.setattr(soak.secrets, "randbits", lambda _bits: 7)
+    said: list[tuple[Device, Line]] = []
+    options = soak.Options(target=f"simulated:h200-sxm?{FAULTS}&mute=power_w@9min&seed=3&pcie_width=4@8min", home=tmp_path)
+    path = soak.run(PROFILE, options, lambda device, line: said.append((device, line)))
+    found = judged(path)
+    for width in (80, 120):
+        text = stress.report(found.verdict, stress.devices(found), width)
+        assert max(map(len, text.splitlines())) <= width
+        golden(f"stress-{width}.txt", text)
+    stream = io.StringIO()
+    view = View(stream)
+    monkeypatch.setattr(view, "clock", Seconds())
+    view.begin(PROFILE)
+    for device, line in said:
+        view(device, line)
+    view.end()
+    assert "\x1b" not in stream.getvalue()
+    golden("stress-log.txt", stream.getvalue())

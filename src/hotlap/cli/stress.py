@@ -180,10 +180,7 @@ class View:
             return
         self.logged_s[device.key] = self.clock.now()
         past_s = line.time_s - self.ticks[device.key][0].time_s
-        values = " ".join(
-            f"{name}={line.shown[name]:g}" for name in ("power_w", "temperature_c", "clock_hz.sm", "throttle") if name in line.shown
-        )
-        self._line(f"{device.selector} {past_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}")
+        self._line(f"{device.selector} {shown.logged(line, past_s, self.errors.get(device.key, 0))}")
 
     def _draw(self) -> None:
         if not self.live or self.clock.now() - self.drawn_s < DRAW_S:

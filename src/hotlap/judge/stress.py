@@ -206,8 +206,7 @@ def _events(events: Sequence[Happened], found: Findings) -> None:
 
 def _course(rates: Sequence[Rate], shown: Columns, found: Findings, budgets: Budgets) -> None:
     """Kinds whose throughput falls beyond the budget, and whether the clock says why."""
-    lost = [(min(one.slope or 0.0, one.change or 0.0), one) for one in rates if one.falls]
-    falling = [(change, one) for change, one in lost if change < -budgets.slope]
+    falling = [(one.change, one) for one in rates if one.falls and one.change is not None and one.change < -budgets.slope]
     if not falling:
         return
     change, worst = min(falling, key=lambda pair: pair[0])
@@ -220,7 +219,7 @@ def _course(rates: Sequence[Rate], shown: Columns, found: Findings, budgets: Bud
         return
     kinds = len(falling) - 1
     more = f", and {kinds} more kind{'s' * (kinds > 1)}" if kinds else ""
-    found.add("throughput falls", f"{worst.kind} {change:+.1%} over the run{more}", action="look at temperature and clocks over time")
+    found.add("throughput falls", f"{worst.kind} {change:+.1%} from the first quarter of the run to the last{more}", action="look at temperature and clocks over time")
 
 
 def _worse(one: DeviceVerdict, cause: str, detail: str, action: str, state: State = "fail") -> DeviceVerdict:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from hotlap.judge.stress import DeviceVerdict, Judged, StressVerdict
+from hotlap.judge.symptoms import REASONS
 from hotlap.judge.throughput import Rate
 from hotlap.record import Device
 from hotlap.report import layout
@@ -36,6 +37,18 @@ def rate(tick: Tick) -> str:
         show(done.flop / done.busy_s, "FLOP/s") if done.flop else show(done.moved_bytes / done.busy_s, "B/s") if done.moved_bytes else ""
     )
     return f"{name} {value}".strip()
+
+
+def logged(tick: Tick, past_s: float, errors: int) -> str:
+    """A line of a plain log: when, what runs and how fast, what the sensors show, errors so far."""
+    said = [f"{past_s:.0f} s", rate(tick)]
+    shown = tick.shown
+    said += [show(shown["power_w"], "W")] if "power_w" in shown else []
+    said += [f"{shown['temperature_c']:.0f} °C"] if "temperature_c" in shown else []
+    said += [show(shown[clock], "Hz") for clock in ("clock_hz.sm", "clock_hz") if clock in shown][:1]
+    held = [name for bit, name in REASONS.items() if int(shown.get("throttle", 0.0)) & bit and name != "idle"]
+    said += [f"held by {' and '.join(held)}"] if held else []
+    return ", ".join([*said, f"{errors} error{'s' * (errors != 1)}"])
 
 
 def _course(ticks: Sequence[Tick]) -> list[float]:
@@ -81,8 +94,9 @@ def report(found: StressVerdict, devices: Mapping[str, Device], width: int = 100
     lines: list[str] = []
     for one in found.devices:
         lines += [*_device(one, devices, width, color), ""]
-    head = layout.painted(found.state.upper(), STYLES.get(found.state, "dim"), color)
-    return "\n".join([*lines, f"{head}  {found.reason}"])
+    state = found.state.upper()
+    first, *rest = layout.paragraph(f"{state}  ", found.reason, width)
+    return "\n".join([*lines, layout.painted(state, STYLES.get(found.state, "dim"), color) + first.removeprefix(state), *rest])
 
 
 def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
