@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 
 from hotlap.cli import terminal
+from hotlap.judge import stress as judging
 from hotlap.model.calibration import Calibration
 from hotlap.record import Row
 from hotlap.report import tables
@@ -33,5 +34,7 @@ def read(
 
 
 def code(found: Sequence[tuple[bundles.Bundle, Sequence[Row]]]) -> int:
-    """0 when a number was kept, 3 when nothing was measured: that must never look like success."""
-    return 0 if any(row.result.values for _, rows in found for row in rows) else 3
+    """0 when a number was kept, 3 when nothing was measured: that must never look like success. Of a stress run: when work was checked."""
+    burnt = (judging.of(bundle) for bundle, rows in found if not rows)
+    checked = any(device.figures["checked"] for one in burnt if one for device in one.verdict.devices)
+    return 0 if checked or any(row.result.values for _, rows in found for row in rows) else 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import cases, terminal
+from hotlap.judge import stress as judging
 from hotlap.model import kept
 from hotlap.report import export, listing, text
 
@@ -23,5 +24,8 @@ def run(args: argparse.Namespace) -> int:
         return cases.code(found)
     for bundle, rows in found:
         print(listing.heading(bundle))
+        if judging.of(bundle):
+            print(f"a stress run has no cases to explain; hotlap show {bundle.run.id} says what was done, what held it back and what to do")
+            continue
         print(text.explain(rows, terminal.width(), color=terminal.color()))
     return cases.code(found)

@@ -6,7 +6,8 @@ import argparse
 
 from hotlap.cli import cases, terminal
 from hotlap.errors import InputError
-from hotlap.report import counters, export, listing, text
+from hotlap.judge import stress as judging
+from hotlap.report import counters, export, listing, stress, text
 
 FORMATS = ("text", "markdown", "csv")
 
@@ -32,6 +33,9 @@ def run(args: argparse.Namespace) -> int:
         else:
             print("\n" * (number > 0) + listing.heading(bundle))
             width, color = terminal.width(), terminal.color()
+            if burnt := judging.of(bundle):
+                print(stress.report(burnt.verdict, stress.devices(burnt), width, color))
+                continue
             print(text.table(rows, width, color=color))
             if counted := counters.table(rows, width, color):
                 print(f"\n{counted}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TextIO
 
@@ -13,6 +14,7 @@ from hotlap import units
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import stress as judging
+from hotlap.judge.stress import Judged
 from hotlap.measure import soak
 from hotlap.record import Device
 from hotlap.report import html
@@ -45,6 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--catalogue", metavar="FILE", help="codes of your own: adds to Hotlap's and overrides them")
     parser.add_argument("--resume", metavar="RUN", help="go on with a stress run that was killed or interrupted")
     parser.add_argument("--judge", metavar="RUN", help="measure nothing: the verdict of a stress run that is there")
+    parser.add_argument("--against", metavar="RUN", help="a stress run that is known to be good: slower than that by 5 %% fails")
     parser.add_argument("--out", metavar="FILE", help="the report as an HTML page")
 
 
@@ -53,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     own = Path(args.catalogue) if args.catalogue else None
     judging.catalogue(own)  # a file with an error is refused before hours of load
     home = paths.home()
+    good = _judged(_one(args.against), own) if args.against else None
     if args.judge:
         path = _one(args.judge)
     else:
@@ -67,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
                 profile, soak.Options(args.target, args.device, labels, home, _rate(args.readings), _time(args.hung, 60.0)), view
             )
         view.end()
-    return _show(path, args, own)
+    return _show(path, args, own, good)
 
 
 def _one(selector: str) -> Path:
@@ -109,26 +113,29 @@ def _profile(args: argparse.Namespace) -> Profile:
     return replace(found, **given, phases=[replace(one, seconds=one.seconds * share) for one in found.phases])
 
 
-def _show(path: Path, args: argparse.Namespace, own: Path | None) -> int:
+def _judged(path: Path, own: Path | None) -> Judged:
     bundle = bundles.load(path)
-    file = path / stress.FILE
-    if not file.exists():
+    found = judging.of(bundle, own)
+    if found is None:
         raise InputError(f"the run {bundle.run.id} is no stress run; hotlap judge is for runs of a plan")
-    lines, torn = stress.read(file.read_bytes())
-    for warning in [*bundle.warnings, *([f"{torn} lines of {stress.FILE} are torn and left out"] if torn else [])]:
+    for warning in [*bundle.warnings, *shown.torn(found)]:
         print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
-    found = judging.judge(bundle.run, lines, bundle.readings, own=own)
-    devices = {d.key: d for d in bundle.run.machine.devices if d.key in bundle.run.devices}
+    return found
+
+
+def _show(path: Path, args: argparse.Namespace, own: Path | None, good: Judged | None) -> int:
+    found = _judged(path, own)
+    run = found.bundle.run
+    if good:
+        found = replaced(found, verdict=judging.hold(found.verdict, run, good.verdict, good.bundle.run))
     if args.out:
-        ticks = [x for x in lines if isinstance(x, Tick)]
-        page = html.filled(f"stress {bundle.run.id}", [("stress", shown.section(found, devices, ticks, bundle.readings))], "{}")
-        terminal.write(Path(args.out), page)
+        terminal.write(Path(args.out), html.stressed(found))
     if args.json:
-        terminal.print_json(found)
+        terminal.print_json(found.verdict)
     else:
-        print(shown.report(found, devices, terminal.width(), color=terminal.color()))
-        print(f"kept as {bundle.run.id}")
-    return 130 if bundle.run.stopped == "interrupted" else EXIT_CODES.get(found.state, 3)
+        print(shown.report(found.verdict, shown.devices(found), terminal.width(), color=terminal.color()))
+        print(f"kept as {run.id}")
+    return 130 if run.stopped == "interrupted" else EXIT_CODES.get(found.verdict.state, 3)
 
 
 class View:
@@ -173,12 +180,7 @@ class View:
             return
         self.logged_s[device.key] = self.clock.now()
         past_s = line.time_s - self.ticks[device.key][0].time_s
-        values = " ".join(
-            f"{name}={line.shown[name]:g}" for name in ("power_w", "temperature_c", "clock_hz.sm", "throttle") if name in line.shown
-        )
-        self._line(
-            f"{device.selector} {past_s:.0f} s {line.phase} {shown.rate(line)} errors={self.errors.get(device.key, 0)} {values}"
-        )
+        self._line(f"{device.selector} {shown.logged(line, past_s, self.errors.get(device.key, 0))}")
 
     def _draw(self) -> None:
         if not self.live or self.clock.now() - self.drawn_s < DRAW_S:

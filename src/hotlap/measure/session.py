@@ -153,7 +153,7 @@ class _Session:
 
     def measure(self, done: Mapping[tuple[str, int], list[Samples]]) -> Path:
         stopped = ""
-        with _on_signals(self.stop):
+        with on_signals(self.stop):
             try:
                 stopped = self._devices(done)
                 self._say_what_never_came()
@@ -274,7 +274,7 @@ class _Session:
 
     def _process(self, device: Device, number: int, cases: Sequence[Case]) -> _Died | None:
         job = Job(
-            spec=self.record.target, device=_place(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
+            spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
             options=self.options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
         )
         limit_s = HUNG_S + 4 * self.options.round_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
@@ -338,7 +338,7 @@ def _longest_s(case: Case) -> float:
     return float(timeout) if isinstance(timeout, (int, float)) else 0.0
 
 
-def _place(device: Device, text: str) -> int:
+def place_of(device: Device, text: str) -> int:
     """Where the device stands in what the specification finds."""
     place = next((i for i, d in enumerate(targets.find(targets.parse(text))) if d.key == device.key), None)
     if place is None:
@@ -352,7 +352,7 @@ def _error(fault: Fault) -> HotlapError:
 
 
 @contextmanager
-def _on_signals(stop: threading.Event) -> Iterator[None]:
+def on_signals(stop: threading.Event) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the run after keeping what there is; elsewhere than in the main thread nothing is changed."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -25,7 +25,7 @@ from hotlap import targets
 from hotlap.errors import InputError, MachineError, Unavailable
 from hotlap.inspect.machine import fingerprint
 from hotlap.measure.process import SPEED_ENVIRONMENT
-from hotlap.measure.session import _on_signals, _place, choose
+from hotlap.measure.session import choose, on_signals, place_of
 from hotlap.measure.stressor import Job, Said
 from hotlap.record import Device, MeasureOptions, Plan, Record, Run
 from hotlap.store import bundle as bundles
@@ -35,6 +35,8 @@ from hotlap.work.stress import FILE, Happened, Line, Profile, Tick, read
 ATTEMPTS = 3  # processes of one device, the first included: one that dies again and again is not started for ever
 APART_S = 2.0  # by which wall clock and monotonic clock may part before it is a change of the clock
 NEVER_S = 1.0  # less time than this is not worth another process
+AWAY_S = 2.0  # a turn of the loop takes a fraction of this
+APART_READ_S = 0.1  # between reading one clock and the other: more, and they say nothing of each other
 SYNC_S = 1.0
 SETUP = "stress.json"
 
@@ -146,7 +148,7 @@ class _Soak:
         ones = [self._one(device, done.get(device.key, [])) for device in self.devices]
         reason = ""
         try:
-            with _on_signals(self.stop):
+            with on_signals(self.stop):
                 if done:
                     for one in ones:
                         self._keep(
@@ -161,6 +163,10 @@ class _Soak:
                         one.ended = True
                 self._watch(ones)
                 reason = "interrupted" if self.stop.is_set() else "the time is over"
+                if self.stop.is_set():
+                    for one in ones:
+                        word = "Ctrl-C or SIGTERM; --resume goes on"
+                        self._keep(one.device, Happened(device=one.device.key, time_s=one.time_s, what="interrupted", detail=word))
         except (MachineError, OSError) as error:
             reason = f"error: {error}"
             raise MachineError(
@@ -184,7 +190,7 @@ class _Soak:
             env=environment, bufsize=0, start_new_session=os.name == "posix",
         )  # fmt: skip
         job = Job(
-            spec=self.record.target, device=_place(one.device, self.record.target), device_key=one.device.key, profile=self.setup.profile,
+            spec=self.record.target, device=place_of(one.device, self.record.target), device_key=one.device.key, profile=self.setup.profile,
             seconds=one.left_s, start_s=one.start_s, seed=self.record.seed, readings_hz=self.setup.readings_hz, attempt=one.attempt,
             at_wall_s=at_wall_s,
         )  # fmt: skip
@@ -205,7 +211,12 @@ class _Soak:
         self.said.put((one, attempt, None))
 
     def _watch(self, ones: Sequence[_One]) -> None:
+        turned = time.monotonic()
         while not self.stop.is_set() and not all(one.ended for one in ones):
+            away, turned = time.monotonic() - turned, time.monotonic()
+            if away > AWAY_S:  # this process itself was stopped (Ctrl-Z): what the others said meanwhile waits in their pipes
+                for one in ones:
+                    one.heard_s += away
             with contextlib.suppress(queue.Empty):
                 one, attempt, said = self.said.get(timeout=0.2)
                 if attempt == one.attempt:
@@ -258,7 +269,10 @@ class _Soak:
 
     def _clocks(self, one: _One) -> None:
         """The wall clock set, or the machine asleep, in the meantime."""
-        wall, asleep = time.time() - time.monotonic(), _asleep_s()
+        before_s = time.monotonic()
+        wall, asleep = time.time() - before_s, _asleep_s()
+        if time.monotonic() - before_s > APART_READ_S:
+            return
         slept, moved = asleep - self.awake, wall - self.wall
         if slept > APART_S:
             self._keep(

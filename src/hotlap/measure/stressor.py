@@ -13,10 +13,10 @@ import msgspec
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, MachineError
 from hotlap.measure.control import Controller, Limits, slowdown_c
-from hotlap.measure.worker import _die_with_parent
+from hotlap.measure.worker import die_with_parent
 from hotlap.record import Readings, Record
 from hotlap.sensors.sampler import Sampler
-from hotlap.work.stress import Happened, Line, Mismatch, Phase, Profile, Tick
+from hotlap.work.stress import Done, Happened, Line, Mismatch, Phase, Profile, Tick
 from hotlap.workloads import stress
 
 TICK_S = 1.0
@@ -48,7 +48,7 @@ class Said(Record, frozen=True, kw_only=True):
 
 def main() -> int:
     """Reads a Job from standard input, writes Said to what was standard output."""
-    _die_with_parent()
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session decides
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
@@ -85,6 +85,7 @@ class _Worker:
         self.made: dict[str, list[Any]] = {}
         self.wrong = self.pieces = self.checked = 0
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
+        self.done, self.unit = dict[str, Done](), ""
         self.began_s = self.clock.now()
         self.ticked_s = self.began_s
         self.stopped = ""
@@ -96,7 +97,8 @@ class _Worker:
     def run(self) -> None:
         job = self.job
         limit = {"slowdown_c": self.limits.slowdown_c} if self.limits.slowdown_c is not None else {}
-        self.say("began", numbers={"attempt": float(job.attempt), **limit})
+        goal = {f"goal.{self.goal}": self.control.target} if self.control else {}
+        self.say("began", numbers={"attempt": float(job.attempt), **limit, **goal})
         missing = sensors.missing(self.target)
         if missing:
             self.say("sensors", "; ".join(f"{name}: {why}" for name, why in missing.items()))
@@ -142,14 +144,15 @@ class _Worker:
             window_s, began_s = 0.0, self.clock.now()
             duty = phase.duty if self.control is None else self.control.duty
             while self.clock.now() - began_s < WINDOW_S * duty and self.clock.now() < until_s:
-                self._unit(made[turn % len(made)])
+                self._unit(made[turn % len(made)], phase.kind)
                 turn += 1
             window_s = self.clock.now() - began_s
             if duty < 1:
                 self.clock.sleep(min(window_s * (1 / duty - 1), 2.0))
             self._look(phase.kind)
 
-    def _unit(self, unit: Any) -> None:
+    def _unit(self, unit: Any, phase: str) -> None:
+        self.unit = unit.name if phase == "products" else phase  # patterns of memory differ from unit to unit
         began_s = self.clock.now()
         unit.run()
         ran_s = self.clock.now()
@@ -158,6 +161,11 @@ class _Worker:
         self.check_s += self.clock.now() - ran_s
         self.pieces, self.checked = self.pieces + 1, self.checked + 1
         self.flop, self.moved = self.flop + unit.flop, self.moved + unit.moved_bytes
+        so_far = self.done.get(self.unit, Done())
+        self.done[self.unit] = Done(
+            units=so_far.units + 1, flop=so_far.flop + unit.flop, moved_bytes=so_far.moved_bytes + unit.moved_bytes,
+            busy_s=so_far.busy_s + ran_s - began_s,
+        )  # fmt: skip
         for one in found:
             self.wrong += 1
             if self.wrong <= MOST_WRONG:
@@ -188,11 +196,12 @@ class _Worker:
         line = Tick(
             device=self.job.device_key, time_s=now, phase=phase, units=self.pieces, checked=self.checked, flop=self.flop,
             moved_bytes=self.moved, busy_s=self.busy_s, check_s=self.check_s, duty=min(self.busy_s / span_s, 1.0), shown=self.shown,
-            attempt=self.job.attempt,
+            attempt=self.job.attempt, done=self.done, unit=self.unit,
         )  # fmt: skip
         _say(self.channel, line, self.sampler.drain())
         self.pieces = self.checked = 0
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
+        self.done = {}
         self.ticked_s = now
 
 

@@ -28,7 +28,7 @@ PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until 
 
 def main() -> int:
     """Reads a Job from standard input, writes Messages to what was standard output; libraries' chatter goes to stderr."""
-    _die_with_parent()
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session decides
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
@@ -106,7 +106,7 @@ def _say(channel: IO[bytes], message: Message) -> None:
         channel.write(msgspec.json.encode(message) + b"\n")
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Linux: if the session is killed, so is its round; a measurement nobody keeps must not go on heating the device."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

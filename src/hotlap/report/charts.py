@@ -90,6 +90,17 @@ class Chart:
         if len(points) > 1:
             self.parts.append(f'<path class="line {kind}" d="{path(map(self.at, points))}"/>')
 
+    def band(self, points: Sequence[tuple[float, float, float]]) -> None:
+        """The area between the least and the highest: x, low, high."""
+        if len(points) > 1:
+            around = [self.at((x, high)) for x, _, high in points] + [self.at((x, low)) for x, low, _ in reversed(points)]
+            self.parts.append(f'<path class="band" d="{path(around)}Z"/>')
+
+    def dots(self, points: Sequence[Point], kind: str) -> None:
+        """Many points as one path."""
+        if points:
+            self.parts.append(f'<path class="line cloud {kind}" d="M0 0{cloud([self.at(point) for point in points])}"/>')
+
     def dot(self, point: Point, kind: str, said: str = "", radius: float = 3.6) -> None:
         x, y = self.at(point)
         title = f"<title>{escape(said)}</title>" if said else ""

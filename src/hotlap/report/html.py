@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 import hotlap
 from hotlap.errors import InputError
+from hotlap.judge import stress as judging
+from hotlap.judge.stress import Judged
 from hotlap.record import Device, Row
-from hotlap.report import counters, export, listing, method, plots, sections, tables, timeline, words
+from hotlap.report import counters, export, listing, method, plots, sections, stress_page, tables, timeline, words
 from hotlap.report.conclusions import conclude
 from hotlap.report.sections import Side, Sources, text
 from hotlap.store.bundle import Bundle
@@ -33,7 +35,21 @@ def page(bundles: Sequence[Bundle]) -> str:
 def render(found: Runs) -> str:
     """The page from runs whose rows are known."""
     sides = _sides(found)
-    return filled(_title(found, sides), [("", _head(found, sides)), *_sections(found, sides)], _data(found))
+    burnt = {bundle.run.id: one for bundle, _ in found if (one := judging.of(bundle))}
+    return filled(_title(found, sides), [("", _head(found, sides, burnt)), *_burnt(burnt), *_sections(found, sides)], _data(found))
+
+
+def stressed(found: Judged) -> str:
+    """The page of one stress run with a verdict that stands already."""
+    runs, burnt = [(found.bundle, tables.rows(found.bundle))], {found.bundle.run.id: found}
+    sides = _sides(runs)
+    return filled(_title(runs, sides), [("", _head(runs, sides, burnt)), *_burnt(burnt), *_sections(runs, sides)], _data(runs))
+
+
+def _burnt(burnt: Mapping[str, Judged]) -> list[tuple[str, str]]:
+    """A section for the stress runs of the page."""
+    inner = "".join(stress_page.section(one) for one in burnt.values())
+    return [("Stress", f'<section id="stress"><h2>Stress</h2>{inner}</section>')] if inner else []
 
 
 def filled(title: str, parts: Sequence[tuple[str, str]], data: str) -> str:
@@ -88,13 +104,14 @@ def _title(found: Runs, sides: Sequence[Side]) -> str:
     return f"{len(runs)} runs: {words.some([side.name for side in sides], 4)}"
 
 
-def _head(found: Runs, sides: Sequence[Side]) -> str:
+def _head(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -> str:
     lines = [f"<h1>{text(_title(found, sides))}</h1>"]
     for bundle, _ in found:
         heading = listing.heading(bundle).splitlines()[0]
         lines.append(f'<p class="sub">{text(heading)}</p>')
+    lines += [stress_page.lead(one) for one in burnt.values()]
     several = len(sides) > 1
-    for side in sides:
+    for side in (side for side in sides if side.bundle.run.id not in burnt):
         named = side.name if side.device.name in side.name else f"{side.name}: {side.device.name}"
         title = f"<h2>{text(named)}</h2>" if several else ""
         lines.append(title + sections.conclusions(conclude(side.bundle, side.rows)))

@@ -26,7 +26,7 @@ def heading(bundle: Bundle) -> str:
     run = bundle.run
     labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
     rounds = 1 + max((s.round for s in bundle.samples), default=-1)
-    first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round"), ending(run), labels]
+    first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round") if rounds else "", ending(run), labels]
     second = [f"{d.selector} {d.name}" for d in measured(run)] + [f"on {run.machine.host}", f"hotlap {run.hotlap}"]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
 
@@ -40,7 +40,7 @@ def measured(run: Run) -> list[Device]:
 def ending(run: Run) -> str:
     """How a run ended, in words."""
     if not run.ended:
-        return "not finished: hotlap run --resume goes on"
+        return f"not finished: hotlap {'run' if run.plan.cases else 'stress'} --resume goes on"
     return ENDINGS.get(run.stopped, run.stopped)
 
 

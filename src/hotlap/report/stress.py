@@ -1,22 +1,21 @@
-"""A stress run's live lines, its report as text, and its section of a page."""
+"""A stress run's live lines and its report as text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 
-from hotlap.judge.stress import DeviceVerdict, StressVerdict
-from hotlap.record import Device, Readings
-from hotlap.report import charts, layout
+from hotlap.judge.stress import DeviceVerdict, Judged, StressVerdict
+from hotlap.judge.symptoms import REASONS
+from hotlap.judge.throughput import Rate
+from hotlap.record import Device
+from hotlap.report import layout
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent, show
-from hotlap.work.stress import Tick
+from hotlap.work.stress import FILE, Tick
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
-DRAWN = (("power_w", "W", "power"), ("clock_hz.sm", "Hz", "clock"), ("temperature_c", "°C", "temperature"))
-MOST = 600  # points of a line
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -29,16 +28,35 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def rate(tick: Tick) -> str:
-    """Throughput while busy: FLOP/s of products, B/s of the others, or idle."""
-    if tick.busy_s <= 0:
+    """Throughput while busy of the unit that ran last, with its name; or idle."""
+    done = tick.parts().get(tick.unit) or next(reversed(list(tick.parts().values())), None)
+    if done is None or done.busy_s <= 0:
         return "idle"
-    return (
-        show(tick.flop / tick.busy_s, "FLOP/s")
-        if tick.flop
-        else show(tick.moved_bytes / tick.busy_s, "B/s")
-        if tick.moved_bytes
-        else "busy"
+    name = (tick.unit or tick.phase).removeprefix("products ")
+    value = (
+        show(done.flop / done.busy_s, "FLOP/s") if done.flop else show(done.moved_bytes / done.busy_s, "B/s") if done.moved_bytes else ""
     )
+    return f"{name} {value}".strip()
+
+
+def logged(tick: Tick, past_s: float, errors: int) -> str:
+    """A line of a plain log: when, what runs and how fast, what the sensors show, errors so far."""
+    said = [f"{past_s:.0f} s", rate(tick)]
+    shown = tick.shown
+    said += [show(shown["power_w"], "W")] if "power_w" in shown else []
+    said += [f"{shown['temperature_c']:.0f} °C"] if "temperature_c" in shown else []
+    said += [show(shown[clock], "Hz") for clock in ("clock_hz.sm", "clock_hz") if clock in shown][:1]
+    held = [name for bit, name in REASONS.items() if int(shown.get("throttle", 0.0)) & bit and name != "idle"]
+    said += [f"held by {' and '.join(held)}"] if held else []
+    return ", ".join([*said, f"{errors} error{'s' * (errors != 1)}"])
+
+
+def _course(ticks: Sequence[Tick]) -> list[float]:
+    """Rates of the kind that ran last, tick by tick: those of others would be steps that are none."""
+    if not ticks:
+        return []
+    parts = [tick.parts().get(ticks[-1].unit or ticks[-1].phase) for tick in ticks]
+    return [(done.flop or done.moved_bytes) / done.busy_s for done in parts if done and done.busy_s > 0]
 
 
 def rows(
@@ -56,7 +74,7 @@ def rows(
 
     clock = "clock_hz.sm" if any(t and "clock_hz.sm" in t.shown for t in last.values()) else "clock_hz"
     heat = [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in last.values()]
-    spark = [sparkline([x.flop / x.busy_s for x in ticks.get(key, []) if x.flop and x.busy_s > 0], 12) for key in devices]
+    spark = [sparkline(_course(ticks.get(key, [])), 12) for key in devices]
     columns = [
         Column("device", [Cell(d.selector) for d in devices.values()]),
         Column("now", [Cell(state.get(key) or (t.phase if t else "starting")) for key, t in last.items()]),
@@ -76,85 +94,91 @@ def report(found: StressVerdict, devices: Mapping[str, Device], width: int = 100
     lines: list[str] = []
     for one in found.devices:
         lines += [*_device(one, devices, width, color), ""]
-    head = layout.painted(found.state.upper(), STYLES.get(found.state, "dim"), color)
-    return "\n".join([*lines, f"{head}  {found.reason}"])
+    state = found.state.upper()
+    first, *rest = layout.paragraph(f"{state}  ", found.reason, width)
+    return "\n".join([*lines, layout.painted(state, STYLES.get(found.state, "dim"), color) + first.removeprefix(state), *rest])
+
+
+def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
+    """What a device did and showed: name and words."""
+    f = one.figures
+    share = f["check_s"] / (f["busy_s"] + f["check_s"]) if f["busy_s"] + f["check_s"] else 0.0
+    work = f"{f['units']:.0f} units, {f['checked']:.0f} checked, {show(f['flop'], 'FLOP')}, {show(f['moved_bytes'], 'B')} moved; "
+    held = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name != "idle"]
+    cover = ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items())
+    found = [("work", f"{work}checks took {percent(share)}")]
+    if "power_w.peak" in f:
+        found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W"))
+    found.append(("power limit", one.reached))
+    if "temperature_c.peak" in f:
+        found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}"))
+    if held:
+        found.append(("held by", ", ".join(held) + " of readings"))
+    if cover:
+        found.append(("checksum", f"sees this share of bit flips alone, the rest is for the repeat: {cover}"))
+    return found
+
+
+def _heat(f: Mapping[str, float]) -> str:
+    if "temperature_c.rise" not in f:
+        return "too short to tell whether it is steady"
+    return "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
 
 
 def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
-    device, f = devices.get(one.device), one.figures
-    name = f"{device.selector}  {device.name}" if device else one.device
+    device = devices.get(one.device)
+    name = f"{device.selector} {device.name}" if device else one.device
     lines = [f"{name}: {layout.painted(one.state, STYLES.get(one.state, 'dim'), color)}"]
-
-    def said(what: str, text: str) -> None:
-        lines.extend(layout.paragraph(f"  {what:<14}", text, width))
-
-    share = f["check_s"] / (f["busy_s"] + f["check_s"]) if f["busy_s"] + f["check_s"] else 0.0
-    said(
-        "work",
-        f"{f['units']:.0f} units, {f['checked']:.0f} checked, {show(f['flop'], 'FLOP')}, {show(f['moved_bytes'], 'B')} moved; "
-        f"checks took {percent(share)}",
-    )
-    if "flops.peak" in f:
-        slope = f", slope {f['throughput.slope']:+.2%} over the run" if "throughput.slope" in f else ""
-        said(
-            "throughput",
-            f"peak {show(f['flops.peak'], 'FLOP/s')}, sustained {show(f['flops.sustained'], 'FLOP/s')} (all dtypes of the profile){slope}",
-        )
-    if "power_w.peak" in f:
-        said("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W")
-    if "temperature_c.peak" in f:
-        steady = (
-            "steady at the end"
-            if f.get("thermal.steady")
-            else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
-            if "temperature_c.rise" in f
-            else "too short to tell"
-        )
-        said("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {steady}")
-    if one.throttling:
-        said("held by", ", ".join(f"{name} {percent(share)}" for name, share in one.throttling.items() if name != "idle") or "nothing")
-    said("limit", one.reached)
-    if one.dtypes:
-        said(
-            "checksum",
-            "sees this share of bit flips alone, the rest is for the repeat: "
-            + ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items()),
-        )
+    for what, text in facts(one):
+        lines += layout.paragraph(f"  {what:<13}", text, width)
+    if one.rates:
+        lines += ["", *_rates(one.rates, width, color)]
+    if one.findings:
+        lines.append("")
     for finding in one.findings:
         more = f" → {finding.action}" if finding.action else ""
         lines += layout.paragraph(f"  {'!' if finding.severity != 'info' else '·'} ", f"{finding.title}: {finding.detail}{more}", width)
     for wrong in one.wrong[:5]:
-        lines += layout.paragraph(
-            "    ",
-            f"{wrong.unit}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, bits {wrong.bits}, {wrong.kind}, by {wrong.by}",
-            width,
-        )
+        bits = f"bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}"
+        text = f"{wrong.unit}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, {bits}, {wrong.kind}, by {wrong.by}"
+        lines += layout.paragraph("    ", text, width)
     return lines
 
 
-def section(found: StressVerdict, devices: Mapping[str, Device], ticks: Sequence[Tick], readings: Sequence[Readings]) -> str:
-    """HTML: the report, and per device a chart each of throughput, power, clock and temperature over time."""
-    parts = [f"<pre>{escape(report(found, devices, 100))}</pre>"]
-    for key, device in devices.items():
-        curves = {"throughput": ("FLOP/s", [(t.time_s, t.flop / t.busy_s) for t in ticks if t.device == key and t.flop and t.busy_s > 0])}
-        for sensor, unit, name in DRAWN:
-            some = [r for r in readings if r.sensor == sensor and r.device == key]
-            curves[name] = (unit, [(t, v) for r in some for t, v in zip(r.times_s, r.values, strict=True) if v is not None])
-        for name, (unit, points) in curves.items():
-            if len(points) > 1:
-                parts.append(f"<h3>{escape(device.selector)}: {name}</h3>{_chart(name, unit, points)}")
-    return "\n".join(parts)
+def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
+    """A row per kind of unit: how fast, how steady, and beside what."""
+    if not found:
+        return []
+
+    def share(value: float, of: float | None) -> Cell:
+        return Cell(percent(value / of) if of else "–")
+
+    columns = [
+        Column("  throughput", [Cell(f"  {one.kind}") for one in found]),
+        Column("peak", [Cell(show(one.peak, one.unit)) for one in found], right=True),
+        Column("sustained", [Cell(show(one.sustained, one.unit)) for one in found], right=True),
+        Column("slope", [Cell("–" if one.slope is None else f"{one.slope:+.1%}", "bad" if one.falls else "") for one in found], right=True),
+        Column("spread", [Cell("–" if one.spread is None else f"±{one.spread:.1%}") for one in found], right=True),
+        Column("of bound", [share(one.sustained, one.bound) for one in found], right=True),
+        Column("of expected", [share(one.sustained, one.expected) for one in found], right=True),
+    ]  # fmt: skip
+    if any(one.reference for one in found):
+        columns.append(Column("of reference", [share(one.sustained, one.reference) for one in found], right=True))
+    lines = layout.fitted(columns, width, ("spread", "of expected", "peak")).lines(color)
+    why = dict.fromkeys(one.no_limit for one in found if one.no_limit)
+    for reason in why:
+        kinds = ", ".join(one.kind for one in found if one.no_limit == reason)
+        lines += layout.paragraph("  · ", f"no bound of {kinds}: {reason}", width)
+    return lines
 
 
-def _chart(name: str, unit: str, points: Sequence[tuple[float, float]]) -> str:
-    step = max(1, len(points) // MOST)
-    kept = [(t - points[0][0], v) for t, v in points[::step]]
-    values = [v for _, v in kept]
+def devices(found: Judged) -> dict[str, Device]:
+    """The devices of the run by their keys."""
+    run = found.bundle.run
+    return {d.key: d for d in run.machine.devices if d.key in run.devices}
 
-    def written(v: float) -> str:
-        return f"{v:.0f} °C" if unit == "°C" else show(v, unit)
 
-    x = charts.linear_axis(kept[0][0], kept[-1][0], lambda v: f"{v:.0f} s", "time")
-    chart = charts.Chart(x, charts.linear_axis(min(0.0, *values), max(values), written, name), f"{name} over time", height=180.0)
-    chart.line(kept, "s0")
-    return chart.svg()
+def torn(found: Judged) -> list[str]:
+    """A warning where lines could not be read."""
+    n = found.torn
+    return [f"{n} line{'s' * (n > 1)} of {FILE} {'are' if n > 1 else 'is'} torn and left out"] if n else []

@@ -111,6 +111,18 @@ def series(path: Path, device: str, sensor: str) -> Series:
     return Series(times[order], values[order], rounds[order])
 
 
+def failed(path: Path) -> list[Readings]:
+    """Stretches in which a sensor gave no number, as the log had them."""
+    _, parquet = arrow()
+    found: list[Readings] = []
+    for chunk in stored(path):
+        file = _opened(chunk, parquet)
+        if "failed" in file.schema_arrow.names:
+            texts = file.read(columns=["failed"]).column("failed").to_pylist()
+            found += [msgspec.json.decode(text, type=Readings) for text in texts if text is not None]
+    return found
+
+
 def levels(path: Path) -> dict[Key, Levels]:
     """Of every sensor that was compacted."""
     pa, parquet = arrow()

@@ -29,6 +29,7 @@ INJECTIONS = {  # option: what it injects, and an example
     "slow": ("some of several devices slower by a share, by their indices", "0.03@2,5"),
     "reason": ("what 'throttle' gives as its reason: a name of the driver's bits", "hardware_thermal"),
     "stuck": ("clock held lower by a share from a time on, without a reason", "0.4@60s"),
+    "mute": ("a sensor that sends nothing from a time on", "power_w@60s"),
     "frozen": ("a sensor that shows the same value from a time on", "power_w@60s"),
     "jump": ("a sensor that shows nonsense from a time on", "temperature_c@60s"),
     "ecc": ("uncorrected memory errors, from a time on", "3@60s"),
@@ -102,6 +103,7 @@ class Faults:
     slow: Slow = field(default_factory=Slow)
     reason: str = "software_power_cap"
     stuck: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    mute: tuple[str, float] = ("", math.inf)
     frozen: tuple[str, float] = ("", math.inf)
     jump: tuple[str, float] = ("", math.inf)
     ecc: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
@@ -133,7 +135,7 @@ class Faults:
                 given[name] = Slow.parse(text)
             elif name == "reason":
                 given[name] = _reason(text)
-            elif name in ("frozen", "jump"):
+            elif name in ("frozen", "jump", "mute"):
                 given[name] = _sensor_at(name, text)
             elif name in ("lost", "hang", "dies"):
                 given[name] = _time(name, text.removeprefix("@"))
@@ -169,7 +171,7 @@ def never_came(options: Mapping[str, str], end_s: float) -> list[str]:
     faults = Faults.parse(options)
     begins = {"step": faults.step.at_s, "throttle": faults.throttle.at_s, "lost": faults.lost, "hang": faults.hang, "dies": faults.dies}
     begins |= {"stuck": faults.stuck.at_s, "ecc": faults.ecc.at_s, "xid": faults.xid.at_s}
-    begins |= {"frozen": faults.frozen[1], "jump": faults.jump[1]}
+    begins |= {"frozen": faults.frozen[1], "jump": faults.jump[1], "mute": faults.mute[1]}
     return [
         f"the fault {name}={options[name]} never came: the run ended at {end_s:.0f} s of virtual time; set it earlier, or run longer"
         for name, at_s in begins.items() if name in options and at_s > end_s

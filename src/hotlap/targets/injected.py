@@ -46,6 +46,9 @@ def _lies(faults: Faults, time_s: float, found: dict[str, float | None], kept: d
     sensor, at_s = faults.jump
     if sensor in found and time_s >= at_s:
         found[sensor] = NONSENSE
+    sensor, at_s = faults.mute
+    if time_s >= at_s:
+        found.pop(sensor, None)
     return found
 
 

@@ -43,6 +43,15 @@ class Profile(Record, frozen=True, kw_only=True):
     synchronised: bool = False  # pulses of several devices begin together
 
 
+class Done(Record, frozen=True, kw_only=True):
+    """Work of one kind within a tick. Its rate is of like with like, which that of a whole tick need not be."""
+
+    units: int = 0
+    flop: float = 0.0
+    moved_bytes: float = 0.0
+    busy_s: float = 0.0
+
+
 class Tick(Record, frozen=True, kw_only=True, tag="tick"):
     """About a second of one device: work done and checked since the last tick."""
 
@@ -58,6 +67,13 @@ class Tick(Record, frozen=True, kw_only=True, tag="tick"):
     duty: float = 1.0
     shown: dict[str, float] = {}  # sensor → value, for the view
     attempt: int = 0  # which process of the device; a resumed or restarted one counts on
+    done: dict[str, Done] = {}  # kind of unit → its part of the tick: products fp16, memory …
+    unit: str = ""  # the kind that ran last
+
+    def parts(self) -> dict[str, Done]:
+        """Kind of unit → its part; the whole tick under its phase where a bundle of an older Hotlap has no parts."""
+        whole = Done(units=self.units, flop=self.flop, moved_bytes=self.moved_bytes, busy_s=self.busy_s)
+        return self.done or ({self.phase: whole} if self.units else {})
 
 
 class Mismatch(Record, frozen=True, kw_only=True, tag="mismatch"):

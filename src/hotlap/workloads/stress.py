@@ -51,7 +51,7 @@ class Unit(Protocol):
         """What is wrong with the last result, recomputed to tell transient from permanent; empty where nothing is."""
 
     def facts(self) -> dict[str, float]:
-        """What the check can do: for products, the share of bit positions whose flip the checksum alone is sure to see."""
+        """For products: its sides, and the share of bit positions whose flip the checksum alone is sure to see."""
 
 
 def units(target: Target, kind: str, dtypes: list[str], seed: int) -> tuple[list[Unit], dict[str, str]]:
@@ -166,7 +166,8 @@ class Product:
     def facts(self) -> dict[str, float]:
         few, sums = max(1, 65536 // self.m), self.sums  # columns that are looked at
         part = checksum.Sums(sums.rows, sums.columns[:few], sums.row_bounds, sums.column_bounds[:few])
-        return {"covered": float(np.mean(list(checksum.covered(part, self.first[:, :few], self.width).values())))}
+        sides = {"m": float(self.m), "n": float(self.n), "k": float(self.k)}
+        return sides | {"covered": float(np.mean(list(checksum.covered(part, self.first[:, :few], self.width).values())))}
 
 
 def _span(places: Array) -> str:
@@ -465,8 +466,9 @@ class Simulated:
         self.prepared = target.library.prepare(case)
         self.calls = 32
         self.flop = 2.0 * 8192**3 * self.calls if workload == "gemm" else 0.0
-        self.moved_bytes = float(works.find(workload).work(case.params).working_set_bytes) * self.calls * (workload != "gemm")
-        self.rng = np.random.default_rng(seed)
+        asked = works.find(workload).work(case.params)
+        self.moved_bytes = 0.0 if self.flop else float(asked.link_bytes or asked.working_set_bytes) * self.calls
+        self.rng = np.random.default_rng([seed, *name.encode()])
 
     def run(self) -> None:
         self.target.time(self.prepared.enqueue, self.calls)
@@ -475,9 +477,10 @@ class Simulated:
         if self.prepared.check().passed:
             return []
         bit, word = int(self.rng.integers(32)), int(self.rng.integers(2**32))
-        place = f"row {self.rng.integers(8192)}, column {self.rng.integers(8192)} of 8192 × 8192"
+        row, column = self.rng.integers(8192, size=2)
+        place = f"row {row}, column {column} of 8192 × 8192" if self.flop else f"address 0x{4 * (8192 * row + column):x}"
         kind: Literal["transient", "permanent"] = "transient" if self.prepared.check().passed else "permanent"
         return [Wrong(place, f"0x{word:08x}", f"0x{word ^ 1 << bit:08x}", [bit], "repeat", kind)]
 
     def facts(self) -> dict[str, float]:
-        return {}
+        return {"m": 8192.0, "n": 8192.0, "k": 8192.0} if self.flop else {}

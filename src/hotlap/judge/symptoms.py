@@ -1,0 +1,191 @@
+"""What the sensors of a device say of a stress run: counters that rise, throttling by cause, heat, sensors that lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hotlap.judge.catalogue import Budgets, Findings
+from hotlap.record import Readings
+from hotlap.stats import series
+from hotlap.store import chunks
+from hotlap.units import percent
+
+STEADY_C = 0.5  # change over the last third that is still steady
+FROZEN_S = 20.0  # the same value to the last bit for so long under load
+PLAUSIBLE = {"temperature_c": (-20.0, 150.0), "power_w": (0.0, 5000.0), "clock_hz.sm": (0.0, 1e10)}
+COUNTERS = {
+    "ecc_uncorrected": "ecc.uncorrected",
+    "ecc_corrected": "ecc.corrected",
+    "remapped_rows": "ecc.remapped",
+    "pcie_replays": "link.replays",
+}
+
+RISING = {
+    "ecc_corrected": "corrected memory errors",
+    "ecc_uncorrected": "uncorrected memory errors",
+    "remapped_rows": "memory rows remapped",
+    "pcie_replays": "link errors",
+}
+
+
+JUDGED = (*PLAUSIBLE, *COUNTERS, "throttle", "xid", "pcie_width", "fan", "power_limit_w")
+SILENT_S, SILENT_STEPS = 10.0, 20  # without a reading, by time and by the sensor's usual interval: it stopped sending
+LATE = 1 / 3  # of a run: what holds the clock down at its end
+Columns = dict[str, tuple[np.ndarray, np.ndarray]]  # sensor → times, values; NaN where a reading failed
+
+
+def columns(key: str, readings: Sequence[Readings]) -> Columns:
+    parts: dict[str, list[Readings]] = {}
+    for one in readings:
+        if one.status != "not_supported" and (one.device == key):
+            parts.setdefault(one.sensor, []).append(one)
+    return {
+        name: (
+            np.array([t for one in some for t in one.times_s], float),
+            np.array([math.nan if v is None else v for one in some for v in one.values], float),
+        )
+        for name, some in parts.items()
+    }  # fmt: skip
+
+
+def exact(path: Path, key: str, readings: Sequence[Readings]) -> Columns:
+    """The same of a run whose readings were compacted: every reading of the sensors that are judged, not the means of stretches, in which
+    a bit of throttling or a single code would be lost. `readings`: as the bundle was loaded."""
+    if not chunks.stored(path):
+        return columns(key, readings)
+    rest, dumb = columns(key, readings), columns(key, chunks.failed(path))
+    found: Columns = {}
+    for sensor in JUDGED:
+        kept = chunks.series(path, key, sensor)
+        times, values = rest.get(sensor, (np.zeros(0), np.zeros(0)))
+        later = times > (kept.times_s[-1] if len(kept.times_s) else -math.inf)  # what was not compacted yet
+        if len(kept.times_s) or later.any():
+            found[sensor] = np.concatenate([kept.times_s, times[later]]), np.concatenate([kept.values, values[later]])
+        elif sensor in dumb:
+            found[sensor] = dumb[sensor]
+    return found
+
+
+def counters(shown: Columns, found: Findings, budgets: Budgets) -> None:
+    for sensor, code in COUNTERS.items():
+        rise = _rise(shown, sensor)
+        if not rise:
+            continue
+        group, _, name = code.partition(".")
+        allowed = {"ecc_corrected": budgets.corrected, "pcie_replays": budgets.replays}.get(sensor, 0.0)
+        if rise > allowed:
+            found.coded(group, name, RISING[sensor], f"{rise:.0f} during the run")
+    if "xid" in shown:
+        values = shown["xid"][1]
+        for number in sorted({int(v) for v in values[np.isfinite(values)] if v > 0}):
+            found.coded("xid", str(number), f"Xid {number}", "reported by the driver")
+    if "pcie_width" in shown:
+        values = shown["pcie_width"][1][np.isfinite(shown["pcie_width"][1])]
+        if len(values) and values.min() < values.max():
+            found.add(
+                "link narrowed", f"from {values.max():.0f} to {values.min():.0f} lanes during the run", action="reseat card and riser"
+            )
+    if "fan" in shown:
+        values = shown["fan"][1][np.isfinite(shown["fan"][1])]
+        if len(values) and values[-1] <= 0.01 < values.max():
+            found.add("fan stopped", f"from {values.max():.0%} to {values[-1]:.0%}", action="replace the fan")
+
+
+def _rise(shown: Columns, sensor: str) -> float:
+    if sensor not in shown:
+        return 0.0
+    values = shown[sensor][1][np.isfinite(shown[sensor][1])]
+    return float(values.max() - values[0]) if len(values) else 0.0
+
+
+REASONS = {
+    0x1: "idle", 0x2: "application clocks", 0x4: "software power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
+    0x20: "software thermal", 0x40: "hardware thermal", 0x80: "hardware power brake", 0x100: "display clocks",
+}  # fmt: skip
+
+
+def throttling(shown: Columns, last: float = 1.0) -> dict[str, float]:
+    """Reason → share of readings in which its bit was set; bits are tested one by one. `last`: only of this share of them, the latest."""
+    if "throttle" not in shown:
+        return {}
+    values = shown["throttle"][1]
+    values = values[len(values) - round(last * len(values)) :]
+    masks = values[np.isfinite(values)].astype(int)
+    shares = {name: float(np.mean(masks & bit != 0)) for bit, name in REASONS.items()} if len(masks) else {}
+    return {name: share for name, share in shares.items() if share}
+
+
+def throttled(throttling: dict[str, float], found: Findings, budgets: Budgets) -> None:
+    for name, share in throttling.items():
+        entry = found.codes["throttle"][name.replace(" ", "_")]
+        if share > budgets.throttled and entry["severity"] == "error":
+            found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", action=entry["action"])
+        elif share > budgets.throttled and entry["severity"] == "warning":
+            found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", "note", entry["action"])
+
+
+def sensors(shown: Columns, found: Findings) -> None:
+    """Sensors that are silent, stand still or show nonsense: then what they would have shown is not known."""
+    end_s = max((times[-1] for times, _ in shown.values() if len(times)), default=0.0)
+    for sensor, (times, values) in shown.items():
+        if len(times) >= SILENT_STEPS and end_s - times[-1] > max(SILENT_S, SILENT_STEPS * float(np.median(np.diff(times)))):
+            silent = f"no reading after {times[-1] - times[0]:.0f} s, while others went on for {end_s - times[-1]:.0f} s more"
+            found.add(f"lost sensor: {sensor}", silent, "open", "restart the driver's daemon; see the log")
+            continue
+        good = values[np.isfinite(values)]
+        if not len(good):
+            found.add(
+                f"dead sensor: {sensor}", "it gave no answer during the whole run", "open", "restart the driver's daemon; see the log"
+            )
+            continue
+        if np.isnan(values[-max(5, len(values) // 20) :]).all() and len(values) > 20:
+            found.add(
+                f"lost sensor: {sensor}", f"no answer since {times[np.isfinite(values)][-1]:.0f} s", "open", "restart the driver's daemon"
+            )
+        low, high = PLAUSIBLE.get(sensor, (-math.inf, math.inf))
+        if (bad := good[(good < low) | (good > high)]).size:
+            found.add(
+                f"nonsense from sensor: {sensor}", f"{bad[0]:g} is not plausible ({low:g} to {high:g})", "open", "read it from the BMC"
+            )
+        elif sensor in ("power_w", "temperature_c") and _frozen(times, values):
+            found.add(
+                f"frozen sensor: {sensor}",
+                f"exactly {good[-1]:g} for the last {FROZEN_S:g} s and longer, after it had moved",
+                "open",
+                "read it from the BMC",
+            )
+
+
+def _frozen(times: np.ndarray, values: np.ndarray) -> bool:
+    """The same to the last bit at the end, after it had moved; whole numbers are what coarse sensors show."""
+    last, moved = values[-1], np.flatnonzero(values != values[-1])
+    if not np.isfinite(last) or last == int(last) or not len(moved):
+        return False
+    return bool(times[-1] - times[moved[-1]] > FROZEN_S and len(np.unique(values[: moved[-1] + 1])) > 5)
+
+
+def change(shown: Columns, sensor: str) -> float:
+    if sensor not in shown:
+        return 0.0
+    values = shown[sensor][1][np.isfinite(shown[sensor][1])]
+    if len(values) < 6:
+        return 0.0
+    fifth = max(1, len(values) // 5)
+    return float(np.median(values[-fifth:]) / np.median(values[:fifth]) - 1) if np.median(values[:fifth]) else 0.0
+
+
+def heat(shown: Columns, figures: dict[str, float]) -> None:
+    """Whether temperature came to rest, and by how much it still moved."""
+    if "temperature_c" not in shown:
+        return
+    values = shown["temperature_c"][1][np.isfinite(shown["temperature_c"][1])]
+    last = values[len(values) * 2 // 3 :]
+    if len(last) >= 12:
+        parts = np.array([part.mean() for part in np.array_split(last, 12)])
+        rise = series.drift(parts + 273.15) * float(np.median(parts) + 273.15)
+        figures["temperature_c.rise"] = rise
+        figures["thermal.steady"] = float(abs(rise) <= STEADY_C)

@@ -1,0 +1,132 @@
+"""A stress run as the reporting verbs show it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hotlap.__main__ import main
+from hotlap.cli.stress import View
+from hotlap.judge import stress as judging
+from hotlap.measure import soak
+from hotlap.record import Device
+from hotlap.report import html, stress, stress_page
+from hotlap.store import bundle as bundles
+from hotlap.store import chunks
+from hotlap.work.stress import Line, Phase, Profile
+
+PROFILE = Profile(
+    name="burn", about="products, link, and pauses", seconds=600.0,
+    phases=[Phase(kind="products", seconds=30.0, dtypes=["fp16", "fp64"]), Phase(kind="link", seconds=5.0), Phase(kind="idle", seconds=5.0)],
+)  # fmt: skip
+FAULTS = "flip=0.01&throttle=0.2@5min&reason=hardware_thermal"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    return soak.run(PROFILE, soak.Options(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path), lambda _device, _line: None)
+
+
+def judged(path: Path) -> judging.Judged:
+    found = judging.of(bundles.load(path))
+    assert found is not None
+    return found
+
+
+def test_the_page_draws_every_sensor_over_time(run: Path) -> None:
+    page = html.page([bundles.load(run)])
+    for name in ("Throughput", "Power", "Clock", "Temperature"):
+        assert f"<b>{name}</b>" in page
+    assert page.count('class="band"') == 3
+    assert page.count('class="line cloud') == 3  # fp16, fp64, link
+    assert "limit 700 W" in page
+    assert "throttled: hardware thermal" in page
+    assert "Nothing was measured" not in page
+    assert not re.search(r"\b(nan|inf|None)\b", re.sub(r"<script.*?</script>", "", page, flags=re.S))
+
+
+def test_readings_and_levels_draw_the_same_extremes(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(bundles, "LOG_BYTES", 60_000)
+    long = soak.run(PROFILE, soak.Options(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path / "long"), lambda _device, _line: None)
+    assert chunks.stored(long, "levels")
+    plain, levels = (stress_page._levels(judged(path)) for path in (run, long))
+    for key in (key for key in plain if key[1] in ("power_w", "temperature_c", "clock_hz.sm")):
+        assert levels[key].low.min() == pytest.approx(plain[key].low.min(), rel=1e-6)
+        assert levels[key].high.max() == pytest.approx(plain[key].high.max(), rel=1e-6)
+        assert np.all(np.diff(levels[key].times_s) > 0)
+
+
+def test_bins_keep_every_extreme() -> None:
+    times = np.arange(10_000.0)
+    values = np.sin(times / 50)
+    values[[17, 9_998]] = 5.0, -5.0  # spikes of one reading
+    found = stress_page._fewer(stress_page.Band(times, values, values, values))
+    assert len(found.times_s) <= stress_page.BINS
+    assert (found.high.max(), found.low.min()) == (5.0, -5.0)
+    assert np.all((found.low <= found.mean) & (found.mean <= found.high))
+
+
+def test_show_explain_and_ls_of_a_stress_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", run.name]) == 0
+    out = capsys.readouterr().out
+    assert "0 rounds" not in out
+    assert "FAIL  wrong results" in out
+    assert main(["explain", run.name]) == 0
+    assert f"a stress run has no cases to explain; hotlap show {run.name} says" in capsys.readouterr().out
+    assert main(["ls"]) == 0
+    assert "stress-burn" in capsys.readouterr().out
+    assert main(["report", run.name, "--out", str(run / "page.html")]) == 0
+    assert "<h2>Stress</h2>" in (run / "page.html").read_text("utf-8")
+    assert main(["stress", "--judge", run.name, "--against", run.name]) == 1
+    assert "of reference" in capsys.readouterr().out
+
+
+def test_a_run_of_a_plan_is_no_stress_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    plan = tmp_path / "p.toml"
+    plan.write_text('[[case]]\nworkload = "launch"\n')
+    main(["run", str(plan), "--target", "simulated:h200-sxm"])
+    capsys.readouterr()
+    assert main(["stress", "--judge", "latest"]) == 2
+    assert "is no stress run" in capsys.readouterr().err
+
+
+class Seconds:
+    """A clock that goes on by a second at every look."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        self.time_s += 1.0
+        return self.time_s
+
+
+def test_the_printed_verdict_and_the_plain_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Callable[[str, str], None]
+) -> None:
+    monkeypatch.setattr(soak.secrets, "randbits", lambda _bits: 7)
+    said: list[tuple[Device, Line]] = []
+    options = soak.Options(target=f"simulated:h200-sxm?{FAULTS}&mute=power_w@9min&seed=3&pcie_width=4@8min", home=tmp_path)
+    path = soak.run(PROFILE, options, lambda device, line: said.append((device, line)))
+    found = judged(path)
+    for width in (80, 120):
+        text = stress.report(found.verdict, stress.devices(found), width)
+        assert max(map(len, text.splitlines())) <= width
+        golden(f"stress-{width}.txt", text)
+    stream = io.StringIO()
+    view = View(stream)
+    monkeypatch.setattr(view, "clock", Seconds())
+    view.begin(PROFILE)
+    for device, line in said:
+        view(device, line)
+    view.end()
+    assert "\x1b" not in stream.getvalue()
+    golden("stress-log.txt", stream.getvalue())
