@@ -25,6 +25,10 @@ UNITS = {  # how a sensor's name ends: what Prometheus writes, and its type
     "_share": ("_ratio", "gauge"),
     "_bytes_per_s": ("_bytes_per_second", "gauge"),
 }
+COUNTERS = {  # what only grows, by the sensor's name without its part
+    "throttle_s": "_seconds_total", "pcie_bytes": "_bytes_total", "nvlink_bytes": "_bytes_total", "pcie_errors": "_total",
+    "nvlink_errors": "_total",
+}
 RATIOS = ("utilization", "fan", "pressure")
 SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)\s*(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*(?:#\s*\{.*)?\Z')
 LABEL = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|\Z)')
@@ -58,6 +62,9 @@ def named(stem: str) -> tuple[str, str]:
     clean = re.sub(r"\W", "_", stem)
     if clean in RATIOS:
         return f"hotlap_{clean}_ratio", "gauge"
+    if clean in COUNTERS:
+        ending = COUNTERS[clean]
+        return f"hotlap_{clean.removesuffix('_s').removesuffix('_bytes')}{ending}", "counter"
     ending = max((end for end in UNITS if clean.endswith(end)), key=len, default="")
     put, kind = UNITS.get(ending, ("", "gauge"))
     return f"hotlap_{clean.removesuffix(ending)}{put}", kind
