@@ -19,8 +19,9 @@ from hotlap import sensors, targets, units
 from hotlap.cli import terminal, watching
 from hotlap.errors import InputError, MachineError
 from hotlap.record import Device, Reading, encode
-from hotlap.sensors import bmc, exposition
+from hotlap.sensors import bmc, drm, exposition
 from hotlap.sensors.tally import Tally
+from hotlap.sensors.tree import Tree
 from hotlap.targets.base import SystemClock
 
 PORT, STALE_PERIODS = 9464, 3.0  # 9464: what OpenTelemetry's exporters use; a reading older than 3 periods is not exported
@@ -107,7 +108,10 @@ def _targets(args: argparse.Namespace) -> list[Any]:
         if found and spec.name == "simulated":
             return [targets.open_device(spec, found[0])]
     else:
-        found = [one for one in targets.survey()[0] if one.kind == "gpu" and _asked(one, args.device)]
+        seen = [one for one in targets.survey()[0] if one.kind == "gpu"]
+        known = {one.pci_address.lower() for one in seen}
+        seen += [one for one in drm.devices(Tree()) if one.pci_address not in known]
+        found = [one for one in seen if _asked(one, args.device)]
     if not found and (args.device or args.target):
         raise InputError(f"there is no device {args.device or args.target}; hotlap devices lists them")
     clock = SystemClock()

@@ -39,8 +39,8 @@ class Fields:
             found = self.n.nvmlDeviceGetFieldValues(self.handle, asked)
             self.answers |= {one: self._value(answer) for one, answer in zip(asked, found, strict=True)}
         except (self.n.NVMLError, AttributeError) as error:
-            lacking = NotSupported(LACKING[error.value]) if getattr(error, "value", None) in LACKING else error
-            self.answers |= dict.fromkeys(asked, lacking)
+            code = getattr(error, "value", None)
+            self.answers |= dict.fromkeys(asked, NotSupported(LACKING[code]) if code in LACKING else error)
 
     def get(self, field: Field | int) -> float:
         """What was answered last. Raises NotSupported, MachineError or the driver's own error."""

@@ -9,6 +9,7 @@ Source: nvidia-ml-py 13.580.65 and 13.580.82 (numbers of fields), NVML API refer
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +53,9 @@ class Health:
             *held.values(), REMAPPED_CORRECTABLE, REMAPPED_UNCORRECTABLE, REMAPPED_PENDING, REMAPPED_FAILURE, RETIRED_SINGLE,
             RETIRED_DOUBLE, RETIRED_PENDING, PCIE_REPLAYS, PCIE_SENT, PCIE_RECEIVED, *PCIE_ERRORS.values(), NVLINK_SENT, NVLINK_RECEIVED,
         ]
-        several = [one for of_link, sums in NVLINK_ERRORS.values() for one in (*((of_link, i) for i in range(links)), *sums)]
+        several: list[Field | int] = []
+        for of_link, sums in NVLINK_ERRORS.values():
+            several += [*((of_link, link) for link in range(links)), *sums]
         self.fields = Fields(binding, handle, [*single, *(several if links else [])])
         self.asks = {**self._held(held), **self._memory(), **self._pcie(), **self._nvlink(links)}
 
@@ -124,10 +127,14 @@ def limits(binding: Any, handle: Any) -> dict[str, Callable[[], float]]:
     fields.ask()
     asks: dict[str, Callable[[], float]] = {}
     for name, threshold in LIMITS.items():
-        asks[f"temperature_limit_c.{name}"] = lambda t=threshold: float(binding.nvmlDeviceGetTemperatureThreshold(handle, t))
+        asks[f"temperature_limit_c.{name}"] = functools.partial(_threshold, binding, handle, threshold)
     for name, field in MARGINS.items():
         asks[f"temperature_margin_c.{name}"] = _scaled(fields, field, 1)
     return asks
+
+
+def _threshold(binding: Any, handle: Any, which: int) -> float:
+    return float(binding.nvmlDeviceGetTemperatureThreshold(handle, which))
 
 
 def _driver(binding: Any) -> tuple[int, int] | None:
