@@ -19,7 +19,7 @@ from hotlap import sensors, targets, units
 from hotlap.cli import terminal, watching
 from hotlap.errors import InputError, MachineError
 from hotlap.record import Device, Reading, encode
-from hotlap.sensors import bmc, drm, exposition
+from hotlap.sensors import bmc, drm, exposition, ipmi, prometheus
 from hotlap.sensors.tally import Tally
 from hotlap.sensors.tree import Tree
 from hotlap.targets.base import SystemClock
@@ -32,6 +32,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", help="as in simulated:h200-sxm (default: every GPU here with a source, and the host)")
     parser.add_argument("--device", default="", metavar="INDEX|UUID", help="only this device")
     parser.add_argument("--bmc", metavar="FILE", help="a TOML file of [[bmc]] tables: poll these by Redfish")
+    parser.add_argument("--scrape", action="append", default=[], metavar="URL", help="an endpoint of Prometheus or DCGM; may be repeated")
+    parser.add_argument("--ipmi", action="store_true", help="this machine's BMC through ipmitool")
     parser.add_argument("--for", dest="length", metavar="TIME", help="end after this, as in '1 h' (default: until Ctrl-C)")
     parser.add_argument("--every", default="1 s", metavar="TIME", help="between two readings (default: 1 s)")
     parser.add_argument("--to", default="", metavar="prometheus[:PORT]|file:PATH", help="export at /metrics, or write JSON lines")
@@ -50,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         if args.bmc:
-            if args.target or args.device:
-                raise InputError("--bmc takes no --target and no --device; watch them by a command of their own")
+            if args.target or args.device or args.scrape or args.ipmi:
+                raise InputError("--bmc takes no --target, --device, --scrape and --ipmi; watch them by a command of their own")
             _bmcs(bmc.load(Path(args.bmc)), period_s, length_s, take, tally, sink)
         else:
             _here(args, (period_s, length_s), take, tally, sink, names)
@@ -78,11 +80,15 @@ def _here(
 ) -> None:
     """Sources of this machine or of a simulated GPU; `names` gets what to show for each key."""
     period_s, length_s = times_s
+    scrapes = [prometheus.Scrape(url) for url in args.scrape]
     seen = _targets(args)
     clock, simulated = seen[0].clock, seen[0].device.target == "simulated"
     names |= {one.device.key: f"{one.device.selector} {one.device.name}" for one in seen}
-    sources: dict[tuple[str, str], Any] = {}
-    for one in seen:
+    sources: dict[tuple[str, str], Any] = {(one.url, one.device): one for one in scrapes}
+    if args.ipmi:
+        sources["ipmi", "bmc"] = ipmi.Ipmi()
+    asked_here = bool(args.target or args.device or not sources)  # an endpoint alone is watched alone
+    for one in seen if asked_here else []:
         for source in sensors.find(one):
             sources.setdefault((source.name, source.device), source)
         for name, reason in sensors.missing(one).items():

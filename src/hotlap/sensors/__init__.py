@@ -12,11 +12,13 @@ from types import ModuleType
 
 from hotlap.record import Device
 from hotlap.sensors.base import Source
+from hotlap.sensors.drm import Drm
 from hotlap.targets.base import Target
 
 SOURCES = {
     "nvml": "NVIDIA GPUs through the driver's management library",
     "drm": "GPUs of AMD, Intel and others through the kernel's files of them",
+    "amd_smi": "AMD GPUs through AMD SMI: what the kernel's files do not show",
     "system": "the host: load, memory, pressure, and the processor's clock, temperature and power where the kernel shows them",
     "simulated": "the sensors of a simulated GPU, on its virtual clock",
 }
@@ -27,12 +29,17 @@ def find(target: Target) -> list[Source]:
     found: list[Source] = []
     for name in _wanted(target.device):
         found += _module(name).find(target)
+    if _amd(target.device):
+        shown = [name for one in found if isinstance(one, Drm) for name in one.supported()]  # one source a sensor
+        found += _module("amd_smi").find(target, shown)
     return found
 
 
 def missing(target: Target) -> dict[str, str]:
     """Source → why it cannot be read here and what would mend it; empty when all that the target could have is there."""
     reasons = {name: str(_module(name).missing(target)) for name in _wanted(target.device)}
+    if reasons.get("drm") and _amd(target.device):
+        reasons["amd_smi"] = str(_module("amd_smi").missing(target))
     return {name: reason for name, reason in reasons.items() if reason}
 
 
@@ -46,6 +53,11 @@ def _wanted(device: Device) -> list[str]:
 
 def _nvidia(device: Device) -> bool:
     return device.kind == "gpu" and "nvidia" in f"{device.vendor} {device.name}".lower()
+
+
+def _amd(device: Device) -> bool:
+    vendor = device.vendor.lower()
+    return device.kind == "gpu" and device.target != "simulated" and ("amd" in vendor or "advanced micro" in vendor)
 
 
 def _module(name: str) -> ModuleType:

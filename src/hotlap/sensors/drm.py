@@ -57,6 +57,10 @@ class Drm:
     def names(self) -> Sequence[str]:
         return list(self.gauges)
 
+    def supported(self) -> list[str]:
+        """The sensors whose files are there, whether or not they answer now."""
+        return [name for name, gauge in self.gauges.items() if not gauge.unsupported]
+
     def read(self, time_s: float) -> list[Reading]:
         return read_all(self.gauges.values(), self.device, time_s)
 
@@ -87,7 +91,8 @@ def opened(device: Device, tree: Tree, time_s: float = 0.0) -> Drm:
         fitting = [card for card, about in found.items() if _address(about.get("PCI_SLOT_NAME", "")) == _address(device.pci_address)]
         reason = f"no card under /{CARDS} has the PCI address {device.pci_address}"
     else:
-        fitting = [card for card, about in found.items() if _vendor(about).lower() in f"{device.vendor} {device.name}".lower()]
+        named = f"{device.vendor} {device.name}".lower().replace("advanced micro devices", "amd")
+        fitting = [card for card, about in found.items() if _vendor(about).lower() in named]
         reason = f"{len(fitting)} cards under /{CARDS} could be {device.name}, whose driver gives no PCI address"
     if len(fitting) != 1:
         raise Unavailable(reason, "see lspci -k for the kernel driver of each card")
@@ -99,7 +104,7 @@ def devices(tree: Tree) -> list[Device]:
     found: list[Device] = []
     for card, about in cards(tree).items():
         vendor = _vendor(about)
-        if vendor != "NVIDIA" and any(not gauge.unsupported for gauge in Drm(tree, card, "").gauges.values()):
+        if vendor != "NVIDIA" and Drm(tree, card, "").supported():
             name = f"{vendor} {about.get('PCI_ID', '').lower()}".strip()
             address = _address(about.get("PCI_SLOT_NAME", ""))
             found.append(Device(target="drm", index=len(found), name=name, kind="gpu", vendor=vendor, pci_address=address))
