@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import http.server
 import math
+import signal
 import socket
 import sys
 import threading
@@ -19,7 +20,7 @@ from hotlap import sensors, targets, units
 from hotlap.cli import terminal, watching
 from hotlap.errors import InputError, MachineError
 from hotlap.record import Device, Reading, encode
-from hotlap.sensors import bmc, drm, exposition, ipmi, prometheus
+from hotlap.sensors import bmc, drm, exposition, ipmi, otlp, prometheus
 from hotlap.sensors.tally import Tally
 from hotlap.sensors.tree import Tree
 from hotlap.targets.base import SystemClock
@@ -36,13 +37,24 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ipmi", action="store_true", help="this machine's BMC through ipmitool")
     parser.add_argument("--for", dest="length", metavar="TIME", help="end after this, as in '1 h' (default: until Ctrl-C)")
     parser.add_argument("--every", default="1 s", metavar="TIME", help="between two readings (default: 1 s)")
-    parser.add_argument("--to", default="", metavar="prometheus[:PORT]|file:PATH", help="export at /metrics, or write JSON lines")
+    where = "prometheus[:PORT]|otlp[:URL]|file:PATH"
+    parser.add_argument("--to", default="", metavar=where, help="export at /metrics, send by OTLP, or write JSON lines")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads until the time is over or Ctrl-C, then says what it came to."""
+    """Reads until the time is over, Ctrl-C or SIGTERM, then says what it came to."""
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service is stopped by it
+        try:
+            return _run(args)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     period_s, length_s = _time(args.every, "--every"), _time(args.length, "--for") if args.length else math.inf
-    sink = _sink(args.to, period_s)
+    sink = _sink(args.to, period_s) if args.to or not args.json else Sink(sys.stderr)
     tally = Tally(period_s)
     names: dict[str, str] = {}
 
@@ -249,6 +261,25 @@ class Exporter(Sink):
         self.server.server_close()
 
 
+class Otlp(Sink):
+    """Sent to a collector of OpenTelemetry."""
+
+    def __init__(self, url: str, period_s: float) -> None:
+        super().__init__(sys.stderr)
+        self.sender = otlp.Sender(url, period_s, socket.gethostname(), lambda line: print(f"hotlap: {line}", file=sys.stderr))
+        self.live = True
+
+    def take(self, found: list[Reading]) -> None:
+        self.sender.labels = self.labels
+        self.sender.add(found)
+
+    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+        """Nothing: the collector has them."""
+
+    def close(self) -> None:
+        self.sender.close()
+
+
 def _sink(to: str, period_s: float) -> Sink:
     kind, _, rest = to.partition(":")
     if not to:
@@ -257,4 +288,6 @@ def _sink(to: str, period_s: float) -> Sink:
         return Lines(Path(rest))
     if kind == "prometheus" and (not rest or (rest.isdigit() and int(rest) < 65536)):
         return Exporter(int(rest) if rest else PORT, period_s)
-    raise InputError(f"--to {to} is not known; valid: prometheus, prometheus:PORT, file:PATH")
+    if kind == "otlp":
+        return Otlp(rest, period_s)
+    raise InputError(f"--to {to} is not known; valid: prometheus, prometheus:PORT, otlp, otlp:URL, file:PATH")
