@@ -1,6 +1,10 @@
 """hotlap watch: what it prints, writes and exports."""
 
+import http.server
 import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -8,8 +12,9 @@ import urllib.request
 import pytest
 
 from hotlap import cli
-from hotlap.cli import watch
+from hotlap.cli import watch, watching
 from hotlap.record import Reading
+from hotlap.sensors import otlp
 from hotlap.sensors.tally import Tally
 
 
@@ -52,6 +57,9 @@ def test_the_exporter_drops_what_has_died(capsys):
         (["--bmc", "/nowhere.toml"], "no list of BMCs"),
         (["--target", "nonsense"], "no target 'nonsense'"),
         (["--device", "77"], "no device 77"),
+        (["--scrape", "localhost:9400"], "--scrape takes a URL"),
+        (["--to", "otlp:localhost"], "--to otlp takes a URL"),
+        (["--to", "otlp:http://me:secret@host"], "without user and password"),
     ],
 )
 def test_bad_input_is_one_line(words, said, capsys):
@@ -87,3 +95,107 @@ def test_bmcs_are_watched_and_secrets_stay_secret(tmp_path, capsys):
     assert "300.5 W" in caught.out
     assert "hunter2" not in caught.out + caught.err + kept.read_text()
     assert "token" not in caught.out + caught.err + kept.read_text()
+
+
+@pytest.fixture
+def collector():
+    """A server that answers GET with one metric and keeps what is POSTed; `status` is what it answers."""
+    kept = {"posted": [], "status": 200}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'DCGM_FI_DEV_POWER_USAGE_INSTANT{gpu="0",UUID="GPU-a"} 300\n')
+
+        def do_POST(self):
+            data = self.rfile.read(int(self.headers["Content-Length"]))
+            if kept["status"] == 200:
+                kept["posted"].append((self.path, self.headers["Content-Type"], json.loads(data)))
+            self.send_response(kept["status"])
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    kept["url"] = f"http://127.0.0.1:{server.server_address[1]}"
+    yield kept
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_endpoint_is_watched_alone(collector, capsys):
+    assert cli.main(["watch", "--scrape", collector["url"] + "/metrics", "--for", "300 ms", "--every", "100 ms", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["GPU-a"]["sensors"]["power_w"]["mean"] == 300.0
+    assert "host" not in shown
+
+
+def test_otlp(collector, capsys):
+    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"otlp:{collector['url']}"]) == 0
+    capsys.readouterr()
+    metrics = {}
+    for path, kind, sent in collector["posted"]:
+        assert (path, kind) == ("/v1/metrics", "application/json")
+        (resource,) = sent["resourceMetrics"]
+        for one in resource["scopeMetrics"][0]["metrics"]:
+            metrics.setdefault(one["name"], []).append(one)
+    assert sum(len(one["gauge"]["dataPoints"]) for one in metrics["hotlap.power"] if not any(
+        a["key"] == "sensor" for p in one["gauge"]["dataPoints"] for a in p["attributes"])) >= 3
+    assert metrics["hotlap.power"][0]["unit"] == "W"
+    energy = metrics["hotlap.energy"][0]
+    assert energy["sum"]["isMonotonic"] is True
+    assert energy["unit"] == "J"
+    point = energy["sum"]["dataPoints"][0]
+    assert int(point["startTimeUnixNano"]) <= int(point["timeUnixNano"])
+    assert abs(int(point["timeUnixNano"]) / 1e9 - time.time()) < 60
+
+
+def test_a_collector_that_comes_back_gets_what_waited(collector):
+    said = []
+    sender = otlp.Sender(collector["url"], 60, "here", said.append)
+    collector["status"] = 503
+    sender.add([Reading(sensor="power_w", device="d", time_s=0, value=5.0), Reading(sensor="fan", device="d", time_s=0, status="error")])
+    sender.send()
+    assert len(said) == 1
+    assert "Service Unavailable" in said[0]
+    collector["status"] = 200
+    sender.send()
+    sender.ended.set()
+    sender.close()
+    (posted,) = collector["posted"]
+    (metric,) = posted[2]["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]
+    assert metric["gauge"]["dataPoints"][0]["asDouble"] == 5.0
+    assert said[1].endswith("again")
+
+
+def test_what_never_arrived_is_told():
+    said = []
+    sender = otlp.Sender("http://127.0.0.1:9", 60, "here", said.append)
+    sender.add([Reading(sensor="power_w", device="d", time_s=0, value=5.0)])
+    sender.close()
+    assert said[-1].startswith("1 readings did not reach http://127.0.0.1:9/v1/metrics")
+
+
+def test_sigterm_ends_with_a_summary():
+    words = [sys.executable, "-m", "hotlap", "watch", "--every", "100 ms"]
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    running.stdout.readline()  # it reads by now
+    running.send_signal(signal.SIGTERM)
+    out, _ = running.communicate(timeout=20)
+    assert running.returncode == 0
+    assert "memory_used_bytes" in out.splitlines()[-2] or "least" in out
+
+
+def test_what_stayed_at_zero_takes_one_line():
+    tally = Tally(1.0)
+    zeros = [f"ecc_{letter}" for letter in "abcdef"]
+    tally.add([Reading(sensor=name, device="d", time_s=1.0, value=0.0) for name in zeros])
+    tally.add([Reading(sensor="pcie_bytes_per_s.sent", device="d", time_s=1.0, value=2.5e9)])
+    told = watching.told(tally, {})
+    assert "  0 throughout: ecc_a, ecc_b, ecc_c, ecc_d, ecc_e, ecc_f" in told
+    assert sum("ecc_" in line for line in told) == 1
+    assert any("2.5 GB/s" in line for line in told)

@@ -7,6 +7,10 @@
  *   FAKE_NVML_THROTTLE=mask    clock event reasons, any base
  *   FAKE_NVML_POWER=mW FAKE_NVML_AVERAGE=mW FAKE_NVML_MEMORY_C=degrees FAKE_NVML_PIDS=1,2,self
  *   FAKE_NVML_LIMIT=mW         4294967295 is NVML's "not available"
+ *   FAKE_NVML_FIELDS=a:v,b@s:w field a (of scope s) has the value v, as 64 bits; a negative one as a signed 32
+ *   FAKE_NVML_XIDS=79,48       events that wait to be taken; the set answers a time-out behind them
+ *   FAKE_NVML_GPM=1            the device has performance monitoring; metric n answers n percent, or n MiB/s
+ *   FAKE_NVML_DRIVER=version
  *   FAKE_NVML_CALLS=path       each call's name is appended to this file
  * Compiled with -DOLD_DRIVER, functions that came late are not there at all.
  */
@@ -59,7 +63,7 @@ const char *nvmlErrorString(int error) { return error == 42 ? "Forty-two" : "Oth
 
 static int text(char *to, unsigned size, const char *what) { snprintf(to, size, "%s", what); return 0; }
 
-int nvmlSystemGetDriverVersion(char *to, unsigned size) { return text(to, size, "570.00.01"); }
+int nvmlSystemGetDriverVersion(char *to, unsigned size) { return text(to, size, getenv("FAKE_NVML_DRIVER") ? getenv("FAKE_NVML_DRIVER") : "570.00.01"); }
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) { *device = &gpu; return strcmp(uuid, UUID) ? 6 : 0; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device) { *device = &gpu; return strcmp(bus, "0000:0f:00.0") ? 6 : 0; }
 int nvmlDeviceGetVbiosVersion(void *device, char *to, unsigned size) { CALL; return text(to, size, "96.00.30.00.01"); }
@@ -76,7 +80,7 @@ int nvmlDeviceGetMaxPcieLinkGeneration(void *device, unsigned *n) { CALL; *n = 5
 int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *n) { CALL; *n = 8; return 0; }
 int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned *n) { CALL; *n = 16; return 0; }
 int nvmlDeviceGetEccMode(void *device, unsigned *now, unsigned *later) { CALL; *now = *later = 1; return 0; }
-int nvmlDeviceGetTotalEccErrors(void *device, unsigned kind, unsigned counter, uint64_t *n) { CALL; *n = kind == 1 && counter == 0 ? 2 : 99; return 0; }
+int nvmlDeviceGetTotalEccErrors(void *device, unsigned kind, unsigned counter, uint64_t *n) { CALL; *n = 2 * kind + 10 * counter; return 0; }
 int nvmlDeviceGetFanSpeed(void *device, unsigned *percent) { CALL; *percent = 35; return 0; }
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *mw) { CALL; *mw = (unsigned)setting("FAKE_NVML_LIMIT", 700000); return 0; }
 
@@ -91,7 +95,65 @@ int nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count, proce
 
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, uint64_t *mask) { CALL; *mask = setting("FAKE_NVML_THROTTLE", 0); return 0; }
 
+int nvmlDeviceGetTemperatureThreshold(void *device, unsigned which, unsigned *c) {
+    CALL;
+    if (which > 3) return 3;
+    *c = (unsigned[]){95, 92, 105, 87}[which];
+    return 0;
+}
+int nvmlDeviceGetPcieReplayCounter(void *device, unsigned *n) { CALL; *n = 7; return 0; }
+
+typedef struct { void *device; unsigned long long type, data; unsigned gpu_instance, compute_instance; } event_t;
+static int events, taken;
+int nvmlEventSetCreate(void **set) { *set = &events; return failure(__func__); }
+int nvmlEventSetFree(void *set) { (void)set; return 0; }
+int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set) { CALL; return set == &events && types == 8 ? 0 : 2; }
+int nvmlEventSetWait_v2(void *set, event_t *event, unsigned milliseconds) {
+    if (set != &events || milliseconds) return 2;
+    int fails = failure(__func__);
+    if (fails) return fails;
+    int i = 0;
+    for (const char *at = getenv("FAKE_NVML_XIDS"); at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (i++ == taken) {
+            taken++;
+            event->device = &gpu; event->type = 8; event->data = strtoull(at, NULL, 0);
+            return 0;
+        }
+    return 10;
+}
+
 #ifndef OLD_DRIVER
+typedef struct { unsigned id; int answer; double value; const char *name, *longer, *unit; } metric_t;
+typedef struct { unsigned version, count; void *before, *after; metric_t metrics[]; } metrics_t;
+typedef struct { unsigned version, supported; } support_t;
+static unsigned long long sampled;
+int nvmlGpmQueryDeviceSupport(void *device, support_t *s) { CALL; s->supported = (unsigned)setting("FAKE_NVML_GPM", 0); return s->version == 1 ? 0 : 25; }
+int nvmlGpmSampleAlloc(void **sample) { *sample = calloc(1, sizeof sampled); return 0; }
+int nvmlGpmSampleFree(void *sample) { free(sample); return 0; }
+int nvmlGpmSampleGet(void *device, void *sample) { CALL; *(unsigned long long *)sample = ++sampled; return 0; }
+int nvmlGpmMetricsGet(metrics_t *m) {
+    if (m->version != 1) return 25;
+    if (*(unsigned long long *)m->before + 1 != *(unsigned long long *)m->after) return 2; /* the later sample must come second */
+    for (unsigned i = 0; i < m->count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "gpm%u", m->metrics[i].id);
+        m->metrics[i].answer = failure(name);
+        m->metrics[i].value = m->metrics[i].id;
+    }
+    return 0;
+}
+static int given(field_t *field) {
+    for (const char *at = getenv("FAKE_NVML_FIELDS"); at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char *end;
+        if (strtoul(at, &end, 10) != field->field) continue;
+        unsigned long scope = *end == '@' ? strtoul(end + 1, &end, 10) : 0;
+        if (scope != field->scope || *end != ':') continue;
+        if (end[1] == '-') { field->type = 5; field->value.si = atoi(end + 1); }
+        else { field->type = 3; field->value.ull = strtoull(end + 1, NULL, 10); }
+        return 1;
+    }
+    return 0;
+}
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process_t *list) { CALL; return processes(count, list); }
 int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *mj) { CALL; *mj = 123456789ULL; return 0; }
 int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *mask) { CALL; *mask = setting("FAKE_NVML_THROTTLE", 0); return 0; }
@@ -108,7 +170,7 @@ int nvmlDeviceGetFieldValues(void *device, int count, field_t *fields) {
         snprintf(name, sizeof name, "%u", fields[i].field);
         fields[i].answer = failure(name);
         fields[i].type = 1;
-        if (fields[i].answer) continue;
+        if (fields[i].answer || given(&fields[i])) continue;
         if (fields[i].field == 186) fields[i].value.ui = (unsigned)setting("FAKE_NVML_POWER", 412345);
         else if (fields[i].field == 185) fields[i].value.ui = (unsigned)setting("FAKE_NVML_AVERAGE", 300000);
         else if (fields[i].field == 82) fields[i].value.ui = (unsigned)setting("FAKE_NVML_MEMORY_C", 71);

@@ -44,3 +44,10 @@ def test_traps_of_the_format():
     assert b.value is None
     assert e.value == 2.0
     assert exposition.read("a 1 1700000000.5\n# EOF\n", "d", 1.0)[0].sensor_s == 1700000000.5
+
+
+def test_what_only_grows_is_a_counter() -> None:
+    assert exposition.named("throttle_s") == ("hotlap_throttle_seconds_total", "counter")
+    assert exposition.named("pcie_bytes") == ("hotlap_pcie_bytes_total", "counter")
+    assert exposition.named("nvlink_errors") == ("hotlap_nvlink_errors_total", "counter")
+    assert exposition.named("remapped_rows") == ("hotlap_remapped_rows", "gauge")

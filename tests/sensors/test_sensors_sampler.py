@@ -176,9 +176,9 @@ def test_a_processor_has_the_host() -> None:
 
 
 def test_a_gpu_without_a_source_says_so() -> None:
-    target = target_of(kind="gpu", vendor="Imagination")
+    target = target_of(kind="gpu", vendor="Imagination", pci_address="ffff:ff:1f.7")
     assert [s.name for s in sensors.find(target)] == ["system"]
-    assert "Imagination" in sensors.missing(target)["device"]
+    assert "/sys/class/drm" in sensors.missing(target)["drm"]
 
 
 def test_a_simulated_gpu_has_its_own_sensors_alone() -> None:

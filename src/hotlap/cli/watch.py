@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import http.server
 import math
+import signal
 import socket
 import sys
 import threading
@@ -19,8 +20,9 @@ from hotlap import sensors, targets, units
 from hotlap.cli import terminal, watching
 from hotlap.errors import InputError, MachineError
 from hotlap.record import Device, Reading, encode
-from hotlap.sensors import bmc, exposition
+from hotlap.sensors import bmc, drm, exposition, ipmi, otlp, prometheus
 from hotlap.sensors.tally import Tally
+from hotlap.sensors.tree import Tree
 from hotlap.targets.base import SystemClock
 
 PORT, STALE_PERIODS = 9464, 3.0  # 9464: what OpenTelemetry's exporters use; a reading older than 3 periods is not exported
@@ -31,15 +33,28 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", help="as in simulated:h200-sxm (default: every GPU here with a source, and the host)")
     parser.add_argument("--device", default="", metavar="INDEX|UUID", help="only this device")
     parser.add_argument("--bmc", metavar="FILE", help="a TOML file of [[bmc]] tables: poll these by Redfish")
+    parser.add_argument("--scrape", action="append", default=[], metavar="URL", help="an endpoint of Prometheus or DCGM; may be repeated")
+    parser.add_argument("--ipmi", action="store_true", help="this machine's BMC through ipmitool")
     parser.add_argument("--for", dest="length", metavar="TIME", help="end after this, as in '1 h' (default: until Ctrl-C)")
     parser.add_argument("--every", default="1 s", metavar="TIME", help="between two readings (default: 1 s)")
-    parser.add_argument("--to", default="", metavar="prometheus[:PORT]|file:PATH", help="export at /metrics, or write JSON lines")
+    where = "prometheus[:PORT]|otlp[:URL]|file:PATH"
+    parser.add_argument("--to", default="", metavar=where, help="export at /metrics, send by OTLP, or write JSON lines")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads until the time is over or Ctrl-C, then says what it came to."""
+    """Reads until the time is over, Ctrl-C or SIGTERM, then says what it came to."""
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service is stopped by it
+        try:
+            return _run(args)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     period_s, length_s = _time(args.every, "--every"), _time(args.length, "--for") if args.length else math.inf
-    sink = _sink(args.to, period_s)
+    sink = _sink(args.to, period_s) if args.to or not args.json else Sink(sys.stderr)
     tally = Tally(period_s)
     names: dict[str, str] = {}
 
@@ -49,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         if args.bmc:
-            if args.target or args.device:
-                raise InputError("--bmc takes no --target and no --device; watch them by a command of their own")
+            if args.target or args.device or args.scrape or args.ipmi:
+                raise InputError("--bmc takes no --target, --device, --scrape and --ipmi; watch them by a command of their own")
             _bmcs(bmc.load(Path(args.bmc)), period_s, length_s, take, tally, sink)
         else:
             _here(args, (period_s, length_s), take, tally, sink, names)
@@ -77,11 +92,15 @@ def _here(
 ) -> None:
     """Sources of this machine or of a simulated GPU; `names` gets what to show for each key."""
     period_s, length_s = times_s
+    scrapes = [prometheus.Scrape(url) for url in args.scrape]
     seen = _targets(args)
     clock, simulated = seen[0].clock, seen[0].device.target == "simulated"
     names |= {one.device.key: f"{one.device.selector} {one.device.name}" for one in seen}
-    sources: dict[tuple[str, str], Any] = {}
-    for one in seen:
+    sources: dict[tuple[str, str], Any] = {(one.url, one.device): one for one in scrapes}
+    if args.ipmi:
+        sources["ipmi", "bmc"] = ipmi.Ipmi()
+    asked_here = bool(args.target or args.device or not sources)  # an endpoint alone is watched alone
+    for one in seen if asked_here else []:
         for source in sensors.find(one):
             sources.setdefault((source.name, source.device), source)
         for name, reason in sensors.missing(one).items():
@@ -107,7 +126,10 @@ def _targets(args: argparse.Namespace) -> list[Any]:
         if found and spec.name == "simulated":
             return [targets.open_device(spec, found[0])]
     else:
-        found = [one for one in targets.survey()[0] if one.kind == "gpu" and _asked(one, args.device)]
+        seen = [one for one in targets.survey()[0] if one.kind == "gpu"]
+        known = {one.pci_address.lower() for one in seen}
+        seen += [one for one in drm.devices(Tree()) if one.pci_address not in known]
+        found = [one for one in seen if _asked(one, args.device)]
     if not found and (args.device or args.target):
         raise InputError(f"there is no device {args.device or args.target}; hotlap devices lists them")
     clock = SystemClock()
@@ -239,6 +261,25 @@ class Exporter(Sink):
         self.server.server_close()
 
 
+class Otlp(Sink):
+    """Sent to a collector of OpenTelemetry."""
+
+    def __init__(self, url: str, period_s: float) -> None:
+        super().__init__(sys.stderr)
+        self.sender = otlp.Sender(url, period_s, socket.gethostname(), lambda line: print(f"hotlap: {line}", file=sys.stderr))
+        self.live = True
+
+    def take(self, found: list[Reading]) -> None:
+        self.sender.labels = self.labels
+        self.sender.add(found)
+
+    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+        """Nothing: the collector has them."""
+
+    def close(self) -> None:
+        self.sender.close()
+
+
 def _sink(to: str, period_s: float) -> Sink:
     kind, _, rest = to.partition(":")
     if not to:
@@ -247,4 +288,6 @@ def _sink(to: str, period_s: float) -> Sink:
         return Lines(Path(rest))
     if kind == "prometheus" and (not rest or (rest.isdigit() and int(rest) < 65536)):
         return Exporter(int(rest) if rest else PORT, period_s)
-    raise InputError(f"--to {to} is not known; valid: prometheus, prometheus:PORT, file:PATH")
+    if kind == "otlp":
+        return Otlp(rest, period_s)
+    raise InputError(f"--to {to} is not known; valid: prometheus, prometheus:PORT, otlp, otlp:URL, file:PATH")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from hotlap.sensors.base import THROTTLE
 from hotlap.sensors.tally import Tally
 
+FEW = 4  # sensors that stayed at 0 and still have a line each
 SHOWN = ("power_w", "temperature_c", "clock_hz.sm", "clock_hz", "utilization", "memory_used_bytes", "throttle", "reachable")
-UNITS = {"_w": "W", "_j": "J", "_c": "°C", "_hz": "Hz", "_bytes": "B", "_s": "s"}
+UNITS = {"_bytes_per_s": "B/s", "_v": "V", "_a": "A", "_w": "W", "_j": "J", "_c": "°C", "_hz": "Hz", "_bytes": "B", "_s": "s"}
 
 
 def _value(sensor: str, value: float | None) -> str:
@@ -19,7 +21,7 @@ def _value(sensor: str, value: float | None) -> str:
         return "+".join(name for bit, name in THROTTLE.items() if int(value) & bit) or "none"
     unit = next((u for end, u in UNITS.items() if stem.endswith(end)), "")
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if unit in ("Hz", "B", "J") and abs(value) >= size:
+        if unit in ("Hz", "B", "B/s", "J") and abs(value) >= size:
             return f"{value / size:.3g} {prefix}{unit}"
     return f"{value:.1%}" if stem in ("utilization", "fan", "pressure") else f"{value:.4g} {unit}".strip()
 
@@ -49,14 +51,18 @@ def told(tally: Tally, names: dict[str, str]) -> list[str]:
     lines = []
     for device in dict.fromkeys(device for device, _ in tally.sensors):
         lines += ["", names.get(device, device), f"  {'sensor':<24} {'least':>12} {'mean':>12} {'most':>12}"]
+        still = [s for (of, s), one in sorted(tally.sensors.items()) if of == device and one.count and one.low == one.high == 0]
         for (of, sensor), one in sorted(tally.sensors.items()):
-            if of != device or sensor == "throttle":
+            if of != device or sensor == "throttle" or (sensor in still and len(still) > FEW):
                 continue
             if one.count:
                 shown = (_value(sensor, v) for v in (one.low, one.total / one.count, one.high))
                 lines.append(f"  {sensor:<24} " + " ".join(f"{text:>12}" for text in shown))
             else:
                 lines.append(f"  {sensor:<24} no value: {one.last.reason if one.last else ''}")
+        if len(still) > FEW:
+            shown_still = [name for name in still if name != "throttle"]
+            lines += textwrap.wrap(f"0 throughout: {', '.join(shown_still)}", 100, initial_indent="  ", subsequent_indent="    ")
         held = {name: share for name, share in tally.residency(device).items() if name != "idle"}
         lines += [f"  held down by {name}: {share:.1%} of the time" for name, share in held.items()]
         found = tally.energy(device)

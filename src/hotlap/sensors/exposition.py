@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from hotlap.record import Reading
 from hotlap.sensors.base import THROTTLE
@@ -24,6 +25,10 @@ UNITS = {  # how a sensor's name ends: what Prometheus writes, and its type
     "_a": ("_amperes", "gauge"),
     "_share": ("_ratio", "gauge"),
     "_bytes_per_s": ("_bytes_per_second", "gauge"),
+}
+COUNTERS = {  # what only grows, by the sensor's name without its part
+    "throttle_s": "_seconds_total", "pcie_bytes": "_bytes_total", "nvlink_bytes": "_bytes_total", "pcie_errors": "_total",
+    "nvlink_errors": "_total",
 }
 RATIOS = ("utilization", "fan", "pressure")
 SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)\s*(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*(?:#\s*\{.*)?\Z')
@@ -58,6 +63,9 @@ def named(stem: str) -> tuple[str, str]:
     clean = re.sub(r"\W", "_", stem)
     if clean in RATIOS:
         return f"hotlap_{clean}_ratio", "gauge"
+    if clean in COUNTERS:
+        ending = COUNTERS[clean]
+        return f"hotlap_{clean.removesuffix('_s').removesuffix('_bytes')}{ending}", "counter"
     ending = max((end for end in UNITS if clean.endswith(end)), key=len, default="")
     put, kind = UNITS.get(ending, ("", "gauge"))
     return f"hotlap_{clean.removesuffix(ending)}{put}", kind
@@ -72,31 +80,53 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+@dataclass(frozen=True)
+class Sample:
+    """One line of an endpoint. `value` None: the line or its number cannot be read, for `reason`."""
+
+    name: str
+    labels: dict[str, str]
+    value: float | None
+    sensor_s: float | None = None  # the endpoint's own time, UNIX
+    reason: str = ""
+
+
 def read(text: str, device: str, time_s: float) -> list[Reading]:
     """Any endpoint's text as readings named NAME{labels}; NaN, infinities and lines that cannot be read are errors with their reason."""
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            found.append(_read(line.strip(), number, device, time_s, millis="# EOF" not in text))
+    for one in samples(text):
+        sensor = one.name + ("{" + ",".join(f"{k}={v}" for k, v in one.labels.items()) + "}" if one.labels else "")
+        found.append(reading(one, sensor, device, time_s))
     return found
 
 
-def _read(line: str, number: int, device: str, time_s: float, millis: bool) -> Reading:
+def reading(one: Sample, sensor: str, device: str, time_s: float, by: float = 1.0) -> Reading:
+    """A sample under another name, its value times `by`."""
+    if one.value is None:
+        return Reading(sensor=sensor, device=device, time_s=time_s, status="error", reason=one.reason, sensor_s=one.sensor_s)
+    return Reading(sensor=sensor, device=device, time_s=time_s, value=one.value * by, sensor_s=one.sensor_s)
+
+
+def samples(text: str) -> list[Sample]:
+    """All lines that are no comment."""
+    millis = "# EOF" not in text  # OpenMetrics counts seconds
+    lines = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
+    return [_sample(line, number, millis) for number, line in lines if line and not line.startswith("#")]
+
+
+def _sample(line: str, number: int, millis: bool) -> Sample:
     match = SAMPLE.match(line)
     labels = None if match is None else _labels(match[2] or "")
     if match is None or labels is None:
-        return Reading(sensor=f"line_{number}", device=device, time_s=time_s, status="error", reason=f"not the text format: {line[:60]!r}")
-    sensor = match[1] + ("{" + ",".join(f"{k}={v}" for k, v in labels.items()) + "}" if labels else "")
-    own = float(match[4]) / (1e3 if millis else 1.0) if match[4] else None  # OpenMetrics counts seconds
+        return Sample(f"line_{number}", {}, None, reason=f"not the text format: {line[:60]!r}")
+    own = float(match[4]) / (1e3 if millis else 1.0) if match[4] else None
     try:
         value = float(match[3])
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        return Reading(
-            sensor=sensor, device=device, time_s=time_s, status="error", reason=f"no finite number: {match[3][:40]}", sensor_s=own
-        )
-    return Reading(sensor=sensor, device=device, time_s=time_s, value=value, sensor_s=own)
+        return Sample(match[1], labels, None, own, f"no finite number: {match[3][:40]}")
+    return Sample(match[1], labels, value, own)
 
 
 def _labels(inner: str) -> dict[str, str] | None:

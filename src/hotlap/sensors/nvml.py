@@ -20,19 +20,16 @@ from typing import Any
 from hotlap.errors import MachineError, NotSupported, Unavailable
 from hotlap.record import Device, Reading
 from hotlap.sensors.base import Source
-from hotlap.sensors.gauge import Gauge, read_all
+from hotlap.sensors.gauge import Gauge, read_all, why
+from hotlap.sensors.gpm import METRICS, Gpm
+from hotlap.sensors.nvml_fields import FUNCTION_NOT_FOUND, LACKING, Fields, known
+from hotlap.sensors.nvml_health import Health, limits
 from hotlap.sensors.processes import others
+from hotlap.sensors.xid import Xids
 from hotlap.targets.base import Target
 
 POWER_AVERAGE, POWER_INSTANT, MEMORY_TEMPERATURE = 185, 186, 82  # NVML_FI_DEV_*
 CLOCK_SM, CLOCK_MEMORY = 1, 2  # nvmlClockType_t
-NOT_AVAILABLE = {0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF}  # NVML_VALUE_NOT_AVAILABLE in 32 and 64 bits
-FIELD_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # nvmlValueType_t, in its order
-INVALID_ARGUMENT, FUNCTION_NOT_FOUND = 2, 13  # NVML_ERROR_*
-LACKING = {
-    3: "the device does not support it", FUNCTION_NOT_FOUND: "this driver has no such function",
-    25: "this driver has another version of it",
-}
 SLOW_S = 0.5  # what changes rarely, or is dear to ask (the list of processes), is read at most twice a second
 
 REMEDY_PACKAGE = "pip install 'hotlap[nvidia]'"
@@ -52,33 +49,38 @@ class Nvml:
 
     def __init__(self, binding: Any, handle: Any, device: str) -> None:
         self.n, self.handle, self.device = binding, handle, device
-        self.fields: dict[int, float | Exception] = {}
+        self.fields = Fields(binding, handle, (POWER_INSTANT, POWER_AVERAGE, MEMORY_TEMPERATURE))
+        self.health = Health(binding, handle)
         self.fast = [Gauge(name, self._guarded(ask)) for name, ask in self._fast().items()]
-        self.slow = [Gauge(name, self._guarded(ask)) for name, ask in self._slow().items()]
+        self.slow = [Gauge(name, self._guarded(ask)) for name, ask in (self._slow() | self.health.asks).items()]
+        self.parts = [Part(self, ("xid", "xid.count"), Xids), Part(self, tuple(METRICS), Gpm)]
         self.slow_due_s = float("-inf")
 
     def names(self) -> Sequence[str]:
-        return [gauge.name for gauge in (*self.fast, *self.slow)]
+        return [gauge.name for gauge in (*self.fast, *self.slow)] + [name for part in self.parts for name in part.names]
 
     def read(self, time_s: float) -> list[Reading]:
-        """All sensors now, the slow ones (processes, fan, link, limit, errors) only where their last reading is 0.5 s old."""
-        self._ask_fields()
+        """All sensors now, the slow ones (processes, fan, link, limit, errors, events, averages) only where their last reading is
+        0.5 s old."""
+        self.fields.ask()
         found = read_all(self.fast, self.device, time_s)
         if time_s >= self.slow_due_s:
             self.slow_due_s = time_s + SLOW_S
+            self.health.fields.ask()
             found += read_all(self.slow, self.device, time_s)
+            found += [reading for part in self.parts for reading in part.read(time_s)]
         return found
 
     def _fast(self) -> dict[str, Ask]:
         n, h = self.n, self.handle
         return {
-            "power_w": self._first(lambda: self._field(POWER_INSTANT) / 1e3, lambda: n.nvmlDeviceGetPowerUsage(h) / 1e3),
-            "power_w.average": lambda: self._field(POWER_AVERAGE) / 1e3,
+            "power_w": self._first(lambda: self.fields.get(POWER_INSTANT) / 1e3, lambda: n.nvmlDeviceGetPowerUsage(h) / 1e3),
+            "power_w.average": lambda: self.fields.get(POWER_AVERAGE) / 1e3,
             "energy_j": lambda: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,
             "temperature_c": self._first(lambda: n.nvmlDeviceGetTemperature(h, 0), lambda: n.nvmlDeviceGetTemperatureV(h, 0)),
             "temperature_c.memory": self._memory_temperature,
-            "clock_hz.sm": lambda: _known(n.nvmlDeviceGetClockInfo(h, CLOCK_SM)) * 1e6,
-            "clock_hz.memory": lambda: _known(n.nvmlDeviceGetClockInfo(h, CLOCK_MEMORY)) * 1e6,
+            "clock_hz.sm": lambda: known(n.nvmlDeviceGetClockInfo(h, CLOCK_SM)) * 1e6,
+            "clock_hz.memory": lambda: known(n.nvmlDeviceGetClockInfo(h, CLOCK_MEMORY)) * 1e6,
             "throttle": self._first(
                 lambda: n.nvmlDeviceGetCurrentClocksEventReasons(h), lambda: n.nvmlDeviceGetCurrentClocksThrottleReasons(h)
             ),
@@ -93,9 +95,8 @@ class Nvml:
         return {
             "pcie_generation": lambda: n.nvmlDeviceGetCurrPcieLinkGeneration(h),
             "pcie_width": lambda: n.nvmlDeviceGetCurrPcieLinkWidth(h),
-            "ecc_uncorrected": lambda: n.nvmlDeviceGetTotalEccErrors(h, 1, 0),  # uncorrected, since the driver was loaded
             "fan": lambda: n.nvmlDeviceGetFanSpeed(h) / 100,
-            "power_limit_w": lambda: _known(n.nvmlDeviceGetEnforcedPowerLimit(h)) / 1e3,
+            "power_limit_w": lambda: known(n.nvmlDeviceGetEnforcedPowerLimit(h)) / 1e3,
             "processes": self._first(
                 lambda: others(_pids(n.nvmlDeviceGetComputeRunningProcesses_v3(h)), os.getpid()),
                 lambda: others(_pids(n.nvmlDeviceGetComputeRunningProcesses_v2(h)), os.getpid()),
@@ -134,34 +135,37 @@ class Nvml:
         return ask
 
     def _memory_temperature(self) -> float:
-        value = self._field(MEMORY_TEMPERATURE)
+        value = self.fields.get(MEMORY_TEMPERATURE)
         if value == 0:  # cards without the sensor answer with success and 0 °C
             raise NotSupported("the device answers 0 °C, as cards without this sensor do")
         return value
 
-    def _ask_fields(self) -> None:
-        """All field values in one call; each has its own answer."""
-        wanted = [POWER_INSTANT, POWER_AVERAGE, MEMORY_TEMPERATURE]
-        try:
-            answers = self.n.nvmlDeviceGetFieldValues(self.handle, wanted)
-            self.fields = {field: self._value(answer) for field, answer in zip(wanted, answers, strict=True)}
-        except (self.n.NVMLError, AttributeError) as error:
-            self.fields = dict.fromkeys(wanted, error)
 
-    def _value(self, answer: Any) -> float | Exception:
-        if answer.nvmlReturn == INVALID_ARGUMENT:  # of a single field: one that came after this driver
-            return NotSupported(f"this driver does not know field {answer.fieldId}")
-        if answer.nvmlReturn != 0:
-            return self.n.NVMLError(answer.nvmlReturn)  # type: ignore[no-any-return]
-        if answer.valueType >= len(FIELD_TYPES):
-            return MachineError(f"NVML answers field {answer.fieldId} with a value of unknown type {answer.valueType}")
-        return float(getattr(answer.value, FIELD_TYPES[answer.valueType]))
+class Part:
+    """Sensors that are read together and may have to be opened first; what fails at opening is tried again at each reading."""
 
-    def _field(self, field: int) -> float:
-        value = self.fields[field]
-        if isinstance(value, Exception):
-            raise value
-        return _known(value)
+    def __init__(self, source: Nvml, names: tuple[str, ...], kind: Callable[[Any, Any], Any]) -> None:
+        self.source, self.names, self.kind = source, names, kind
+        self.opened: Any = None
+        self.unsupported = ""
+
+    def read(self, time_s: float) -> list[Reading]:
+        """Never raises."""
+        device, n = self.source.device, self.source.n
+        if not self.unsupported:
+            try:
+                self.opened = self.opened or self.kind(n, self.source.handle)
+                return self.opened.read(device, time_s)  # type: ignore[no-any-return]
+            except NotSupported as error:
+                self.unsupported = str(error)
+            except AttributeError as error:
+                self.unsupported = f"this nvidia-ml-py has no such function ({error})"
+            except Exception as error:
+                shown = _translated(error) if isinstance(error, n.NVMLError) else error
+                if not isinstance(shown, NotSupported):
+                    return [Reading(sensor=s, device=device, time_s=time_s, status="error", reason=why(shown)) for s in self.names]
+                self.unsupported = str(shown)
+        return [Reading(sensor=s, device=device, time_s=time_s, status="not_supported", reason=self.unsupported) for s in self.names]
 
 
 def find(target: Target) -> list[Source]:
@@ -182,7 +186,8 @@ def missing(target: Target) -> str:
 
 
 def facts(device: Device) -> dict[str, Any]:
-    """What NVML knows of a GPU and what does not change: highest clocks, power limit, link, firmware, serial number.
+    """What NVML knows of a GPU and what does not change: highest clocks, limits of power and temperature, link, firmware, serial
+    number.
 
     Keys end in their unit; what the driver does not tell is left out. Empty where there is no NVML.
     """
@@ -192,18 +197,19 @@ def facts(device: Device) -> dict[str, Any]:
         return {}
     n, h = source.n, source.handle
     asked: dict[str, Callable[[], Any]] = {
-        "clock_max_hz.sm": lambda: _known(n.nvmlDeviceGetMaxClockInfo(h, CLOCK_SM)) * 1e6,
-        "clock_max_hz.memory": lambda: _known(n.nvmlDeviceGetMaxClockInfo(h, CLOCK_MEMORY)) * 1e6,
-        "power_limit_w": lambda: _known(n.nvmlDeviceGetEnforcedPowerLimit(h)) / 1e3,
+        "clock_max_hz.sm": lambda: known(n.nvmlDeviceGetMaxClockInfo(h, CLOCK_SM)) * 1e6,
+        "clock_max_hz.memory": lambda: known(n.nvmlDeviceGetMaxClockInfo(h, CLOCK_MEMORY)) * 1e6,
+        "power_limit_w": lambda: known(n.nvmlDeviceGetEnforcedPowerLimit(h)) / 1e3,
         "pcie_generation_max": lambda: n.nvmlDeviceGetMaxPcieLinkGeneration(h),
         "pcie_width_max": lambda: n.nvmlDeviceGetMaxPcieLinkWidth(h),
-        "clock_application_hz.sm": lambda: _known(n.nvmlDeviceGetApplicationsClock(h, CLOCK_SM)) * 1e6,
+        "clock_application_hz.sm": lambda: known(n.nvmlDeviceGetApplicationsClock(h, CLOCK_SM)) * 1e6,
         "ecc": lambda: bool(n.nvmlDeviceGetCurrentEccMode(h)),
         "mig": lambda: bool(n.nvmlDeviceGetMigMode(h)[0]),
         "persistence": lambda: bool(n.nvmlDeviceGetPersistenceMode(h)),
         "vbios": lambda: n.nvmlDeviceGetVbiosVersion(h),
         "serial": lambda: n.nvmlDeviceGetSerial(h),
         "driver": lambda: n.nvmlSystemGetDriverVersion(),
+        **limits(n, h),
     }
     return {name: value for name, ask in asked.items() if (value := _answer(n, ask)) is not None}
 
@@ -261,12 +267,6 @@ def _words(error: Any) -> str:
         return str(error)
     except Exception:
         return f"error {error.value}"
-
-
-def _known(value: float) -> float:
-    if value in NOT_AVAILABLE:
-        raise NotSupported("the driver answers that the value is not available")
-    return value
 
 
 def _pids(processes: Sequence[Any]) -> list[int]:
