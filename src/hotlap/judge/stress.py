@@ -219,7 +219,8 @@ def _course(rates: Sequence[Rate], shown: Columns, found: Findings, budgets: Bud
         return
     kinds = len(falling) - 1
     more = f", and {kinds} more kind{'s' * (kinds > 1)}" if kinds else ""
-    found.add("throughput falls", f"{worst.kind} {change:+.1%} from the first quarter of the run to the last{more}", action="look at temperature and clocks over time")
+    what = f"{worst.kind} {change:+.1%} from the first quarter of the run to the last{more}"
+    found.add("throughput falls", what, action="look at temperature and clocks over time")
 
 
 def _worse(one: DeviceVerdict, cause: str, detail: str, action: str, state: State = "fail") -> DeviceVerdict:
