@@ -82,6 +82,8 @@ def test_show_explain_and_ls_of_a_stress_run(run: Path, capsys: pytest.CaptureFi
     assert f"a stress run has no cases to explain; hotlap show {run.name} says" in capsys.readouterr().out
     assert main(["ls"]) == 0
     assert "stress-burn" in capsys.readouterr().out
+    assert main(["judge", run.name]) == 2
+    assert f"hotlap stress --judge {run.name}" in capsys.readouterr().err
     assert main(["report", run.name, "--out", str(run / "page.html")]) == 0
     assert "<h2>Stress</h2>" in (run / "page.html").read_text("utf-8")
     assert main(["stress", "--judge", run.name, "--against", run.name]) == 1

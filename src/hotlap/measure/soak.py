@@ -213,17 +213,18 @@ class _Soak:
     def _watch(self, ones: Sequence[_One]) -> None:
         turned = time.monotonic()
         while not self.stop.is_set() and not all(one.ended for one in ones):
-            away, turned = time.monotonic() - turned, time.monotonic()
-            if away > AWAY_S:  # this process itself was stopped (Ctrl-Z): what the others said meanwhile waits in their pipes
-                for one in ones:
-                    one.heard_s += away
             with contextlib.suppress(queue.Empty):
                 one, attempt, said = self.said.get(timeout=0.2)
                 if attempt == one.attempt:
                     self._heard(one, said)
             self._clocks(ones[0])
+            now = time.monotonic()
+            away, turned = now - turned, now
+            if away > AWAY_S:  # this process itself was stopped (Ctrl-Z): what the others said meanwhile waits in their pipes
+                for one in ones:
+                    one.heard_s += away
             for one in ones:
-                silent = time.monotonic() - one.heard_s
+                silent = now - one.heard_s
                 if not one.ended and silent > self.setup.hung_s * (1 if one.ticked else 3):
                     self._died(one, "hung", f"no word for {silent:.0f} s: a kernel that does not end, or a driver that does not answer")
 

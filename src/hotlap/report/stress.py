@@ -119,6 +119,11 @@ def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
     return found
 
 
+def signed(share: float) -> str:
+    """A change in per cent; one that rounds to nothing has no minus."""
+    return f"{round(share, 3) + 0.0:+.1%}"
+
+
 def _heat(f: Mapping[str, float]) -> str:
     if "temperature_c.rise" not in f:
         return "too short to tell whether it is steady"
@@ -157,7 +162,7 @@ def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
         Column("  throughput", [Cell(f"  {one.kind}") for one in found]),
         Column("peak", [Cell(show(one.peak, one.unit)) for one in found], right=True),
         Column("sustained", [Cell(show(one.sustained, one.unit)) for one in found], right=True),
-        Column("slope", [Cell("–" if one.slope is None else f"{one.slope:+.1%}", "bad" if one.falls else "") for one in found], right=True),
+        Column("slope", [Cell("–" if one.slope is None else signed(one.slope), "bad" if one.falls else "") for one in found], right=True),
         Column("spread", [Cell("–" if one.spread is None else f"±{one.spread:.1%}") for one in found], right=True),
         Column("of bound", [share(one.sustained, one.bound) for one in found], right=True),
         Column("of expected", [share(one.sustained, one.expected) for one in found], right=True),

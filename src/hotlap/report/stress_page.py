@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hotlap.judge.stress import DeviceVerdict, Judged
 from hotlap.judge.throughput import Rate
 from hotlap.record import Device
-from hotlap.report import charts, stress, words
+from hotlap.report import charts, stress
 from hotlap.store import chunks
 from hotlap.units import percent, show
 from hotlap.work.stress import Tick
@@ -86,12 +86,8 @@ def _rates(found: Sequence[Rate]) -> str:
     if not found:
         return ""
     heads = ["peak", "sustained", "slope", "spread", "of bound", "of expected", "of reference"]
-    rows = [
-        [show(r.peak, r.unit), show(r.sustained, r.unit), _share(r.slope, "{:+.1%}"), _share(r.spread, "±{:.1%}"),
-         *(percent(r.sustained / of) if of else words.DASH for of in (r.bound, r.expected, r.reference))]
-        for r in found
-    ]  # fmt: skip
-    kept = [n for n in range(len(heads)) if n < 4 or any(row[n] != words.DASH for row in rows)]
+    rows = [_cells(r) for r in found]
+    kept = [n for n in range(len(heads)) if n < 4 or any(row[n] != "–" for row in rows)]
     head = "".join(f'<th class="n">{heads[n]}</th>' for n in kept)
     body = "".join(
         f"<tr><th>{escape(r.kind)}</th>{''.join(f'<td class=n>{escape(row[n])}</td>' for n in kept)}</tr>"
@@ -100,8 +96,10 @@ def _rates(found: Sequence[Rate]) -> str:
     return f'<div class="scroll"><table><thead><tr><th>throughput</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _share(value: float | None, form: str) -> str:
-    return words.DASH if value is None else form.format(value)
+def _cells(r: Rate) -> list[str]:
+    course = ["–" if r.slope is None else stress.signed(r.slope), "–" if r.spread is None else f"±{r.spread:.1%}"]
+    shares = [percent(r.sustained / of) if of else "–" for of in (r.bound, r.expected, r.reference)]
+    return [show(r.peak, r.unit), show(r.sustained, r.unit), *course, *shares]
 
 
 def _wrong(one: DeviceVerdict) -> str:
