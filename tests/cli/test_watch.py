@@ -199,3 +199,19 @@ def test_what_stayed_at_zero_takes_one_line():
     assert "  0 throughout: ecc_a, ecc_b, ecc_c, ecc_d, ecc_e, ecc_f" in told
     assert sum("ecc_" in line for line in told) == 1
     assert any("2.5 GB/s" in line for line in told)
+
+
+def test_a_sensor_that_is_read_more_rarely_is_no_dead_one(capsys):
+    sink = watch.Exporter(0, 0.05)
+    try:
+        rare = Reading(sensor="fan", device="d", time_s=0, value=0.5)
+        sink.take([rare])
+        time.sleep(0.3)
+        assert "fan" not in sink.page()
+        sink.take([rare])
+        time.sleep(0.3)
+        assert "fan" in sink.page()
+        time.sleep(0.9)
+        assert "fan" not in sink.page()
+    finally:
+        sink.close()

@@ -401,3 +401,9 @@ def test_never_beside_a_profiler(ask: Ask, tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(MachineError, match="ncu, process 77"):
         watched.read("gpu", 0.0)
     assert calls == []
+
+
+def test_errors_of_links_are_asked_every_five_seconds(ask: Ask) -> None:
+    answer = ask(times=(1.0, 2.0, 5.9, 6.5), FAKE_NVML_FIELDS="91:2,161@0:1,161@1:1")
+    assert ["nvlink_errors.replay" in values(answer, sweep) for sweep in range(4)] == [True, False, False, True]
+    assert all("nvlink_bytes.sent" in values(answer, sweep) for sweep in range(4))

@@ -25,7 +25,8 @@ from hotlap.sensors.tally import Tally
 from hotlap.sensors.tree import Tree
 from hotlap.targets.base import SystemClock
 
-PORT, STALE_PERIODS = 9464, 3.0  # 9464: what OpenTelemetry's exporters use; a reading older than 3 periods is not exported
+PORT = 9464  # what OpenTelemetry's exporters use
+STALE_PERIODS, RARE_S = 3.0, 10.0  # a reading older than 3 periods, of the watch or its sensor's own up to 10 s, is not exported
 Take = Callable[[list[Reading]], None]
 
 
@@ -220,7 +221,7 @@ class Exporter(Sink):
     def __init__(self, port: int, period_s: float) -> None:
         super().__init__(sys.stderr)
         self.live, self.period_s, self.lock = True, period_s, threading.Lock()
-        self.last: dict[tuple[str, str], tuple[float, Reading]] = {}
+        self.last: dict[tuple[str, str], tuple[float, float, Reading]] = {}  # when, how long after the one before, what
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -245,13 +246,16 @@ class Exporter(Sink):
 
     def page(self) -> str:
         with self.lock:
-            fresh = [one for at_s, one in self.last.values() if time.monotonic() - at_s <= STALE_PERIODS * self.period_s]
+            now = time.monotonic()
+            fresh = [one for at_s, gap_s, one in self.last.values() if now - at_s <= STALE_PERIODS * max(gap_s, self.period_s)]
         return exposition.write(fresh, self.labels)
 
     def take(self, found: list[Reading]) -> None:
         with self.lock:
+            now = time.monotonic()
             for one in found:
-                self.last[one.device, one.sensor] = (time.monotonic(), one)
+                before = self.last.get((one.device, one.sensor))
+                self.last[one.device, one.sensor] = (now, min(now - before[0], RARE_S) if before else 0.0, one)
 
     def draw(self, tally: Tally, names: dict[str, str]) -> None:
         """Nothing: whoever scrapes sees it."""

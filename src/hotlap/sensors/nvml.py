@@ -30,6 +30,7 @@ from hotlap.targets.base import Target
 
 POWER_AVERAGE, POWER_INSTANT, MEMORY_TEMPERATURE = 185, 186, 82  # NVML_FI_DEV_*
 CLOCK_SM, CLOCK_MEMORY = 1, 2  # nvmlClockType_t
+RARE_S = 5.0  # each link is asked for each of its errors
 SLOW_S = 0.5  # what changes rarely, or is dear to ask (the list of processes), is read at most twice a second
 
 REMEDY_PACKAGE = "pip install 'hotlap[nvidia]'"
@@ -53,21 +54,26 @@ class Nvml:
         self.health = Health(binding, handle)
         self.fast = [Gauge(name, self._guarded(ask)) for name, ask in self._fast().items()]
         self.slow = [Gauge(name, self._guarded(ask)) for name, ask in (self._slow() | self.health.asks).items()]
+        self.rare = [Gauge(name, self._guarded(ask)) for name, ask in self.health.rare.items()]
         self.parts = [Part(self, ("xid", "xid.count"), Xids), Part(self, tuple(METRICS), Gpm)]
-        self.slow_due_s = float("-inf")
+        self.slow_due_s = self.rare_due_s = float("-inf")
 
     def names(self) -> Sequence[str]:
-        return [gauge.name for gauge in (*self.fast, *self.slow)] + [name for part in self.parts for name in part.names]
+        return [gauge.name for gauge in (*self.fast, *self.slow, *self.rare)] + [name for part in self.parts for name in part.names]
 
     def read(self, time_s: float) -> list[Reading]:
         """All sensors now, the slow ones (processes, fan, link, limit, errors, events, averages) only where their last reading is
-        0.5 s old."""
+        0.5 s old, errors of links every 5 s."""
         self.fields.ask()
         found = read_all(self.fast, self.device, time_s)
         if time_s >= self.slow_due_s:
             self.slow_due_s = time_s + SLOW_S
             self.health.fields.ask()
             found += read_all(self.slow, self.device, time_s)
+            if time_s >= self.rare_due_s:
+                self.rare_due_s = time_s + RARE_S
+                self.health.rare_fields.ask()
+                found += read_all(self.rare, self.device, time_s)
             found += [reading for part in self.parts for reading in part.read(time_s)]
         return found
 

@@ -42,7 +42,7 @@ MARGINS = {"shutdown": 193, "slowdown": 194, "memory": 195, "gpu": 196}  # NVML_
 
 
 class Health:
-    """Sensor → how to ask; `fields` are to be asked before."""
+    """Sensor → how to ask: `asks` after `fields`, `rare` after `rare_fields`, which are a hundred where there are 18 links."""
 
     def __init__(self, binding: Any, handle: Any) -> None:
         self.n, self.h = binding, handle
@@ -56,8 +56,11 @@ class Health:
         several: list[Field | int] = []
         for of_link, sums in NVLINK_ERRORS.values():
             several += [*((of_link, link) for link in range(links)), *sums]
-        self.fields = Fields(binding, handle, [*single, *(several if links else [])])
-        self.asks = {**self._held(held), **self._memory(), **self._pcie(), **self._nvlink(links)}
+        self.fields, self.rare_fields = Fields(binding, handle, single), Fields(binding, handle, several if links else [])
+        ways = {"sent": NVLINK_SENT, "received": NVLINK_RECEIVED}
+        moved = {f"nvlink_bytes.{way}": _scaled(self.fields, field, 1024) for way, field in ways.items()}
+        self.asks = {**self._held(held), **self._memory(), **self._pcie(), **moved}
+        self.rare = self._nvlink(links)
 
     def _links(self) -> int:
         """How many NVLinks there are; 0 where the driver does not say, and then `unlinked` is why."""
@@ -106,8 +109,8 @@ class Health:
         }
 
     def _nvlink(self, links: int) -> dict[str, Ask]:
-        f = self.fields
-        asks = {"nvlink_bytes.sent": _scaled(f, NVLINK_SENT, 1024), "nvlink_bytes.received": _scaled(f, NVLINK_RECEIVED, 1024)}
+        f = self.rare_fields
+        asks: dict[str, Ask] = {}
         for kind, (field, sums) in NVLINK_ERRORS.items():
             name = f"nvlink_errors.{kind}"
             asks[name] = _over_links(Links(f, field, links), f, sums) if links else _failing(self.unlinked)
