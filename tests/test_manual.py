@@ -49,7 +49,8 @@ def test_every_plan_key_is_described() -> None:
 
 def test_every_fault_of_the_simulator_is_described() -> None:
     text = (DOCS / "simulated.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(INJECTIONS)
+    first = re.findall(r"^\| (`[^|]+)\|", text, re.MULTILINE)  # several of a kind may share a row
+    assert {name for cell in first for name in re.findall(r"`(\w+)`", cell)} == set(INJECTIONS)
 
 
 def test_the_public_names_are_these() -> None:
