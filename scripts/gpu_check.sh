@@ -6,7 +6,7 @@
 #   conform   the conformance suite on every target that is found; the same kernel by events, wall clock and graph replay
 #   measure   the plans quick and standard on cuda, and quick on torch:cuda
 #   model     each measured number against its limit; nothing may beat its bound. PyTorch's kernels, power and clock beside the model
-#   burn      a matrix product for five minutes, with clock, power and temperature
+#   burn      'hotlap stress' for five minutes with its verdict, every sensor for twenty seconds, and the facts of the node audited
 #
 # Logs, summary.txt and the packed runs land in $OUT (default: out), at most 8 files. PYTHON names the Python (default: python3); Hotlap is
 # taken from src/, and needs NumPy and msgspec; cuda-bindings, nvidia-cuda-nvrtc, nvidia-ml-py, torch and pytest for the parts they carry.
@@ -149,7 +149,12 @@ part_model() { # at worst 110 + 150 + 70 + 150 + 40 s
     beside "power and clock beside the model" 40 power
 }
 
-part_burn() { burn 300; }
+part_burn() { # at worst 420 + 40 + 60 s; a verdict that fails is a failed step, its reason stands in the log
+    usable "stress on ${TORCH%%:*}" "$TORCH" || return 0
+    step "stress on ${TORCH%%:*}" 420 "$PYTHON" -m hotlap stress burn-in --for '300 s' --target "$TORCH" --label part=burn --out "$OUT/stress.html"
+    step "sensors for 20 s" 40 "$PYTHON" -m hotlap watch --for '20 s' --every '100 ms' --target "$TORCH" --to "file:$OUT/watch.jsonl"
+    step "audit" 60 "$PYTHON" -m hotlap audit
+}
 
 part_all() { # at worst 120 + 30 + 2 · 90 + 70 + 90 + 20 s
     conform 120
