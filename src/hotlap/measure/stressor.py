@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from typing import IO, Any
@@ -13,7 +11,7 @@ import msgspec
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, MachineError
 from hotlap.measure.control import Controller, Limits, slowdown_c
-from hotlap.measure.worker import die_with_parent
+from hotlap.measure.worker import begin
 from hotlap.record import Readings, Record
 from hotlap.sensors.sampler import Sampler
 from hotlap.work.stress import Done, Happened, Line, Mismatch, Phase, Profile, Tick
@@ -48,10 +46,7 @@ class Said(Record, frozen=True, kw_only=True):
 
 def main() -> int:
     """Reads a Job from standard input, writes Said to what was standard output."""
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session decides
-    channel = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
+    channel = begin()
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
         spec = targets.parse(job.spec)

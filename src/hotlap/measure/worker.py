@@ -28,10 +28,7 @@ PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until 
 
 def main() -> int:
     """Reads a Job from standard input, writes Messages to what was standard output; libraries' chatter goes to stderr."""
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session decides
-    channel = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
+    channel = begin()
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
         _round(job, channel)
@@ -39,6 +36,16 @@ def main() -> int:
         _say(channel, Fault(message=str(error), exit_code=error.exit_code))
         return error.exit_code
     return 0
+
+
+def begin() -> IO[bytes]:
+    """What a process that measures does first: it dies with its session, which alone decides on Ctrl-C. Returns the channel to it;
+    standard output is standard error from here on."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    return channel
 
 
 def _round(job: Job, channel: IO[bytes]) -> None:
@@ -106,7 +113,7 @@ def _say(channel: IO[bytes], message: Message) -> None:
         channel.write(msgspec.json.encode(message) + b"\n")
 
 
-def die_with_parent() -> None:
+def _die_with_parent() -> None:
     """Linux: if the session is killed, so is its round; a measurement nobody keeps must not go on heating the device."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
