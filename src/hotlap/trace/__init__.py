@@ -1,0 +1,1 @@
+"""Timelines of profilers: their readers, and what the time went into."""

@@ -1,0 +1,16 @@
+"""Readers of trace formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from hotlap.trace.readers import kineto
+from hotlap.trace.readers.base import Reader
+
+READERS = cast(list[Reader], [kineto])
+
+
+def find(path: Path, head: bytes) -> Reader | None:
+    """The first reader that recognises a file."""
+    return next((one for one in READERS if one.sniff(path, head)), None)

@@ -1,0 +1,139 @@
+"""How events of Chrome's trace format are decoded: a type per phase, with only those arguments that analyses use."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+SKIPPED = ("s", "t", "f", "I", "C", "N", "O", "D", "P", "R", "c", "(", ")", "v", "V", "a", "n", "T", "p", "F")
+NOTHING = Raw(b"")
+
+
+class Args(Struct, frozen=True, gc=False):
+    """Arguments that analyses use; the others are not even decoded."""
+
+    external: int = msgspec.field(name="External id", default=-1)
+    external_old: int = msgspec.field(name="external id", default=-1)
+    correlation: int = -1
+    device: int = -1
+    stream: int | str = -1  # 0x0 in calls of HIP
+    bytes: int = -1
+    size: int = -1
+    sequence: int = msgspec.field(name="Sequence number", default=-1)
+    dims: Raw = msgspec.field(name="Input Dims", default=NOTHING)
+    types: Raw = msgspec.field(name="Input type", default=NOTHING)
+    strides: Raw = msgspec.field(name="Input Strides", default=NOTHING)
+    values: Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
+    stack: Raw = msgspec.field(name="Call stack", default=NOTHING)
+    grid: Raw = NOTHING
+    block: Raw = NOTHING
+    registers: int = msgspec.field(name="registers per thread", default=-1)
+    shared: int = msgspec.field(name="shared memory", default=-1)
+    occupancy: float = msgspec.field(name="est. achieved occupancy %", default=-1.0)
+    collective: str = msgspec.field(name="Collective name", default="")
+    dtype: str = ""
+    elements_in: int = msgspec.field(name="In msg nelems", default=-1)
+    elements_out: int = msgspec.field(name="Out msg nelems", default=-1)
+    group: str = msgspec.field(name="Process Group Name", default="")
+    ranks: int = msgspec.field(name="Group size", default=0)
+
+
+class FewArgs(Struct, frozen=True, gc=False):
+    """For the breakdown."""
+
+    device: int = -1
+    stream: int | str = -1
+
+
+ARGS, FEW_ARGS = Args(), FewArgs()
+
+
+class Event(Struct, gc=False, tag_field="ph", tag="X"):
+    """A complete event."""
+
+    name: str = ""
+    cat: str = ""
+    ts: float = math.nan
+    dur: float = 0.0
+    pid: int | str = ""
+    tid: int | str = ""
+    args: Args = ARGS
+
+
+class FewEvent(Struct, gc=False, tag_field="ph", tag="X"):
+    """The same for the breakdown."""
+
+    name: str = ""
+    cat: str = ""
+    ts: float = math.nan
+    dur: float = 0.0
+    pid: int | str = ""
+    tid: int | str = ""
+    args: FewArgs = FEW_ARGS
+
+
+class Label(Struct, gc=False, tag_field="ph", tag="M"):
+    """Metadata: names of threads and processes."""
+
+    name: str = ""
+    pid: int | str = ""
+    tid: int | str = ""
+    args: dict[str, Any] = {}
+
+
+class Begin(Struct, gc=False, tag_field="ph", tag="B"):
+    """Half of an event."""
+
+    name: str = ""
+    cat: str = ""
+    ts: float = math.nan
+    pid: int | str = ""
+    tid: int | str = ""
+    args: Args = ARGS
+
+
+class End(Struct, gc=False, tag_field="ph", tag="E"):
+    """The other half."""
+
+    ts: float = math.nan
+    pid: int | str = ""
+    tid: int | str = ""
+
+
+class InstantArgs(Struct, frozen=True, gc=False):
+    """Of an allocation."""
+
+    change: int = msgspec.field(name="Bytes", default=0)
+    total: int = msgspec.field(name="Total Allocated", default=-1)
+    device: int = msgspec.field(name="Device Id", default=-1)
+
+
+INSTANT_ARGS = InstantArgs()
+
+
+class Instant(Struct, gc=False, tag_field="ph", tag="i"):
+    """A moment; of interest where memory is allocated or freed."""
+
+    name: str = ""
+    ts: float = math.nan
+    pid: int | str = ""
+    tid: int | str = ""
+    args: InstantArgs = INSTANT_ARGS
+
+
+_PHASES = [msgspec.defstruct(f"Phase{ord(ph)}", [], tag_field="ph", tag=ph, gc=False) for ph in (*SKIPPED, "b", "S", "e")]
+
+
+def _decoder(event: type) -> msgspec.json.Decoder[Any]:
+    union: Any = event
+    for one in (Label, Begin, End, Instant, *_PHASES):
+        union = union | one
+    return msgspec.json.Decoder(list[union])
+
+
+DECODERS = {"all": _decoder(Event), "breakdown": _decoder(FewEvent)}
+PIECE = msgspec.json.Decoder(list[Raw])
+SINGLE = {name: msgspec.json.Decoder(decoder.type.__args__[0]) for name, decoder in DECODERS.items()}

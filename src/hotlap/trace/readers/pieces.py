@@ -1,0 +1,108 @@
+"""A large JSON document with one long array of objects, cut into the text before it, pieces of the array, and the text after it.
+
+A piece ends where an object ends whose follower begins with the key that the array's objects begin with. That such a place
+lies inside a string or deeper in the document is possible: then the piece is no JSON, and the decoder of the piece says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from hotlap.errors import InputError
+
+PIECE = 1 << 22
+LARGEST = 1 << 28  # an object that does not end within this is no event
+HEAD = 1 << 26  # nor does a document have this much before its array
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")\s*:')
+
+
+class Pieces:
+    """Iterate once: gives bytes that are comma-separated objects. `before` and `after` are JSON of the rest of the document."""
+
+    def __init__(self, blocks: Iterable[bytes], key: str) -> None:
+        self.blocks, self.key = iter(blocks), key.encode()
+        self.before, self.after = b"{}", b"{}"
+        self.truncated = False
+        self.buffer = b""
+        self.ended = False
+
+    def _more(self) -> bool:
+        block = next(self.blocks, None)
+        if block is None:
+            self.ended = True
+            return False
+        self.buffer += block
+        return True
+
+    def _begin(self) -> bytes:
+        """Finds the array; the key its objects begin with."""
+        opening = re.compile(rb'"' + re.escape(self.key) + rb'"\s*:\s*\[')
+        while True:
+            text = self.buffer.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if text[:1] == b"[":
+                self.buffer, found = text[1:], True
+            else:
+                at = opening.search(self.buffer)
+                found = at is not None
+                if at:
+                    self.before = self.buffer[: at.end()] + b"]}"
+                    self.buffer = self.buffer[at.end() :]
+            if found:
+                break
+            if len(self.buffer) > HEAD or not self._more():
+                raise InputError(f"there is no array '{self.key.decode()}' in it")
+        while not (first := _FIRST.match(self.buffer)) and self.buffer.lstrip()[:1] != b"]" and self._more():
+            pass
+        return first.group(1) if first else b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        key = self._begin()
+        if key:
+            follower = re.compile(rb"\}\s*,\s*\{\s*" + re.escape(key))
+            while True:
+                at = self._last(follower, key) if len(self.buffer) >= PIECE or self.ended else None
+                if at is not None:
+                    piece, self.buffer = self.buffer[:at], self.buffer[at:].lstrip(b" \t\r\n,")
+                    yield piece
+                    continue
+                if self.ended:
+                    break
+                if len(self.buffer) > LARGEST:
+                    raise InputError(f"no event ends within {LARGEST >> 20} MiB")
+                self._more()
+        yield from self._tail()
+
+    def _last(self, follower: re.Pattern[bytes], key: bytes) -> int | None:
+        """Where the last object that surely ends does: just after its brace."""
+        stop = len(self.buffer)
+        while (at := self.buffer.rfind(key, 0, stop)) > 0:
+            begin = max(at - 64, 0)
+            for found in follower.finditer(self.buffer, begin, at + len(key)):
+                if found.end() == at + len(key):
+                    return found.start() + 1
+            stop = at
+        return None
+
+    def _tail(self) -> Iterator[bytes]:
+        """The last objects, and what stands after the array."""
+        text, depth, start = self.buffer, 0, 0
+        last = 0  # end of the last whole object
+        for token in _TOKEN.finditer(text):
+            sign = text[token.start()]
+            if sign in b"{[":
+                depth += 1
+            elif sign in b"}]":
+                depth -= 1
+                if depth == 0:
+                    last = token.end()
+                if depth < 0:  # the array's end
+                    if last:
+                        yield text[start:last]
+                    rest = text[token.end() :].lstrip().removeprefix(b",")
+                    self.after = b"{" + rest if rest.strip() else b"{}"
+                    return
+        self.truncated = bool(text[last:].strip(b" \t\r\n,")) or self.before != b"{}"
+        if last:
+            yield text[start:last]
