@@ -1,0 +1,66 @@
+"""Steps of a program: the windows that its profiler marks, and what of the device's work belongs to each."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.trace.calls import Links
+from hotlap.trace.events import DEVICE_MARKER, MARKER, OPERATOR, Events
+
+NAMED = re.compile(r"^(?:ProfilerStep|train_step|step|iteration|iter)\s*[#:_ ]?\s*(\d+)$", re.IGNORECASE)
+PROFILER = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
+
+
+class Steps(NamedTuple):
+    """Windows on the host, by start; `number` as the marker says."""
+
+    number: NDArray[np.int64]
+    start: NDArray[np.int64]  # ns since the origin
+    end: NDArray[np.int64]
+    thread: int  # place in events.threads; −1 unknown
+    marker: str  # what marks them, "" where nothing does
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+NO_STEPS = Steps(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), -1, "")
+
+
+def steps(events: Events) -> Steps:
+    """Steps as markers of the host name them: PyTorch's ProfilerStep#, else step, iter or iteration with a number."""
+    for pattern in (PROFILER, NAMED):
+        numbers = {i: int(found.group(1)) for i, name in enumerate(events.names) if (found := pattern.match(name))}
+        if not numbers:
+            continue
+        places = np.flatnonzero(np.isin(events.name, list(numbers)) & np.isin(events.kind, (MARKER, OPERATOR)) & (events.kind != DEVICE_MARKER))
+        if not len(places):
+            continue
+        threads, counts = np.unique(events.thread[places], return_counts=True)
+        thread = int(threads[np.argmax(counts)])
+        places = places[events.thread[places] == thread]
+        places = places[np.argsort(events.start[places], kind="stable")]
+        number = np.array([numbers[int(i)] for i in events.name[places]], np.int64)
+        start = events.start[places]
+        marker = re.sub(r"\s*\d+$", "", events.names[int(events.name[places[0]])])
+        return Steps(number, start, start + events.duration[places], thread, marker)
+    return NO_STEPS
+
+
+def of_times(found: Steps, time: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each time the place of the step that it lies in; −1 outside of all."""
+    if not len(found):
+        return np.full(len(time), -1, np.int64)
+    at = np.searchsorted(found.start, time, "right") - 1
+    return np.where((at >= 0) & (time < found.end[np.maximum(at, 0)]), at, -1)
+
+
+def of_work(events: Events, found: Steps, joined: Links) -> NDArray[np.int64]:
+    """For each piece of device work the step that launched it; where its call is unknown, the step it starts in; −1 none."""
+    work = events.work
+    launched = np.where(joined.call >= 0, events.start[np.maximum(joined.call, 0)], events.start[work])
+    return of_times(found, launched)
