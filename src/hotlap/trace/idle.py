@@ -52,7 +52,8 @@ def _host_sets(events: Events, thread: int, waits: NDArray[np.bool_]) -> tuple[I
     loads = loading(events)[events.name[here]] & np.isin(kind, (MARKER, OPERATOR))
     blocks = waits[here]
     inside = np.isin(kind, (OPERATOR, RUNTIME)) & ~loads & (events.duration[here] > 0)
-    return intervals.union(start[loads], end[loads]), intervals.union(start[blocks], end[blocks]), intervals.union(start[inside], end[inside])
+    loading_set, waiting_set, inside_set = (intervals.union(start[one], end[one]) for one in (loads, blocks, inside))
+    return loading_set, waiting_set, inside_set
 
 
 def idle(events: Events, device: int, joined: Links, window: tuple[int, int] | None = None) -> Idle:

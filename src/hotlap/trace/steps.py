@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.trace.calls import Links
-from hotlap.trace.events import DEVICE_MARKER, MARKER, OPERATOR, Events
+from hotlap.trace.events import MARKER, OPERATOR, Events
 
 NAMED = re.compile(r"^(?:ProfilerStep|train_step|step|iteration|iter)\s*[#:_ ]?\s*(\d+)$", re.IGNORECASE)
 PROFILER = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
@@ -37,7 +37,7 @@ def steps(events: Events) -> Steps:
         numbers = {i: int(found.group(1)) for i, name in enumerate(events.names) if (found := pattern.match(name))}
         if not numbers:
             continue
-        places = np.flatnonzero(np.isin(events.name, list(numbers)) & np.isin(events.kind, (MARKER, OPERATOR)) & (events.kind != DEVICE_MARKER))
+        places = np.flatnonzero(np.isin(events.name, list(numbers)) & np.isin(events.kind, (MARKER, OPERATOR)))
         if not len(places):
             continue
         threads, counts = np.unique(events.thread[places], return_counts=True)

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from hotlap.trace.calls import Links
 from hotlap.trace.events import COPY, RUNTIME, SYNC, Events
 
-SYNCHRONISES = re.compile(r"(?:cuda|hip|cu)(?:Device|Stream|Event|Ctx)Synchronize|(?:cuda|hip)(?:Memcpy|Free)$|cuMemcpy(?:HtoD|DtoH)(?:_v2)?$")
+SYNCHRONISES = re.compile(
+    r"(?:cuda|hip|cu)(?:Device|Stream|Event|Ctx)Synchronize|(?:cuda|hip)(?:Memcpy|Free)$|cuMemcpy(?:HtoD|DtoH)(?:_v2)?$"
+)
 SLACK_NS = 1_000  # clocks of host and device agree no better, and old traces count in microseconds
 
 
@@ -21,7 +23,7 @@ def blocking(events: Events, joined: Links) -> NDArray[np.bool_]:
     pageable memory whatever its name says.
     """
     by_name = np.array([SYNCHRONISES.search(name) is not None for name in events.names], bool)
-    found = (by_name[events.name] & (events.kind == RUNTIME)) | ((events.kind == SYNC) & (events.thread >= 0))
+    found: NDArray[np.bool_] = (by_name[events.name] & (events.kind == RUNTIME)) | ((events.kind == SYNC) & (events.thread >= 0))
     work = events.work
     copies = (events.kind[work] == COPY) & (joined.call >= 0)
     place, call = work[copies], joined.call[copies]
