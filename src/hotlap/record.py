@@ -328,6 +328,14 @@ class Finding(Record, frozen=True, kw_only=True):
     severity: Literal["info", "warning", "error"] = "warning"
     cases: list[str] = []  # Case.ids
     action: str = ""  # what to do
+    rule: str = ""  # what found it, and its page in the manual: data-loader, synchronise …
+    where: str = ""  # operator, source line, place
+    evidence: dict[str, Any] = {}  # numbers, with their units in the names
+    gain: float | None = None  # share of the whole that mending it would save, end to end
+    gain_low: float | None = None
+    gain_high: float | None = None
+    confidence: Literal["", "low", "medium", "high"] = ""
+    experiment: str = ""  # the command that turns the estimate into a measurement
 
 
 class Difference(Record, frozen=True, kw_only=True):

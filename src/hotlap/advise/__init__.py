@@ -1,0 +1,1 @@
+"""Findings that say what a fix would gain, and what to do."""

@@ -1,0 +1,240 @@
+"""Rules about the host: data, waiting, submitting, tiny operators, compilation, allocation, slow steps."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.advise.base import Found, percent, rules
+from hotlap.trace import intervals
+from hotlap.trace.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
+from hotlap.trace.replay import Change
+from hotlap.trace.study import Study
+
+COMPILES = re.compile(r"compile_fx|_compile\.|dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner", re.IGNORECASE)
+ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
+SHORT_NS = 20_000
+
+
+def _least(rule: str) -> float:
+    return rules()[rule].least
+
+
+def _lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
+    """Per task: nanoseconds of the host's time before it, since the call before it on its thread, that lie in these intervals."""
+    found = study.tasks
+    before = np.maximum(found.before, 0)
+    since = np.where(found.before >= 0, found.start[before] + found.length[before], found.start)
+    spent = intervals.covered(within, since, np.maximum(since, found.start))
+    return np.where(found.on_device | (found.before < 0), 0, spent)
+
+
+def data_loader(study: Study) -> list[Found]:
+    """Time in which the main thread waited for data."""
+    low, high = study.window
+    waited_s = intervals.clipped(study.loading, low, high).length / 1e9
+    if not waited_s:
+        return []
+    names = " ".join(name for name in study.events.names if "DataLoader" in name)
+    workers = "0" if "_SingleProcess" in names else "some" if "_MultiProcess" in names else ""
+    evidence = {"waited_s": waited_s, "waits": len(study.loading.start), "per_step_s": waited_s / max(len(study.steps), 1)}
+    if workers:
+        evidence["workers"] = workers
+    where = "DataLoader.__next__" + (" in the process itself: num_workers=0" if workers == "0" else "")
+    if not study.devices:
+        share = waited_s / study.window_s
+        detail = f"the main thread waited {percent(share)} of the window for its data loader, {evidence['per_step_s'] * 1e3:.1f} ms a step"
+        return [Found("data-loader", detail, evidence, share, share / 2, "high", where)] if share >= _least("data-loader") else []
+    idle = study.idle_shares["data_loader"]
+    if idle < _least("data-loader"):
+        return []
+    lag = np.maximum(study.tasks.lag, 1)
+    part = np.clip(_lags(study, study.loading) / lag, 0, 1)
+    detail = f"the device was idle for {percent(idle)} of its window while the host waited for its data loader, {evidence['per_step_s'] * 1e3:.1f} ms a step"
+    return [Found("data-loader", detail, evidence | {"idle_share": idle}, Change(host=1 - part), Change(host=1 - part / 2), "high", where, cap=idle)]
+
+
+def synchronise(study: Study) -> list[Found]:
+    """Calls in which the host waits for the device."""
+    found = study.tasks
+    calls = np.flatnonzero(found.blocks)
+    if not len(calls) or not study.devices:
+        return []
+    # The last wait of the window is the end of the program or of the profiler: nothing comes after it.
+    inside = calls[found.start[calls] + found.length[calls] < found.start[~found.on_device].max(initial=0)]
+    if not len(inside):
+        return []
+    flags = np.zeros(len(found.start), bool)
+    flags[inside] = True
+    everything = Change(unblocked=flags)
+    share = study.gain(everything)
+    if share < _least("synchronise"):
+        return []
+    by = Counter[str]()
+    longest, place = 0, int(found.place[inside[0]])
+    for task in inside:
+        call = int(found.place[task])
+        around = int(study.parent[call])
+        name = study.events.names[int(study.events.name[around if around >= 0 else call])]
+        by[name] += int(found.length[task])
+        if found.length[task] > longest:
+            longest, place = int(found.length[task]), call
+    worst = by.most_common(1)[0][0]
+    half = flags & (found.length >= np.quantile(found.length[inside], 0.5))
+    waited_s = float(found.length[inside].sum()) / 1e9
+    per = f"{len(inside) / max(len(study.steps), 1):.0f} waits a step" if len(study.steps) else f"{len(inside)} waits"
+    evidence = {
+        "waits": len(inside), "waited_s": waited_s, "idle_share": study.idle_shares["synchronise"],
+        "by_operator_s": {name: value / 1e9 for name, value in by.most_common(5)},
+    }  # fmt: skip
+    where = f"{worst}, {study.source(place)}".rstrip(", ")
+    least = Change(unblocked=half) if half.sum() < flags.sum() else share / 2
+    # A host that has waited has no lead left, so what it does next is late for that reason too.
+    cap = sum(study.idle_shares[cause] for cause in ("synchronise", "operators", "host", "launch"))
+    detail = f"{per}, {percent(waited_s / study.window_s)} of the window on the host; most in {worst}"
+    return [Found("synchronise", detail, evidence, everything, least, "medium", where, cap=cap)]
+
+
+def host_bound(study: Study) -> list[Found]:
+    """The host submits more slowly than the device works."""
+    if not study.devices:
+        return []
+    shares = study.idle_shares
+    idle = shares["operators"] + shares["host"] + shares["launch"]
+    if idle < _least("host-bound"):
+        return []
+    found = study.tasks
+    launches = int(found.on_device.sum())
+    work = found.length[found.on_device]
+    span_s = study.window_s / max(launches, 1)
+    loads = np.clip(_lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
+    quick = np.where(found.on_device | found.blocks, 1.0, 0.25)
+    evidence = {
+        "idle_share": idle, "launches": launches, "host_per_launch_s": span_s, "median_work_s": float(np.median(work)) / 1e9,
+        "short_kernels_share": float(np.mean(work < 10_000)),
+    }  # fmt: skip
+    detail = (
+        f"the device was idle for {percent(idle)} of its window because the next launch had not come: one launch every "
+        f"{span_s * 1e6:.0f} µs, and the median piece of work takes {evidence['median_work_s'] * 1e6:.0f} µs"
+    )
+    where = ", ".join(name for name, _ in _by_root(study).most_common(2))
+    high = Change(host=np.where(loads > 0, loads, 0.0), factor=quick)
+    low = Change(host=0.5 + loads / 2)
+    return [Found("host-bound", detail, evidence, high, low, "medium", f"most idle before {where}" if where else "", cap=idle)]
+
+
+def _by_root(study: Study) -> Counter[str]:
+    """Nanoseconds of idle time by the outermost operator whose work ended it."""
+    found = Counter[str]()
+    order = np.argsort(study.events.work)
+    for idle in study.idles.values():
+        roots = study.links.root[order[np.searchsorted(study.events.work[order], idle.after)]]
+        known = roots >= 0
+        lengths = (idle.gaps.end - idle.gaps.start)[known]
+        names, inverse = np.unique(study.events.name[roots[known]], return_inverse=True)
+        for name, total in zip(names, np.bincount(inverse, weights=lengths, minlength=len(names)), strict=True):
+            found[study.events.names[int(name)]] += int(total)
+    return found
+
+
+def tiny_operators(study: Study) -> list[Found]:
+    """A host that alone does the work, in operators so short that calling them is most of it."""
+    if study.devices or study.main_thread < 0:
+        return []
+    events = study.events
+    mine = study.nesting.places[(study.nesting.depth == _outer_depth(study)) & (events.kind[study.nesting.places] == OPERATOR)]
+    mine = mine[events.thread[mine] == study.main_thread]
+    if len(mine) < 100:
+        return []
+    length = events.duration[mine]
+    short = length < SHORT_NS
+    start = events.start[mine]
+    gap = np.concatenate([start[1:] - (start[:-1] + length[:-1]), [0]])
+    gap = np.where((gap > 0) & (gap < 10 * SHORT_NS), gap, 0)
+    loads = intervals.covered(study.loading, start + length, start + length + gap)
+    spent_s = float(length[short].sum() + np.maximum(gap - loads, 0)[short].sum()) / 1e9
+    share = min(spent_s / study.window_s, 1.0)
+    if share < _least("tiny-operators"):
+        return []
+    names = Counter(events.names[int(n)] for n in events.name[mine[short]])
+    evidence = {
+        "operators": len(mine), "short": int(short.sum()), "median_s": float(np.median(length)) / 1e9, "spent_s": spent_s,
+        "most": dict(names.most_common(4)),
+    }  # fmt: skip
+    detail = (
+        f"{int(short.sum()):,} of {len(mine):,} outermost operators take less than {SHORT_NS // 1000} µs (median "
+        f"{evidence['median_s'] * 1e6:.1f} µs); they and the gaps between them are {percent(share)} of the window"
+    )
+    worst = names.most_common(1)[0][0]
+    first = int(mine[short][np.argmax(events.name[mine[short]] == events.names.index(worst))])
+    where = f"{worst} × {names[worst]:,}, {study.source(first)}".rstrip(", ")
+    return [Found("tiny-operators", detail, evidence, share * 0.9, share * 0.5, "medium", where)]
+
+
+def _outer_depth(study: Study) -> int:
+    """Depth of the outermost operators: markers and Python functions may stand around them."""
+    operators = study.nesting.depth[study.events.kind[study.nesting.places] == OPERATOR]
+    return int(operators.min()) if len(operators) else 0
+
+
+def slow_steps(study: Study) -> list[Found]:
+    """Steps that are far above the median."""
+    found = study.steps
+    if len(found) < 5:
+        return []
+    begins = np.append(found.start, found.end[-1])
+    length = np.diff(begins).astype(float)
+    median = float(np.median(length))
+    spread = 1.4826 * float(np.median(np.abs(length - median)))
+    slow = np.flatnonzero(length > max(1.3 * median, median + 5 * spread))
+    share = float((length[slow] - median).sum()) / length.sum() if len(slow) else 0.0
+    if share < _least("slow-steps"):
+        return []
+    apart = np.diff(slow)
+    period = int(apart[0]) if len(apart) >= 2 and (apart == apart[0]).all() else 0
+    evidence = {
+        "steps": [int(n) for n in found.number[slow][:10]], "median_s": median / 1e9, "longest_s": float(length.max()) / 1e9, "every": period,
+    }  # fmt: skip
+    which = ", ".join(str(n) for n in found.number[slow][:5]) + (" …" if len(slow) > 5 else "")
+    detail = f"{len(slow)} of {len(length)} steps take up to {length.max() / median:.1f} times the median of {median / 1e6:.1f} ms" + (
+        f", every {period} steps" if period else ""
+    )
+    return [Found("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}")]
+
+
+def compiling(study: Study) -> list[Found]:
+    """Compilation inside the window."""
+    return _spans(study, "compile", COMPILES, (OPERATOR, MARKER, PYTHON), "compiling")
+
+
+def allocation(study: Study) -> list[Found]:
+    """Calls of the allocator that reach the driver."""
+    return _spans(study, "allocation", ALLOCATES, (RUNTIME,), "in calls that allocate or free device memory")
+
+
+def profiler_overhead(study: Study) -> list[Found]:
+    """What the profiler says it cost."""
+    return _spans(study, "profiler-overhead", re.compile("."), (OVERHEAD,), "in the profiler")
+
+
+def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, ...], doing: str) -> list[Found]:
+    """The share of the window that host events of such names cover."""
+    events = study.events
+    wanted = np.array([pattern.search(name) is not None for name in events.names], bool)
+    places = events.of_kind(*kinds)
+    places = places[wanted[events.name[places]]]
+    if not len(places):
+        return []
+    low, high = study.window
+    covered = intervals.clipped(intervals.union(events.start[places], events.start[places] + events.duration[places]), low, high)
+    share = covered.length / max(high - low, 1)
+    if share < _least(rule):
+        return []
+    worst = Counter({events.names[int(n)]: int(events.duration[places[events.name[places] == n]].sum()) for n in np.unique(events.name[places])})
+    evidence = {"calls": len(places), "spent_s": covered.length / 1e9}
+    detail = f"{len(places)} calls, {percent(share)} of the window {doing}"
+    return [Found(rule, detail, evidence, share, share / 2, "medium", worst.most_common(1)[0][0])]
+

@@ -1,0 +1,66 @@
+"""All rules for a trace: what they find, with gains end to end, most first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from hotlap.advise import device, host
+from hotlap.advise.base import Found, rules
+from hotlap.record import Finding
+from hotlap.trace.replay import Change
+from hotlap.trace.study import Study
+
+LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
+RULES: tuple[Callable[[Study], list[Found]], ...] = (
+    host.data_loader, host.synchronise, host.host_bound, host.tiny_operators, host.slow_steps, host.compiling, host.allocation,
+    host.profiler_overhead, device.tiny_kernels, device.exposed_communication, device.copies, device.tensor_cores, device.small_grid,
+)  # fmt: skip
+
+
+class Advice(NamedTuple):
+    """Findings by gain, and what all of them together would gain: less than their sum, since fixes overlap."""
+
+    findings: list[Finding]
+    hidden: int  # with a gain below the least
+    together: float | None  # share of the window; None where no fix could be replayed
+
+
+def advise(study: Study, least: float = LEAST_GAIN) -> Advice:
+    """What is worth doing about a trace."""
+    found = [one for rule in RULES for one in rule(study)]
+    findings: list[Finding] = []
+    changes: list[Change] = []
+    for one in found:
+        high = min(_gain(study, one.high), one.cap)
+        low = min(_gain(study, one.low), high)
+        if isinstance(one.high, Change) and high >= least:
+            changes.append(one.high)
+        rule = rules()[one.rule]
+        findings.append(
+            Finding(
+                title=rule.title, detail=one.detail, severity="warning", action=one.remedy or rule.remedy, rule=one.rule, where=one.where,
+                evidence=one.evidence, gain=(low + high) / 2, gain_low=low, gain_high=high, confidence=one.confidence,
+            )  # fmt: skip
+        )
+    findings.sort(key=lambda one: -(one.gain or 0.0))
+    shown = [one for one in findings if (one.gain_high or 0.0) >= least]
+    together = study.gain(_all(changes)) if changes else None
+    return Advice(shown, len(findings) - len(shown), together)
+
+
+def _gain(study: Study, given: Change | float) -> float:
+    return study.gain(given) if isinstance(given, Change) else float(given)
+
+
+def _all(changes: list[Change]) -> Change:
+    """Every change at once."""
+    factors = [one.factor for one in changes if one.factor is not None]
+    hosts = [one.host for one in changes if one.host is not None]
+    free = [one.unblocked for one in changes if one.unblocked is not None]
+    return Change(
+        factor=np.prod(factors, axis=0) if factors else None, host=np.prod(hosts, axis=0) if hosts else None,
+        unblocked=np.any(free, axis=0) if free else None,
+    )  # fmt: skip

@@ -1,0 +1,198 @@
+"""What analyses and advice share of one trace, worked out once: links, steps, windows, idle, tasks."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.trace import breakdown, calls, idle, intervals, replay, steps, waiting
+from hotlap.trace.breakdown import Breakdown
+from hotlap.trace.calls import Links, Nesting, Places
+from hotlap.trace.events import KERNEL, MARKER, OPERATOR, PYTHON, WORK, Events
+from hotlap.trace.idle import Idle
+from hotlap.trace.steps import Steps
+
+
+class KernelRow(NamedTuple):
+    """All calls of one kernel by one operator."""
+
+    name: str
+    operator: str  # "" unknown
+    calls: int
+    total_s: float
+    share: float  # of the busy time of kernels
+    median_s: float
+
+
+class Study:
+    """One trace, ready to be asked. `window` is what shares are of: all steps where there are any, else first to last event of interest."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """Devices on which something ran; none in a trace of the host alone."""
+        return breakdown.devices(self.events)
+
+    @cached_property
+    def nesting(self) -> Nesting:
+        return calls.nesting(self.events)
+
+    @cached_property
+    def parent(self) -> Places:
+        """For each event the host event around it; −1 none."""
+        return self.nesting.parent_of(self.events)
+
+    @cached_property
+    def links(self) -> Links:
+        return calls.links(self.events)
+
+    @cached_property
+    def steps(self) -> Steps:
+        return steps.steps(self.events)
+
+    @cached_property
+    def step_of_work(self) -> NDArray[np.int64]:
+        """For each piece of device work its step; −1 none."""
+        return steps.of_work(self.events, self.steps, self.links)
+
+    @cached_property
+    def window(self) -> tuple[int, int]:
+        """ns since the origin."""
+        if len(self.steps):
+            return int(self.steps.start[0]), int(max(self.steps.end.max(), self._last_work()))
+        if len(self.events.work):
+            first = int(self.events.start[self.events.work].min())
+            launched = self.links.call[self.links.call >= 0]
+            return min(first, int(self.events.start[launched].min())) if len(launched) else first, self._last_work()
+        places = self.events.of_kind(OPERATOR)
+        places = places if len(places) else np.arange(len(self.events))
+        return int(self.events.start[places].min(initial=0)), int((self.events.start[places] + self.events.duration[places]).max(initial=0))
+
+    def _last_work(self) -> int:
+        work = self.events.work
+        return int((self.events.start[work] + self.events.duration[work]).max(initial=0))
+
+    @property
+    def window_words(self) -> str:
+        """How the window is defined."""
+        if len(self.steps):
+            return f"{len(self.steps)} steps ({self.steps.marker}), to the end of the device work they launched"
+        return "first launch to last work on the device" if len(self.events.work) else "first to last operator"
+
+    @property
+    def window_s(self) -> float:
+        low, high = self.window
+        return (high - low) / 1e9
+
+    def breakdown(self, device: int | None = None) -> Breakdown:
+        """First to last work on the device."""
+        return breakdown.of(self.events, device)
+
+    @cached_property
+    def idles(self) -> dict[int, Idle]:
+        """Gaps by cause, of each device."""
+        return {device: idle.idle(self.events, device, self.links) for device in self.devices}
+
+    @cached_property
+    def idle_shares(self) -> dict[str, float]:
+        """Idle by cause, as shares of all devices' windows; they add up to the idle share of the breakdown."""
+        window = sum(found.end - found.start for found in (breakdown.busy(self.events, d) for d in self.devices)) / 1e9
+        total = dict.fromkeys(idle.CAUSES, 0.0)
+        for found in self.idles.values():
+            for cause, seconds in found.seconds().items():
+                total[cause] += seconds / window
+        return total
+
+    @cached_property
+    def blocking(self) -> NDArray[np.bool_]:
+        """For each event, whether the host waits for the device in it."""
+        return waiting.blocking(self.events, self.links)
+
+    @cached_property
+    def tasks(self) -> replay.Tasks:
+        return replay.tasks(self.events, self.links, self.window)
+
+    @cached_property
+    def timed(self) -> replay.Timed:
+        return replay.timed(self.tasks)
+
+    def gain(self, change: replay.Change) -> float:
+        """Share of the window by which the whole would end earlier."""
+        if not len(self.tasks.start) or not self.window_s:
+            return 0.0
+        saved = self.timed.end.max() - replay.timed(self.tasks, change).end.max()
+        return float(max(saved, 0.0)) / 1e9 / self.window_s
+
+    @cached_property
+    def main_thread(self) -> int:
+        """The host thread of the steps, else the one that spends most time in operators; −1 none."""
+        if self.steps.thread >= 0:
+            return self.steps.thread
+        places = self.nesting.places[(self.nesting.depth == 0) & np.isin(self.events.kind[self.nesting.places], (OPERATOR, MARKER, PYTHON))]
+        if not len(places):
+            return -1
+        spent = np.bincount(self.events.thread[places], weights=self.events.duration[places])
+        return int(np.argmax(spent))
+
+    @cached_property
+    def loading(self) -> intervals.Intervals:
+        """When the main thread waited for its data loader."""
+        mine = np.flatnonzero((self.events.thread == self.main_thread) & np.isin(self.events.kind, (MARKER, OPERATOR)))
+        mine = mine[idle.loading(self.events)[self.events.name[mine]]]
+        return intervals.union(self.events.start[mine], self.events.start[mine] + self.events.duration[mine])
+
+    def kernels(self, most: int = 0) -> list[KernelRow]:
+        """Kernels by the time they took, with the operator that launched most of it."""
+        work = self.events.work
+        mine = np.flatnonzero(self.events.kind[work] == KERNEL)
+        if not len(mine):
+            return []
+        name, length = self.events.name[work[mine]].astype(np.int64), self.events.duration[work[mine]]
+        operator = self.links.operator[mine]
+        called = np.where(operator >= 0, self.events.name[np.maximum(operator, 0)], -1).astype(np.int64)
+        key, inverse = np.unique(name * (len(self.events.names) + 1) + called + 1, return_inverse=True)
+        total = np.bincount(inverse, weights=length)
+        count = np.bincount(inverse)
+        whole = float(length.sum())
+        rows = []
+        for i in np.argsort(-total, kind="stable")[: most or None]:
+            which, by = divmod(int(key[i]), len(self.events.names) + 1)
+            rows.append(
+                KernelRow(
+                    self.events.names[which], self.events.names[by - 1] if by else "", int(count[i]), total[i] / 1e9,
+                    total[i] / whole if whole else 0.0, float(np.median(length[inverse == i])) / 1e9,
+                )  # fmt: skip
+            )
+        return rows
+
+    def source(self, place: int) -> str:
+        """The line of the user's program behind a host event: of its call stack, else of the Python functions around it; "" unknown."""
+        events = self.events
+        at, found = place, ""
+        while at >= 0 and not found:
+            stack = int(events.stack[at])
+            if stack >= 0 and events.stacks[stack].strip():
+                found = _users_line(events.stacks[stack].split(";"))
+            elif events.kind[at] == PYTHON:
+                found = _users_line([events.names[int(events.name[at])]])
+            at = int(self.parent[at])
+        return found
+
+    def work_named(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Per task: device work whose name is marked in `mask` (one flag per name)."""
+        found: NDArray[np.bool_] = self.tasks.on_device & mask[self.events.name[self.tasks.place]] & np.isin(self.events.kind[self.tasks.place], WORK)
+        return found
+
+
+def _users_line(lines: list[str]) -> str:
+    """The innermost line that is not a library's."""
+    for line in lines:
+        text = line.strip()
+        if text and not any(word in text for word in ("site-packages", "dist-packages", "<built-in", "torch/", "nn.Module", "/lib/python")):
+            return text
+    return ""
