@@ -15,7 +15,9 @@ from hotlap.trace.events import COPY, KERNEL, SET
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
-POINTWISE = re.compile(r"elementwise|vectorized|unrolled|CUDAFunctor|multi_tensor|foreach|fill|cat_array|CatArray|copy_kernel|triton_poi", re.IGNORECASE)
+POINTWISE = re.compile(
+    r"elementwise|vectorized|unrolled|CUDAFunctor|multi_tensor|foreach|fill|cat_array|CatArray|copy_kernel|triton_poi", re.IGNORECASE
+)
 PRODUCT = re.compile(r"gemm|cutlass|convolve|conv2d|winograd|implicit_con|cudnn.*fprop|dgrad|wgrad|xmma|Cijk_", re.IGNORECASE)
 PLAIN = re.compile(r"sgemm|fp32|f32f32_f32f32|ffma|scudnn|volta_s|simt|winograd|_s884gemm_fp32|implicit_convolve_sgemm", re.IGNORECASE)
 MATRIX = re.compile(r"16816|1688|884|s?hmma|tensorop|tf32|bf16|f16|h884|e4m3|e5m2|wgmma|sm90.*gmma|i8i8|imma|MFMA|_MI\d", re.IGNORECASE)
@@ -59,10 +61,13 @@ def tiny_kernels(study: Study) -> list[Found]:
     chains = len(np.unique(chain[inside]))
     busy = float(length[inside].sum()) / max(float(length.sum()), 1.0)
     names = _roots(study, place[inside])
-    evidence = {
-        "kernels": int(inside.sum()), "chains": chains, "median_s": float(np.median(length[inside])) / 1e9, "busy_share": busy,
+    evidence: dict[str, Any] = {
+        "kernels": int(inside.sum()),
+        "chains": chains,
+        "median_s": float(np.median(length[inside])) / 1e9,
+        "busy_share": busy,
         "by_operator": dict(names.most_common(4)),
-    }  # fmt: skip
+    }
     detail = (
         f"{int(inside.sum()):,} pointwise kernels of {evidence['median_s'] * 1e6:.0f} µs stand in {chains:,} chains of "
         f"{int(inside.sum()) / chains:.0f} on average: {percent(busy)} of the busy time"
@@ -93,12 +98,24 @@ def exposed_communication(study: Study) -> list[Found]:
     for task in np.flatnonzero(talks):
         names[study.events.names[int(study.events.name[study.tasks.place[task]])]] += int(study.tasks.length[task] * (1 - factor[task]))
     evidence = {
-        "exposed_share": exposed, "communication_share": whole.communication_share, "overlap": whole.overlap,
+        "exposed_share": exposed,
+        "communication_share": whole.communication_share,
+        "overlap": whole.overlap,
         "exposed_s": {name[:80]: value / 1e9 for name, value in names.most_common(4)},
-    }  # fmt: skip
+    }
     overlap = f"{percent(whole.overlap or 0.0)} of the communication is hidden behind compute"
     detail = f"communication with nothing computing beside it takes {percent(exposed)} of the window; {overlap}"
-    return [Found("exposed-communication", detail, evidence, Change(factor=factor), Change(factor=low), "medium", names.most_common(1)[0][0][:80] if names else "")]
+    return [
+        Found(
+            "exposed-communication",
+            detail,
+            evidence,
+            Change(factor=factor),
+            Change(factor=low),
+            "medium",
+            names.most_common(1)[0][0][:80] if names else "",
+        )
+    ]
 
 
 def _hidden(study: Study, which: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -130,12 +147,18 @@ def copies(study: Study) -> list[Found]:
     moved = events.bytes[found.place[moving]]
     taken_s = float(found.length[moving].sum()) / 1e9
     evidence: dict[str, Any] = {
-        "exposed_share": exposed, "copies": int(moving.sum()), "pageable": int(pageable.sum()), "by_kind_s": {n: v / 1e9 for n, v in by.most_common(4)},
-    }  # fmt: skip
+        "exposed_share": exposed,
+        "copies": int(moving.sum()),
+        "pageable": int(pageable.sum()),
+        "by_kind_s": {n: v / 1e9 for n, v in by.most_common(4)},
+    }
     if (moved > 0).any():
         evidence["bandwidth_Bps"] = float(moved[moved > 0].sum()) / max(taken_s, 1e-12)
     worst = by.most_common(1)[0][0] if by else ""
-    detail = f"copies with nothing computing beside them take {percent(exposed)} of the window; {int(pageable.sum()):,} of {int(moving.sum()):,} use pageable memory"
+    detail = (
+        f"copies with nothing computing beside them take {percent(exposed)} of the window; "
+        f"{int(pageable.sum()):,} of {int(moving.sum()):,} use pageable memory"
+    )
     return [Found("copies", detail, evidence, Change(factor=factor), Change(factor=low), "medium", worst)]
 
 
@@ -188,5 +211,10 @@ def small_grid(study: Study) -> list[Found]:
         names[events.names[int(events.name[found.place[task]])]] += int(found.length[task])
     best = np.where(small, part, 1.0)
     evidence = {"busy_share": share, "kernels": int(small.sum()), "median_part": float(np.median(part[small]))}
-    detail = f"kernels with fewer blocks than multiprocessors take {percent(share)} of the busy time; the median one fills {percent(evidence['median_part'])}"
-    return [Found("small-grid", detail, evidence, Change(factor=best), Change(factor=(1 + best) / 2), "low", names.most_common(1)[0][0][:80])]
+    detail = (
+        f"kernels with fewer blocks than multiprocessors take {percent(share)} of the busy time; "
+        f"the median one fills {percent(evidence['median_part'])}"
+    )
+    return [
+        Found("small-grid", detail, evidence, Change(factor=best), Change(factor=(1 + best) / 2), "low", names.most_common(1)[0][0][:80])
+    ]

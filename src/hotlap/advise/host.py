@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,9 @@ from hotlap.trace.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
-COMPILES = re.compile(r"compile_fx|_compile\.|dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner", re.IGNORECASE)
+COMPILES = re.compile(
+    r"compile_fx|_compile\.|dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner", re.IGNORECASE
+)
 ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
 SHORT_NS = 20_000
 
@@ -40,7 +43,7 @@ def data_loader(study: Study) -> list[Found]:
         return []
     names = " ".join(name for name in study.events.names if "DataLoader" in name)
     workers = "0" if "_SingleProcess" in names else "some" if "_MultiProcess" in names else ""
-    evidence = {"waited_s": waited_s, "waits": len(study.loading.start), "per_step_s": waited_s / max(len(study.steps), 1)}
+    evidence: dict[str, Any] = {"waited_s": waited_s, "waits": len(study.loading.start), "per_step_s": waited_s / max(len(study.steps), 1)}
     if workers:
         evidence["workers"] = workers
     where = "DataLoader.__next__" + (" in the process itself: num_workers=0" if workers == "0" else "")
@@ -53,8 +56,22 @@ def data_loader(study: Study) -> list[Found]:
         return []
     lag = np.maximum(study.tasks.lag, 1)
     part = np.clip(_lags(study, study.loading) / lag, 0, 1)
-    detail = f"the device was idle for {percent(idle)} of its window while the host waited for its data loader, {evidence['per_step_s'] * 1e3:.1f} ms a step"
-    return [Found("data-loader", detail, evidence | {"idle_share": idle}, Change(host=1 - part), Change(host=1 - part / 2), "high", where, cap=idle)]
+    detail = (
+        f"the device was idle for {percent(idle)} of its window while the host waited for its data loader, "
+        f"{evidence['per_step_s'] * 1e3:.1f} ms a step"
+    )
+    return [
+        Found(
+            "data-loader",
+            detail,
+            evidence | {"idle_share": idle},
+            Change(host=1 - part),
+            Change(host=1 - part / 2),
+            "high",
+            where,
+            cap=idle,
+        )
+    ]
 
 
 def synchronise(study: Study) -> list[Found]:
@@ -87,9 +104,11 @@ def synchronise(study: Study) -> list[Found]:
     waited_s = float(found.length[inside].sum()) / 1e9
     per = f"{len(inside) / max(len(study.steps), 1):.0f} waits a step" if len(study.steps) else f"{len(inside)} waits"
     evidence = {
-        "waits": len(inside), "waited_s": waited_s, "idle_share": study.idle_shares["synchronise"],
+        "waits": len(inside),
+        "waited_s": waited_s,
+        "idle_share": study.idle_shares["synchronise"],
         "by_operator_s": {name: value / 1e9 for name, value in by.most_common(5)},
-    }  # fmt: skip
+    }
     where = f"{worst}, {study.source(place)}".rstrip(", ")
     least = Change(unblocked=half) if half.sum() < flags.sum() else share / 2
     # A host that has waited has no lead left, so what it does next is late for that reason too.
@@ -113,9 +132,12 @@ def host_bound(study: Study) -> list[Found]:
     loads = np.clip(_lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
     quick = np.where(found.on_device | found.blocks, 1.0, 0.25)
     evidence = {
-        "idle_share": idle, "launches": launches, "host_per_launch_s": span_s, "median_work_s": float(np.median(work)) / 1e9,
+        "idle_share": idle,
+        "launches": launches,
+        "host_per_launch_s": span_s,
+        "median_work_s": float(np.median(work)) / 1e9,
         "short_kernels_share": float(np.mean(work < 10_000)),
-    }  # fmt: skip
+    }
     detail = (
         f"the device was idle for {percent(idle)} of its window because the next launch had not come: one launch every "
         f"{span_s * 1e6:.0f} µs, and the median piece of work takes {evidence['median_work_s'] * 1e6:.0f} µs"
@@ -160,10 +182,13 @@ def tiny_operators(study: Study) -> list[Found]:
     if share < _least("tiny-operators"):
         return []
     names = Counter(events.names[int(n)] for n in events.name[mine[short]])
-    evidence = {
-        "operators": len(mine), "short": int(short.sum()), "median_s": float(np.median(length)) / 1e9, "spent_s": spent_s,
+    evidence: dict[str, Any] = {
+        "operators": len(mine),
+        "short": int(short.sum()),
+        "median_s": float(np.median(length)) / 1e9,
+        "spent_s": spent_s,
         "most": dict(names.most_common(4)),
-    }  # fmt: skip
+    }
     detail = (
         f"{int(short.sum()):,} of {len(mine):,} outermost operators take less than {SHORT_NS // 1000} µs (median "
         f"{evidence['median_s'] * 1e6:.1f} µs); they and the gaps between them are {percent(share)} of the window"
@@ -196,8 +221,11 @@ def slow_steps(study: Study) -> list[Found]:
     apart = np.diff(slow)
     period = int(apart[0]) if len(apart) >= 2 and (apart == apart[0]).all() else 0
     evidence = {
-        "steps": [int(n) for n in found.number[slow][:10]], "median_s": median / 1e9, "longest_s": float(length.max()) / 1e9, "every": period,
-    }  # fmt: skip
+        "steps": [int(n) for n in found.number[slow][:10]],
+        "median_s": median / 1e9,
+        "longest_s": float(length.max()) / 1e9,
+        "every": period,
+    }
     which = ", ".join(str(n) for n in found.number[slow][:5]) + (" …" if len(slow) > 5 else "")
     detail = f"{len(slow)} of {len(length)} steps take up to {length.max() / median:.1f} times the median of {median / 1e6:.1f} ms" + (
         f", every {period} steps" if period else ""
@@ -233,8 +261,9 @@ def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, 
     share = covered.length / max(high - low, 1)
     if share < _least(rule):
         return []
-    worst = Counter({events.names[int(n)]: int(events.duration[places[events.name[places] == n]].sum()) for n in np.unique(events.name[places])})
+    worst = Counter(
+        {events.names[int(n)]: int(events.duration[places[events.name[places] == n]].sum()) for n in np.unique(events.name[places])}
+    )
     evidence = {"calls": len(places), "spent_s": covered.length / 1e9}
     detail = f"{len(places)} calls, {percent(share)} of the window {doing}"
     return [Found(rule, detail, evidence, share, share / 2, "medium", worst.most_common(1)[0][0])]
-

@@ -15,9 +15,20 @@ from hotlap.trace.study import Study
 
 LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
 RULES: tuple[Callable[[Study], list[Found]], ...] = (
-    host.data_loader, host.synchronise, host.host_bound, host.tiny_operators, host.slow_steps, host.compiling, host.allocation,
-    host.profiler_overhead, device.tiny_kernels, device.exposed_communication, device.copies, device.tensor_cores, device.small_grid,
-)  # fmt: skip
+    host.data_loader,
+    host.synchronise,
+    host.host_bound,
+    host.tiny_operators,
+    host.slow_steps,
+    host.compiling,
+    host.allocation,
+    host.profiler_overhead,
+    device.tiny_kernels,
+    device.exposed_communication,
+    device.copies,
+    device.tensor_cores,
+    device.small_grid,
+)
 
 
 class Advice(NamedTuple):
@@ -41,9 +52,18 @@ def advise(study: Study, least: float = LEAST_GAIN) -> Advice:
         rule = rules()[one.rule]
         findings.append(
             Finding(
-                title=rule.title, detail=one.detail, severity="warning", action=one.remedy or rule.remedy, rule=one.rule, where=one.where,
-                evidence=one.evidence, gain=(low + high) / 2, gain_low=low, gain_high=high, confidence=one.confidence,
-            )  # fmt: skip
+                title=rule.title,
+                detail=one.detail,
+                severity="warning",
+                action=one.remedy or rule.remedy,
+                rule=one.rule,
+                where=one.where,
+                evidence=one.evidence,
+                gain=(low + high) / 2,
+                gain_low=low,
+                gain_high=high,
+                confidence=one.confidence,
+            )
         )
     findings.sort(key=lambda one: -(one.gain or 0.0))
     shown = [one for one in findings if (one.gain_high or 0.0) >= least]
@@ -61,6 +81,7 @@ def _all(changes: list[Change]) -> Change:
     hosts = [one.host for one in changes if one.host is not None]
     free = [one.unblocked for one in changes if one.unblocked is not None]
     return Change(
-        factor=np.prod(factors, axis=0) if factors else None, host=np.prod(hosts, axis=0) if hosts else None,
+        factor=np.prod(factors, axis=0) if factors else None,
+        host=np.prod(hosts, axis=0) if hosts else None,
         unblocked=np.any(free, axis=0) if free else None,
-    )  # fmt: skip
+    )

@@ -65,7 +65,12 @@ def _devices(study: Study, width: int, color: bool) -> list[str]:
     lines = layout.fitted(columns, width).lines(color)
     whole = total or rows[0]
     if whole.communication_share:
-        lines += layout.paragraph("", f"communication takes {100 * whole.communication_share:.1f} % in all; {100 * (whole.overlap or 0):.0f} % of it is hidden behind compute", width)
+        lines += layout.paragraph(
+            "",
+            f"communication takes {100 * whole.communication_share:.1f} % in all; "
+            f"{100 * (whole.overlap or 0):.0f} % of it is hidden behind compute",
+            width,
+        )
     return [*lines, layout.painted(f"of each device's window, {whole.window}", "dim", color)]
 
 
@@ -107,7 +112,11 @@ def _kernels(study: Study, width: int, color: bool, most: int) -> list[str]:
     ]
     lines = ["", *layout.fitted(columns, width, spare=["median"]).lines(color)]
     rest = sum(row.share for row in rows[most:])
-    return [*lines, layout.painted(f"{len(rows) - len(shown)} more take {100 * rest:.1f} % of the busy time of kernels", "dim", color)] if rest else lines
+    return (
+        [*lines, layout.painted(f"{len(rows) - len(shown)} more take {100 * rest:.1f} % of the busy time of kernels", "dim", color)]
+        if rest
+        else lines
+    )
 
 
 def findings(advice: Advice, width: int, color: bool) -> list[str]:
@@ -119,7 +128,14 @@ def findings(advice: Advice, width: int, color: bool) -> list[str]:
     for number, one in enumerate(advice.findings, 1):
         lines += ["", *finding(number, one, width, color)]
     if advice.together is not None and len(advice.findings) > 1:
-        lines += ["", *layout.paragraph("", f"All of them together would save at most {units.percent(advice.together)}: fixes overlap, so their gains do not add up.", width)]
+        lines += [
+            "",
+            *layout.paragraph(
+                "",
+                f"All of them together would save at most {units.percent(advice.together)}: fixes overlap, so their gains do not add up.",
+                width,
+            ),
+        ]
     if advice.hidden:
         lines.append(layout.painted(f"{words.counted(advice.hidden, 'finding')} below 2 %: --all", "dim", color))
     return lines
@@ -134,7 +150,11 @@ def gain(one: Finding) -> str:
 def finding(number: int, one: Finding, width: int, color: bool) -> list[str]:
     """One finding: gain, title, evidence, place, remedy."""
     head = f"{number}. {gain(one)}  "
-    lines = [layout.painted(head, "accent", color) + layout.painted(one.title, "bold", color) + layout.painted(f"  {one.rule}, confidence {one.confidence}", "dim", color)]
+    lines = [
+        layout.painted(head, "accent", color)
+        + layout.painted(one.title, "bold", color)
+        + layout.painted(f"  {one.rule}, confidence {one.confidence}", "dim", color)
+    ]
     lines += layout.paragraph("   ", words.clean(one.detail), width, most=6)
     if one.where:
         lines += layout.paragraph("   where  ", words.clean(one.where), width)

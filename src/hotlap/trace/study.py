@@ -164,9 +164,13 @@ class Study:
             which, by = divmod(int(key[i]), len(self.events.names) + 1)
             rows.append(
                 KernelRow(
-                    self.events.names[which], self.events.names[by - 1] if by else "", int(count[i]), total[i] / 1e9,
-                    total[i] / whole if whole else 0.0, float(np.median(length[inverse == i])) / 1e9,
-                )  # fmt: skip
+                    self.events.names[which],
+                    self.events.names[by - 1] if by else "",
+                    int(count[i]),
+                    total[i] / 1e9,
+                    total[i] / whole if whole else 0.0,
+                    float(np.median(length[inverse == i])) / 1e9,
+                )
             )
         return rows
 
@@ -185,7 +189,9 @@ class Study:
 
     def work_named(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Per task: device work whose name is marked in `mask` (one flag per name)."""
-        found: NDArray[np.bool_] = self.tasks.on_device & mask[self.events.name[self.tasks.place]] & np.isin(self.events.kind[self.tasks.place], WORK)
+        found: NDArray[np.bool_] = (
+            self.tasks.on_device & mask[self.events.name[self.tasks.place]] & np.isin(self.events.kind[self.tasks.place], WORK)
+        )
         return found
 
 
