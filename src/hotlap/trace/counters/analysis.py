@@ -74,7 +74,7 @@ def _names(kernel: Kernel, known: dict[str, float], fits: Occupancy | None) -> d
         names["shared_bytes"] = float(kernel.shared_bytes)
     _waves(names, fits)
     if "occupancy_theoretical" in names or fits is not None:
-        names["occupancy"] = names["occupancy_theoretical"] if "occupancy_theoretical" in names else fits.share if fits else 0.0
+        names["occupancy"] = names.get("occupancy_theoretical", fits.share if fits else 0.0)
     pipes = [value for name, value in names.items() if name.startswith("pipe_")]
     if pipes:
         names["pipe_most"] = max(pipes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -76,8 +77,9 @@ def by_name(found: Mapping[str, tuple[float, str]]) -> tuple[dict[str, float], s
         if name is None:
             continue
         number, written = found[name]
-        known[metric.name] = number * unit_of(written or metric.raw)[0]
         used.add(name)
+        if math.isfinite(value := number * unit_of(written or metric.raw)[0]):
+            known[metric.name] = value
     return known, used
 
 
@@ -85,7 +87,7 @@ def by_label(label: str, number: float, written: str) -> tuple[str, float] | Non
     """Name and value in base units of a line of the details page; None where Hotlap has no name for it."""
     scale, base = unit_of(written)
     for metric in table().by_label.get(label, []):
-        if base == metric.unit:
+        if base == metric.unit and math.isfinite(number * scale):
             return metric.name, number * scale
     return None
 

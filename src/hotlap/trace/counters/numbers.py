@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -52,7 +53,8 @@ def number(text: str, how: Style) -> float | None:
     for sign in (other, *_SPACES):
         text = text.replace(sign, "")
     text = text.replace(how.decimal, ".")
-    return float(text) if _PLAIN.match(text) else None
+    value = float(text) if _PLAIN.match(text) else math.inf
+    return value if math.isfinite(value) else None
 
 
 def unit(text: str) -> tuple[float, str]:

@@ -42,7 +42,7 @@ def read(path: Path) -> Profile:
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"'{path}' is larger than {MOST_BYTES >> 20} MiB; profile fewer kernels")
     facts = _facts(path.with_name("sysinfo.csv"))
-    kernels = []
+    kernels: list[Kernel] = []
     broken = 0
     for row in _rows(path):
         numbers = {name: value for name, text in row.items() if (value := _number(text)) is not None}
@@ -61,7 +61,8 @@ def read(path: Path) -> Profile:
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
         text = path.read_bytes().decode("utf-8-sig", "replace").replace("\0", "")
-        return [{name: value for name, value in row.items() if name and isinstance(value, str)} for row in csv.DictReader(io.StringIO(text))]
+        table = csv.DictReader(io.StringIO(text))
+        return [{name: value for name, value in row.items() if name and isinstance(value, str)} for row in table]
     except csv.Error as error:
         raise InputError(f"'{path}' is no CSV: {error}") from None
     except OSError as error:

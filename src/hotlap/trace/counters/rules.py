@@ -59,6 +59,12 @@ def bounds() -> dict[str, float]:
     return found
 
 
+def says(kind: str) -> str:
+    """What a bound means, with places for {share} and {level}."""
+    found: str = _file()["says"][kind.replace(" ", "-")]
+    return found
+
+
 @cache
 def table() -> dict[str, Rule]:
     """Rules by name, in the order of the file, parents before children; one per word of `each`, as ``stall:barrier``."""
