@@ -31,7 +31,9 @@ def value(text: str, names: Mapping[str, float]) -> Number | None:
     """What the formula yields, or None where something that it needs is unknown. Raises InputError for what is no formula."""
     try:
         found = _of(_tree(text), names)
-    except (_Unknown, ZeroDivisionError, OverflowError, ValueError):
+    except InputError:
+        raise
+    except (_Unknown, ZeroDivisionError, OverflowError, ValueError):  # ValueError: of floor and ceil, of what is no number
         return None
     return found if math.isfinite(found) else None
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from hotlap.record import Record
 from hotlap.trace.events import Doubt
 
 Three = tuple[int, int, int]
+
+
+def whole(value: float | None) -> int | None:
+    """A count or a size, None where it is unknown or cannot be one (below 0, or above 2^53)."""
+    return int(value) if value is not None and 0 <= value <= 1 << 53 else None
+
+
+def three(sizes: Sequence[int]) -> Three | None:
+    """Three sizes of a grid or block; None where they are not three or none a launch can have."""
+    return (sizes[0], sizes[1], sizes[2]) if len(sizes) == 3 and all(0 < one < 1 << 32 for one in sizes) else None
 
 
 class Remark(Record, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import Literal
 
 from hotlap.errors import InputError
 from hotlap.trace.counters import metrics, numbers
-from hotlap.trace.counters.kernel import Kernel, Profile, Remark, Three
+from hotlap.trace.counters.kernel import Kernel, Profile, Remark, Three, three, whole
 from hotlap.trace.counters.numbers import Style
 from hotlap.trace.events import Doubt
 from hotlap.trace.readers import packed
@@ -104,8 +104,7 @@ def _numbers(rows: list[Row], details: bool) -> Iterator[str]:
 
 def _three(text: str) -> Three | None:
     """(256, 1, 1) as ncu writes sizes."""
-    found = [int(one) for one in re.findall(r"\d{1,18}", text)]
-    return (found[0], found[1], found[2]) if len(found) == 3 else None
+    return three([int(one) for one in re.findall(r"\d{1,18}", text)])
 
 
 def _kernel(place: int, row: Row, known: dict[str, float], others: dict[str, tuple[float, str]], remarks: list[Remark]) -> Kernel:
@@ -114,7 +113,7 @@ def _kernel(place: int, row: Row, known: dict[str, float], others: dict[str, tup
         place=place, name=row.get("Kernel Name", "") or "(no name)", capability=row.get("CC", "").strip(),
         device=row.get("device__attribute_display_name", "") or f"device {row.get('Device', '') or '?'}",
         grid=_three(row.get("Grid Size", "")), block=_three(row.get("Block Size", "")),
-        registers=int(known["registers"]) if "registers" in known else None, shared_bytes=int(sum(shared)) if shared else None,
+        registers=whole(known.get("registers")), shared_bytes=whole(sum(shared)) if shared else None,
         duration_s=known.get("duration_s"), metrics=known, others=others, remarks=remarks,
     )  # fmt: skip
 

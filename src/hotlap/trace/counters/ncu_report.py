@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hotlap.errors import InputError
 from hotlap.trace.counters import metrics, wire
-from hotlap.trace.counters.kernel import Kernel, Profile, Remark, Three
+from hotlap.trace.counters.kernel import Kernel, Profile, Remark, Three, three, whole
 from hotlap.trace.counters.wire import Damaged, Field
 from hotlap.trace.events import Doubt
 
@@ -111,16 +111,16 @@ def _results(data: memoryview, at: int, block: Block) -> list[memoryview]:
     return found
 
 
-def _three(field: Field) -> Three:
+def _three(field: Field) -> Three | None:
     """Uint64x3: X 1, Y 2, Z 3."""
     sizes = {one.number: one.whole for one in wire.fields(field.data)}
-    return sizes.get(1, 1), sizes.get(2, 1), sizes.get(3, 1)
+    return three([sizes.get(1, 1), sizes.get(2, 1), sizes.get(3, 1)])
 
 
 def _kernel(place: int, raw: memoryview, strings: list[str]) -> Kernel:
     """ProfileResult: names 5, 6, 7 (mangled, function, demangled), GridSize 10, BlockSize 11, MetricResults 13, RuleResults 19."""
     names: dict[int, str] = {}
-    sizes: dict[int, Three] = {}
+    sizes: dict[int, Three | None] = {}
     values: dict[str, Value] = {}
     remarks: list[Remark] = []
     for field in wire.fields(raw):
@@ -135,13 +135,13 @@ def _kernel(place: int, raw: memoryview, strings: list[str]) -> Kernel:
     found = {name: (value.number, "") for name, value in values.items() if value.number is not None}
     known, used = metrics.by_name(found)
     shared = found.get("launch__shared_mem_per_block", (sum(known.get(f"shared_{part}_bytes", 0.0) for part in ("static", "dynamic")), ""))
-    whole = {part: found.get(f"device__attribute_compute_capability_{part}", (None, ""))[0] for part in ("major", "minor")}
+    version = {part: found.get(f"device__attribute_compute_capability_{part}", (None, ""))[0] for part in ("major", "minor")}
     return Kernel(
         place=place, name=names.get(7) or names.get(6) or names.get(5) or "(no name)",
         device=values["device__attribute_display_name"].text if "device__attribute_display_name" in values else "",
-        capability="" if None in whole.values() else f"{whole['major']:.0f}.{whole['minor']:.0f}",
-        grid=sizes.get(10), block=sizes.get(11), registers=int(known["registers"]) if "registers" in known else None,
-        shared_bytes=int(shared[0]), duration_s=known.get("duration_s"), metrics=known,
+        capability="" if None in version.values() else f"{version['major']:.0f}.{version['minor']:.0f}",
+        grid=sizes.get(10), block=sizes.get(11), registers=whole(known.get("registers")),
+        shared_bytes=whole(shared[0]), duration_s=known.get("duration_s"), metrics=known,
         others={name: pair for name, pair in found.items() if name not in used},
         opcodes=values[OPCODES].instances if OPCODES in values else {}, remarks=remarks,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 
 from hotlap.errors import InputError
 from hotlap.trace.counters import formula
-from hotlap.trace.counters.kernel import Kernel, Profile
+from hotlap.trace.counters.kernel import Kernel, Profile, three, whole
 from hotlap.trace.events import Doubt
 
 NAME = "rocprof-compute"
@@ -88,8 +88,8 @@ def _facts(path: Path) -> dict[str, Any]:
 
 def _kernel(place: int, name: str, numbers: dict[str, float], facts: dict[str, Any]) -> Kernel:
     arch = str(facts.get("gpu_arch", ""))
-    block, threads = int(numbers.get("Workgroup_Size", 0)), numbers.get("Grid_Size", 0.0)
-    registers = int(numbers.get("Arch_VGPR", 0) + numbers.get("Accum_VGPR", 0)) or None
+    block, threads = whole(numbers.get("Workgroup_Size")) or 0, whole(numbers.get("Grid_Size")) or 0
+    registers = whole(numbers.get("Arch_VGPR", 0) + numbers.get("Accum_VGPR", 0)) or None
     known = _machine(facts)
     duration = (numbers.get("End_Timestamp", 0.0) - numbers.get("Start_Timestamp", 0.0)) * 1e-9
     known |= {"duration_s": duration} if duration > 0 else {}
@@ -103,8 +103,8 @@ def _kernel(place: int, name: str, numbers: dict[str, float], facts: dict[str, A
             known[metric] = names[metric] = float(value)
     return Kernel(
         place=place, name=name, vendor="amd", device=str(facts.get("gpu_model", "")), capability=arch, duration_s=known.get("duration_s"),
-        grid=(int(known["blocks"]), 1, 1) if "blocks" in known else None, block=(block, 1, 1) if block else None, registers=registers,
-        shared_bytes=int(numbers.get("LDS_Per_Workgroup", 0)), metrics=known,
+        grid=three([int(known.get("blocks", 0)), 1, 1]), block=three([block, 1, 1]), registers=registers,
+        shared_bytes=whole(numbers.get("LDS_Per_Workgroup")), metrics=known,
         others={counter: (value, "") for counter, value in numbers.items()},
     )  # fmt: skip
 
