@@ -15,9 +15,9 @@ from typing import Literal
 from hotlap.errors import InputError
 from hotlap.trace.counters import metrics, numbers
 from hotlap.trace.counters.kernel import Kernel, Profile, Remark, Three, three, whole
+from hotlap.trace.counters.loading import load
 from hotlap.trace.counters.numbers import Style
 from hotlap.trace.events import Doubt
-from hotlap.trace.readers import packed
 
 NAME = "ncu-csv"
 ABOUT = "Nsight Compute (ncu --csv, details or raw page)"
@@ -52,12 +52,7 @@ def read(path: Path) -> Profile:
 
 def _rows(path: Path) -> tuple[list[Row], Row, int]:
     """The lines of the table by column, the line of units of the raw page, and how many lines are broken."""
-    data = bytearray()
-    for block in packed.blocks(path):
-        data += block
-        if len(data) > MOST_BYTES:
-            raise InputError(f"'{path}' is larger than {MOST_BYTES >> 20} MiB; export fewer kernels, as with ncu --launch-count")
-    lines = bytes(data).decode("utf-8-sig", "replace").splitlines(keepends=True)
+    lines = bytes(load(path, MOST_BYTES)).decode("utf-8-sig", "replace").splitlines(keepends=True)
     start = next((n for n, line in enumerate(lines) if _HEADER.match(line)), None)
     if start is None:
         raise InputError(f"'{path}' has no line that begins with \"ID\",\"Process ID\"; write it with ncu --csv")
@@ -109,8 +104,10 @@ def _three(text: str) -> Three | None:
 
 def _kernel(place: int, row: Row, known: dict[str, float], others: dict[str, tuple[float, str]], remarks: list[Remark]) -> Kernel:
     shared = [known[name] for name in ("shared_static_bytes", "shared_dynamic_bytes", "shared_driver_bytes") if name in known]
+    major, minor = (others.get(f"device__attribute_compute_capability_{part}", (None, ""))[0] for part in ("major", "minor"))
+    version = "" if major is None or minor is None else f"{major:.0f}.{minor:.0f}"
     return Kernel(
-        place=place, name=row.get("Kernel Name", "") or "(no name)", capability=row.get("CC", "").strip(),
+        place=place, name=row.get("Kernel Name", "") or "(no name)", capability=row.get("CC", "").strip() or version,
         device=row.get("device__attribute_display_name", "") or f"device {row.get('Device', '') or '?'}",
         grid=_three(row.get("Grid Size", "")), block=_three(row.get("Block Size", "")),
         registers=whole(known.get("registers")), shared_bytes=whole(sum(shared)) if shared else None,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from hotlap.errors import InputError
 from hotlap.trace.counters import metrics, wire
 from hotlap.trace.counters.kernel import Kernel, Profile, Remark, Three, three, whole
+from hotlap.trace.counters.loading import load
 from hotlap.trace.counters.wire import Damaged, Field
 from hotlap.trace.events import Doubt
 
@@ -48,9 +49,7 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Profile:
     """The kernels of one file. Raises InputError where there are none."""
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"'{path}' is larger than {MOST_BYTES >> 30} GiB; profile fewer kernels, as with ncu --launch-count")
-    data = memoryview(path.read_bytes())
+    data = load(path, MOST_BYTES)
     kernels: list[Kernel] = []
     doubts: list[Doubt] = []
     strings: list[str] = []

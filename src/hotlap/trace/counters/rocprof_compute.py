@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 from hotlap.errors import InputError
 from hotlap.trace.counters import formula
 from hotlap.trace.counters.kernel import Kernel, Profile, three, whole
+from hotlap.trace.counters.loading import load
 from hotlap.trace.events import Doubt
 
 NAME = "rocprof-compute"
@@ -39,8 +41,6 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Profile:
     """The kernels of one file. Raises InputError where there are none."""
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"'{path}' is larger than {MOST_BYTES >> 20} MiB; profile fewer kernels")
     facts = _facts(path.with_name("sysinfo.csv"))
     kernels: list[Kernel] = []
     broken = 0
@@ -58,15 +58,13 @@ def read(path: Path) -> Profile:
     return Profile(path=str(path), reader=NAME, kernels=kernels, facts=facts, doubts=doubts)
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    text = bytes(load(path, MOST_BYTES)).decode("utf-8-sig", "replace").replace("\0", "")
     try:
-        text = path.read_bytes().decode("utf-8-sig", "replace").replace("\0", "")
-        table = csv.DictReader(io.StringIO(text))
-        return [{name: value for name, value in row.items() if name and isinstance(value, str)} for row in table]
+        for row in csv.DictReader(io.StringIO(text)):
+            yield {name: value for name, value in row.items() if name and isinstance(value, str)}
     except csv.Error as error:
         raise InputError(f"'{path}' is no CSV: {error}") from None
-    except OSError as error:
-        raise InputError(f"'{path}' cannot be read: {error.strerror}") from None
 
 
 def _number(text: str) -> float | None:
@@ -80,10 +78,9 @@ def _number(text: str) -> float | None:
 def _facts(path: Path) -> dict[str, Any]:
     """The machine, as the file beside the counters tells; {} without one."""
     try:
-        rows = _rows(path) if path.is_file() else []
+        return dict(next(_rows(path), {})) if path.is_file() else {}
     except InputError:
-        rows = []
-    return dict(rows[0]) if rows else {}
+        return {}
 
 
 def _kernel(place: int, name: str, numbers: dict[str, float], facts: dict[str, Any]) -> Kernel:
@@ -105,7 +102,7 @@ def _kernel(place: int, name: str, numbers: dict[str, float], facts: dict[str, A
         place=place, name=name, vendor="amd", device=str(facts.get("gpu_model", "")), capability=arch, duration_s=known.get("duration_s"),
         grid=three([int(known.get("blocks", 0)), 1, 1]), block=three([block, 1, 1]), registers=registers,
         shared_bytes=whole(numbers.get("LDS_Per_Workgroup")), metrics=known,
-        others={counter: (value, "") for counter, value in numbers.items()},
+        others={counter: (value, "") for counter, value in numbers.items() if "[" not in counter},  # not per channel: sums are there
     )  # fmt: skip
 
 
