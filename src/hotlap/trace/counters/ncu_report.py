@@ -158,6 +158,8 @@ def _metric(field: Field, strings: list[str]) -> dict[str, Value]:
         elif one.number == 2:
             number, text = _value(one)
         elif one.number == 3:
+            if name != OPCODES:  # instances stand last and are most of the file: one per instruction of the kernel
+                break
             parts = {part.number: _value(part) for part in wire.fields(one.data)}
             amount = parts.get(2, (None, ""))[0]
             if amount is not None and parts.get(1, (None, ""))[1]:

@@ -48,7 +48,11 @@ def fields(data: memoryview) -> Iterator[Field]:
     """The fields of a message, in order. Raises Damaged where it is none."""
     at, end = 0, len(data)
     while at < end:
-        key, at = varint(data, at)
+        key = data[at]
+        if key < 128:  # nearly all are: numbers of fields up to 15
+            at += 1
+        else:
+            key, at = varint(data, at)
         number, kind = key >> 3, key & 7
         if number == 0:
             raise Damaged("a field without a number")
@@ -70,6 +74,8 @@ def fields(data: memoryview) -> Iterator[Field]:
 
 def varint(data: memoryview, at: int) -> tuple[int, int]:
     """A number of 7 bits per byte, at most 10 bytes, and the place after it."""
+    if at < len(data) and data[at] < 128:
+        return data[at], at + 1
     value = shift = 0
     for place in range(at, min(at + 10, len(data))):
         byte = data[place]
