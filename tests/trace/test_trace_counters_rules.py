@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,15 @@ def test_real_kernels_are_bound_by_what_nsight_compute_says() -> None:
     assert "stall:long_scoreboard" in {hint.rule for hint in found[1].hints}
     (small,) = analysis.analyse(counters.read(TRACES / "ncu" / "CuVectorAddDrv.ncu-rep"))
     assert small.bound.kind == "small grid"  # its rule: only 0.7 full waves
+
+
+def test_every_rule_stands_in_the_document_as_it_is() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    parts = dict(part.split("\n", 1) for part in text.split("\n### ")[1:])
+    raw = tomllib.loads(Path(rules.__file__).with_name("rules.toml").read_text(encoding="utf-8"))["rule"]
+    assert list(parts) == list(raw)
+    for name, facts in raw.items():
+        for key in ("when", "local", "global", "low"):
+            assert key not in facts or f"`{facts[key]}`" in parts[name], f"{name}: {key}"
+        for said in (facts["remedy"].replace("{text}", ""), facts["source"], facts["link"], *(word for word in facts.get("each", {}))):
+            assert said in parts[name], f"{name}: {said}"
