@@ -180,7 +180,8 @@ def _hint(hint: Hint, kernel: Kernel, width: int, child: bool) -> list[str]:
 def _gain(hint: Hint, kernel: Kernel) -> str:
     if hint.gain_global is not None:
         least = f"{percent(hint.gain_low)} to " if hint.gain_low is not None else "up to "
-        seconds = f" ({words.quantity(hint.gain_global * kernel.duration_s, 's')})" if kernel.duration_s else ""
+        most = "at most " if hint.gain_low is not None else ""
+        seconds = f" ({most}{words.quantity(hint.gain_global * kernel.duration_s, 's')})" if kernel.duration_s else ""
         return f"{least}{percent(hint.gain_global)}{seconds}"
     return f"{percent(hint.gain_local)} of its part" if hint.gain_local is not None else "gain not known"
 
