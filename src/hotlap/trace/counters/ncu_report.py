@@ -2,7 +2,8 @@
 
 Format: `NVR\\0`, then a header and blocks, each message behind its length (4 bytes, little endian). The numbers of fields are those
 of the .proto files that Nsight Compute ships in extras/FileFormat (docs.nvidia.com/nsight-compute/CustomizationGuide, Report File
-Format); they are named below where they are used. Read from files of version 2022.4; later versions only add fields.
+Format); they are named below where they are used. Checked against files of version 7 of the format (2022); estimates of gains that later
+versions keep beside the texts of rules are not read.
 """
 
 from __future__ import annotations
