@@ -21,7 +21,9 @@ from hotlap.trace.events import OPERATOR, RUNTIME, SYNC, Events
 from hotlap.trace.waiting import SLACK_NS, blocking
 
 NONE = -1
+NEVER = float("-inf")
 ASLEEP_NS = 20_000  # a thread that makes no call for longer may have waited for another
+TURN_NS = 1_000  # between two pieces of work on a stream, where the trace shows no two that were queued
 QUANTILE = 0.1  # of the lags seen, taken as the least one: a single smallest may be a rounding of the clock
 ACROSS_NS = 10_000  # work that starts within this of the end of work on another stream, and of nothing else, waited for it
 
@@ -116,8 +118,9 @@ def _lagged(found: Tasks) -> Tasks:
     cause_lag = np.where(launch, start - start[np.maximum(cause, 0)], 0)
     waits = (cause >= 0) & found.blocks
     cause_lag[waits] = (end - end[np.maximum(cause, 0)])[waits]
-    turns = lag[on_device & has_before & (lag >= 0)]
-    least_turn = int(np.quantile(turns, QUANTILE)) if len(turns) else 0
+    # Only work that was asked for before its stream was free shows how long a turn takes; the rest came later for other reasons.
+    queued = launch & has_before & (start[np.maximum(cause, 0)] < end[np.maximum(before, 0)]) & (lag >= 0)
+    least_turn = int(np.quantile(lag[queued], QUANTILE)) if queued.any() else TURN_NS
     # Only work that found its stream empty shows how long a launch takes; the rest was queued.
     empty = launch & (~has_before | (end[np.maximum(before, 0)] <= start[np.maximum(cause, 0)]))
     shown = cause_lag[empty] if empty.any() else cause_lag[launch]
@@ -144,21 +147,21 @@ def _handed_over(events: Events, found: Tasks, threads: NDArray[np.int32]) -> No
     calls = np.flatnonzero(~found.on_device)
     thread, end = events.thread[found.place], found.start + found.length
     for one in threads:
-        mine = calls[(thread[calls] == one) & (found.before[calls] >= 0) & (found.lag[calls] > ASLEEP_NS)]
+        mine = calls[(thread[calls] == one) & ((found.before[calls] < 0) | (found.lag[calls] > ASLEEP_NS))]
         others = calls[np.isin(thread[calls], threads) & (thread[calls] != one)]
         if not len(mine) or not len(others):
             continue
         others = others[np.argsort(end[others], kind="stable")]
         at = np.searchsorted(end[others], found.start[mine], "right") - 1
         last = others[np.maximum(at, 0)]
-        since = end[found.before[mine]]
+        since = np.where(found.before[mine] >= 0, end[found.before[mine]], np.iinfo(np.int64).min)
         inside = _inside(events, int(one))
         asleep = intervals.covered(inside, end[last] - 1, end[last] + 1) == 0
         fits = (at >= 0) & (end[last] > since) & asleep & (last < mine)
         mine, last, since = mine[fits], last[fits], since[fits]
         found.other[mine] = last
         found.other_lag[mine] = found.start[mine] - end[last]
-        found.lag[mine] = intervals.covered(inside, since, found.start[mine])
+        found.lag[mine] = np.where(found.before[mine] >= 0, intervals.covered(inside, since, found.start[mine]), 0)
 
 
 def _inside(events: Events, thread: int) -> intervals.Intervals:
@@ -207,7 +210,8 @@ def timed(found: Tasks, change: Change | None = None) -> Timed:
             lag = np.where(found.on_device, lag, lag * change.host)
         if change.factor is not None:
             own = own * change.factor
-        if change.unblocked is not None:
+        if change.unblocked is not None:  # what a wait costs beside the waiting, waking up again, goes with it
+            own = np.where(waits & change.unblocked, 0.0, own)
             waits = waits & ~change.unblocked
     b, e, bound = [0.0] * count, [0.0] * count, [NONE] * count
     before, cause, other = found.before.tolist(), found.cause.tolist(), found.other.tolist()
@@ -221,10 +225,10 @@ def timed(found: Tasks, change: Change | None = None) -> Timed:
                 e[previous] = max(e[previous], e[cause[previous]] + cause_lags[previous])
             at = e[previous] + lags[i]
         else:
-            at = start[i]
+            at = start[i] if across < 0 and not (by >= 0 and on_device[i]) else NEVER
         if by >= 0 and on_device[i]:
             launched = b[by] + cause_lags[i]
-            if previous < 0 or launched > at:
+            if launched > at:
                 at, hangs = launched, by
         if across >= 0:
             if waiting[across]:

@@ -1,0 +1,99 @@
+"""Nesting of host events, and what launched what, against hand-made traces and against the obvious algorithm."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_events import Made
+
+from hotlap.trace import calls
+
+
+def obvious(spans: list[tuple[int, int, int]]) -> list[int]:
+    """For (thread, start, end) the index of the innermost span around each, by a stack."""
+    parent = [-1] * len(spans)
+    for thread in {one[0] for one in spans}:
+        stack: list[int] = []
+        for i in sorted((i for i, one in enumerate(spans) if one[0] == thread), key=lambda i: (spans[i][1], -spans[i][2], i)):
+            while stack and spans[stack[-1]][2] <= spans[i][1]:
+                stack.pop()
+            parent[i] = stack[-1] if stack else -1
+            stack.append(i)
+    return parent
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
+    """Spans that nest properly on each of three threads."""
+    spans: list[tuple[int, int, int]] = []
+
+    def fill(thread: int, low: int, high: int, depth: int) -> None:
+        at = low
+        while at < high and len(spans) < 60:
+            start = at + draw(st.integers(0, 5))
+            end = start + draw(st.integers(1, 40))
+            if end > high:
+                return
+            spans.append((thread, start, end))
+            if depth < 4 and draw(st.booleans()):
+                fill(thread, start, end, depth + 1)
+            at = end
+
+    for thread in range(3):
+        fill(thread, 0, 100, 0)
+    return draw(st.permutations(spans))
+
+
+@settings(max_examples=150, deadline=None)
+@given(nested())
+def test_nesting_is_that_of_a_stack(spans: list[tuple[int, int, int]]) -> None:
+    made = Made()
+    for thread, start, end in spans:
+        made.operator(f"op{start}-{end}", start, end - start, thread=thread)
+    if not spans:
+        return
+    events = made.events()
+    found = calls.nesting(events)
+    parents = found.parent_of(events)
+    wanted = obvious(spans)
+    for i, parent in enumerate(wanted):
+        # Equal spans enclose each other in either order; their depth is what counts then.
+        a, b = int(parents[i]), parent
+        assert (a == b) or (a >= 0 and b >= 0 and spans[a] == spans[b]) or (a >= 0 and spans[a] == spans[i])
+    depth = dict(zip(found.places.tolist(), found.depth.tolist(), strict=True))
+    for i in range(len(spans)):
+        assert depth[i] == (0 if parents[i] < 0 else depth[int(parents[i])] + 1)
+
+
+def test_work_is_joined_to_its_call_its_operator_and_the_outermost_one() -> None:
+    made = Made()
+    outer = made.operator("aten::linear", 0, 100)
+    inner = made.operator("aten::addmm", 10, 50)
+    call, work = made.launch("gemm", 20, 40, 30)
+    alone, _ = made.launch("copy", 200, 210, 5)
+    orphan = made.add(0, "unlaunched", 300, 5, device=0, stream=7, correlation=999)
+    events = made.events()
+    found = calls.links(events)
+    assert events.work.tolist() == [work, work + 2, orphan]
+    assert found.call.tolist() == [call, alone, -1]
+    assert found.operator.tolist() == [inner, -1, -1]
+    assert found.root.tolist() == [outer, -1, -1]
+
+
+def test_where_the_call_is_lost_the_external_id_joins() -> None:
+    made = Made()
+    operator = made.operator("aten::mm", 0, 10, external=5)
+    made.add(0, "gemm", 20, 5, device=0, stream=7, external=5)
+    found = calls.links(made.events())
+    assert found.call.tolist() == [-1]
+    assert found.operator.tolist() == [operator]
+
+
+def test_a_trace_without_host_events_has_no_nesting() -> None:
+    made = Made()
+    made.add(0, "gemm", 20, 5, device=0, stream=7)
+    events = made.events()
+    assert len(calls.nesting(events).places) == 0
+    assert calls.links(events).root.tolist() == [-1]
+    assert np.all(calls.nesting(events).parent_of(events) == -1)
