@@ -67,7 +67,7 @@ def advise(study: Study, least: float = LEAST_GAIN) -> Advice:
         )
     findings.sort(key=lambda one: -(one.gain or 0.0))
     shown = [one for one in findings if (one.gain_high or 0.0) >= least]
-    together = study.gain(_all(changes)) if changes else None
+    together = min(study.gain(_all(changes)), sum(one.gain_high or 0.0 for one in shown)) if changes else None
     return Advice(shown, len(findings) - len(shown), together)
 
 
