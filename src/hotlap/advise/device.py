@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.advise.base import Found, percent, rules
-from hotlap.trace import breakdown, intervals
+from hotlap.trace import breakdown, intervals, roofline
 from hotlap.trace.events import COPY, KERNEL, SET
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
@@ -218,3 +218,44 @@ def small_grid(study: Study) -> list[Found]:
     return [
         Found("small-grid", detail, evidence, Change(factor=best), Change(factor=(1 + best) / 2), "low", names.most_common(1)[0][0][:80])
     ]
+
+
+def below_limit(study: Study) -> list[Found]:
+    """Operators whose recorded shapes should take less time on this machine, and those that take less than is possible."""
+    if not study.devices:
+        return []
+    rows = roofline.rows(study)
+    found = study.tasks
+    best, least = _ones(study), _ones(study)
+    slow = [row for row in rows if row.headroom_s > 0]
+    for row in slow:
+        mine = np.isin(found.place, row.places)
+        best[mine] = (row.expected_s or 0.0) / row.median_s
+        least[mine] = (row.high_s or 0.0) / row.median_s if row.beyond else 1.0
+    made = []
+    if slow:
+        slow.sort(key=lambda row: -row.headroom_s)
+        first = slow[0]
+        evidence = {
+            "operators": len(slow),
+            "could_save_s": sum(row.headroom_s for row in slow),
+            "most": {f"{row.operator} {row.work.label}": round(row.median_s / (row.expected_s or 1.0), 2) for row in slow[:4]},
+        }
+        detail = (
+            f"{len(slow)} operators take more than {roofline.SLOW:g} times what is expected of {roofline.machine(study)}; "
+            f"{first.operator} ({first.work.label}) {first.median_s / (first.expected_s or 1.0):.1f} times"
+        )
+        sure = all(row.beyond for row in slow[:3])
+        made.append(
+            Found("below-limit", detail, evidence, Change(factor=best), Change(factor=least), "medium" if sure else "low", first.operator)
+        )
+    wrong = [row for row in rows if row.impossible]
+    share = sum(row.total_s for row in wrong) * 1e9 / max(float(found.length[found.on_device].sum()), 1.0)
+    if share >= rules()["impossible"].least:
+        first = wrong[0]
+        detail = (
+            f"{len(wrong)} operators, {percent(share)} of the busy time, beat the bound of {roofline.machine(study)}; "
+            f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.bound_s or 0) * 1e6:.1f} µs"
+        )
+        made.append(Found("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
+    return made

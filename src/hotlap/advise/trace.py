@@ -13,6 +13,7 @@ from hotlap.record import Finding
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
+WITHOUT_GAIN = ("impossible",)  # shown whatever they gain: nothing else can be trusted before they are mended
 LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
 RULES: tuple[Callable[[Study], list[Found]], ...] = (
     host.data_loader,
@@ -28,6 +29,7 @@ RULES: tuple[Callable[[Study], list[Found]], ...] = (
     device.copies,
     device.tensor_cores,
     device.small_grid,
+    device.below_limit,
 )
 
 
@@ -66,7 +68,7 @@ def advise(study: Study, least: float = LEAST_GAIN) -> Advice:
             )
         )
     findings.sort(key=lambda one: -(one.gain or 0.0))
-    shown = [one for one in findings if (one.gain_high or 0.0) >= least]
+    shown = [one for one in findings if (one.gain_high or 0.0) >= least or one.rule in WITHOUT_GAIN]
     together = min(study.gain(_all(changes)), sum(one.gain_high or 0.0 for one in shown)) if changes else None
     return Advice(shown, len(findings) - len(shown), together)
 

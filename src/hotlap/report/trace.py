@@ -10,7 +10,7 @@ import numpy as np
 from hotlap import units
 from hotlap.advise.trace import Advice
 from hotlap.record import Finding
-from hotlap.report import layout, words
+from hotlap.report import layout, trace_limits, words
 from hotlap.report.layout import Cell, Column
 from hotlap.trace import naming
 from hotlap.trace.idle import CAUSES
@@ -29,6 +29,8 @@ def trace(study: Study, advice: Advice, width: int, color: bool = False, kernels
     if len(study.steps) > 1:
         lines += ["", *_steps(study, width)]
     lines += _kernels(study, width, color, kernels)
+    against = trace_limits.limits(study, width, color)
+    lines += ["", *against] if against else []
     return "\n".join([*lines, "", *findings(advice, width, color)])
 
 

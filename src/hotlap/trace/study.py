@@ -30,8 +30,8 @@ class KernelRow(NamedTuple):
 class Study:
     """One trace, ready to be asked. `window` is what shares are of: all steps where there are any, else first to last event of interest."""
 
-    def __init__(self, events: Events) -> None:
-        self.events = events
+    def __init__(self, events: Events, machine: str = "") -> None:
+        self.events, self.machine = events, machine  # a name of the machine table, "" to recognise it
 
     @cached_property
     def devices(self) -> list[int]:

@@ -1,0 +1,43 @@
+"""Operators of a trace against what their machine allows, as text."""
+
+from __future__ import annotations
+
+from hotlap import units
+from hotlap.report import layout
+from hotlap.report.layout import Cell, Column
+from hotlap.trace import roofline
+from hotlap.trace.study import Study
+
+SHOWN = 8
+
+
+def limits(study: Study, width: int, color: bool) -> list[str]:
+    """The operators with recorded shapes that take most time; a line that says why where there are none."""
+    slug = roofline.machine(study)
+    if not study.devices:
+        return []
+    if not slug:
+        names = {str(one.get("name")) for one in study.events.head.devices if one.get("name")}
+        what = f"{', '.join(sorted(names))} is not in the machine table" if names else "the trace does not name its device"
+        return layout.paragraph("limits  ", f"not known: {what}; --machine NAME gives one (hotlap machines lists them)", width)
+    rows = roofline.rows(study)
+    if not rows:
+        return layout.paragraph("limits  ", "not known: no shapes were recorded (record_shapes=True of torch.profiler)", width)
+    shown = rows[:SHOWN]
+
+    def times(values: list[float | None]) -> list[Cell]:
+        return [Cell(text) for text in layout.aligned([units.show(value, "s") if value is not None else "–" for value in values])]
+
+    columns = [
+        Column(f"on {slug}", [Cell(row.operator) for row in shown], wrap=True),
+        Column("work", [Cell(row.work.label) for row in shown], wrap=True),
+        Column("calls", [Cell(f"{row.calls:,}") for row in shown], right=True),
+        Column("median", times([row.median_s for row in shown]), right=True),
+        Column("expected", times([row.expected_s for row in shown]), right=True),
+        Column("bound", times([row.bound_s for row in shown]), right=True),
+        Column("could save", times([row.headroom_s or None for row in shown]), right=True),
+    ]
+    lines = layout.fitted(columns, width, spare=["bound"]).lines(color)
+    saved = sum(row.headroom_s for row in rows)
+    note = f"{len(rows)} shapes in all; at the expected times they would save {units.show(saved, 's')} of device time" if saved else ""
+    return [*lines, layout.painted(note, "dim", color)] if note else lines

@@ -1,0 +1,112 @@
+"""Operators with recorded shapes against what their machine allows: bound, expected time, headroom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.errors import InputError
+from hotlap.model import machines
+from hotlap.model.predict import predict
+from hotlap.record import Device
+from hotlap.trace import shapes
+from hotlap.trace.events import KERNEL
+from hotlap.trace.study import Study
+
+MOST = 200  # shapes asked of the model, those that take most time
+SLOW = 1.3  # times the expected: less is what libraries differ by from one another
+ABOVE = 1.05  # a time that beats its bound by more is an error of the data
+
+
+class Row(NamedTuple):
+    """One operator with one shape."""
+
+    operator: str
+    work: shapes.Work
+    calls: int
+    median_s: float  # device time of a call
+    total_s: float
+    bound_s: float | None  # nothing can be faster; None unknown
+    expected_s: float | None
+    high_s: float | None  # of the expectation's interval
+    places: NDArray[np.int64]  # of its kernels in the trace
+    reason: str = ""  # why there is no expectation
+
+    @property
+    def impossible(self) -> bool:
+        """Faster than the bound: the shape, the time or the machine is not what it seems."""
+        return self.bound_s is not None and self.median_s * ABOVE < self.bound_s
+
+    @property
+    def headroom_s(self) -> float:
+        """What all calls together would save at the expected time; 0 where they are not clearly slower."""
+        if self.expected_s is None or self.impossible or self.median_s <= SLOW * self.expected_s:
+            return 0.0
+        return max(self.total_s - self.calls * self.expected_s, 0.0)
+
+    @property
+    def beyond(self) -> bool:
+        """Slower than the whole interval of the expectation."""
+        return self.high_s is not None and self.median_s > self.high_s
+
+
+def machine(study: Study) -> str:
+    """The machine of the table that a trace was recorded on: as named, else by the name its profiler wrote; "" unknown.
+
+    Raises InputError for a name that is not in the table.
+    """
+    if study.machine:
+        return machines.load(study.machine).slug
+    for one in study.events.head.devices:
+        device = Device(target="trace", index=0, name=str(one.get("name", "")), kind="gpu", memory_bytes=one.get("totalGlobalMem"))
+        if slug := machines.recognise(device):
+            return slug
+    return ""
+
+
+def rows(study: Study) -> list[Row]:
+    """Operators by total time, most first, with their limits on their machine; none where shapes or the machine are not known."""
+    slug = machine(study)
+    if not slug:
+        return []
+    events, links = study.events, study.links
+    mine = np.flatnonzero((events.kind[events.work] == KERNEL) & (links.operator >= 0))
+    mine = mine[events.shape[links.operator[mine]] >= 0]
+    if not len(mine):
+        return []
+    operator = links.operator[mine]
+    key = events.name[operator].astype(np.int64) * (len(events.shapes) + 1) + events.shape[operator]
+    kinds, inverse = np.unique(key, return_inverse=True)
+    length = events.duration[events.work[mine]]
+    total = np.bincount(inverse, weights=length)
+    found = []
+    for i in np.argsort(-total, kind="stable")[:MOST]:
+        name, shape = divmod(int(kinds[i]), len(events.shapes) + 1)
+        work = shapes.work(events.names[name], events.shapes[shape])
+        if work is None:
+            continue
+        here = inverse == i
+        each = np.bincount(np.unique(operator[here], return_inverse=True)[1], weights=length[here])
+        found.append(_row(events.names[name], work, each, events.work[mine[here]], slug, _names(study, events.work[mine[here]])))
+    return found
+
+
+def _names(study: Study, places: NDArray[np.int64]) -> Sequence[str]:
+    return [study.events.names[int(one)] for one in np.unique(study.events.name[places])]
+
+
+def _row(
+    operator: str, work: shapes.Work, each: NDArray[Any], places: NDArray[np.int64], slug: str, kernels: Sequence[str]
+) -> Row:
+    median_s, total_s = float(np.median(each)) / 1e9, float(each.sum()) / 1e9
+    if work.params.get("dtype") == "fp32" and work.workload in ("gemm", "conv") and any("tf32" in one or "s1688" in one for one in kernels):
+        work = shapes.Work(work.workload, {**work.params, "dtype": "tf32"})
+    try:
+        limit = predict(work.workload, slug, **work.params)
+    except InputError as error:
+        return Row(operator, work, len(each), median_s, total_s, None, None, None, places, str(error))
+    high = limit.high_s if limit.high_s is not None else limit.expected_s
+    return Row(operator, work, len(each), median_s, total_s, limit.bound_s, limit.expected_s, high, places, limit.reason)
