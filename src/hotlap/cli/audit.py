@@ -10,8 +10,9 @@ from hotlap.cli import terminal
 from hotlap.errors import InputError, nearest
 from hotlap.facts import Facts
 from hotlap.inspect import node
-from hotlap.judge import audit, odd
+from hotlap.judge import audit, growth, odd
 from hotlap.report import audit as printing
+from hotlap.report import junit
 
 PROFILES = "; ".join(f"{name}: {about}" for name, about in audit.PROFILES.items())
 
@@ -30,6 +31,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on", default="error", metavar="SEVERITY", help="least severity that exits 1: info, warning, error (default)"
     )
+    parser.add_argument(
+        "--since", metavar="FILE", help="an earlier snapshot or JSON facts of the node: counters are judged by their growth since then"
+    )
+    parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
     parser.add_argument("--explain", metavar="RULE", help="all of one rule")
     parser.add_argument("--list", action="store_true", help="the rules")
     parser.add_argument(
@@ -48,11 +53,19 @@ def run(args: argparse.Namespace) -> int:
         return _fleet(args)
     if args.profile not in audit.PROFILES:
         raise InputError(f"there is no profile '{args.profile}'; {nearest(args.profile, audit.PROFILES)}")
+    before = node.read(args.since) if args.since else None
     facts = node.read(args.root, args.redfish)
-    found = audit.audit(facts, rules, args.profile)
+    earlier = growth.between(before, facts) if before else None
+    rules = audit.growing(rules) if earlier else rules
+    found = audit.audit(facts, rules, args.profile, earlier)
+    if args.junit:
+        terminal.write(Path(args.junit), junit.audit(facts.host, found, rules, args.fail_on))
     if args.json:
-        terminal.print_json({"host": facts.host, "profile": args.profile, "outcomes": found})
+        since = {"since": before.taken} if before else {}
+        terminal.print_json({"host": facts.host, "profile": args.profile, **since, "outcomes": found})
     else:
+        if before and earlier:
+            print(f"growth since {before.taken or args.since}{f', {growth.span(earlier.hours)} before' if earlier.hours else ''}")
         print(printing.audit(facts, args.profile, found, rules, terminal.width(), terminal.color()))
     return audit.reached(found, args.fail_on)
 

@@ -38,6 +38,7 @@ def _kernel(notes: Notes) -> None:
     place = notes.place
     notes.note("host.virtual", virtual.describe(place) or "no sign of one", "proc/cpuinfo, clock sources, dmi")
     notes.file("kernel.release", "proc/sys/kernel/osrelease")
+    notes.file("kernel.boot_id", "proc/sys/kernel/random/boot_id")  # tells counters since boot from those of another boot
     match = re.search(r'^PRETTY_NAME=["\']?([^"\'\n]+)', place.text("etc/os-release"), re.MULTILINE)
     notes.note("os.name", match[1] if match else None, "etc/os-release")
     words = notes.file("kernel.cmdline", "proc/cmdline", str.split)

@@ -19,13 +19,15 @@ from typing import Any
 from hotlap import units
 from hotlap.errors import InputError
 from hotlap.facts import Fact, members
+from hotlap.judge.growth import Earlier
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?(?:[KMGT]i?B|[kMGT]?Hz|W|ms|us|s|B)\b)?)|
     (?P<name>[A-Za-z_][\w]*(?:\[[^\]]*\])?(?:\.[A-Za-z_]\w*(?:\[[^\]]*\])?)*)|(?P<sign>==|!=|<=|>=|[<>()\[\],*/+-]))""",
     re.VERBOSE,
 )
-FUNCTIONS = ("exists", "count", "same", "version", "min", "max", "sum", "contains", "all", "any")
+FUNCTIONS = ("exists", "count", "same", "version", "min", "max", "sum", "contains", "all", "any", "growth", "per_hour")
+GROWTH = ("growth", "per_hour")  # of a counter since an earlier reading
 SIGNS: dict[str, Callable[[Any, Any], bool]] = {
     "==": lambda a, b: a == b,
     "!=": lambda a, b: a != b,
@@ -52,6 +54,7 @@ class Scope:
     family: str = ""
     key: str = ""
     used: dict[str, Fact | None] = field(default_factory=dict)  # what was looked up, for the report
+    earlier: Earlier | None = None
 
     def names(self, path: str) -> list[str]:
         """A path's facts: the member's own, or with [*] those of all members."""
@@ -87,6 +90,13 @@ def paths(node: Any) -> Iterator[str]:
     elif isinstance(node, list):
         for part in node:
             yield from paths(part)
+
+
+def grows(node: Any) -> bool:
+    """Whether it asks for the growth of a counter."""
+    return isinstance(node, (tuple, list)) and (
+        (len(node) > 1 and node[0] == "call" and node[1] in GROWTH) or any(grows(part) for part in node)
+    )
 
 
 class _Parser:
@@ -202,7 +212,10 @@ class _Parser:
             if word not in FUNCTIONS:
                 raise self.wrong(place, f"there is no function '{word}'")
             self.at += 1
-            return ("call", word, *self.items(")"))
+            given = self.items(")")
+            if word in GROWTH and (len(given) != 1 or given[0][0] != "path" or "[*]" in given[0][1]):
+                raise self.wrong(place, f"{word}() wants the name of one counter")
+            return ("call", word, *given)
         if kind == "name" and word not in ("and", "or", "not", "in"):
             return ("path", word)
         raise self.wrong(place, "a value is missing")
@@ -278,7 +291,27 @@ def _members(part: Node, scope: Scope) -> Any:
     return evaluate(part, scope)
 
 
+def _growth(name: str, path: str, scope: Scope) -> Any:
+    """How much a counter grew, or the fewest in an hour that would explain it; the report shows both, with the time."""
+    (fact,) = scope.names(path)
+    if scope.earlier is None:
+        return Unknown(f"{fact}: its growth needs an earlier reading (--since)")
+    now = scope.value(fact)
+    if isinstance(now, Unknown):
+        return now
+    count, why = scope.earlier.growth(fact, now)
+    if count is None:
+        return Unknown(why)
+    scope.used[f"{fact}, growth"] = Fact(value=scope.earlier.told(count))
+    if name == "growth":
+        return count
+    rate = scope.earlier.per_hour(count)
+    return Unknown(f"{fact}: it is not known when it was read, and so not how fast it grew") if rate is None else rate
+
+
 def _called(name: str, given: tuple[Node, ...], scope: Scope) -> Any:
+    if name in GROWTH:
+        return _growth(name, given[0][1], scope)
     values = [_members(part, scope) if name in ("any", "all") else evaluate(part, scope) for part in given]
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     if name == "exists":
