@@ -215,6 +215,8 @@ class _Parser:
             given = self.items(")")
             if word in GROWTH and (len(given) != 1 or given[0][0] != "path" or "[*]" in given[0][1]):
                 raise self.wrong(place, f"{word}() wants the name of one counter")
+            if word == "exists" and (len(given) != 1 or given[0][0] != "path"):
+                raise self.wrong(place, "exists() wants the name of one fact")
             return ("call", word, *given)
         if kind == "name" and word not in ("and", "or", "not", "in"):
             return ("path", word)
@@ -315,10 +317,9 @@ def _called(name: str, given: tuple[Node, ...], scope: Scope) -> Any:
     values = [_members(part, scope) if name in ("any", "all") else evaluate(part, scope) for part in given]
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     if name == "exists":
-        denied = [
-            one for path in given for used in scope.names(path[1]) if (one := scope.facts.get(used)) and one.status in ("denied", "error")
-        ]
-        there = bool(flat) and any(not isinstance(one, Unknown) for one in flat)
+        facts = [scope.facts.get(used) for path in given for used in scope.names(path[1])]
+        denied = [one for one in facts if one and one.status in ("denied", "error")]
+        there = any(one and one.status == "ok" for one in facts)  # an empty list is there, too
         return Unknown(f"{given[0][1]}: {denied[0].reason}") if denied and not there else there
     if name == "count":
         return sum(1 for one in flat if not isinstance(one, Unknown))

@@ -15,7 +15,7 @@ FEWEST = 3
 MAJORITY = 0.5  # a value that over half of the nodes have
 FAR = 6.0  # times the spread (1.4826 MAD): beyond this a quantity that differs everywhere is odd; under 1e-6 for normal values
 APART = 0.02  # and by at least this share of the median
-VERSIONS = ("version", "firmware", "vbios", "driver", "bios", "release", "toolkit", "package", "inforom", "gsp")
+VERSIONS = ("version", "firmware", "vbios", "driver", "bios", "release", "toolkit", "package", "inforom", "gsp", "library", "microcode")
 MISSING = "(not there)"
 
 

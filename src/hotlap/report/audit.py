@@ -15,6 +15,7 @@ from hotlap.report import layout, words
 
 MARKS = {"error": "bad", "warning": "warn", "info": "dim"}
 MOST_NODES = 6
+EXACT_BYTES = 10_000  # an MTU of 1400 B is not 1.40 kB
 
 
 def value(fact: Fact) -> str:
@@ -30,7 +31,9 @@ def shown(found: Any, unit: str = "") -> str:
     if isinstance(found, list):
         return words.clean(" ".join(found)) or "none"
     if isinstance(found, (int, float)) and unit:
-        return units.size(int(found)) if unit == "B" and found >= 1024 else units.show(found, unit)
+        if unit == "B" and found < EXACT_BYTES and found == int(found):
+            return f"{int(found)} B"
+        return units.size(int(found)) if unit == "B" else units.show(found, unit)
     return words.clean(f"{found:g}" if isinstance(found, float) else str(found))
 
 
@@ -76,20 +79,28 @@ def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[st
             ("mend", mends[0] + more),
         ):
             lines += layout.paragraph(f"  {head:<9}  ", words.clean(text), width)
-    unknown: dict[str, list[str]] = {}
-    for one in found:
-        if one.state == "not known":
-            unknown.setdefault(words.clean(one.reason), []).append(f"{one.rule} {one.at}".strip())
-    if unknown:
-        lines += ["", layout.painted("not known", "bold", color)]
-        for reason, names in unknown.items():
-            lines += layout.paragraph("  ", f"{_some(names)}: {reason}", width)
+    lines += _unknown(found, width, color)
     counts = {state: sum(one.state == state for one in found) for state in ("pass", "finding", "not known", "not applicable")}
     by = {level: sum(1 for one in findings if rules[one.rule].severity == level) for level in order}
     said = ", ".join(f"{count} {level}" for level, count in by.items() if count)
     total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, "
     lines += ["", f"{total}{counts['not known']} not known, {counts['not applicable']} not applicable"]
     return "\n".join(lines)
+
+
+def _unknown(found: Sequence[Outcome], width: int, color: bool) -> list[str]:
+    """What could not be told, by its reason; members of a family that share one stand together."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for one in found:
+        if one.state == "not known":
+            family, _, key = one.at.rstrip("]").partition("[")
+            reason = words.clean(one.reason.replace(one.at, f"{family}[*]") if key else one.reason)
+            reasons.setdefault(reason, {}).setdefault(f"{one.rule} {family}".strip(), []).append(key)
+    lines = ["", layout.painted("not known", "bold", color)] if reasons else []
+    for reason, rules in reasons.items():
+        names = [f"{name}[{_span(keys)}]" if keys[0] else name for name, keys in rules.items()]
+        lines += layout.paragraph("  ", f"{_some(names)}: {reason}", width)
+    return lines
 
 
 def _seen(node: Facts, several: Sequence[Outcome]) -> str:

@@ -30,7 +30,8 @@ def audit(host: str, found: Sequence[Outcome], rules: Mapping[str, Rule], least:
 def _audited(one: Outcome, rule: Rule, least: int) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=f"audit.{one.rule}", name=words.clean(f"{rule.title} {one.at}".strip()))
     if one.finding and SEVERITIES.index(one.finding.severity) >= least:
-        ElementTree.SubElement(case, "failure", message=words.clean(f"{rule.severity}: {rule.title}")).text = words.clean(one.finding.detail)
+        failure = ElementTree.SubElement(case, "failure", message=words.clean(f"{rule.severity}: {rule.title}"))
+        failure.text = words.clean(one.finding.detail)
     elif one.finding:
         ElementTree.SubElement(case, "system-out").text = words.clean(f"{rule.severity}: {one.finding.detail}")
     elif one.state != "pass":
