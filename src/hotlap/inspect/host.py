@@ -55,13 +55,15 @@ def _kernel(notes: Notes) -> None:
 
 def _cpu(notes: Notes) -> None:
     place = notes.place
-    if place.exists("proc/cpuinfo"):
+    if re.search(r"^processor\s*:", place.text("proc/cpuinfo"), re.MULTILINE):  # else it would be told of this machine
         cpu = describe(place)
         for name, value in (("model", cpu.name), ("vendor", cpu.vendor), ("cores", cpu.cores), ("threads", cpu.threads)):
             notes.note(f"cpu.{name}", value, "proc/cpuinfo")
         notes.note("cpu.flags", cpu.flags or None, "proc/cpuinfo")
         microcode = dict.fromkeys(re.findall(r"^microcode\s*:\s*(\S+)", place.text("proc/cpuinfo"), re.MULTILINE))
         notes.note("cpu.microcode", list(microcode) or None, "proc/cpuinfo", reason="the kernel shows none")
+    else:
+        notes.file("cpu.model", "proc/cpuinfo", _nameless)
     packages = {place.text(path) for path in place.glob(f"{CPU}/cpu[0-9]*/topology/physical_package_id")}
     notes.note("cpu.sockets", len(packages) or None, f"{CPU}/cpu*/topology/physical_package_id")
     notes.file("cpu.online", f"{CPU}/online", listed)
@@ -80,6 +82,10 @@ def _cpu(notes: Notes) -> None:
         notes.file("cpu.boost", f"{CPU}/cpufreq/boost", switch)
     for path in place.glob(f"{CPU}/vulnerabilities/*"):
         notes.file(f"vulnerability[{path.rpartition('/')[2]}]", path)
+
+
+def _nameless(text: str) -> str:
+    raise ValueError(text)
 
 
 def _several(notes: Notes, name: str, pattern: str) -> None:

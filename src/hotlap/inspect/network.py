@@ -35,7 +35,7 @@ def collect(notes: Notes) -> None:
 def _card(notes: Notes, name: str, folder: str) -> None:
     notes.file(f"{name}.state", f"{folder}/operstate")
     notes.file(f"{name}.mtu_bytes", f"{folder}/mtu", int, "B")
-    notes.file(f"{name}.speed_bits_per_s", f"{folder}/speed", _speed)
+    notes.file(f"{name}.speed_bits_per_s", f"{folder}/speed", _speed, "b/s")
     notes.file(f"{name}.duplex", f"{folder}/duplex")
     notes.note(f"{name}.driver", pci.driver(notes.place, f"{folder}/device") or None, f"{folder}/device/driver")
     notes.file(f"{name}.numa_node", f"{folder}/device/numa_node", int)
@@ -56,7 +56,7 @@ def _port(notes: Notes, name: str, folder: str, port: str) -> None:
     notes.file(f"{name}.link_layer", f"{port}/link_layer")
     for fact, leaf in (("state", "state"), ("physical_state", "phys_state")):
         notes.file(f"{name}.{fact}", f"{port}/{leaf}", lambda text: text.partition(":")[2].strip() or text)
-    notes.file(f"{name}.rate_bits_per_s", f"{port}/rate", lambda text: scaled(1e9)(text.split()[0].partition(".")[0]))
+    notes.file(f"{name}.rate_bits_per_s", f"{port}/rate", lambda text: scaled(1e9)(text.split()[0].partition(".")[0]), "b/s")
     notes.file(f"{name}.rate", f"{port}/rate")
     for fact, leaf in COUNTERS.items():
         notes.file(f"{name}.{fact}", f"{port}/counters/{leaf}", int)

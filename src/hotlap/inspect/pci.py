@@ -44,7 +44,7 @@ def link(notes: Notes, name: str, folder: str) -> None:
         notes.file(f"{name}.pcie.gen_{leaf}", f"{folder}/{stem}_link_speed", generation)
     rate, width = (_parsed(parse, place.text(f"{folder}/current_link_{leaf}")) for leaf, parse in (("speed", _rate), ("width", _width)))
     line = rate * width if rate and width else None
-    notes.note(f"{name}.pcie.line_bits_per_s", line, f"{folder}/current_link_speed, _width", reason="no link, or its rate is unknown")
+    notes.note(f"{name}.pcie.line_bits_per_s", line, f"{folder}/current_link_speed, _width", "b/s", "no link, or its rate is unknown")
     above = [folder, *(f"{FOLDER}/{parent}" for parent in _parents(place, folder)[-1:])]
     for kind, parse in (("width", _width), ("speed", generation)):
         found = [_parsed(parse, place.text(f"{one}/max_link_{kind}")) for one in above]

@@ -111,6 +111,8 @@ def _rule(name: str, table: Any, where: str) -> Rule:
     profiles = table.get("profiles", list(PROFILES))
     if not isinstance(profiles, list) or not profiles or any(one not in PROFILES for one in profiles):
         raise InputError(f"{place}: 'profiles' is a list of {', '.join(PROFILES)}, not {profiles!r}")
+    if not re.fullmatch(r"[a-z_]*", family := table.get("each", "")):
+        raise InputError(f"{place}: each: '{family}' is no family; write the word before the brackets, as in gpu, net, ib, nic, pci, node")
     for key in ("expect", "when", "needs"):
         _parsed(table.get(key, "true"), f"{place}: {key}")
     _growth(table.get("growth", {}), f"{place}: growth")
@@ -183,7 +185,7 @@ def _one(facts: Facts, rule: Rule, key: str, earlier: Earlier | None) -> Outcome
         )
     scope = Scope(facts.facts, rule.each, key, earlier=earlier)
     answer = expression.evaluate(expect, scope)
-    seen = {name: fact.value for name, fact in scope.used.items() if fact is not None and fact.status == "ok"}
+    seen = {name: fact.value if fact and fact.status == "ok" else None for name, fact in scope.used.items()}
     if isinstance(answer, Unknown):
         return Outcome(rule=rule.name, at=at, state="not known", reason=answer.why, seen=seen)
     if answer:

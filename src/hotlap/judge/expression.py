@@ -282,7 +282,7 @@ def _pair(sign: str, a: Any, b: Any) -> Any:
             return SIGNS[sign](a, b)
         return {"+": a + b, "-": a - b, "*": a * b}[sign] if sign != "/" else a / b if b else Unknown("a division by zero")
     except TypeError:
-        return Unknown(f"'{a}' {sign} '{b}' cannot be worked out: one is text, the other is not")
+        return Unknown(f"'{a}' {sign} '{b}' cannot be worked out: the two are of different kinds")
 
 
 def _members(part: Node, scope: Scope) -> Any:

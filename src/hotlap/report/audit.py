@@ -26,6 +26,8 @@ def value(fact: Fact) -> str:
 
 
 def shown(found: Any, unit: str = "") -> str:
+    if found is None:
+        return "not known"
     if isinstance(found, bool):
         return "yes" if found else "no"
     if isinstance(found, list):
