@@ -40,6 +40,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fleet", nargs="+", metavar="NODE", help="snapshots or JSON facts of many nodes, or folders of them: the odd ones out"
     )
+    parser.add_argument(
+        "--against", nargs="+", metavar="NODE", help="with --fleet, a second group of nodes: the facts in which the two differ"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         return _rules(args, rules)
     if args.fleet:
         return _fleet(args)
+    if args.against:
+        raise InputError("--against is the second of two groups; name the first with --fleet NODE…")
     if args.profile not in audit.PROFILES:
         raise InputError(f"there is no profile '{args.profile}'; {nearest(args.profile, audit.PROFILES)}")
     before = node.read(args.since) if args.since else None
@@ -82,9 +87,27 @@ def _rules(args: argparse.Namespace, rules: dict[str, audit.Rule]) -> int:
 
 
 def _fleet(args: argparse.Namespace) -> int:
-    """Exit code 1 where a node differs from the majority."""
+    """Exit code 1 where a node differs from the majority, or one group from the other."""
+    nodes = _nodes(args.fleet)
+    if args.against:
+        groups = odd.against(nodes, _nodes(args.against))
+        if args.json:
+            terminal.print_json(groups)
+        else:
+            print(printing.groups(groups, terminal.width(), terminal.color()))
+        return 1 if groups.apart else 0
+    found = odd.compare(nodes)
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(printing.fleet(found, terminal.width(), terminal.color()))
+    return 1 if found.odd else 0
+
+
+def _nodes(named: list[str]) -> dict[str, Facts]:
+    """The facts of files, and of those in folders, by host."""
     nodes, files = dict[str, Facts](), list[Path]()
-    for one in map(Path, args.fleet):
+    for one in map(Path, named):
         inside = sorted(path for path in one.iterdir() if path.name.endswith((".json", ".tar.gz", ".tgz"))) if one.is_dir() else []
         files += inside or [one]
     for file in files:
@@ -94,9 +117,4 @@ def _fleet(args: argparse.Namespace) -> int:
             print(f"hotlap: left out: {error}", file=sys.stderr)
             continue
         nodes[facts.host if facts.host not in nodes else f"{facts.host} ({file.name})"] = facts
-    found = odd.compare(nodes)
-    if args.json:
-        terminal.print_json(found)
-    else:
-        print(printing.fleet(found, terminal.width(), terminal.color()))
-    return 1 if found.odd else 0
+    return nodes

@@ -243,7 +243,8 @@ def _unpacked(path: Path) -> dict[str, bytes]:
                 files[entry.name.removeprefix("./").strip("/")] = content.read() if content else b""
     except (tarfile.TarError, EOFError, OSError) as error:
         raise InputError(
-            f"'{path}' is neither a snapshot nor JSON facts ({str(error).splitlines()[0].rstrip(':')}); hotlap inspect --snapshot FILE.tar.gz writes one"
+            f"'{path}' is neither a snapshot nor JSON facts ({str(error).splitlines()[0].rstrip(':')}); "
+            "hotlap inspect --snapshot FILE.tar.gz writes one"
         ) from None
     return files
 
