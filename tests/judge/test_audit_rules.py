@@ -13,7 +13,7 @@ from hotlap.judge.expression import Scope, Unknown
 from hotlap.judge.growth import Earlier
 
 RULES = audit.builtin()
-BARE = {"host.virtual": "no sign of one", "cpu.vendor": "GenuineIntel"}
+BARE = {"host.guest": False, "cpu.vendor": "GenuineIntel"}
 NV = {"gpu[0].vendor": "nvidia", "gpu[0].address": "0000:17:00.0", "gpu[0].driver": "nvidia"}
 IB = {"ib[mlx5_0:1].state": "ACTIVE"}
 
@@ -64,7 +64,7 @@ CASES: dict[str, tuple[dict, dict]] = {
     "amd-level": one("gpu[0].performance_level", "auto", "low", **{"gpu[0].vendor": "amd"}),
     "amd-partition": two("compute_partition", "SPX", "CPX"),
     "pcie-width": pair("gpu[0].pcie.width_now", "gpu[0].pcie.width_possible", (16, 16), (8, 16), **{"gpu[0].pstate": "P0"}),
-    "pcie-slot": pair("gpu[0].pcie.width_possible", "gpu[0].pcie.width_max", (16, 16), (8, 16)),
+    "pcie-slot": pair("gpu[0].pcie.width_possible", "gpu[0].pcie.width_max", (16, 16), (8, 16), **BARE),
     "pcie-generation": pair("gpu[0].pcie.gen_now", "gpu[0].pcie.gen_possible", (5, 5), (4, 5), **{"gpu[0].pstate": "P0"}),
     "pcie-replays": one("gpu[0].pcie.replays", 0, 7),
     **{f"aer-{kind}": one(f"gpu[0].pcie.aer_{kind}", 0, 3) for kind in ("correctable", "nonfatal", "fatal")},
@@ -73,8 +73,8 @@ CASES: dict[str, tuple[dict, dict]] = {
     "iommu": one("gpu[0].iommu_type", "identity", "DMA-FQ", **{"iommu.active": True}, **BARE),
     "resizable-bar": pair("gpu[0].bar_bytes", "gpu[0].bar_possible_bytes", (128 << 30, 128 << 30), (256 << 20, 128 << 30)),
     "aspm": one("cmdline[pcie_aspm]", "off", "force", **{"kernel.cmdline": ["quiet"]}),
-    "gpu-numa": one("gpu[0].numa_node", 1, -1, numa__nodes=2),
-    "gpu-nic-numa": one("gpu[0].numa_node", 1, 0, numa__nodes=2, **{f"{PORT}.numa_node": 1}, **IB),
+    "gpu-numa": one("gpu[0].numa_node", 1, -1, numa__nodes=2, **BARE),
+    "gpu-nic-numa": one("gpu[0].numa_node", 1, 0, numa__nodes=2, **{f"{PORT}.numa_node": 1}, **IB, **BARE),
     "governor": one("cpu.governor", "performance", "powersave"),
     "epp": one("cpu.epp", "performance", "balance_power"),
     "cpu-clock-cap": pair("cpu.clock_limit_hz", "cpu.clock_max_hz", (4e9, 4e9), (2e9, 4e9)),
@@ -255,6 +255,18 @@ def test_a_gpu_in_no_iommu_group_passes_only_where_there_is_no_iommu(active: boo
 @pytest.mark.parametrize("name", ["iommu", "fabric-manager"])
 def test_rules_for_x86_say_nothing_of_grace(name: str) -> None:
     assert not states(name, {**CASES[name][1], "cpu.vendor": "ARM"})
+
+
+@pytest.mark.parametrize("name", [
+    "acs", "iommu", "pcie-slot", "gpu-numa", "gpu-nic-numa", "node-memory", "microcode-old", "microcode-equal", "net-speed", "fabric-manager",
+])
+def test_a_guest_is_not_blamed_for_what_it_cannot_set(name: str) -> None:
+    assert states(name, CASES[name][1]) == {"finding"}
+    assert not states(name, {**CASES[name][1], "host.guest": True})
+
+
+def test_a_link_wider_than_a_virtual_slot_says_it_can_be_is_no_finding() -> None:
+    assert states("pcie-width", {**CASES["pcie-width"][0], "gpu[0].pcie.width_possible": 1}) == {"pass"}
 
 
 def test_every_rule_names_a_source_or_says_that_there_is_none_and_only_informs() -> None:

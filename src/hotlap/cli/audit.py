@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if args.explain or args.list:
         return _rules(args, rules)
     if args.fleet:
+        if args.since or args.junit:
+            raise InputError(f"--fleet knows no {'--since' if args.since else '--junit'}: leave it out; --json prints all that was found")
         return _fleet(args)
     if args.against:
         raise InputError("--against is the second of two groups; name the first with --fleet NODE…")

@@ -39,6 +39,7 @@ def collect(notes: Notes) -> None:
 def _kernel(notes: Notes) -> None:
     place = notes.place
     notes.note("host.virtual", virtual.describe(place) or "no sign of one", "proc/cpuinfo, clock sources, dmi")
+    notes.note("host.guest", bool(virtual._machine(place)), "proc/cpuinfo, clock sources, dmi")  # a container on bare metal is none
     notes.file("kernel.release", "proc/sys/kernel/osrelease")
     notes.file("kernel.boot_id", "proc/sys/kernel/random/boot_id")  # tells counters since boot from those of another boot
     match = re.search(r'^PRETTY_NAME=["\']?([^"\'\n]+)', place.text("etc/os-release"), re.MULTILINE)

@@ -162,6 +162,9 @@ def rule(one: Rule, width: int) -> str:
     for head, text in asked + rest:
         if text:
             lines += _paragraph(f"  {head:<9}  ", text, width)
+    lines += ["", "With --since, an earlier reading of the node:"] if one.growth else []
+    for key, text in one.growth.items():
+        lines += _paragraph(f"  {'should be' if key == 'should' else key:<9}  ", text, width)
     return "\n".join(lines)
 
 
