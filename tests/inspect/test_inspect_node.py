@@ -195,7 +195,7 @@ CARD = {
     "commands/ethtool-a/eth0": b"Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\ton\nTX:\toff\n",
     "commands/ethtool/eth0": b"Settings for eth0:\n\tSupported link modes:   1000baseKX/Full\n\t   400000baseCR4/Full\n\tSpeed: 100000Mb/s\n\tAuto-negotiation: on\n",
     "commands/mlxconfig/0000:17:00.0": b"Configurations:      Default   Current   Next Boot\n        ARRAY   Array[0..15]   Array[0..15]   Array[0..15]\n"
-    b"*       NUM_OF_VFS   0   8   16\n        PCI_WR_ORDERING   per_mkey(0)   force_relax(1)   force_relax(1)\n",
+    b"*       NUM_OF_VFS   0   8   16\nRO      PCI_WR_ORDERING   per_mkey(0)   force_relax(1)   force_relax(1)\n",
     "usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5": b"", "usr/local/lib/libnccl.so.2.9.8": b"", "usr/lib64/libnccl.so.2": b"",
     "usr/lib/x86_64-linux-gnu/pkgconfig/ucx.pc": b"Name: ucx\nVersion: 1.17.0\n",
     "etc/docker/daemon.json": b'{"runtimes": {"nvidia": {}}, "exec-opts": ["native.cgroupdriver=cgroupfs"]}',
@@ -216,6 +216,12 @@ def test_cards_libraries_and_containers_are_read() -> None:
     names = ("docker_runtimes", "docker_cgroup_driver", "nvidia_mode", "nvidia_no_cgroups", "cdi")
     assert [facts.value(f"container.{name}") for name in names] == [["nvidia"], "cgroupfs", "cdi", True, ["nvidia.yaml"]]
     assert (facts.value("cpu.microcode"), facts.value("cpu.allowed")) == (["0x2b", "0x2c"], 5)
+
+
+def test_firmware_settings_of_the_next_boot_alone_tell_nothing_of_what_waits() -> None:
+    short = b"Configurations:      Next Boot\n        NUM_OF_VFS   16\n"
+    facts = node.facts(packed({**CARD, "commands/mlxconfig/0000:17:00.0": short})).facts
+    assert (facts["nic[0000:17:00.0].functions"].value, facts["nic[0000:17:00.0].pending"].status) == ("16", "absent")
 
 
 @pytest.mark.parametrize(("files", "cores", "memory"), [

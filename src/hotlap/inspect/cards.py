@@ -13,7 +13,7 @@ FIRMWARE = {  # fact → parameter of mlxconfig; source: NVIDIA Firmware Tools (
     "link_type": "LINK_TYPE_P1", "sriov": "SRIOV_EN", "functions": "NUM_OF_VFS", "cqe_compression": "CQE_COMPRESSION",
     "roce_control": "ROCE_CONTROL", "ecn": "ROCE_CC_PRIO_MASK_P1", "keep_link": "KEEP_ETH_LINK_UP_P1",
 }
-ROW = re.compile(r"^\*?\s*([A-Z][A-Z0-9_]+)((?:\s+\S+){1,3})\s*$", re.MULTILINE)
+ROW = re.compile(r"^\*?\s*(?:RO\s+)?([A-Z][A-Z0-9_]+)((?:\s+\S+){1,3})\s*$", re.MULTILINE)
 
 
 def driver(notes: Notes, name: str, key: str) -> None:
@@ -64,8 +64,10 @@ def firmware(notes: Notes) -> None:
         for fact, parameter in FIRMWARE.items():
             values = rows.get(parameter)
             notes.note(f"{name}.{fact}", values[-2] if values and len(values) > 1 else values and values[0], out.source, reason=reason)
-        waiting = [parameter for parameter, values in rows.items() if len(values) == 3 and values[1] != values[2]]
-        notes.note(f"{name}.pending", waiting if rows else None, out.source, reason=reason)
+        whole = {parameter: values for parameter, values in rows.items() if len(values) == 3}  # default, current, next boot
+        waiting = [parameter for parameter, values in whole.items() if values[1] != values[2]]
+        why = "it shows only what comes at the next boot: -e is missing" if rows else reason
+        notes.note(f"{name}.pending", waiting if whole else None, out.source, reason=why)
 
 
 def _plain(text: str) -> str:
