@@ -13,7 +13,7 @@ import msgspec
 
 from hotlap.errors import InputError, nearest
 from hotlap.facts import Facts, members
-from hotlap.judge import expression
+from hotlap.judge import expression, grammar
 from hotlap.judge.expression import Scope, Unknown
 from hotlap.judge.growth import Earlier
 from hotlap.record import Finding, Record
@@ -134,13 +134,13 @@ def _growth(table: Any, place: str) -> None:
     _texts(table, GROWING, place)
     if (severity := table.get("severity", "warning")) not in SEVERITIES:
         raise InputError(f"{place}: there is no severity '{severity}'; {nearest(severity, SEVERITIES)}")
-    if table and not expression.grows(_parsed(table["expect"], f"{place}: expect")):
+    if table and not grammar.grows(_parsed(table["expect"], f"{place}: expect")):
         raise InputError(f"{place}: expect: it asks for no growth; write growth(NAME) or per_hour(NAME)")
 
 
-def _parsed(text: str, place: str) -> expression.Node:
+def _parsed(text: str, place: str) -> grammar.Node:
     try:
-        return expression.parse(text)
+        return grammar.parse(text)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
@@ -167,15 +167,15 @@ def audit(facts: Facts, rules: Mapping[str, Rule], profile: str, earlier: Earlie
 
 def _one(facts: Facts, rule: Rule, key: str, earlier: Earlier | None) -> Outcome:
     at = f"{rule.each}[{key}]" if rule.each else ""
-    expect = expression.parse(rule.expect)
-    if earlier is None and expression.grows(expect):
+    expect = grammar.parse(rule.expect)
+    if earlier is None and grammar.grows(expect):
         return Outcome(rule=rule.name, at=at, state="not applicable", reason="only where an earlier reading is given: --since")
-    when = expression.evaluate(expression.parse(rule.when), Scope(facts.facts, rule.each, key))
+    when = expression.evaluate(grammar.parse(rule.when), Scope(facts.facts, rule.each, key))
     if isinstance(when, Unknown):
         return Outcome(rule=rule.name, at=at, state="not known", reason=when.why)
     if not when:
         return Outcome(rule=rule.name, at=at, state="not applicable", reason=f"only where {rule.when}")
-    needs = expression.evaluate(expression.parse(rule.needs), Scope(facts.facts, rule.each, key))
+    needs = expression.evaluate(grammar.parse(rule.needs), Scope(facts.facts, rule.each, key))
     if isinstance(needs, Unknown) or not needs:
         return Outcome(
             rule=rule.name,
