@@ -16,7 +16,7 @@ from hotlap.errors import InputError, SchemaError
 from hotlap.facts import Fact
 from hotlap.inspect import bmc, commands, node, redact
 from hotlap.inspect.noting import Notes
-from hotlap.inspect.place import INDEX, Packed, packed
+from hotlap.inspect.place import INDEX, Packed, opened, packed
 from hotlap.judge import audit, odd
 from hotlap.report import audit as printing
 
@@ -129,6 +129,37 @@ def tarball(path: Path, files: dict[str, bytes]) -> Path:
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return path
+
+
+def test_links_of_a_plain_tarball_are_followed_as_in_its_folder_and_lead_nowhere_else(tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    device = root / "sys" / "bus" / "pci" / "devices" / "0000:17:00.0"
+    device.mkdir(parents=True)
+    for name, text in (("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x2335")):
+        (device / name).write_text(text + "\n")
+    (root / "sys" / "bus" / "pci" / "drivers" / "nvidia").mkdir(parents=True)
+    (root / "sys" / "bus" / "pci" / "drivers" / "nvidia" / "uevent").write_text("")
+    (device / "driver").symlink_to("../../drivers/nvidia")
+    (root / "proc").mkdir()
+    (root / "proc" / "version").symlink_to("/etc/hostname")
+    (root / "proc" / "cpuinfo").symlink_to("../../../../../../etc/hostname")
+    archived = tmp_path / "node.tgz"
+    with tarfile.open(archived, "w:gz") as archive:
+        archive.add(root, ".")
+    for where in (root, archived):
+        assert node.read(str(where)).facts["gpu[0].driver"].value == "nvidia"
+    inside = opened(str(archived))
+    assert not inside.exists("proc/version")
+    assert not inside.exists("proc/cpuinfo")
+
+
+def test_a_fleet_with_a_node_that_cannot_be_read_is_not_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for n in range(3):
+        (tmp_path / f"{n}.json").write_bytes(msgspec.json.encode(node.facts(hgx(host=f"hgx{n:02}"))))
+    (tmp_path / "3.json").write_text("junk")
+    assert main(["audit", "--fleet", str(tmp_path)]) == 3
+    assert "1 of the nodes named could not be read" in capsys.readouterr().err
+    assert main(["audit", "--fleet", str(tmp_path), "--profile", "nope"]) == 2
 
 
 def test_the_odd_ones_out_of_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
     """Exit code 1 where a finding is an error, 3 where no rule could be decided."""
     if args.fail_on not in audit.SEVERITIES:
         raise InputError(f"there is no severity '{args.fail_on}'; {nearest(args.fail_on, audit.SEVERITIES)}")
+    if args.profile not in audit.PROFILES:
+        raise InputError(f"there is no profile '{args.profile}'; {nearest(args.profile, audit.PROFILES)}")
     rules = audit.load(args.rules)
     if args.explain or args.list:
         return _rules(args, rules)
@@ -58,8 +60,6 @@ def run(args: argparse.Namespace) -> int:
         return _fleet(args)
     if args.against:
         raise InputError("--against is the second of two groups; name the first with --fleet NODE…")
-    if args.profile not in audit.PROFILES:
-        raise InputError(f"there is no profile '{args.profile}'; {nearest(args.profile, audit.PROFILES)}")
     before = node.read(args.since) if args.since else None
     facts = node.read(args.root, args.redfish)
     earlier = growth.between(before, facts) if before else None
@@ -89,26 +89,34 @@ def _rules(args: argparse.Namespace, rules: dict[str, audit.Rule]) -> int:
 
 
 def _fleet(args: argparse.Namespace) -> int:
-    """Exit code 1 where a node differs from the majority, or one group from the other."""
-    nodes = _nodes(args.fleet)
+    """Exit code 1 where a node differs from the majority, or one group from the other; 3 where a node could not be read."""
+    nodes, lost = _nodes(args.fleet)
     if args.against:
-        groups = odd.against(nodes, _nodes(args.against))
+        others, more = _nodes(args.against)
+        groups, lost = odd.against(nodes, others), lost + more
         if args.json:
             terminal.print_json(groups)
         else:
             print(printing.groups(groups, terminal.width(), terminal.color()))
-        return 1 if groups.apart else 0
+        return 1 if groups.apart else _unread(lost)
     found = odd.compare(nodes)
     if args.json:
         terminal.print_json(found)
     else:
         print(printing.fleet(found, terminal.width(), terminal.color()))
-    return 1 if found.odd else 0
+    return 1 if found.odd else _unread(lost)
 
 
-def _nodes(named: list[str]) -> dict[str, Facts]:
-    """The facts of files, and of those in folders, by host."""
-    nodes, files = dict[str, Facts](), list[Path]()
+def _unread(lost: int) -> int:
+    """Nodes that could not be read are not known to be like the others."""
+    if lost:
+        print(f"hotlap: {lost} of the nodes named could not be read, so nothing is said of them", file=sys.stderr)
+    return 3 if lost else 0
+
+
+def _nodes(named: list[str]) -> tuple[dict[str, Facts], int]:
+    """The facts of files, and of those in folders, by host; how many could not be read."""
+    nodes, files, lost = dict[str, Facts](), list[Path](), 0
     for one in map(Path, named):
         inside = sorted(path for path in one.iterdir() if path.name.endswith((".json", ".tar.gz", ".tgz"))) if one.is_dir() else []
         files += inside or [one]
@@ -117,6 +125,8 @@ def _nodes(named: list[str]) -> dict[str, Facts]:
             facts = node.read(str(file))
         except InputError as error:  # one that cannot be read is named, the rest goes on
             print(f"hotlap: left out: {error}", file=sys.stderr)
+            lost += 1
             continue
-        nodes[facts.host if facts.host not in nodes else f"{facts.host} ({file.name})"] = facts
-    return nodes
+        names = (facts.host, f"{facts.host} ({file.name})", *(f"{facts.host} ({file.name}, {n})" for n in range(2, len(files) + 2)))
+        nodes[next(name for name in names if name not in nodes)] = facts
+    return nodes, lost
