@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hotlap.sensors import bmc
+from hotlap.sensors import bmc, redfish_tree
+from hotlap.sensors.bmc_file import Endpoint
 
 PROMISED_SHARE = {"environment": 0.5, "all": 1.0}
 ENVIRONMENT = ("HGX_PlatformEnvironmentMetrics_0", "PlatformEnvironmentMetrics_0")
@@ -35,7 +36,7 @@ def serve(folder: str, tls: tuple[str, str], ready: Any) -> None:
     answers = {}
     for file in Path(folder).glob("*_MetricReports_*.json"):
         body = file.read_bytes()
-        path = f"{bmc.REPORTS}/{file.stem.partition('_MetricReports_')[2]}"
+        path = f"{redfish_tree.REPORTS}/{file.stem.partition('_MetricReports_')[2]}"
         answers[path] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,7 +69,7 @@ def certificates(folder: Path, count: int) -> tuple[str, tuple[str, str]]:
     return str(folder / "ca.pem"), (str(folder / "cert.pem"), str(folder / "key.pem"))
 
 
-async def measure(ends: list[bmc.Endpoint], every_s: float, seconds: float) -> dict[str, Any]:
+async def measure(ends: list[Endpoint], every_s: float, seconds: float) -> dict[str, Any]:
     polls: dict[str, list[float]] = {}
     failed: dict[str, int] = {}
     values = [0]
@@ -113,8 +114,8 @@ def main() -> None:
         server = multiprocessing.get_context("spawn").Process(target=serve, args=(options.folder, tls, ready), daemon=True)
         server.start()
         port = ready.get(timeout=30)
-        ends = [bmc.Endpoint(f"https://{address(i)}:{port}", f"bmc{i}", None, cafile, False, reports) for i in range(options.bmcs)]
-        ends += [bmc.Endpoint(f"https://127.0.9.{i + 1}:1", f"dead{i}", None, cafile, False, reports) for i in range(options.dead)]
+        ends = [Endpoint(f"https://{address(i)}:{port}", f"bmc{i}", None, cafile, False, reports) for i in range(options.bmcs)]
+        ends += [Endpoint(f"https://127.0.9.{i + 1}:1", f"dead{i}", None, cafile, False, reports) for i in range(options.dead)]
         figures = asyncio.run(measure(ends, options.every, options.seconds))
         server.kill()
     figures |= {"bmcs": options.bmcs, "reports": len(reports), "every_s": options.every, "promised_share": PROMISED_SHARE[options.reports]}

@@ -20,7 +20,7 @@ from hotlap import sensors, targets, units
 from hotlap.cli import terminal, watching
 from hotlap.errors import InputError, MachineError
 from hotlap.record import Device, Reading, encode
-from hotlap.sensors import bmc, drm, exposition, ipmi, otlp, prometheus
+from hotlap.sensors import bmc, bmc_file, drm, exposition, ipmi, otlp, prometheus
 from hotlap.sensors.tally import Tally
 from hotlap.sensors.tree import Tree
 from hotlap.targets.base import SystemClock
@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace) -> int:
         if args.bmc:
             if args.target or args.device or args.scrape or args.ipmi:
                 raise InputError("--bmc takes no --target, --device, --scrape and --ipmi; watch them by a command of their own")
-            _bmcs(bmc.load(Path(args.bmc)), period_s, length_s, take, tally, sink)
+            _bmcs(bmc_file.load(Path(args.bmc)), period_s, length_s, take, tally, sink)
         else:
             _here(args, (period_s, length_s), take, tally, sink, names)
     except KeyboardInterrupt:
@@ -144,7 +144,7 @@ def _asked(device: Device, wanted: str) -> bool:
 
 
 def _bmcs(
-    ends: list[bmc.Endpoint], period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: Tally, sink: Sink
+    ends: list[bmc_file.Endpoint], period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: Tally, sink: Sink
 ) -> None:
     async def draw() -> None:
         while True:
