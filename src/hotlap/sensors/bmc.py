@@ -6,6 +6,7 @@ aiohttp is imported when a poll begins: it is the extra `bmc`.
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -106,10 +107,11 @@ class Client:
         if self.endpoint.credentials and not self.headers:
             await self._login()
         status, data, _ = await self._once("GET", path)
-        if status == 401 and self.endpoint.credentials:
+        if status == 401 and "X-Auth-Token" in self.headers:
             await self._login()
             status, data, _ = await self._once("GET", path)
         if status == 401:
+            self.headers = {}
             raise MachineError(REFUSED if self.endpoint.credentials else UNASKED)
         if status != 200:
             raise Answered(path, status)
@@ -122,11 +124,21 @@ class Client:
             assert given is not None
             status, _, headers = await self._once("POST", SESSIONS, {"UserName": given.user, "Password": given.password})
             token = headers.get("X-Auth-Token", "")
-            if status not in (200, 201) or not token:
-                raise MachineError(REFUSED if status in (400, 401, 403) else f"the BMC answers the login with {status}")
-            self.headers = {"X-Auth-Token": token}
-            place = headers.get("Location", "")
-            self.place = place.removeprefix(self.endpoint.url) if place else ""
+            if status in (200, 201) and token:
+                self.headers = {"X-Auth-Token": token}
+                place = headers.get("Location", "")
+                self.place = place.removeprefix(self.endpoint.url) if place else ""
+            elif status not in (400, 401, 403, 404, 405, 501):
+                raise MachineError(f"the BMC answers the login with {status}")
+            elif status in (400, 401, 403) and await self._has_sessions():  # asked without a password: a wrong one counts towards a lock
+                raise MachineError(REFUSED)
+            else:
+                self.headers = {"Authorization": "Basic " + base64.b64encode(f"{given.user}:{given.password}".encode()).decode()}
+
+    async def _has_sessions(self) -> bool:
+        """Whether the BMC says so to anybody, as the standard asks; one that does not is given the password with each request."""
+        status, data, _ = await self._once("GET", redfish_tree.ROOT)
+        return status == 200 and bool(redfish_tree.link(redfish_tree.document(data), "Links", "Sessions"))
 
     async def _once(self, verb: str, path: str, body: dict[str, str] | None = None) -> tuple[int, bytes, Any]:
         import aiohttp
