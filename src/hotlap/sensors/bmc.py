@@ -19,7 +19,7 @@ from hotlap.errors import MachineError, Unavailable
 from hotlap.record import Reading
 from hotlap.sensors import redfish, redfish_resources, redfish_tree
 from hotlap.sensors.bmc_file import Endpoint, context
-from hotlap.sensors.redfish_tree import Answered
+from hotlap.sensors.redfish_tree import Answered, Failed, Slow
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
 TIMEOUT_S, BACKOFF_S, BACKOFF_MAX_S = 10.0, 1.0, 60.0
@@ -42,27 +42,26 @@ class Client:
         """All of its readings; a resource that fails costs its own. Raises MachineError with the reason, never with what was sent."""
         if self.plan is None or time_s > self.plan.until_s:
             self.plan = await self._planned(time_s)
-        plan, found, failed = self.plan, list[Reading](), list[Answered]()
+        plan, found, failed = self.plan, list[Reading](), list[Failed]()
         taken, names = set(plan.covered), set(plan.names)
         worth = []  # resources that add something to those before them
         for path in plan.paths:
             try:
                 data = await self.get(path)
-            except Answered as error:
+                if redfish_tree.is_report(path):
+                    new = self._report(path, data, time_s)
+                    taken, names = (taken | plan.covered, names | plan.names) if plan.fresh else (taken, names)
+                else:
+                    read = redfish_resources.read(redfish_tree.document(data, path), self.endpoint.name, time_s)
+                    new = [kept for source, one in read if (kept := _first(source, one, taken, names))]
+            except Failed as error:
                 failed.append(error)
                 worth.append(path)
+                if sum(isinstance(one, Slow) for one in failed) > 1:
+                    raise
                 continue
-            if redfish_tree.is_report(path):
-                rows = self._moving(path, redfish.report(data, self.endpoint.name, time_s, time.time(), plan.units), time_s)
-                found += rows
-                if plan.fresh:
-                    plan.cover(redfish.sources(data), rows)
-                    taken, names = taken | plan.covered, names | plan.names
-                worth.append(path)
-                continue
-            new = [kept for source, one in self._resource(data, time_s) if (kept := _first(source, one, taken, names))]
             found += new
-            worth += [path] if new else []
+            worth += [path] if new or redfish_tree.is_report(path) else []
         if failed and not found:
             self.plan = None
             raise failed[0]
@@ -78,8 +77,15 @@ class Client:
         offer = await redfish_tree.find(self.get)
         return _Plan(offer.paths, float("inf") if offer.complete else time_s + AGAIN_S, offer.units)
 
-    def _resource(self, data: bytes, time_s: float) -> list[tuple[str, Reading]]:
-        return redfish_resources.read(redfish_tree.document(data), self.endpoint.name, time_s)
+    def _report(self, path: str, data: bytes, time_s: float) -> list[Reading]:
+        assert self.plan
+        try:
+            rows = redfish.report(data, self.endpoint.name, time_s, time.time(), self.plan.units)
+        except MachineError as error:
+            raise Failed(path, str(error)) from None
+        if self.plan.fresh:
+            self.plan.cover(redfish.sources(data), rows)
+        return self._moving(path, rows, time_s)
 
     def _moving(self, path: str, readings: list[Reading], time_s: float) -> list[Reading]:
         """The readings, as stale where no time in the report has moved since long before this poll."""
@@ -127,7 +133,7 @@ class Client:
             if status in (200, 201) and token:
                 self.headers = {"X-Auth-Token": token}
                 place = headers.get("Location", "")
-                self.place = place.removeprefix(self.endpoint.url) if place else ""
+                self.place = redfish_tree.place({"@odata.id": place.removeprefix(self.endpoint.url)})
             elif status not in (400, 401, 403, 404, 405, 501):
                 raise MachineError(f"the BMC answers the login with {status}")
             elif status in (400, 401, 403) and await self._has_sessions():  # asked without a password: a wrong one counts towards a lock
@@ -138,7 +144,7 @@ class Client:
     async def _has_sessions(self) -> bool:
         """Whether the BMC says so to anybody, as the standard asks; one that does not is given the password with each request."""
         status, data, _ = await self._once("GET", redfish_tree.ROOT)
-        return status == 200 and bool(redfish_tree.link(redfish_tree.document(data), "Links", "Sessions"))
+        return status == 200 and bool(redfish_tree.link(redfish_tree.document(data, redfish_tree.ROOT), "Links", "Sessions"))
 
     async def _once(self, verb: str, path: str, body: dict[str, str] | None = None) -> tuple[int, bytes, Any]:
         import aiohttp
@@ -151,7 +157,7 @@ class Client:
                 async with asked as answer:
                     return answer.status, await answer.read(), answer.headers
         except TimeoutError:
-            raise MachineError(f"no answer within {self.timeout_s:g} s") from None
+            raise Slow(path, f"no answer within {self.timeout_s:g} s") from None
         except aiohttp.ClientConnectorCertificateError:
             raise MachineError("its certificate is not trusted; give the authority's by cafile, or insecure = true") from None
         except aiohttp.ClientError as error:
@@ -187,7 +193,7 @@ def _first(source: str, one: Reading, taken: set[str], names: set[tuple[str, str
     return one
 
 
-def _failed(error: Answered, name: str, time_s: float) -> Reading:
+def _failed(error: Failed, name: str, time_s: float) -> Reading:
     sensor = f"resource.{error.path.removeprefix('/redfish/v1/')}"
     return Reading(sensor=sensor, device=name, time_s=time_s, status="error", reason=str(error))
 

@@ -17,6 +17,7 @@ from hotlap.errors import MachineError
 ROOT = "/redfish/v1/"
 REPORTS = "/redfish/v1/TelemetryService/MetricReports"
 MOST = 512  # resources of one BMC; a system of more is read in part
+REQUESTS_MOST = 4096  # to find them
 DEFINITIONS_MOST = 256  # of metrics; beyond them a unit comes from the metric's name
 Get = Callable[[str], Awaitable[bytes]]
 
@@ -29,29 +30,47 @@ class Offer(NamedTuple):
     units: dict[str, str]
 
 
-class Answered(MachineError):
+class Failed(MachineError):
+    """One resource cannot be read; others may."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+class Slow(Failed):
+    """No answer in time."""
+
+
+class Answered(Failed):
     """An HTTP status other than 200."""
 
     def __init__(self, path: str, status: int) -> None:
-        super().__init__(f"the BMC answers {path} with {status}")
-        self.path, self.status = path, status
+        super().__init__(path, f"the BMC answers {path} with {status}")
+        self.status = status
 
 
 def is_report(path: str) -> bool:
     return "/MetricReports/" in path
 
 
-def document(data: bytes) -> dict[str, Any]:
-    """A resource. Raises MachineError for what is no JSON object."""
+def document(data: bytes, path: str) -> dict[str, Any]:
+    """A resource. Raises Failed for what is no JSON object."""
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise MachineError("the BMC answers with no JSON") from None
+        raise Failed(path, f"the BMC answers {path} with no JSON object") from None
+
+
+def place(one: Any) -> str:
+    """Where a reference points within the same service, "" for anywhere else: nothing is sent to where a BMC would like it."""
+    path = one.get("@odata.id") if isinstance(one, dict) else None
+    return path if isinstance(path, str) and path.startswith("/") and not path.startswith("//") else ""
 
 
 def members(resource: dict[str, Any]) -> list[str]:
     found = resource.get("Members")
-    return [str(one["@odata.id"]) for one in found if isinstance(one, dict) and "@odata.id" in one] if isinstance(found, list) else []
+    return [path for one in found if (path := place(one))] if isinstance(found, list) else []
 
 
 def link(resource: dict[str, Any], *names: str) -> str:
@@ -59,7 +78,7 @@ def link(resource: dict[str, Any], *names: str) -> str:
     one: Any = resource
     for name in names:
         one = one.get(name) if isinstance(one, dict) else None
-    return str(one.get("@odata.id") or "") if isinstance(one, dict) else ""
+    return place(one)
 
 
 class Walk:
@@ -67,14 +86,19 @@ class Walk:
 
     def __init__(self, get: Get) -> None:
         self.get, self.complete = get, True
+        self.left, self.slow = REQUESTS_MOST, 0
 
     async def read(self, path: str) -> dict[str, Any]:
-        if not path:
+        if not path or not self.left:
             return {}
+        self.left -= 1
         try:
-            return document(await self.get(path))
-        except Answered as error:
-            self.complete &= error.status < 500 or error.status == 501
+            return document(await self.get(path), path)
+        except Failed as error:
+            self.slow += isinstance(error, Slow)
+            if self.slow > 1:
+                raise
+            self.complete &= isinstance(error, Answered) and (error.status < 500 or error.status == 501)
             return {}
 
     async def members(self, path: str) -> list[str]:
