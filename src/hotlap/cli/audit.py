@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--root", default="/", metavar="DIR|FILE", help="a node's root folder, snapshot or JSON facts (default: this machine)"
     )
     parser.add_argument(
-        "--redfish", default="", metavar="DIR|TARBALL", help="a recorded Redfish tree: firmware inventory and BIOS attributes"
+        "--redfish", default="", metavar="DIR|TARBALL|TOML", help="firmware and BIOS: a recorded Redfish tree, or a file of its BMC"
     )
     parser.add_argument(
         "--rules", action="append", default=[], metavar="FILE", help="rules of your own; those of the same name are overridden"

@@ -20,7 +20,7 @@ from hotlap import sensors, targets, units
 from hotlap.cli import terminal, watching
 from hotlap.errors import InputError, MachineError
 from hotlap.record import Device, Reading, encode
-from hotlap.sensors import bmc, drm, exposition, ipmi, otlp, prometheus
+from hotlap.sensors import bmc, bmc_background, bmc_file, drm, exposition, ipmi, otlp, prometheus
 from hotlap.sensors.tally import Tally
 from hotlap.sensors.tree import Tree
 from hotlap.targets.base import SystemClock
@@ -32,8 +32,8 @@ Take = Callable[[list[Reading]], None]
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", help="as in simulated:h200-sxm (default: every GPU here with a source, and the host)")
-    parser.add_argument("--device", default="", metavar="INDEX|UUID", help="only this device")
-    parser.add_argument("--bmc", metavar="FILE", help="a TOML file of [[bmc]] tables: poll these by Redfish")
+    parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="only this; all: every GPU, beside --bmc or --scrape")
+    parser.add_argument("--bmc", metavar="FILE", help="a TOML file of [[bmc]] tables: poll these by Redfish; alone, or beside --device")
     parser.add_argument("--scrape", action="append", default=[], metavar="URL", help="an endpoint of Prometheus or DCGM; may be repeated")
     parser.add_argument("--ipmi", action="store_true", help="this machine's BMC through ipmitool")
     parser.add_argument("--for", dest="length", metavar="TIME", help="end after this, as in '1 h' (default: until Ctrl-C)")
@@ -64,10 +64,8 @@ def _run(args: argparse.Namespace) -> int:
         sink.take(found)
 
     try:
-        if args.bmc:
-            if args.target or args.device or args.scrape or args.ipmi:
-                raise InputError("--bmc takes no --target, --device, --scrape and --ipmi; watch them by a command of their own")
-            _bmcs(bmc.load(Path(args.bmc)), period_s, length_s, take, tally, sink)
+        if args.bmc and not (args.target or args.device or args.scrape or args.ipmi):
+            _bmcs(bmc_file.load(Path(args.bmc)), period_s, length_s, take, tally, sink)
         else:
             _here(args, (period_s, length_s), take, tally, sink, names)
     except KeyboardInterrupt:
@@ -100,23 +98,39 @@ def _here(
     sources: dict[tuple[str, str], Any] = {(one.url, one.device): one for one in scrapes}
     if args.ipmi:
         sources["ipmi", "bmc"] = ipmi.Ipmi()
-    asked_here = bool(args.target or args.device or not sources)  # an endpoint alone is watched alone
+    ends = bmc_file.load(Path(args.bmc)) if args.bmc else []
+    if ends and simulated:
+        raise InputError("--bmc is polled in real time and a simulated target has its own; watch one of them")
+    asked_here = bool(args.target or args.device or not (sources or ends))  # an endpoint alone is watched alone
     for one in seen if asked_here else []:
         for source in sensors.find(one):
             sources.setdefault((source.name, source.device), source)
         for name, reason in sensors.missing(one).items():
             print(f"hotlap: {name}: {reason}", file=sys.stderr)
-    if not sources:
+    if not sources and not ends:
         raise MachineError("no sensor can be read here; hotlap devices says what is missing")
     sink.labels = {one.device.key: {"gpu": str(one.device.index), "uuid": one.device.uuid, "host": socket.gethostname()} for one in seen}
     sink.labels["host"] = {"host": socket.gethostname()}
+    polled = bmc_background.Background(ends, period_s) if ends else None
+    if polled:
+        sources[bmc_background.NAME, ""] = polled
+    try:
+        _loop(list(sources.values()), (period_s, length_s), clock, take, draw=lambda: sink.draw(tally, names), real=simulated and sink.live)
+    finally:
+        if polled:
+            polled.close()
+
+
+def _loop(sources: list[Any], times_s: tuple[float, float], clock: Any, take: Take, *, draw: Callable[[], None], real: bool) -> None:
+    """Reads them all, draws, waits. `real`: virtual time passes at once, people and scrapers do not."""
+    period_s, length_s = times_s
     began_s = due_s = clock.now()
     while clock.now() - began_s < length_s:
-        take([reading for source in sources.values() for reading in source.read(clock.now())])
-        sink.draw(tally, names)
+        take([reading for source in sources for reading in source.read(clock.now())])
+        draw()
         due_s += period_s
-        if simulated and sink.live:
-            time.sleep(period_s)  # virtual time passes at once, people and scrapers do not
+        if real:
+            time.sleep(period_s)
         clock.sleep(max(min(due_s, began_s + length_s) - clock.now(), 0.0))
 
 
@@ -131,7 +145,7 @@ def _targets(args: argparse.Namespace) -> list[Any]:
         known = {one.pci_address.lower() for one in seen}
         seen += [one for one in drm.devices(Tree()) if one.pci_address not in known]
         found = [one for one in seen if _asked(one, args.device)]
-    if not found and (args.device or args.target):
+    if not found and (args.device not in ("", "all") or args.target):
         raise InputError(f"there is no device {args.device or args.target}; hotlap devices lists them")
     clock = SystemClock()
     host = Device(target="host", index=0, name="this machine", kind="cpu")
@@ -140,11 +154,11 @@ def _targets(args: argparse.Namespace) -> list[Any]:
 
 
 def _asked(device: Device, wanted: str) -> bool:
-    return not wanted or wanted in (str(device.index), device.uuid, device.selector)
+    return wanted in ("", "all", str(device.index), device.uuid, device.selector)
 
 
 def _bmcs(
-    ends: list[bmc.Endpoint], period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: Tally, sink: Sink
+    ends: list[bmc_file.Endpoint], period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: Tally, sink: Sink
 ) -> None:
     async def draw() -> None:
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from hotlap.sensors import crosscheck
 from hotlap.sensors.base import THROTTLE
 from hotlap.sensors.tally import Tally
 
@@ -71,12 +72,24 @@ def told(tally: Tally, names: dict[str, str]) -> list[str]:
             how = "counter" if found.source == "counter" else "integral of power, which is taken to be monotonic between readings"
             lines.append(f"  energy {_value('energy_j', found.joules)} ± {error} over {found.seconds:.4g} s, by {how}")
             lines += [f"  {warning}" for warning in found.warnings]
+    lines += [_crossed(one) for one in crosscheck.compare(tally, names)]
     return lines or ["nothing was read"]
 
 
+def _crossed(one: crosscheck.Cross) -> str:
+    if one.difference is None or one.bound is None:
+        return f"\nenergy by BMC {one.bmc} is not held against the GPUs' own: {one.reason}"
+    gpus = f"{one.own} GPUs" if one.own > 1 else "the GPU"
+    shown = f"{_value('energy_j', one.bmc_j)} by BMC {one.bmc}, {_value('energy_j', one.own_j)} by their own sensors"
+    beyond = "" if abs(one.difference) <= one.bound else "; beyond both errors: one is wrong, or they measure different things"
+    return f"\nenergy of {gpus} over {one.seconds:.4g} s: {shown}: {one.difference:+.1%} (errors explain up to ±{one.bound:.1%}){beyond}"
+
+
 def summary(tally: Tally, names: dict[str, str]) -> dict[str, Any]:
+    crossed = {one.bmc: {"gpu_energy": one} for one in crosscheck.compare(tally, names)}
     return {
-        device: {
+        device: crossed.get(device, {})
+        | {
             "name": names.get(device, device),
             "throttle_share": tally.residency(device),
             "energy": tally.energy(device),
