@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from hotlap import cli
-from hotlap.cli import watch, watching
+from hotlap.cli import sinks, watch, watching
 from hotlap.record import Device, Reading
 from hotlap.sensors import otlp
 from hotlap.sensors.tally import Tally
@@ -30,7 +30,7 @@ def test_a_simulated_gpu_ends_with_a_summary(capsys):
 
 def test_json_lines(tmp_path, capsys):
     path = tmp_path / "r.jsonl"
-    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"file:{path}", "--json"]) == 0
+    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"lines:{path}", "--json"]) == 0
     kept = [json.loads(line) for line in path.read_text().splitlines()]
     assert sum(one["sensor"] == "power_w" for one in kept) == 3
     shown = json.loads(capsys.readouterr().out)
@@ -38,7 +38,7 @@ def test_json_lines(tmp_path, capsys):
 
 
 def test_the_exporter_drops_what_has_died(capsys):
-    sink = watch.Exporter(0, 0.1)
+    sink = sinks.Exporter(0, 0.1)
     try:
         sink.take([Reading(sensor="power_w", device="d", time_s=0, value=5.0)])
         url = f"http://127.0.0.1:{sink.server.server_address[1]}"
@@ -92,7 +92,7 @@ def test_bmcs_are_watched_and_secrets_stay_secret(tmp_path, capsys):
             f'[[bmc]]\nurl = "{server.url}"\nname = "n1"\ncafile = "ca.pem"\ncredentials = "secret.toml"\nreports = ["E"]\n'
         )
         kept = tmp_path / "r.jsonl"
-        assert cli.main(["watch", "--bmc", str(tmp_path / "bmcs.toml"), "--every", "0.3 s", "--for", "1.2 s", "--to", f"file:{kept}"]) == 0
+        assert cli.main(["watch", "--bmc", str(tmp_path / "bmcs.toml"), "--every", "0.3 s", "--for", "1.2 s", "--to", f"lines:{kept}"]) == 0
     caught = capsys.readouterr()
     assert "300.5 W" in caught.out
     assert "hunter2" not in caught.out + caught.err + kept.read_text()
@@ -254,7 +254,7 @@ def test_what_stayed_at_zero_takes_one_line():
 
 
 def test_a_sensor_that_is_read_more_rarely_is_no_dead_one(capsys):
-    sink = watch.Exporter(0, 0.05)
+    sink = sinks.Exporter(0, 0.05)
     try:
         rare = Reading(sensor="fan", device="d", time_s=0, value=0.5)
         sink.take([rare])

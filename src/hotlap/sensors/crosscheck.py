@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hotlap.errors import InputError
-from hotlap.sensors import energy
 from hotlap.sensors.tally import Series, Tally
+from hotlap.stats import energy
 
 BMC_GPU = re.compile(r"(?P<bmc>[^/]+)/(?:\w*_)?(?:GPU|OAM)(?:_SXM)?_?\d+\Z", re.IGNORECASE)
 

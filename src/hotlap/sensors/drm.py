@@ -140,7 +140,7 @@ def _power(tree: Tree, chip: str, time_s: float) -> list[Gauge]:
         label = tree.text(file.replace("_input", "_label"))
         part = f".{label}" if label and label != "card" else ""
         counter = Energy(tree.tap(file), time_s)
-        found += [_scaled(tree, f"energy_j{part}", file, 1e-6), Gauge(f"power_w{part}", counter.watts)]
+        found += [_scaled(tree, f"energy_j{part}", file, 1e-6), Gauge(f"power_w{part}", counter.watts, window_s="since the last reading")]
     limit = next((file for file in ("power1_cap", "power1_max") if tree.exists(f"{chip}/{file}")), "")
     return [*found, *([_scaled(tree, "power_limit_w", f"{chip}/{limit}", 1e-6)] if limit else [])]
 
