@@ -94,7 +94,7 @@ def test_power_is_held(tmp_path: Path) -> None:
 
 
 def test_nothing_done_is_no_pass(tmp_path: Path) -> None:
-    found = drill("", tmp_path, Profile(name="x", about="", seconds=30.0, phases=[Phase(kind="atomics", seconds=5.0)]))
+    found = drill("", tmp_path, Profile(name="x", about="", seconds=30.0, phases=[Phase(kind="idle", seconds=5.0)]))
     assert (found.state, found.devices[0].causes) == ("inconclusive", ["no checked work"])
 
 

@@ -86,7 +86,7 @@ class Mismatch(Record, frozen=True, kw_only=True, tag="mismatch"):
     expected: str  # hexadecimal
     got: str
     bits: list[int]
-    by: Literal["checksum", "repeat", "pattern", "count"]
+    by: Literal["checksum", "repeat", "pattern", "count", "operand"]
     kind: Literal["transient", "permanent"]
 
 
