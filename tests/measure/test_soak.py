@@ -31,6 +31,7 @@ DRILLS = {
     "throughput drifts": ("drift=0.2", "fail", "throughput falls"),
     "throughput steps": ("step=0.3@40s", "fail", "throughput falls"),
     "power limit too low": ("throttle=0.3@30s&reason=software_power_cap", "fail", "throughput falls"),
+    "throttled before the load": ("throttle=0.3@0s&reason=hardware_power_brake", "fail", "throttled: hardware power brake"),
     "fan": ("fan_speed=0@30s", "fail", "fan stopped"),
     "cooling": ("cooling=1.0", "fail", "too hot"),
     "narrow link": ("pcie_width=4@30s", "fail", "link narrowed"),
@@ -78,6 +79,11 @@ def test_drill(name: str, tmp_path: Path) -> None:
     found = drill(faults, tmp_path)
     causes = [cause for one in found.devices for cause in one.causes]
     assert (found.state, cause in causes if cause else causes == []) == (state, True), causes
+
+
+def test_a_clock_that_is_held_before_the_load_is_said(tmp_path: Path) -> None:
+    (one,) = drill("throttle=0.3@0s&reason=hardware_power_brake", tmp_path).devices
+    assert "hardware power brake, before any load" in [f.detail for f in one.findings if f.title == "held before the load"]
 
 
 def test_limit_asked_stops_the_load(tmp_path: Path) -> None:

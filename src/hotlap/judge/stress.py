@@ -196,6 +196,8 @@ def _events(events: Sequence[Happened], found: Findings) -> None:
                 "fail" if own else "open",
                 "look at airflow, fan and thermal contact" if own else "raise the limit, or lower the load",
             )
+        elif x.what == "held":
+            found.add("held before the load", x.detail, "open", "let it cool, look at airflow and power supplies, and run it again")
         elif x.what == "suspended":
             found.add("suspended", x.detail, "open", "keep the machine awake: systemd-inhibit")
         elif x.what == "clock_jump":

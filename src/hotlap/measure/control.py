@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 MARGIN_C = 2.0  # below the device's own slowdown temperature: there the load stops unasked
 LEAST = 0.02  # of duty: below it nothing would be checked
@@ -28,21 +27,6 @@ class Controller:
         if wanted == self.duty or (wanted - self.duty) * error < 0:
             self.summed += self.gain * error * seconds / self.integral_s
         return self.duty
-
-
-def slowdown_c(target: Any) -> float | None:
-    """The temperature at which the device slows itself down: simulated cards say it, NVIDIA's by NVML; None where unknown."""
-    heat = getattr(getattr(target, "gpu", None), "thermal", None)
-    if target.device.target == "simulated":
-        return float(getattr(heat, "limit_c", 87.0))
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(target.device.uuid)
-        return float(pynvml.nvmlDeviceGetTemperatureThreshold(handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN))
-    except Exception:  # no library, no driver, or no such limit: it is said to be unknown
-        return None
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,18 @@ import msgspec
 
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, MachineError
-from hotlap.measure.control import Controller, Limits, slowdown_c
+from hotlap.measure.control import Controller, Limits
 from hotlap.measure.worker import begin
 from hotlap.record import Readings, Record
+from hotlap.sensors import limits
+from hotlap.sensors.base import HARMLESS
 from hotlap.sensors.sampler import Sampler
 from hotlap.work.stress import Done, Happened, Line, Mismatch, Phase, Profile, Tick
 from hotlap.workloads import stress
 
 TICK_S = 1.0
 WINDOW_S = 0.25  # a duty cycle shorter than 1 is on and off within this
+POWER_CAP = 0x4  # bit of a power limit that holds the clock: what a limit does
 MOST_WRONG = 1000  # mismatches written in full by one process; all are counted
 
 
@@ -71,7 +74,8 @@ class _Worker:
         if target.dialect == "model":
             self.clock.sleep(job.start_s)
         profile = job.profile
-        self.limits = Limits(profile.max_power_w, profile.max_temperature_c, slowdown_c(target))
+        slowdown_c, self.slowdown_by = limits.slowdown_c(target)
+        self.limits = Limits(profile.max_power_w, profile.max_temperature_c, slowdown_c)
         goal = profile.power_w or profile.temperature_c
         self.control = Controller(goal) if goal else None
         self.goal = "power_w" if profile.power_w else "temperature_c"
@@ -97,6 +101,10 @@ class _Worker:
         missing = sensors.missing(self.target)
         if missing:
             self.say("sensors", "; ".join(f"{name}: {why}" for name, why in missing.items()))
+        if self.limits.slowdown_c is None and self.target.device.kind != "cpu" and job.profile.max_temperature_c is None:
+            self.say("sensors", f"nothing stops this load by heat, for {self.slowdown_by}: give --max-temperature")
+        if held := limits.held(self.sources, self.clock.now(), HARMLESS | POWER_CAP):
+            self.say("held", f"{' and '.join(held)}, before any load")
         for phase in job.profile.phases:
             self._prepare(phase)
         if not any(self.made.values()):

@@ -110,6 +110,7 @@ class Happened(Record, frozen=True, kw_only=True, tag="happened"):
         "coverage",
         "not_run",
         "sensors",
+        "held",  # the clock, before any load
     ]
     detail: str = ""
     numbers: dict[str, float] = {}
