@@ -10,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hotlap.judge import stress as judging
 from hotlap.measure import soak
-from hotlap.measure.control import Controller, Limits
+from hotlap.measure.control import SHORT_S, Controller, Limits, Mix
 from hotlap.store import bundle as bundles
 from hotlap.work import stress
 from hotlap.work.stress import FILE, Phase, Profile, Tick
@@ -148,6 +150,60 @@ def test_controller_does_not_wind_up() -> None:
     assert control.duty == 1.0
     steps = next(n for n in range(20) if control.step(900.0, 1.0) < 0.9)
     assert steps < 5
+
+
+@pytest.mark.parametrize(("target", "mixed"), [(450.0, 0.5), (590.0, 29 / 30), (200.0, 0.0)])
+def test_a_unit_that_draws_more_is_mixed_in_where_duty_alone_is_too_little(target: float, mixed: float) -> None:
+    """An artificial plant: 80 W idle, 300 W in memory, 600 W in products, first order with 0.5 s."""
+    control, mix, watts = Controller(target), Mix(), 80.0
+    for _ in range(400):
+        load = (1 - control.mixed) * 300.0 + control.mixed * 600.0
+        watts += (80.0 + control.on * (load - 80.0) - watts) * (1 - np.exp(-0.5 / 0.5))
+        control.step(watts, 0.5)
+        if control.short_s > SHORT_S and control.most == 1.0:
+            mix.watts = {"memory": 300.0, "products fp16": 600.0}
+            assert mix.more(["memory"]) == "products fp16"
+            control.reach(300.0, 600.0, power=True)
+    assert watts == pytest.approx(target, rel=0.01)
+    assert control.mixed == pytest.approx(mixed, abs=0.05)
+
+
+def test_what_draws_no_more_is_not_mixed_in() -> None:
+    assert Mix({"memory": 595.0, "products fp16": 600.0}).more(["memory"]) == ""
+    assert Mix({"memory": 300.0, "products fp16": 600.0}).more(["products fp16"]) == ""
+    assert Mix({"products fp64": 400.0, "products fp16": 600.0}).more(["products fp64", "products fp16"]) == "products fp16"
+    assert Mix().more(["memory"]) == ""
+
+
+def test_power_above_what_a_phase_draws_is_held_by_the_mix(tmp_path: Path) -> None:
+    """Memory alone draws 594 W on this card, products 700 W."""
+    phases = [Phase(kind="memory", seconds=100.0), Phase(kind="products", seconds=0.2, dtypes=["fp16"])]
+    (one,) = drill("", tmp_path, Profile(name="x", about="", seconds=100.0, phases=phases, power_w=650.0)).devices
+    (said,) = [f.detail for f in one.findings if f.title == "units mixed"]
+    assert said.startswith("full duty of memory does not hold 650 W; products fp16 (700 W alone) is mixed in")
+    (path,) = (tmp_path / "runs").iterdir()
+    late = [x.shown["power_w"] for x in verdict_lines(path) if isinstance(x, Tick) and x.time_s > 50 and "power_w" in x.shown]
+    assert np.mean(late) == pytest.approx(650.0, rel=0.02)
+    assert {r.kind for r in one.rates} == {"memory", "products fp16"}
+
+
+def test_pulses_of_several_devices_keep_one_schedule(tmp_path: Path) -> None:
+    """A slow device does not fall behind pulse by pulse: what its last unit took too long is taken from its pause."""
+    phases = [Phase(kind="products", seconds=0.5, dtypes=["fp16"]), Phase(kind="idle", seconds=0.5)]
+    profile = Profile(name="x", about="", seconds=60.0, phases=phases, synchronised=True)
+    found = drill("count=3&slow=0.5@2", tmp_path, profile)
+    assert found.skew is not None
+    assert (found.skew.pulses, found.skew.devices) == (60, 3)
+    assert found.skew.median_s <= found.skew.most_s < 0.1
+    alone = drill("count=3&slow=0.5@2", tmp_path / "alone", replace(profile, synchronised=False))
+    assert alone.skew is None
+
+
+def test_skew_is_of_pulses_that_two_devices_began() -> None:
+    began = {"a": {0: 1.0, 1: 2.0, 2: 3.0}, "b": {0: 1.25, 1: 2.5}}
+    lines = [Tick(device=key, time_s=1.0, phase="products", pulses=pulses) for key, pulses in began.items()]
+    assert judging.skew(lines) == judging.Skew(2, 2, 0.375, 0.5)
+    assert judging.skew(lines[:1]) is None
 
 
 def test_limits_do_not_believe_nonsense() -> None:

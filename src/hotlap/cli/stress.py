@@ -19,8 +19,8 @@ from hotlap.measure import soak
 from hotlap.record import Device
 from hotlap.report import html
 from hotlap.report import stress as shown
-from hotlap.store import bundle as bundles
 from hotlap.store import baselines, paths, select
+from hotlap.store import bundle as bundles
 from hotlap.targets.base import SystemClock
 from hotlap.work import stress
 from hotlap.work.stress import Happened, Line, Mismatch, Profile, Tick

@@ -46,12 +46,23 @@ class DeviceVerdict:
 
 
 @dataclass(frozen=True)
+class Skew:
+    """How far apart synchronised devices began the same pulses of load: from the first to the last of them."""
+
+    pulses: int
+    devices: int
+    median_s: float
+    most_s: float
+
+
+@dataclass(frozen=True)
 class StressVerdict:
     run: str
     state: State
     reason: str
     devices: list[DeviceVerdict]
     allowed: dict[str, float] = field(default_factory=dict)  # violation budgets that it was judged by
+    skew: Skew | None = None  # of synchronised devices
 
 
 def judge(
@@ -68,7 +79,20 @@ def judge(
     codes = catalogue(own)
     shown = {key: symptoms.exact(folder, key, readings) if folder else symptoms.columns(key, readings) for key in run.devices}
     devices = [_device(run, key, [x for x in lines if x.device == key], shown[key], (budgets, codes)) for key in run.devices]
-    return _all(run.id, _peers(devices, {d.key: d for d in run.machine.devices}), asdict(budgets))
+    return replace(_all(run.id, _peers(devices, {d.key: d for d in run.machine.devices}), asdict(budgets)), skew=skew(lines))
+
+
+def skew(lines: Sequence[Line]) -> Skew | None:
+    """From the pulses that two devices or more began in their first processes; a process that was started again counts its own."""
+    began: dict[int, dict[str, float]] = {}
+    for x in lines:
+        if isinstance(x, Tick) and x.attempt == 0:
+            for number, time_s in x.pulses.items():
+                began.setdefault(number, {})[x.device] = time_s
+    apart = [max(some.values()) - min(some.values()) for some in began.values() if len(some) > 1]
+    if not apart:
+        return None
+    return Skew(len(apart), max(len(some) for some in began.values()), float(np.median(apart)), max(apart))
 
 
 @dataclass(frozen=True)
@@ -127,7 +151,7 @@ def hold(found: StressVerdict, run: Run, good: StressVerdict, other: Run) -> Str
             what = f"{worst.kind} is {1 - share:.1%} under run {good.run}"
             one = _worse(one, "behind the reference", what, "compare clocks, temperatures and settings of both runs")
         devices.append(one)
-    return _all(found.run, devices, found.allowed)
+    return replace(_all(found.run, devices, found.allowed), skew=found.skew)
 
 
 def _all(run: str, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
@@ -168,7 +192,8 @@ def _device(run: Run, key: str, lines: Sequence[Line], shown: Columns, how: tupl
     cover = {x.detail.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
     causes = list(dict.fromkeys(found.failed or found.open))
     findings = [one for _, one in found.found]
-    return DeviceVerdict(key, state, causes, findings, figures, throttling, list(symptoms.counted(shown)), cover, rates, reached.said, wrong[:20])
+    counted = list(symptoms.counted(shown))
+    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.said, wrong[:20])
 
 
 def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
@@ -219,6 +244,8 @@ def _events(events: Sequence[Happened], found: Findings) -> None:
             found.add("suspended", x.detail, "open", "keep the machine awake: systemd-inhibit")
         elif x.what == "clock_jump":
             found.add("clock changed", f"{x.detail}; Hotlap's times are monotonic and not moved by it", "note")
+        elif x.what == "mix":
+            found.add("units mixed", x.detail, "note")
         elif x.what in ("not_run", "sensors"):
             found.add("left out", x.detail, "note")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from hotlap.judge.stress import DeviceVerdict, Judged, StressVerdict
+from hotlap.judge.stress import DeviceVerdict, Judged, Skew, StressVerdict
 from hotlap.judge.symptoms import REASONS
 from hotlap.judge.throughput import Rate
 from hotlap.record import Device
@@ -94,6 +94,8 @@ def report(found: StressVerdict, devices: Mapping[str, Device], width: int = 100
     lines: list[str] = []
     for one in found.devices:
         lines += [*_device(one, devices, width, color), ""]
+    if found.skew:
+        lines += [*layout.paragraph("pulses   ", together(found.skew), width), ""]
     if found.allowed:
         lines += [*layout.paragraph("allowed  ", allowed(found), width), ""]
     state = found.state.upper()
@@ -104,6 +106,12 @@ def report(found: StressVerdict, devices: Mapping[str, Device], width: int = 100
 def allowed(found: StressVerdict) -> str:
     """The violation budgets that a run was judged by, in words."""
     return ", ".join(f"{name} {percent(v) if ALLOWED[name][0] == 'share' else f'{v:.0f}'}" for name, v in found.allowed.items())
+
+
+def together(skew: Skew) -> str:
+    """How well synchronised devices began their pulses together, in words."""
+    apart = f"{show(skew.median_s, 's')} apart in the median, {show(skew.most_s, 's')} at most"
+    return f"{skew.pulses} began on {skew.devices} devices {apart}"
 
 
 def facts(one: DeviceVerdict) -> list[tuple[str, str]]:

@@ -47,7 +47,7 @@ class Profile(Record, frozen=True, kw_only=True):
     about: str
     seconds: float
     phases: list[Phase]
-    power_w: float | None = None  # held by duty cycle
+    power_w: float | None = None  # held by duty cycle, and by the mix of units where that is not enough
     temperature_c: float | None = None  # the same
     max_power_w: float | None = None  # the load stops there
     max_temperature_c: float | None = None
@@ -81,6 +81,7 @@ class Tick(Record, frozen=True, kw_only=True, tag="tick"):
     attempt: int = 0  # which process of the device; a resumed or restarted one counts on
     done: dict[str, Done] = {}  # kind of unit → its part of the tick: products fp16, memory …
     unit: str = ""  # the kind that ran last
+    pulses: dict[int, float] = {}  # of synchronised devices: number of a pulse of load → when it began, on the clock that they share
 
     def parts(self) -> dict[str, Done]:
         """Kind of unit → its part; the whole tick under its phase where a bundle of an older Hotlap has no parts."""
@@ -123,6 +124,7 @@ class Happened(Record, frozen=True, kw_only=True, tag="happened"):
         "not_run",
         "sensors",
         "held",  # the clock, before any load
+        "mix",  # of units that holds what was asked for
     ]
     detail: str = ""
     numbers: dict[str, float] = {}

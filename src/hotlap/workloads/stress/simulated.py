@@ -14,7 +14,7 @@ from hotlap.workloads.stress.base import Wrong
 SIDE = 8192  # m, n and k
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "memory": ("stream", {"op": "copy", "size": "4 GiB"}), "link": ("transfer", {"direction": "h2d", "size": "1 GiB"}),
-    "atomics": ("atomic", {"contention": "spread"}),
+    "atomics": ("atomic", {"contention": "same"}),
 }  # fmt: skip
 
 
@@ -52,6 +52,7 @@ class Simulated:
         bit, word = int(self.rng.integers(32)), int(self.rng.integers(2**32))
         row, column = self.rng.integers(SIDE, size=2)
         place = f"row {row}, column {column} of {SIDE} × {SIDE}" if self.flop else f"address 0x{4 * (SIDE * row + column):x}"
+        place = f"cell {column % 64}" if self.name == "atomics" else place
         kind: Literal["transient", "permanent"] = "transient" if self.prepared.check().passed else "permanent"
         return [Wrong(place, f"0x{word:08x}", f"0x{word ^ 1 << bit:08x}", [bit], "repeat", kind)]
 
