@@ -104,8 +104,8 @@ def report(found: StressVerdict, devices: Mapping[str, Device], width: int = 100
 
 
 def allowed(found: StressVerdict) -> str:
-    """The violation budgets that a run was judged by, in words."""
-    return ", ".join(f"{name} {percent(v) if ALLOWED[name][0] == 'share' else f'{v:.0f}'}" for name, v in found.allowed.items())
+    """The violation budgets that a run was judged by, as `--allow` takes them."""
+    return ", ".join(f"{name}={100 * v:g}%" if ALLOWED[name][0] == "share" else f"{name}={v:.0f}" for name, v in found.allowed.items())
 
 
 def together(skew: Skew) -> str:
