@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 MARGIN_C = 2.0  # below the device's own slowdown temperature: there the load stops unasked
 LEAST = 0.02  # of duty: below it nothing would be checked
+POWER_INTEGRAL_S = 1.5  # power follows the duty at once, temperature only after a minute
 SHORT = 0.98  # of the target: below it, at full duty, duty alone does not hold it
 SHORT_S = 3.0  # for so long
 STEEPEST = 10.0

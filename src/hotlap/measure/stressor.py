@@ -10,7 +10,7 @@ import msgspec
 
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, MachineError
-from hotlap.measure.control import SHORT_S, Controller, Limits, Mix
+from hotlap.measure.control import POWER_INTEGRAL_S, SHORT_S, Controller, Limits, Mix
 from hotlap.measure.worker import begin
 from hotlap.record import Readings, Record
 from hotlap.sensors import limits
@@ -79,6 +79,8 @@ class _Worker:
         self.limits = Limits(profile.max_power_w, profile.max_temperature_c, slowdown_c)
         goal = profile.power_w or profile.temperature_c
         self.control = Controller(goal) if goal else None
+        if self.control and profile.power_w:
+            self.control.integral_s = POWER_INTEGRAL_S
         self.mix, self.probed = Mix(), False
         self.goal = "power_w" if profile.power_w else "temperature_c"
         self.sources, self.shown = sensors.find(target), dict[str, float]()
