@@ -71,7 +71,9 @@ def section(found: Judged) -> str:
         drawn = _charts(one, device, ticks, {sensor: band for (key, sensor), band in drawable.items() if key == one.device})
         head = f'<h3>{escape(name)}: <span class="state {_state(one)}">{escape(one.state)}</span></h3>'
         parts += [head, _facts(one), _rates(one.rates), _wrong(one), f'<div class="plots">{drawn}</div>']
-    return "".join(parts)
+    together = [f"<p>Pulses: {escape(stress.together(found.verdict.skew))}.</p>"] if found.verdict.skew else []
+    budgets = [f'<p class="note">Allowed: {escape(stress.allowed(found.verdict))}.</p>'] if found.verdict.allowed else []
+    return "".join([*parts, *together, *budgets])
 
 
 def _state(one: DeviceVerdict) -> str:
