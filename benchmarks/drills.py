@@ -3,8 +3,8 @@
     python benchmarks/drills.py [--target torch:cpu] [--flips 1000] [--clean 10000] [--kills 100] [--seed 7]
 
 Bits are flipped at random positions of real products of every dtype that the target has, and go through the comparison that a stress
-run makes. Clean checks repeat the product. Kills end a stress run of the simulated card by SIGKILL and go on with it. Exits 1 when a
-figure is missed.
+run makes; and, half of them once and half of them sticking, in operands, memory, transferred buffers and counters on the device. Clean
+checks repeat the work. Kills end a stress run of the simulated card by SIGKILL and go on with it. Exits 1 when a figure is missed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from hotlap import targets
 from hotlap.work import checksum
 from hotlap.work.stress import FILE
 from hotlap.workloads import stress
+from hotlap.workloads.stress import memory, products, strike, traffic
 
 SMALL = (128, 128, 256)  # m, n, k: many products in little time
 
@@ -32,12 +34,12 @@ SMALL = (128, 128, 256)  # m, n, k: many products in little time
 def flips(target: object, count: int, clean: int, seed: int) -> bool:
     """Prints a line per dtype; whether all were found and none invented."""
     rng = np.random.default_rng(seed)
-    for table in (stress.SIDES, stress.SIDES_GPU, stress.SLOW):
+    for table in (products.SIDES, products.SIDES_GPU, products.SLOW):
         table.update(dict.fromkeys(table, SMALL))
     made, _ = stress.units(target, "products", [], seed)  # type: ignore[arg-type]
     good = True
     for unit in made:
-        assert isinstance(unit, stress.Product)
+        assert isinstance(unit, products.Product)
         share, found, by_sum = -(-count // len(made)), 0, 0
         share_clean, invented = -(-clean // len(made)), 0
         for _ in range(share):
@@ -59,6 +61,62 @@ def flips(target: object, count: int, clean: int, seed: int) -> bool:
         print(f"{unit.name:<14} flips found {found} of {share} ({by_sum} by checksum; sure for {covered:.1%} of bit positions), "
               f"invented {invented} of {share_clean} clean checks", flush=True)  # fmt: skip
     return good
+
+
+def places(target: object, count: int, clean: int, seed: int) -> bool:
+    """The same for data on the device: prints a line per place; whether all were found where they are, and for what they are."""
+    rng = np.random.default_rng(seed)
+    memory.WORDS.update(dict.fromkeys(memory.WORDS, 1 << 14))
+    good = True
+    for kind, where in (("products", "operand"), ("memory", "memory"), ("link", "there"), ("atomics", "cells")):
+        made, missing = stress.units(target, kind, ["fp32"] if kind == "products" else [], seed)  # type: ignore[arg-type]
+        if not made:
+            print(f"{kind:<14} not run: {'; '.join(missing.values())}")
+            continue
+        unit, found, told, invented, without = made[0], 0, 0, 0, 0
+        for number in range(count):
+            octet, bit = int(rng.integers(_size(unit))), int(rng.integers(8))
+            release = strike.arm(unit, where, octet, bit, permanent=bool(number % 2))
+            unit.run()
+            all_wrong = unit.check()
+            if kind == "products" and not all_wrong and unit.same():  # rounding swallowed it: no result has a wrong bit
+                without += 1
+                all_wrong = [w for w, _ in unit.mend()]
+            wrong = [w for w in all_wrong if w.place.startswith(_place(unit, octet)) and w.bits == [octet % _element(unit) * 8 + bit]]
+            found += bool(wrong)
+            told += bool(wrong) and all(w.kind == ("permanent" if number % 2 else "transient") for w in wrong)
+            release()
+            if kind == "products":
+                unit.mend()
+        for _ in range(clean):
+            unit.run()
+            invented += bool(unit.check())
+        good &= found == told == count and invented == 0
+        print(f"{kind + ' ' + where:<17} flips found {found} of {count}, kinds told apart {told}, "
+              f"invented {invented} of {clean} clean checks", flush=True)  # fmt: skip
+        if without:
+            print(f"{'':<17} {without} of them changed no bit of any result, and were found by looking at the operand", flush=True)
+    return good
+
+
+def _element(unit: Any) -> int:
+    return 1 if isinstance(unit, traffic.Link) else 4
+
+
+def _size(unit: Any) -> int:
+    """Bytes of the buffer that is struck."""
+    if isinstance(unit, products.Product):
+        return 4 * unit.m * unit.k
+    return len(unit.data) if isinstance(unit, traffic.Link) else 4 * (unit.cells if isinstance(unit, traffic.Atomics) else unit.words)
+
+
+def _place(unit: Any, octet: int) -> str:
+    """How the place of a byte is to be named."""
+    if isinstance(unit, products.Product):
+        return f"operand A in device memory, row {octet // 4 // unit.k}, column {octet // 4 % unit.k}"
+    if isinstance(unit, traffic.Atomics):
+        return f"cell {octet // 4}"
+    return f"byte 0x{octet:x} of the copy" if isinstance(unit, traffic.Link) else f"address 0x{octet // 4 * 4:x}"
 
 
 def cost(target: object, seed: int) -> bool:
@@ -112,6 +170,7 @@ def main() -> int:
     target = targets.open_device(spec, targets.find(spec)[0])
     good = cost(target, args.seed)
     good &= flips(target, args.flips, args.clean, args.seed)
+    good &= places(target, args.flips, args.clean // 10, args.seed)
     good &= kills(args.kills, args.seed) if args.kills else True
     print("all figures reached" if good else "a figure was missed")
     return 0 if good else 1

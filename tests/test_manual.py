@@ -11,6 +11,7 @@ import pytest
 
 import hotlap
 from hotlap.cli import MODULES, VERBS
+from hotlap.judge import audit
 from hotlap.plan import measuring
 from hotlap.targets.faults import INJECTIONS
 from hotlap.work import WORKLOADS
@@ -60,3 +61,10 @@ def test_the_public_names_are_these() -> None:
     for name in hotlap.__all__:
         assert getattr(hotlap, name) is not None
         assert f"hotlap.{name}" in text, name
+
+
+def test_the_number_of_rules_is_that_of_the_list() -> None:
+    told = {}
+    for path in (DOCS / "audit.md", DOCS.parent / "README.md", DOCS.parent / "CHANGELOG.md"):
+        told[path.name] = set(re.findall(r"(\d+) rules\b", path.read_text(encoding="utf-8")))
+    assert told == {name: {str(len(audit.builtin()))} for name in told}

@@ -477,7 +477,7 @@ def encode(record: Record) -> bytes:
     return msgspec.json.encode(record)
 
 
-class Readings(Record, frozen=True, kw_only=True):
+class Readings(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A stretch of one sensor's readings in columns: one line of readings.log. `values` holds null where a reading
     failed; a sensor that is not supported is written once, with its reason and no values."""
 
@@ -488,3 +488,5 @@ class Readings(Record, frozen=True, kw_only=True):
     status: Literal["ok", "not_supported", "error"] = "ok"
     reason: str = ""
     round: int = 0
+    window_s: float | None = None  # over which each value is an average; 0 instantaneous, None unknown
+    sensor_times_s: list[float | None] = []  # the sensor's own time of each value, UNIX; empty where it has none

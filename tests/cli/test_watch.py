@@ -8,14 +8,16 @@ import sys
 import threading
 import time
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
 from hotlap import cli
-from hotlap.cli import watch, watching
-from hotlap.record import Reading
+from hotlap.cli import sinks, watch, watching
+from hotlap.record import Device, Reading
 from hotlap.sensors import otlp
 from hotlap.sensors.tally import Tally
+from hotlap.targets.base import SystemClock
 
 
 def test_a_simulated_gpu_ends_with_a_summary(capsys):
@@ -28,7 +30,7 @@ def test_a_simulated_gpu_ends_with_a_summary(capsys):
 
 def test_json_lines(tmp_path, capsys):
     path = tmp_path / "r.jsonl"
-    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"file:{path}", "--json"]) == 0
+    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"lines:{path}", "--json"]) == 0
     kept = [json.loads(line) for line in path.read_text().splitlines()]
     assert sum(one["sensor"] == "power_w" for one in kept) == 3
     shown = json.loads(capsys.readouterr().out)
@@ -36,7 +38,7 @@ def test_json_lines(tmp_path, capsys):
 
 
 def test_the_exporter_drops_what_has_died(capsys):
-    sink = watch.Exporter(0, 0.1)
+    sink = sinks.Exporter(0, 0.1)
     try:
         sink.take([Reading(sensor="power_w", device="d", time_s=0, value=5.0)])
         url = f"http://127.0.0.1:{sink.server.server_address[1]}"
@@ -90,11 +92,61 @@ def test_bmcs_are_watched_and_secrets_stay_secret(tmp_path, capsys):
             f'[[bmc]]\nurl = "{server.url}"\nname = "n1"\ncafile = "ca.pem"\ncredentials = "secret.toml"\nreports = ["E"]\n'
         )
         kept = tmp_path / "r.jsonl"
-        assert cli.main(["watch", "--bmc", str(tmp_path / "bmcs.toml"), "--every", "0.3 s", "--for", "1.2 s", "--to", f"file:{kept}"]) == 0
+        assert cli.main(["watch", "--bmc", str(tmp_path / "bmcs.toml"), "--every", "0.3 s", "--for", "1.2 s", "--to", f"lines:{kept}"]) == 0
     caught = capsys.readouterr()
     assert "300.5 W" in caught.out
     assert "hunter2" not in caught.out + caught.err + kept.read_text()
     assert "token" not in caught.out + caught.err + kept.read_text()
+
+
+class Alive(dict):
+    """A BMC's report whose GPU takes 330 W, by the clock."""
+
+    def get(self, path, default=None):
+        now = time.time()
+        rows = [("Power_0", "330"), ("Energy_0", str(330 * (now - 1.7e9)))]
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{now % 1 * 1000:03.0f}+00:00"
+        place = "/redfish/v1/Chassis/HGX_GPU_0/Sensors/HGX_GPU_0_"
+        kept = [{"MetricProperty": place + name, "MetricValue": value, "Timestamp": stamp} for name, value in rows]
+        return json.dumps({"MetricValues": kept}).encode() if path.endswith("/E") else default
+
+
+class Own:
+    """A GPU's own sensors: 300 W."""
+
+    name, device = "fake", "GPU-1"
+
+    def read(self, time_s):
+        return [Reading(sensor=s, device=self.device, time_s=time_s, value=v) for s, v in (("power_w", 300.0), ("energy_j", 300.0 * time_s))]
+
+
+def test_energy_is_held_against_the_bmc(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("aiohttp")
+    pytest.importorskip("trustme")
+    from tests.sensors.bmc_server import Server
+
+    device = Device(target="cuda", index=0, name="GPU", kind="gpu", uuid="GPU-1")
+    monkeypatch.setattr(watch, "_targets", lambda args: [SimpleNamespace(device=device, clock=SystemClock())])
+    monkeypatch.setattr(watch.sensors, "find", lambda one: [Own()])
+    monkeypatch.setattr(watch.sensors, "missing", lambda one: {})
+    with Server(Alive(), folder=tmp_path) as server:
+        (tmp_path / "b.toml").write_text(f'[[bmc]]\nurl = "{server.url}"\nname = "n1"\ncafile = "ca.pem"\nreports = ["E"]\n')
+        words = ["watch", "--bmc", str(tmp_path / "b.toml"), "--device", "all", "--every", "0.1 s", "--for", "3 s"]
+        assert cli.main(words) == 0
+        told = capsys.readouterr().out.splitlines()[-1]
+        assert cli.main([*words, "--json"]) == 0
+    assert told.startswith("energy of the GPU over ")
+    assert "by BMC n1" in told
+    assert "(errors explain up to ±" in told
+    crossed = json.loads(capsys.readouterr().out)["n1"]["gpu_energy"]
+    assert crossed["difference"] == pytest.approx(0.1, abs=crossed["bound"])
+    assert crossed["bmc_j"] / crossed["own_j"] - 1 == pytest.approx(crossed["difference"])
+
+
+def test_a_bmc_and_a_simulated_gpu_share_no_clock(tmp_path, capsys):
+    (tmp_path / "b.toml").write_text('[[bmc]]\nurl = "https://127.0.0.1:1"\n')
+    assert cli.main(["watch", "--bmc", str(tmp_path / "b.toml"), "--target", "simulated:h200-sxm", "--for", "1 s"]) == 2
+    assert "simulated target has its own" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -202,7 +254,7 @@ def test_what_stayed_at_zero_takes_one_line():
 
 
 def test_a_sensor_that_is_read_more_rarely_is_no_dead_one(capsys):
-    sink = watch.Exporter(0, 0.05)
+    sink = sinks.Exporter(0, 0.05)
     try:
         rare = Reading(sensor="fan", device="d", time_s=0, value=0.5)
         sink.take([rare])

@@ -113,7 +113,7 @@ def test_the_bound_is_that_of_the_product_made() -> None:
 REASONS = {
     "asked for less power": ({"goal.power_w": 400.0}, {}, "400 W were asked for"),
     "asked for a temperature": ({"goal.temperature_c": 70.0}, {}, "held at 70 °C"),
-    "throttled": ({}, {"hardware thermal": 0.4}, "held back by hardware thermal in 40 %"),
+    "throttled": ({}, {"hardware thermal": 0.4}, "held back by hardware thermal for 40 %"),
     "nothing": ({}, {}, "nothing held it back"),
 }
 

@@ -56,7 +56,7 @@ def test_readings_and_levels_draw_the_same_extremes(run: Path, monkeypatch: pyte
     monkeypatch.setattr(bundles, "LOG_BYTES", 60_000)
     long = soak.run(PROFILE, soak.Options(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path / "long"), lambda _device, _line: None)
     assert chunks.stored(long, "levels")
-    plain, levels = (stress_page._levels(judged(path)) for path in (run, long))
+    plain, levels = (stress_page.bands(judged(path).bundle) for path in (run, long))
     for key in (key for key in plain if key[1] in ("power_w", "temperature_c", "clock_hz.sm")):
         assert levels[key].low.min() == pytest.approx(plain[key].low.min(), rel=1e-6)
         assert levels[key].high.max() == pytest.approx(plain[key].high.max(), rel=1e-6)

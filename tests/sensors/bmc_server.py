@@ -52,6 +52,10 @@ class Server:
         self.ready.set()
         await self.stop.wait()
         await runner.cleanup()
+        hanging = asyncio.all_tasks() - {asyncio.current_task()}  # answers that a fault holds back
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
 
     def _app(self):
         app = web.Application()

@@ -156,3 +156,10 @@ def test_cards_that_no_library_computes_on_are_listed_too(tmp_path: Path) -> Non
     assert [(one.name, one.vendor, one.pci_address) for one in found] == [
         ("AMD 1002:740f", "AMD", "0000:83:00.0"), ("Intel 8086:e20b", "Intel", "0000:03:00.0"),
     ]
+
+
+def test_the_critical_temperature_is_of_the_sensor_that_stands_for_the_device(tmp_path: Path) -> None:
+    files = {**AMD, "device/hwmon/hwmon4/temp1_crit": "100000", "device/hwmon/hwmon4/temp2_crit": "110000"}
+    assert drm.critical_c(gpu(vendor="AMD"), tree(tmp_path, card0=files)) == 100.0
+    assert drm.critical_c(gpu(vendor="AMD"), tree(tmp_path / "none", card0=AMD)) is None
+    assert drm.critical_c(gpu(vendor="Imagination"), tree(tmp_path, card0=files)) is None

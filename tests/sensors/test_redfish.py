@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import MachineError
-from hotlap.sensors import redfish
+from hotlap.sensors import redfish, redfish_resources
 
 NOW = redfish.instant("2026-06-29T08:05:27.500+00:00")
 
@@ -82,7 +82,7 @@ def test_power_and_thermal_leave_out_what_is_absent():
         ],
         "Fans": [{"Name": "Fan 1", "Reading": 40, "ReadingUnits": "Percent"}],
     }
-    inlet, gpu, fan = redfish.resource(thermal, "n", 0.0)
+    inlet, gpu, fan = (one for _, one in redfish_resources.read(thermal, "n", 0.0))
     assert (inlet.sensor, inlet.value) == ("temperature_c.inlet", 21.0)
     assert gpu.value is None
     assert gpu.status == "error"
@@ -92,7 +92,7 @@ def test_power_and_thermal_leave_out_what_is_absent():
         "@odata.type": "#Power.v1_7_0.Power",
         "PowerControl": [{"Name": "System", "PowerConsumedWatts": None}],
     }
-    assert redfish.resource(power, "n", 0.0)[0].value is None
+    assert redfish_resources.read(power, "n", 0.0)[0][1].value is None
 
 
 def test_no_report_is_said():

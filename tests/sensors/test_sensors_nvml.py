@@ -316,6 +316,14 @@ def test_margins_of_temperature_are_signed_facts(ask: Ask) -> None:
     assert (facts["temperature_margin_c.shutdown"], facts["temperature_margin_c.slowdown"]) == (-8.0, -2.0)
 
 
+def test_the_slowdown_temperature_follows_from_margins_where_there_is_no_threshold(ask: Ask) -> None:
+    """54 °C now and 36 °C to the limit, slowdown 2 °C past it."""
+    facts = ask(FAKE_NVML_FIELDS="194:-2", FAKE_NVML_FAIL="nvmlDeviceGetTemperatureThreshold:3")["facts"]
+    assert facts["temperature_limit_c.slowdown"] == 92.0
+    neither = ask(FAKE_NVML_FAIL="nvmlDeviceGetTemperatureThreshold:3,194:3")["facts"]
+    assert "temperature_limit_c.slowdown" not in neither
+
+
 def test_errors_of_links_are_summed_or_taken_from_the_older_sum(ask: Ask) -> None:
     found = values(ask(FAKE_NVML_FIELDS="91:4,161@0:1,161@1:2,161@3:4,38:5,45:6"))
     assert found["nvlink_errors.replay"] == 7.0  # link 2 is not connected

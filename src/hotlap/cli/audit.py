@@ -10,8 +10,9 @@ from hotlap.cli import terminal
 from hotlap.errors import InputError, nearest
 from hotlap.facts import Facts
 from hotlap.inspect import node
-from hotlap.judge import audit, odd
+from hotlap.judge import audit, growth, odd
 from hotlap.report import audit as printing
+from hotlap.report import junit
 
 PROFILES = "; ".join(f"{name}: {about}" for name, about in audit.PROFILES.items())
 
@@ -22,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--root", default="/", metavar="DIR|FILE", help="a node's root folder, snapshot or JSON facts (default: this machine)"
     )
     parser.add_argument(
-        "--redfish", default="", metavar="DIR|TARBALL", help="a recorded Redfish tree: firmware inventory and BIOS attributes"
+        "--redfish", default="", metavar="DIR|TARBALL|TOML", help="firmware and BIOS: a recorded Redfish tree, or a file of its BMC"
     )
     parser.add_argument(
         "--rules", action="append", default=[], metavar="FILE", help="rules of your own; those of the same name are overridden"
@@ -30,10 +31,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on", default="error", metavar="SEVERITY", help="least severity that exits 1: info, warning, error (default)"
     )
+    parser.add_argument(
+        "--since", metavar="FILE", help="an earlier snapshot or JSON facts of the node: counters are judged by their growth since then"
+    )
+    parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
     parser.add_argument("--explain", metavar="RULE", help="all of one rule")
     parser.add_argument("--list", action="store_true", help="the rules")
     parser.add_argument(
         "--fleet", nargs="+", metavar="NODE", help="snapshots or JSON facts of many nodes, or folders of them: the odd ones out"
+    )
+    parser.add_argument(
+        "--against", nargs="+", metavar="NODE", help="with --fleet, a second group of nodes: the facts in which the two differ"
     )
 
 
@@ -41,18 +49,30 @@ def run(args: argparse.Namespace) -> int:
     """Exit code 1 where a finding is an error, 3 where no rule could be decided."""
     if args.fail_on not in audit.SEVERITIES:
         raise InputError(f"there is no severity '{args.fail_on}'; {nearest(args.fail_on, audit.SEVERITIES)}")
+    if args.profile not in audit.PROFILES:
+        raise InputError(f"there is no profile '{args.profile}'; {nearest(args.profile, audit.PROFILES)}")
     rules = audit.load(args.rules)
     if args.explain or args.list:
         return _rules(args, rules)
     if args.fleet:
+        if args.since or args.junit:
+            raise InputError(f"--fleet knows no {'--since' if args.since else '--junit'}: leave it out; --json prints all that was found")
         return _fleet(args)
-    if args.profile not in audit.PROFILES:
-        raise InputError(f"there is no profile '{args.profile}'; {nearest(args.profile, audit.PROFILES)}")
+    if args.against:
+        raise InputError("--against is the second of two groups; name the first with --fleet NODE…")
+    before = node.read(args.since) if args.since else None
     facts = node.read(args.root, args.redfish)
-    found = audit.audit(facts, rules, args.profile)
+    earlier = growth.between(before, facts) if before else None
+    rules = audit.growing(rules) if earlier else rules
+    found = audit.audit(facts, rules, args.profile, earlier)
+    if args.junit:
+        terminal.write(Path(args.junit), junit.audit(facts.host, found, rules, args.fail_on))
     if args.json:
-        terminal.print_json({"host": facts.host, "profile": args.profile, "outcomes": found})
+        since = {"since": before.taken} if before else {}
+        terminal.print_json({"host": facts.host, "profile": args.profile, **since, "outcomes": found})
     else:
+        if before and earlier:
+            print(f"growth since {before.taken or args.since}{f', {growth.span(earlier.hours)} before' if earlier.hours else ''}")
         print(printing.audit(facts, args.profile, found, rules, terminal.width(), terminal.color()))
     return audit.reached(found, args.fail_on)
 
@@ -69,9 +89,35 @@ def _rules(args: argparse.Namespace, rules: dict[str, audit.Rule]) -> int:
 
 
 def _fleet(args: argparse.Namespace) -> int:
-    """Exit code 1 where a node differs from the majority."""
-    nodes, files = dict[str, Facts](), list[Path]()
-    for one in map(Path, args.fleet):
+    """Exit code 1 where a node differs from the majority, or one group from the other; 3 where a node could not be read."""
+    nodes, lost = _nodes(args.fleet)
+    if args.against:
+        others, more = _nodes(args.against)
+        groups, lost = odd.against(nodes, others), lost + more
+        if args.json:
+            terminal.print_json(groups)
+        else:
+            print(printing.groups(groups, terminal.width(), terminal.color()))
+        return 1 if groups.apart else _unread(lost)
+    found = odd.compare(nodes)
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(printing.fleet(found, terminal.width(), terminal.color()))
+    return 1 if found.odd else _unread(lost)
+
+
+def _unread(lost: int) -> int:
+    """Nodes that could not be read are not known to be like the others."""
+    if lost:
+        print(f"hotlap: {lost} of the nodes named could not be read, so nothing is said of them", file=sys.stderr)
+    return 3 if lost else 0
+
+
+def _nodes(named: list[str]) -> tuple[dict[str, Facts], int]:
+    """The facts of files, and of those in folders, by host; how many could not be read."""
+    nodes, files, lost = dict[str, Facts](), list[Path](), 0
+    for one in map(Path, named):
         inside = sorted(path for path in one.iterdir() if path.name.endswith((".json", ".tar.gz", ".tgz"))) if one.is_dir() else []
         files += inside or [one]
     for file in files:
@@ -79,11 +125,8 @@ def _fleet(args: argparse.Namespace) -> int:
             facts = node.read(str(file))
         except InputError as error:  # one that cannot be read is named, the rest goes on
             print(f"hotlap: left out: {error}", file=sys.stderr)
+            lost += 1
             continue
-        nodes[facts.host if facts.host not in nodes else f"{facts.host} ({file.name})"] = facts
-    found = odd.compare(nodes)
-    if args.json:
-        terminal.print_json(found)
-    else:
-        print(printing.fleet(found, terminal.width(), terminal.color()))
-    return 1 if found.odd else 0
+        names = (facts.host, f"{facts.host} ({file.name})", *(f"{facts.host} ({file.name}, {n})" for n in range(2, len(files) + 2)))
+        nodes[next(name for name in names if name not in nodes)] = facts
+    return nodes, lost

@@ -9,7 +9,7 @@ from hotlap.cli import terminal
 from hotlap.judge import stress as judging
 from hotlap.model.calibration import Calibration
 from hotlap.record import Row
-from hotlap.report import tables
+from hotlap.report import tables, telemetry
 from hotlap.store import bundle as bundles
 from hotlap.store import select
 
@@ -34,7 +34,9 @@ def read(
 
 
 def code(found: Sequence[tuple[bundles.Bundle, Sequence[Row]]]) -> int:
-    """0 when a number was kept, 3 when nothing was measured: that must never look like success. Of a stress run: when work was checked."""
+    """0 when a number was kept, 3 when nothing was measured: that must never look like success. Of a stress run: when work was
+    checked; of a watch: when a sensor was read."""
     burnt = (judging.of(bundle) for bundle, rows in found if not rows)
     checked = any(device.figures["checked"] for one in burnt if one for device in one.verdict.devices)
-    return 0 if checked or any(row.result.values for _, rows in found for row in rows) else 3
+    watched = any(one.status == "ok" for bundle, _ in found if telemetry.is_watch(bundle) for one in bundle.readings)
+    return 0 if checked or watched or any(row.result.values for _, rows in found for row in rows) else 3

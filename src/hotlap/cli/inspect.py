@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.errors import InputError
-from hotlap.inspect import node
+from hotlap.facts import Facts
+from hotlap.inspect import bmc, node
+from hotlap.record import encode
 from hotlap.report import audit
+from hotlap.sensors import bmc_file
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", default="/", metavar="DIR|TARBALL", help="a node's root folder or snapshot (default: this machine)")
     parser.add_argument("--snapshot", metavar="FILE", help="write what this machine shows as a tarball, to be read anywhere")
     parser.add_argument(
-        "--redfish", default="", metavar="DIR|TARBALL", help="a recorded Redfish tree: firmware inventory and BIOS attributes"
+        "--redfish", default="", metavar="DIR|TARBALL|TOML", help="firmware and BIOS: a recorded Redfish tree, or a file of its BMC"
     )
+    parser.add_argument("--bmc", metavar="FILE", help="the facts that BMCs know instead: a TOML file of [[bmc]] tables, as for watch")
+    parser.add_argument("--into", metavar="DIR", help="with --bmc: write the facts of each as DIR/NAME.json, for audit --fleet")
     parser.add_argument("--identifiers", action="store_true", help="keep serial numbers and UUIDs in what is read")
     parser.add_argument("--all", action="store_true", help="also what is not present, with its reason")
 
 
 def run(args: argparse.Namespace) -> int:
     """The facts of a node by sections; with --json as facts that `audit` reads."""
+    if args.into and not args.bmc:
+        raise InputError("--into is for --bmc; --snapshot FILE or --json keeps the facts of this node")
+    if args.bmc:
+        if args.snapshot or args.redfish or args.root != "/":
+            raise InputError("--bmc takes no --root, --snapshot and --redfish; for one node with its own BMC give --redfish FILE.toml")
+        return _bmcs(args)
     if args.snapshot and (args.root != "/" or args.redfish):
         raise InputError(
             "--snapshot is of this machine: leave --root and --redfish out; a recorded tree is given when the snapshot is read"
@@ -40,3 +52,35 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(audit.facts(found, terminal.width(), terminal.color(), args.all))
     return 0
+
+
+def _bmcs(args: argparse.Namespace) -> int:
+    """Exit code 3 where no BMC could be read."""
+    folder = Path(args.into) if args.into else None
+    if folder and not folder.is_dir():
+        raise InputError(f"there is no folder '{folder}'; make it first")
+    found, failed = bmc.read(bmc_file.load(Path(args.bmc)), args.identifiers)
+    for name, reason in failed.items():
+        print(f"hotlap: left out: {name}: {reason}", file=sys.stderr)
+    facts = list(found.values())
+    if folder:
+        _written(folder, facts)
+        print(f"{folder}: facts of {len(facts)} BMCs; {len(failed)} left out", file=sys.stderr)
+    if args.json and facts:
+        terminal.print_json(facts[0] if len(facts) == 1 else facts)
+    elif not folder:
+        print("\n\n".join(audit.facts(one, terminal.width(), terminal.color(), args.all) for one in facts))
+    return 0 if facts else 3
+
+
+def _written(folder: Path, found: list[Facts]) -> None:
+    used = set[str]()
+    for one in found:
+        name = re.sub(r"[^\w.-]+", "_", one.host)
+        while name in used:
+            name += "_"
+        used.add(name)
+        try:
+            (folder / f"{name}.json").write_bytes(encode(one))
+        except OSError as error:
+            raise InputError(f"'{folder}' cannot be written: {error.strerror}") from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from hotlap.cli import cases, terminal
 from hotlap.errors import InputError
 from hotlap.judge import stress as judging
-from hotlap.report import counters, export, listing, stress, text
+from hotlap.report import counters, export, listing, stress, telemetry, text
+from hotlap.store.bundle import Bundle
 
 FORMATS = ("text", "markdown", "csv")
 
@@ -23,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--json and --format {args.format} are two answers; give one of them")
     found = cases.read(args)
     if args.json:
-        terminal.print_json([export.to_json(bundle, rows) for bundle, rows in found])
+        terminal.print_json([export.to_json(bundle, rows) | _watched(bundle) for bundle, rows in found])
         return cases.code(found)
     for number, (bundle, rows) in enumerate(found):
         if args.format == "markdown":
@@ -36,7 +38,14 @@ def run(args: argparse.Namespace) -> int:
             if burnt := judging.of(bundle):
                 print(stress.report(burnt.verdict, stress.devices(burnt), width, color))
                 continue
+            if telemetry.is_watch(bundle):
+                print("\n".join(telemetry.lines(telemetry.of(bundle))).strip("\n"))
+                continue
             print(text.table(rows, width, color=color))
             if counted := counters.table(rows, width, color):
                 print(f"\n{counted}")
     return cases.code(found)
+
+
+def _watched(bundle: Bundle) -> dict[str, Any]:
+    return {"telemetry": telemetry.of(bundle)} if telemetry.is_watch(bundle) else {}

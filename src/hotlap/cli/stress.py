@@ -19,8 +19,8 @@ from hotlap.measure import soak
 from hotlap.record import Device
 from hotlap.report import html
 from hotlap.report import stress as shown
+from hotlap.store import baselines, paths, select
 from hotlap.store import bundle as bundles
-from hotlap.store import paths, select
 from hotlap.targets.base import SystemClock
 from hotlap.work import stress
 from hotlap.work.stress import Happened, Line, Mismatch, Profile, Tick
@@ -44,6 +44,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--readings", metavar="RATE", help="of sensors, as in '10 Hz' (default)")
     parser.add_argument("--hung", metavar="TIME", help="silence after which a device counts as hung (default: 60 s)")
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="NAME=VALUE",
+        help=f"a violation budget, as in throttle=5%% or ecc_corrected=10; others are {', '.join(stress.ALLOWED)}",
+    )  # fmt: skip
     parser.add_argument("--catalogue", metavar="FILE", help="codes of your own: adds to Hotlap's and overrides them")
     parser.add_argument("--resume", metavar="RUN", help="go on with a stress run that was killed or interrupted")
     parser.add_argument("--judge", metavar="RUN", help="measure nothing: the verdict of a stress run that is there")
@@ -55,8 +59,9 @@ def run(args: argparse.Namespace) -> int:
     """Loads, checks, judges: exit code 0 pass, 1 fail, 3 neither could be said, 130 interrupted."""
     own = Path(args.catalogue) if args.catalogue else None
     judging.catalogue(own)  # a file with an error is refused before hours of load
+    allowed = {name: stress.allowed(name, text, "--allow") for name, text in terminal.pairs(args.allow, "a budget").items()}
     home = paths.home()
-    good = _judged(_one(args.against), own) if args.against else None
+    good = _judged(_against(args.against), own) if args.against else None
     if args.judge:
         path = _one(args.judge)
     else:
@@ -65,13 +70,25 @@ def run(args: argparse.Namespace) -> int:
             path = soak.resume(_one(args.resume), home, view)
         else:
             profile = _profile(args)
+            profile = replace(profile, allowed={**profile.allowed, **allowed})
             view.begin(profile)
             labels = tuple(terminal.pairs(args.label, "a label").items())
             path = soak.run(
                 profile, soak.Options(args.target, args.device, labels, home, _rate(args.readings), _time(args.hung, 60.0)), view
             )
         view.end()
-    return _show(path, args, own, good)
+    return _show(path, args, (own, allowed), good)
+
+
+def _against(selector: str) -> Path:
+    """A run; a baseline by its name is refused with what to do instead."""
+    name = selector.removeprefix("baseline:")
+    if selector.startswith("baseline") or name in baselines.names(paths.home()):
+        raise InputError(
+            f"'{selector}' is a baseline, which knows the cases of plans; a stress run is held against a stress run: "
+            "begin the good one with --label good=yes, then give --against good=yes"
+        )
+    return _one(selector)
 
 
 def _one(selector: str) -> Path:
@@ -113,9 +130,9 @@ def _profile(args: argparse.Namespace) -> Profile:
     return replace(found, **given, phases=[replace(one, seconds=one.seconds * share) for one in found.phases])
 
 
-def _judged(path: Path, own: Path | None) -> Judged:
+def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = None) -> Judged:
     bundle = bundles.load(path)
-    found = judging.of(bundle, own)
+    found = judging.of(bundle, own, allowed)
     if found is None:
         raise InputError(f"the run {bundle.run.id} is no stress run; hotlap judge is for runs of a plan")
     for warning in [*bundle.warnings, *shown.torn(found)]:
@@ -123,8 +140,8 @@ def _judged(path: Path, own: Path | None) -> Judged:
     return found
 
 
-def _show(path: Path, args: argparse.Namespace, own: Path | None, good: Judged | None) -> int:
-    found = _judged(path, own)
+def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str, float]], good: Judged | None) -> int:
+    found = _judged(path, *how)
     run = found.bundle.run
     if good:
         found = replaced(found, verdict=judging.hold(found.verdict, run, good.verdict, good.bundle.run))

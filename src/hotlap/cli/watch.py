@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import http.server
 import math
 import signal
 import socket
@@ -14,32 +13,35 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TextIO
+from typing import Any
 
 from hotlap import sensors, targets, units
+from hotlap.cli import periods as showing
 from hotlap.cli import terminal, watching
+from hotlap.cli.sinks import About, Sink, open_sink
 from hotlap.errors import InputError, MachineError
-from hotlap.record import Device, Reading, encode
-from hotlap.sensors import bmc, drm, exposition, ipmi, otlp, prometheus
+from hotlap.record import Device, Reading
+from hotlap.sensors import bmc, bmc_background, bmc_file, drm, ipmi, periods, prometheus
 from hotlap.sensors.tally import Tally
 from hotlap.sensors.tree import Tree
 from hotlap.targets.base import SystemClock
 
-PORT = 9464  # what OpenTelemetry's exporters use
-STALE_PERIODS, RARE_S = 3.0, 10.0  # a reading older than 3 periods, of the watch or its sensor's own up to 10 s, is not exported
+STEPPING_S, STEP_S = 0.25, 0.005  # how long, and how often, an energy counter is read at first to see how often it steps
 Take = Callable[[list[Reading]], None]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", help="as in simulated:h200-sxm (default: every GPU here with a source, and the host)")
-    parser.add_argument("--device", default="", metavar="INDEX|UUID", help="only this device")
-    parser.add_argument("--bmc", metavar="FILE", help="a TOML file of [[bmc]] tables: poll these by Redfish")
+    parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="only this; all: every GPU, beside --bmc or --scrape")
+    parser.add_argument("--bmc", metavar="FILE", help="a TOML file of [[bmc]] tables: poll these by Redfish; alone, or beside --device")
     parser.add_argument("--scrape", action="append", default=[], metavar="URL", help="an endpoint of Prometheus or DCGM; may be repeated")
     parser.add_argument("--ipmi", action="store_true", help="this machine's BMC through ipmitool")
     parser.add_argument("--for", dest="length", metavar="TIME", help="end after this, as in '1 h' (default: until Ctrl-C)")
-    parser.add_argument("--every", default="1 s", metavar="TIME", help="between two readings (default: 1 s)")
-    where = "prometheus[:PORT]|otlp[:URL]|file:PATH"
-    parser.add_argument("--to", default="", metavar=where, help="export at /metrics, send by OTLP, or write JSON lines")
+    parser.add_argument("--every", metavar="TIME", help="between two readings (default: 1 s; with --periods 10 ms)")
+    parser.add_argument("--periods", action="store_true", help="how often each sensor has something new, and what its driver takes")
+    where = "file[:FOLDER]|prometheus[:PORT]|otlp[:URL]|lines[:FILE]"
+    about = "keep a bundle for show and report, export at /metrics, send by OTLP, or write JSON lines"
+    parser.add_argument("--to", default="", metavar=where, help=about)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,8 +56,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    period_s, length_s = _time(args.every, "--every"), _time(args.length, "--for") if args.length else math.inf
-    sink = _sink(args.to, period_s) if args.to or not args.json else Sink(sys.stderr)
+    if args.periods:
+        return _periods(args)
+    period_s, length_s = _time(args.every or "1 s", "--every"), _time(args.length, "--for") if args.length else math.inf
+    sink = open_sink(args.to, period_s) if args.to or not args.json else Sink(sys.stderr)
+    if sink.out and args.json:
+        raise InputError("--json and --to lines would both write to standard output; give one of them, or --to lines:FILE")
     tally = Tally(period_s)
     names: dict[str, str] = {}
 
@@ -64,21 +70,48 @@ def _run(args: argparse.Namespace) -> int:
         sink.take(found)
 
     try:
-        if args.bmc:
-            if args.target or args.device or args.scrape or args.ipmi:
-                raise InputError("--bmc takes no --target, --device, --scrape and --ipmi; watch them by a command of their own")
-            _bmcs(bmc.load(Path(args.bmc)), period_s, length_s, take, tally, sink)
+        if args.bmc and not (args.target or args.device or args.scrape or args.ipmi):
+            ends = bmc_file.load(Path(args.bmc))
+            sink.begin(About("bmc", period_s))
+            _bmcs(ends, period_s, length_s, take, tally, sink)
         else:
             _here(args, (period_s, length_s), take, tally, sink, names)
     except KeyboardInterrupt:
-        pass
+        sink.stopped = "stopped by hand"
     finally:
         sink.close()
     if args.json:
         terminal.print_json(watching.summary(tally, names))
     else:
-        print("\n".join(watching.told(tally, names)))
+        print("\n".join(watching.told(tally, names)), file=sys.stderr if sink.out else sys.stdout)
     return 0 if any(one.count for one in tally.sensors.values()) else 3
+
+
+def _periods(args: argparse.Namespace) -> int:
+    """Reads what is here as often as asked and says how often each sensor changed."""
+    if args.bmc or args.scrape or args.ipmi or args.to:
+        raise InputError("--periods reads the devices of this machine alone; leave out --bmc, --scrape, --ipmi and --to")
+    seen = _targets(args)
+    local, missing = _local(seen)
+    for name, reason in missing.items():
+        print(f"hotlap: {name}: {reason}", file=sys.stderr)
+    every_s, length_s = _time(args.every or "10 ms", "--every"), _time(args.length or "10 s", "--for")
+    found, asked = periods.measure(list(local.values()), seen[0].clock, length_s, every_s)
+    names = {one.device.key: f"{one.device.selector} {one.device.name}" for one in seen}
+    if args.json:
+        terminal.print_json({"sensors": found, "asked_together": asked})
+    else:
+        print("\n".join(showing.lines(found, asked, names, terminal.width())).strip("\n"))
+    return 0 if any(one.readings for one in found) else 3
+
+
+def _local(seen: list[Any]) -> tuple[dict[tuple[str, str], Any], dict[str, str]]:
+    """Sources of these devices and of the host, each once; those that are missing, and why."""
+    local, missing = dict[tuple[str, str], Any](), dict[str, str]()
+    for one in seen:
+        local |= {(source.name, source.device): source for source in sensors.find(one) if (source.name, source.device) not in local}
+        missing |= sensors.missing(one)
+    return local, missing
 
 
 def _time(text: str, option: str) -> float:
@@ -100,24 +133,60 @@ def _here(
     sources: dict[tuple[str, str], Any] = {(one.url, one.device): one for one in scrapes}
     if args.ipmi:
         sources["ipmi", "bmc"] = ipmi.Ipmi()
-    asked_here = bool(args.target or args.device or not sources)  # an endpoint alone is watched alone
-    for one in seen if asked_here else []:
-        for source in sensors.find(one):
-            sources.setdefault((source.name, source.device), source)
-        for name, reason in sensors.missing(one).items():
-            print(f"hotlap: {name}: {reason}", file=sys.stderr)
-    if not sources:
+    ends = bmc_file.load(Path(args.bmc)) if args.bmc else []
+    if ends and simulated:
+        raise InputError("--bmc is polled in real time and a simulated target has its own; watch one of them")
+    asked_here = bool(args.target or args.device or not (sources or ends))  # an endpoint alone is watched alone
+    local, missing = _local(seen if asked_here else [])
+    sources |= local
+    for name, reason in missing.items():
+        print(f"hotlap: {name}: {reason}", file=sys.stderr)
+    if not sources and not ends:
         raise MachineError("no sensor can be read here; hotlap devices says what is missing")
     sink.labels = {one.device.key: {"gpu": str(one.device.index), "uuid": one.device.uuid, "host": socket.gethostname()} for one in seen}
     sink.labels["host"] = {"host": socket.gethostname()}
+    sink.begin(About(args.target, period_s, seen if asked_here else [], missing))
+    polled = bmc_background.Background(ends, period_s) if ends else None
+    if polled:
+        sources[bmc_background.NAME, ""] = polled
+    try:
+        watched = [*sources.values()], [*local.values()]
+        sink.share = _loop(watched, (period_s, length_s), clock, take, draw=lambda: sink.draw(tally, names), real=simulated and sink.live)
+    finally:
+        if polled:
+            polled.close()
+
+
+def _loop(
+    sources: tuple[list[Any], list[Any]], times_s: tuple[float, float], clock: Any, take: Take, *, draw: Callable[[], None], real: bool
+) -> float:
+    """Reads all sources (and those of this machine, closely at first), draws, waits; the share of one core that reading took. `real`:
+    virtual time passes at once, people and scrapers do not."""
+    period_s, length_s = times_s
     began_s = due_s = clock.now()
+    reading_s = 0.0
     while clock.now() - began_s < length_s:
-        take([reading for source in sources.values() for reading in source.read(clock.now())])
-        sink.draw(tally, names)
+        asked_s = time.perf_counter()
+        take([reading for source in sources[0] for reading in source.read(clock.now())])
+        reading_s += time.perf_counter() - asked_s
+        if due_s == began_s:
+            take(_stepping(sources[1], clock, min(STEPPING_S, period_s / 2)))
+        draw()
         due_s += period_s
-        if simulated and sink.live:
-            time.sleep(period_s)  # virtual time passes at once, people and scrapers do not
+        if real:
+            time.sleep(period_s)
         clock.sleep(max(min(due_s, began_s + length_s) - clock.now(), 0.0))
+    return float(reading_s / max(due_s - began_s, period_s))
+
+
+def _stepping(sources: list[Any], clock: Any, length_s: float) -> list[Reading]:
+    """Readings of energy counters as fast as is decent: how often they step bounds the error of every energy that follows."""
+    counting = [one for one in sources if hasattr(one, "names") and any(name.startswith("energy_j") for name in one.names())]
+    until_s, found = clock.now() + length_s, list[Reading]()
+    while counting and clock.now() < until_s:
+        clock.sleep(STEP_S)
+        found += [one for source in counting for one in source.read(clock.now()) if one.sensor.startswith("energy_j")]
+    return [one for one in found if one.status == "ok"]
 
 
 def _targets(args: argparse.Namespace) -> list[Any]:
@@ -131,7 +200,7 @@ def _targets(args: argparse.Namespace) -> list[Any]:
         known = {one.pci_address.lower() for one in seen}
         seen += [one for one in drm.devices(Tree()) if one.pci_address not in known]
         found = [one for one in seen if _asked(one, args.device)]
-    if not found and (args.device or args.target):
+    if not found and (args.device not in ("", "all") or args.target):
         raise InputError(f"there is no device {args.device or args.target}; hotlap devices lists them")
     clock = SystemClock()
     host = Device(target="host", index=0, name="this machine", kind="cpu")
@@ -140,11 +209,11 @@ def _targets(args: argparse.Namespace) -> list[Any]:
 
 
 def _asked(device: Device, wanted: str) -> bool:
-    return not wanted or wanted in (str(device.index), device.uuid, device.selector)
+    return wanted in ("", "all", str(device.index), device.uuid, device.selector)
 
 
 def _bmcs(
-    ends: list[bmc.Endpoint], period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: Tally, sink: Sink
+    ends: list[bmc_file.Endpoint], period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: Tally, sink: Sink
 ) -> None:
     async def draw() -> None:
         while True:
@@ -162,136 +231,3 @@ def _bmcs(
             drawing.cancel()
 
     asyncio.run(both())
-
-
-# ---------------------------------------------------------------- where readings go
-
-
-class Sink:
-    """The terminal: a table drawn anew, or a line a reading in a log."""
-
-    live = True
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.drawn, self.labels = stream, 0, dict[str, dict[str, str]]()
-        self.live = stream.isatty()
-
-    def take(self, found: list[Reading]) -> None:
-        """New readings."""
-
-    def draw(self, tally: Tally, names: dict[str, str]) -> None:
-        """The state now."""
-        lines = watching.table(tally, names) if self.live else watching.plain(tally, names)
-        if self.live:
-            self.stream.write(f"\x1b[{self.drawn}A" if self.drawn else "")
-            self.stream.write("".join(f"\x1b[K{line[: terminal.width() - 1]}\n" for line in lines))
-            self.drawn = len(lines)
-        else:
-            self.stream.write("".join(f"{time.strftime('%H:%M:%S')} {line}\n" for line in lines))
-        self.stream.flush()
-
-    def close(self) -> None:
-        """Nothing more will come."""
-
-
-class Lines(Sink):
-    """JSON lines, a reading each."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(sys.stderr)
-        self.live = False
-        if not path.parent.is_dir() or path.is_dir():
-            raise InputError(f"'{path}' cannot be written: it is a folder, or its folder is not there")
-        self.file = path.open("ab")
-
-    def take(self, found: list[Reading]) -> None:
-        self.file.write(b"".join(encode(one) + b"\n" for one in found))
-        self.file.flush()
-
-    def draw(self, tally: Tally, names: dict[str, str]) -> None:
-        """Nothing: they are in the file."""
-
-    def close(self) -> None:
-        self.file.close()
-
-
-class Exporter(Sink):
-    """/metrics: the last reading of each sensor; one that failed or is older than 3 periods is absent."""
-
-    def __init__(self, port: int, period_s: float) -> None:
-        super().__init__(sys.stderr)
-        self.live, self.period_s, self.lock = True, period_s, threading.Lock()
-        self.last: dict[tuple[str, str], tuple[float, float, Reading]] = {}  # when, how long after the one before, what
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                found = self.path.split("?")[0] == "/metrics"
-                body = outer.page().encode() if found else b"hotlap: /metrics\n"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", exposition.TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Not every scrape is news."""
-
-        try:
-            self.server = http.server.ThreadingHTTPServer(("", port), Handler)
-        except OSError as error:
-            raise MachineError(f"port {port} cannot be opened: {error.strerror}; name another by --to prometheus:PORT") from None
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        print(f"hotlap: metrics at http://{socket.gethostname()}:{self.server.server_address[1]}/metrics", file=sys.stderr)
-
-    def page(self) -> str:
-        with self.lock:
-            now = time.monotonic()
-            fresh = [one for at_s, gap_s, one in self.last.values() if now - at_s <= STALE_PERIODS * max(gap_s, self.period_s)]
-        return exposition.write(fresh, self.labels)
-
-    def take(self, found: list[Reading]) -> None:
-        with self.lock:
-            now = time.monotonic()
-            for one in found:
-                before = self.last.get((one.device, one.sensor))
-                self.last[one.device, one.sensor] = (now, min(now - before[0], RARE_S) if before else 0.0, one)
-
-    def draw(self, tally: Tally, names: dict[str, str]) -> None:
-        """Nothing: whoever scrapes sees it."""
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class Otlp(Sink):
-    """Sent to a collector of OpenTelemetry."""
-
-    def __init__(self, url: str, period_s: float) -> None:
-        super().__init__(sys.stderr)
-        self.sender = otlp.Sender(url, period_s, socket.gethostname(), lambda line: print(f"hotlap: {line}", file=sys.stderr))
-        self.live = True
-
-    def take(self, found: list[Reading]) -> None:
-        self.sender.labels = self.labels
-        self.sender.add(found)
-
-    def draw(self, tally: Tally, names: dict[str, str]) -> None:
-        """Nothing: the collector has them."""
-
-    def close(self) -> None:
-        self.sender.close()
-
-
-def _sink(to: str, period_s: float) -> Sink:
-    kind, _, rest = to.partition(":")
-    if not to:
-        return Sink(sys.stdout)
-    if kind == "file" and rest:
-        return Lines(Path(rest))
-    if kind == "prometheus" and (not rest or (rest.isdigit() and int(rest) < 65536)):
-        return Exporter(int(rest) if rest else PORT, period_s)
-    if kind == "otlp":
-        return Otlp(rest, period_s)
-    raise InputError(f"--to {to} is not known; valid: prometheus, prometheus:PORT, otlp, otlp:URL, file:PATH")

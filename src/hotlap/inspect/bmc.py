@@ -1,16 +1,24 @@
-"""Firmware and BIOS settings from a recorded Redfish tree: a folder or tarball of JSON resources, each with its @odata.id."""
+"""Firmware, BIOS settings and models by Redfish: from a BMC that answers, or from a recorded tree of JSON resources."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import tarfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hotlap.errors import InputError
+import hotlap
+from hotlap.errors import InputError, MachineError
+from hotlap.facts import Facts
 from hotlap.inspect.noting import Notes
+from hotlap.inspect.place import Packed
 from hotlap.inspect.settings import SECRET
+from hotlap.sensors import bmc, bmc_file
+from hotlap.sensors.redfish_tree import Walk, link
 
 SETTINGS = {  # what vendors call one thing; compared without case, spaces or marks
     "smt": ("LogicalProc", "ProcHyperthreading", "HyperThreading", "HyperThreadingALL", "SMTControl", "SMTMode", "ProcSMT"),
@@ -26,21 +34,114 @@ SETTINGS = {  # what vendors call one thing; compared without case, spaces or ma
 LARGEST_BYTES, MOST_FILES = 4 << 20, 50_000
 
 
-def collect(notes: Notes, where: str) -> None:
-    """``firmware[ID]``, ``bios[ATTRIBUTE]`` and ``bios_setting[NAME]``. Raises InputError where there is no such tree."""
-    found = False
-    for document in _documents(Path(where)):
-        kind, path = str(document.get("@odata.type", "")), str(document.get("@odata.id", ""))
-        if kind.startswith("#SoftwareInventory.") and "/FirmwareInventory/" in path:
-            found = True
-            notes.note(f"firmware[{document.get('Id')}]", document.get("Version"), path, reason="the BMC gives no version")
-        elif kind.startswith("#Bios.") and path.endswith("/Bios") and isinstance(document.get("Attributes"), dict):
-            found = True
-            _bios(notes, document["Attributes"], path)
-    if not found:
+AT_ONCE = 64  # BMCs asked at the same time
+KEPT = {  # what is noted of a resource: our word, and the property
+    "#ComputerSystem": (
+        "system",
+        {
+            "model": "Model",
+            "manufacturer": "Manufacturer",
+            "part": "PartNumber",
+            "bios_version": "BiosVersion",
+            "power_state": "PowerState",
+        },
+    ),
+    "#Manager": ("manager", {"firmware_version": "FirmwareVersion", "model": "Model"}),
+}
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def collect(notes: Notes, where: str, identifiers: bool = False) -> None:
+    """``firmware[ID]``, ``bios[ATTRIBUTE]``, ``bios_setting[NAME]``, ``system[ID].…`` and ``manager[ID].…``.
+
+    `where` is a recorded tree, or a TOML file that names this node's BMC. Raises InputError where there is nothing to read,
+    MachineError where the BMC does not answer.
+    """
+    if where.endswith(".toml"):
+        ends = bmc_file.load(Path(where))
+        if len(ends) != 1:
+            raise InputError(f"'{where}' names {len(ends)} BMCs and a node has one; hotlap inspect --bmc reads them all")
+        documents, reason = asyncio.run(_all(ends))[0]
+        if reason:
+            raise MachineError(f"{ends[0].name}: {reason}")
+    else:
+        documents = list(_documents(Path(where)))
+    if not _noted(notes, documents, identifiers):
         raise InputError(
             f"'{where}' holds neither a Redfish firmware inventory nor BIOS attributes: JSON resources with @odata.id are needed"
         )
+
+
+def read(ends: Sequence[bmc_file.Endpoint], identifiers: bool = False) -> tuple[dict[str, Facts], dict[str, str]]:
+    """Facts of each BMC by its name, and of those that could not be read the reason. Raises Unavailable without aiohttp."""
+    found, failed = dict[str, Facts](), dict[str, str]()
+    for end, (documents, reason) in zip(ends, asyncio.run(_all(ends)), strict=True):
+        notes = Notes(Packed(end.name))
+        if not reason and not _noted(notes, documents, identifiers):
+            reason = "the BMC offers no firmware inventory, BIOS attributes, systems or managers"
+        if reason:
+            failed[end.name] = reason
+            continue
+        taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        found[end.name] = Facts(host=end.name, taken=taken, hotlap=hotlap.__version__, facts=notes.facts)
+    return found, failed
+
+
+async def _all(ends: Sequence[bmc_file.Endpoint]) -> list[tuple[list[dict[str, Any]], str]]:
+    """Documents of each, or why there are none."""
+    few = asyncio.Semaphore(AT_ONCE)
+
+    async def one(client: bmc.Client) -> tuple[list[dict[str, Any]], str]:
+        async with few:
+            try:
+                return await _live(client), ""
+            except MachineError as error:
+                return [], str(error)
+
+    async with bmc.opened(ends) as clients:
+        return list(await asyncio.gather(*map(one, clients)))
+
+
+async def _live(client: bmc.Client) -> list[dict[str, Any]]:
+    """Systems with their BIOS, managers and the firmware inventory, by following links."""
+    walk = Walk(client.get)
+    root = await walk.root()
+    systems = [await walk.read(path) for path in await walk.members(link(root, "Systems"))]
+    inventory = link(await walk.read(link(root, "UpdateService")), "FirmwareInventory")
+    paths = [link(system, "Bios") for system in systems]
+    paths += [*await walk.members(link(root, "Managers")), *await walk.members(inventory)]
+    return [*systems, *[await walk.read(path) for path in paths]]
+
+
+def _noted(notes: Notes, documents: Iterable[dict[str, Any]], identifiers: bool) -> bool:
+    """Whether there was anything to note."""
+    found, count = False, dict[str, int]()
+    for document in documents:
+        kind, path = str(document.get("@odata.type", "")).split(".")[0], str(document.get("@odata.id", ""))
+        name = document.get("Id")
+        if kind == "#SoftwareInventory" and "/FirmwareInventory/" in path:
+            notes.note(f"firmware[{name}]", document.get("Version"), path, reason="the BMC gives no version")
+        elif kind == "#Bios" and path.lower().endswith("/bios") and isinstance(document.get("Attributes"), dict):
+            _bios(notes, document["Attributes"], UUID.sub("…", path))
+        elif kind in KEPT:
+            count[kind] = count.get(kind, -1) + 1
+            _named(notes, kind, document, count[kind], identifiers)
+        else:
+            continue
+        found = True
+    return found
+
+
+def _named(notes: Notes, kind: str, document: dict[str, Any], place: int, identifiers: bool) -> None:
+    """Under its id, or its place where the id is a serial number or UUID: those differ on every node, and are nobody's business."""
+    family, wanted = KEPT[kind]
+    name, path = str(document.get("Id") or place), str(document.get("@odata.id", ""))
+    if UUID.search(name) or name in (document.get("SerialNumber"), document.get("UUID")):
+        name, path = str(place), path.replace(name, str(place))
+    for word, key in {**wanted, **({"serial": "SerialNumber"} if identifiers and family == "system" else {})}.items():
+        value = document.get(key)
+        text = str(value).strip() if value is not None else ""
+        notes.note(f"{family}[{name}].{word}", text or None, path, reason="the BMC does not say")
 
 
 def _bios(notes: Notes, attributes: dict[str, Any], path: str) -> None:

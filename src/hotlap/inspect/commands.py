@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from dataclasses import dataclass
 
@@ -16,6 +18,15 @@ TABLE = {
     "systemctl": ("systemctl", "show", "--property=Id,LoadState,ActiveState", *(f"{unit}.service" for unit in UNITS)),
     "nvidia-ctk": ("nvidia-ctk", "--version"),
 }
+EACH = {  # asked of one device: its name stands last in ours, as in ethtool-g/eth0
+    "ethtool": (("ethtool",), ()),
+    "ethtool-i": (("ethtool", "-i"), ()),
+    "ethtool-g": (("ethtool", "-g"), ()),
+    "ethtool-a": (("ethtool", "-a"), ()),
+    "mlxconfig": (("mlxconfig", "-d"), ("-e", "query")),
+}
+DEVICE = re.compile(r"\w[\w.:@-]*")
+INSTEAD = {"mlxconfig": "mstconfig"}  # another name of the same tool
 LIMIT_S = 20.0
 
 
@@ -32,7 +43,9 @@ def run(name: str) -> Output:
     """Runs one of the table; never raises."""
     if name == "packages.json":
         return Output(json.dumps(software.versions(Tree("/"))), shown(name))
-    argv, text = TABLE[name], shown(name)
+    argv, text = _words(name), shown(name)
+    if argv[0] in INSTEAD and not shutil.which(argv[0]) and shutil.which(INSTEAD[argv[0]]):
+        argv = (INSTEAD[argv[0]], *argv[1:])
     try:
         nothing = subprocess.DEVNULL
         done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, stdin=nothing, check=False)
@@ -44,12 +57,27 @@ def run(name: str) -> Output:
         return Output("", text, f"{argv[0]} cannot be run: {error.strerror}")
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
+        if said and "not been booted with systemd" in said[0]:
+            return Output("", text, "systemd does not run here")
         return Output("", text, f"{argv[0]} exits {done.returncode}: {said[0][:120] if said else 'no message'}")
     return Output(done.stdout, text)
 
 
+def _words(name: str) -> tuple[str, ...]:
+    """The words of a command. Raises ValueError for a device whose name could be read as an option."""
+    kind, sign, device = name.partition("/")
+    if not sign:
+        return TABLE[name]
+    if not DEVICE.fullmatch(device):
+        raise ValueError(f"'{device}' is no name of a device")
+    before, after = EACH[kind]
+    return (*before, device, *after)
+
+
 def shown(name: str) -> str:
     """A command as a reader would type it, without its last arguments."""
+    if "/" in name:
+        return " ".join(_words(name))
     return (
         " ".join(TABLE[name][:3])
         if name != "systemctl" and name in TABLE

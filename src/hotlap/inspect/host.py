@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 
-from hotlap.inspect import settings, virtual
+from hotlap.inspect import containers, groups, libraries, settings, virtual
 from hotlap.inspect.commands import UNITS
 from hotlap.inspect.cpu import describe
 from hotlap.inspect.noting import Notes, chosen, listed, scaled, switch
@@ -30,14 +29,19 @@ DMI = {
 
 def collect(notes: Notes) -> None:
     """All of them, in the order of a print."""
-    for part in (_kernel, _cpu, _idle, _numa, _memory, _sysctl, _limits, _group, _services, _modules, _firmware, _libraries):
+    for part in (
+        _kernel, _cpu, _idle, _numa, _memory, _sysctl, _limits, groups.collect, _services, _modules, _firmware,
+        libraries.collect, containers.collect,
+    ):
         part(notes)
 
 
 def _kernel(notes: Notes) -> None:
     place = notes.place
     notes.note("host.virtual", virtual.describe(place) or "no sign of one", "proc/cpuinfo, clock sources, dmi")
+    notes.note("host.guest", bool(virtual._machine(place)), "proc/cpuinfo, clock sources, dmi")  # a container on bare metal is none
     notes.file("kernel.release", "proc/sys/kernel/osrelease")
+    notes.file("kernel.boot_id", "proc/sys/kernel/random/boot_id")  # tells counters since boot from those of another boot
     match = re.search(r'^PRETTY_NAME=["\']?([^"\'\n]+)', place.text("etc/os-release"), re.MULTILINE)
     notes.note("os.name", match[1] if match else None, "etc/os-release")
     words = notes.file("kernel.cmdline", "proc/cmdline", str.split)
@@ -52,11 +56,15 @@ def _kernel(notes: Notes) -> None:
 
 def _cpu(notes: Notes) -> None:
     place = notes.place
-    if place.exists("proc/cpuinfo"):
+    if re.search(r"^processor\s*:", place.text("proc/cpuinfo"), re.MULTILINE):  # else it would be told of this machine
         cpu = describe(place)
         for name, value in (("model", cpu.name), ("vendor", cpu.vendor), ("cores", cpu.cores), ("threads", cpu.threads)):
             notes.note(f"cpu.{name}", value, "proc/cpuinfo")
         notes.note("cpu.flags", cpu.flags or None, "proc/cpuinfo")
+        microcode = dict.fromkeys(re.findall(r"^microcode\s*:\s*(\S+)", place.text("proc/cpuinfo"), re.MULTILINE))
+        notes.note("cpu.microcode", list(microcode) or None, "proc/cpuinfo", reason="the kernel shows none")
+    else:
+        notes.file("cpu.model", "proc/cpuinfo", _nameless)
     packages = {place.text(path) for path in place.glob(f"{CPU}/cpu[0-9]*/topology/physical_package_id")}
     notes.note("cpu.sockets", len(packages) or None, f"{CPU}/cpu*/topology/physical_package_id")
     notes.file("cpu.online", f"{CPU}/online", listed)
@@ -75,6 +83,10 @@ def _cpu(notes: Notes) -> None:
         notes.file("cpu.boost", f"{CPU}/cpufreq/boost", switch)
     for path in place.glob(f"{CPU}/vulnerabilities/*"):
         notes.file(f"vulnerability[{path.rpartition('/')[2]}]", path)
+
+
+def _nameless(text: str) -> str:
+    raise ValueError(text)
 
 
 def _several(notes: Notes, name: str, pattern: str) -> None:
@@ -137,25 +149,6 @@ def _limits(notes: Notes) -> None:
         notes.note(f"limits.{name}", value, "proc/self/limits", "B" if name in ("locked_memory", "stack") else "")
 
 
-def _group(notes: Notes) -> None:
-    found = settings._groups(notes.place)
-    quota = found.get("cgroup cpu.max", "").split()
-    cores = int(quota[0]) / int(quota[1]) if len(quota) == 2 and quota[0].isdigit() else None
-    notes.note("cgroup.cpus", cores, "sys/fs/cgroup/…/cpu.max", reason="no limit set")
-    memory = found.get("cgroup memory.max", "")
-    notes.note("cgroup.memory_bytes", int(memory) if memory.isdigit() else None, "sys/fs/cgroup/…/memory.max", "B", "no limit set")
-    notes.note("container.kind", virtual._container(notes.place) or "none seen", "proc/1/cgroup, .dockerenv")
-    try:
-        docker = json.loads(notes.place.text("etc/docker/daemon.json") or "{}")
-    except ValueError:
-        docker = {}
-    notes.note("container.docker_runtime", docker.get("default-runtime"), "etc/docker/daemon.json", reason="not set")
-    notes.note("container.docker_runtimes", sorted(docker.get("runtimes", {})) or None, "etc/docker/daemon.json", reason="not set")
-    out = notes.place.command("nvidia-ctk")
-    match = re.search(r"version (\d[\w.]*)", out.text)
-    notes.note("container.toolkit", match[1] if match else None, out.source, reason=out.reason or "not understood")
-
-
 def _services(notes: Notes) -> None:
     out, states = notes.place.command("systemctl"), dict[str, str]()
     for block in re.split(r"\n\s*\n", out.text):
@@ -181,21 +174,6 @@ def _firmware(notes: Notes) -> None:
     iommus = bool(notes.place.names("sys/class/iommu")) if notes.place.exists("sys/class/iommu") else None
     notes.note("iommu.active", iommus, "sys/class/iommu")
     notes.file("tuned.profile", "etc/tuned/active_profile")
-
-
-def _libraries(notes: Notes) -> None:
-    try:
-        packages = json.loads(notes.place.command("packages.json").text or "{}")
-    except ValueError:
-        packages = {}
-    for name, version in packages.items():
-        notes.note(f"package[{name}]", str(version), "package metadata")
-    text = notes.place.text("usr/local/cuda/version.json")
-    match = re.search(r'"cuda"\s*:\s*{[^}]*"version"\s*:\s*"([\d.]+)"', text)
-    notes.note("cuda.toolkit", match[1] if match else None, "usr/local/cuda/version.json")
-    found = [match[1] for path in notes.place.glob("usr/lib/*/libnccl.so.2.*") if (match := re.search(r"\.so\.([\d.]+)$", path))]
-    notes.note("nccl.version", found[-1] if found else None, "usr/lib/*/libnccl.so.2.*")
-    notes.file("rocm.version", "opt/rocm/.info/version")
 
 
 def disks(notes: Notes) -> None:

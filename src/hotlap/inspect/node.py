@@ -14,7 +14,7 @@ from hotlap.inspect.place import Place, Recorder, opened
 COLLECTORS = (host.collect, gpus.collect, network.collect, host.disks, pci.collect)  # in the order of a print
 
 
-def facts(place: Place, redfish: str = "") -> Facts:
+def facts(place: Place, redfish: str = "", identifiers: bool = False) -> Facts:
     """What is known of the node at `place`; a collector that fails costs its own facts only, and says so."""
     notes = Notes(place)
     pci.collect(notes)  # first: GPUs look up what is known of the bridges above
@@ -27,7 +27,7 @@ def facts(place: Place, redfish: str = "") -> Facts:
             where = collect.__module__.rpartition(".")[2]
             notes.note(f"collector[{where}]", None, where, reason=f"{type(error).__name__}: {error}")
     if redfish:
-        bmc.collect(notes, redfish)
+        bmc.collect(notes, redfish, identifiers)
     ordered = {name: fact for name, fact in notes.facts.items() if name not in bridges} | {name: notes.facts[name] for name in bridges}
     about = place.about
     name = place.text("proc/sys/kernel/hostname") or about.get("host", "") or "unknown"
@@ -49,7 +49,7 @@ def read(where: str = "/", redfish: str = "", identifiers: bool = False) -> Fact
     place = opened(where)
     if place.live:
         place = Recorder("/", identifiers=identifiers)
-    return facts(place, redfish)
+    return facts(place, redfish, identifiers)
 
 
 def snapshot(target: Path, identifiers: bool = False) -> tuple[Facts, int]:

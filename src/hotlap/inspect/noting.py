@@ -31,17 +31,18 @@ class Notes:
             text = self.place.read(path).strip(" \t\n\0")
             value = parse(text) if text else None
         except FileNotFoundError:
-            return self._missing(name, path, unit, "absent", "not present")
+            return self.missing(name, path, unit, "absent", "not present")
         except PermissionError:
-            return self._missing(name, path, unit, "denied", "no permission")
+            return self.missing(name, path, unit, "denied", "no permission")
         except OSError as error:
-            return self._missing(name, path, unit, "error", error.strerror or str(error))
+            return self.missing(name, path, unit, "error", error.strerror or str(error))
         except ValueError:
-            return self._missing(name, path, unit, "error", f"not understood: {text[:40]}")
+            return self.missing(name, path, unit, "error", f"not understood: {text[:40]}")
         self.note(name, value, path, unit, "empty")
         return value
 
-    def _missing(self, name: str, path: str, unit: str, status: Known, reason: str) -> None:
+    def missing(self, name: str, path: str, unit: str, status: Known, reason: str) -> None:
+        """What could not be read, and why."""
         self.facts[name] = Fact(source=path, unit=unit, status=status, reason=reason)
 
 

@@ -42,6 +42,9 @@ def link(notes: Notes, name: str, folder: str) -> None:
         stem = "current" if leaf == "now" else "max"
         notes.file(f"{name}.pcie.width_{leaf}", f"{folder}/{stem}_link_width", _width)
         notes.file(f"{name}.pcie.gen_{leaf}", f"{folder}/{stem}_link_speed", generation)
+    rate, width = (_parsed(parse, place.text(f"{folder}/current_link_{leaf}")) for leaf, parse in (("speed", _rate), ("width", _width)))
+    line = rate * width if rate and width else None
+    notes.note(f"{name}.pcie.line_bits_per_s", line, f"{folder}/current_link_speed, _width", "b/s", "no link, or its rate is unknown")
     above = [folder, *(f"{FOLDER}/{parent}" for parent in _parents(place, folder)[-1:])]
     for kind, parse in (("width", _width), ("speed", generation)):
         found = [_parsed(parse, place.text(f"{one}/max_link_{kind}")) for one in above]
@@ -66,6 +69,12 @@ def _width(text: str) -> int:
     if not 0 < width <= 32:
         raise ValueError(text)  # 0 and 255 are "unknown": a link that is down
     return width
+
+
+def _rate(text: str) -> int:
+    """Bits of one lane in a second, with those of the line code."""
+    generation(text)
+    return int(float(text.split()[0]) * 1e9)
 
 
 def generation(text: str) -> int:

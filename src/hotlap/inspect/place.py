@@ -8,10 +8,12 @@ import io
 import json
 import os
 import tarfile
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from hotlap.errors import InputError, SchemaError
@@ -225,27 +227,63 @@ def opened(where: str) -> Place:
         return Place(where)
     if not path.is_file():
         raise InputError(f"there is no folder or snapshot '{where}'; hotlap inspect --snapshot FILE.tar.gz writes one")
-    return packed(_unpacked(path), where)
+    files, links = _unpacked(path)
+    found = packed(files, where)
+    return found if INDEX in files or not links else _laid_out(files, links)
 
 
-def _unpacked(path: Path) -> dict[str, bytes]:
-    """The files of a tarball, in memory: nothing is written, so no name in it can lead out of a folder."""
-    files, total = dict[str, bytes](), 0
+def _unpacked(path: Path) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The files of a tarball, and where its links point, in memory."""
+    files, links, total = dict[str, bytes](), dict[str, str](), 0
     try:
         with tarfile.open(path) as archive:
             for entry in archive:
+                name = entry.name.removeprefix("./").strip("/")
+                if entry.issym():
+                    links[name] = entry.linkname
                 if not entry.isfile():
                     continue
                 total += entry.size
                 if entry.size > LARGEST_BYTES or total > WHOLE_BYTES:
                     raise InputError(f"'{path}' is too large for a snapshot at {entry.name}: at most 8 MiB a file and 256 MiB in all")
                 content = archive.extractfile(entry)
-                files[entry.name.removeprefix("./").strip("/")] = content.read() if content else b""
+                files[name] = content.read() if content else b""
     except (tarfile.TarError, EOFError, OSError) as error:
         raise InputError(
-            f"'{path}' cannot be read as a tarball ({str(error).splitlines()[0]}); hotlap inspect --snapshot FILE.tar.gz writes one"
+            f"'{path}' is neither a snapshot nor JSON facts ({str(error).splitlines()[0].rstrip(':')}); "
+            "hotlap inspect --snapshot FILE.tar.gz writes one"
         ) from None
-    return files
+    return files, links
+
+
+@dataclass(frozen=True)
+class Unpacked(Place):
+    """A plain tree from a tarball, in a folder of its own for as long as it is read: its links are followed as on a machine."""
+
+    folder: tempfile.TemporaryDirectory[str] | None = field(default=None, hash=False, compare=False)
+
+
+def _laid_out(files: Mapping[str, bytes], links: Mapping[str, str]) -> Unpacked:
+    """Files first, links after them, so that nothing is written through a link; no name and no link may lead out."""
+    folder = tempfile.TemporaryDirectory(prefix="hotlap-snapshot-")
+    for name, content in files.items():
+        if ".." in name.split("/"):
+            continue
+        place = Path(folder.name, name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    for name, target in links.items():
+        up = [part == ".." for part in target.split("/")]
+        inside = name.count("/") - sum(up)  # ".." anywhere but in front could lead out through another link
+        if ".." in name.split("/") or target.startswith("/") or inside < 0 or any(b and not a for a, b in pairwise(up)):
+            continue
+        place = Path(folder.name, name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(place):
+            place.symlink_to(target)
+    tops = [one for one in Path(folder.name).iterdir() if one.is_dir()]
+    root = tops[0] if len(tops) == 1 and tops[0].name not in ("proc", "sys", "commands") else Path(folder.name)
+    return Unpacked(str(root), folder=folder)
 
 
 def packed(files: Mapping[str, bytes], where: str = "") -> Packed:

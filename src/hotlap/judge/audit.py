@@ -13,14 +13,16 @@ import msgspec
 
 from hotlap.errors import InputError, nearest
 from hotlap.facts import Facts, members
-from hotlap.judge import expression
+from hotlap.judge import expression, grammar
 from hotlap.judge.expression import Scope, Unknown
+from hotlap.judge.growth import Earlier
 from hotlap.record import Finding, Record
 
 PROFILES = {"bench": "numbers that can be compared", "training": "long jobs on many GPUs", "inference": "serving, where latency counts"}
 SEVERITIES = ("info", "warning", "error")
 NEEDED = ("title", "expect", "should", "because", "effect", "fix", "source")
-OPTIONAL = ("each", "when", "needs", "severity", "profiles")
+OPTIONAL = ("each", "when", "needs", "severity", "profiles", "growth")
+GROWING = ("expect", "should", "severity", "because", "source")  # what [rule.NAME.growth] puts in their place
 NO_SOURCE = "common practice; no source found"  # how the source of such a rule begins
 State = Literal["pass", "finding", "not applicable", "not known"]
 
@@ -41,6 +43,7 @@ class Rule(Record, frozen=True, kw_only=True):
     needs: str = "true"  # where this is false, nothing can be told
     severity: Literal["info", "warning", "error"] = "warning"
     profiles: list[str] = msgspec.field(default_factory=lambda: list(PROFILES))
+    growth: dict[str, str] = {}  # what takes their place where an earlier reading is given: expect, should, severity, because, source
     place: str = ""  # the file it stands in
 
 
@@ -100,11 +103,7 @@ def _rule(name: str, table: Any, where: str) -> Rule:
     place = f"{where}: rule {name}"
     if not isinstance(table, dict):
         raise InputError(f"{place}: not a table; write [rule.{name}]")
-    for key, value in table.items():
-        if key not in NEEDED + OPTIONAL:
-            raise InputError(f"{place}: there is no key '{key}'; {nearest(key, NEEDED + OPTIONAL)}")
-        if key != "profiles" and (not isinstance(value, str) or not value.strip()):
-            raise InputError(f"{place}: '{key}' is a text that is not empty, not {value!r}")
+    _texts(table, NEEDED + OPTIONAL, place)
     if missing := [key for key in NEEDED if key not in table]:
         raise InputError(f"{place}: '{missing[0]}' is missing; a rule needs {', '.join(NEEDED)}")
     if (severity := table.get("severity", "warning")) not in SEVERITIES:
@@ -112,16 +111,47 @@ def _rule(name: str, table: Any, where: str) -> Rule:
     profiles = table.get("profiles", list(PROFILES))
     if not isinstance(profiles, list) or not profiles or any(one not in PROFILES for one in profiles):
         raise InputError(f"{place}: 'profiles' is a list of {', '.join(PROFILES)}, not {profiles!r}")
+    if not re.fullmatch(r"[a-z_]*", family := table.get("each", "")):
+        raise InputError(f"{place}: each: '{family}' is no family; write the word before the brackets, as in gpu, net, ib, nic, pci, node")
     for key in ("expect", "when", "needs"):
-        try:
-            expression.parse(table.get(key, "true"))
-        except InputError as error:
-            raise InputError(f"{place}: {key}: {error}") from None
+        _parsed(table.get(key, "true"), f"{place}: {key}")
+    _growth(table.get("growth", {}), f"{place}: growth")
     return Rule(name=name, place=where, **table)
 
 
-def audit(facts: Facts, rules: Mapping[str, Rule], profile: str) -> list[Outcome]:
-    """Every rule of a profile, in their order, for every member that it is about."""
+def _texts(table: Mapping[str, Any], valid: Sequence[str], place: str) -> None:
+    """Keys that there are, each with a text; two have a form of their own."""
+    for key, value in table.items():
+        if key not in valid:
+            raise InputError(f"{place}: there is no key '{key}'; {nearest(key, valid)}")
+        if key not in ("profiles", "growth") and (not isinstance(value, str) or not value.strip()):
+            raise InputError(f"{place}: '{key}' is a text that is not empty, not {value!r}")
+
+
+def _growth(table: Any, place: str) -> None:
+    if not isinstance(table, dict) or (table and "expect" not in table):
+        raise InputError(f"{place}: a table with 'expect' and, where they differ, {', '.join(GROWING[1:])}")
+    _texts(table, GROWING, place)
+    if (severity := table.get("severity", "warning")) not in SEVERITIES:
+        raise InputError(f"{place}: there is no severity '{severity}'; {nearest(severity, SEVERITIES)}")
+    if table and not grammar.grows(_parsed(table["expect"], f"{place}: expect")):
+        raise InputError(f"{place}: expect: it asks for no growth; write growth(NAME) or per_hour(NAME)")
+
+
+def _parsed(text: str, place: str) -> grammar.Node:
+    try:
+        return grammar.parse(text)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def growing(rules: Mapping[str, Rule]) -> dict[str, Rule]:
+    """The rules as they are where an earlier reading is given: counters by their growth, not by their value."""
+    return {name: msgspec.structs.replace(rule, **rule.growth) for name, rule in rules.items()}
+
+
+def audit(facts: Facts, rules: Mapping[str, Rule], profile: str, earlier: Earlier | None = None) -> list[Outcome]:
+    """Every rule of a profile, in their order, for every member that it is about; `earlier` wants the rules of `growing`."""
     if profile not in PROFILES:
         raise InputError(f"there is no profile '{profile}'; {nearest(profile, PROFILES)}")
     found = list[Outcome]()
@@ -131,18 +161,21 @@ def audit(facts: Facts, rules: Mapping[str, Rule], profile: str) -> list[Outcome
         keys = members(facts.facts, rule.each) if rule.each else [""]
         if not keys:
             found.append(Outcome(rule=rule.name, state="not applicable", reason=f"no {rule.each} here"))
-        found += [_one(facts, rule, key) for key in keys]
+        found += [_one(facts, rule, key, earlier) for key in keys]
     return found
 
 
-def _one(facts: Facts, rule: Rule, key: str) -> Outcome:
+def _one(facts: Facts, rule: Rule, key: str, earlier: Earlier | None) -> Outcome:
     at = f"{rule.each}[{key}]" if rule.each else ""
-    when = expression.evaluate(expression.parse(rule.when), Scope(facts.facts, rule.each, key))
+    expect = grammar.parse(rule.expect)
+    if earlier is None and grammar.grows(expect):
+        return Outcome(rule=rule.name, at=at, state="not applicable", reason="only where an earlier reading is given: --since")
+    when = expression.evaluate(grammar.parse(rule.when), Scope(facts.facts, rule.each, key))
     if isinstance(when, Unknown):
         return Outcome(rule=rule.name, at=at, state="not known", reason=when.why)
     if not when:
         return Outcome(rule=rule.name, at=at, state="not applicable", reason=f"only where {rule.when}")
-    needs = expression.evaluate(expression.parse(rule.needs), Scope(facts.facts, rule.each, key))
+    needs = expression.evaluate(grammar.parse(rule.needs), Scope(facts.facts, rule.each, key))
     if isinstance(needs, Unknown) or not needs:
         return Outcome(
             rule=rule.name,
@@ -150,9 +183,9 @@ def _one(facts: Facts, rule: Rule, key: str) -> Outcome:
             state="not known",
             reason=needs.why if isinstance(needs, Unknown) else f"only to be told where {rule.needs}",
         )
-    scope = Scope(facts.facts, rule.each, key)
-    answer = expression.evaluate(expression.parse(rule.expect), scope)
-    seen = {name: fact.value for name, fact in scope.used.items() if fact is not None and fact.status == "ok"}
+    scope = Scope(facts.facts, rule.each, key, earlier=earlier)
+    answer = expression.evaluate(expect, scope)
+    seen = {name: fact.value if fact and fact.status == "ok" else None for name, fact in scope.used.items()}
     if isinstance(answer, Unknown):
         return Outcome(rule=rule.name, at=at, state="not known", reason=answer.why, seen=seen)
     if answer:

@@ -12,29 +12,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hotlap import units
-from hotlap.errors import InputError
 from hotlap.facts import Fact, members
-
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?:\s?(?:[KMGT]i?B|[kMGT]?Hz|W|ms|us|s|B)\b)?)|
-    (?P<name>[A-Za-z_][\w]*(?:\[[^\]]*\])?(?:\.[A-Za-z_]\w*(?:\[[^\]]*\])?)*)|(?P<sign>==|!=|<=|>=|[<>()\[\],*/+-]))""",
-    re.VERBOSE,
-)
-FUNCTIONS = ("exists", "count", "same", "version", "min", "max", "sum", "contains", "all", "any")
-SIGNS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
-DEEPEST = 40
+from hotlap.judge.grammar import GROWTH, SIGNS, Node
+from hotlap.judge.growth import Earlier
 
 
 @dataclass(frozen=True)
@@ -52,6 +36,7 @@ class Scope:
     family: str = ""
     key: str = ""
     used: dict[str, Fact | None] = field(default_factory=dict)  # what was looked up, for the report
+    earlier: Earlier | None = None
 
     def names(self, path: str) -> list[str]:
         """A path's facts: the member's own, or with [*] those of all members."""
@@ -68,161 +53,6 @@ class Scope:
         return math.inf if fact.value == "unlimited" else fact.value
 
 
-Node = tuple[Any, ...]
-
-
-def parse(text: str) -> Node:
-    """The tree of an expression. Raises InputError that shows the place."""
-    return _Parser(text).whole()
-
-
-def paths(node: Any) -> Iterator[str]:
-    """The names of facts in it."""
-    if isinstance(node, tuple):
-        if node[:1] == ("path",):
-            yield node[1]
-        else:
-            for part in node[1:]:
-                yield from paths(part)
-    elif isinstance(node, list):
-        for part in node:
-            yield from paths(part)
-
-
-class _Parser:
-    """Recursive descent: or, and, not, comparison, sum, product, value."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.tokens, self.at, self.depth = text, list[tuple[str, str, int]](), 0, 0
-        place = 0
-        while text[place:].strip():
-            match = _TOKEN.match(text, place)
-            if not match or match.lastgroup is None:
-                raise self.wrong(place, "this is not understood")
-            self.tokens.append((match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
-            place = match.end()
-
-    def wrong(self, place: int, what: str) -> InputError:
-        return InputError(
-            f"{what} at '{self.text[place : place + 24]}' in '{self.text}'; valid: names of facts, quantities, \"text\", lists, "
-            f"== != < <= > >= in, and or not, + - * /, {', '.join(name + '()' for name in FUNCTIONS)}"
-        )
-
-    def peek(self) -> str:
-        return self.tokens[self.at][1] if self.at < len(self.tokens) else ""
-
-    def place(self) -> int:
-        return self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
-
-    def take(self, wanted: str) -> None:
-        if self.peek() != wanted:
-            raise self.wrong(self.place(), f"'{wanted}' is missing")
-        self.at += 1
-
-    def whole(self) -> Node:
-        found = self.either()
-        if self.at < len(self.tokens):
-            raise self.wrong(self.place(), "nothing more was expected")
-        return found
-
-    def either(self) -> Node:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise InputError(f"an expression is nested more than {DEEPEST} deep: '{self.text[:60]}'")
-        found = self.both()
-        while self.peek() == "or":
-            self.at += 1
-            found = ("or", found, self.both())
-        self.depth -= 1
-        return found
-
-    def both(self) -> Node:
-        found = self.negated()
-        while self.peek() == "and":
-            self.at += 1
-            found = ("and", found, self.negated())
-        return found
-
-    def negated(self) -> Node:
-        count = 0
-        while self.peek() == "not":
-            self.at += 1
-            count += 1
-        found = self.compared()
-        return ("not", found) if count % 2 else found
-
-    def compared(self) -> Node:
-        left = self.sum()
-        word = self.peek()
-        if word in SIGNS:
-            self.at += 1
-            return ("compare", word, left, self.sum())
-        if word == "in":
-            self.at += 1
-            return ("in", left, self.sum())
-        if word == "not" and self.at + 1 < len(self.tokens) and self.tokens[self.at + 1][1] == "in":
-            self.at += 2
-            return ("not", ("in", left, self.sum()))
-        return left
-
-    def sum(self) -> Node:
-        found = self.product()
-        while self.peek() in ("+", "-"):
-            sign = self.peek()
-            self.at += 1
-            found = ("arithmetic", sign, found, self.product())
-        return found
-
-    def product(self) -> Node:
-        found = self.one()
-        while self.peek() in ("*", "/"):
-            sign = self.peek()
-            self.at += 1
-            found = ("arithmetic", sign, found, self.one())
-        return found
-
-    def one(self) -> Node:
-        if self.at >= len(self.tokens):
-            raise self.wrong(len(self.text), "a value is missing")
-        kind, word, place = self.tokens[self.at]
-        self.at += 1
-        if kind == "text":
-            return ("value", word[1:-1])
-        if kind == "number":
-            return ("value", _quantity(word))
-        if word == "(":
-            found = self.either()
-            self.take(")")
-            return found
-        if word == "[":
-            return ("list", *self.items("]"))
-        if kind == "name" and word in ("true", "false"):
-            return ("value", word == "true")
-        if kind == "name" and self.peek() == "(":
-            if word not in FUNCTIONS:
-                raise self.wrong(place, f"there is no function '{word}'")
-            self.at += 1
-            return ("call", word, *self.items(")"))
-        if kind == "name" and word not in ("and", "or", "not", "in"):
-            return ("path", word)
-        raise self.wrong(place, "a value is missing")
-
-    def items(self, end: str) -> list[Node]:
-        found = list[Node]()
-        while self.peek() != end:
-            found.append(self.either())
-            if self.peek() != end:
-                self.take(",")
-        self.take(end)
-        return found
-
-
-def _quantity(text: str) -> float:
-    unit = text.lstrip("0123456789.e+-").strip()
-    for base in ("B", "Hz", "W", "s"):
-        if unit.endswith(base):
-            return units.parse(text, base)
-    return float(text)
 
 
 def evaluate(node: Node, scope: Scope) -> Any:
@@ -267,7 +97,7 @@ def _pair(sign: str, a: Any, b: Any) -> Any:
             return SIGNS[sign](a, b)
         return {"+": a + b, "-": a - b, "*": a * b}[sign] if sign != "/" else a / b if b else Unknown("a division by zero")
     except TypeError:
-        return Unknown(f"'{a}' {sign} '{b}' cannot be worked out: one is text, the other is not")
+        return Unknown(f"'{a}' {sign} '{b}' cannot be worked out: the two are of different kinds")
 
 
 def _members(part: Node, scope: Scope) -> Any:
@@ -278,14 +108,33 @@ def _members(part: Node, scope: Scope) -> Any:
     return evaluate(part, scope)
 
 
+def _growth(name: str, path: str, scope: Scope) -> Any:
+    """How much a counter grew, or the fewest in an hour that would explain it; the report shows both, with the time."""
+    (fact,) = scope.names(path)
+    if scope.earlier is None:
+        return Unknown(f"{fact}: its growth needs an earlier reading (--since)")
+    now = scope.value(fact)
+    if isinstance(now, Unknown):
+        return now
+    count, why = scope.earlier.growth(fact, now)
+    if count is None:
+        return Unknown(why)
+    scope.used[f"{fact}, growth"] = Fact(value=scope.earlier.told(count))
+    if name == "growth":
+        return count
+    rate = scope.earlier.per_hour(count)
+    return Unknown(f"{fact}: it is not known when it was read, and so not how fast it grew") if rate is None else rate
+
+
 def _called(name: str, given: tuple[Node, ...], scope: Scope) -> Any:
+    if name in GROWTH:
+        return _growth(name, given[0][1], scope)
     values = [_members(part, scope) if name in ("any", "all") else evaluate(part, scope) for part in given]
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     if name == "exists":
-        denied = [
-            one for path in given for used in scope.names(path[1]) if (one := scope.facts.get(used)) and one.status in ("denied", "error")
-        ]
-        there = bool(flat) and any(not isinstance(one, Unknown) for one in flat)
+        facts = [scope.facts.get(used) for path in given for used in scope.names(path[1])]
+        denied = [one for one in facts if one and one.status in ("denied", "error")]
+        there = any(one and one.status == "ok" for one in facts)  # an empty list is there, too
         return Unknown(f"{given[0][1]}: {denied[0].reason}") if denied and not there else there
     if name == "count":
         return sum(1 for one in flat if not isinstance(one, Unknown))

@@ -15,7 +15,7 @@ from hotlap.units import percent
 from hotlap.work.stress import Happened, Tick
 
 AT_LIMIT = 0.95  # of the power limit: reached
-CAPPED = 0.05  # share of readings with the power cap's bit: the limit held the card
+CAPPED = 0.05  # share of the time with the power cap's bit: the limit held the card
 LOADED = 0.9  # share of the time with load, below which pauses are the reason
 OWN_KERNELS = ("cuda", "opencl")  # targets whose products are Hotlap's simple kernels
 
@@ -72,7 +72,7 @@ def reached(device: Device | None, spec: Spec | None, seen: Seen) -> Reached:
             f"{percent(float(np.mean(at)))} of readings at {percent(AT_LIMIT)} or above",
         )
     if (share := seen.throttling.get("software power cap", 0.0)) > CAPPED:
-        capped = f"the driver's power cap held the card in {percent(share)} of readings"
+        capped = f"the driver's power cap held the card for {percent(share)} of the time"
         return Reached(True, f"reached: {capped}, at {peak:.0f} of {limit_w:.0f} W")
     return Reached(False, f"not reached: {peak:.0f} of {limit_w:.0f} W ({source}); {_why(device, seen)}")
 
@@ -87,7 +87,7 @@ def _why(device: Device | None, seen: Seen) -> str:
     stopped = next((x.detail for x in seen.events if x.what == "limit"), "")
     if stopped:
         return f"the load was stopped: {stopped}"
-    held = [f"{name} in {percent(share)} of readings" for name, share in seen.throttling.items() if share > CAPPED and name != "idle"]
+    held = [f"{name} for {percent(share)} of the time" for name, share in seen.throttling.items() if share > CAPPED and name != "idle"]
     if held:
         return f"the clock was held back by {', '.join(held)}"
     if not any(one.kind.startswith(PRODUCTS) for one in seen.rates):

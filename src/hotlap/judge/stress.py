@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from hotlap.judge import power_limit, symptoms
@@ -15,10 +16,10 @@ from hotlap.judge.catalogue import Budgets, Findings, catalogue
 from hotlap.judge.symptoms import Columns
 from hotlap.judge.throughput import Rate
 from hotlap.model import limits
-from hotlap.record import Device, Finding, Readings, Run, State
+from hotlap.record import Device, Finding, Readings, Record, Run, State
 from hotlap.store import files
 from hotlap.store.bundle import Bundle
-from hotlap.work.stress import FILE, Happened, Line, Mismatch, Tick, read
+from hotlap.work.stress import ALLOWED, FILE, SETUP, Happened, Line, Mismatch, Profile, Tick, read
 
 __all__ = ["Budgets", "DeviceVerdict", "Judged", "StressVerdict", "catalogue", "hold", "judge", "of"]
 
@@ -37,10 +38,21 @@ class DeviceVerdict:
     findings: list[Finding]
     figures: dict[str, float] = field(default_factory=dict)
     throttling: dict[str, float] = field(default_factory=dict)  # reason → share of the time
+    counted: list[str] = field(default_factory=list)  # reasons whose share is by the driver's counter, not by readings of a mask
     dtypes: dict[str, float] = field(default_factory=dict)  # share of flips that the checksum alone sees
     rates: list[Rate] = field(default_factory=list)  # by kind of unit
     reached: str = ""  # whether the power limit was, in words
     wrong: list[Mismatch] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Skew:
+    """How far apart synchronised devices began the same pulses of load: from the first to the last of them."""
+
+    pulses: int
+    devices: int
+    median_s: float
+    most_s: float
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,8 @@ class StressVerdict:
     state: State
     reason: str
     devices: list[DeviceVerdict]
+    allowed: dict[str, float] = field(default_factory=dict)  # violation budgets that it was judged by
+    skew: Skew | None = None  # of synchronised devices
 
 
 def judge(
@@ -65,7 +79,20 @@ def judge(
     codes = catalogue(own)
     shown = {key: symptoms.exact(folder, key, readings) if folder else symptoms.columns(key, readings) for key in run.devices}
     devices = [_device(run, key, [x for x in lines if x.device == key], shown[key], (budgets, codes)) for key in run.devices]
-    return _all(run.id, _peers(devices, {d.key: d for d in run.machine.devices}))
+    return replace(_all(run.id, _peers(devices, {d.key: d for d in run.machine.devices}), asdict(budgets)), skew=skew(lines))
+
+
+def skew(lines: Sequence[Line]) -> Skew | None:
+    """From the pulses that two devices or more began in their first processes; a process that was started again counts its own."""
+    began: dict[int, dict[str, float]] = {}
+    for x in lines:
+        if isinstance(x, Tick) and x.attempt == 0:
+            for number, time_s in x.pulses.items():
+                began.setdefault(number, {})[x.device] = time_s
+    apart = [max(some.values()) - min(some.values()) for some in began.values() if len(some) > 1]
+    if not apart:
+        return None
+    return Skew(len(apart), max(len(some) for some in began.values()), float(np.median(apart)), max(apart))
 
 
 @dataclass(frozen=True)
@@ -78,17 +105,31 @@ class Judged:
     verdict: StressVerdict
 
 
-def of(bundle: Bundle, own: Path | None = None) -> Judged | None:
-    """The verdict of a bundle, a folder or a zip; None where it holds no stress run. `own`: a user's catalogue."""
-    if bundle.path.is_dir():
-        file = bundle.path / FILE
-        data = file.read_bytes() if file.is_file() else None
-    else:
-        data = files.members(bundle.path, FILE).get(FILE) if bundle.path.is_file() else None
+class _Kept(Record, frozen=True, kw_only=True):
+    """What the verdict needs of a stress.json."""
+
+    profile: Profile
+
+
+def of(bundle: Bundle, own: Path | None = None, allowed: Mapping[str, float] | None = None) -> Judged | None:
+    """The verdict of a bundle, a folder or a zip; None where it holds no stress run. `own`: a user's catalogue. `allowed`: violation
+    budgets instead of those that the run was begun with."""
+    data = _file(bundle.path, FILE)
     if data is None:
         return None
     lines, torn = read(data)
-    return Judged(bundle, lines, torn, judge(bundle.run, lines, bundle.readings, own=own, folder=bundle.path))
+    try:
+        kept = msgspec.json.decode(_file(bundle.path, SETUP) or b"", type=_Kept).profile.allowed
+    except msgspec.DecodeError:  # of an older Hotlap, or lost: the usual ones
+        kept = {}
+    given = {name: value for name, value in {**kept, **(allowed or {})}.items() if name in ALLOWED}
+    return Judged(bundle, lines, torn, judge(bundle.run, lines, bundle.readings, Budgets(**given), own, bundle.path))
+
+
+def _file(path: Path, name: str) -> bytes | None:
+    if path.is_dir():
+        return (path / name).read_bytes() if (path / name).is_file() else None
+    return files.members(path, name).get(name) if path.is_file() else None
 
 
 def hold(found: StressVerdict, run: Run, good: StressVerdict, other: Run) -> StressVerdict:
@@ -110,15 +151,15 @@ def hold(found: StressVerdict, run: Run, good: StressVerdict, other: Run) -> Str
             what = f"{worst.kind} is {1 - share:.1%} under run {good.run}"
             one = _worse(one, "behind the reference", what, "compare clocks, temperatures and settings of both runs")
         devices.append(one)
-    return _all(found.run, devices)
+    return replace(_all(found.run, devices, found.allowed), skew=found.skew)
 
 
-def _all(run: str, devices: list[DeviceVerdict]) -> StressVerdict:
+def _all(run: str, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
     states = [one.state for one in devices]
     state: State = "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not states else "pass"
     causes = list(dict.fromkeys(cause for one in devices if one.state == state for cause in one.causes))
     reason = ", ".join(causes) if causes else f"{len(devices)} device{'s' * (len(devices) > 1)} did checked work without an error"
-    return StressVerdict(run, state, reason, devices)
+    return StressVerdict(run, state, reason, devices, allowed)
 
 
 def _device(run: Run, key: str, lines: Sequence[Line], shown: Columns, how: tuple[Budgets, Codes]) -> DeviceVerdict:
@@ -151,7 +192,8 @@ def _device(run: Run, key: str, lines: Sequence[Line], shown: Columns, how: tupl
     cover = {x.detail.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
     causes = list(dict.fromkeys(found.failed or found.open))
     findings = [one for _, one in found.found]
-    return DeviceVerdict(key, state, causes, findings, figures, throttling, cover, rates, reached.said, wrong[:20])
+    counted = list(symptoms.counted(shown))
+    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.said, wrong[:20])
 
 
 def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
@@ -196,10 +238,14 @@ def _events(events: Sequence[Happened], found: Findings) -> None:
                 "fail" if own else "open",
                 "look at airflow, fan and thermal contact" if own else "raise the limit, or lower the load",
             )
+        elif x.what == "held":
+            found.add("held before the load", x.detail, "open", "let it cool, look at airflow and power supplies, and run it again")
         elif x.what == "suspended":
             found.add("suspended", x.detail, "open", "keep the machine awake: systemd-inhibit")
         elif x.what == "clock_jump":
             found.add("clock changed", f"{x.detail}; Hotlap's times are monotonic and not moved by it", "note")
+        elif x.what == "mix":
+            found.add("units mixed", x.detail, "note")
         elif x.what in ("not_run", "sensors"):
             found.add("left out", x.detail, "note")
 
@@ -212,7 +258,7 @@ def _course(rates: Sequence[Rate], shown: Columns, found: Findings, budgets: Bud
     change, worst = min(falling, key=lambda pair: pair[0])
     clock = symptoms.change(shown, "clock_hz.sm")
     late = symptoms.throttling(shown, symptoms.LATE)
-    free = not any(share > budgets.throttled and name != "idle" for name, share in late.items())
+    free = not any(share > budgets.throttle and name != "idle" for name, share in late.items())
     if clock < -budgets.slope and free:
         what = f"clock {clock:+.1%} over the run without a reason of throttling; {worst.kind} {change:+.1%}"
         found.add("clock stuck low", what, action="reset the device; look at locked clocks")

@@ -17,22 +17,37 @@ from hotlap.units import percent
 STEADY_C = 0.5  # change over the last third that is still steady
 FROZEN_S = 20.0  # the same value to the last bit for so long under load
 PLAUSIBLE = {"temperature_c": (-20.0, 150.0), "power_w": (0.0, 5000.0), "clock_hz.sm": (0.0, 1e10)}
-COUNTERS = {
-    "ecc_uncorrected": "ecc.uncorrected",
-    "ecc_corrected": "ecc.corrected",
-    "remapped_rows": "ecc.remapped",
-    "pcie_replays": "link.replays",
+RISING = {  # counter: group and code of the catalogue, what it is called, and the budget for its rise during the run
+    "ecc_corrected": ("ecc", "corrected", "corrected memory errors", "ecc_corrected"),
+    "ecc_uncorrected": ("ecc", "uncorrected", "uncorrected memory errors", "ecc_uncorrected"),
+    "remapped_rows": ("ecc", "remapped", "memory rows remapped", "remapped_rows"),
+    "retired_pages": ("ecc", "retired", "memory pages retired", "remapped_rows"),
+    "pcie_replays": ("link", "replays", "link errors", "pcie_errors"),
+    "pcie_errors.correctable": ("link", "pcie_correctable", "link errors corrected", "pcie_errors"),
+    "pcie_errors.nonfatal": ("link", "pcie_uncorrectable", "link errors not corrected", ""),
+    "pcie_errors.fatal": ("link", "pcie_uncorrectable", "link errors not corrected", ""),
+    "nvlink_errors.crc": ("link", "nvlink", "NVLink errors", "nvlink_errors"),
+    "nvlink_errors.replay": ("link", "nvlink", "NVLink replays", "nvlink_errors"),
+    "nvlink_errors.receive": ("link", "nvlink", "NVLink errors at the receiver", "nvlink_errors"),
+    "nvlink_errors.effective": ("link", "nvlink", "NVLink errors behind its error correction", "nvlink_errors"),
+    "nvlink_errors.recovery": ("link", "nvlink_recovery", "NVLink trained anew", ""),
+    "nvlink_errors.recovery_failed": ("link", "nvlink_recovery", "NVLink lost", ""),
 }
-
-RISING = {
-    "ecc_corrected": "corrected memory errors",
-    "ecc_uncorrected": "uncorrected memory errors",
-    "remapped_rows": "memory rows remapped",
-    "pcie_replays": "link errors",
+STANDING = {  # flag: group and code, what it is called, and whether it fails a run that began with it, or only leaves it open
+    "remapped_rows.pending": ("ecc", "pending", "memory rows wait for a reset", False),
+    "retired_pages.pending": ("ecc", "retired_pending", "memory pages wait for a reboot", False),
+    "remapped_rows.failure": ("ecc", "remap_failure", "memory rows not remapped", True),
 }
+HELD = "throttle_s."  # counters of time with the clock held, by cause
+HELD_BY = (
+    "software_power_cap", "thermal", "sync_boost", "board_limit", "reliability", "software_thermal", "hardware_thermal",
+    "hardware_power_brake",
+)  # fmt: skip
+OVERCOUNTED = 1.05  # of the time: a counter that shows more does not count seconds
 
-
-JUDGED = (*PLAUSIBLE, *COUNTERS, "throttle", "xid", "pcie_width", "fan", "power_limit_w")
+JUDGED = (
+    *PLAUSIBLE, *RISING, *STANDING, *(f"{HELD}{cause}" for cause in HELD_BY), "throttle", "xid", "pcie_width", "fan", "power_limit_w",
+)  # fmt: skip
 SILENT_S, SILENT_STEPS = 10.0, 20  # without a reading, by time and by the sensor's usual interval: it stopped sending
 LATE = 1 / 3  # of a run: what holds the clock down at its end
 Columns = dict[str, tuple[np.ndarray, np.ndarray]]  # sensor → times, values; NaN where a reading failed
@@ -71,14 +86,22 @@ def exact(path: Path, key: str, readings: Sequence[Readings]) -> Columns:
 
 
 def counters(shown: Columns, found: Findings, budgets: Budgets) -> None:
-    for sensor, code in COUNTERS.items():
-        rise = _rise(shown, sensor)
-        if not rise:
-            continue
-        group, _, name = code.partition(".")
-        allowed = {"ecc_corrected": budgets.corrected, "pcie_replays": budgets.replays}.get(sensor, 0.0)
-        if rise > allowed:
-            found.coded(group, name, RISING[sensor], f"{rise:.0f} during the run")
+    """Counters that rose beyond their budgets, flags that stand, codes that were reported, lanes and fans that are gone."""
+    for sensor, (group, code, cause, budget) in RISING.items():
+        rise, may = _rise(shown, sensor), float(getattr(budgets, budget)) if budget else 0.0
+        if rise > may:
+            over = f", {may:.0f} allowed" if may else ""
+            found.coded(group, code, cause, f"{rise:.0f} during the run{over}")
+    for sensor, (group, code, cause, fails) in STANDING.items():
+        values = _good(shown, sensor)
+        if len(values) and values.max() > 0:
+            late = _rise(shown, sensor) > 0
+            detail = "since the run" if late else "from before the run"
+            if late or fails:
+                found.coded(group, code, cause, detail)
+            else:
+                entry = found.codes[group][code]
+                found.add(cause, f"{detail}: {entry['meaning']}", "open", entry["action"])
     if "xid" in shown:
         values = shown["xid"][1]
         for number in sorted({int(v) for v in values[np.isfinite(values)] if v > 0}):
@@ -95,11 +118,15 @@ def counters(shown: Columns, found: Findings, budgets: Budgets) -> None:
             found.add("fan stopped", f"from {values.max():.0%} to {values[-1]:.0%}", action="replace the fan")
 
 
+def _good(shown: Columns, sensor: str) -> np.ndarray:
+    values = shown[sensor][1] if sensor in shown else np.zeros(0)
+    return values[np.isfinite(values)]
+
+
 def _rise(shown: Columns, sensor: str) -> float:
-    if sensor not in shown:
-        return 0.0
-    values = shown[sensor][1][np.isfinite(shown[sensor][1])]
-    return float(values.max() - values[0]) if len(values) else 0.0
+    """By how much a counter rose during the run; one that was reset meanwhile goes on from there."""
+    steps = np.diff(_good(shown, sensor))
+    return float(steps[steps > 0].sum())
 
 
 REASONS = {
@@ -109,7 +136,12 @@ REASONS = {
 
 
 def throttling(shown: Columns, last: float = 1.0) -> dict[str, float]:
-    """Reason → share of readings in which its bit was set; bits are tested one by one. `last`: only of this share of them, the latest."""
+    """Reason → share of the time that it held the clock: by the driver's counter of seconds where there is one that moved, which misses
+    nothing; else the share of readings in which its bit was set, bits tested one by one. `last`: only of this share, the latest."""
+    return {**_sampled(shown, last), **counted(shown, last)}
+
+
+def _sampled(shown: Columns, last: float) -> dict[str, float]:
     if "throttle" not in shown:
         return {}
     values = shown["throttle"][1]
@@ -119,12 +151,32 @@ def throttling(shown: Columns, last: float = 1.0) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share}
 
 
+def counted(shown: Columns, last: float = 1.0) -> dict[str, float]:
+    """Reason → share of the time by its counter of seconds; those that did not move are left out, and the sum over all heat where driver
+    or hardware are counted apart."""
+    found: dict[str, float] = {}
+    for cause in HELD_BY:
+        times, values = shown.get(f"{HELD}{cause}", (np.zeros(0), np.zeros(0)))
+        good = np.isfinite(values)
+        if good.sum() < 2:
+            continue
+        times, values = times[good], values[good]
+        late = times >= times[-1] - last * (times[-1] - times[0])
+        steps, span_s = np.diff(values[late]), float(np.ptp(times[late]))
+        share = float(steps[steps > 0].sum()) / span_s if span_s > 0 else 0.0
+        if 0 < share <= OVERCOUNTED:
+            found[cause.replace("_", " ")] = min(share, 1.0)
+    if {"software thermal", "hardware thermal"} & set(found):
+        found.pop("thermal", None)
+    return found
+
+
 def throttled(throttling: dict[str, float], found: Findings, budgets: Budgets) -> None:
     for name, share in throttling.items():
         entry = found.codes["throttle"][name.replace(" ", "_")]
-        if share > budgets.throttled and entry["severity"] == "error":
+        if share > budgets.throttle and entry["severity"] == "error":
             found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", action=entry["action"])
-        elif share > budgets.throttled and entry["severity"] == "warning":
+        elif share > budgets.throttle and entry["severity"] == "warning":
             found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", "note", entry["action"])
 
 

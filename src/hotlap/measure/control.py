@@ -1,48 +1,78 @@
-"""The duty cycle that holds a card's power or temperature at a target, and the limits at which load stops."""
+"""The duty cycle and the mix of units that hold a card's power or temperature at a target, and the limits at which load stops."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 MARGIN_C = 2.0  # below the device's own slowdown temperature: there the load stops unasked
 LEAST = 0.02  # of duty: below it nothing would be checked
+POWER_INTEGRAL_S = 1.5  # power follows the duty at once, temperature only after a minute
+SHORT = 0.98  # of the target: below it, at full duty, duty alone does not hold it
+SHORT_S = 3.0  # for so long
+STEEPEST = 10.0
+MORE = 1.02  # times the power of the phase's own units: another one that draws more
 
 
 @dataclass
 class Controller:
-    """PI on the relative error, with the integral held where the duty is at its end (anti-windup by clamping)."""
+    """PI on the relative error, with the integral held where the output is at its end (anti-windup by clamping).
+
+    Up to 1 the output is the duty of the phase's own units; from 1 to 2 duty is full, and what is above 1 is the share of the time that a
+    unit which draws more takes from them (split range). `most` is 1 until there is such a unit."""
 
     target: float
     gain: float = 0.3
     integral_s: float = 4.0
     duty: float = 0.5
     summed: float = 0.5
+    most: float = 1.0
+    steep: float = 1.0  # gain above 1, where a share of the mix moves less power than a share of duty does
+    short_s: float = 0.0  # for how long full duty has not been enough
+
+    @property
+    def on(self) -> float:
+        """Share of the time with load."""
+        return min(self.duty, 1.0)
+
+    @property
+    def mixed(self) -> float:
+        """Share of the load that is the unit which draws more."""
+        return max(self.duty - 1.0, 0.0)
+
+    def reach(self, own_w: float, more_w: float, power: bool) -> None:
+        """A unit that draws `more_w` can be mixed in with those that draw `own_w`. A target of power begins with the share that follows."""
+        self.most = 2.0
+        self.steep = min((self.target if power else more_w) / (more_w - own_w), STEEPEST)
+        if power:
+            self.summed = self.duty = 1.0 + min(max((self.target - own_w) / (more_w - own_w), 0.0), 1.0)
 
     def step(self, shown: float, seconds: float) -> float:
         """The duty for the next while, after `seconds` with `shown` on the sensor."""
-        error = (self.target - shown) / self.target
+        error = (self.target - shown) / self.target * (self.steep if self.duty > 1 else 1.0)
         wanted = self.gain * error + self.summed + self.gain * error * seconds / self.integral_s
-        self.duty = min(max(wanted, LEAST), 1.0)
+        self.duty = min(max(wanted, LEAST), self.most)
         if wanted == self.duty or (wanted - self.duty) * error < 0:
             self.summed += self.gain * error * seconds / self.integral_s
+        self.short_s = self.short_s + seconds if self.duty >= self.most and shown < SHORT * self.target else 0.0
         return self.duty
 
 
-def slowdown_c(target: Any) -> float | None:
-    """The temperature at which the device slows itself down: simulated cards say it, NVIDIA's by NVML; None where unknown."""
-    heat = getattr(getattr(target, "gpu", None), "thermal", None)
-    if target.device.target == "simulated":
-        return float(getattr(heat, "limit_c", 87.0))
-    try:
-        import pynvml
+@dataclass
+class Mix:
+    """What each unit drew alone at full duty, and which one is worth mixing in."""
 
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(target.device.uuid)
-        return float(pynvml.nvmlDeviceGetTemperatureThreshold(handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN))
-    except Exception:  # no library, no driver, or no such limit: it is said to be unknown
-        return None
+    watts: dict[str, float] = field(default_factory=dict)
+
+    def more(self, own: Sequence[str]) -> str:
+        """The unit that draws the most, where that is more than the phase's own units do on average; else ""."""
+        best, here = max(self.watts, key=lambda name: self.watts[name], default=""), self.of(own)
+        return best if best and here and self.watts[best] > MORE * here else ""
+
+    def of(self, own: Sequence[str]) -> float:
+        """What units drew on average that take turns; 0 where none was measured."""
+        here = [self.watts[name] for name in own if name in self.watts]
+        return sum(here) / len(here) if here else 0.0
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from hotlap.measure.stressor import Job, Said
 from hotlap.record import Device, MeasureOptions, Plan, Record, Run
 from hotlap.store import bundle as bundles
 from hotlap.store import labels, locks
-from hotlap.work.stress import FILE, Happened, Line, Profile, Tick, read
+from hotlap.work.stress import FILE, SETUP, Happened, Line, Profile, Tick, read
 
 ATTEMPTS = 3  # processes of one device, the first included: one that dies again and again is not started for ever
 APART_S = 2.0  # by which wall clock and monotonic clock may part before it is a change of the clock
@@ -38,7 +38,6 @@ NEVER_S = 1.0  # less time than this is not worth another process
 AWAY_S = 2.0  # a turn of the loop takes a fraction of this
 APART_READ_S = 0.1  # between reading one clock and the other: more, and they say nothing of each other
 SYNC_S = 1.0
-SETUP = "stress.json"
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,19 @@ import msgspec
 
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, MachineError
-from hotlap.measure.control import Controller, Limits, slowdown_c
+from hotlap.measure.control import POWER_INTEGRAL_S, SHORT_S, Controller, Limits, Mix
 from hotlap.measure.worker import begin
 from hotlap.record import Readings, Record
+from hotlap.sensors import limits
+from hotlap.sensors.base import HARMLESS
 from hotlap.sensors.sampler import Sampler
 from hotlap.work.stress import Done, Happened, Line, Mismatch, Phase, Profile, Tick
 from hotlap.workloads import stress
 
 TICK_S = 1.0
+PROBE_S = 0.6  # a unit alone, once to come to its power and once to measure it
 WINDOW_S = 0.25  # a duty cycle shorter than 1 is on and off within this
+POWER_CAP = 0x4  # bit of a power limit that holds the clock: what a limit does
 MOST_WRONG = 1000  # mismatches written in full by one process; all are counted
 
 
@@ -71,9 +75,13 @@ class _Worker:
         if target.dialect == "model":
             self.clock.sleep(job.start_s)
         profile = job.profile
-        self.limits = Limits(profile.max_power_w, profile.max_temperature_c, slowdown_c(target))
+        slowdown_c, self.slowdown_by = limits.slowdown_c(target)
+        self.limits = Limits(profile.max_power_w, profile.max_temperature_c, slowdown_c)
         goal = profile.power_w or profile.temperature_c
         self.control = Controller(goal) if goal else None
+        if self.control and profile.power_w:
+            self.control.integral_s = POWER_INTEGRAL_S
+        self.mix, self.probed = Mix(), False
         self.goal = "power_w" if profile.power_w else "temperature_c"
         self.sources, self.shown = sensors.find(target), dict[str, float]()
         self.sampler = Sampler(self.clock, self.sources, 1 / job.readings_hz)
@@ -81,6 +89,7 @@ class _Worker:
         self.wrong = self.pieces = self.checked = 0
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
         self.done, self.unit = dict[str, Done](), ""
+        self.pulses, self.pulse = dict[int, float](), 0
         self.began_s = self.clock.now()
         self.ticked_s = self.began_s
         self.stopped = ""
@@ -97,20 +106,27 @@ class _Worker:
         missing = sensors.missing(self.target)
         if missing:
             self.say("sensors", "; ".join(f"{name}: {why}" for name, why in missing.items()))
+        if self.limits.slowdown_c is None and self.target.device.kind != "cpu" and job.profile.max_temperature_c is None:
+            self.say("sensors", f"nothing stops this load by heat, for {self.slowdown_by}: give --max-temperature")
+        if held := limits.held(self.sources, self.clock.now(), HARMLESS | POWER_CAP):
+            self.say("held", f"{' and '.join(held)}, before any load")
         for phase in job.profile.phases:
             self._prepare(phase)
         if not any(self.made.values()):
             self.say("not_run", "no unit of this profile runs on this device")
             return
-        if job.profile.synchronised and self.target.dialect != "model":
+        together = job.profile.synchronised
+        if together and self.target.dialect != "model":
             time.sleep(max(0.0, job.at_wall_s - time.time()))
         self.began_s = self.ticked_s = self.clock.now()
         self.sampler.start()
-        end_s = self.began_s + job.seconds
+        end_s, due_s = self.began_s + job.seconds, self.began_s
         while self.clock.now() < end_s and not self.stopped:
             before_s = self.clock.now()
             for phase in job.profile.phases:
-                self._phase(phase, min(self.clock.now() + phase.seconds, end_s))
+                due_s = (due_s if together else self.clock.now()) + phase.seconds  # of all devices alike, whatever the last unit took
+                self._pulse(phase, min(due_s, end_s))
+                self._phase(phase, min(due_s, end_s))
             if self.clock.now() <= before_s:
                 break
         self.sampler.stop()
@@ -129,6 +145,14 @@ class _Worker:
             if facts:
                 self.say("coverage", unit.name, facts)
 
+    def _pulse(self, phase: Phase, until_s: float) -> None:
+        """Notes when a pulse of load begins, on the clock that the devices of a machine share."""
+        if self.job.profile.synchronised and phase.kind != "idle":
+            began_s = self.clock.now() if self.target.dialect == "model" else time.monotonic()
+            if self.clock.now() < until_s:  # else it was missed: the last unit took longer than that
+                self.pulses[self.pulse] = began_s
+            self.pulse += 1
+
     def _phase(self, phase: Phase, until_s: float) -> None:
         turn, made = 0, self.made.get(_key(phase), [])
         while self.clock.now() < until_s and not self.stopped:
@@ -136,18 +160,68 @@ class _Worker:
                 self.clock.sleep(min(until_s - self.clock.now(), TICK_S))
                 self._look(phase.kind)
                 continue
-            window_s, began_s = 0.0, self.clock.now()
-            duty = phase.duty if self.control is None else self.control.duty
+            duty = self._share(phase, made)
+            began_s = self.clock.now()
             while self.clock.now() - began_s < WINDOW_S * duty and self.clock.now() < until_s:
-                self._unit(made[turn % len(made)], phase.kind)
-                turn += 1
+                hotter = self._hotter(made) if self.clock.now() - began_s < WINDOW_S * self._mixed() else None
+                self._unit(hotter or made[turn % len(made)], phase.kind if hotter is None else "mix")
+                turn += hotter is None
             window_s = self.clock.now() - began_s
             if duty < 1:
                 self.clock.sleep(min(window_s * (1 / duty - 1), 2.0))
             self._look(phase.kind)
 
+    def _share(self, phase: Phase, made: list[Any]) -> float:
+        """Share of the time with load: the phase's, or the controller's; where that is too little, what draws more is found out first."""
+        if self.control is None:
+            return phase.duty
+        if self.control.short_s > SHORT_S and not self.probed:
+            self._probe(phase)
+            self._mix_in(made, told=True)
+        elif self.control.short_s > SHORT_S and self.control.most == 1.0:  # a later phase, whose own units draw less
+            self._mix_in(made, told=False)
+        return self.control.on
+
+    def _mixed(self) -> float:
+        return self.control.mixed if self.control else 0.0
+
+    def _hotter(self, made: list[Any]) -> Any:
+        """The unit to mix in with these; None where they draw the most themselves."""
+        name = self.mix.more([_kind(unit) for unit in made])
+        return next((unit for units in self.made.values() for unit in units if _kind(unit) == name), None) if name else None
+
+    def _probe(self, phase: Phase) -> None:
+        """Each unit alone at full duty, for the power that it draws."""
+        self.probed = True
+        for unit in [unit for units in self.made.values() for unit in units]:
+            for measured in (False, True):
+                self._tick(phase.kind)
+                until_s = self.clock.now() + PROBE_S
+                while self.clock.now() < until_s:
+                    self._unit(unit, "mix")
+                self._show()
+                if measured and "power_w" in self.shown:
+                    self.mix.watts[_kind(unit)] = self.shown["power_w"]
+                self._limit()
+                if self.stopped:
+                    return
+        self._tick(phase.kind)
+
+    def _mix_in(self, made: list[Any], told: bool) -> None:
+        """The unit that draws the most, where these draw less; `told`: says so even where there is none."""
+        assert self.control is not None
+        own = [_kind(unit) for unit in made]
+        best = self.mix.more(own)
+        if best:
+            self.control.reach(self.mix.of(own), self.mix.watts[best], self.goal == "power_w")
+        what = f"{self.control.target:g} {'W' if self.goal == 'power_w' else '°C'}"
+        said = f"full duty of {', '.join(dict.fromkeys(own))} does not hold {what}; "
+        more = f"{best} ({self.mix.watts[best]:.0f} W alone) is mixed in" if best else "no other unit of the profile draws more"
+        if best or told:
+            self.say("mix", said + more, {f"power_w.{name}": watts for name, watts in self.mix.watts.items()})
+
     def _unit(self, unit: Any, phase: str) -> None:
-        self.unit = unit.name if phase == "products" else phase  # patterns of memory differ from unit to unit
+        self.unit = _kind(unit) if phase == "mix" else unit.name if phase == "products" else phase  # patterns of memory differ
         began_s = self.clock.now()
         unit.run()
         ran_s = self.clock.now()
@@ -171,6 +245,13 @@ class _Worker:
         now = self.clock.now()
         if now - self.ticked_s < min(TICK_S, 0.5 if self.control else TICK_S):
             return
+        self._show()
+        if self.control and self.goal in self.shown:
+            self.control.step(self.shown[self.goal], now - self.ticked_s)
+        self._limit()
+        self._tick(phase)
+
+    def _show(self) -> None:
         with self.sampler.lock:  # the mean since the last tick: a single reading may fall into a pause
             columns = {key: [v for v in column.values if v is not None] for key, column in self.sampler.columns.items()}
         self.shown = {
@@ -178,12 +259,11 @@ class _Worker:
             for (sensor, device), values in columns.items()
             if values and (device == self.job.device_key or self.target.device.kind == "cpu")
         }
-        if self.control and self.goal in self.shown:
-            self.control.step(self.shown[self.goal], now - self.ticked_s)
+
+    def _limit(self) -> None:
         self.stopped = self.limits.reached(self.shown)
         if self.stopped:
             self.say("limit", self.stopped, {"slowdown": float("own slowdown" in self.stopped)})
-        self._tick(phase)
 
     def _tick(self, phase: str) -> None:
         now = self.clock.now()
@@ -191,13 +271,19 @@ class _Worker:
         line = Tick(
             device=self.job.device_key, time_s=now, phase=phase, units=self.pieces, checked=self.checked, flop=self.flop,
             moved_bytes=self.moved, busy_s=self.busy_s, check_s=self.check_s, duty=min(self.busy_s / span_s, 1.0), shown=self.shown,
-            attempt=self.job.attempt, done=self.done, unit=self.unit,
+            attempt=self.job.attempt, done=self.done, unit=self.unit, pulses=self.pulses,
         )  # fmt: skip
         _say(self.channel, line, self.sampler.drain())
         self.pieces = self.checked = 0
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
-        self.done = {}
+        self.done, self.pulses = {}, {}
         self.ticked_s = now
+
+
+def _kind(unit: Any) -> str:
+    """A unit's name, by which it is counted: patterns of memory differ from turn to turn."""
+    name: str = unit.name
+    return "memory" if name.startswith("memory") else name
 
 
 def _key(phase: Phase) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 from hotlap import units
 from hotlap.facts import Fact, Facts, families, natural
 from hotlap.judge.audit import Outcome, Rule, sources
-from hotlap.judge.odd import Fleet
+from hotlap.judge.odd import Fleet, Groups
 from hotlap.report import layout, words
 
 MARKS = {"error": "bad", "warning": "warn", "info": "dim"}
 MOST_NODES = 6
+MOST_VALUES = 4
+EXACT_BYTES = 10_000  # an MTU of 1400 B is not 1.40 kB
 
 
 def value(fact: Fact) -> str:
@@ -25,12 +27,16 @@ def value(fact: Fact) -> str:
 
 
 def shown(found: Any, unit: str = "") -> str:
+    if found is None:
+        return "not known"
     if isinstance(found, bool):
         return "yes" if found else "no"
     if isinstance(found, list):
         return words.clean(" ".join(found)) or "none"
     if isinstance(found, (int, float)) and unit:
-        return units.size(int(found)) if unit == "B" and found >= 1024 else units.show(found, unit)
+        if unit == "B" and found < EXACT_BYTES and found == int(found):
+            return f"{int(found)} B"
+        return units.size(int(found)) if unit == "B" else units.show(found, unit)
     return words.clean(f"{found:g}" if isinstance(found, float) else str(found))
 
 
@@ -75,21 +81,36 @@ def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[st
             ("source", rule.source),
             ("mend", mends[0] + more),
         ):
-            lines += layout.paragraph(f"  {head:<9}  ", words.clean(text), width)
-    unknown: dict[str, list[str]] = {}
-    for one in found:
-        if one.state == "not known":
-            unknown.setdefault(words.clean(one.reason), []).append(f"{one.rule} {one.at}".strip())
-    if unknown:
-        lines += ["", layout.painted("not known", "bold", color)]
-        for reason, names in unknown.items():
-            lines += layout.paragraph("  ", f"{_some(names)}: {reason}", width)
+            lines += _paragraph(f"  {head:<9}  ", words.clean(text), width)
+    lines += _unknown(found, width, color)
     counts = {state: sum(one.state == state for one in found) for state in ("pass", "finding", "not known", "not applicable")}
     by = {level: sum(1 for one in findings if rules[one.rule].severity == level) for level in order}
     said = ", ".join(f"{count} {level}" for level, count in by.items() if count)
     total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, "
     lines += ["", f"{total}{counts['not known']} not known, {counts['not applicable']} not applicable"]
     return "\n".join(lines)
+
+
+def _paragraph(first: str, text: str, width: int) -> list[str]:
+    """`text` behind `first`, whole: an address or a command is never cut, so that it can be copied."""
+    room = max(width - len(first), 24)
+    lines = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]
+    return [(first if number == 0 else " " * len(first)) + piece for number, piece in enumerate(lines)]
+
+
+def _unknown(found: Sequence[Outcome], width: int, color: bool) -> list[str]:
+    """What could not be told, by its reason; members of a family that share one stand together."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for one in found:
+        if one.state == "not known":
+            family, _, key = one.at.rstrip("]").partition("[")
+            reason = words.clean(one.reason.replace(one.at, f"{family}[*]") if key else one.reason)
+            reasons.setdefault(reason, {}).setdefault(f"{one.rule} {family}".strip(), []).append(key)
+    lines = ["", layout.painted("not known", "bold", color)] if reasons else []
+    for reason, rules in reasons.items():
+        names = [f"{name}[{_span(keys)}]" if keys[0] else name for name, keys in rules.items()]
+        lines += _paragraph("  ", f"{_some(names)}: {reason}", width)
+    return lines
 
 
 def _seen(node: Facts, several: Sequence[Outcome]) -> str:
@@ -140,7 +161,10 @@ def rule(one: Rule, width: int) -> str:
     ]
     for head, text in asked + rest:
         if text:
-            lines += layout.paragraph(f"  {head:<9}  ", text, width)
+            lines += _paragraph(f"  {head:<9}  ", text, width)
+    lines += ["", "With --since, an earlier reading of the node:"] if one.growth else []
+    for key, text in one.growth.items():
+        lines += _paragraph(f"  {'should be' if key == 'should' else key:<9}  ", text, width)
     return "\n".join(lines)
 
 
@@ -154,18 +178,60 @@ def rules(found: Mapping[str, Rule], width: int) -> str:
 
 
 def fleet(found: Fleet, width: int, color: bool = False) -> str:
-    """Odd facts, versions first; nodes in the order people count."""
+    """Odd facts, versions first; nodes in the order people count; members of a family that are odd in the same way stand together."""
     lines = [f"{len(found.nodes)} nodes, {found.facts} facts: {len(found.odd)} in which some nodes differ from the majority"]
+    blocks = list[tuple[str, str, list[str]]]()
     for one in found.odd:
-        head = f"{layout.painted(one.fact, 'bold', color)}  ({one.kind})"
         where = "in the middle" if one.kind == "quantity" else f"on {one.share * 100:.3g} %"
-        lines += ["", head, f"  {shown(one.majority)} {where}"]
         by: dict[str, list[str]] = {}
         for node in sorted(one.nodes, key=natural):
             by.setdefault(shown(one.nodes[node]), []).append(words.clean(node))
-        for text, nodes in by.items():
-            lines += layout.paragraph("  ", f"{text}: {_some(nodes)}", width)
+        rows = [f"{shown(one.majority)} {where}", *(f"{text}: {_some(nodes)}" for text, nodes in by.items())]
+        blocks.append((one.fact, one.kind, rows))
+    lines += _blocks(blocks, width, color)
     for names, why in ((found.left_out, "differ on most nodes and were left out"), (found.divided, "have no majority")):
         if names:
-            lines += ["", *layout.paragraph("", f"{len(names)} {'fact' if len(names) == 1 else 'facts'} {why}: {_some(names)}", width)]
+            lines += ["", *_paragraph("", f"{words.counted(len(names), 'fact')} {why}: {_some(names)}", width)]
     return "\n".join(lines)
+
+
+def groups(found: Groups, width: int, color: bool = False) -> str:
+    """Facts in which two groups differ, versions first, each value with the number of nodes that have it."""
+    sizes = [len(found.first), len(found.second)]
+    names = [f"{words.counted(size, 'node')} ({_some(group)})" for size, group in zip(sizes, (found.first, found.second), strict=True)]
+    head = f"{names[0]} against {names[1]}, {found.facts} facts: {len(found.apart)} in which the groups differ"
+    lines = _paragraph("", head, width)
+    blocks = list[tuple[str, str, list[str]]]()
+    for one in found.apart:
+        rows = []
+        for head, table, size in zip(("first", "second"), (one.first, one.second), sizes, strict=True):
+            more = f", {words.counted(len(table) - MOST_VALUES, 'other value')}" if len(table) > MOST_VALUES else ""
+            told = ", ".join(f"{shown(value)} ({times} of {size})" for value, times in table[:MOST_VALUES])
+            rows.append(f"{head:<6}  {told}{more}")
+        blocks.append((one.fact, one.kind, rows))
+    lines += _blocks(blocks, width, color)
+    if found.divided:
+        why = "have no majority in a group and were left out"
+        lines += ["", *_paragraph("", f"{words.counted(len(found.divided), 'fact')} {why}: {_some(found.divided)}", width)]
+    return "\n".join(lines)
+
+
+def _blocks(found: Sequence[tuple[str, str, list[str]]], width: int, color: bool) -> list[str]:
+    """Fact, kind and rows; those of one family with the same rows under one head, as in gpu[0 … 7].vbios."""
+    heads: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
+    for fact, kind, rows in found:
+        family, mark, rest = fact.partition("[")
+        key, _, leaf = rest.partition("]")
+        heads.setdefault((family, leaf if mark else "", kind, tuple(rows)), []).append(key)
+    lines = []
+    for (family, leaf, kind, texts), keys in heads.items():
+        name = f"{family}[{_some_keys(keys)}]{leaf}" if keys[0] else family
+        lines += ["", f"{layout.painted(words.clean(name), 'bold', color)}  ({kind})"]
+        for text in texts:
+            lines += _paragraph("  ", text, width)
+    return lines
+
+
+def _some_keys(keys: Sequence[str]) -> str:
+    text = _span(keys)
+    return text if " … " in text or len(keys) <= MOST_NODES else f"{', '.join(keys[:MOST_NODES])} and {len(keys) - MOST_NODES} more"

@@ -15,7 +15,20 @@ from hotlap.errors import InputError
 from hotlap.judge import stress as judging
 from hotlap.judge.stress import Judged
 from hotlap.record import Device, Row
-from hotlap.report import counters, export, listing, method, plots, sections, stress_page, tables, timeline, words
+from hotlap.report import (
+    counters,
+    export,
+    listing,
+    method,
+    plots,
+    sections,
+    stress_page,
+    tables,
+    telemetry,
+    telemetry_page,
+    timeline,
+    words,
+)
 from hotlap.report.conclusions import conclude
 from hotlap.report.sections import Side, Sources, text
 from hotlap.store.bundle import Bundle
@@ -36,7 +49,19 @@ def render(found: Runs) -> str:
     """The page from runs whose rows are known."""
     sides = _sides(found)
     burnt = {bundle.run.id: one for bundle, _ in found if (one := judging.of(bundle))}
-    return filled(_title(found, sides), [("", _head(found, sides, burnt)), *_burnt(burnt), *_sections(found, sides)], _data(found))
+    parts = [("", _head(found, sides, burnt)), *_burnt(burnt), *_watched(found), *_sections(found, _measuring(sides))]
+    return filled(_title(found, sides), parts, _data(found))
+
+
+def _watched(found: Runs) -> list[tuple[str, str]]:
+    """A section for the watches of the page."""
+    inner = "".join(telemetry_page.section(bundle, telemetry.of(bundle)) for bundle, _ in found if telemetry.is_watch(bundle))
+    return [("Sensors", f'<section id="sensors"><h2>What the sensors read</h2>{inner}</section>')] if inner else []
+
+
+def _measuring(sides: Sequence[Side]) -> list[Side]:
+    """Those of runs that did more than read sensors."""
+    return [side for side in sides if not telemetry.is_watch(side.bundle)]
 
 
 def stressed(found: Judged) -> str:
@@ -110,8 +135,9 @@ def _head(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -> st
         heading = listing.heading(bundle).splitlines()[0]
         lines.append(f'<p class="sub">{text(heading)}</p>')
     lines += [stress_page.lead(one) for one in burnt.values()]
+    lines += [telemetry_page.lead(telemetry.of(bundle)) for bundle, _ in found if telemetry.is_watch(bundle)]
     several = len(sides) > 1
-    for side in (side for side in sides if side.bundle.run.id not in burnt):
+    for side in (side for side in _measuring(sides) if side.bundle.run.id not in burnt):
         named = side.name if side.device.name in side.name else f"{side.name}: {side.device.name}"
         title = f"<h2>{text(named)}</h2>" if several else ""
         lines.append(title + sections.conclusions(conclude(side.bundle, side.rows)))

@@ -16,6 +16,7 @@ from hotlap.store.bundle import Bundle, Listed
 from hotlap.units import percent, size
 from hotlap.work import find, label
 
+WATCH = "watch"  # the plan's name of a run that only read sensors
 ENDINGS = {
     "rounds_max": "all rounds done", "precision reached": "precision reached", "budget": "budget spent",
 }
@@ -40,6 +41,8 @@ def measured(run: Run) -> list[Device]:
 def ending(run: Run) -> str:
     """How a run ended, in words."""
     if not run.ended:
+        if run.plan.name == WATCH and not run.plan.cases:
+            return "not finished: it was killed, or still goes on"
         return f"not finished: hotlap {'run' if run.plan.cases else 'stress'} --resume goes on"
     return ENDINGS.get(run.stopped, run.stopped)
 

@@ -76,13 +76,17 @@ def setup(bundle: Bundle) -> str:
     rounds = len({s.round for s in bundle.samples})
     precision = f"± {show(options.precision, '%', 2)} of the median" if options else ""
     order = {"single": "", "one after another": "devices one after another", "together": "devices at once"}[run.order]
+    ending, rate = ENDINGS.get(run.stopped, run.stopped), f"{options.readings_hz:.3g} a second" if options and options.readings_hz else ""
+    if bundle.run.plan.cases or bundle.samples:
+        how = (("Rounds", f"{rounds}, each a fresh process; {ending}".removesuffix("; ")), ("Precision asked", precision))
+    else:
+        how = (("Stopped", ending), ("Readings", rate))
+    share = f"{run.sampler_share:.2%} of one core, drivers included" if run.sampler_share is not None else ""
     return facts((
         ("Run", run.id), ("Plan", ": ".join(filter(None, (run.plan.name, run.plan.about)))),
-        ("Began", _time(run.began)),
-        ("Ended", _time(run.ended) or "not finished"),
-        ("Rounds", f"{rounds}, each a fresh process; {ENDINGS.get(run.stopped, run.stopped)}".removesuffix("; ")),
-        ("Precision asked", precision), ("Target", run.target), ("Order", order),
-        ("Labels", ", ".join(f"{k}={v}" for k, v in run.labels.items())), ("Seed", run.seed), ("Hotlap", run.hotlap),
+        ("Began", _time(run.began)), ("Ended", _time(run.ended) or "not finished"), *how,
+        ("Target", run.target), ("Order", order), ("Labels", ", ".join(f"{k}={v}" for k, v in run.labels.items())),
+        ("Seed", run.seed or ""), ("Reading sensors took", share), ("Hotlap", run.hotlap),
     ))
 
 

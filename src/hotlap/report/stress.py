@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from hotlap.judge.stress import DeviceVerdict, Judged, StressVerdict
+from hotlap.judge.stress import DeviceVerdict, Judged, Skew, StressVerdict
 from hotlap.judge.symptoms import REASONS
 from hotlap.judge.throughput import Rate
 from hotlap.record import Device
 from hotlap.report import layout
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent, show
-from hotlap.work.stress import FILE, Tick
+from hotlap.work.stress import ALLOWED, FILE, Tick
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
@@ -94,9 +94,24 @@ def report(found: StressVerdict, devices: Mapping[str, Device], width: int = 100
     lines: list[str] = []
     for one in found.devices:
         lines += [*_device(one, devices, width, color), ""]
+    if found.skew:
+        lines += [*layout.paragraph("pulses   ", together(found.skew), width), ""]
+    if found.allowed:
+        lines += [*layout.paragraph("allowed  ", allowed(found), width), ""]
     state = found.state.upper()
     first, *rest = layout.paragraph(f"{state}  ", found.reason, width)
     return "\n".join([*lines, layout.painted(state, STYLES.get(found.state, "dim"), color) + first.removeprefix(state), *rest])
+
+
+def allowed(found: StressVerdict) -> str:
+    """The violation budgets that a run was judged by, as `--allow` takes them."""
+    return ", ".join(f"{name}={100 * v:g}%" if ALLOWED[name][0] == "share" else f"{name}={v:.0f}" for name, v in found.allowed.items())
+
+
+def together(skew: Skew) -> str:
+    """How well synchronised devices began their pulses together, in words."""
+    apart = f"{show(skew.median_s, 's')} apart in the median, {show(skew.most_s, 's')} at most"
+    return f"{skew.pulses} began on {skew.devices} devices {apart}"
 
 
 def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
@@ -104,7 +119,8 @@ def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
     f = one.figures
     share = f["check_s"] / (f["busy_s"] + f["check_s"]) if f["busy_s"] + f["check_s"] else 0.0
     work = f"{f['units']:.0f} units, {f['checked']:.0f} checked, {show(f['flop'], 'FLOP')}, {show(f['moved_bytes'], 'B')} moved; "
-    held = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name != "idle"]
+    sampled = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name != "idle" and name not in one.counted]
+    counted = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name in one.counted]
     cover = ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items())
     found = [("work", f"{work}checks took {percent(share)}")]
     if "power_w.peak" in f:
@@ -112,8 +128,10 @@ def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
     found.append(("power limit", one.reached))
     if "temperature_c.peak" in f:
         found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}"))
-    if held:
-        found.append(("held by", ", ".join(held) + " of readings"))
+    if sampled or counted:
+        by_mask = [f"{', '.join(sampled)} of readings"] if sampled else []
+        by_counter = [f"{', '.join(counted)} of the time, by the driver's counters"] if counted else []
+        found.append(("held by", "; ".join([*by_counter, *by_mask])))
     if cover:
         found.append(("checksum", f"sees this share of bit flips alone, the rest is for the repeat: {cover}"))
     return found

@@ -14,6 +14,7 @@ from hotlap.judge.throughput import Rate
 from hotlap.record import Device
 from hotlap.report import charts, stress
 from hotlap.store import chunks
+from hotlap.store.bundle import Bundle
 from hotlap.units import percent, show
 from hotlap.work.stress import Tick
 
@@ -61,16 +62,18 @@ def lead(found: Judged) -> str:
 
 def section(found: Judged) -> str:
     """Per device: what it did, rates by kind of unit, wrong results, and charts over time."""
-    bands = _levels(found)
+    drawable = bands(found.bundle)
     parts = []
     for one in found.verdict.devices:
         device = stress.devices(found).get(one.device)
         ticks = [x for x in found.lines if isinstance(x, Tick) and x.device == one.device]
         name = f"{device.selector} {device.name}" if device else one.device
-        drawn = _charts(one, device, ticks, {sensor: band for (key, sensor), band in bands.items() if key == one.device})
+        drawn = _charts(one, device, ticks, {sensor: band for (key, sensor), band in drawable.items() if key == one.device})
         head = f'<h3>{escape(name)}: <span class="state {_state(one)}">{escape(one.state)}</span></h3>'
         parts += [head, _facts(one), _rates(one.rates), _wrong(one), f'<div class="plots">{drawn}</div>']
-    return "".join(parts)
+    together = [f"<p>Pulses: {escape(stress.together(found.verdict.skew))}.</p>"] if found.verdict.skew else []
+    budgets = [f'<p class="note">Allowed: {escape(stress.allowed(found.verdict))}.</p>'] if found.verdict.allowed else []
+    return "".join([*parts, *together, *budgets])
 
 
 def _state(one: DeviceVerdict) -> str:
@@ -117,23 +120,23 @@ def _wrong(one: DeviceVerdict) -> str:
 # ---------------------------------------------------------------- charts
 
 
-def _levels(found: Judged) -> dict[chunks.Key, Band]:
+def bands(bundle: Bundle) -> dict[chunks.Key, Band]:
     """Stretches of every sensor: the levels of a run that was compacted, else of its readings."""
-    path = found.bundle.path
+    path = bundle.path
     if chunks.stored(path, "levels") and chunks.available():
         return {
             key: _fewer(Band((x.first_s + x.last_s) / 2, x.low, x.mean, x.high)) for key, x in chunks.levels(path).items()
         }  # fmt: skip
     points: dict[chunks.Key, list[tuple[float, float]]] = {}
-    for one in found.bundle.readings:
+    for one in bundle.readings:
         some = points.setdefault((one.device, one.sensor), [])
         some += [(t, v) for t, v in zip(one.times_s, one.values, strict=True) if v is not None]
-    bands = {}
+    found = {}
     for key, some in points.items():
         if some:
             times, values = np.array(sorted(some)).T
-            bands[key] = _fewer(Band(times, values, values, values))
-    return bands
+            found[key] = _fewer(Band(times, values, values, values))
+    return found
 
 
 def _fewer(band: Band) -> Band:
@@ -154,17 +157,17 @@ def _charts(one: DeviceVerdict, device: Device | None, ticks: Sequence[Tick], ba
     spans = [band.times_s for band in bands.values()] + ([np.array([x.time_s for x in ticks])] if ticks else [])
     if not spans:
         return ""
-    axis = _Time(min(float(s[0]) for s in spans), max(float(s[-1]) for s in spans))
+    axis = Time(min(float(s[0]) for s in spans), max(float(s[-1]) for s in spans))
     figures = [_throughput(one, ticks, axis)] if ticks and one.rates else []
     for sensors, unit, name, zero in DRAWN:
         band = next((bands[sensor] for sensor in sensors if sensor in bands and len(bands[sensor].times_s) > 1), None)
         if band:
             limit = one.figures.get("power_limit_w") if unit == "W" else None
-            figures.append(_figure(name, _said(band, unit), _sensor(band, name, unit, zero, limit, axis)))
+            figures.append(figure(name, range_said(band, unit), sensor_chart(band, name, unit, zero, limit, axis)))
     return "".join(figures)
 
 
-class _Time:
+class Time:
     """Time since the run began, in the unit that suits its length."""
 
     def __init__(self, first_s: float, last_s: float) -> None:
@@ -180,15 +183,17 @@ class _Time:
 
 
 def _written(value: float, unit: str) -> str:
+    if unit == "share":
+        return f"{value:.0%}"
     return f"{value:.0f} °C" if unit == "°C" else show(value, unit)
 
 
-def _said(band: Band, unit: str) -> str:
+def range_said(band: Band, unit: str) -> str:
     low, mean, high = (_written(float(v), unit) for v in (band.low.min(), band.mean.mean(), band.high.max()))
     return f"{low} to {high}, mean {mean}"
 
 
-def _sensor(band: Band, name: str, unit: str, zero: bool, limit: float | None, time: _Time) -> charts.Chart:
+def sensor_chart(band: Band, name: str, unit: str, zero: bool, limit: float | None, time: Time) -> charts.Chart:
     high = max(float(band.high.max()), limit or 0.0)
     low = 0.0 if zero else min(float(band.low.min()), high - 5.0)
     chart = charts.Chart(time.axis, charts.linear_axis(low, high, lambda v: _written(v, unit), most=4), f"{name} over time", height=210.0)
@@ -201,7 +206,7 @@ def _sensor(band: Band, name: str, unit: str, zero: bool, limit: float | None, t
     return chart
 
 
-def _throughput(one: DeviceVerdict, ticks: Sequence[Tick], time: _Time) -> str:
+def _throughput(one: DeviceVerdict, ticks: Sequence[Tick], time: Time) -> str:
     """A dot per tick and kind, as a share of what that kind sustained."""
     sustained = {r.kind: r.sustained for r in one.rates if r.sustained}
     points: dict[str, list[tuple[float, float]]] = {kind: [] for kind in sustained}
@@ -219,9 +224,9 @@ def _throughput(one: DeviceVerdict, ticks: Sequence[Tick], time: _Time) -> str:
         step = max(1, len(some) // BINS)
         chart.dots(some[::step], f"s{number % SERIES}")
         legend.append(f'<span class="key s{number % SERIES}">{escape(kind.removeprefix("products "))}</span>')
-    return _figure("Throughput", "of what each kind sustained; a dot is a tick of about a second", chart, " ".join(legend))
+    return figure("Throughput", "of what each kind sustained; a dot is a tick of about a second", chart, " ".join(legend))
 
 
-def _figure(name: str, about: str, chart: charts.Chart, legend: str = "") -> str:
+def figure(name: str, about: str, chart: charts.Chart, legend: str = "") -> str:
     caption = f'<b>{escape(name)}</b>{escape(about)}<span class="keys">{legend}</span>'
     return f"<figure><figcaption>{caption}</figcaption>{chart.svg()}</figure>"

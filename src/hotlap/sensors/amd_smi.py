@@ -99,6 +99,22 @@ class AmdSmi:
         return _number(self.a.amdsmi_get_clock_info(self.h, getattr(self.a.AmdSmiClkType, kind)), "clk") * 1e6
 
 
+def critical_c(device: Device) -> float | None:
+    """The critical temperature of the sensor that stands for the device; None where AMD SMI does not tell it."""
+    try:
+        one = opened(device)
+        for kind in ("EDGE", "JUNCTION"):
+            which = getattr(one.a.AmdSmiTemperatureType, kind)
+            with contextlib.suppress(one.a.AmdSmiLibraryException, AttributeError):
+                now = one.a.amdsmi_get_temp_metric(one.h, which, one.a.AmdSmiTemperatureMetric.CURRENT)
+                limit = one.a.amdsmi_get_temp_metric(one.h, which, one.a.AmdSmiTemperatureMetric.CRITICAL)
+                if now not in NONE and limit not in (*NONE, 0):
+                    return float(limit)
+    except (Unavailable, AttributeError):
+        pass
+    return None
+
+
 def find(target: Target, skip: Sequence[str] = ()) -> list[Source]:
     """The GPU's source; none where the package, the library or the GPU is not found, for the reason in `missing`."""
     try:

@@ -84,6 +84,26 @@ def missing(target: Target) -> str:
 
 def opened(device: Device, tree: Tree, time_s: float = 0.0) -> Drm:
     """Raises Unavailable: no card has the device's PCI address, or without one, several or none are of its vendor."""
+    return Drm(tree, _card(device, tree), device.key, time_s)
+
+
+def critical_c(device: Device, tree: Tree) -> float | None:
+    """The critical temperature of the sensor that stands for the device, from hwmon; None where the kernel shows none."""
+    try:
+        card = _card(device, tree)
+    except Unavailable:
+        return None
+    for chip in tree.glob(f"{card}/device/hwmon/hwmon*"):
+        labels = {tree.text(path.replace("_input", "_label")): path for path in tree.glob(f"{chip}/temp*_input")}
+        main = next((label for label in MAIN if label in labels), None)
+        found = tree.number(labels[main].replace("_input", "_crit")) if main is not None else None
+        if found and found > 0:
+            return found / 1e3
+    return None
+
+
+def _card(device: Device, tree: Tree) -> str:
+    """Path of the device's card. Raises Unavailable."""
     found = cards(tree)
     if not found:
         raise Unavailable(f"the kernel shows no card under /{CARDS}", "load the GPU's kernel driver; in a container, share /sys with it")
@@ -96,7 +116,7 @@ def opened(device: Device, tree: Tree, time_s: float = 0.0) -> Drm:
         reason = f"{len(fitting)} cards under /{CARDS} could be {device.name}, whose driver gives no PCI address"
     if len(fitting) != 1:
         raise Unavailable(reason, "see lspci -k for the kernel driver of each card")
-    return Drm(tree, fitting[0], device.key, time_s)
+    return fitting[0]
 
 
 def devices(tree: Tree) -> list[Device]:
@@ -140,7 +160,7 @@ def _power(tree: Tree, chip: str, time_s: float) -> list[Gauge]:
         label = tree.text(file.replace("_input", "_label"))
         part = f".{label}" if label and label != "card" else ""
         counter = Energy(tree.tap(file), time_s)
-        found += [_scaled(tree, f"energy_j{part}", file, 1e-6), Gauge(f"power_w{part}", counter.watts)]
+        found += [_scaled(tree, f"energy_j{part}", file, 1e-6), Gauge(f"power_w{part}", counter.watts, window_s="since the last reading")]
     limit = next((file for file in ("power1_cap", "power1_max") if tree.exists(f"{chip}/{file}")), "")
     return [*found, *([_scaled(tree, "power_limit_w", f"{chip}/{limit}", 1e-6)] if limit else [])]
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hotlap.errors import MachineError, NotSupported, Unavailable
 from hotlap.record import Device, Reading
 from hotlap.sensors.base import Source
-from hotlap.sensors.gauge import Gauge, read_all, why
+from hotlap.sensors.gauge import Gauge, Spent, read_all, why
 from hotlap.sensors.gpm import METRICS, Gpm
 from hotlap.sensors.nvml_fields import FUNCTION_NOT_FOUND, LACKING, Fields, known
 from hotlap.sensors.nvml_health import Health, limits
@@ -39,6 +40,9 @@ REMEDIES = {  # NVML_ERROR_*
     12: "install NVIDIA's driver; in a container, start it with the GPUs and the capability 'utility'",
     18: "the driver was updated while it ran: reboot",
 }
+BATCHES = ("fields", "fields of health", "fields of links", "events and performance monitoring")  # asked for several sensors at once
+NOW = ("energy_j", "temperature_c", "temperature_c.memory", "clock_hz.sm", "clock_hz.memory", "throttle", "memory_used_bytes", "pcie_width")
+WINDOWS = {"power_w": 0.0, "power_w.average": 1.0, **dict.fromkeys(NOW, 0.0)}  # of utilization: 1/6 to 1 s, by product
 
 Ask = Callable[[], float]
 
@@ -52,35 +56,51 @@ class Nvml:
         self.n, self.handle, self.device = binding, handle, device
         self.fields = Fields(binding, handle, (POWER_INSTANT, POWER_AVERAGE, MEMORY_TEMPERATURE))
         self.health = Health(binding, handle)
-        self.fast = [Gauge(name, self._guarded(ask)) for name, ask in self._fast().items()]
-        self.slow = [Gauge(name, self._guarded(ask)) for name, ask in (self._slow() | self.health.asks).items()]
-        self.rare = [Gauge(name, self._guarded(ask)) for name, ask in self.health.rare.items()]
+        self.fast = self._gauges(self._fast())
+        self.slow = self._gauges(self._slow() | self.health.asks)
+        self.rare = self._gauges(self.health.rare)
+        self.spent = {name: Spent() for name in BATCHES}
         self.parts = [Part(self, ("xid", "xid.count"), Xids), Part(self, tuple(METRICS), Gpm)]
         self.slow_due_s = self.rare_due_s = float("-inf")
 
+    @property
+    def gauges(self) -> list[Gauge]:
+        return [*self.fast, *self.slow, *self.rare]
+
     def names(self) -> Sequence[str]:
-        return [gauge.name for gauge in (*self.fast, *self.slow, *self.rare)] + [name for part in self.parts for name in part.names]
+        return [gauge.name for gauge in self.gauges] + [name for part in self.parts for name in part.names]
 
     def read(self, time_s: float) -> list[Reading]:
         """All sensors now, the slow ones (processes, fan, link, limit, errors, events, averages) only where their last reading is
         0.5 s old, errors of links every 5 s."""
-        self.fields.ask()
+        self._timed("fields", self.fields.ask)
         found = read_all(self.fast, self.device, time_s)
         if time_s >= self.slow_due_s:
             self.slow_due_s = time_s + SLOW_S
-            self.health.fields.ask()
+            self._timed("fields of health", self.health.fields.ask)
             found += read_all(self.slow, self.device, time_s)
             if time_s >= self.rare_due_s:
                 self.rare_due_s = time_s + RARE_S
-                self.health.rare_fields.ask()
+                self._timed("fields of links", self.health.rare_fields.ask)
                 found += read_all(self.rare, self.device, time_s)
-            found += [reading for part in self.parts for reading in part.read(time_s)]
+            found += [reading for part in self.parts for reading in self._timed("events and performance monitoring", part.read, time_s)]
         return found
+
+    def _timed(self, name: str, call: Callable[..., Any], *given: Any) -> Any:
+        """What `call` returns; its time counts as the driver's."""
+        began_s = time.perf_counter()
+        try:
+            return call(*given)
+        finally:
+            self.spent[name].add(time.perf_counter() - began_s)
+
+    def _gauges(self, asks: Mapping[str, Ask]) -> list[Gauge]:
+        return [Gauge(name, self._guarded(ask), window_s=WINDOWS.get(name)) for name, ask in asks.items()]
 
     def _fast(self) -> dict[str, Ask]:
         n, h = self.n, self.handle
         return {
-            "power_w": self._first(lambda: self.fields.get(POWER_INSTANT) / 1e3, lambda: n.nvmlDeviceGetPowerUsage(h) / 1e3),
+            "power_w": self._first(lambda: self.fields.get(POWER_INSTANT) / 1e3, self._power_usage),
             "power_w.average": lambda: self.fields.get(POWER_AVERAGE) / 1e3,
             "energy_j": lambda: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,
             "temperature_c": self._first(lambda: n.nvmlDeviceGetTemperature(h, 0), lambda: n.nvmlDeviceGetTemperatureV(h, 0)),
@@ -95,6 +115,10 @@ class Nvml:
                 lambda: n.nvmlDeviceGetMemoryInfo(h, n.nvmlMemory_v2).used, lambda: n.nvmlDeviceGetMemoryInfo(h).used
             ),
         }
+
+    def _power_usage(self) -> float:
+        self.fast[0].window_s = None  # of `power_w`: 1 s or 0, by the card's generation
+        return float(self.n.nvmlDeviceGetPowerUsage(self.handle)) / 1e3
 
     def _slow(self) -> dict[str, Ask]:
         n, h = self.n, self.handle

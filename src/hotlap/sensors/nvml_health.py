@@ -133,7 +133,17 @@ def limits(binding: Any, handle: Any) -> dict[str, Callable[[], float]]:
         asks[f"temperature_limit_c.{name}"] = functools.partial(_threshold, binding, handle, threshold)
     for name, field in MARGINS.items():
         asks[f"temperature_margin_c.{name}"] = _scaled(fields, field, 1)
+    asks["temperature_limit_c.slowdown"] = functools.partial(_slowdown, binding, handle, fields)
     return asks
+
+
+def _slowdown(binding: Any, handle: Any, fields: Fields) -> float:
+    """The threshold; where the driver tells margins alone: now + the margin now - the margin at which the device slows down."""
+    try:
+        return _threshold(binding, handle, LIMITS["slowdown"])
+    except (NotSupported, binding.NVMLError):
+        at = fields.get(MARGINS["slowdown"])
+        return float(binding.nvmlDeviceGetTemperature(handle, 0)) + float(binding.nvmlDeviceGetMarginTemperature(handle)) - at
 
 
 def _threshold(binding: Any, handle: Any, which: int) -> float:

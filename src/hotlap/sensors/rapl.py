@@ -74,7 +74,8 @@ def gauges(tree: Tree, time_s: float) -> list[Gauge]:
     found: list[Gauge] = []
     for name, path in zones(tree).items():
         zone = Zone(tree, path, time_s)
-        found += [Gauge(f"energy_j.{name}", zone.energy_j), Gauge(f"power_w.{name}", zone.watts)]
+        found.append(Gauge(f"energy_j.{name}", zone.energy_j, window_s=0.0))
+        found.append(Gauge(f"power_w.{name}", zone.watts, window_s="since the last reading"))
     if found:
         return found
     reason = f"this kernel shows no RAPL zone under /{POWERCAP}; virtual machines have none"

@@ -1,9 +1,9 @@
-"""What a BMC says by Redfish, as readings: metric reports, sensors, and the older Power and Thermal.
+"""What a BMC says in Redfish metric reports, as readings, and how its sensors are named.
 
 A metric report's values are all strings, with words (NA, Unknown), ISO 8601 durations and overflow sentinels among them, and
 its rows were taken at times of their own, months ago for some: a reading carries its row's time, and an old row is an error,
-not a value. Devices are `BMC/CHASSIS` or `BMC/PROCESSOR`. Sources: DMTF DSP0268 (schemas MetricReport 1.4, Sensor 1.6, Power
-1.7, Thermal 1.7), and a recorded HGX GB300.
+not a value. Where no MetricDefinition gives a unit, the property's name does. Devices are `BMC/CHASSIS` or `BMC/PROCESSOR`.
+Sources: DMTF DSP0268 (schema MetricReport 1.4, MetricDefinition 1.3), and a recorded HGX GB300.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -39,6 +39,15 @@ KINDS = {  # a word of a sensor's name: the sensor, and what turns the BMC's uni
     "voltage": ("voltage_v", 1.0),
     "current": ("current_a", 1.0),
     "pwm": ("fan", 0.01),
+    "cur": ("current_a", 1.0),
+    "pressure": ("pressure_pa", 1.0),
+}
+WHOLE = {  # words that tell a kind and a part: the sensor, the unit's factor, the part
+    "enforcededpp": ("power_limit_w", 1.0, "edpp"),
+    "enforcededpc": ("power_limit_w", 1.0, "edpc"),
+    "leakdetector": ("voltage_v", 1.0, "leak_detector"),
+    "front": ("fan_rpm", 1.0, "front"),  # of a fan, see _told
+    "rear": ("fan_rpm", 1.0, "rear"),
 }
 ENDINGS = {  # of a property's name: what it becomes
     "Percent": ("_share", 0.01),
@@ -53,8 +62,11 @@ ENDINGS = {  # of a property's name: what it becomes
 }
 UNITS = {  # Sensor.ReadingUnits, by UCUM
     "W": ("power_w", 1.0),
+    "kW": ("power_w", 1e3),
     "J": ("energy_j", 1.0),
+    "W.h": ("energy_j", 3.6e3),
     "kW.h": ("energy_j", 3.6e6),
+    "Pa": ("pressure_pa", 1.0),
     "Cel": ("temperature_c", 1.0),
     "%": ("share", 0.01),
     "RPM": ("fan_rpm", 1.0),
@@ -62,7 +74,9 @@ UNITS = {  # Sensor.ReadingUnits, by UCUM
     "Hz": ("clock_hz", 1.0),
     "MHz": ("clock_hz", 1e6),
     "V": ("voltage_v", 1.0),
+    "mV": ("voltage_v", 1e-3),
     "A": ("current_a", 1.0),
+    "mA": ("current_a", 1e-3),
 }
 
 
@@ -85,15 +99,15 @@ class _Row(msgspec.Struct):
 class Report(msgspec.Struct):
     """A MetricReport, as little of it as is needed."""
 
-    id: str = msgspec.field(default="", name="Id")
+    time: str = msgspec.field(default="", name="Timestamp")  # of rows without their own
     rows: list[_Row] = msgspec.field(default_factory=list, name="MetricValues")
 
 
 _decoder = msgspec.json.Decoder(Report)
 
 
-def report(data: bytes, bmc: str, time_s: float, now_s: float) -> list[Reading]:
-    """A metric report's rows. `time_s` is our clock, `now_s` the UNIX time of the answer.
+def report(data: bytes, bmc: str, time_s: float, now_s: float, units: Mapping[str, str] | None = None) -> list[Reading]:
+    """A metric report's rows. `time_s` is our clock, `now_s` the UNIX time of the answer, `units` UCUM by MetricId.
 
     Age is held against the newest row where the BMC's clock is behind or ahead of ours: its clock may be wrong, its rows
     still agree. Raises MachineError for what is no metric report.
@@ -102,13 +116,26 @@ def report(data: bytes, bmc: str, time_s: float, now_s: float) -> list[Reading]:
         found = _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise MachineError(f"{bmc} answers with no metric report: {error}") from None
-    times = [instant(row.time) for row in found.rows]
+    whole = instant(found.time)
+    times = [instant(row.time) if row.time else whole for row in found.rows]
     newest = max((t for t in times if t is not None), default=now_s)
-    return [_row(row, bmc, time_s, own, newest) for row, own in zip(found.rows, times, strict=True)]
+    named_rows = [named(row.path or row.id, units.get(row.id, "") if units else "") for row in found.rows]
+    return [_row(*one, newest, bmc, time_s) for one in zip(found.rows, named_rows, times, strict=True)]
 
 
-def _row(row: _Row, bmc: str, time_s: float, own_s: float | None, newest_s: float) -> Reading:
-    device, sensor, scale = named(row.path or row.id)
+def sources(data: bytes) -> set[str]:
+    """The properties that a report has a row for."""
+    return {row.path for row in _decoder.decode(data).rows if row.path}
+
+
+def stood(readings: list[Reading], seconds: float) -> list[Reading]:
+    """Those of a report whose times have not moved for so long: none is a value."""
+    reason = f"stale: no time of its report has moved for {seconds:.0f} s"
+    return [msgspec.structs.replace(one, value=None, status="error", reason=reason) if one.status == "ok" else one for one in readings]
+
+
+def _row(row: _Row, name: tuple[str, str, float], own_s: float | None, newest_s: float, bmc: str, time_s: float) -> Reading:
+    device, sensor, scale = name
     device = f"{bmc}/{device}" if device else bmc
     if (row.oem and row.oem.nvidia and row.oem.nvidia.stale) or (own_s is not None and newest_s - own_s > STALE_S):
         reason = (
@@ -124,19 +151,23 @@ def _row(row: _Row, bmc: str, time_s: float, own_s: float | None, newest_s: floa
 
 
 @functools.lru_cache(65536)
-def named(path: str) -> tuple[str, str, float]:
-    """Device, sensor and scale of a MetricProperty."""
+def named(path: str, unit: str = "") -> tuple[str, str, float]:
+    """Device, sensor and scale of a MetricProperty, or of a MetricId; `unit` as its definition has it."""
     place, _, inner = path.partition("#")
     parts = [part for part in place.split("/") if part]
     if "Sensors" in parts and not inner:
         chassis = parts[parts.index("Sensors") - 1]
-        return (chassis, *of_sensor(parts[-1], chassis))
+        return (chassis, *of_sensor(parts[-1], chassis, unit))
     if not inner:
-        return "", snake(parts[-1]) if parts else "unnamed", 1.0
+        name, scale = of_sensor(parts[-1], "", unit) if unit else (snake(parts[-1]) if parts else "unnamed", 1.0)
+        return "", name, scale
     owner = _owner(parts)
     words = [word for word in inner.split("/") if word not in ("", "Oem", "Nvidia")]
     last = next((word for word in reversed(words) if not word.isdigit()), "unnamed")
     ending, scale = next(((put, by) for end, (put, by) in ENDINGS.items() if last.endswith(end)), ("", 1.0))
+    if not ending and unit in UNITS:
+        kind, scale = UNITS[unit]
+        return owner, ".".join([kind, snake(last)]), scale
     length = next((len(end) for end in ENDINGS if last.endswith(end)), 0)
     stem = snake(last[: len(last) - length]) if length else snake(last)
     before = [snake(w) for w in words if w != last]
@@ -149,17 +180,43 @@ def _owner(parts: list[str]) -> str:
     return "/".join(kept) or (parts[-1] if parts else "")
 
 
-def of_sensor(name: str, chassis: str) -> tuple[str, float]:
-    """power_w.dram_0 of HGX_GPU_0_DRAM_0_Power_0 in HGX_GPU_0; a kind that its name does not tell keeps its name, without a unit."""
-    words = name.removeprefix(f"{chassis}_").split("_")
+def of_sensor(name: str, chassis: str, unit: str = "") -> tuple[str, float]:
+    """power_w.dram_0 of HGX_GPU_0_DRAM_0_Power_0 in HGX_GPU_0, and the factor to our unit.
+
+    `unit` is the sensor's own by UCUM, where it is known: it has the last word. A kind that neither tells keeps its name.
+    """
+    words = [word for word in re.split(r"[\W_]+", name.removeprefix(f"{chassis}_")) if word]
+    kind, part, scale = _told(words)
+    known = UNITS.get(unit)
+    if known and not (kind and (kind.rpartition("_")[2] == known[0].rpartition("_")[2] or scale == known[1] == 0.01)):
+        kind, part = known[0], "_".join(words).lower()
+    if not kind:
+        return "_".join(words).lower(), 1.0
+    return f"{kind}.{part}" if part else kind, known[1] if known else scale
+
+
+def _told(words: list[str]) -> tuple[str, str, float]:
+    """Kind, part and factor by the words of a name; a kind of "" where they tell none."""
     for place in range(len(words) - 1, -1, -1):
         known = KINDS.get(words[place].lower())
         if known:
-            rest = [w for w in words[:place] + words[place + 1 :] if w]
+            rest = words[:place] + words[place + 1 :]
             if rest and rest[-1] == "0" and place == len(words) - 2:
                 rest = rest[:-1]
-            return ".".join([known[0], *(["_".join(rest).lower()] if rest else [])]), known[1]
-    return "_".join(words).lower(), 1.0
+            return known[0], "_".join(rest).lower(), known[1]
+    fan = any(word.lower().startswith("fan") for word in words)
+    for place in range(len(words) - 1, -1, -1):  # less sure: CpuPower, TempAvg, EnforcedEDPp, FAN_1_FRONT
+        word, inside = words[place].lower(), snake(words[place]).split("_")
+        kind = next((one for one in reversed(inside) if one in KINDS), "")
+        if kind:
+            inside.remove(kind)
+        elif word in WHOLE and (fan or not WHOLE[word][0].startswith("fan")):
+            inside = [WHOLE[word][2]]
+        else:
+            continue
+        found = KINDS[kind] if kind else WHOLE[word]
+        return found[0], "_".join([*words[:place], *inside, *words[place + 1 :]]).lower(), found[1]
+    return "", "", 1.0
 
 
 def snake(name: str) -> str:
@@ -203,62 +260,3 @@ def instant(text: str) -> float | None:
     except ValueError:
         return None
     return found.timestamp() if found.tzinfo else None
-
-
-def resource(document: dict[str, Any], bmc: str, time_s: float) -> list[Reading]:
-    """Sensor, Thermal, Power and EnvironmentMetrics resources; empty for any other."""
-    place = str(document.get("@odata.id", "")).split("/")
-    chassis = place[place.index("Chassis") + 1] if "Chassis" in place[:-1] else ""
-    device = f"{bmc}/{chassis}" if chassis else bmc
-    kind = str(document.get("@odata.type", "")).rpartition(".")[2]
-    read = {"Sensor": _sensor, "Thermal": _thermal, "Power": _power}.get(kind)
-    return [_one(name, device, time_s, value, scale) for name, value, scale in read(document, chassis)] if read else []
-
-
-Found = Iterable[tuple[str, Any, float]]
-
-
-def _sensor(document: dict[str, Any], chassis: str) -> Found:
-    name = str(document.get("Id", ""))
-    kind, scale = UNITS.get(str(document.get("ReadingUnits", "")), ("", 1.0))
-    part = name.removeprefix(f"{chassis}_").lower()
-    yield (f"{kind}.{part}" if kind else part), _enabled(document, document.get("Reading")), scale
-
-
-def _thermal(document: dict[str, Any], _chassis: str) -> Found:
-    for one in _members(document, "Temperatures"):
-        yield f"temperature_c.{_part(one)}", _enabled(one, one.get("ReadingCelsius")), 1.0
-    for one in _members(document, "Fans"):
-        percent = one.get("ReadingUnits") == "Percent"
-        yield f"{'fan' if percent else 'fan_rpm'}.{_part(one)}", _enabled(one, one.get("Reading")), 0.01 if percent else 1.0
-
-
-def _power(document: dict[str, Any], _chassis: str) -> Found:
-    for one in _members(document, "PowerControl"):
-        yield f"power_w.{_part(one)}", _enabled(one, one.get("PowerConsumedWatts")), 1.0
-    for one in _members(document, "PowerSupplies"):
-        yield f"power_w.{_part(one)}", _enabled(one, one.get("PowerInputWatts", one.get("LastPowerOutputWatts"))), 1.0
-    for one in _members(document, "Voltages"):
-        yield f"voltage_v.{_part(one)}", _enabled(one, one.get("ReadingVolts")), 1.0
-
-
-def _members(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    found = document.get(key)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def _part(one: dict[str, Any]) -> str:
-    return re.sub(r"\W+", "_", str(one.get("Name") or one.get("MemberId") or "unnamed")).strip("_").lower()
-
-
-def _enabled(one: dict[str, Any], value: Any) -> Any:
-    """None of a part that is not there: a BMC leaves a 0 in its reading."""
-    state = one.get("Status", {}).get("State") if isinstance(one.get("Status"), dict) else None
-    return None if state in ("Absent", "Disabled", "UnavailableOffline") else value
-
-
-def _one(sensor: str, device: str, time_s: float, raw: Any, scale: float) -> Reading:
-    value, reason = number(raw)
-    if value is None:
-        return Reading(sensor=sensor, device=device, time_s=time_s, status="error", reason=reason)
-    return Reading(sensor=sensor, device=device, time_s=time_s, value=value * scale)

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import statistics
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from hotlap.record import Reading, Readings
 from hotlap.sensors.base import Source
-from hotlap.sensors.gauge import why
+from hotlap.sensors.columns import Column, Columns
+from hotlap.sensors.gauge import spent, why
 from hotlap.targets.base import Clock
 
 KEPT_COSTS = 4096  # the last sweeps whose cost is remembered, so that a run of days does not grow
-
-
-@dataclass
-class Column:
-    """One sensor since the last drain."""
-
-    times_s: list[float] = field(default_factory=list)
-    values: list[float | None] = field(default_factory=list)
-    reason: str = ""  # of the last failure
-
-    def readings(self, sensor: str, device: str) -> Readings:
-        dead = all(value is None for value in self.values)
-        return Readings(
-            sensor=sensor, device=device, times_s=self.times_s, values=self.values, status="error" if dead else "ok", reason=self.reason,
-        )
 
 
 class Sampler:
@@ -36,13 +22,12 @@ class Sampler:
 
     def __init__(self, clock: Clock, sources: Sequence[Source], period_s: float) -> None:
         self.clock, self.sources, self.period_s = clock, sources, period_s
-        self.columns: dict[tuple[str, str], Column] = {}
-        self.unsupported: dict[tuple[str, str], str] = {}  # waiting to be written, once
-        self.told: set[tuple[str, str]] = set()  # those that were
+        self.kept = Columns()
         self.costs_s: deque[float] = deque(maxlen=KEPT_COSTS)
         self.sweeps = self.late = 0
         self.longest_s = 0.0
-        self.lock = threading.Lock()
+        self.spent_s = 0.0  # of all sweeps, by the system's clock
+        self.before_s = self._in_drivers()
         self.end: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -58,13 +43,17 @@ class Sampler:
 
     def drain(self) -> list[Readings]:
         """What was read since the last drain, one column per sensor; a sensor that is not supported is in the first one only."""
-        with self.lock:
-            columns, self.columns = self.columns, {}
-            absent, self.unsupported = self.unsupported, {}
-        return [
-            *(Readings(sensor=s, device=d, status="not_supported", reason=reason) for (s, d), reason in absent.items()),
-            *(column.readings(*key) for key, column in columns.items()),
-        ]
+        return self.kept.drain()
+
+    @property
+    def columns(self) -> dict[tuple[str, str], Column]:
+        """What was read since the last drain; hold `lock` while looking at it."""
+        return self.kept.columns
+
+    @property
+    def lock(self) -> threading.Lock:
+        """Held while a column grows."""
+        return self.kept.lock
 
     @property
     def cost_s(self) -> float:
@@ -73,8 +62,18 @@ class Sampler:
 
     @property
     def share(self) -> float:
-        """Own time as a share of one core."""
+        """Time of a sweep, drivers included, as a share of one core."""
         return self.cost_s / self.period_s
+
+    @property
+    def own_share(self) -> float:
+        """Mean time of a sweep without the calls of drivers, by the system's clock, as a share of one core; 0.0 before the first."""
+        return max(self.spent_s - self.driver_s, 0.0) / self.sweeps / self.period_s if self.sweeps else 0.0
+
+    @property
+    def driver_s(self) -> float:
+        """Time of all sweeps within the calls of drivers, by the system's clock."""
+        return self._in_drivers() - self.before_s
 
     @property
     def warnings(self) -> list[str]:
@@ -85,12 +84,14 @@ class Sampler:
         return [f"{what}, the longest {self.longest_s * 1e3:.3g} ms: readings are fewer than asked; ask for a lower rate with readings"]
 
     def _sweep(self) -> None:
-        began = self.clock.now()
+        began, began_s = self.clock.now(), time.perf_counter()
         taken = [reading for source in self.sources for reading in self._ask(source)]
-        with self.lock:
-            for reading in taken:
-                self._keep(reading)
+        self.kept.add(taken)
+        self.spent_s += time.perf_counter() - began_s
         self._account(self.clock.now() - began)
+
+    def _in_drivers(self) -> float:
+        return sum(one.seconds for source in self.sources for one in spent(source).values())
 
     def _ask(self, source: Source) -> list[Reading]:
         time_s = self.clock.now()
@@ -100,18 +101,6 @@ class Sampler:
             return [
                 Reading(sensor=name, device=source.device, time_s=time_s, status="error", reason=why(error)) for name in source.names()
             ]
-
-    def _keep(self, reading: Reading) -> None:
-        key = (reading.sensor, reading.device)
-        if reading.status == "not_supported":
-            if key not in self.told:
-                self.told.add(key)
-                self.unsupported[key] = reading.reason
-            return
-        column = self.columns.setdefault(key, Column())
-        column.times_s.append(reading.time_s)
-        column.values.append(reading.value if reading.status == "ok" else None)
-        column.reason = reading.reason or column.reason
 
     def _account(self, cost_s: float) -> None:
         self.costs_s.append(cost_s)

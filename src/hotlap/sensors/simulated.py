@@ -41,7 +41,7 @@ class Simulated:
             return Reading(sensor=sensor, device=self.device, time_s=time_s, status="error", reason="no answer")
         if value is None:
             return Reading(sensor=sensor, device=self.device, time_s=time_s, status="not_supported", reason="the simulated card has none")
-        return Reading(sensor=sensor, device=self.device, time_s=time_s, value=float(value))
+        return Reading(sensor=sensor, device=self.device, time_s=time_s, value=float(value), window_s=0.0)
 
 
 def find(target: Target) -> list[Source]:

@@ -57,9 +57,9 @@ def missing(target: Target) -> str:
 
 def _linux(tree: Tree, time_s: float) -> list[Gauge]:
     return [
-        Gauge("utilization", Busy(tree).since),
+        Gauge("utilization", Busy(tree).since, window_s="since the last reading"),
         Gauge("load", functools.partial(_load, tree.tap("proc/loadavg"))),
-        Gauge("memory_used_bytes", functools.partial(_memory_used, tree.tap("proc/meminfo"))),
+        Gauge("memory_used_bytes", functools.partial(_memory_used, tree.tap("proc/meminfo")), window_s=0.0),
         _pressure(tree, time_s),
         *_clocks(tree),
         *_temperatures(tree),
@@ -119,7 +119,7 @@ class Waiting:
 
 def _pressure(tree: Tree, time_s: float) -> Gauge:
     try:
-        return Gauge("pressure", Waiting(tree, time_s).since)
+        return Gauge("pressure", Waiting(tree, time_s).since, window_s="since the last reading")
     except (OSError, ValueError):
         return absent("pressure", "this kernel gives no pressure stall information; boot it with psi=1")
 
@@ -154,7 +154,7 @@ def _temperatures(tree: Tree) -> list[Gauge]:
         paths = [f"{zone}/temp" for zone in zones if tree.text(f"{zone}/type") in ZONES]
     if not paths:
         return [absent("temperature_c", "the kernel shows no temperature of the processor; virtual machines have none")]
-    return [Gauge(f"temperature_c.package{i}", functools.partial(_celsius, tree.tap(path))) for i, path in enumerate(paths)]
+    return [Gauge(f"temperature_c.package{i}", functools.partial(_celsius, tree.tap(path)), window_s=0.0) for i, path in enumerate(paths)]
 
 
 def _of_package(tree: Tree, chip: str) -> list[str]:

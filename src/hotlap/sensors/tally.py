@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from hotlap.errors import InputError
 from hotlap.record import Reading
-from hotlap.sensors import energy
 from hotlap.sensors.base import THROTTLE
+from hotlap.stats import energy
 
 KEPT = 200_000  # points of power and of an energy counter; above it every second one goes
 HELD_MAX = 3.0  # a mask stands for the time to the next reading, at most this × the period

@@ -123,7 +123,7 @@ def _long(path: Path) -> tuple[list[Readings], list[str]]:
     if not chunks.stored(path, "levels"):
         return waiting, []
     try:
-        return chunks.thinned(chunks.levels(path)) + waiting, []
+        return chunks.thinned(chunks.levels(path), chunks.windows(path)) + waiting, []
     except MachineError as error:
         return waiting, [f"the readings that were compacted are not shown: {error}"]
 
@@ -184,12 +184,14 @@ class Writer:
             raise Busy(f"the run {path.name} is being written by another process; wait for it to end")
 
     @classmethod
-    def create(cls, run: Run, home: Path, clock: Callable[[], float] = time.monotonic) -> Writer:
-        """A new bundle under `home`. Its folder appears with run.json in it, so that no moment leaves one without."""
+    def create(cls, run: Run, home: Path, clock: Callable[[], float] = time.monotonic, folder: Path | None = None) -> Writer:
+        """A new bundle under `home`, or at `folder`, which appears with run.json in it, so that no moment leaves one without."""
         text = _text(run)
-        folder = paths.made(paths.runs(home)) / run.id
+        if folder is None:
+            folder = paths.made(paths.runs(home)) / run.id
         if folder.exists():
-            raise MachineError(f"there is a run {run.id} already; begin again for a new id")
+            named = f"there is a run {run.id} already; begin again for a new id"
+            raise MachineError(named if folder.name == run.id else f"'{folder}' is there already; name a folder that is not")
         beside = folder.with_name(f".{run.id}")
         try:
             beside.mkdir()

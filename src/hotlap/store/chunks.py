@@ -10,6 +10,7 @@ import io
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +23,8 @@ from hotlap.store import files
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+OWN_TIMES = "@us"  # ends the name of a column of a sensor's own times, UNIX, in µs
+WINDOWS = b"windows"  # key of a file's metadata: device → sensor → averaging window in s
 OWN_COLUMNS = ("device", "round", "time_us", "failed")
 MICRO = 1e6
 REMEDY = "pip install 'hotlap[parquet]'"
@@ -70,6 +73,7 @@ def readings(chunk: Path | io.BytesIO) -> list[Readings]:
     """Everything in a chunk, as the log had it: one stretch for each sensor and round of a row group."""
     _, parquet = arrow()
     file = _opened(chunk, parquet)
+    averaged = _windows(file)
     found: list[Readings] = []
     for number in range(file.num_row_groups):
         table = file.read_row_group(number)
@@ -81,14 +85,40 @@ def readings(chunk: Path | io.BytesIO) -> list[Readings]:
         rounds, times = table.column("round").to_numpy(), table.column("time_us").to_numpy() / MICRO
         for field in table.schema:
             column = table.column(field.name)
-            if field.name in OWN_COLUMNS or column.null_count == len(column):
+            if field.name in OWN_COLUMNS or field.name.endswith(OWN_TIMES) or column.null_count == len(column):
                 continue
-            values = _values(column, field)
+            values, own = _values(column, field), _own_times(table, field.name)
             for one in np.unique(rounds):
                 here = rounds == one
-                plain = [None if np.isnan(v) else v for v in values[here].tolist()]
-                found.append(Readings(sensor=field.name, device=device, round=int(one), times_s=times[here].tolist(), values=plain))
+                plain = _plain(values[here])
+                found.append(Readings(
+                    sensor=field.name, device=device, round=int(one), times_s=times[here].tolist(), values=plain,
+                    window_s=averaged.get((device, field.name)), sensor_times_s=_plain(own[here]) if own is not None else [],
+                ))  # fmt: skip
     return found
+
+
+def _plain(values: Floats) -> list[float | None]:
+    return [None if np.isnan(v) else v for v in values.tolist()]
+
+
+def _own_times(table: Any, sensor: str) -> Floats | None:
+    """A sensor's own times in s, UNIX, NaN where it gave none; None where it gave none at all."""
+    name = f"{sensor}{OWN_TIMES}"
+    if name not in table.schema.names or table.column(name).null_count == table.num_rows:
+        return None
+    return _values(table.column(name), table.schema.field(name)) / MICRO
+
+
+def windows(path: Path) -> dict[Key, float]:
+    """Averaging window in s of every sensor that was compacted and says one; the last chunk's where they differ."""
+    _, parquet = arrow()
+    return {key: window_s for file in stored(path, "levels") for key, window_s in _windows(_opened(file, parquet)).items()}
+
+
+def _windows(file: Any) -> dict[Key, float]:
+    text = (file.schema_arrow.metadata or {}).get(WINDOWS, b"{}")
+    return {(device, sensor): window_s for device, some in msgspec.json.decode(text).items() for sensor, window_s in some.items()}
 
 
 def series(path: Path, device: str, sensor: str) -> Series:
@@ -126,7 +156,8 @@ def failed(path: Path) -> list[Readings]:
 def levels(path: Path) -> dict[Key, Levels]:
     """Of every sensor that was compacted."""
     pa, parquet = arrow()
-    tables = [_opened(file, parquet).read() for file in stored(path, "levels")]
+    read = (_opened(file, parquet).read() for file in stored(path, "levels"))
+    tables = [table for table in read if table.num_rows]  # a log in which every sensor failed has no levels, and no types
     if not tables:
         return {}
     table = pa.concat_tables(tables)
@@ -150,15 +181,16 @@ def _coded(column: Any) -> tuple[list[str], Ints]:
     return found.dictionary.to_pylist(), found.indices.to_numpy().astype(np.int64)
 
 
-def thinned(found: Mapping[Key, Levels]) -> list[Readings]:
-    """The means of the stretches as readings, at their middles: what a page draws of a long run."""
+def thinned(found: Mapping[Key, Levels], averaged: Mapping[Key, float] = MappingProxyType({})) -> list[Readings]:
+    """The means of the stretches as readings, at their middles: what a page draws of a long run; `averaged`: from `windows`."""
     kept = []
     for (device, sensor), level in found.items():
         middle = (level.first_s + level.last_s) / 2
         for number in np.unique(level.rounds):
             here = level.rounds == number
             values: list[float | None] = level.mean[here].tolist()
-            kept.append(Readings(sensor=sensor, device=device, round=int(number), times_s=middle[here].tolist(), values=values))
+            times, window_s = middle[here].tolist(), averaged.get((device, sensor))
+            kept.append(Readings(sensor=sensor, device=device, round=int(number), times_s=times, values=values, window_s=window_s))
     return kept
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from hotlap.record import Readings
 from hotlap.store import files, lines
-from hotlap.store.chunks import MICRO, Floats, arrow
+from hotlap.store.chunks import MICRO, OWN_TIMES, WINDOWS, Floats, arrow
 
 BUCKET = 256  # readings of one level
 SCALES = (1.0, 10.0, 100.0, 1000.0, 1e6)
@@ -74,7 +74,7 @@ def _chunk(read: Sequence[Readings]) -> bytes:
     kinds = [
         pa.field(name, pa.int64() if scale else pa.float64(), metadata={"scale": str(scale or "")}) for name, scale in scales.items()
     ]
-    schema = pa.schema([*(pa.field(*field) for field in fields), *kinds])
+    schema = pa.schema([*(pa.field(*field) for field in fields), *kinds], metadata=_windows(read))
     encodings = {"round": "DELTA_BINARY_PACKED", "time_us": "DELTA_BINARY_PACKED"}
     encodings |= {name: "BYTE_STREAM_SPLIT" if scales[name] is None else "DELTA_BINARY_PACKED" for name in names}
     out = io.BytesIO()
@@ -100,6 +100,8 @@ def _groups(read: Iterable[Readings]) -> dict[_Group, dict[str, Any]]:
         if not _odd(one) and one.times_s:
             found = together.setdefault((one.device, one.round, tuple(one.times_s)), {})
             found[one.sensor] = one.values
+            if one.sensor_times_s:
+                found[f"{one.sensor}{OWN_TIMES}"] = [None if own is None else float(round(own * MICRO)) for own in one.sensor_times_s]
     groups: dict[_Group, dict[str, Any]] = {}
     for (device, number, times), sensors in together.items():
         columns = groups.setdefault(_Group(device, tuple(sorted(sensors))), {"time_us": [], "round": []})
@@ -108,6 +110,15 @@ def _groups(read: Iterable[Readings]) -> dict[_Group, dict[str, Any]]:
         for name, values in sensors.items():
             columns.setdefault(name, []).append(np.array(values, dtype=float))
     return {group: {name: np.concatenate(parts) for name, parts in columns.items()} for group, columns in groups.items()}
+
+
+def _windows(read: Iterable[Readings]) -> dict[bytes, bytes]:
+    """The averaging window of each sensor that says one, as metadata of a file; the last stretch's where they differ."""
+    found: dict[str, dict[str, float]] = {}
+    for one in read:
+        if one.window_s is not None:
+            found.setdefault(one.device, {})[one.sensor] = one.window_s
+    return {WINDOWS: msgspec.json.encode(found)} if found else {}
 
 
 def _scale(columns: Sequence[Floats]) -> float | None:
@@ -178,7 +189,7 @@ def _levels(read: Sequence[Readings]) -> bytes:
         found["mean"] += (np.add.reduceat(values, starts) / (ends - starts)).tolist()
         found["count"] += (ends - starts).tolist()
     out = io.BytesIO()
-    parquet.write_table(pa.table(found), out, compression="zstd", use_dictionary=["device", "sensor"])
+    parquet.write_table(pa.table(found, metadata=_windows(read)), out, compression="zstd", use_dictionary=["device", "sensor"])
     return out.getvalue()
 
 

@@ -83,9 +83,11 @@ def _mended(samples: Samples) -> Samples:
 
 
 def _aligned(readings: Readings) -> Readings:
-    pairs = [(t, v) for t, v in zip(readings.times_s, readings.values, strict=False) if math.isfinite(t)]
-    clean = _clean(msgspec.to_builtins(readings)) | {"times_s": [t for t, _ in pairs], "values": [v for _, v in pairs]}
-    return msgspec.convert(clean, Readings)
+    own = readings.sensor_times_s or [None] * len(readings.times_s)
+    kept = [row for row in zip(readings.times_s, readings.values, own, strict=False) if math.isfinite(row[0])]
+    columns: dict[str, Any] = {"times_s": [t for t, _, _ in kept], "values": [v for _, v, _ in kept]}
+    columns["sensor_times_s"] = [o if o is None or math.isfinite(o) else None for _, _, o in kept] if readings.sensor_times_s else []
+    return msgspec.convert(_clean(msgspec.to_builtins(readings)) | columns, Readings)
 
 
 def _clean(value: Any) -> Any:

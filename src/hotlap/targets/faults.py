@@ -36,6 +36,11 @@ INJECTIONS = {  # option: what it injects, and an example
     "ecc_corrected": ("corrected memory errors a second, from a time on", "100@60s"),
     "xid": ("a driver's error code, at a time", "79@60s"),
     "remapped": ("memory rows remapped, from a time on", "1@60s"),
+    "bursts": ("share of the time throttled by 'reason' in bursts that fall between readings, from a time on", "0.2@30s"),
+    "pending": ("memory rows wait for a reset, from a time on", "1@30s"),
+    "retiring": ("memory pages wait for a reboot, from a time on", "1@30s"),
+    "spent": ("no spare memory row is left, from a time on", "1@30s"),
+    "nvlink": ("NVLink errors that were repaired, a second, from a time on", "50@60s"),
     "cooling": ("how much hotter than usual the card gets", "0.5"),
     "fan_speed": ("share at which the fan stands, from a time on", "0@60s"),
     "pcie_width": ("lanes of the link that are left, from a time on", "4@60s"),
@@ -47,6 +52,7 @@ INJECTIONS = {  # option: what it injects, and an example
 }
 ONSETS = (
     "step", "throttle", "stuck", "ecc", "ecc_corrected", "xid", "remapped", "fan_speed", "pcie_width", "replays",
+    "bursts", "pending", "retiring", "spent", "nvlink",
 )
 REASONS = {  # NVML's clock event reasons
     "idle": 0x1, "application_clocks": 0x2, "software_power_cap": 0x4, "hardware_slowdown": 0x8, "sync_boost": 0x10,
@@ -114,6 +120,11 @@ class Faults:
     fan_speed: Onset | None = None
     pcie_width: Onset | None = None
     replays: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    bursts: Onset | None = None
+    pending: Onset | None = None
+    retiring: Onset | None = None
+    spent: Onset | None = None
+    nvlink: Onset | None = None
     hang: float = math.inf
     dies: float = math.inf
     seed: int = 0
@@ -155,6 +166,7 @@ class Faults:
             ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
             ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),
             ("spread", self.spread, 1.0), ("slow", self.slow.share, 100.0),
+            ("bursts", self.bursts.share if self.bursts else 0.0, 1.0),
         ):
             least = int(name == "count")
             if not least <= value <= most:
@@ -171,6 +183,8 @@ def never_came(options: Mapping[str, str], end_s: float) -> list[str]:
     faults = Faults.parse(options)
     begins = {"step": faults.step.at_s, "throttle": faults.throttle.at_s, "lost": faults.lost, "hang": faults.hang, "dies": faults.dies}
     begins |= {"stuck": faults.stuck.at_s, "ecc": faults.ecc.at_s, "xid": faults.xid.at_s}
+    later = ("bursts", "pending", "retiring", "spent", "nvlink")
+    begins |= {name: onset.at_s for name in later if (onset := getattr(faults, name)) is not None}
     begins |= {"frozen": faults.frozen[1], "jump": faults.jump[1], "mute": faults.mute[1]}
     return [
         f"the fault {name}={options[name]} never came: the run ended at {end_s:.0f} s of virtual time; set it earlier, or run longer"

@@ -34,7 +34,20 @@ def shown(faults: Faults, time_s: float, true: dict[str, float | None], kept: di
         found["fan"] = faults.fan_speed.share if _on(faults.fan_speed, time_s) else FAN
     narrow = faults.pcie_width
     found["pcie_width"] = narrow.share if narrow is not None and _on(narrow, time_s) else WIDTH
+    found.update(_counters(faults, time_s))
     return _lies(faults, time_s, found, kept)
+
+
+def _counters(faults: Faults, time_s: float) -> dict[str, float]:
+    """Sensors that only a card with such a fault shows here."""
+    found: dict[str, float] = {}
+    flags = {"remapped_rows.pending": faults.pending, "retired_pages.pending": faults.retiring, "remapped_rows.failure": faults.spent}
+    found |= {name: _count(onset, time_s) for name, onset in flags.items() if onset is not None}
+    if faults.nvlink is not None:
+        found["nvlink_errors.replay"] = float(int(faults.nvlink.share * max(time_s - faults.nvlink.at_s, 0.0)))
+    if faults.bursts is not None:
+        found[f"throttle_s.{faults.reason}"] = faults.bursts.share * max(time_s - faults.bursts.at_s, 0.0)
+    return found
 
 
 def _lies(faults: Faults, time_s: float, found: dict[str, float | None], kept: dict[str, float | None]) -> dict[str, float | None]:

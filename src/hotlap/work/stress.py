@@ -18,6 +18,17 @@ FOLDER = Path(__file__).parent / "profiles"
 KINDS = ("products", "memory", "link", "atomics", "idle")
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 FILE = "stress.jsonl"
+SETUP = "stress.json"  # the profile that the run was begun with
+ALLOWED = {  # violation budgets: what a run may have of each before it fails, and whether that is a count or a share
+    "errors": ("count", "wrong results"),
+    "ecc_corrected": ("count", "corrected memory errors"),
+    "ecc_uncorrected": ("count", "uncorrected memory errors"),
+    "remapped_rows": ("count", "memory rows remapped, or pages retired"),
+    "pcie_errors": ("count", "repaired errors of the link to the host: replays, and corrected ones"),
+    "nvlink_errors": ("count", "repaired errors of NVLink"),
+    "throttle": ("share", "of the time with the clock held by heat, power brake or slowdown"),
+    "slope": ("share", "of throughput lost over the run"),
+}
 
 
 class Phase(Record, frozen=True, kw_only=True):
@@ -36,11 +47,12 @@ class Profile(Record, frozen=True, kw_only=True):
     about: str
     seconds: float
     phases: list[Phase]
-    power_w: float | None = None  # held by duty cycle
+    power_w: float | None = None  # held by duty cycle, and by the mix of units where that is not enough
     temperature_c: float | None = None  # the same
     max_power_w: float | None = None  # the load stops there
     max_temperature_c: float | None = None
     synchronised: bool = False  # pulses of several devices begin together
+    allowed: dict[str, float] = {}  # violation budgets that are not the usual ones, by the names of ALLOWED
 
 
 class Done(Record, frozen=True, kw_only=True):
@@ -69,6 +81,7 @@ class Tick(Record, frozen=True, kw_only=True, tag="tick"):
     attempt: int = 0  # which process of the device; a resumed or restarted one counts on
     done: dict[str, Done] = {}  # kind of unit → its part of the tick: products fp16, memory …
     unit: str = ""  # the kind that ran last
+    pulses: dict[int, float] = {}  # of synchronised devices: number of a pulse of load → when it began, on the clock that they share
 
     def parts(self) -> dict[str, Done]:
         """Kind of unit → its part; the whole tick under its phase where a bundle of an older Hotlap has no parts."""
@@ -86,7 +99,7 @@ class Mismatch(Record, frozen=True, kw_only=True, tag="mismatch"):
     expected: str  # hexadecimal
     got: str
     bits: list[int]
-    by: Literal["checksum", "repeat", "pattern", "count"]
+    by: Literal["checksum", "repeat", "pattern", "count", "operand"]
     kind: Literal["transient", "permanent"]
 
 
@@ -110,6 +123,8 @@ class Happened(Record, frozen=True, kw_only=True, tag="happened"):
         "coverage",
         "not_run",
         "sensors",
+        "held",  # the clock, before any load
+        "mix",  # of units that holds what was asked for
     ]
     detail: str = ""
     numbers: dict[str, float] = {}
@@ -139,7 +154,7 @@ def load(name_or_path: str) -> Profile:
 
 
 def _profile(name: str, found: Mapping[str, Any], where: str) -> Profile:
-    valid = {"about", "for", "power", "temperature", "max_power", "max_temperature", "synchronised", "phase"}
+    valid = {"about", "for", "power", "temperature", "max_power", "max_temperature", "synchronised", "allow", "phase"}
     for key in found:
         if key not in valid:
             raise InputError(f"{where}: there is no key '{key}'; {nearest(key, valid)}")
@@ -156,7 +171,31 @@ def _profile(name: str, found: Mapping[str, Any], where: str) -> Profile:
         max_power_w=_quantity(found, "max_power", "W", where),
         max_temperature_c=_celsius(found, "max_temperature", where),
         synchronised=bool(found.get("synchronised", False)),
+        allowed=_allowed(found.get("allow", {}), where),
     )
+
+
+def _allowed(found: Any, where: str) -> dict[str, float]:
+    if not isinstance(found, dict):
+        raise InputError(f"{where}: allow is a table, as in [allow] with throttle = '5%'")
+    return {name: allowed(name, str(value), where) for name, value in found.items()}
+
+
+def allowed(name: str, text: str, where: str) -> float:
+    """A violation budget: a count as in `10`, or a share as in `5%` or `0.05`. Raises InputError."""
+    if name not in ALLOWED:
+        raise InputError(f"{where}: there is no budget '{name}'; {nearest(name, ALLOWED)}")
+    kind, what = ALLOWED[name]
+    number, sign, _ = text.strip().partition("%")
+    try:
+        value = float(number) / (100 if sign else 1)
+    except ValueError:
+        value = math.nan
+    if kind == "share" and not 0 <= value <= 1:
+        raise InputError(f"{where}: {name} ({what}) is a share from 0 to 100%, as in {name}=5%, not '{text}'")
+    if kind == "count" and (sign or not 0 <= value < 1e15 or value != int(value)):
+        raise InputError(f"{where}: {name} ({what}) is a whole number from 0 on, as in {name}=10, not '{text}'")
+    return value
 
 
 def _phase(found: Any, where: str) -> Phase:

@@ -1,6 +1,8 @@
 """Energy of a window: from the counter where there is one, held against the integral of power, with a bound on its error.
 
-A counter that steps every u seconds is wrong by at most the energy of one step at either end: u × the highest power near it.
+A counter that steps every u seconds lags by less than u at either end, so that their difference is wrong by less than u × the highest
+power; u is taken from the stretch in which the counter was read most often. Where the window ends between two readings of the counter,
+a share x of the way, the truth is within x (1 − x) × their distance × that power of the straight line between them.
 The integral is trapezoidal; its bound is half the difference of power between neighbours × their distance, what a value
 between them can hide if power is monotonic there, plus the highest power × time that no sample covers.
 Source: Yang et al., "Part-time power measurements", SC24, for why the sampled share is said.
@@ -17,6 +19,7 @@ import numpy as np
 from hotlap.errors import InputError
 
 GAP = 3.0  # samples further apart than this × their median distance leave the time between them unsampled
+STEPS = 5  # of a counter, whose mean distance tells how often it steps
 AGREE = 0.03  # share by which counter and integral may differ beyond their bounds
 Series = tuple[Sequence[float], Sequence[float | None]]
 """Times in s, and values; None where a reading failed."""
@@ -98,9 +101,32 @@ def _counted(
     counted = float(np.interp(high, times, joules) - np.interp(low, times, joules))
     if counted <= 0:
         return None, None, ["the energy counter stood still; power is integrated instead"]
-    changed = times[1:][np.diff(joules) > 0]
-    step = float(np.median(np.diff(changed))) if changed.size > 1 else high - low
-    watts = peak_w if math.isfinite(peak_w) else counted / (high - low)
+    watts = max(peak_w, counted / (high - low)) if math.isfinite(peak_w) else float((np.diff(joules) / np.diff(times)).max())
     outside = (end - begin) - (high - low)
     scaled = counted * (end - begin) / (high - low)
-    return scaled, 2 * step * watts + outside * watts, []
+    lag = min(step(times, joules) or math.inf, high - low)
+    return scaled, (lag + _between(times, low) + _between(times, high) + outside) * watts, []
+
+
+def step(times: np.ndarray, values: np.ndarray) -> float | None:
+    """The longest that a counter which grows steadily can take to its next step, in s: the mean distance of five steps where it was read
+    most often, and the distance of two readings there, unless it stepped at each of them. None where it never moved twice."""
+    changed = np.flatnonzero(np.diff(values) != 0) + 1
+    if changed.size < 2:
+        return None
+    many = min(STEPS, changed.size - 1)
+    spans = (times[changed[many:]] - times[changed[:-many]]) / many
+    best = int(np.argmin(spans))
+    first, last = int(changed[best]), int(changed[best + many])
+    gap = float(np.max(np.diff(times[first - 1 : last + 1])))
+    return float(spans[best]) + (0.0 if last - first == many else gap)
+
+
+def _between(times: np.ndarray, edge: float) -> float:
+    """What a straight line between the readings around `edge` can hide there, as time."""
+    after = int(np.searchsorted(times, edge))
+    if times[after] == edge:
+        return 0.0
+    gap = float(times[after] - times[after - 1])
+    share = float(edge - times[after - 1]) / gap
+    return share * (1 - share) * gap

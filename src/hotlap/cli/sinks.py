@@ -1,0 +1,242 @@
+"""Where the readings of `hotlap watch` go: the terminal, a bundle, JSON lines, /metrics, a collector."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import msgspec
+
+import hotlap
+from hotlap.cli import terminal, watching
+from hotlap.errors import InputError, MachineError
+from hotlap.inspect.machine import fingerprint
+from hotlap.record import MeasureOptions, Plan, Reading, Readings, Run, encode
+from hotlap.report import listing
+from hotlap.sensors import exposition, otlp
+from hotlap.sensors.columns import Columns
+from hotlap.sensors.tally import Tally
+from hotlap.store import bundle, paths
+
+PORT = 9464  # what OpenTelemetry's exporters use
+STALE_PERIODS, RARE_S = 3.0, 10.0  # a reading older than 3 periods, of the watch or its sensor's own up to 10 s, is not exported
+FLUSH_S = 5.0  # of readings, at most, that are not in the bundle yet
+WAITING = 20_000  # stretches of a sensor that wait, at most, while the disk is full
+
+
+@dataclass(frozen=True)
+class About:
+    """What is watched. `seen`: what has a `device`."""
+
+    target: str
+    period_s: float
+    seen: list[Any] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)  # sources that were not there, and why
+
+
+class Sink:
+    """The terminal: a table drawn anew, or a line a reading in a log."""
+
+    live = True
+    stopped = "the time asked for is over"
+    share: float | None = None  # of one core, spent on reading sensors
+    out = False  # standard output is taken
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.drawn, self.labels = stream, 0, dict[str, dict[str, str]]()
+        self.live = stream.isatty()
+
+    def begin(self, about: About) -> None:
+        """What will be read."""
+
+    def take(self, found: list[Reading]) -> None:
+        """New readings."""
+
+    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+        """The state now."""
+        lines = watching.table(tally, names) if self.live else watching.plain(tally, names)
+        if self.live:
+            self.stream.write(f"\x1b[{self.drawn}A" if self.drawn else "")
+            self.stream.write("".join(f"\x1b[K{line[: terminal.width() - 1]}\n" for line in lines))
+            self.drawn = len(lines)
+        else:
+            self.stream.write("".join(f"{time.strftime('%H:%M:%S')} {line}\n" for line in lines))
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class Lines(Sink):
+    """JSON lines, a reading each, to a file or to standard output."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(sys.stderr)
+        self.live = False
+        if path is not None and (not path.parent.is_dir() or path.is_dir()):
+            raise InputError(f"'{path}' cannot be written: it is a folder, or its folder is not there")
+        self.out = path is None
+        self.file: BinaryIO = sys.stdout.buffer if path is None else path.open("ab")
+
+    def take(self, found: list[Reading]) -> None:
+        self.file.write(b"".join(encode(one) + b"\n" for one in found))
+        self.file.flush()
+
+    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+        """Nothing: they are in the file."""
+
+    def close(self) -> None:
+        if not self.out:
+            self.file.close()
+
+
+class Kept(Sink):
+    """A bundle that `hotlap show` and `hotlap report` read; at most the last `FLUSH_S` are lost when the process is killed."""
+
+    def __init__(self, folder: Path | None) -> None:
+        super().__init__(sys.stderr)
+        self.folder, self.columns = folder, Columns()
+        self.writer: bundle.Writer | None = None
+        self.flushed_s: float | None = None
+        self.waiting, self.refused = list[Readings](), ""
+        if folder is not None and folder.suffix in (".jsonl", ".json", ".log"):
+            raise InputError(f"--to file:{folder}: a bundle is a folder; name one, or write JSON lines with --to lines:{folder}")
+        if folder is not None and (folder.exists() or not folder.absolute().parent.is_dir()):
+            raise InputError(f"--to file:{folder}: it is there already, or its folder is not; name a folder that can be made")
+
+    def begin(self, about: About) -> None:
+        began = datetime.now(UTC)
+        devices = [one.device for one in about.seen]
+        self.run = Run(
+            id=bundle.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
+            plan=Plan(name=listing.WATCH, about="sensors alone", measure=MeasureOptions(readings_hz=1 / about.period_s)),
+            machine=fingerprint([one for one in devices if one.target != "host"]), target=about.target or "host",
+            devices=[one.key for one in devices if one.target != "host"], sensors_missing=about.missing,
+        )  # fmt: skip
+        self.writer = bundle.Writer.create(self.run, paths.home() if self.folder is None else self.folder, folder=self.folder)
+        print(f"hotlap: readings go to {self.writer.path}", file=sys.stderr)
+
+    def take(self, found: list[Reading]) -> None:
+        self.columns.add(found)
+        if not found or self.writer is None:
+            return
+        now_s = found[-1].time_s
+        self.flushed_s = now_s if self.flushed_s is None else self.flushed_s
+        if now_s - self.flushed_s >= FLUSH_S:
+            self.flushed_s = now_s
+            self._flush(self.writer)
+
+    def _flush(self, writer: bundle.Writer) -> None:
+        """Writes what there is; while the system refuses, as a full disk does, the last of it waits."""
+        self.waiting = [*self.waiting, *self.columns.drain()][-WAITING:]
+        try:
+            writer.readings(self.waiting)
+        except MachineError as error:
+            if not self.refused:
+                self.refused = str(error).partition(";")[0]
+                print(f"hotlap: {self.refused}; the watch goes on and tries again", file=sys.stderr)
+            return
+        self.waiting, self.refused = [], ""
+
+    def close(self) -> None:
+        if self.writer is None:
+            return
+        self._flush(self.writer)
+        if self.refused:
+            raise MachineError(f"{self.refused}; {self.writer.path} holds what was written before: make room, then watch again")
+        ended = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.writer.finish(msgspec.structs.replace(self.run, ended=ended, stopped=self.stopped, sampler_share=self.share))
+        for warning in self.writer.warnings:
+            print(f"hotlap: {warning}", file=sys.stderr)
+
+
+class Exporter(Sink):
+    """/metrics: the last reading of each sensor; one that failed or is older than 3 periods is absent."""
+
+    def __init__(self, port: int, period_s: float) -> None:
+        super().__init__(sys.stderr)
+        self.live, self.period_s, self.lock = True, period_s, threading.Lock()
+        self.last: dict[tuple[str, str], tuple[float, float, Reading]] = {}  # when, how long after the one before, what
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                found = self.path.split("?")[0] == "/metrics"
+                body = outer.page().encode() if found else b"hotlap: /metrics\n"
+                self.send_response(200 if found else 404)
+                self.send_header("Content-Type", exposition.TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Not every scrape is news."""
+
+        try:
+            self.server = http.server.ThreadingHTTPServer(("", port), Handler)
+        except OSError as error:
+            raise MachineError(f"port {port} cannot be opened: {error.strerror}; name another by --to prometheus:PORT") from None
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        print(f"hotlap: metrics at http://{socket.gethostname()}:{self.server.server_address[1]}/metrics", file=sys.stderr)
+
+    def page(self) -> str:
+        with self.lock:
+            now = time.monotonic()
+            fresh = [one for at_s, gap_s, one in self.last.values() if now - at_s <= STALE_PERIODS * max(gap_s, self.period_s)]
+        return exposition.write(fresh, self.labels)
+
+    def take(self, found: list[Reading]) -> None:
+        with self.lock:
+            now = time.monotonic()
+            for one in found:
+                before = self.last.get((one.device, one.sensor))
+                self.last[one.device, one.sensor] = (now, min(now - before[0], RARE_S) if before else 0.0, one)
+
+    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+        """Nothing: whoever scrapes sees it."""
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Otlp(Sink):
+    """Sent to a collector of OpenTelemetry."""
+
+    def __init__(self, url: str, period_s: float) -> None:
+        super().__init__(sys.stderr)
+        self.sender = otlp.Sender(url, period_s, socket.gethostname(), lambda line: print(f"hotlap: {line}", file=sys.stderr))
+        self.live = True
+
+    def take(self, found: list[Reading]) -> None:
+        self.sender.labels = self.labels
+        self.sender.add(found)
+
+    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+        """Nothing: the collector has them."""
+
+    def close(self) -> None:
+        self.sender.close()
+
+
+def open_sink(to: str, period_s: float) -> Sink:
+    """What `--to` names; the terminal where it is empty. Raises InputError."""
+    kind, _, rest = to.partition(":")
+    if not to:
+        return Sink(sys.stdout)
+    if kind == "file":
+        return Kept(Path(rest) if rest else None)
+    if kind == "lines":
+        return Lines(Path(rest) if rest else None)
+    if kind == "prometheus" and (not rest or (rest.isdigit() and int(rest) < 65536)):
+        return Exporter(int(rest) if rest else PORT, period_s)
+    if kind == "otlp":
+        return Otlp(rest, period_s)
+    raise InputError(f"--to {to} is not known; valid: prometheus, prometheus:PORT, otlp, otlp:URL, file, file:FOLDER, lines, lines:FILE")
