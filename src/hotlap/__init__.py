@@ -7,10 +7,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hotlap.api import Run, changes, compare, load, measure, predict, run
+    from hotlap.api import Run, Timeline, changes, compare, findings, load, measure, predict, run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "changes", "compare", "load", "measure", "predict", "run"]
+__all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "measure", "predict", "run"]
 
 
 def __getattr__(name: str) -> Any:

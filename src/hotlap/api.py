@@ -14,17 +14,19 @@ from numpy.typing import ArrayLike
 
 from hotlap import plan as plans
 from hotlap import units
+from hotlap.advise import trace as advising
 from hotlap.errors import InputError, nearest
 from hotlap.judge import compare as comparing
 from hotlap.measure import inline, session
 from hotlap.model import kept
 from hotlap.model.predict import predict as predicted
 from hotlap.plan import measuring
-from hotlap.record import Change, Comparison, Limit, MeasureOptions, Plan, Result, Row, Samples
+from hotlap.record import Change, Comparison, Finding, Limit, MeasureOptions, Plan, Result, Row, Samples
 from hotlap.report import tables, text
 from hotlap.stats.changes import changes as detected
 from hotlap.store import bundle as bundles
 from hotlap.store import labels, paths, select
+from hotlap.trace.timeline import Timeline as Timeline
 
 
 @dataclass(frozen=True)
@@ -247,3 +249,13 @@ def _runs(given: object) -> list[bundles.Bundle]:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def findings(timeline: Timeline | str | Path, machine: str = "", least: float = advising.LEAST_GAIN) -> list[Finding]:
+    """What is worth doing about a recorded trace, most gain first; `.title .detail .where .action .gain .gain_low .gain_high`.
+
+    `machine` names its GPU in the machine table where it is not recognised; `least` is the share of the window below which a
+    finding is left out. Raises InputError.
+    """
+    opened = timeline if isinstance(timeline, Timeline) else Timeline.open(timeline)
+    return advising.advise(opened.study(machine), least).findings

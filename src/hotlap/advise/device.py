@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap import units
 from hotlap.advise.base import Found, percent, rules
-from hotlap.trace import breakdown, intervals, roofline
+from hotlap.trace import breakdown, intervals, memory, roofline
 from hotlap.trace.events import COPY, KERNEL, SET
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
@@ -258,4 +259,18 @@ def below_limit(study: Study) -> list[Found]:
             f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.bound_s or 0) * 1e6:.1f} µs"
         )
         made.append(Found("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
+    return made
+
+
+def memory_growth(study: Study) -> list[Found]:
+    """Memory that every step leaves behind."""
+    made = []
+    for one in memory.of(study.events):
+        growth = one.growth_per_step or 0.0
+        if one.peak and growth >= rules()["memory-growth"].least * one.peak:
+            which = f"device {one.device}" if one.device >= 0 else "the host"
+            holders = {holder.operator or "outside of any operator": holder.bytes for holder in one.holders[:4]}
+            detail = f"each step leaves {units.size(growth)} more allocated on {which}, whose peak is {units.size(one.peak)}"
+            evidence = {"growth_per_step_B": growth, "peak_B": one.peak, "holders_B": holders}
+            made.append(Found("memory-growth", detail, evidence, 0.0, 0.0, "high", ", ".join(list(holders)[:2])))
     return made

@@ -13,7 +13,7 @@ from hotlap.record import Finding
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
-WITHOUT_GAIN = ("impossible",)  # shown whatever they gain: nothing else can be trusted before they are mended
+WITHOUT_GAIN = ("impossible", "memory-growth")  # shown whatever they gain: the data cannot be trusted, or the program will not live
 LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
 RULES: tuple[Callable[[Study], list[Found]], ...] = (
     host.data_loader,
@@ -30,6 +30,7 @@ RULES: tuple[Callable[[Study], list[Found]], ...] = (
     device.tensor_cores,
     device.small_grid,
     device.below_limit,
+    device.memory_growth,
 )
 
 

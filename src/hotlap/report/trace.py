@@ -12,7 +12,7 @@ from hotlap.advise.trace import Advice
 from hotlap.record import Finding
 from hotlap.report import layout, trace_limits, words
 from hotlap.report.layout import Cell, Column
-from hotlap.trace import naming
+from hotlap.trace import memory, naming
 from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
 
@@ -28,6 +28,7 @@ def trace(study: Study, advice: Advice, width: int, color: bool = False, kernels
         lines += ["", "Nothing ran on a device in this trace: shares of a device are not applicable."]
     if len(study.steps) > 1:
         lines += ["", *_steps(study, width)]
+    lines += _memory(study, width)
     lines += _kernels(study, width, color, kernels)
     against = trace_limits.limits(study, width, color)
     lines += ["", *against] if against else []
@@ -99,6 +100,17 @@ def _steps(study: Study, width: int) -> list[str]:
     return layout.paragraph("steps   ", text, width)
 
 
+def _memory(study: Study, width: int) -> list[str]:
+    lines = []
+    for one in memory.of(study.events):
+        since = "" if one.whole else ", counted from the trace's beginning"
+        unused = f"; of what the allocator held at most {100 * one.unused:.0f} % was not in use" if one.unused is not None else ""
+        grows = f"; grows by {units.size(one.growth_per_step)} a step" if one.growth_per_step and one.growth_per_step > 0 else ""
+        text = f"peak {units.size(one.peak)} on {f'device {one.device}' if one.device >= 0 else 'the host'}{since}{unused}{grows}"
+        lines += layout.paragraph("memory  ", text, width)
+    return lines
+
+
 def _kernels(study: Study, width: int, color: bool, most: int) -> list[str]:
     rows = study.kernels()
     if not rows:
@@ -146,6 +158,8 @@ def findings(advice: Advice, width: int, color: bool) -> list[str]:
 def gain(one: Finding) -> str:
     """The interval of a gain in words."""
     low, high = 100 * (one.gain_low or 0.0), 100 * (one.gain_high or 0.0)
+    if not high:
+        return "no estimate"
     return f"{high:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
 
 

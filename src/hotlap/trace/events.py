@@ -14,7 +14,8 @@ from hotlap.trace.intervals import Times
 
 Column = NDArray[Any]
 
-# What an event is. Device: kernel, copy, set, device_marker. Host: the others.
+# What an event is. Of a memory event, which is a moment, `bytes` is the change, `external` what is allocated after it, `correlation`
+# what the allocator holds after it, `sequence` the address; −1 unknown. Device: kernel, copy, set, device_marker. Host: the others.
 KINDS = ("kernel", "copy", "set", "device_marker", "operator", "python", "runtime", "sync", "marker", "overhead", "memory", "other")
 KERNEL, COPY, SET, DEVICE_MARKER, OPERATOR, PYTHON, RUNTIME, SYNC, MARKER, OVERHEAD, MEMORY, OTHER = range(len(KINDS))
 WORK = (KERNEL, COPY, SET)  # what keeps a device busy

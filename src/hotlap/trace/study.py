@@ -167,8 +167,8 @@ class Study:
                     self.events.names[which],
                     self.events.names[by - 1] if by else "",
                     int(count[i]),
-                    total[i] / 1e9,
-                    total[i] / whole if whole else 0.0,
+                    float(total[i]) / 1e9,
+                    float(total[i]) / whole if whole else 0.0,
                     float(np.median(length[inverse == i])) / 1e9,
                 )
             )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
+
+from hotlap.errors import InputError
 from hotlap.trace import breakdown, opening
 from hotlap.trace.breakdown import Breakdown
-from hotlap.trace.events import Events
+from hotlap.trace.events import KINDS, Events
+from hotlap.trace.study import Study
 
 
 class Timeline(Events):
@@ -21,6 +25,22 @@ class Timeline(Events):
         large files under HOTLAP_HOME, so that a second opening takes no time.
         """
         return cls(*opening.read(Path(path), columns, cache))
+
+    def study(self, machine: str = "") -> Study:
+        """All else that can be asked of it: steps, idle by cause, kernels, what-if. `machine`: its GPU, where it is not recognised."""
+        return Study(self, machine)
+
+    def arrow(self) -> Any:
+        """Its columns as an Arrow table, names in place of their numbers. Raises InputError where pyarrow is missing."""
+        try:
+            import pyarrow
+        except ImportError:
+            raise InputError("an Arrow table needs pyarrow; pip install 'hotlap[parquet]' brings it") from None
+        columns = {name: pyarrow.array(np.asarray(column)) for name, column in self.columns.items() if name not in ("name", "kind")}
+        for name, texts in (("name", self.names), ("kind", list(KINDS))):
+            places = pyarrow.array(np.asarray(self.columns[name]).astype(np.int32))
+            columns[name] = pyarrow.DictionaryArray.from_arrays(places, pyarrow.array(texts, pyarrow.string()))
+        return pyarrow.table(columns)
 
     def breakdown(self, device: int | None = None) -> Breakdown:
         """Where the time of the devices went: shares of compute, exposed communication, exposed copies, idle, and the window."""

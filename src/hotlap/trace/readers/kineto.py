@@ -268,6 +268,8 @@ class _Reading:
                 device=np.fromiter((one.args.device for one in moments), np.int16, count),
                 bytes=np.fromiter((one.args.change for one in moments), np.int64, count),
                 external=np.fromiter((one.args.total for one in moments), np.int64, count),
+                correlation=np.fromiter((one.args.reserved for one in moments), np.int64, count),
+                sequence=np.fromiter((one.args.address for one in moments), np.int64, count),
             )  # fmt: skip
 
 

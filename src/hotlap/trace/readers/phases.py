@@ -108,6 +108,8 @@ class InstantArgs(Struct, frozen=True, gc=False):
 
     change: int = msgspec.field(name="Bytes", default=0)
     total: int = msgspec.field(name="Total Allocated", default=-1)
+    reserved: int = msgspec.field(name="Total Reserved", default=-1)
+    address: int = msgspec.field(name="Addr", default=-1)
     device: int = msgspec.field(name="Device Id", default=-1)
 
 
