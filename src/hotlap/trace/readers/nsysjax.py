@@ -1,0 +1,167 @@
+"""nsys-jax archives (JAX Toolbox): Nsight Systems' markers as a table, and what of them ran on the device.
+
+Format: NVIDIA/JAX-Toolbox .github/container/nsys_jax. `report_nvtx_pushpop_trace.csv.xz` holds the markers of host threads;
+`nvtx_gpu_proj_trace/trace.parquet` holds each marker's first to last work on the device. XLA marks each thunk, and a thunk is
+mostly one kernel, copy or collective: those without markers inside stand for the work of the device. Single kernels are not in it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotlap.errors import InputError
+from hotlap.trace import events as ev
+from hotlap.trace.building import Builder
+from hotlap.trace.events import Head
+from hotlap.trace.readers import packed
+from hotlap.trace.readers.filling import Filling, places, whole
+
+NAME = "nsysjax"
+ABOUT = "nsys-jax archives (.zip)"
+
+HOST, WORK, DEVICES = "report_nvtx_pushpop_trace.csv.xz", "nvtx_gpu_proj_trace/trace.parquet", "device-metadata.parquet"
+THUNK, DOMAIN = "TSL:Thunk:", "TSL:"
+MOST = 1 << 28  # bytes of a table, unpacked
+ROWS = 1 << 16
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """A zip with one of the two tables."""
+    return bool({HOST, WORK} & set(_members(path)))
+
+
+def _members(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PK\x03\x04":
+                return []
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError, EOFError):
+        return []
+
+
+def read(path: Path, into: Builder) -> Head:
+    """Adds the markers of the host, and the thunks of the device where pyarrow is installed."""
+    devices: list[dict[str, Any]] = []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            fill = Filling(into)
+            if WORK in names:
+                _work(path, _member(path, archive, WORK), fill)
+            if HOST in names:
+                _host(path, _member(path, archive, HOST), fill)
+            if DEVICES in names:
+                devices = _devices(_member(path, archive, DEVICES))
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError, OSError) as error:
+        raise InputError(f"'{path}' cannot be unpacked: {error}") from None
+    return fill.head(path, NAME, devices=devices)
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as file:
+        data = file.read(MOST + 1)
+    if len(data) > MOST:
+        raise InputError(f"'{path}' holds a table {name} of more than {MOST >> 20} MiB; this is no archive of nsys-jax")
+    return data
+
+
+def _host(path: Path, data: bytes, fill: Filling) -> None:
+    rows = csv.reader(_lines(path, data))
+    try:
+        header = next(rows, [])
+        if missing := {"Start (ns)", "End (ns)", "Name"} - set(header):
+            raise InputError(f"{HOST} in '{path}' has no column {', '.join(sorted(missing))}")
+        while block := list(islice(rows, ROWS)):
+            good = [row for row in block if len(row) == len(header)]
+            fill.into.doubt("lines with another number of values than the header were skipped", len(block) - len(good))
+            if good:
+                given = dict(zip(header, zip(*good, strict=True), strict=True))
+                count = len(good)
+                threads = zip(given.get("PID", [""] * count), given.get("TID", [""] * count), strict=True)
+                fill.add(
+                    *(np.fromiter(map(whole, given[name]), np.int64, count) for name in ("Start (ns)", "End (ns)")), kind=ev.MARKER,
+                    name=places(fill.into.names, given["Name"], count), thread=places(fill.into.threads, threads, count),
+                )  # fmt: skip
+    except csv.Error as error:
+        raise InputError(f"{HOST} in '{path}' cannot be read as CSV: {error}") from None
+
+
+def _lines(path: Path, data: bytes) -> Iterator[str]:
+    """Lines of packed text; what is cut or damaged ends it."""
+    made = 0
+    try:
+        with lzma.open(io.BytesIO(data)) as file:
+            while line := file.readline(1 << 24):
+                made += len(line)
+                if made > packed.MOST_BYTES:
+                    raise InputError(f"{HOST} in '{path}' grows to more than {packed.MOST_BYTES >> 30} GiB when unpacked")
+                yield line.decode("utf-8", "replace").replace("\0", "")
+    except (lzma.LZMAError, EOFError) as error:
+        raise InputError(f"{HOST} in '{path}' cannot be unpacked: {error}") from None
+
+
+def _work(path: Path, data: bytes, fill: Filling) -> None:
+    table = _parquet(data)
+    if table is None:
+        fill.into.doubt("work of the device was not read: it is in Parquet, and pyarrow is not installed (pip install 'hotlap[parquet]')")
+        return
+    needed = ("Name", "Projected Start", "Projected Duration", "NumChild")
+    if missing := [one for one in needed if one not in table.column_names]:
+        raise InputError(f"{WORK} in '{path}' has no column {', '.join(missing)}")
+    for batch in table.to_batches(ROWS):
+        given = batch.to_pydict()
+        at = [
+            i for i, (name, inside) in enumerate(zip(given["Name"], given["NumChild"], strict=True))
+            if isinstance(name, str) and name.startswith(THUNK) and not inside
+        ]  # fmt: skip
+        count = len(at)
+        start, length = (np.fromiter((whole(given[one][i]) for i in at), np.int64, count) for one in needed[1:3])
+        names = [given["Name"][i] for i in at]
+        copies = np.array(["copy" in name.split("hlo_op=")[-1].partition(".")[0].lower() for name in names], bool)
+        talks = np.array([_collective(name) for name in names], bool)
+        shown = (f"nccl: {name}" if talk else name for name, talk in zip((n.removeprefix(THUNK) for n in names), talks.tolist(), strict=True))
+        fill.add(
+            start, np.where(length < 0, start - 1, start + length), kind=np.where(copies, ev.COPY, ev.KERNEL),
+            name=places(fill.into.names, shown, count), device=0, stream=0,
+        )  # fmt: skip
+        fill.into.doubt("work of the device is known by thunks of XLA, not by kernels; its streams are not known", count)
+
+
+def _collective(name: str) -> bool:
+    """Whether a thunk communicates, by the operation of XLA it is for."""
+    operation = name.split("hlo_op=")[-1]
+    return operation.startswith(("all-", "reduce-scatter", "collective-", "send", "recv", "ragged-all"))
+
+
+def _devices(data: bytes) -> list[dict[str, Any]]:
+    table = _parquet(data)
+    if table is None:
+        return []
+    wanted = ("id", "name", "smCount", "totalMemory", "memoryBandwidth", "clockRate")
+    rows = table.slice(0, 64).to_pylist()
+    return [{key: row[full] for key in wanted if (full := f"('TARGET_INFO_GPU', '{key}')") in row} for row in rows]
+
+
+def _parquet(data: bytes) -> Any:
+    """A table, or None without pyarrow. Raises InputError where it is damaged."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        return None
+    try:
+        return parquet.read_table(pyarrow.BufferReader(data))
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"a table of the archive is damaged: {str(error).splitlines()[0][:120]}") from None
