@@ -2,7 +2,7 @@
 
 Format: NVIDIA/JAX-Toolbox .github/container/nsys_jax. `report_nvtx_pushpop_trace.csv.xz` holds the markers of host threads;
 `nvtx_gpu_proj_trace/trace.parquet` holds each marker's first to last work on the device. XLA marks each thunk, and a thunk is
-mostly one kernel, copy or collective: those without markers inside stand for the work of the device. Single kernels are not in it.
+mostly one kernel, copy or collective: those without thunks inside stand for the work of the device. Single kernels are not in it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ NAME = "nsysjax"
 ABOUT = "nsys-jax archives (.zip)"
 
 HOST, WORK, DEVICES = "report_nvtx_pushpop_trace.csv.xz", "nvtx_gpu_proj_trace/trace.parquet", "device-metadata.parquet"
-THUNK, DOMAIN = "TSL:Thunk:", "TSL:"
+THUNK = "TSL:Thunk:"
+COLLECTIVES = ("all-", "reduce-scatter", "collective-", "send", "recv", "ragged-all")
+_OPERATION = re.compile("hlo_op=([^,#]+)")
 MOST = 1 << 28  # bytes of a table, unpacked
 ROWS = 1 << 16
 
@@ -58,10 +61,10 @@ def read(path: Path, into: Builder) -> Head:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             fill = Filling(into)
-            if WORK in names:
-                _work(path, _member(path, archive, WORK), fill)
             if HOST in names:
                 _host(path, _member(path, archive, HOST), fill)
+            if WORK in names:
+                _work(path, _member(path, archive, WORK), fill)
             if DEVICES in names:
                 devices = _devices(_member(path, archive, DEVICES))
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError, OSError) as error:
@@ -117,32 +120,36 @@ def _work(path: Path, data: bytes, fill: Filling) -> None:
     if table is None:
         fill.into.doubt("work of the device was not read: it is in Parquet, and pyarrow is not installed (pip install 'hotlap[parquet]')")
         return
-    needed = ("Name", "Projected Start", "Projected Duration", "NumChild")
+    needed = ("Name", "Projected Start", "Projected Duration", "RangeId", "RangeStack")
     if missing := [one for one in needed if one not in table.column_names]:
         raise InputError(f"{WORK} in '{path}' has no column {', '.join(missing)}")
+    table = table.select(list(needed))
+    around: set[str] = set()  # thunks with thunks inside, like loops: what is inside is read
+    for batch in table.to_batches(ROWS):
+        for name, stack in zip(batch["Name"].to_pylist(), batch["RangeStack"].to_pylist(), strict=True):
+            if isinstance(name, str) and name.startswith(THUNK) and isinstance(stack, str):
+                around.update(stack.split(":")[1:-1])
     for batch in table.to_batches(ROWS):
         given = batch.to_pydict()
         at = [
-            i for i, (name, inside) in enumerate(zip(given["Name"], given["NumChild"], strict=True))
-            if isinstance(name, str) and name.startswith(THUNK) and not inside
+            i for i, (name, own) in enumerate(zip(given["Name"], given["RangeId"], strict=True))
+            if isinstance(name, str) and name.startswith(THUNK) and str(whole(own)) not in around
         ]  # fmt: skip
         count = len(at)
         start, length = (np.fromiter((whole(given[one][i]) for i in at), np.int64, count) for one in needed[1:3])
-        names = [given["Name"][i] for i in at]
-        copies = np.array(["copy" in name.split("hlo_op=")[-1].partition(".")[0].lower() for name in names], bool)
-        talks = np.array([_collective(name) for name in names], bool)
-        shown = (f"nccl: {name}" if talk else name for name, talk in zip((n.removeprefix(THUNK) for n in names), talks.tolist(), strict=True))
+        names = [_operation(given["Name"][i]) for i in at]
+        copies = np.array([name.startswith(("copy.", "copy-start")) or name == "copy" for name in names], bool)
         fill.add(
             start, np.where(length < 0, start - 1, start + length), kind=np.where(copies, ev.COPY, ev.KERNEL),
-            name=places(fill.into.names, shown, count), device=0, stream=0,
+            name=places(fill.into.names, (f"nccl {name}" if name.startswith(COLLECTIVES) else name for name in names), count), device=0, stream=0,
         )  # fmt: skip
         fill.into.doubt("work of the device is known by thunks of XLA, not by kernels; its streams are not known", count)
 
 
-def _collective(name: str) -> bool:
-    """Whether a thunk communicates, by the operation of XLA it is for."""
-    operation = name.split("hlo_op=")[-1]
-    return operation.startswith(("all-", "reduce-scatter", "collective-", "send", "recv", "ragged-all"))
+def _operation(name: str) -> str:
+    """The operation of XLA that a thunk is for: TSL:Thunk:#name=…,hlo_op=all-gather.3# is all-gather.3."""
+    found = _OPERATION.search(name)
+    return found[1] if found else name.removeprefix(THUNK).strip("#")
 
 
 def _devices(data: bytes) -> list[dict[str, Any]]:

@@ -81,7 +81,7 @@ class _Run:
         return self.database.rows(name, columns, 1 << 20) if name and self.database.has(name, columns[0]) else []
 
     def read(self, fill: Filling) -> None:
-        for table, add in ((KERNELS, self._kernels), (COPIES, self._copies), (REGIONS, self._regions)):
+        for table, add in ((REGIONS, self._regions), (KERNELS, self._kernels), (COPIES, self._copies)):
             if (name := self.tables.get(table)) is None:
                 continue
             columns = ("start", "end", "start_id", "end_id", "track_id", "agent_id", "queue_id", "stream_id", "pid", "tid", "kernel_id",

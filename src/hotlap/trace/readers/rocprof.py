@@ -29,13 +29,12 @@ ABOUT = "rocprofv3 (JSON, or CSV with its kernel_trace.csv)"
 LARGEST = 1 << 30  # bytes of JSON: it is held whole
 ROWS = 1 << 16
 KEY = b'"rocprofiler-sdk-tool"'
-TABLES = {  # how a CSV file's name ends, and what its rows are
-    "kernel_trace": ev.KERNEL, "memory_copy_trace": ev.COPY, "hip_api_trace": ev.RUNTIME, "hsa_api_trace": ev.RUNTIME,
-    "marker_api_trace": ev.MARKER, "rccl_api_trace": ev.RUNTIME,
-}  # fmt: skip
-RECORDS = {  # of JSON
-    "kernel_dispatch": ev.KERNEL, "memory_copy": ev.COPY, "hip_api": ev.RUNTIME, "hsa_api": ev.RUNTIME, "marker_api": ev.MARKER,
-    "rccl_api": ev.RUNTIME,
+TABLES = (  # how a CSV file's name ends; calls first, because what they start comes after
+    "marker_api_trace", "hip_api_trace", "hsa_api_trace", "rccl_api_trace", "kernel_trace", "memory_copy_trace",
+)  # fmt: skip
+RECORDS = {  # of JSON; calls first, because what they start comes after
+    "marker_api": ev.MARKER, "hip_api": ev.RUNTIME, "hsa_api": ev.RUNTIME, "rccl_api": ev.RUNTIME, "kernel_dispatch": ev.KERNEL,
+    "memory_copy": ev.COPY,
 }  # fmt: skip
 DIRECTIONS = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD", "HOST_TO_HOST": "HtoH"}
 _TABLE = re.compile(rf"({'|'.join(TABLES)})\.csv$")
@@ -74,8 +73,8 @@ def _together(path: Path) -> list[Path]:
     if found is None or found[1] != "kernel_trace":
         return [path]
     begin = path.name[: found.start()]
-    beside = [path.with_name(f"{begin}{table}.csv") for table in TABLES if table != "kernel_trace"]
-    return [path, *(one for one in beside if one.is_file() and one.stat().st_size)]
+    beside = [path.with_name(f"{begin}{table}.csv") for table in TABLES]
+    return [one for one in beside if one == path or (one.is_file() and one.stat().st_size)]
 
 
 class _Csv:
@@ -83,7 +82,6 @@ class _Csv:
 
     def __init__(self, path: Path, fill: Filling) -> None:
         self.path, self.fill, self.into = path, fill, fill.into
-        self.agents: dict[str, int] = {}
 
     def read(self) -> None:
         rows = csv.reader(_lines(self.path))
