@@ -39,7 +39,8 @@ class Note(NamedTuple):
 def write(events: Events, path: Path, notes: Iterable[Note] = ()) -> None:
     """Writes a trace as JSON, packed where the name ends in .gz; times are µs with three decimals, so no nanosecond is lost.
 
-    Times count from the trace's origin; where the wall clock is known it is written as baseTimeNanoseconds.
+    Times count from the trace's origin; where the wall clock is known it is written as baseTimeNanoseconds. Moments of memory keep
+    what PyTorch writes of them: the change, the total and the device, not their stream and stack.
     """
     with _opened(path) as file:
         about: dict[str, Any] = {key: value for key, value in events.head.facts.items() if key not in ("traceEvents", "baseTimeNanoseconds")}

@@ -127,9 +127,9 @@ class _Device:
         self.stacks: dict[int, int] = {}
 
     def read(self, entries: list[Any]) -> None:
-        good = [one for one in entries if isinstance(one, dict)]
+        good = [one for one in entries if isinstance(one, dict) and isinstance(one.get("action"), str)]
         self.into.doubt("entries of another form than is usual were skipped", len(entries) - len(good))
-        kept = [one for one in good if (action := one.get("action")) in CHANGES or action in OTHERS]
+        kept = [one for one in good if one["action"] in CHANGES or one["action"] in OTHERS]
         count = len(kept)
         if not count:
             return

@@ -35,7 +35,7 @@ DIRECTIONS = dict(enumerate(["HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "Dt
 DIRECTIONS |= {11: "HtoD, managed", 12: "DtoH, managed", 13: "DtoD, managed"}
 MEMORIES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device", 6: "Managed"}
 WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
-MARK, PUSH_POP, START_END, THREAD_NAME, DOMAIN = 34, 59, 60, 39, 75
+MARK, PUSH_POP, START_END, DOMAIN = 34, 59, 60, 75
 SHAPE = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
 _VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")
 
@@ -62,7 +62,8 @@ def read(path: Path, into: Builder) -> Head:
 def _origin(database: Database, tables: list[str]) -> int | None:
     """The earliest start in ns of all that will be read."""
     near = f"typeof(start) = 'integer' AND start > {-FAR} AND start < {FAR}"
-    found = [database.row(f'SELECT MIN(start) FROM "{one}" WHERE {near}') for one in tables]
+    timed = f"eventType IN ({MARK}, {PUSH_POP}, {START_END})" if database.has(MARKERS, "eventType") else "1"
+    found = [database.row(f'SELECT MIN(start) FROM "{one}" WHERE {near} AND {timed if one == MARKERS else 1}') for one in tables]
     starts = [row[0] for row in found if row and isinstance(row[0], int)]
     return min(starts) if starts else None
 

@@ -14,8 +14,10 @@ from hotlap.errors import InputError
 PIECE = 1 << 22
 LARGEST = 1 << 28  # an object that does not end within this is no event
 HEAD = 1 << 26  # nor does a document have this much before its array
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-_FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")\s*:')
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'  # possessive: a string without an end must not be tried again from every place in it
+_TOKEN = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
+_FIRST = re.compile(rb"[\s,]*+(?:\{\s*+\}[\s,]*+)*+\{\s*+(" + _STRING + rb")\s*+:", re.DOTALL)  # objects with nothing in them are passed over
+_ENDED = re.compile(rb"[\s,]*+(?:\{\s*+\}[\s,]*+)*+[^\s,{]")  # the array's end, or something that is no object
 
 
 class Pieces:
@@ -53,7 +55,7 @@ class Pieces:
                 break
             if len(self.buffer) > HEAD or not self._more():
                 raise InputError(f"there is no array '{self.key.decode()}' in it")
-        while not (first := _FIRST.match(self.buffer)) and self.buffer.lstrip()[:1] != b"]" and self._more():
+        while not (first := _FIRST.match(self.buffer)) and not _ENDED.match(self.buffer) and len(self.buffer) <= HEAD and self._more():
             pass
         return first.group(1) if first else b""
 
@@ -72,6 +74,9 @@ class Pieces:
                 if len(self.buffer) > LARGEST:
                     raise InputError(f"no event ends within {LARGEST >> 20} MiB")
                 self._more()
+        while not self.ended and self._more():  # an array without events: what stands after it is wanted
+            if len(self.buffer) > HEAD:
+                raise InputError(f"its array '{self.key.decode()}' begins with no event")
         yield from self._tail()
 
     def _last(self, follower: re.Pattern[bytes], key: bytes) -> int | None:
