@@ -15,6 +15,7 @@ from hotlap.trace.readers.filling import Numbers
 
 MAGIC = b"SQLite format 3\0"
 ROWS = 1 << 16  # of a block
+FAILURES = (sqlite3.Error, ValueError, OverflowError)  # the second where a damaged name or SQLite's own message is no UTF-8
 LONGEST = 1 << 24  # bytes of one value
 STEPS = 200  # of SQLite's machine for each byte of the file: a plain scan takes less than ten; a database made to run for ever takes more
 
@@ -36,7 +37,7 @@ class Database:
             self._guard()
             kept = self.connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
             self.tables = {str(name): self._columns(str(name)) for (name,) in kept}
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise self.damaged(error) from None
 
     def __enter__(self) -> Self:
@@ -59,12 +60,13 @@ class Database:
     def _columns(self, table: str) -> list[str]:
         try:
             return [str(row[1]) for row in self.connection.execute(f"PRAGMA table_info({quoted(table)})")]
-        except sqlite3.Error:  # a view of what is not there
+        except FAILURES:  # a view of what is not there
             return []
 
-    def damaged(self, error: sqlite3.Error) -> InputError:
+    def damaged(self, error: Exception) -> InputError:
         """The error of a database that cannot be read, or no further."""
-        return InputError(f"'{self.path}' cannot be read as a SQLite database ({error}); export it again")
+        why = " ".join(str(error).split())[:200] if isinstance(error, sqlite3.Error) else "it is damaged"
+        return InputError(f"'{self.path}' cannot be read as a SQLite database ({why}); export it again")
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is such a table with all these columns."""
@@ -83,7 +85,7 @@ class Database:
         """The first row of an answer."""
         try:
             found: tuple[Any, ...] | None = self.connection.execute(statement, values).fetchone()
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise self.damaged(error) from None
         return found
 
@@ -95,7 +97,7 @@ class Database:
         try:
             asked = self.connection.execute(f"SELECT {', '.join(map(quoted, there))} FROM {quoted(table)} LIMIT {most}")
             return [dict(zip(there, row, strict=True)) for row in asked]
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise self.damaged(error) from None
 
     def blocks(self, table: str, numbers: Sequence[str], texts: Sequence[str] = ()) -> Iterator[tuple[dict[str, Numbers], dict[str, Any]]]:
@@ -110,7 +112,7 @@ class Database:
                     {name: np.array(one, np.int64) for name, one in zip(numbers, given, strict=False)},
                     dict(zip(texts, given[len(numbers) :], strict=True)),
                 )
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise self.damaged(error) from None
 
 

@@ -25,7 +25,7 @@ class Filling:
 
     def add(self, start: Numbers, end: Numbers, **columns: Numbers | int) -> None:
         """A block of events of absolute times in ns; those that end before they start, or have no time, are left out with a doubt."""
-        good = (end >= start) & (np.abs(start) < FAR) & (np.abs(end) < FAR)
+        good = (end >= start) & (start > -FAR) & (end < FAR)
         if not good.all():
             self.into.doubt(NEGATIVE, int(len(good) - good.sum()))
             start, end = start[good], end[good]

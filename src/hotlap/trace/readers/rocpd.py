@@ -56,7 +56,7 @@ def read(path: Path, into: Builder) -> Head:
         fill = Filling(into)
         for run in work:
             run.read(fill)
-        facts = {"schema_version": str(row["value"]) for run in work for row in run.small("rocpd_metadata", "tag", "value") if row["tag"] == "schema_version"}
+        facts = {"schema_version": str(row["value"]) for run in work for row in run.small("rocpd_metadata", "tag", "value") if row["tag"] == "schema_version" and "value" in row}
         return fill.head(path, NAME, facts=facts, devices=[one for run in work for one in run.devices])
 
 

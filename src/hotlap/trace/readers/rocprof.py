@@ -21,7 +21,7 @@ from hotlap.trace import events as ev
 from hotlap.trace.building import Builder
 from hotlap.trace.events import Head
 from hotlap.trace.readers import packed
-from hotlap.trace.readers.filling import Filling, places, whole
+from hotlap.trace.readers.filling import FAR, Filling, places, whole
 
 NAME = "rocprof"
 ABOUT = "rocprofv3 (JSON, or CSV with its kernel_trace.csv)"
@@ -89,7 +89,7 @@ class _Csv:
             header = next(rows, [])
             at = {name.strip(): place for place, name in enumerate(header)}
             if "Start_Timestamp" not in at or "End_Timestamp" not in at:
-                raise InputError(f"'{self.path}' has no columns Start_Timestamp and End_Timestamp in its first line; it has: {', '.join(header)[:200]}")
+                raise InputError(f"'{self.path}' has no columns Start_Timestamp and End_Timestamp in its first line; it has: {' '.join(', '.join(header).split())[:200]}")
             while block := list(islice(rows, ROWS)):
                 good = [row for row in block if len(row) == len(header)]
                 self.into.doubt("lines with another number of values than the header were skipped", len(block) - len(good))
@@ -240,10 +240,10 @@ def _json(path: Path, into: Builder) -> Head:
             raise InputError(f"'{path}' holds more than {LARGEST >> 30} GiB of JSON; let rocprofv3 write CSV or rocpd (--output-format rocpd)")
     try:
         tools = msgspec.json.decode(text.removeprefix(b"\xef\xbb\xbf"), type=_Document).tool
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
             tools = msgspec.json.decode(text.decode("utf-8", "replace"), type=_Document).tool
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise InputError(f"'{path}' is no JSON of rocprofv3: {error}") from None
     del text
     fill, facts, devices = Filling(into), {}, []
@@ -251,7 +251,7 @@ def _json(path: Path, into: Builder) -> Head:
         found = _JsonTool(tool, fill)
         found.read(path)
         devices += found.devices
-        facts |= {key: value for key, value in tool.metadata.items() if isinstance(value, int | str)}
+        facts |= {key: value for key, value in tool.metadata.items() if isinstance(value, str) or (isinstance(value, int) and abs(value) < FAR)}
     return fill.head(path, NAME, facts=facts, devices=devices)
 
 
