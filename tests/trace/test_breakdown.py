@@ -36,10 +36,14 @@ def test_classes_by_hand() -> None:
         (KERNEL, "gemm", 0, 10, 30), (KERNEL, "gemm", 0, 50, 60), (KERNEL, "ncclDevKernel_AllReduce", 0, 20, 45), (COPY, "Memcpy", 0, 40, 50),
         (SET, "Memset", 0, 90, 100), (OPERATOR, "aten::mm", -1, 0, 200), (DEVICE_MARKER, "step", 0, 0, 150),
     ))  # fmt: skip
-    assert found.window_s == pytest.approx(90e-9) and found.devices == 1
-    assert found.compute_share == pytest.approx(30 / 90) and found.communication_share == pytest.approx(25 / 90)
-    assert found.exposed_communication_share == pytest.approx(15 / 90) and found.overlap == pytest.approx(10 / 25)
-    assert found.copy_share == pytest.approx(20 / 90) and found.exposed_copy_share == pytest.approx(15 / 90)
+    assert found.window_s == pytest.approx(90e-9)
+    assert found.devices == 1
+    assert found.compute_share == pytest.approx(30 / 90)
+    assert found.communication_share == pytest.approx(25 / 90)
+    assert found.exposed_communication_share == pytest.approx(15 / 90)
+    assert found.overlap == pytest.approx(10 / 25)
+    assert found.copy_share == pytest.approx(20 / 90)
+    assert found.exposed_copy_share == pytest.approx(15 / 90)
     assert found.idle_share == pytest.approx(30 / 90)
 
 
@@ -47,14 +51,18 @@ def test_devices_are_weighted_by_their_windows() -> None:
     events = made((KERNEL, "a", 0, 0, 10), (KERNEL, "a", 0, 90, 100), (KERNEL, "a", 3, 50, 150), (KERNEL, "a", 3, 60, 70))
     assert breakdown.devices(events) == [0, 3]
     first, both = breakdown.of(events, 0), breakdown.of(events)
-    assert first.compute_share == pytest.approx(0.2) and first.device == 0
-    assert both.compute_share == pytest.approx(120 / 200) and both.window_s == pytest.approx(100e-9) and both.devices == 2
+    assert first.compute_share == pytest.approx(0.2)
+    assert first.device == 0
+    assert both.compute_share == pytest.approx(120 / 200)
+    assert both.window_s == pytest.approx(100e-9)
+    assert both.devices == 2
 
 
 def test_nothing_on_a_device() -> None:
     for events in (made((OPERATOR, "a", -1, 0, 10)), made()):
         found = breakdown.of(events)
-        assert found.compute_share is None and found.window == "nothing ran on a device"
+        assert found.compute_share is None
+        assert found.window == "nothing ran on a device"
 
 
 @pytest.mark.skipif(DATA is None, reason="no recorded traces: set HOTLAP_SHARED or put them at ../shared")

@@ -22,8 +22,11 @@ def test_blocks_become_columns(tmp_path: Path, to_files: bool) -> None:
     into.add(start=np.array([1, 2]), duration=np.array([3.0, 4.0]), kind=2)
     into.add(start=np.array([5]), duration=7, kind=0, device=np.array([1]))
     found = into.arrays()
-    assert found["start"].tolist() == [1, 2, 5] and found["duration"].tolist() == [3, 4, 7] and found["device"].tolist() == [-1, -1, 1]
-    assert {name: one.dtype.type for name, one in found.items()} == COLUMNS and into.count == 3
+    assert found["start"].tolist() == [1, 2, 5]
+    assert found["duration"].tolist() == [3, 4, 7]
+    assert found["device"].tolist() == [-1, -1, 1]
+    assert {name: one.dtype.type for name, one in found.items()} == COLUMNS
+    assert into.count == 3
     with pytest.raises(ValueError, match="column duration has 1 values where start has 2"):
         Builder().add(start=np.array([1, 2]), duration=np.array([1]))
 
@@ -39,7 +42,8 @@ def test_tables_keep_the_order_of_first_appearance_and_read_raw_json() -> None:
     into.stacks[b'"a\\u00e9;b"'], into.stacks["plain"], into.stacks[b'"broken']
     into.launches[b"[2, 3]", b"no json", 1, 2, 0.5], into.launches[(1, 2, 3), b"[]", -1, -1, -1.0]
     tables = into.tables()
-    assert tables.names == ["a", "b"] and tables.stacks == ["aé;b", "plain", '"broken']
+    assert tables.names == ["a", "b"]
+    assert tables.stacks == ["aé;b", "plain", '"broken']
     assert tables.launches == [Launch((2, 3, 1), (0, 0, 0), 1, 2, 0.5), Launch((1, 2, 3), (0, 0, 0), -1, -1, -1.0)]
 
 
@@ -52,11 +56,13 @@ def test_large_files_are_kept_and_the_second_opening_gives_the_same(tmp_path: Pa
     plain = Timeline.open(tmp_path / name, cache=False)
     for _ in range(2):
         kept = Timeline.open(tmp_path / name)
-        assert kept.head == plain.head and tuple(kept.tables) == tuple(plain.tables)
+        assert kept.head == plain.head
+        assert tuple(kept.tables) == tuple(plain.tables)
         assert all((kept.columns[one] == plain.columns[one]).all() for one in COLUMNS)
         assert isinstance(kept.start, np.memmap)
         monkeypatch.setattr(opening.readers, "find", lambda *_: pytest.fail("the file was read a second time"))
-    assert not list((tmp_path / "home").glob("traces/*/.making-*")) and not list((tmp_path / "home").glob("traces/.making-*"))
+    assert not list((tmp_path / "home").glob("traces/*/.making-*"))
+    assert not list((tmp_path / "home").glob("traces/.making-*"))
 
 
 def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 EXAMPLES = int(os.environ.get("HOTLAP_FUZZ_EXAMPLES", "120"))
-CHANGES = st.lists(st.tuples(st.integers(0, fuzzing.OPERATIONS - 1), st.integers(0, (1 << 16) - 1), st.integers(0, (1 << 32) - 1)), min_size=1, max_size=6)
+CHANGES = st.lists(
+    st.tuples(st.integers(0, fuzzing.OPERATIONS - 1), st.integers(0, (1 << 16) - 1), st.integers(0, (1 << 32) - 1)), min_size=1, max_size=6
+)
 
 
 @pytest.mark.parametrize("name", fuzzing.NAMES)

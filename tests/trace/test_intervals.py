@@ -22,18 +22,23 @@ def points(given_: Intervals) -> set[int]:
 
 
 def is_a_set(found: Intervals) -> bool:
-    return bool((found.end > found.start).all() and (found.start[1:] >= found.end[:-1]).all() and found.start.dtype == found.end.dtype == np.int64)
+    return bool(
+        (found.end > found.start).all() and (found.start[1:] >= found.end[:-1]).all() and found.start.dtype == found.end.dtype == np.int64
+    )
 
 
 @given(PAIRS)
 def test_union(pairs: list[tuple[int, int]]) -> None:
     found = made(pairs)
     assert points(found) == {x for s, n in pairs for x in range(s, s + n)}
-    assert is_a_set(found) and found.length == len(points(found))
+    assert is_a_set(found)
+    assert found.length == len(points(found))
 
 
 @given(PAIRS, PAIRS, st.integers(-35, 45), st.integers(0, 40))
-def test_intersection_difference_gaps_and_clipping(first: list[tuple[int, int]], second: list[tuple[int, int]], start: int, length: int) -> None:
+def test_intersection_difference_gaps_and_clipping(
+    first: list[tuple[int, int]], second: list[tuple[int, int]], start: int, length: int
+) -> None:
     a, b, window = made(first), made(second), set(range(start, start + length))
     for found, expected in (
         (intervals.intersection(a, b), points(a) & points(b)), (intervals.difference(a, b), points(a) - points(b)),
@@ -53,4 +58,6 @@ def test_covered(first: list[tuple[int, int]], second: list[tuple[int, int]]) ->
 
 
 def test_nothing() -> None:
-    assert NONE.length == 0 and intervals.difference(NONE, made([(0, 5)])).length == 0 and intervals.intersection(made([(0, 5)]), NONE) is NONE
+    assert NONE.length == 0
+    assert intervals.difference(NONE, made([(0, 5)])).length == 0
+    assert intervals.intersection(made([(0, 5)]), NONE) is NONE

@@ -20,11 +20,16 @@ from hotlap.trace.readers.pieces import Pieces
 
 # No object inside another begins with the events' first key: there a piece would be cut, which the reader says.
 VALUES = st.recursive(
-    st.none() | st.integers(-(10**6), 10**6) | st.text(st.characters(codec="utf-8"), max_size=8) | st.sampled_from(['"ph":', "},{", '"}', "\\", "]", "[{"]),
+    st.none()
+    | st.integers(-(10**6), 10**6)
+    | st.text(st.characters(codec="utf-8"), max_size=8)
+    | st.sampled_from(['"ph":', "},{", '"}', "\\", "]", "[{"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["args", "x", "traceEvents"]), inner, max_size=3),
     max_leaves=6,
 )
-OBJECTS = st.lists(st.dictionaries(st.sampled_from(["name", "ts", "args", "x"]), VALUES, max_size=3).map(lambda one: {"ph": "X", **one}), max_size=8)
+OBJECTS = st.lists(
+    st.dictionaries(st.sampled_from(["name", "ts", "args", "x"]), VALUES, max_size=3).map(lambda one: {"ph": "X", **one}), max_size=8
+)
 
 
 def blocks(text: bytes, size: int) -> Iterator[bytes]:
@@ -51,9 +56,11 @@ def cut(text: bytes, size: int, most: int) -> tuple[list[object], Pieces]:
 def test_all_objects_come_out(objects: list[dict[str, object]], indent: int | None, size: int, whole: bool) -> None:
     document = {"schemaVersion": 1, "traceEvents": objects, "name": "é"} if whole else objects
     joined, found = cut(json.dumps(document, indent=indent, ensure_ascii=False).encode(), size, 1 << 20)
-    assert joined == objects and not found.truncated
+    assert joined == objects
+    assert not found.truncated
     if whole:
-        assert json.loads(found.before) == {"schemaVersion": 1, "traceEvents": []} and json.loads(found.after) == {"name": "é"}
+        assert json.loads(found.before) == {"schemaVersion": 1, "traceEvents": []}
+        assert json.loads(found.after) == {"name": "é"}
 
 
 @settings(max_examples=200, deadline=None)
@@ -61,7 +68,8 @@ def test_all_objects_come_out(objects: list[dict[str, object]], indent: int | No
 def test_small_pieces_hold_the_same_where_no_text_looks_like_an_event(objects: list[dict[str, object]], size: int, most: int) -> None:
     plain = [{"ph": "X", "name": str(i), "args": {"x": len(one)}} for i, one in enumerate(objects)]
     joined, found = cut(json.dumps({"traceEvents": plain}).encode(), size, most)
-    assert joined == plain and not found.truncated
+    assert joined == plain
+    assert not found.truncated
 
 
 @given(st.integers(1, 200))
@@ -74,7 +82,8 @@ def test_a_cut_document_gives_what_stands_before_the_cut(length: int) -> None:
             cut(text, 7, 40)
         return
     joined, found = cut(text, 7, 40)
-    assert joined == objects[: len(joined)] and len(joined) >= text.count(b"},")
+    assert joined == objects[: len(joined)]
+    assert len(joined) >= text.count(b"},")
     assert found.truncated or text.count(b"}") >= 9
 
 
@@ -98,7 +107,8 @@ def test_cut_and_damaged_packed_files(tmp_path: Path) -> None:
     for name, contents in cases.items():
         (tmp_path / name).write_bytes(contents)
     kept = b"".join(packed.blocks(tmp_path / "cut.gz"))
-    assert kept and text.startswith(kept)
+    assert kept
+    assert text.startswith(kept)
     for name in ("none.gz", "cut.zip"):
         with pytest.raises(InputError, match="cannot be unpacked"):
             list(packed.blocks(tmp_path / name))
@@ -111,11 +121,10 @@ def test_bombs_are_refused_before_they_grow(tmp_path: Path, monkeypatch: pytest.
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x", b"\0" * (1 << 26))
     for name in ("bomb.gz", "bomb.zip"):
-        taken = 0
+        taken: list[int] = []
         with pytest.raises(InputError, match="times its size when unpacked"):
-            for block in packed.blocks(tmp_path / name):
-                taken += len(block)
-        assert taken <= (1 << 24) + packed.BLOCK
+            taken.extend(map(len, packed.blocks(tmp_path / name)))
+        assert sum(taken) <= (1 << 24) + packed.BLOCK
 
 
 def test_a_reader_that_stops_early_leaves_no_thread(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def test_each_sample_goes_to_its_reader_and_a_few_columns_are_enough_for_the_bre
     name, make = samples.FORMATS[reader]
     trace = opened(tmp_path, name, make())
     assert trace.head.reader == reader.partition(" ")[0]
-    assert len(trace) and (trace.duration >= 0).all()
+    assert len(trace)
+    assert (trace.duration >= 0).all()
     few = Timeline.open(tmp_path / name, columns="breakdown")
     assert few.breakdown() == trace.breakdown()
     assert sorted(few.columns) == sorted(("start", "duration", "kind", "name", "thread", "device", "stream"))
@@ -65,7 +66,8 @@ def test_nsys(tmp_path: Path) -> None:
     assert one(trace, "Context Sync")["stream"] == -1
     assert trace.threads[one(trace, "layer")["thread"]] == ("77", "78", "main")
     assert trace.head.facts == {"export_schema_version": "3.25.0", "kernels_in_graphs": 2}
-    assert trace.head.unix_ns == 1_700_000_000_000_001_100 and trace.head.devices == [{"id": 0, "name": "GPU", "smCount": 108}]
+    assert trace.head.unix_ns == 1_700_000_000_000_001_100
+    assert trace.head.devices == [{"id": 0, "name": "GPU", "smCount": 108}]
     assert {d.what: d.events for d in trace.head.doubts} == {
         "events without a time or of negative duration were skipped": 1, "markers that were opened and not closed were skipped": 1,
         "markers were closed by another thread than opened them": 1, "CUDA graphs were recorded as a whole: their kernels are not known": 1,
@@ -79,12 +81,15 @@ def test_nsys_reads_old_names_texts_in_place_and_processes_apart(tmp_path: Path)
         ("EXPORT_META_DATA(name TEXT, value TEXT)", [("EXPORT_SCHEMA_VERSION", "2.9.1")]),
     ]))  # fmt: skip
     assert [row[1:] for row in listed(trace)] == [("k1", 10, 10), ("k2", 30, 10), ("unnamed -1", 50, 10)]
-    assert trace.correlation.tolist() == [5, 5 + (1 << 32), -1] and trace.device.tolist() == [0, 0, -1] and trace.launch.tolist() == [-1] * 3
-    assert trace.head.facts["export_schema_version"] == "2.9.1" and trace.head.facts["processes"] == 2
+    assert trace.correlation.tolist() == [5, 5 + (1 << 32), -1]
+    assert trace.device.tolist() == [0, 0, -1]
+    assert trace.launch.tolist() == [-1] * 3
+    assert trace.head.facts["export_schema_version"] == "2.9.1"
+    assert trace.head.facts["processes"] == 2
 
 
 def test_a_database_of_another_schema_is_refused_with_the_tables_that_were_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none of the tables CUPTI_ACTIVITY_KIND_KERNEL.*nsys export"):
+    with pytest.raises(InputError, match=r"none of the tables CUPTI_ACTIVITY_KIND_KERNEL.*nsys export"):
         opened(tmp_path, "x.sqlite", samples._database([("songs(id INT)", [(1,)])]))
     with pytest.raises(InputError, match="no events"):
         opened(tmp_path, "y.sqlite", samples._database([("NVTX_EVENTS(start INT, end INT, eventType INT)", [])]))
@@ -100,7 +105,7 @@ def test_a_database_made_to_run_for_ever_is_stopped(tmp_path: Path) -> None:
         "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE c(start) AS (SELECT 1 UNION ALL SELECT start+1 FROM c) SELECT start, start AS end FROM c"
     )
     connection.commit()
-    with pytest.raises(InputError, match="cannot be read as a SQLite database.*interrupted"):
+    with pytest.raises(InputError, match=r"cannot be read as a SQLite database.*interrupted"):
         Timeline.open(tmp_path / "trap.sqlite")
 
 
@@ -109,15 +114,22 @@ def test_rocpd(tmp_path: Path, schema: int) -> None:
     trace = opened(tmp_path, "results.db", samples.rocpd(schema))
     assert listed(trace) == ROCM
     kernel, copy = one(trace, "gemm(float*)"), one(trace, "Memcpy HtoD")
-    assert (kernel["device"], kernel["stream"], kernel["correlation"]) == (0, 1, 9) and one(trace, "hipLaunchKernel")["correlation"] == 9
+    assert (kernel["device"], kernel["stream"], kernel["correlation"]) == (0, 1, 9)
+    assert one(trace, "hipLaunchKernel")["correlation"] == 9
     assert trace.launches[kernel["launch"]] == Launch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
     assert (copy["bytes"], copy["device"]) == (4096, 0)
     assert trace.threads[one(trace, "layer")["thread"]][:2] == ("77", "78")
-    assert trace.head.facts == {"schema_version": str(schema)} and trace.head.devices == [{"id": 0, "name": "AMD Instinct MI300X"}]
+    assert trace.head.facts == {"schema_version": str(schema)}
+    assert trace.head.devices == [{"id": 0, "name": "AMD Instinct MI300X"}]
 
 
 JAX = (49, 2_263_564, [385_603, 279_105])
-ROCM = [("marker", "layer", 1500, 2000), ("runtime", "hipLaunchKernel", 1900, 50), ("kernel", "gemm(float*)", 2000, 500), ("copy", "Memcpy HtoD", 3000, 100)]
+ROCM = [
+    ("marker", "layer", 1500, 2000),
+    ("runtime", "hipLaunchKernel", 1900, 50),
+    ("kernel", "gemm(float*)", 2000, 500),
+    ("copy", "Memcpy HtoD", 3000, 100),
+]
 
 
 def test_rocprof_json(tmp_path: Path) -> None:
@@ -143,10 +155,12 @@ def test_rocprof_csv_takes_the_tables_beside_that_of_kernels_along(tmp_path: Pat
     kernel = one(trace, "gemm(float*, int)")
     assert (kernel["device"], kernel["stream"], kernel["correlation"]) == (1, 0, 9)  # the queue is an address: the first one is 0
     assert trace.launches[kernel["launch"]] == Launch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
-    assert trace.head.facts["files"].count(".csv") == 4 and "200" not in trace.head.facts["files"]
+    assert trace.head.facts["files"].count(".csv") == 4
+    assert "200" not in trace.head.facts["files"]
     assert [(d.what, d.events) for d in trace.head.doubts] == [("lines with another number of values than the header were skipped", 1)]
     alone = Timeline.open(tmp_path / "199_hip_api_trace.csv")
-    assert len(alone) == 1 and alone.head.facts == {}
+    assert len(alone) == 1
+    assert alone.head.facts == {}
 
 
 def test_memory_snapshot(tmp_path: Path) -> None:
@@ -158,7 +172,8 @@ def test_memory_snapshot(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert trace.bytes.tolist() == [2048, 512, 300, -512]
     assert trace.external.tolist() == [-1, 1212, 1512, 1000]  # the segments say that 1000 bytes were left at the end
-    assert trace.stacks == ["model.py(7): forward;train.py(3): main"] and trace.stack.tolist() == [-1, 0, 0, -1]
+    assert trace.stacks == ["model.py(7): forward;train.py(3): main"]
+    assert trace.stack.tolist() == [-1, 0, 0, -1]
 
 
 def test_a_pickle_that_runs_code_is_refused_and_nothing_runs(tmp_path: Path) -> None:
@@ -194,13 +209,19 @@ def test_damaged_pickles_and_traps_are_refused(tmp_path: Path, text: bytes, says
 def test_memory_entries_without_time_or_total(tmp_path: Path) -> None:
     text = pickle.dumps({"device_traces": [[], [{"action": "alloc", "size": 8}, {"action": "free_completed", "size": 9}]]})
     trace = opened(tmp_path, "x.pickle", text)
-    assert trace.device.tolist() == [1, 1] and trace.start.tolist() == [0, 1000] and trace.external.tolist() == [-1, -1]
+    assert trace.device.tolist() == [1, 1]
+    assert trace.start.tolist() == [0, 1000]
+    assert trace.external.tolist() == [-1, -1]
     assert "a microsecond apart" in trace.head.doubts[0].what
 
 
 def test_xplane_of_a_device(tmp_path: Path) -> None:
     trace = opened(tmp_path, "x.pb", samples.xplane())
-    assert listed(trace) == [("kernel", "gemm_fusion", 2000, 500), ("device_marker", "jit_step", 2000, 1100), ("copy", "MemcpyH2D", 3000, 100)]
+    assert listed(trace) == [
+        ("kernel", "gemm_fusion", 2000, 500),
+        ("device_marker", "jit_step", 2000, 1100),
+        ("copy", "MemcpyH2D", 3000, 100),
+    ]
     kernel, copy = one(trace, "gemm_fusion"), one(trace, "MemcpyH2D")
     assert (kernel["device"], kernel["stream"], kernel["correlation"], copy["bytes"], copy["correlation"]) == (0, 7, 9, 4096, 10)
     assert trace.launches[kernel["launch"]] == Launch((2, 3, 1), (128, 1, 1), 32, 1024, 50.0)
@@ -211,9 +232,11 @@ def test_xplane_written_by_jax() -> None:
     """JAX 0.10.2 on a CPU; its own trace.json.gz of the same run has as many events and these lengths of the two steps."""
     trace = Timeline.open(samples.HERE / "jax_cpu.xplane.pb")
     steps = trace.of_kind(KINDS.index("marker"))
-    assert trace.named(steps) == ["train", "train"] and (len(trace), int(trace.duration.sum())) == JAX[:2]
+    assert trace.named(steps) == ["train", "train"]
+    assert (len(trace), int(trace.duration.sum())) == JAX[:2]
     assert trace.duration[steps].tolist() == JAX[2]
-    assert trace.head.unix_ns is not None and trace.head.unix_ns > 1_700_000_000 * 10**9
+    assert trace.head.unix_ns is not None
+    assert trace.head.unix_ns > 1_700_000_000 * 10**9
     assert {t.name.split("/")[0] for t in trace.threads} == {"python", "tf_XLAPjRtCpuClient"}
 
 
@@ -221,7 +244,8 @@ def test_xplane_passes_over_what_it_does_not_know_and_keeps_what_stands_before_d
     whole = samples.xplane()
     assert len(opened(tmp_path, "a.xplane.pb", samples.doubled(whole))) == 3
     trace = opened(tmp_path, "b.xplane.pb", whole + whole[: len(whole) // 2])
-    assert len(trace) == 3 and "cut off or damaged" in trace.head.doubts[0].what
+    assert len(trace) == 3
+    assert "cut off or damaged" in trace.head.doubts[0].what
     with pytest.raises(InputError, match="no events"):
         opened(tmp_path, "c.xplane.pb", whole[:40])
 
@@ -235,7 +259,8 @@ def test_nsysjax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "thunks" in trace.head.doubts[0].what
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     without = Timeline.open(tmp_path / "x.zip")
-    assert len(without) == 1 and "pyarrow is not installed" in without.head.doubts[0].what
+    assert len(without) == 1
+    assert "pyarrow is not installed" in without.head.doubts[0].what
 
 
 def test_kineto(tmp_path: Path) -> None:
@@ -247,13 +272,15 @@ def test_kineto(tmp_path: Path) -> None:
     ]  # fmt: skip
     gemm, mm = one(trace, "gemm"), one(trace, "aten::mm")
     assert trace.launches[gemm["launch"]] == Launch((2, 3, 1), (128, 1, 1), 32, 1024, 50.0)
-    assert trace.shapes[mm["shape"]].dims == "[[64, 32], [32, 16]]" and trace.stacks[mm["stack"]] == "train.py(3): step;train.py(9): main"
+    assert trace.shapes[mm["shape"]].dims == "[[64, 32], [32, 16]]"
+    assert trace.stacks[mm["stack"]] == "train.py(3): step;train.py(9): main"
     assert (mm["external"], mm["sequence"], one(trace, "cudaLaunchKernel")["correlation"]) == (5, 3, gemm["correlation"])
     talk = trace.collectives[one(trace, "ncclDevKernel_AllReduce")["collective"]]
     assert talk == ("allreduce", "Float", 10, 10, "0", 2)
     assert (one(trace, "[memory]")["bytes"], one(trace, "[memory]")["external"]) == (-512, 1024)
     assert (trace.head.rank, trace.head.ranks, trace.head.unix_ns) == (1, 2, 1_700_000_000_000_000_000 + origin)
-    assert trace.threads[mm["thread"]] == ("1", "1", "main") and trace.head.doubts == []
+    assert trace.threads[mm["thread"]] == ("1", "1", "main")
+    assert trace.head.doubts == []
 
 
 @shared
@@ -262,10 +289,13 @@ def test_the_recorded_nsight_systems_database() -> None:
     trace = Timeline.open(DATA / "nsys" / "saxpy-mpi-cuda_nsys_perlmutter0.sqlite")
     counts = {KINDS[k]: int((trace.kind == k).sum()) for k in np.unique(trace.kind)}
     assert counts == {"kernel": 5, "copy": 15, "runtime": 95, "marker": 22, "overhead": 16}  # rows of its tables
-    assert trace.head.doubts == [] and trace.head.devices[0]["name"] == "NVIDIA A100-SXM4-40GB"
+    assert trace.head.doubts == []
+    assert trace.head.devices[0]["name"] == "NVIDIA A100-SXM4-40GB"
     # by hand from the rows: five kernels and fifteen copies, none of which overlap
     found = trace.breakdown()
-    assert found.compute_share is not None and found.copy_share is not None and found.idle_share is not None
+    assert found.compute_share is not None
+    assert found.copy_share is not None
+    assert found.idle_share is not None
     assert found.compute_share + found.copy_share + found.idle_share == pytest.approx(1)
     assert found.window_s == pytest.approx(1.097327843)
 
@@ -275,4 +305,5 @@ def test_the_recorded_nsys_jax_archive() -> None:
     assert DATA is not None
     trace = Timeline.open(DATA / "nsys" / "pax_fsdp4_4proc_proc0.zip", cache=False)
     assert int((trace.kind == KINDS.index("marker")).sum()) == 27_891
-    assert int((trace.kind == 0).sum()) == 13_827 and 0.4 < (trace.breakdown().overlap or 0) < 0.6
+    assert int((trace.kind == 0).sum()) == 13_827
+    assert 0.4 < (trace.breakdown().overlap or 0) < 0.6

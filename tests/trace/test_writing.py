@@ -69,4 +69,5 @@ def test_a_made_timeline_with_notes(tmp_path: Path) -> None:
     noted = json.loads((tmp_path / "noted.json").read_text())
     assert noted["traceEvents"][-1] == {"ph": "X", "cat": "hotlap_finding", "name": "idle: the host waits", "pid": "Hotlap", "tid": "findings",
                                         "ts": 0.005, "dur": 2.5, "args": {"gain": "12 %"}}  # fmt: skip
-    assert noted["target"] == "simulated" and len(Timeline.open(tmp_path / "noted.json")) == 5
+    assert noted["target"] == "simulated"
+    assert len(Timeline.open(tmp_path / "noted.json")) == 5

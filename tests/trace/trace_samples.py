@@ -61,13 +61,13 @@ def nsys() -> bytes:
     """Schema 3: kernels in a graph, a copy, a set, a synchronisation, calls, markers of two domains, one left open."""
     return _database([
         ("StringIds(id INTEGER PRIMARY KEY, value TEXT)", [(1, "gemm(float*)"), (2, "cudaLaunchKernel_v7000"), (3, "layer"), (4, "main"), (5, "poll")]),
-        ("CUPTI_ACTIVITY_KIND_KERNEL(start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, demangledName INT, "
+        (("CUPTI_ACTIVITY_KIND_KERNEL(start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, demangledName INT, "
          "gridX INT, gridY INT, gridZ INT, blockX INT, blockY INT, blockZ INT, registersPerThread INT, staticSharedMemory INT, "
-         "dynamicSharedMemory INT, graphNodeId INT)",
+         "dynamicSharedMemory INT, graphNodeId INT)"),
          [(2000, 2500, 0, 7, 9, 77 << 24, 1, 2, 3, 1, 128, 1, 1, 32, 16, 1008, 4), (2600, 2700, 0, 7, 9, 77 << 24, 1, 2, 3, 1, 128, 1, 1, 32, 16, 1008, 5),
           (2900, 2800, 0, 7, 9, 77 << 24, 1, 2, 3, 1, 128, 1, 1, 32, 16, 1008, None)]),
-        ("CUPTI_ACTIVITY_KIND_MEMCPY(start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, "
-         "srcKind INT, dstKind INT)", [(3000, 3100, 0, 7, 10, 77 << 24, 4096, 1, 0, 2)]),
+        (("CUPTI_ACTIVITY_KIND_MEMCPY(start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, "
+         "srcKind INT, dstKind INT)"), [(3000, 3100, 0, 7, 10, 77 << 24, 4096, 1, 0, 2)]),
         ("CUPTI_ACTIVITY_KIND_MEMSET(start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, memKind INT)",
          [(3200, 3210, 0, 7, 11, 77 << 24, 64, 2)]),
         ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION(start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, syncType INT)",
@@ -92,7 +92,11 @@ def rocpd(schema: int = 3) -> bytes:
     """One agent, a kernel, a copy, a call and a marker; in schema 4 the times stand in a table of their own."""
     run = "_00000a1b_2c3d_4e5f_8a9b_0123456789ab"
     if schema == 3:
-        kernel, copy, region = "start INT, end INT, agent_id INT, stream_id INT", "start INT, end INT, stream_id INT", "start INT, end INT, pid INT, tid INT"
+        kernel, copy, region = (
+            "start INT, end INT, agent_id INT, stream_id INT",
+            "start INT, end INT, stream_id INT",
+            "start INT, end INT, pid INT, tid INT",
+        )
         values: list[tuple[Any, ...]] = [(2000, 2500, 1, 1), (3000, 3100, 1), (1900, 1950, 1, 1), (1500, 3500, 1, 1)]
     else:
         kernel = copy = region = "start_id INT, end_id INT, track_id INT"
@@ -109,8 +113,8 @@ def rocpd(schema: int = 3) -> bytes:
         (f"rocpd_event{run}(id INTEGER PRIMARY KEY, stack_id INT)", [(1, 9), (2, 10)]),
         (f"rocpd_timestamp{run}(id INTEGER PRIMARY KEY, value INT)",
          list(enumerate([2000, 2500, 3000, 3100, 1900, 1950, 1500, 3500], 1)) if schema == 4 else []),
-        (f"rocpd_kernel_dispatch{run}({kernel}, kernel_id INT, group_segment_size INT, workgroup_size_x INT, workgroup_size_y INT, "
-         "workgroup_size_z INT, grid_size_x INT, grid_size_y INT, grid_size_z INT, event_id INT)", [(*values[0], 1, 512, 64, 1, 1, 256, 2, 1, 1)]),
+        ((f"rocpd_kernel_dispatch{run}({kernel}, kernel_id INT, group_segment_size INT, workgroup_size_x INT, workgroup_size_y INT, "
+         "workgroup_size_z INT, grid_size_x INT, grid_size_y INT, grid_size_z INT, event_id INT)"), [(*values[0], 1, 512, 64, 1, 1, 256, 2, 1, 1)]),
         (f"rocpd_memory_copy{run}({copy}, name_id INT, size INT, dst_agent_id INT, src_agent_id INT, event_id INT)", [(*values[1], 1, 4096, 1, 2, 2)]),
         (f"rocpd_region{run}({region}, name_id INT, event_id INT)", [(*values[2], 2, 1), (*values[3], 3, None)]),
     ])  # fmt: skip
@@ -118,6 +122,7 @@ def rocpd(schema: int = 3) -> bytes:
 
 def rocprof_json() -> bytes:
     """One process of the tool."""
+
     def record(kind: int, operation: int, correlation: int, start: int, end: int, **more: Any) -> dict[str, Any]:
         return {"size": 64, "kind": kind, "operation": operation, "thread_id": 78, "correlation_id": {"internal": correlation, "external": 0},
                 "start_timestamp": start, "end_timestamp": end, **more}  # fmt: skip
@@ -143,6 +148,7 @@ def rocprof_json() -> bytes:
 
 def rocprof_csv() -> dict[str, bytes]:
     """Tables of one run, by what their names end in."""
+
     def table(*rows: str) -> bytes:
         return ("\n".join(rows) + "\n").encode()
 
@@ -174,8 +180,12 @@ def memory() -> bytes:
         {"action": "free_requested", "addr": 1 << 40, "size": 512, "stream": 0, "time_us": 1_700_000_000_000_030, "frames": []},
         {"action": "free_completed", "addr": 1 << 40, "size": 512, "stream": 0, "time_us": 1_700_000_000_000_031, "frames": []},
     ]
-    segments = [{"device": 0, "address": 1 << 40, "total_size": 2048, "allocated_size": 1000, "active_size": 1000, "stream": 0, "blocks": []}]
-    return pickle.dumps({"segments": segments, "device_traces": [entries, []], "allocator_settings": {"expandable_segments": False, "fraction": 0.5}})
+    segments = [
+        {"device": 0, "address": 1 << 40, "total_size": 2048, "allocated_size": 1000, "active_size": 1000, "stream": 0, "blocks": []}
+    ]
+    return pickle.dumps(
+        {"segments": segments, "device_traces": [entries, []], "allocator_settings": {"expandable_segments": False, "fraction": 0.5}}
+    )
 
 
 def field(number: int, value: int | bytes | str) -> bytes:
@@ -197,6 +207,7 @@ def varint(value: int) -> bytes:
 
 def xplane() -> bytes:
     """A device with a stream and a line of modules: a kernel with its launch, a copy."""
+
     def stat(key: int, value: int | str) -> bytes:
         return field(1, key) + (field(3, value) if isinstance(value, int) else field(5, value))
 
@@ -229,10 +240,28 @@ def nsysjax() -> bytes:
 
     host = "Start (ns),End (ns),Duration (ns),Name,PID,TID\n1000,4000,3000,TSL:XlaModule:#hlo_module=jit_step#,77,78\n"
     rows = [
-        {"Name": "TSL:XlaModule:#hlo_module=jit_step#", "Projected Start": 2000, "Projected Duration": 900, "RangeId": 1.0, "RangeStack": ":1"},
+        {
+            "Name": "TSL:XlaModule:#hlo_module=jit_step#",
+            "Projected Start": 2000,
+            "Projected Duration": 900,
+            "RangeId": 1.0,
+            "RangeStack": ":1",
+        },
         {"Name": "TSL:Thunk:#hlo_op=while.1#", "Projected Start": 2000, "Projected Duration": 500, "RangeId": 2.0, "RangeStack": ":1:2"},
-        {"Name": "TSL:Thunk:#name=x,hlo_op=fusion.3#", "Projected Start": 2000, "Projected Duration": 400, "RangeId": 3.0, "RangeStack": ":1:2:3"},
-        {"Name": "TSL:Thunk:#hlo_op=all-gather.1#", "Projected Start": 2500, "Projected Duration": 300, "RangeId": 4.0, "RangeStack": ":1:4"},
+        {
+            "Name": "TSL:Thunk:#name=x,hlo_op=fusion.3#",
+            "Projected Start": 2000,
+            "Projected Duration": 400,
+            "RangeId": 3.0,
+            "RangeStack": ":1:2:3",
+        },
+        {
+            "Name": "TSL:Thunk:#hlo_op=all-gather.1#",
+            "Projected Start": 2500,
+            "Projected Duration": 300,
+            "RangeId": 4.0,
+            "RangeStack": ":1:4",
+        },
     ]
     table, packed = io.BytesIO(), io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows), table)

@@ -43,12 +43,20 @@ def write(events: Events, path: Path, notes: Iterable[Note] = ()) -> None:
     what PyTorch writes of them: the change, the total and the device, not their stream and stack.
     """
     with _opened(path) as file:
-        about: dict[str, Any] = {key: value for key, value in events.head.facts.items() if key not in ("traceEvents", "baseTimeNanoseconds")}
+        about: dict[str, Any] = {
+            key: value for key, value in events.head.facts.items() if key not in ("traceEvents", "baseTimeNanoseconds")
+        }
         if events.head.rank is not None:
             about["distributedInfo"] = {"rank": events.head.rank, "world_size": events.head.ranks}
         if events.head.unix_ns is not None:
             about["baseTimeNanoseconds"] = events.head.unix_ns
-        about |= {"schemaVersion": 1, "deviceProperties": events.head.devices, "displayTimeUnit": "ms", "writtenBy": "hotlap", "traceEvents": []}
+        about |= {
+            "schemaVersion": 1,
+            "deviceProperties": events.head.devices,
+            "displayTimeUnit": "ms",
+            "writtenBy": "hotlap",
+            "traceEvents": [],
+        }
         file.write(json.dumps(about, ensure_ascii=False)[:-2].encode("utf-8", "replace"))
         between = b"\n"
         for lines in (_labels(events), _lines(events), map(_note, notes)):
@@ -66,14 +74,19 @@ def _labels(events: Events) -> Iterator[bytes]:
     """Names of threads."""
     for thread in events.threads:
         if thread.name:
-            yield _text({"name": "thread_name", "ph": "M", "pid": _id(thread.process), "tid": _id(thread.thread), "args": {"name": thread.name}})
+            yield _text(
+                {"name": "thread_name", "ph": "M", "pid": _id(thread.process), "tid": _id(thread.thread), "args": {"name": thread.name}}
+            )
 
 
 def _lines(events: Events) -> Iterator[bytes]:
     """Every event, a line each."""
     columns = [name for name in ev.COLUMNS if name in events.columns]
     names = [json.dumps(name, ensure_ascii=False) for name in events.names]
-    threads = [f'"pid":{json.dumps(_id(t.process), ensure_ascii=False)},"tid":{json.dumps(_id(t.thread), ensure_ascii=False)}' for t in events.threads]
+    threads = [
+        f'"pid":{json.dumps(_id(t.process), ensure_ascii=False)},"tid":{json.dumps(_id(t.thread), ensure_ascii=False)}'
+        for t in events.threads
+    ]
     tables = _Tables(events)
     for at in range(0, len(events), ROWS):
         block = {name: np.asarray(events.columns[name][at : at + ROWS]).tolist() for name in columns}
@@ -84,10 +97,7 @@ def _lines(events: Events) -> Iterator[bytes]:
 
 def _event(one: dict[str, int], names: list[str], threads: list[str], tables: _Tables) -> str:
     kind = one["kind"]
-    if one["thread"] >= 0:
-        place = threads[one["thread"]]
-    else:
-        place = f'"pid":{max(one["device"], 0)},"tid":{max(one["stream"], 0)}'
+    place = threads[one["thread"]] if one["thread"] >= 0 else f'"pid":{max(one["device"], 0)},"tid":{max(one["stream"], 0)}'
     start, name = _us(one["start"]), names[one["name"]]
     if kind == ev.MEMORY and name == '"[memory]"':
         change = {"Bytes": one.get("bytes", 0), "Total Allocated": one.get("external", -1), "Device Id": one["device"]}
@@ -106,9 +116,11 @@ class _Tables:
         self.parts = {
             "shape": [_inner({"Input Dims": _raw(s.dims), "Input type": _raw(s.types), "Input Strides": _raw(s.strides),
                               "Concrete Inputs": _raw(s.values)}) for s in events.shapes],
-            "launch": [_inner({"grid": list(n.grid), "block": list(n.block), "registers per thread": n.registers, "shared memory": n.shared_bytes,
+            "launch": [_inner({"grid": list(n.grid), "block": list(n.block), "registers per thread": n.registers,
+                               "shared memory": n.shared_bytes,
                                "est. achieved occupancy %": n.occupancy}) for n in events.launches],
-            "collective": [_inner({"Collective name": c.name, "dtype": c.dtype, "In msg nelems": c.elements_in, "Out msg nelems": c.elements_out,
+            "collective": [_inner({"Collective name": c.name, "dtype": c.dtype, "In msg nelems": c.elements_in,
+                                   "Out msg nelems": c.elements_out,
                                    "Process Group Name": c.group, "Group size": c.ranks}) for c in events.collectives],
             "stack": [_inner({"Call stack": s}) for s in events.stacks],
         }  # fmt: skip
@@ -135,7 +147,9 @@ def _raw(text: str) -> str | None:
 
 def _inner(given: dict[str, Any]) -> str:
     return ",".join(
-        f'"{key}":{value if isinstance(value, _Raw) else json.dumps(value, ensure_ascii=False)}' for key, value in given.items() if value is not None
+        f'"{key}":{value if isinstance(value, _Raw) else json.dumps(value, ensure_ascii=False)}'
+        for key, value in given.items()
+        if value is not None
     )
 
 

@@ -47,7 +47,7 @@ class Filling:
 
 def fitted(values: Numbers, column: str) -> Numbers:
     """The values, −1 where the column's type cannot hold one."""
-    limits = np.iinfo(COLUMNS[column])
+    limits: Any = np.iinfo(COLUMNS[column])
     out = (values < max(limits.min, -FAR)) | (values > min(limits.max, FAR))
     return np.where(out, -1, values) if out.any() else values
 

@@ -50,7 +50,10 @@ def read(path: Path, into: Builder) -> Head:
     snapshot = _decoded(path, bytes(text))
     traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(traces, list):
-        raise InputError(f"'{path}' is a pickle but no memory snapshot of PyTorch: it has no device_traces; write one with torch.cuda.memory._dump_snapshot")
+        raise InputError(
+            f"'{path}' is a pickle but no memory snapshot of PyTorch: it has no device_traces; "
+            "write one with torch.cuda.memory._dump_snapshot"
+        )
     fill = Filling(into)
     held = _held(snapshot.get("segments"))
     left = len(text)  # no list can hold more entries than the file has bytes, unless it is a trap
@@ -102,7 +105,9 @@ def _walk(path: Path, text: bytes) -> None:
             continue
         size = _SIZED.get(code)
         if size is None:
-            raise InputError(f"'{path}' is refused: its pickle holds more than containers, texts and numbers (opcode 0x{code:02x} at byte {at})")
+            raise InputError(
+                f"'{path}' is refused: its pickle holds more than containers, texts and numbers (opcode 0x{code:02x} at byte {at})"
+            )
         at += 1 + size
         at += int.from_bytes(text[at - size : at], "little")
         if at > end:
@@ -148,7 +153,8 @@ class _Device:
         start = np.where(time < 0, time, time * 1000)
         keys = ("[memory]" if one["action"] in CHANGES else one["action"] for one in kept)
         self.fill.add(
-            np.where(time < 0, -(1 << 62), start), start, kind=np.where(sign != 0, ev.MEMORY, ev.OTHER), name=places(self.into.names, keys, count),
+            np.where(time < 0, -(1 << 62), start), start, kind=np.where(sign != 0, ev.MEMORY, ev.OTHER),
+            name=places(self.into.names, keys, count),
             device=np.full(count, self.device), stream=np.fromiter((_stream(one.get("stream")) for one in kept), np.int64, count),
             bytes=np.where(sign != 0, sign * size, size), external=total if known else -1,
             stack=np.fromiter((self._stack(one.get("frames")) for one in kept), np.int64, count) if "stack" in self.into.columns else -1,

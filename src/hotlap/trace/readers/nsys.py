@@ -82,7 +82,8 @@ class _Reading:
                 self.kernels(table)
             elif table in CALLS:
                 self.calls(table, CALLS[table])
-        for table, read_it in ((COPIES, self.copies), (SETS, self.sets), (GRAPHS, self.graphs), (SYNCS, self.syncs), (MARKERS, self.markers),
+        for table, read_it in ((COPIES, self.copies), (SETS, self.sets), (GRAPHS, self.graphs), (SYNCS, self.syncs),
+                               (MARKERS, self.markers),
                                (MEMORY, self.memory)):  # fmt: skip
             if table in tables:
                 read_it()
@@ -93,7 +94,11 @@ class _Reading:
     def string(self, number: int) -> str:
         """A text of StringIds."""
         if number not in self.strings:
-            row = self.database.row("SELECT value FROM StringIds WHERE id = ?", number) if self.database.has("StringIds", "id", "value") else None
+            row = (
+                self.database.row("SELECT value FROM StringIds WHERE id = ?", number)
+                if self.database.has("StringIds", "id", "value")
+                else None
+            )
             self.strings[number] = str(row[0]) if row and row[0] is not None else f"unnamed {number}"
         return self.strings[number]
 
@@ -120,7 +125,9 @@ class _Reading:
     def correlations(self, numbers: Numbers, globals_: Numbers) -> Numbers:
         """Correlation ids made unique across processes: each process counts its own."""
         unique, back = np.unique(np.where(globals_ >= 0, globals_ >> 24 & 0xFFFFFF, -1), return_inverse=True)
-        process = np.array([self.processes.setdefault(one, len(self.processes)) if one >= 0 else 0 for one in unique.tolist()], np.int64)[back]
+        process = np.array([self.processes.setdefault(one, len(self.processes)) if one >= 0 else 0 for one in unique.tolist()], np.int64)[
+            back
+        ]
         return np.where((numbers < 0) | (numbers >= 1 << 32), -1, numbers + (process << 32))
 
     # ---- tables
@@ -138,7 +145,9 @@ class _Reading:
         for n, t in self.database.blocks(table, numbers, (column,)):
             if graph:
                 self.in_graphs += int((n[graph] > 0).sum())
-            self.fill.add(n["start"], n["end"], kind=ev.KERNEL, name=self.named(n[column], t[column]), launch=self.launches(n), **self._device(n))
+            self.fill.add(
+                n["start"], n["end"], kind=ev.KERNEL, name=self.named(n[column], t[column]), launch=self.launches(n), **self._device(n)
+            )
 
     def launches(self, n: dict[str, Numbers]) -> Numbers | int:
         """Places in `launches`."""

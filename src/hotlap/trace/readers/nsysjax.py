@@ -141,7 +141,8 @@ def _work(path: Path, data: bytes, fill: Filling) -> None:
         copies = np.array([name.startswith(("copy.", "copy-start")) or name == "copy" for name in names], bool)
         fill.add(
             start, np.where(length < 0, start - 1, start + length), kind=np.where(copies, ev.COPY, ev.KERNEL),
-            name=places(fill.into.names, (f"nccl {name}" if name.startswith(COLLECTIVES) else name for name in names), count), device=0, stream=0,
+            name=places(fill.into.names, (f"nccl {name}" if name.startswith(COLLECTIVES) else name for name in names), count),
+            device=0, stream=0,
         )  # fmt: skip
         fill.into.doubt("work of the device is known by thunks of XLA, not by kernels; its streams are not known", count)
 

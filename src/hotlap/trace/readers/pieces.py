@@ -16,7 +16,8 @@ LARGEST = 1 << 28  # an object that does not end within this is no event
 HEAD = 1 << 26  # nor does a document have this much before its array
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'  # possessive: a string without an end must not be tried again from every place in it
 _TOKEN = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
-_FIRST = re.compile(rb"[\s,]*+(?:\{\s*+\}[\s,]*+)*+\{\s*+(" + _STRING + rb")\s*+:", re.DOTALL)  # objects with nothing in them are passed over
+# The first object's first key; objects with nothing in them are passed over.
+_FIRST = re.compile(rb"[\s,]*+(?:\{\s*+\}[\s,]*+)*+\{\s*+(" + _STRING + rb")\s*+:", re.DOTALL)
 _ENDED = re.compile(rb"[\s,]*+(?:\{\s*+\}[\s,]*+)*+[^\s,{]")  # the array's end, or something that is no object
 
 

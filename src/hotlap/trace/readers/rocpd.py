@@ -18,7 +18,7 @@ from hotlap.trace.building import Builder
 from hotlap.trace.events import Head
 from hotlap.trace.readers.database import MAGIC, Database
 from hotlap.trace.readers.filling import Filling, Numbers, places
-from hotlap.trace.readers.rocprof import copied, launch
+from hotlap.trace.readers.rocm import copied, launch
 
 NAME = "rocpd"
 ABOUT = "rocpd (SQLite of rocprofv3)"
@@ -52,11 +52,14 @@ def read(path: Path, into: Builder) -> Head:
             runs.pop("", None)  # views of the others
         work = [_Run(database, into, tables) for tables in runs.values() if {KERNELS, COPIES, REGIONS} & set(tables)]
         if not work:
-            raise InputError(f"'{path}' is a rocpd database without any of the tables {KERNELS}, {COPIES}, {REGIONS}; record with rocprofv3 --sys-trace")
+            raise InputError(
+                f"'{path}' is a rocpd database without any of the tables {KERNELS}, {COPIES}, {REGIONS}; record with rocprofv3 --sys-trace"
+            )
         fill = Filling(into)
         for run in work:
             run.read(fill)
-        facts = {"schema_version": str(row["value"]) for run in work for row in run.small("rocpd_metadata", "tag", "value") if row["tag"] == "schema_version" and "value" in row}
+        said = [row for run in work for row in run.small("rocpd_metadata", "tag", "value") if row["tag"] == "schema_version"]
+        facts = {"schema_version": str(said[0].get("value"))} if said else {}
         return fill.head(path, NAME, facts=facts, devices=[one for run in work for one in run.devices])
 
 
@@ -138,9 +141,11 @@ class _Run:
         count, keys = len(start), zip(*(n[one].tolist() for one in SIZES), n["group_segment_size"].tolist(), strict=True)
         stream = self._of_track(n, "stream_id")
         fill.add(
-            start, end, kind=ev.KERNEL, name=places(self.into.names, (self.kernels.get(k, f"kernel {k}") for k in n["kernel_id"].tolist()), count),
+            start, end, kind=ev.KERNEL,
+            name=places(self.into.names, (self.kernels.get(k, f"kernel {k}") for k in n["kernel_id"].tolist()), count),
             device=self._agent(self._of_track(n, "agent_id")), stream=np.where(stream >= 0, stream, self._of_track(n, "queue_id")),
-            correlation=self._correlation(n), launch=places(self.into.launches, (launch(*row[:6], -1, row[6]) for row in keys), count),
+            correlation=self._correlation(n),
+            launch=places(self.into.launches, (launch(row[:3], row[3:6], -1, row[6]) for row in keys), count),
         )  # fmt: skip
 
     def _copies(self, fill: Filling, start: Numbers, end: Numbers, n: dict[str, Numbers]) -> None:
@@ -164,7 +169,11 @@ class _Run:
     def _string(self, number: int) -> str:
         if number not in self.strings:
             table = self.tables.get("rocpd_string")
-            row = self.database.row(f'SELECT string FROM "{table}" WHERE id = ?', number) if table and self.database.has(table, "id", "string") else None
+            row = (
+                self.database.row(f'SELECT string FROM "{table}" WHERE id = ?', number)
+                if table and self.database.has(table, "id", "string")
+                else None
+            )
             self.strings[number] = str(row[0]) if row and row[0] is not None else f"unnamed {number}"
         return self.strings[number]
 

@@ -27,7 +27,9 @@ BLOCK = 1 << 16
 _PLANES = re.compile(rb"\x12.{1,2}?(/host:|/device:|#|Task Environment|/)", re.DOTALL)
 _DEVICE = re.compile(r"/device:(\w+):(\d+)")
 _NUMBER = re.compile(r"#(\d+)")
-_KERNEL = re.compile(r"regs:(\d+).*?static_shared:(\d+) dynamic_shared:(\d+) grid:(\d+),(\d+),(\d+) block:(\d+),(\d+),(\d+)(?:.*?occ_pct:([\d.]+))?")
+_KERNEL = re.compile(
+    r"regs:(\d+).*?static_shared:(\d+) dynamic_shared:(\d+) grid:(\d+),(\d+),(\d+) block:(\d+),(\d+),(\d+)(?:.*?occ_pct:([\d.]+))?"
+)
 _BYTES = re.compile(r"(?:size|num_bytes):(\d+)")
 _RUNTIME = re.compile(r"(cu|cuda|hip|hsa_)[A-Z_a-z]*[A-Z]\w*$")
 WANTED = ("correlation_id", "hlo_op", "step_num", "kernel_details", "memcpy_details", "memset_details", "profile_start_time")
@@ -124,7 +126,11 @@ class _Plane:
 
     def __init__(self, data: bytes, place: tuple[int, int], fill: Filling) -> None:
         self.data, self.fill, self.into = data, fill, fill.into
-        self.name, self.lines, self.kinds, self.stats, self.about = "", [], {}, {}, []
+        self.name = ""
+        self.lines: list[tuple[int, int]] = []
+        self.kinds: dict[int, _About] = {}
+        self.stats: dict[int, str] = {}
+        self.about: list[dict[str, Any]] = []
         self.said: dict[str, Any] = {}
         events: list[tuple[int, int]] = []
         stats: list[tuple[int, int]] = []
@@ -169,7 +175,8 @@ class _Plane:
         return key, name
 
     def _kind(self, place: tuple[int, int]) -> None:
-        key, name, shown, stats = 0, "", "", {}
+        key, name, shown = 0, "", ""
+        stats: dict[int, Any] = {}
         for number, value in self._entry(place):
             if number == 1 and isinstance(value, int):
                 key = value
@@ -184,7 +191,8 @@ class _Plane:
 
     def _stat(self, place: tuple[int, int], into: dict[int, Any]) -> None:
         """A fact of an event, if it is one of those that columns take."""
-        key, given = 0, None
+        key = 0
+        given: Any = None
         for number, value in fields(self.data, *place):
             if number == 1 and isinstance(value, int):
                 key = value
@@ -232,11 +240,16 @@ class _Plane:
             offset[i], length[i] = after, took
             told = {**given.stats, **stats} if stats else given.stats
             if key not in about or stats:
-                about[key] = self._class(line, given.name, streams, {one for one in names if names[one] in told}), self.into.names[given.name]
+                about[key] = (
+                    self._class(line, given.name, streams, {one for one in names if names[one] in told}),
+                    self.into.names[given.name],
+                )
             kind[i], name[i] = about[key]
-            launch[i] = self._launch(told.get(names.get("kernel_details")))
-            correlation[i] = whole(told.get(names.get("correlation_id")))
-            if (size := _BYTES.search(str(told.get(names.get("memcpy_details"), told.get(names.get("memset_details"), ""))))) is not None:
+            launch[i] = self._launch(told.get(names.get("kernel_details", -1)))
+            correlation[i] = whole(told.get(names.get("correlation_id", -1)))
+            if (
+                size := _BYTES.search(str(told.get(names.get("memcpy_details", -1), told.get(names.get("memset_details", -1), ""))))
+            ) is not None:
                 moved[i] = whole(size[1])
         base = start_ns if abs(start_ns) < FAR else 0
         start, end = base + offset // 1000, base + (offset + length + 500) // 1000  # ps
