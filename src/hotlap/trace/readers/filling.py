@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,19 @@ class Filling:
             raise InputError(f"'{path}' holds no events with a start and a duration")
         doubts = [Doubt(what=what, events=count) for what, count in self.into.doubts.items()]
         return Head(reader=reader, origin_ns=self.origin_ns or 0, doubts=doubts, **facts)
+
+
+def lines(path: Any, blocks: Iterable[bytes]) -> Iterator[str]:
+    """Lines of text in blocks of bytes; InputError where one does not end within 16 MiB, as no line of a table does."""
+    rest = b""
+    for block in blocks:
+        *whole_ones, rest = (rest + block).split(b"\n")
+        for line in whole_ones:
+            yield line.decode("utf-8", "replace").replace("\0", "").lstrip("\ufeff") + "\n"
+        if len(rest) > 1 << 24:
+            raise InputError(f"'{path}' has a line of more than 16 MiB; it is no table")
+    if rest:
+        yield rest.decode("utf-8", "replace").replace("\0", "")
 
 
 def fitted(values: Numbers, column: str) -> Numbers:

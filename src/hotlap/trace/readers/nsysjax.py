@@ -8,11 +8,9 @@ mostly one kernel, copy or collective: those without thunks inside stand for the
 from __future__ import annotations
 
 import csv
-import io
 import lzma
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -25,7 +23,7 @@ from hotlap.trace import events as ev
 from hotlap.trace.building import Builder
 from hotlap.trace.events import Head
 from hotlap.trace.readers import packed
-from hotlap.trace.readers.filling import Filling, places, whole
+from hotlap.trace.readers.filling import Filling, lines, places, whole
 
 NAME = "nsysjax"
 ABOUT = "nsys-jax archives (.zip)"
@@ -35,6 +33,8 @@ THUNK = "TSL:Thunk:"
 COLLECTIVES = ("all-", "reduce-scatter", "collective-", "send", "recv", "ragged-all")
 _OPERATION = re.compile("hlo_op=([^,#]+)")
 MOST = 1 << 28  # bytes of a table, unpacked
+MEMORY = 1 << 28  # bytes that unpacking may take
+LONGEST = 10_000_000  # rows of a Parquet table: a few bytes can stand for any number of equal rows
 ROWS = 1 << 16
 
 
@@ -50,7 +50,7 @@ def _members(path: Path) -> list[str]:
                 return []
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError, EOFError):
+    except packed.UNZIPPABLE:
         return []
 
 
@@ -67,12 +67,16 @@ def read(path: Path, into: Builder) -> Head:
                 _work(path, _member(path, archive, WORK), fill)
             if DEVICES in names:
                 devices = _devices(_member(path, archive, DEVICES))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError, OSError) as error:
-        raise InputError(f"'{path}' cannot be unpacked: {error}") from None
+    except InputError:
+        raise
+    except packed.UNZIPPABLE as error:
+        raise InputError(f"'{path}' cannot be unpacked: {packed.why(error)}") from None
     return fill.head(path, NAME, devices=devices)
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InputError(f"'{path}' is packed by another method than deflate; pack it again")
     with archive.open(name) as file:
         data = file.read(MOST + 1)
     if len(data) > MOST:
@@ -81,7 +85,7 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _host(path: Path, data: bytes, fill: Filling) -> None:
-    rows = csv.reader(_lines(path, data))
+    rows = csv.reader(lines(path, _unpacked(path, data)))
     try:
         header = next(rows, [])
         if missing := {"Start (ns)", "End (ns)", "Name"} - set(header):
@@ -101,18 +105,21 @@ def _host(path: Path, data: bytes, fill: Filling) -> None:
         raise InputError(f"{HOST} in '{path}' cannot be read as CSV: {error}") from None
 
 
-def _lines(path: Path, data: bytes) -> Iterator[str]:
-    """Lines of packed text; what is cut or damaged ends it."""
-    made = 0
+def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
+    """Blocks of packed text, in bounded memory; what is damaged ends it."""
+    unpack, made = lzma.LZMADecompressor(memlimit=MEMORY), 0
     try:
-        with lzma.open(io.BytesIO(data)) as file:
-            while line := file.readline(1 << 24):
-                made += len(line)
-                if made > packed.MOST_BYTES:
-                    raise InputError(f"{HOST} in '{path}' grows to more than {packed.MOST_BYTES >> 30} GiB when unpacked")
-                yield line.decode("utf-8", "replace").replace("\0", "")
-    except (lzma.LZMAError, EOFError) as error:
-        raise InputError(f"{HOST} in '{path}' cannot be unpacked: {error}") from None
+        while not unpack.eof:
+            block = unpack.decompress(data, packed.BLOCK)
+            data = b""
+            made += len(block)
+            if made > packed.MOST_BYTES:
+                raise InputError(f"{HOST} in '{path}' grows to more than {packed.MOST_BYTES >> 30} GiB when unpacked")
+            if not block and unpack.needs_input:
+                return  # cut off
+            yield block
+    except (lzma.LZMAError, EOFError, MemoryError) as error:
+        raise InputError(f"{HOST} in '{path}' cannot be unpacked: {packed.why(error)}") from None
 
 
 def _work(path: Path, data: bytes, fill: Filling) -> None:
@@ -170,6 +177,11 @@ def _parquet(data: bytes) -> Any:
     except ImportError:
         return None
     try:
-        return parquet.read_table(pyarrow.BufferReader(data))
+        about = parquet.ParquetFile(pyarrow.BufferReader(data))
+        if about.metadata.num_rows > LONGEST:
+            raise InputError(f"a table of the archive has more than {LONGEST:,} rows; this is no archive of nsys-jax")
+        return about.read()
+    except InputError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"a table of the archive is damaged: {str(error).splitlines()[0][:120]}") from None
+        raise InputError(f"a table of the archive is damaged: {packed.why(error)}") from None

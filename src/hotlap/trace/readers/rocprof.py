@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from hotlap.trace import events as ev
 from hotlap.trace.building import Builder
 from hotlap.trace.events import Head
 from hotlap.trace.readers import packed, rocprof_json
-from hotlap.trace.readers.filling import Filling, places, whole
+from hotlap.trace.readers.filling import Filling, lines, places, whole
 from hotlap.trace.readers.rocm import copied, launch, small
 
 NAME = "rocprof"
@@ -72,7 +72,7 @@ class _Csv:
         self.path, self.fill, self.into = path, fill, fill.into
 
     def read(self) -> None:
-        rows = csv.reader(_lines(self.path))
+        rows = csv.reader(lines(self.path, packed.blocks(self.path)))
         try:
             header = next(rows, [])
             at = {name.strip(): place for place, name in enumerate(header)}
@@ -130,19 +130,6 @@ class _Csv:
 
 def _columns(rows: list[list[str]], at: dict[str, int]) -> dict[str, Any]:
     return {name: [row[place] for row in rows] for name, place in at.items()}
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Lines of text, unpacked where need be; one that does not end within 16 MiB is no line of a table."""
-    rest = b""
-    for block in packed.blocks(path):
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            yield line.decode("utf-8", "replace").replace("\0", "").lstrip("\ufeff") + "\n"
-        if len(rest) > 1 << 24:
-            raise InputError(f"'{path}' has a line of more than 16 MiB; it is no table")
-    if rest:
-        yield rest.decode("utf-8", "replace").replace("\0", "")
 
 
 def _agent(value: str) -> int:
