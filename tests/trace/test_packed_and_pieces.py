@@ -115,6 +115,12 @@ def test_cut_and_damaged_packed_files(tmp_path: Path) -> None:
         assert packed.head(tmp_path / name) == b""
 
 
+def test_a_member_without_a_name_is_a_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo(""), b"text")
+    assert b"".join(packed.blocks(tmp_path / "x.zip")) == b"text"
+
+
 def test_bombs_are_refused_before_they_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "MOST_BYTES", 1 << 24)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"\0" * (1 << 26)))

@@ -103,7 +103,7 @@ def _gunzip(path: Path, file: IO[bytes], size: int) -> Iterator[bytes]:
 def _unzip(path: Path, size: int) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [one for one in archive.infolist() if not one.is_dir()]
+            members = [one for one in archive.infolist() if not one.filename.endswith("/")]
             if len(members) != 1:
                 raise InputError(f"'{path}' holds {len(members)} files; a packed trace holds one")
             if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
