@@ -60,7 +60,8 @@ def read(path: Path, into: Builder) -> Head:
     gc.disable()
     try:
         for piece in pieces:
-            work.take(piece)
+            if not work.take(piece) and (other := pieces.earlier(piece, _sound_json)) != b"":
+                work.take(piece if other is None else other, damaged=True)
     finally:
         if was_on:
             gc.enable()
@@ -87,10 +88,13 @@ class _Reading:
         self.named = 0
         self.moments: list[Instant] = []
 
-    def take(self, piece: bytes) -> None:
+    def take(self, piece: bytes, damaged: bool = False) -> bool:
+        """Adds the events of a piece; False, and nothing added, where it is no JSON and is not said to be damaged."""
         try:
             found = self.decoder.decode(b"[" + piece + b"]")
         except UNREADABLE:
+            if not damaged and not _sound_json(piece):
+                return False
             found = self._one_by_one(piece)
         event = self.event
         whole = [one for one in found if one.__class__ is event]
@@ -98,6 +102,7 @@ class _Reading:
             whole += self._others(found)
         if whole:
             self._columns(whole)
+        return True
 
     def _one_by_one(self, piece: bytes) -> list[Any]:
         """The events of a piece that does not decode as a whole: those that are well are kept, others mended or counted."""
@@ -301,6 +306,15 @@ class _Kinds(dict[str, int]):
             kind = ev.MARKER
         self[category] = kind
         return kind
+
+
+def _sound_json(piece: bytes) -> bool:
+    """Whether a piece is a list of JSON's values."""
+    try:
+        PIECE.decode(b"[" + piece + b"]")
+    except UNREADABLE:
+        return False
+    return True
 
 
 def _number(value: Any) -> float | None:
