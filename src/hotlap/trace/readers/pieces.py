@@ -1,7 +1,8 @@
 """A large JSON document with one long array of objects, cut into the text before it, pieces of the array, and the text after it.
 
 A piece ends where an object ends whose follower begins with the key that the array's objects begin with. That such a place
-lies inside a string or deeper in the document is possible: then the piece is no JSON, the decoder of the piece says so, and `earlier` finds another place.
+lies inside a string or deeper in the document is possible: then the piece is no JSON, the
+decoder of the piece says so, and `earlier` finds another place.
 """
 
 from __future__ import annotations
