@@ -81,13 +81,18 @@ def mapped(file: Path, column: str) -> Column:
     return np.memmap(file, dtype=COLUMNS[column], mode="r")
 
 
+def readable(text: str) -> str:
+    """Text without the halves of characters that JSON can name but UTF-8 cannot write."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _text(given: str | bytes) -> str:
     """Text as it is; raw JSON as text, a string without its quotes."""
     if isinstance(given, str):
-        return given
+        return readable(given)
     if given[:1] == b'"':
         try:
-            return str(json.loads(given))
+            return readable(str(json.loads(given)))
         except ValueError:
             pass
     return given.decode("utf-8", "replace")
@@ -103,7 +108,7 @@ def _triple(given: Any) -> tuple[int, int, int]:
     if isinstance(given, bytes):
         try:
             given = json.loads(given)
-        except ValueError:
+        except (ValueError, RecursionError):
             given = ()
-    numbers = [int(one) for one in given if isinstance(one, int | float)] if isinstance(given, list | tuple) else []
+    numbers = [int(one) for one in given if isinstance(one, int | float) and abs(one) < 2**62] if isinstance(given, list | tuple) else []
     return (*numbers, 1, 1, 1)[:3] if numbers else (0, 0, 0)  # type: ignore[return-value]

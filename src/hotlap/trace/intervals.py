@@ -80,6 +80,8 @@ def difference(a: Intervals, b: Intervals) -> Intervals:
 
 def clipped(a: Intervals, start: int, end: int) -> Intervals:
     """The part between `start` and `end`."""
+    if end <= start:
+        return NONE
     return intersection(a, Intervals(np.array([start], np.int64), np.array([end], np.int64)))
 
 

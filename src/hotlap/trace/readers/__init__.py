@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from hotlap.trace.readers import kineto
+from hotlap.trace.readers import kineto, memory, nsys, nsysjax, rocpd, rocprof, xplane
 from hotlap.trace.readers.base import Reader
 
-READERS = cast(list[Reader], [kineto])
+READERS = cast(list[Reader], [nsysjax, rocprof, kineto, rocpd, nsys, memory, xplane])
 
 
 def find(path: Path, head: bytes) -> Reader | None:

@@ -21,14 +21,17 @@ from msgspec import Raw
 
 from hotlap.errors import InputError
 from hotlap.trace import events as ev
-from hotlap.trace.building import Builder
+from hotlap.trace.building import Builder, readable
 from hotlap.trace.events import Doubt, Head
 from hotlap.trace.readers import packed
-from hotlap.trace.readers.phases import DECODERS, FEW_ARGS, NOTHING, PIECE, SINGLE, Args, Begin, End, Event, FewEvent, Instant, Label
+from hotlap.trace.readers.phases import DECODERS, FEW_ARGS, NOTHING, PIECE, SINGLE, Args, Begin, End, Event, FewEvent, Instant, Label, Whole
 from hotlap.trace.readers.pieces import Pieces
 
 NAME = "kineto"
 ABOUT = "PyTorch profiler and other Chrome traces (JSON, .gz, .zip)"
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+FAR_US = 2.0**61 / 1000  # no clock of a profiler reads more
 
 CATEGORIES = {
     "kernel": ev.KERNEL, "Kernel": ev.KERNEL, "gpu_op": ev.KERNEL, "mtia_kernel": ev.KERNEL, "mtia_workloadd": ev.KERNEL,
@@ -57,7 +60,8 @@ def read(path: Path, into: Builder) -> Head:
     gc.disable()
     try:
         for piece in pieces:
-            work.take(piece)
+            if not work.take(piece) and (other := pieces.earlier(piece, _sound_json)) != b"":
+                work.take(piece if other is None else other, damaged=True)
     finally:
         if was_on:
             gc.enable()
@@ -84,10 +88,13 @@ class _Reading:
         self.named = 0
         self.moments: list[Instant] = []
 
-    def take(self, piece: bytes) -> None:
+    def take(self, piece: bytes, damaged: bool = False) -> bool:
+        """Adds the events of a piece; False, and nothing added, where it is no JSON and is not said to be damaged."""
         try:
             found = self.decoder.decode(b"[" + piece + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
+            if not damaged and not _sound_json(piece):
+                return False
             found = self._one_by_one(piece)
         event = self.event
         whole = [one for one in found if one.__class__ is event]
@@ -95,18 +102,19 @@ class _Reading:
             whole += self._others(found)
         if whole:
             self._columns(whole)
+        return True
 
     def _one_by_one(self, piece: bytes) -> list[Any]:
         """The events of a piece that does not decode as a whole: those that are well are kept, others mended or counted."""
         text = piece
         try:
             raws = PIECE.decode(b"[" + text + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             text = piece.decode("utf-8", "replace").encode()
             try:
                 raws = PIECE.decode(b"[" + text + b"]")
                 self.into.doubt("bytes that are not UTF-8 were replaced", 1)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 raws = list(_objects(text))
                 self.into.doubt("places that are no JSON were skipped", 1)
         found: list[Any] = []
@@ -114,7 +122,7 @@ class _Reading:
         for raw in raws:
             try:
                 found.append(single.decode(raw))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNREADABLE:
                 found += self._mended(bytes(raw))
         return found
 
@@ -131,16 +139,14 @@ class _Reading:
         if start is None or length is None:
             self.into.doubt("events without a time were skipped")
             return []
-        for key in ("pid", "tid"):
-            if not isinstance(loose.get(key), int | str):
-                loose[key] = str(loose.get(key, ""))
-        for key in ("name", "cat"):
-            loose[key] = str(loose.get(key, ""))
-        loose["ts"], loose["dur"] = start, length
         args = loose.get("args")
-        loose["args"] = _usable(args if isinstance(args, dict) else {})
+        event: dict[str, Any] = {"ph": loose["ph"], "ts": start, "dur": length, "args": _usable(args if isinstance(args, dict) else {})}
+        for key in ("pid", "tid", "name", "cat"):
+            given = loose.get(key, "")
+            number = key in ("pid", "tid") and type(given) is int and abs(given) < 2**62
+            event[key] = given if number else readable(str(given))
         self.into.doubt("events with values of an unusual type were read without those")
-        return [msgspec.convert(loose, {"X": self.event, "B": Begin, "E": End}[loose["ph"]])]
+        return [msgspec.convert(event, {"X": self.event, "B": Begin, "E": End}[loose["ph"]])]
 
     def _others(self, found: list[Any]) -> list[Any]:
         """Labels are kept; halves are joined; moments of memory are kept."""
@@ -175,7 +181,7 @@ class _Reading:
         start = np.fromiter(map(_TS, found), np.float64, count)
         length = np.fromiter(map(_DUR, found), np.float64, count)
         kind = np.fromiter(map(self.kinds.__getitem__, map(_CAT, found)), np.uint8, count)
-        good = np.isfinite(start) & np.isfinite(length) & (length >= 0)
+        good = (np.abs(start) < FAR_US) & (length >= 0) & (length < FAR_US)  # what is no number is none of these
         if not good.all():
             into.doubt("events without a time or of negative duration were skipped", int(count - good.sum()))
             found = [one for one, fine in zip(found, good, strict=True) if fine]
@@ -222,7 +228,7 @@ class _Reading:
                 device[at] = number if number is not None and number < 4096 else 0
             if stream[at] < 0:
                 number = _number(str(one.tid).removeprefix("stream").strip())
-                stream[at] = number if number is not None else 0
+                stream[at] = number if number is not None and abs(number) < 2**31 else 0
 
     def _more(self, args: list[Args], kind: Any, count: int) -> dict[str, Any]:
         into = self.into
@@ -257,7 +263,7 @@ class _Reading:
         """Halves that never ended, and the moments of memory."""
         left = sum(len(begun) for begun in self.open.values())
         self.into.doubt("beginnings without an end were skipped", left)
-        moments = [one for one in self.moments if math.isfinite(one.ts)]
+        moments = [one for one in self.moments if abs(one.ts) < FAR_US]
         if moments and self.origin_us is not None:
             count = len(moments)
             start = np.fromiter(map(_TS, moments), np.float64, count)
@@ -265,7 +271,7 @@ class _Reading:
                 start=np.rint((start - self.origin_us) * 1000).astype(np.int64), duration=0, kind=ev.MEMORY,
                 name=np.full(count, self.into.names["[memory]"]),
                 thread=np.fromiter(map(self.into.threads.__getitem__, map(_PLACE, moments)), np.int32, count),
-                device=np.fromiter((one.args.device for one in moments), np.int16, count),
+                device=np.fromiter((one.args.device if -1 < one.args.device < 2**15 else -1 for one in moments), np.int16, count),
                 bytes=np.fromiter((one.args.change for one in moments), np.int64, count),
                 external=np.fromiter((one.args.total for one in moments), np.int64, count),
                 correlation=np.fromiter((one.args.reserved for one in moments), np.int64, count),
@@ -277,7 +283,7 @@ _TS, _DUR, _CAT, _ARGS, _NAME = (attrgetter(key) for key in ("ts", "dur", "cat",
 _PLACE = attrgetter("pid", "tid")
 _DEVICE, _STREAM, _CORRELATION, _SEQUENCE = (attrgetter(key) for key in ("device", "stream", "correlation", "sequence"))
 _EXTERNAL, _BYTES = attrgetter("external"), attrgetter("bytes")
-_NUMBERS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type in (int, float)}
+_NUMBERS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type in (Whole, float)}
 _TEXTS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type is str}
 
 
@@ -304,13 +310,22 @@ class _Kinds(dict[str, int]):
         return kind
 
 
+def _sound_json(piece: bytes) -> bool:
+    """Whether a piece is a list of JSON's values."""
+    try:
+        PIECE.decode(b"[" + piece + b"]")
+    except UNREADABLE:
+        return False
+    return True
+
+
 def _number(value: Any) -> float | None:
     """A finite number, also where it is written as text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
@@ -321,10 +336,10 @@ def _usable(args: dict[str, Any]) -> dict[str, Any]:
     for key, value in args.items():
         if key in _NUMBERS:
             number = _number(value)
-            if number is not None and abs(number) < 2**63:
+            if number is not None and abs(number) < 2**62:
                 kept[key] = number if "%" in key else int(number)
         elif key in _TEXTS and isinstance(value, str):
-            kept[key] = value
+            kept[key] = readable(value)
     return kept
 
 
@@ -342,6 +357,17 @@ def _objects(text: bytes) -> Iterator[Raw]:
         at = end
 
 
+def _sound(value: Any, depth: int = 0) -> Any:
+    """JSON whose numbers and texts can be written again: no numbers past 64 bits, no halves of characters, not deeper than eight."""
+    if isinstance(value, dict):
+        return {readable(key): _sound(one, depth + 1) for key, one in value.items()} if depth < 8 else {}
+    if isinstance(value, list):
+        return [_sound(one, depth + 1) for one in value] if depth < 8 else []
+    if isinstance(value, str):
+        return readable(value)
+    return None if isinstance(value, int | float) and not abs(value) < 2**63 else value
+
+
 def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
     """What the file says beside its events."""
     said: dict[str, Any] = {}
@@ -352,20 +378,20 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
             into.doubt("what the file says beside its events is no JSON and was not read")
             continue
         if isinstance(found, dict):
-            said |= found
+            said |= _sound(found)
     said.pop("traceEvents", None)
     spread = said.pop("distributedInfo", None)
     spread = spread if isinstance(spread, dict) else {}
     devices = said.pop("deviceProperties", None)
     origin_ns = round((work.origin_us or 0.0) * 1000)
-    base_ns = said.get("baseTimeNanoseconds")
-    rank, ranks = (_number(spread.get(key)) for key in ("rank", "world_size"))
+    base_ns = said.pop("baseTimeNanoseconds", None)
+    rank, ranks = (None if (n := _number(spread.get(key))) is None or abs(n) > 2**31 else int(n) for key in ("rank", "world_size"))
     return Head(
         reader=NAME,
         origin_ns=origin_ns,
-        unix_ns=origin_ns + base_ns if isinstance(base_ns, int) else origin_ns if origin_ns > 10**18 else None,
-        rank=None if rank is None else int(rank),
-        ranks=None if ranks is None else int(ranks),
+        unix_ns=origin_ns + base_ns if isinstance(base_ns, int) and abs(base_ns) < 2**62 else origin_ns if origin_ns > 10**18 else None,
+        rank=rank,
+        ranks=ranks,
         devices=[one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else [],
         facts={key: value for key, value in said.items() if isinstance(value, str | int | float | bool)}
         | {key: value for key, value in spread.items() if isinstance(value, str)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import struct
 import threading
 import zipfile
 import zlib
@@ -15,6 +16,7 @@ from hotlap.errors import InputError
 
 BLOCK = 1 << 22
 MOST_RATIO, MOST_BYTES = 300, 1 << 30  # more than this many times its size, and more than a gibibyte, is a bomb
+UNZIPPABLE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError, OSError, ValueError, struct.error)
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
@@ -101,17 +103,26 @@ def _gunzip(path: Path, file: IO[bytes], size: int) -> Iterator[bytes]:
 def _unzip(path: Path, size: int) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [one for one in archive.infolist() if not one.is_dir()]
+            members = [one for one in archive.infolist() if not one.filename.endswith("/")]
             if len(members) != 1:
                 raise InputError(f"'{path}' holds {len(members)} files; a packed trace holds one")
+            if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise InputError(f"'{path}' is packed by another method than deflate; pack it again")
             made = 0
             with archive.open(members[0]) as file:
                 while block := file.read(size):
                     made += len(block)
                     _refuse_bomb(path, members[0].compress_size, made)
                     yield block
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
-        raise InputError(f"'{path}' cannot be unpacked: {error}") from None
+    except InputError:
+        raise
+    except UNZIPPABLE as error:
+        raise InputError(f"'{path}' cannot be unpacked: {why(error)}") from None
+
+
+def why(error: Exception) -> str:
+    """The message of an error in one line; a damaged archive's may quote the damage."""
+    return " ".join(str(error).split())[:160] or type(error).__name__
 
 
 def _refuse_bomb(path: Path, packed: int, made: int) -> None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 SKIPPED = ("s", "t", "f", "I", "C", "N", "O", "D", "P", "R", "c", "(", ")", "v", "V", "a", "n", "T", "p", "F")
 NOTHING = Raw(b"")
+Whole = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]  # what a column holds; anything beyond is not believed
 
 
 class Args(Struct, frozen=True, gc=False):
     """Arguments that analyses use; the others are not even decoded."""
 
-    external: int = msgspec.field(name="External id", default=-1)
-    external_old: int = msgspec.field(name="external id", default=-1)
-    correlation: int = -1
-    device: int = -1
-    stream: int | str = -1  # 0x0 in calls of HIP
-    bytes: int = -1
-    size: int = -1
-    sequence: int = msgspec.field(name="Sequence number", default=-1)
+    external: Whole = msgspec.field(name="External id", default=-1)
+    external_old: Whole = msgspec.field(name="external id", default=-1)
+    correlation: Whole = -1
+    device: Whole = -1
+    stream: Whole | str = -1  # 0x0 in calls of HIP
+    bytes: Whole = -1
+    size: Whole = -1
+    sequence: Whole = msgspec.field(name="Sequence number", default=-1)
     dims: Raw = msgspec.field(name="Input Dims", default=NOTHING)
     types: Raw = msgspec.field(name="Input type", default=NOTHING)
     strides: Raw = msgspec.field(name="Input Strides", default=NOTHING)
@@ -30,22 +31,22 @@ class Args(Struct, frozen=True, gc=False):
     stack: Raw = msgspec.field(name="Call stack", default=NOTHING)
     grid: Raw = NOTHING
     block: Raw = NOTHING
-    registers: int = msgspec.field(name="registers per thread", default=-1)
-    shared: int = msgspec.field(name="shared memory", default=-1)
+    registers: Whole = msgspec.field(name="registers per thread", default=-1)
+    shared: Whole = msgspec.field(name="shared memory", default=-1)
     occupancy: float = msgspec.field(name="est. achieved occupancy %", default=-1.0)
     collective: str = msgspec.field(name="Collective name", default="")
     dtype: str = ""
-    elements_in: int = msgspec.field(name="In msg nelems", default=-1)
-    elements_out: int = msgspec.field(name="Out msg nelems", default=-1)
+    elements_in: Whole = msgspec.field(name="In msg nelems", default=-1)
+    elements_out: Whole = msgspec.field(name="Out msg nelems", default=-1)
     group: str = msgspec.field(name="Process Group Name", default="")
-    ranks: int = msgspec.field(name="Group size", default=0)
+    ranks: Whole = msgspec.field(name="Group size", default=0)
 
 
 class FewArgs(Struct, frozen=True, gc=False):
     """For the breakdown."""
 
-    device: int = -1
-    stream: int | str = -1
+    device: Whole = -1
+    stream: Whole | str = -1
 
 
 ARGS, FEW_ARGS = Args(), FewArgs()
@@ -106,11 +107,11 @@ class End(Struct, gc=False, tag_field="ph", tag="E"):
 class InstantArgs(Struct, frozen=True, gc=False):
     """Of an allocation."""
 
-    change: int = msgspec.field(name="Bytes", default=0)
-    total: int = msgspec.field(name="Total Allocated", default=-1)
-    reserved: int = msgspec.field(name="Total Reserved", default=-1)
-    address: int = msgspec.field(name="Addr", default=-1)
-    device: int = msgspec.field(name="Device Id", default=-1)
+    change: Whole = msgspec.field(name="Bytes", default=0)
+    total: Whole = msgspec.field(name="Total Allocated", default=-1)
+    reserved: Whole = msgspec.field(name="Total Reserved", default=-1)
+    address: Whole = msgspec.field(name="Addr", default=-1)
+    device: Whole = msgspec.field(name="Device Id", default=-1)
 
 
 INSTANT_ARGS = InstantArgs()

@@ -1,21 +1,26 @@
 """A large JSON document with one long array of objects, cut into the text before it, pieces of the array, and the text after it.
 
 A piece ends where an object ends whose follower begins with the key that the array's objects begin with. That such a place
-lies inside a string or deeper in the document is possible: then the piece is no JSON, and the decoder of the piece says so.
+lies inside a string or deeper in the document is possible: then the piece is no JSON, the
+decoder of the piece says so, and `earlier` finds another place.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from hotlap.errors import InputError
 
 PIECE = 1 << 22
 LARGEST = 1 << 28  # an object that does not end within this is no event
+TRIES = 8  # other places to cut at
 HEAD = 1 << 26  # nor does a document have this much before its array
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-_FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")\s*:')
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'  # possessive: a string without an end must not be tried again from every place in it
+_TOKEN = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
+# The first object's first key; objects with nothing in them are passed over.
+_FIRST = re.compile(rb"[\s,]*+(?:\{\s*+\}[\s,]*+)*+\{\s*+(" + _STRING + rb")\s*+:", re.DOTALL)
+_ENDED = re.compile(rb"[\s,]*+(?:\{\s*+\}[\s,]*+)*+[^\s,{]")  # the array's end, or something that is no object
 
 
 class Pieces:
@@ -24,9 +29,10 @@ class Pieces:
     def __init__(self, blocks: Iterable[bytes], key: str) -> None:
         self.blocks, self.key = iter(blocks), key.encode()
         self.before, self.after = b"{}", b"{}"
-        self.truncated = False
+        self.truncated = self.tailing = False
         self.buffer = b""
         self.ended = False
+        self.held = False  # the next cut must be another than the last
 
     def _more(self) -> bool:
         block = next(self.blocks, None)
@@ -53,16 +59,22 @@ class Pieces:
                 break
             if len(self.buffer) > HEAD or not self._more():
                 raise InputError(f"there is no array '{self.key.decode()}' in it")
-        while not (first := _FIRST.match(self.buffer)) and self.buffer.lstrip()[:1] != b"]" and self._more():
+        while not (first := _FIRST.match(self.buffer)) and not _ENDED.match(self.buffer) and len(self.buffer) <= HEAD and self._more():
             pass
         return first.group(1) if first else b""
 
     def __iter__(self) -> Iterator[bytes]:
-        key = self._begin()
+        key = self.key_ = self._begin()
         if key:
-            follower = re.compile(rb"\}\s*,\s*\{\s*" + re.escape(key))
+            follower = self.follower = re.compile(rb"\}\s*,\s*\{\s*" + re.escape(key))
             while True:
-                at = self._last(follower, key) if len(self.buffer) >= PIECE or self.ended else None
+                full = len(self.buffer) >= PIECE
+                if self.held and not self.ended:
+                    full = self._more()
+                if self.held and self.ended:
+                    break
+                self.held = False
+                at = self._last(follower, key, self.buffer) if full or self.ended else None
                 if at is not None:
                     piece, self.buffer = self.buffer[:at], self.buffer[at:].lstrip(b" \t\r\n,")
                     yield piece
@@ -72,14 +84,40 @@ class Pieces:
                 if len(self.buffer) > LARGEST:
                     raise InputError(f"no event ends within {LARGEST >> 20} MiB")
                 self._more()
+        while not self.ended and self._more():  # an array without events: what stands after it is wanted
+            if len(self.buffer) > HEAD:
+                raise InputError(f"its array '{self.key.decode()}' begins with no event")
         yield from self._tail()
 
-    def _last(self, follower: re.Pattern[bytes], key: bytes) -> int | None:
+    def earlier(self, piece: bytes, sound: Callable[[bytes], bool]) -> bytes | None:
+        """For a piece that is no JSON: a shorter one that is, b"" where it has to be longer; the rest will come. None: it is damaged."""
+        if self.tailing:
+            return None
+        stop = len(piece)
+        for tried in range(TRIES):
+            at = self._last(self.follower, self.key_, piece[:stop])
+            if at is None:
+                break
+            if sound(piece[:at]):
+                self.buffer, self.held = piece[at:].lstrip(b" \t\r\n,") + b"," + self.buffer, True
+                return piece[:at]
+            stop = max(at - (16 << 2 * tried), 0)  # ever further: many objects may stand in the one that was cut
+        end = len(self.buffer)
+        for _ in range(TRIES if self.ended else 0):
+            end = self.buffer.rfind(b"]", 0, end)
+            if end < 0:
+                break
+            if sound(piece + b"," + self.buffer[:end]):
+                self.buffer, self.held = piece + b"," + self.buffer, True
+                return b""
+        return None
+
+    def _last(self, follower: re.Pattern[bytes], key: bytes, text: bytes) -> int | None:
         """Where the last object that surely ends does: just after its brace."""
-        stop = len(self.buffer)
-        while (at := self.buffer.rfind(key, 0, stop)) > 0:
+        stop = len(text)
+        while (at := text.rfind(key, 0, stop)) > 0:
             begin = max(at - 64, 0)
-            for found in follower.finditer(self.buffer, begin, at + len(key)):
+            for found in follower.finditer(text, begin, at + len(key)):
                 if found.end() == at + len(key):
                     return found.start() + 1
             stop = at
@@ -87,6 +125,7 @@ class Pieces:
 
     def _tail(self) -> Iterator[bytes]:
         """The last objects, and what stands after the array."""
+        self.tailing = True
         text, depth, start = self.buffer, 0, 0
         last = 0  # end of the last whole object
         for token in _TOKEN.finditer(text):
