@@ -59,10 +59,15 @@ def of(kernel: Kernel) -> Analysis:
     )
 
 
+WARPS = (16.0, 32.0, 64.0, 128.0)
+
+
 def _names(kernel: Kernel, known: dict[str, float], fits: Occupancy | None) -> dict[str, float]:
     """What rules can ask for: metrics, and what follows from the launch."""
     names = dict(known)
-    warp = names["warp"] = known.get("warp_threads", 64.0 if kernel.vendor == "amd" else 32.0) or 32.0
+    usual = 64.0 if kernel.vendor == "amd" else 32.0
+    told = known.get("warp_threads", usual)
+    warp = names["warp"] = told if told in WARPS else usual  # anything else is a damaged cell, not a warp
     if kernel.block is not None:
         names.setdefault("block_threads", float(math.prod(kernel.block)))
     if kernel.grid is not None:
