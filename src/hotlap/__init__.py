@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hotlap.api import Run, Timeline, changes, compare, findings, load, measure, predict, run
+    from hotlap.marking import marker
 
 __version__ = "0.1.0"
-__all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "measure", "predict", "run"]
+__all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run"]
 
 
 def __getattr__(name: str) -> Any:
     """Public names are looked up on first use, so that `import hotlap` and `hotlap --help` stay fast."""
     if name in __all__:
         import importlib
+
+        if name == "marker":  # used in loops of programs: found once, and without the rest of the interface
+            globals()[name] = importlib.import_module("hotlap.marking").marker
+            return globals()[name]
 
         return getattr(importlib.import_module("hotlap.api"), name)
     raise AttributeError(f"module 'hotlap' has no attribute '{name}'")
