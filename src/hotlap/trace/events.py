@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ COLUMNS = {
     "collective": np.int32,  # place in collectives; −1 none
     "stack": np.int32,  # place in stacks: Python call stack; −1 none
 }
+MOST_HALVES = 1000  # kept in a head
 BREAKDOWN = ("start", "duration", "kind", "name", "thread", "device", "stream")  # what the breakdown needs
 
 
@@ -85,6 +86,17 @@ class Doubt(Record, frozen=True, kw_only=True):
     events: int = 0
 
 
+class Half(Record, frozen=True, kw_only=True):
+    """A beginning without an end, an end without a beginning, or an end that closes a range of another name."""
+
+    what: Literal["begin", "end", "other"]
+    name: str  # of the range; "" where the format does not tell
+    start_ns: int  # since the origin
+    thread: str  # process and thread as the trace names them
+    domain: str = ""
+    closes: str = ""  # the open range that an end of another name closed
+
+
 class Head(Record, frozen=True, kw_only=True):
     """What a trace says of itself beside its events."""
 
@@ -96,6 +108,7 @@ class Head(Record, frozen=True, kw_only=True):
     devices: list[dict[str, Any]] = []  # as the profiler describes them
     facts: dict[str, Any] = {}  # versions and settings the file names
     doubts: list[Doubt] = []
+    halves: list[Half] = []  # the first MOST_HALVES of them; `doubts` counts all
 
 
 class Tables(NamedTuple):

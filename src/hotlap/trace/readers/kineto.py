@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from msgspec import Raw
 from hotlap.errors import InputError
 from hotlap.trace import events as ev
 from hotlap.trace.building import Builder, readable
-from hotlap.trace.events import Doubt, Head
+from hotlap.trace.events import Doubt, Half, Head
 from hotlap.trace.readers import packed
 from hotlap.trace.readers.phases import DECODERS, FEW_ARGS, NOTHING, PIECE, SINGLE, Args, Begin, End, Event, FewEvent, Instant, Label, Whole
 from hotlap.trace.readers.pieces import Pieces
@@ -87,6 +87,7 @@ class _Reading:
         self.marking = np.empty(0, np.int64)  # places of names that are markers whatever their category is
         self.named = 0
         self.moments: list[Instant] = []
+        self.halves: list[tuple[Literal["begin", "end", "other"], Begin | End, str]] = []
 
     def take(self, piece: bytes, damaged: bool = False) -> bool:
         """Adds the events of a piece; False, and nothing added, where it is no JSON and is not said to be damaged."""
@@ -164,13 +165,21 @@ class _Reading:
                 begun = self.open.get((one.pid, one.tid))
                 if not begun:
                     self.into.doubt("ends without a beginning were skipped")
+                    self._half("end", one)
                     continue
                 half = begun.pop()
+                if one.name and one.name != half.name:
+                    self.into.doubt("ends that close a range of another name were taken as its end")
+                    self._half("other", one, half.name)
                 args: Any = half.args if self.whole else FEW_ARGS
                 made.append(
                     self.event(name=half.name, cat=half.cat, ts=half.ts, dur=one.ts - half.ts, pid=half.pid, tid=half.tid, args=args)
                 )
         return made
+
+    def _half(self, what: Literal["begin", "end", "other"], one: Begin | End, closes: str = "") -> None:
+        if len(self.halves) < ev.MOST_HALVES and abs(one.ts) < FAR_US:
+            self.halves.append((what, one, closes))
 
     def _label(self, one: Label) -> None:
         if one.name == "thread_name" and isinstance(one.args.get("name"), str):
@@ -261,8 +270,10 @@ class _Reading:
 
     def finish(self) -> None:
         """Halves that never ended, and the moments of memory."""
-        left = sum(len(begun) for begun in self.open.values())
-        self.into.doubt("beginnings without an end were skipped", left)
+        left = [one for begun in self.open.values() for one in begun]
+        self.into.doubt("beginnings without an end were skipped", len(left))
+        for one in left:
+            self._half("begin", one)
         moments = [one for one in self.moments if abs(one.ts) < FAR_US]
         if moments and self.origin_us is not None:
             count = len(moments)
@@ -328,6 +339,12 @@ def _number(value: Any) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+def _thread(one: Begin | End, into: Builder) -> str:
+    """A thread for people."""
+    name = into.thread_names.get((str(one.pid), str(one.tid)), "")
+    return f"{one.pid}/{one.tid}" + (f" {name}" if name else "")
 
 
 def _usable(args: dict[str, Any]) -> dict[str, Any]:
@@ -396,4 +413,8 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
         facts={key: value for key, value in said.items() if isinstance(value, str | int | float | bool)}
         | {key: value for key, value in spread.items() if isinstance(value, str)},
         doubts=[Doubt(what=what, events=count) for what, count in into.doubts.items()],
+        halves=[
+            Half(what=what, name=one.name, start_ns=round((one.ts - (work.origin_us or 0.0)) * 1000), thread=_thread(one, into), closes=closes)
+            for what, one, closes in work.halves
+        ],
     )

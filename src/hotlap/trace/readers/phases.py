@@ -99,6 +99,7 @@ class Begin(Struct, gc=False, tag_field="ph", tag="B"):
 class End(Struct, gc=False, tag_field="ph", tag="E"):
     """The other half."""
 
+    name: str = ""
     ts: float = math.nan
     pid: int | str = ""
     tid: int | str = ""
