@@ -414,7 +414,7 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
         | {key: value for key, value in spread.items() if isinstance(value, str)},
         doubts=[Doubt(what=what, events=count) for what, count in into.doubts.items()],
         halves=[
-            Half(what=what, name=one.name, start_ns=round((one.ts - (work.origin_us or 0.0)) * 1000), thread=_thread(one, into), closes=closes)
+            Half(what=what, name=one.name, start_ns=round(one.ts * 1000) - origin_ns, thread=_thread(one, into), closes=closes)
             for what, one, closes in work.halves
         ],
     )

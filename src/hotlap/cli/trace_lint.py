@@ -1,0 +1,66 @@
+"""hotlap trace lint FILE…"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from hotlap.cli import terminal
+from hotlap.errors import InputError, nearest
+from hotlap.report import trace_lint as printing
+from hotlap.trace import lint
+from hotlap.trace.markers import SEVERITIES, rules
+from hotlap.trace.timeline import Timeline
+
+TAKEN = ("auto", "ranks", "runs")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="*", metavar="FILE", help="traces; several: one per rank, or runs from the oldest on")
+    parser.add_argument(
+        "--as", dest="taken", default="auto", metavar="WHAT",
+        help="what several traces are: ranks, runs, or auto: ranks where each names a rank of its own (default)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fail-on", default="error", metavar="SEVERITY", help="least severity that exits 1: info, warning, error (default)"
+    )
+    parser.add_argument("--list", action="store_true", help="the rules, with thresholds and sources")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 1 where a flaw is an error, 2 where no file could be read."""
+    if args.list:
+        known = rules()[0]
+        if args.json:
+            terminal.print_json(list(known.values()))
+        else:
+            print(printing.rules(known, terminal.width()))
+        return 0
+    for given, valid, what in ((args.taken, TAKEN, "way to take traces"), (args.fail_on, SEVERITIES, "severity")):
+        if given not in valid:
+            raise InputError(f"there is no {what} '{given}'; {nearest(given, valid)}")
+    if not args.files:
+        raise InputError("name a trace, or --list for the rules")
+    found = lint.lint(_opened(args.files), "" if args.taken == "auto" else args.taken)
+    if args.json:
+        terminal.print_json(found)
+    else:
+        print(printing.lint(found, terminal.width(), terminal.color()))
+    worst = max((SEVERITIES.index(one.severity) for one in found.flaws), default=-1)
+    return 1 if worst >= SEVERITIES.index(args.fail_on) else 0
+
+
+def _opened(files: list[str]) -> list[Timeline]:
+    """Those that can be read; the others are named, unless none is left."""
+    found, errors = list[Timeline](), list[InputError]()
+    for file in files:
+        try:
+            found.append(Timeline.open(Path(file)))
+        except InputError as error:
+            errors.append(error)
+    if not found:
+        raise InputError("; ".join(map(str, errors)))
+    for error in errors:
+        print(f"hotlap: left out: {error}", file=sys.stderr)
+    return found
