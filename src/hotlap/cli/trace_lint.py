@@ -61,6 +61,6 @@ def _opened(files: list[str]) -> list[Timeline]:
             errors.append(error)
     if not found:
         raise InputError("; ".join(map(str, errors)))
-    for error in errors:
-        print(f"hotlap: left out: {error}", file=sys.stderr)
+    for one in errors:
+        print(f"hotlap: left out: {one}", file=sys.stderr)
     return found

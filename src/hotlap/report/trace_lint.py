@@ -16,7 +16,8 @@ def lint(found: Linted, width: int, color: bool = False) -> str:
     """Rule by rule, the worst first, then how many of each severity."""
     lines = []
     for file, markers, names in zip(found.files, found.markers, found.names, strict=True):
-        lines.append(f"{layout.painted(words.clean(file), 'bold', color)} · {words.counted(markers, 'range')} of {words.counted(names, 'name')}")
+        about = f"{words.counted(markers, 'range')} of {words.counted(names, 'name')}"
+        lines.append(f"{layout.painted(words.clean(file), 'bold', color)} · {about}")
     if found.compared:
         lines.append(f"{len(found.files)} traces taken as {found.compared}")
     for _, group in groupby(found.flaws, key=lambda one: (one.rule, one.severity)):
