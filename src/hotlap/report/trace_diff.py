@@ -23,8 +23,7 @@ def diff(found: TraceDiff, width: int, color: bool = False, most: int = MOST) ->
     a, b = found.a, found.b
     lines = [*_sides(found, width, color), "", *_whole(found, width, color)]
     lines += ["", *_sums(found, width, color)]
-    what = "operators, each without those inside it" if not b.devices else "kernels and copies"
-    lines += ["", *_parts(found, f"{what}: largest changes", most, width, color)]
+    lines += ["", *_parts(found, "kernel or copy" if b.devices else "operator, without those in it", most, width, color)]
     if a.devices and b.devices:
         lines += ["", *_operators(found, width, color)]
     if found.gaps:
@@ -60,7 +59,8 @@ def _whole(found: TraceDiff, width: int, color: bool) -> list[str]:
     head = layout.painted(said, "bold", color)
     lines = [head + noise] if len(said + noise) <= width else [head, *layout.paragraph("   ", noise.removeprefix("; "), width)]
     if found.per == "window" and (found.a.steps or found.b.steps):
-        lines += layout.paragraph("   ", "only one of them marks its steps, so whole windows are compared, however many steps they hold", width)
+        why = "only one of them marks its steps, so whole windows are compared, however many steps they hold"
+        lines += layout.paragraph("   ", why, width)
     return lines
 
 
@@ -81,7 +81,7 @@ def _sums(found: TraceDiff, width: int, color: bool) -> list[str]:
 def _parts(found: TraceDiff, head: str, most: int, width: int, color: bool) -> list[str]:
     shown = [one for one in found.parts[:most] if one.delta_s]
     if not shown:
-        return [f"{head}: none"]
+        return ["no work changed"]
     columns = [
         Column(head, [Cell(_name(one)) for one in shown], wrap=True),
         Column("in", [Cell(layout.shortened(_inner(one.operator), 36), "dim") for one in shown], wrap=True),
@@ -93,7 +93,8 @@ def _parts(found: TraceDiff, head: str, most: int, width: int, color: bool) -> l
     lines = layout.fitted(columns, width, spare=["calls"]).lines(color)
     rest = sum(one.delta_s for one in found.parts) - sum(one.delta_s for one in shown)
     if len(found.parts) > len(shown):
-        lines.append(layout.painted(f"{len(found.parts) - len(shown)} more: {_signed(rest)} together", "dim", color))
+        more = f"the largest changes; {len(found.parts) - len(shown)} more: {_signed(rest)} together"
+        lines.append(layout.painted(more, "dim", color))
     hows = [how for how in MEANING if how != "same" and any(one.how == how for one in shown)]
     notes = [f"{how}: {MEANING[how]}" for how in hows]
     if any(one.noise_s is not None and abs(one.delta_s) <= one.noise_s for one in shown):

@@ -100,11 +100,12 @@ def _devices(study: Study) -> Spent:
         by[:, list(CAUSES).index("unknown")] += (found.gaps.end - found.gaps.start) - by.sum(axis=1)
         idles.append((by, group[after], step[after]))
         whole += high - low
-    columns = [np.concatenate(one) for one in zip(*kept, strict=True)]
-    causes = [np.concatenate(one) for one in zip(*idles, strict=True)]
-    steps = len(np.unique(columns[3][columns[3] >= 0]))
+    of_group, own, length, of_step = (np.concatenate(one) for one in zip(*kept, strict=True))
+    by, before, idle_step = (np.concatenate(one) for one in zip(*idles, strict=True))
+    steps = len(np.unique(of_step[of_step >= 0]))
     window = f"first to last work on the device of {steps} steps" if steps else "first to last work on the device"
-    return Spent(window, whole, len(study.devices), steps, groups, *columns, tuple(CAUSES), *causes)
+    lanes = len(study.devices)
+    return Spent(window, whole, lanes, steps, groups, of_group, own, length, of_step, tuple(CAUSES), by, before, idle_step)
 
 
 def _host(study: Study) -> Spent:
