@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -20,7 +19,7 @@ MEANING = {
     "vanished": "in the first trace only",
 }
 BETWEEN, ANYWHERE = 0.3, 0.6  # least similarity of names for work between the same neighbours, and for work anywhere
-MOST = 150  # groups on a side that are compared each with each
+BUDGET = 200_000  # comparisons of two names, about a second; what is beyond is paired by order, or not at all
 
 
 class Pair(NamedTuple):
@@ -35,6 +34,7 @@ def pairs(ours: Sequence[Group], theirs: Sequence[Group]) -> list[Pair]:
     """Each group of either trace once. Both are given in the order in which they first ran."""
     found: list[Pair] = []
     a_left, b_left = dict(enumerate(ours)), dict(enumerate(theirs))
+    budget = [BUDGET]
 
     def take(how: How, key: Callable[[Group], Hashable], score: Callable[[Group, Group], float], least: float) -> None:
         buckets: dict[Hashable, list[int]] = {}
@@ -46,25 +46,32 @@ def pairs(ours: Sequence[Group], theirs: Sequence[Group]) -> list[Pair]:
             if (k := key(group)) in buckets:
                 wanted.setdefault(k, []).append(i)
         for k, mine in wanted.items():
-            for i, j in _best(mine, buckets[k], lambda i, j: score(ours[i], theirs[j]), least):
+            for i, j in _best(mine, buckets[k], lambda i, j: score(ours[i], theirs[j]), least, budget):
                 found.append(Pair(i, j, how))
                 del a_left[i], b_left[j]
 
     take("same", lambda g: g, lambda x, y: 1.0, 0.0)
     take("replaced", lambda g: (g.kind, g.path) if g.path else None, _alike, 0.0)
     take("moved", lambda g: (g.kind, g.name), _along, 0.0)
-    for i, j in _between(ours, theirs, a_left, b_left, found):
-        found.append(Pair(i, j, "renamed"))
-        del a_left[i], b_left[j]
+    after_a, after_b = _following(ours, a_left, [pair.a for pair in found]), _following(theirs, b_left, [pair.b for pair in found])
+    for key in [key for key in after_a if key in after_b]:
+        for i, j in _best(after_a[key], after_b[key], lambda i, j: _alike(ours[i], theirs[j]), BETWEEN, budget):
+            found.append(Pair(i, j, "renamed"))
+            del a_left[i], b_left[j]
     take("renamed", lambda g: g.kind, _alike, ANYWHERE)
     return found + [Pair(i, -1, "vanished") for i in a_left] + [Pair(-1, j, "appeared") for j in b_left]
 
 
-def _best(mine: list[int], theirs: list[int], score: Callable[[int, int], float], least: float) -> list[tuple[int, int]]:
+def _best(
+    mine: list[int], theirs: list[int], score: Callable[[int, int], float], least: float, budget: list[int]
+) -> list[tuple[int, int]]:
     """The pairs that are most alike, each side once; at equal likeness those nearest in order."""
     if len(mine) == len(theirs) == 1 and least == 0:
         return [(mine[0], theirs[0])]
-    scored = [(-score(i, j), abs(p - q), i, j) for p, i in enumerate(mine[:MOST]) for q, j in enumerate(theirs[:MOST])]
+    if len(mine) * len(theirs) > budget[0]:
+        return list(zip(mine, theirs, strict=False)) if least == 0 else []
+    budget[0] -= len(mine) * len(theirs)
+    scored = [(-score(i, j), abs(p - q), i, j) for p, i in enumerate(mine) for q, j in enumerate(theirs)]
     chosen: list[tuple[int, int]] = []
     ours, others = set[int](), set[int]()
     for minus, _, i, j in sorted(scored):
@@ -75,31 +82,32 @@ def _best(mine: list[int], theirs: list[int], score: Callable[[int, int], float]
     return chosen
 
 
-def _between(
-    ours: Sequence[Group], theirs: Sequence[Group], a_left: dict[int, Group], b_left: dict[int, Group], found: list[Pair]
-) -> list[tuple[int, int]]:
-    """Groups left over that follow the same matched group."""
-    after_a, after_b = dict[tuple[int, int], list[int]](), dict[tuple[int, int], list[int]]()
-    tokens_a, tokens_b = {pair.a: n for n, pair in enumerate(found)}, {pair.b: n for n, pair in enumerate(found)}
-    for groups, left, tokens, after in ((ours, a_left, tokens_a, after_a), (theirs, b_left, tokens_b, after_b)):
-        last = -1
-        for i in range(len(groups)):
-            last = tokens.get(i, last)
-            if i in left:
-                after.setdefault((last, groups[i].kind), []).append(i)
-    made: list[tuple[int, int]] = []
-    for key in after_a.keys() & after_b.keys():
-        made += _best(after_a[key], after_b[key], lambda i, j: _alike(ours[i], theirs[j]), BETWEEN)
-    return made
+def _following(groups: Sequence[Group], left: dict[int, Group], matched: list[int]) -> dict[tuple[int, int], list[int]]:
+    """Groups left over by the matched one that they follow in order, and their class."""
+    number = {place: n for n, place in enumerate(matched)}
+    found: dict[tuple[int, int], list[int]] = {}
+    last = -1
+    for i, group in enumerate(groups):
+        last = number.get(i, last)
+        if i in left:
+            found.setdefault((last, group.kind), []).append(i)
+    return found
 
 
 def _alike(x: Group, y: Group) -> float:
     return _similar(x.name, y.name)
 
 
-@lru_cache(maxsize=1 << 16)
 def _similar(x: str, y: str) -> float:
-    return SequenceMatcher(None, naming.short(x)[:120], naming.short(y)[:120], autojunk=False).ratio()
+    """Dice's coefficient of pairs of letters: 1 where all are common."""
+    a, b = _letter_pairs(x), _letter_pairs(y)
+    return 2 * len(a & b) / max(len(a) + len(b), 1)
+
+
+@lru_cache(maxsize=1 << 16)
+def _letter_pairs(name: str) -> frozenset[str]:
+    text = naming.short(name)[:120]
+    return frozenset(text[i : i + 2] for i in range(len(text) - 1))
 
 
 def _along(x: Group, y: Group) -> float:
