@@ -40,7 +40,7 @@ def half(what: str, name: str, at: float, tid: int = 7) -> dict[str, Any]:
 
 
 def written(path: Path, events: list[dict[str, Any]], **beside: Any) -> Path:
-    path.write_text(json.dumps({"schemaVersion": 1, **beside, "traceEvents": [event for event in events]}), encoding="utf-8")
+    path.write_text(json.dumps({"schemaVersion": 1, **beside, "traceEvents": events}), encoding="utf-8")
     return path
 
 

@@ -16,6 +16,10 @@ from hotlap.trace.spending import HOST_CAUSES
 MOST, FEW = 10, 5
 OUTSIDE = {"data_loader": "the main thread waited for its data loader", "outside": "the main thread was outside any operator"}
 NAMES = 48
+PROGRAM = {
+    "changed": "Much of one side has no counterpart: either much of the program changed, or these are two programs that are alike.",
+    "another": "These are hardly traces of one program: less than half of their work has a counterpart, so what follows says little.",
+}
 
 
 def diff(found: TraceDiff, width: int, color: bool = False, most: int = MOST) -> str:
@@ -40,9 +44,8 @@ def _sides(found: TraceDiff, width: int, color: bool) -> list[str]:
     text = f"{' and '.join(shares)} (by time) have a counterpart by place or name"
     calls = f"by calls {100 * found.a.matched_calls:.0f} % and {100 * found.b.matched_calls:.0f} %"
     lines += layout.paragraph("   ", f"{text}; {calls}", width)
-    if not found.same_program:
-        warning = "These are hardly traces of one program: less than half of their work has a counterpart, so what follows says little."
-        lines += layout.paragraph("!  ", warning, width)
+    if found.program != "same":
+        lines += layout.paragraph("!  ", PROGRAM[found.program], width)
     return lines
 
 

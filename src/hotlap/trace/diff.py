@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from hotlap.trace.matching import How, Pair, pairs
 from hotlap.trace.spending import CLASSES, HOST_CAUSES, Group, Numbers, Spent, spent
 from hotlap.trace.study import Study
 
-ONE_PROGRAM = 0.5  # share of both traces' work, by time or by calls, that has its counterpart, from which they are of one program
+SAME, CHANGED = 0.8, 0.5  # share of both traces' work, by time or by calls, with a counterpart, from which they are of one program, or may be
 KNOWN = ("same", "replaced", "moved")  # counterparts that likeness of names alone did not find
 FEWEST_STEPS = 3  # from which the spread between steps says something
 
@@ -63,7 +63,7 @@ class TraceDiff(Record, frozen=True, kw_only=True):
     a: Side
     b: Side
     per: str  # step or window
-    same_program: bool
+    program: Literal["same", "changed", "another"]  # from the shares matched: changed: of one program of which much changed, or of two alike
     delta_s: float
     noise_s: float | None
     parts: list[Part]  # largest change first
@@ -83,7 +83,7 @@ class _Sums(NamedTuple):
 
 
 def diff(a: Events, b: Events) -> TraceDiff:
-    """What changed from a to b. Any two traces can be compared; `same_program` says whether that makes sense.
+    """What changed from a to b. Any two traces can be compared; `program` says whether that makes sense.
 
     Raises InputError where one ran on a device and the other did not, or where a trace has neither device work nor operators.
     """
@@ -106,7 +106,7 @@ def diff(a: Events, b: Events) -> TraceDiff:
     ]
     alike = max(min(s.matched_time for s in sides), min(s.matched_calls for s in sides))
     return TraceDiff(
-        a=sides[0], b=sides[1], per="step" if per_step else "window", same_program=alike >= ONE_PROGRAM, delta_s=whole[1] - whole[0],
+        a=sides[0], b=sides[1], per="step" if per_step else "window", program="same" if alike >= SAME else "changed" if alike >= CHANGED else "another", delta_s=whole[1] - whole[0],
         noise_s=_whole_noise(first, second, per_step), parts=_largest(parts), idle=_largest(idle),
         classes=_summed(parts, [part.what for part in parts], list(CLASSES)),
         operators=_largest(_summed(parts, [part.operator.split(" › ")[0] for part in parts])),
