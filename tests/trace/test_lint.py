@@ -163,7 +163,7 @@ def test_every_rule_says_why_where_from_and_what_to_do() -> None:
     for one in known.values():
         assert one.because
         assert one.remedy
-        assert re.search(r"github\.com|pytorch\.org|common practice; no source found|benchmarks/", one.source), one.name
+        assert re.search(r"nvidia\.github\.io|pytorch\.org|common practice; no source found|benchmarks/", one.source), one.name
     assert all(framework.search(name) for name in ("ProfilerStep#3", "Optimizer.step#SGD.step", "nccl:all_reduce", "enumerate(DataLoader)#x"))
     assert not framework.search("forward")
 

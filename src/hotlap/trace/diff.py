@@ -16,7 +16,8 @@ from hotlap.trace.matching import How, Pair, pairs
 from hotlap.trace.spending import CLASSES, HOST_CAUSES, Group, Numbers, Spent, spent
 from hotlap.trace.study import Study
 
-SAME, CHANGED = 0.8, 0.5  # share of both traces' work, by time or by calls, with a counterpart, from which they are of one program, or may be
+Program = Literal["same", "changed", "another"]
+SAME, CHANGED = 0.8, 0.5  # share of the work of both with a counterpart, from which they are, or may be, of one program
 KNOWN = ("same", "replaced", "moved")  # counterparts that likeness of names alone did not find
 FEWEST_STEPS = 3  # from which the spread between steps says something
 
@@ -63,7 +64,7 @@ class TraceDiff(Record, frozen=True, kw_only=True):
     a: Side
     b: Side
     per: str  # step or window
-    program: Literal["same", "changed", "another"]  # from the shares matched: changed: of one program of which much changed, or of two alike
+    program: Program  # changed: one of which much changed, or two that are alike
     delta_s: float
     noise_s: float | None
     parts: list[Part]  # largest change first
@@ -105,8 +106,9 @@ def diff(a: Events, b: Events) -> TraceDiff:
         _side(b, second, whole[1], _matched(second, [one.b for one in known])),
     ]
     alike = max(min(s.matched_time for s in sides), min(s.matched_calls for s in sides))
+    program: Program = "same" if alike >= SAME else "changed" if alike >= CHANGED else "another"
     return TraceDiff(
-        a=sides[0], b=sides[1], per="step" if per_step else "window", program="same" if alike >= SAME else "changed" if alike >= CHANGED else "another", delta_s=whole[1] - whole[0],
+        a=sides[0], b=sides[1], per="step" if per_step else "window", program=program, delta_s=whole[1] - whole[0],
         noise_s=_whole_noise(first, second, per_step), parts=_largest(parts), idle=_largest(idle),
         classes=_summed(parts, [part.what for part in parts], list(CLASSES)),
         operators=_largest(_summed(parts, [part.operator.split(" › ")[0] for part in parts])),
