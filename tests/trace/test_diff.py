@@ -143,6 +143,29 @@ def test_several_devices_count_as_their_mean(tmp_path: Path) -> None:
     assert found.delta_s == pytest.approx(0, abs=1e-12)
 
 
+def test_work_outside_of_steps_is_outside_of_the_window(tmp_path: Path) -> None:
+    late = [*program(BASE), *launch("warm_up", 901, 5000, 5010, 400)]
+    found = both(tmp_path, program(BASE), late)
+    assert found.delta_s == 0
+    assert "warm_up" not in by_b(found)
+
+
+def test_communication_is_a_class_of_its_own_and_stands_behind_compute(tmp_path: Path) -> None:
+    talk = [*program(BASE), *launch("ncclDevKernel_AllReduce", 901, 40, 240, 20, stream=2)]  # 10 µs behind gemm_a, 10 µs in the gap
+    classes = {one.a: one.delta_s for one in both(tmp_path, program(BASE), talk).classes}
+    assert classes == {"compute": pytest.approx(0, abs=1e-12), "communication": pytest.approx(10e-6 / 4)}
+
+
+def test_noise_is_two_standard_errors_by_hand(tmp_path: Path) -> None:
+    uneven = program(BASE)
+    for i, event in enumerate(one for one in uneven if one["name"] == "reduce_kernel"):
+        event["dur"] += 10 * (i % 2)
+    one = by_b(both(tmp_path, uneven, program(BASE)))["reduce_kernel"]
+    # 30, 40, 30, 40 µs: variance 33.3 µs², of the mean of 4 8.33 µs², its root 2.887 µs
+    assert one.noise_s == pytest.approx(2 * 2.887e-6, rel=1e-3)
+    assert one.delta_s == pytest.approx(-5e-6)
+
+
 def test_exclusive_time_by_hand() -> None:
     # compute 0–10 and 5–12; communication 8–20; a copy 15–30 and one inside the compute
     start = np.array([0, 2, 5, 8, 15])

@@ -8,12 +8,14 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from marked import half, launch, marker, opened, ranked, step, written
 
 from hotlap.cli import trace_lint
 from hotlap.errors import InputError
 from hotlap.report import trace_lint as printing
+from hotlap.trace.events import Half
 from hotlap.trace.lint import lint
 from hotlap.trace.markers import Flaw, rules
 from hotlap.trace.timeline import Timeline
@@ -76,6 +78,17 @@ def test_closed_on_another_thread(tmp_path: Path) -> None:
     assert [one.rule for one in found] == ["closed-elsewhere"]
     assert found[0].detail == "opened on 7/7, closed on 7/8 after 0.06 ms"
     assert [place.thread for place in found[0].places] == ["7/7", "7/8"]
+
+
+def test_an_end_that_came_before_or_in_another_domain_closes_nothing_elsewhere(tmp_path: Path) -> None:
+    found = lint([opened(tmp_path / "t.json", [*good(), half("E", "io", 1850, tid=8), half("B", "io", 1900)])]).flaws
+    assert [one.rule for one in found] == ["left-open", "closed-unopened"]
+    halves = [Half(what=w, name="io", start_ns=at, thread=t, domain=d) for w, at, t, d in (("begin", 1, "7/7", "a"), ("end", 2, "7/8", "b"))]
+    trace = opened(tmp_path / "t.json", good())
+    trace.head = msgspec.structs.replace(trace.head, halves=halves)
+    assert [one.rule for one in lint([trace]).flaws] == ["left-open", "closed-unopened"]
+    trace.head = msgspec.structs.replace(trace.head, halves=[msgspec.structs.replace(one, domain="a") for one in halves])
+    assert [one.rule for one in lint([trace]).flaws] == ["closed-elsewhere"]
 
 
 def test_balanced_halves_are_well(tmp_path: Path) -> None:

@@ -104,7 +104,9 @@ def _devices(study: Study) -> Spent:
     by, before, idle_step = (np.concatenate(one) for one in zip(*idles, strict=True))
     steps = len(np.unique(of_step[of_step >= 0]))
     window = f"first to last work on the device of {steps} steps" if steps else "first to last work on the device"
-    lanes = len(study.devices)
+    used, place_of = np.unique(np.concatenate([of_group, before]), return_inverse=True)  # without what ran outside of the window
+    of_group, before = place_of[: len(of_group)], place_of[len(of_group) :]
+    groups, lanes = [groups[i] for i in used.tolist()], len(study.devices)
     return Spent(window, whole, lanes, steps, groups, of_group, own, length, of_step, tuple(CAUSES), by, before, idle_step)
 
 
