@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import trace_samples
 from marked import half, launch, marker, opened, ranked, step, written
 
 from hotlap.cli import trace_lint
@@ -89,6 +90,17 @@ def test_an_end_that_came_before_or_in_another_domain_closes_nothing_elsewhere(t
     assert [one.rule for one in lint([trace]).flaws] == ["left-open", "closed-unopened"]
     trace.head = msgspec.structs.replace(trace.head, halves=[msgspec.structs.replace(one, domain="a") for one in halves])
     assert [one.rule for one in lint([trace]).flaws] == ["closed-elsewhere"]
+
+
+def test_left_open_in_a_trace_of_nsight_systems(tmp_path: Path) -> None:
+    (tmp_path / "report.sqlite").write_bytes(trace_samples.nsys())
+    trace = Timeline.open(tmp_path / "report.sqlite", cache=False)
+    found = lint([trace])
+    (one,) = [flaw for flaw in found.flaws if flaw.rule == "left-open"]
+    assert one.names == ["open"]
+    assert round(one.places[0].time_s * 1e9) == 1800 - trace.head.origin_ns
+    assert one.places[0].thread == "77/78"
+    assert found.not_told["too-short"] == "the cost of a range was measured for PyTorch only"
 
 
 def test_balanced_halves_are_well(tmp_path: Path) -> None:

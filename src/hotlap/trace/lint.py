@@ -30,6 +30,8 @@ def lint(traces: Sequence[Events], compared: str = "") -> Linted:
         found += lint_several.ranks(marks, known["ranks-differ"])
     else:
         found += lint_several.runs(marks, known["names-changed"])
+    if any(one.events.head.reader != lint_ranges.MEASURED for one in marks):
+        not_told["too-short"] = "the cost of a range was measured for PyTorch only"
     if not any(len(one.events.work) for one in marks):
         not_told["unmarked"] = "nothing ran on a device"
     found.sort(key=lambda one: (-SEVERITIES.index(one.severity), list(known).index(one.rule)))

@@ -15,6 +15,7 @@ from hotlap.trace.marker_names import alike, template
 from hotlap.trace.markers import MOST_PLACES, Flaw, Marks, Rule, Severity, Spot, flaw, is_step
 
 VARYING = ("uuid", "address", "hash")  # two names that differ in these are enough: no part of a program is called so
+MEASURED = "kineto"  # whose ranges' cost the threshold was measured of
 ONCE = 0.5  # share of names used once, from which numbers are ids and not parts of the program
 
 
@@ -183,7 +184,7 @@ def _no_step(marks: Marks, rule: Rule) -> Iterator[Flaw]:
 def _short(marks: Marks, rule: Rule) -> Iterator[Flaw]:
     events = marks.events
     mine = marks.places[marks.is_own[events.name[marks.places]]]
-    if not len(mine):
+    if not len(mine) or events.head.reader != MEASURED:
         return
     order = np.lexsort((events.duration[mine], events.name[mine]))
     name, length = events.name[mine][order], events.duration[mine][order]

@@ -14,7 +14,7 @@ import numpy as np
 from hotlap.errors import InputError
 from hotlap.trace import events as ev
 from hotlap.trace.building import Builder
-from hotlap.trace.events import Head
+from hotlap.trace.events import Half, Head
 from hotlap.trace.readers.database import MAGIC, Database
 from hotlap.trace.readers.filling import FAR, Filling, Numbers, places
 
@@ -72,6 +72,7 @@ class _Reading:
     def __init__(self, database: Database, into: Builder, origin_ns: int | None) -> None:
         self.database, self.into = database, into
         self.fill = Filling(into, origin_ns)
+        self.halves: list[Half] = []
         self.strings: dict[int, str] = {}
         self.processes: dict[int, int] = {}
         self.in_graphs = 0
@@ -204,6 +205,7 @@ class _Reading:
                 end = n["start"][at] if mark else n["end"][at]
                 if (left := (end < 0) & (n["start"][at] >= 0)).any():
                     self.into.doubt("markers that were opened and not closed were skipped", int(left.sum()))
+                    self._left_open(n, t, at[left], domains)
                     at, end = at[~left], end[~left]
                 keys = []
                 for i in at.tolist():
@@ -216,6 +218,18 @@ class _Reading:
                 )  # fmt: skip
                 elsewhere = (n["endGlobalTid"][at] >= 0) & (n["endGlobalTid"][at] != n["globalTid"][at])
                 self.into.doubt("markers were closed by another thread than opened them", int(elsewhere.sum()))
+
+    def _left_open(self, n: dict[str, Numbers], t: dict[str, list[str | None]], at: Numbers, domains: dict[int, str]) -> None:
+        """Keeps where markers were opened that nothing closed."""
+        at = at[: ev.MOST_HALVES - len(self.halves)]
+        threads = list(self.into.threads)
+        for i, thread in zip(at.tolist(), self.threads(n["globalTid"][at]).tolist(), strict=True):
+            threads = threads if thread < len(threads) else list(self.into.threads)
+            text = t["text"][i]
+            name = text if text is not None else self.string(int(n["textId"][i]))
+            since = int(n["start"][i]) - (self.fill.origin_ns or 0)
+            place = "/".join(map(str, threads[thread]))
+            self.halves.append(Half(what="begin", name=name, start_ns=since, thread=place, domain=domains.get(int(n["domainId"][i]), "")))
 
     def domains(self) -> list[dict[str, Any]]:
         """Names of NVTX domains."""
@@ -265,6 +279,7 @@ def _head(path: Path, database: Database, work: _Reading) -> Head:
     epoch = began[0]["utcEpochNs"] if began else None
     return work.fill.head(
         path, NAME, facts=said, rank=ranks[0]["rank"] if len(ranks) == 1 and isinstance(ranks[0]["rank"], int) else None,
+        halves=work.halves,
         unix_ns=epoch + (work.fill.origin_ns or 0) if isinstance(epoch, int) and epoch > 10**15 else None,
         devices=[{key: value for key, value in row.items() if value is not None} for row in database.rows(
             "TARGET_INFO_GPU", ("id", "name", "smCount", "totalMemory", "memoryBandwidth", "clockRate", "l2CacheSize", "computeMajor",
