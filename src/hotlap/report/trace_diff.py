@@ -59,6 +59,8 @@ def _whole(found: TraceDiff, width: int, color: bool) -> list[str]:
     one = f"a {found.per}" if found.per == "step" else "the window"
     devices = " of the mean device" if max(found.a.devices, found.b.devices) > 1 else ""
     said = f"{one[0].upper()}{one[1:]}{devices} takes {_time(b)} instead of {_time(a)}: {_signed(found.delta_s)}{share}"
+    if not found.delta_s:
+        said, noise = f"{one[0].upper()}{one[1:]}{devices} takes {_time(a)} in both", ""
     head = layout.painted(said, "bold", color)
     lines = [head + noise] if len(said + noise) <= width else [head, *layout.paragraph("   ", noise.removeprefix("; "), width)]
     if found.per == "window" and (found.a.steps or found.b.steps):
@@ -74,7 +76,7 @@ def _sums(found: TraceDiff, width: int, color: bool) -> list[str]:
     rows += [(f"idle: {one.a.replace('_', ' ')}", about.get(one.a, ""), one.a_s, one.b_s, one.delta_s) for one in found.idle]
     rows.append(("sum", "", sum(row[2] for row in rows), sum(row[3] for row in rows), sum(row[4] for row in rows)))
     columns = [
-        Column(f"where a {found.per} went", [Cell(row[0], "bold" if row[0] == "sum" else "") for row in rows]),
+        Column("where a step went" if found.per == "step" else "where the window went", [Cell(row[0], "bold" if row[0] == "sum" else "") for row in rows]),
         *_numbers([row[2] for row in rows], [row[3] for row in rows], [row[4] for row in rows]),
         Column("", [Cell("" if row[1] == "work" else row[1], "dim") for row in rows], wrap=True),
     ]
