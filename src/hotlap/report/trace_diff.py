@@ -75,8 +75,9 @@ def _sums(found: TraceDiff, width: int, color: bool) -> list[str]:
     rows = [(one.a, "work", one.a_s, one.b_s, one.delta_s) for one in found.classes if one.a_s or one.b_s]
     rows += [(f"idle: {one.a.replace('_', ' ')}", about.get(one.a, ""), one.a_s, one.b_s, one.delta_s) for one in found.idle]
     rows.append(("sum", "", sum(row[2] for row in rows), sum(row[3] for row in rows), sum(row[4] for row in rows)))
+    head = "where a step went" if found.per == "step" else "where the window went"
     columns = [
-        Column("where a step went" if found.per == "step" else "where the window went", [Cell(row[0], "bold" if row[0] == "sum" else "") for row in rows]),
+        Column(head, [Cell(row[0], "bold" if row[0] == "sum" else "") for row in rows]),
         *_numbers([row[2] for row in rows], [row[3] for row in rows], [row[4] for row in rows]),
         Column("", [Cell("" if row[1] == "work" else row[1], "dim") for row in rows], wrap=True),
     ]
