@@ -48,14 +48,15 @@ def communicating(events: Events) -> NDArray[np.bool_]:
 
 def devices(events: Events) -> list[int]:
     """Devices on which something ran."""
-    return [int(d) for d in np.unique(events.device[events.work])]
+    return [int(d) for d in np.unique(events.at("device", events.work))]
 
 
 def busy(events: Events, device: int) -> Busy:
     """What kept one device busy, by class; the window is its first start to its last end."""
-    places = events.work[events.device[events.work] == device]
-    start, end, kind = events.start[places], events.start[places] + events.duration[places], events.kind[places]
-    talks = communicating(events)[events.name[places]] & (kind == KERNEL)
+    places = events.work[events.at("device", events.work) == device]
+    start, kind = events.at("start", places), events.at("kind", places)
+    end = start + events.at("duration", places)
+    talks = communicating(events)[events.at("name", places)] & (kind == KERNEL)
     computes = (kind == KERNEL) & ~talks
     copies = (kind == COPY) | (kind == SET)
     return Busy(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,6 +20,7 @@ Column = NDArray[Any]
 KINDS = ("kernel", "copy", "set", "device_marker", "operator", "python", "runtime", "sync", "marker", "overhead", "memory", "other")
 KERNEL, COPY, SET, DEVICE_MARKER, OPERATOR, PYTHON, RUNTIME, SYNC, MARKER, OVERHEAD, MEMORY, OTHER = range(len(KINDS))
 WORK = (KERNEL, COPY, SET)  # what keeps a device busy
+PART = 1 << 18  # events looked at together, where a column may be larger than memory
 
 COLUMNS = {
     "start": np.int64,  # ns since `origin_ns`
@@ -170,12 +172,30 @@ class Events:
     @cached_property
     def work(self) -> NDArray[np.int64]:
         """Places of the events that keep a device busy, by start."""
-        places = np.flatnonzero(self.kind <= SET)
-        return places[np.argsort(self.start[places], kind="stable")]
+        places = self.of_kind(*WORK)
+        return places[np.argsort(self.at("start", places), kind="stable")]
 
     def of_kind(self, *kinds: int) -> NDArray[np.int64]:
         """Places of the events of these kinds, in the order of the file."""
-        return np.flatnonzero(np.isin(self.kind, kinds))
+        wanted = np.zeros(256, bool)
+        wanted[list(kinds)] = True
+        found = [i + np.flatnonzero(wanted[self.kind[i : i + PART]]) for i in range(0, len(self), PART)]
+        self._let_go("kind")
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def at(self, name: str, places: NDArray[np.int64]) -> Column:
+        """A column at some places; of a column in a file, what was read of it does not stay in memory."""
+        column = self.columns[name]
+        found = np.empty(len(places), column.dtype)
+        for i in range(0, len(places), PART):
+            found[i : i + PART] = column[places[i : i + PART]]
+            self._let_go(name)
+        return found
+
+    def _let_go(self, name: str) -> None:
+        held = getattr(self.columns[name], "_mmap", None)
+        if held is not None and hasattr(mmap, "MADV_DONTNEED"):
+            held.madvise(mmap.MADV_DONTNEED)
 
     def named(self, places: NDArray[np.int64]) -> list[str]:
         """Names of events."""

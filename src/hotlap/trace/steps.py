@@ -37,7 +37,8 @@ def steps(events: Events) -> Steps:
         numbers = {i: int(found.group(1)) for i, name in enumerate(events.names) if (found := pattern.match(name))}
         if not numbers:
             continue
-        places = np.flatnonzero(np.isin(events.name, list(numbers)) & np.isin(events.kind, (MARKER, OPERATOR)))
+        places = events.of_kind(MARKER, OPERATOR)
+        places = places[np.isin(events.at("name", places), list(numbers))]
         if not len(places):
             continue
         threads, counts = np.unique(events.thread[places], return_counts=True)
