@@ -167,8 +167,7 @@ def tiny_operators(study: Study) -> list[Found]:
     if study.devices or study.main_thread < 0:
         return []
     events = study.events
-    mine = study.nesting.places[(study.nesting.depth == _outer_depth(study)) & (events.kind[study.nesting.places] == OPERATOR)]
-    mine = mine[events.thread[mine] == study.main_thread]
+    mine = _outermost(study)
     if len(mine) < 100:
         return []
     length = events.duration[mine]
@@ -199,10 +198,19 @@ def tiny_operators(study: Study) -> list[Found]:
     return [Found("tiny-operators", detail, evidence, share * 0.9, share * 0.5, "medium", where)]
 
 
-def _outer_depth(study: Study) -> int:
-    """Depth of the outermost operators: markers and Python functions may stand around them."""
-    operators = study.nesting.depth[study.events.kind[study.nesting.places] == OPERATOR]
-    return int(operators.min()) if len(operators) else 0
+def _outermost(study: Study) -> NDArray[np.int64]:
+    """Operators of the main thread within the window that no other operator encloses, by start; markers may stand around them."""
+    events, (low, high) = study.events, study.window
+    places = study.nesting.places
+    mine = places[(events.kind[places] == OPERATOR) & (events.thread[places] == study.main_thread)]
+    mine = mine[(events.start[mine] >= low) & (events.start[mine] < high)]
+    inside = np.zeros(len(mine), bool)
+    above = study.parent[mine]
+    while (above >= 0).any():
+        inside |= (above >= 0) & (events.kind[np.maximum(above, 0)] == OPERATOR)
+        above = np.where(above >= 0, study.parent[np.maximum(above, 0)], -1)
+    mine = mine[~inside]
+    return mine[np.argsort(events.start[mine], kind="stable")]
 
 
 def slow_steps(study: Study) -> list[Found]:
