@@ -213,6 +213,7 @@ def _found(options: Options, folder: Path, code: int) -> Captured:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             processes.append(msgspec.json.decode(file.read_bytes(), type=Process))
             file.unlink()
+    processes = [one for one in processes if one.armed or one.steps]
     processes.sort(key=lambda one: (not one.trace, -one.steps, one.place))
     traces = [one.trace for one in processes if one.trace] or [file.name for file in tools.traces(options.tool, folder)]
     return Captured(

@@ -31,6 +31,7 @@ class Process(Record, frozen=True, kw_only=True):
 
     place: str  # rank0, or its number
     pid: int
+    armed: bool = True  # it has imported PyTorch's optimisers
     steps: int  # in all
     source: str = ""  # who said that steps ended
     trace: str = ""  # file in the bundle, "" none

@@ -42,6 +42,7 @@ class Recorder:
         self.own_s, self.calls = 0.0, 0
         self.trace = self.trouble = ""
         self.kept_in: str | None = None
+        self.armed = False  # the program has imported PyTorch's optimisers
 
     # ------------------------------------------------------------ steps
 
@@ -51,6 +52,8 @@ class Recorder:
         if source != self.source:
             if self.source == "program" or (self.source and source != "program"):
                 return
+            if self.source and not self.windows:  # the program speaks for itself: what an optimiser said before does not count
+                self.count, self.usual = 0, [[]]
             self.source = source
         if self.count:
             self._lasted(now - self.last_s)
@@ -196,7 +199,7 @@ class Recorder:
         """Writes what is known so far, whole or not at all."""
         place = self.place()
         known = {
-            "place": place, "pid": os.getpid(), "steps": self.count, "source": self.source, "trace": self.trace, "trouble": self.trouble,
+            "armed": self.armed, "place": place, "pid": os.getpid(), "steps": self.count, "source": self.source, "trace": self.trace, "trouble": self.trouble,
             "windows": self.windows, "usual_s": self.usual, "loop_s": max(self.last_s - self.loop_s, 0.0), "began_s": self.loop_s,
             "ended_s": self.last_s, "own_s": self.own_s, "calls": self.calls,
         }  # fmt: skip
@@ -251,6 +254,7 @@ def arm(module: Any) -> None:
         return wrapper
 
     module.Optimizer.profile_hook_step = staticmethod(hooked)
+    recorder.armed = True
     recorder.save()
     if recorder.asked["seconds"] and threading.current_thread() is threading.main_thread():
         recorder.by_the_clock()
