@@ -77,7 +77,11 @@ class Recorder:
         elif len(self.usual[-1]) < KEPT:
             self.usual[-1].append(seconds)
             if self.windows and len(self.usual[-1]) == self.asked["steps"]:
+                began = time.perf_counter()
                 self.save()
+                spent = time.perf_counter() - began
+                self.windows[-1]["write_s"] += spent
+                self.own_s -= spent
 
     def _in_window(self, now: float) -> None:
         window = self.windows[-1]
