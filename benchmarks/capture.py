@@ -86,8 +86,9 @@ def measure(steps: int, pairs: int, windows: int) -> dict[str, Any]:
         inside = captured(home).overhead
     whole = ratio(without, within, paired=True)
     return {
-        "rows": rows, "steps": steps, "step_s": min(without) / steps, "inside": inside.inside, "inside_low": inside.low, "inside_high": inside.high,
-        "outside_s": inside.outside_s, "accounted": sorted(shares)[len(shares) // 2], "accounted_most": max(shares),
+        "rows": rows, "steps": steps, "step_s": min(without) / steps, "outside_s": inside.outside_s,
+        "inside": inside.inside, "inside_low": inside.low, "inside_high": inside.high,
+        "accounted": sorted(shares)[len(shares) // 2], "accounted_most": max(shares),
         "measured": whole.ratio, "measured_low": whole.low, "measured_high": whole.high, "pairs": pairs,
     }
 
@@ -106,13 +107,14 @@ def main() -> int:
 
     def more(name: str) -> str:
         values = [found[name], found[f"{name}_low"], found[f"{name}_high"]]
-        return " – ".join("unknown" if v is None else f"{100 * (v - 1):+.1f} %" for v in values[1:]) + f", centre {100 * (values[0] - 1):+.1f} %"
+        low, high = ("unknown" if v is None else f"{100 * (v - 1):+.1f} %" for v in values[1:])
+        return f"{100 * (values[0] - 1):+.1f} %, 95 % interval {low} to {high}"
 
     print(f"a run of {found['steps']} steps of {found['step_s'] * 1e3:.2f} ms, {found['pairs']} pairs with and without capture in turns")
-    print(f"inside     {more('inside')} (95 %), the profiler on and off {args.windows} times")
+    print(f"inside     {more('inside')}; the profiler on and off {args.windows} times")
     print(f"outside    {found['outside_s'] * 1e6:.1f} µs a step, {100 * found['outside_s'] / found['step_s']:.2f} %")
     print(f"accounted  {100 * found['accounted']:.2f} % of a whole run in the median, {100 * found['accounted_most']:.2f} % at most")
-    print(f"measured   {more('measured')} (95 %)")
+    print(f"measured   {more('measured')}")
     kept = found["accounted_most"] <= PROMISED_SHARE
     print(f"promised   at most {100 * PROMISED_SHARE:.0f} % of a whole run: {'kept' if kept else 'not kept'}")
     return 0 if kept else 1

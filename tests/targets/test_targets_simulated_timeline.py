@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_kernels_queue_behind_each_other_and_a_wait_ends_after_the_last(tmp_path
     program.synchronise()
     assert program.host_s > program.done_s
     kernels = events(program, tmp_path, "kernel")
-    for before, after in zip(kernels, kernels[1:], strict=False):
+    for before, after in pairwise(kernels):
         assert after["ts"] >= before["ts"] + before["dur"]
 
 

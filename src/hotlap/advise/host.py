@@ -196,7 +196,7 @@ def tiny_operators(study: Study) -> list[Found]:
         "most": dict(names.most_common(4)),
     }
     detail = (
-        f"{int(short.sum()):,} of {len(mine):,} outermost operators are of kinds that take less than {SHORT_NS // 1000} µs (median "
+        f"{int(short.sum()):,} of {len(mine):,} outermost operators take less than {SHORT_NS // 1000} µs or are made of such (median "
         f"{evidence['median_s'] * 1e6:.1f} µs); they and the gaps after them are {percent(share)} of the window"
     )
     worst = names.most_common(1)[0][0]
@@ -217,7 +217,7 @@ def _outermost(study: Study) -> NDArray[np.int64]:
         inside |= (above >= 0) & (events.kind[np.maximum(above, 0)] == OPERATOR)
         above = np.where(above >= 0, study.parent[np.maximum(above, 0)], -1)
     mine = mine[~inside]
-    return mine[np.argsort(events.start[mine], kind="stable")]
+    return np.asarray(mine[np.argsort(events.start[mine], kind="stable")], np.int64)
 
 
 def slow_steps(study: Study) -> list[Found]:

@@ -25,7 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", default="0 s", metavar="TIME", help="a window by the clock, for programs without steps, as in '3 s'")
     parser.add_argument("--after", default="10 s", metavar="TIME", help="when that one begins, from the import of PyTorch (default: 10 s)")
     parser.add_argument("--with", dest="tool", default="pytorch", metavar="TOOL", help=f"{', '.join(tools.HOW)} (default: pytorch)")
-    parser.add_argument("--windows", type=int, default=1, metavar="N", help="turn the profiler on so often, to know its cost well; the first is kept")
+    often = "turn the profiler on N times, to know its cost; the first is kept"
+    parser.add_argument("--windows", type=int, default=1, metavar="N", help=often)
     for name, about in (("shapes", "the shapes of operators' arguments"), ("stacks", "source lines"), ("memory", "allocations")):
         parser.add_argument(f"--{name}", action="store_true", help=f"record {about} too; the overhead grows")
     parser.add_argument("--readings", default="10", metavar="HZ", help="how often sensors are read; 0: never (default: 10)")
@@ -34,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the program, records a window of it, says where its time went; the exit code is the program's, or 2 where nothing was recorded."""
+    """Runs the program and says where the time of its window went; the exit code is the program's, or 2 where nothing was recorded."""
     options = _options(args)
     path = capture.capture(options)
     found = captured.read(path)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
@@ -72,7 +73,9 @@ def capture(options: Options) -> Path:
     case = Case(workload="callable", params=find("callable").parse({"name": f"a step of {shlex.join(options.argv)}"}))
     record = Run(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
-        plan=Plan(name=PLAN, about=shlex.join(options.argv), cases=[case], measure=MeasureOptions(rounds=1, readings_hz=options.readings_hz)),
+        plan=Plan(
+            name=PLAN, about=shlex.join(options.argv), cases=[case], measure=MeasureOptions(rounds=1, readings_hz=options.readings_hz),
+        ),
         machine=fingerprint(devices), target=devices[0].target, devices=[d.key for d in devices],
         order="together" if len(devices) > 1 else "single", labels=labels.check(dict(options.labels)),
     )  # fmt: skip
@@ -86,13 +89,9 @@ def capture(options: Options) -> Path:
         found = _found(options, writer.path, code)
         captured.write(writer.path, found)
         for one in found.processes[:1]:
-            usual = [seconds for some in one.usual_s for seconds in some]
-            if usual:
-                writer.append(
-                    Samples(
-                        case=case.id, device=devices[0].key, round=0, seconds=usual, method="program", dropped=1, began_s=one.began_s, ended_s=one.ended_s
-                    )
-                )
+            if usual := [seconds for some in one.usual_s for seconds in some]:
+                times = Samples(case=case.id, device=devices[0].key, round=0, seconds=usual, method="program", dropped=1)
+                writer.append(replace(times, began_s=one.began_s, ended_s=one.ended_s))
         stopped = "interrupted" if interrupted else "the program ended" if code == 0 else f"the program ended with {code}"
     except OSError as error:
         raise MachineError(f"the capture cannot be kept: {error}; what there is lies in {writer.path}") from None
@@ -232,7 +231,8 @@ def overhead(one: Process) -> Overhead:
         return Overhead(outside_s=outside_s, still_s=still_s)
     # By windows where there are several: their neighbours are what they are held against, so that drift cancels.
     if len(one.windows) >= 4:
-        pairs = [(_median(before + after), _median(w.steps_s)) for before, w, after in zip(one.usual_s, one.windows, one.usual_s[1:], strict=False) if before + after and w.steps_s]
+        beside = [before + after for before, after in pairwise(one.usual_s)]
+        pairs = [(_median(a), _median(w.steps_s)) for a, w in zip(beside, one.windows, strict=False) if a and w.steps_s]
         inside = ratio([a for a, _ in pairs], [b for _, b in pairs], paired=True)
     else:
         inside = ratio(off, on)
@@ -251,14 +251,16 @@ def why_nothing(found: Captured, options: Options) -> str:
     if trouble:
         return trouble
     if not found.processes:
-        return "no process of the program imported PyTorch's optimisers with the recorder on; Python's -I, -E and -S keep it out"
+        return "no process of the program imported PyTorch with the recorder on; Python's -I, -E and -S keep it out"
     most = max(one.steps for one in found.processes)
     if found.exit_code and not options.seconds:
         return f"the program ended with {found.exit_code} after {words(most)}, before its window began"
     if options.seconds:
-        return f"the program ended before its window, {options.after_s:g} s after it had imported PyTorch, began; give a smaller --after"
+        when = f"{options.after_s:g} s after the import of PyTorch"
+        return f"the program ended before its window, {when}, began; give a smaller --after"
     if not most:
-        return "the program made no step of an optimiser; call hotlap.step() at the end of each, or give --seconds 3 for a window by the clock"
+        instead = "call hotlap.step() at the end of each, or give --seconds 3 for a window by the clock"
+        return f"the program made no step of an optimiser; {instead}"
     return f"the program ended after {words(most)}, before its window began; give a smaller --warmup than {options.warmup}"
 
 

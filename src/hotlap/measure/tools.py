@@ -55,8 +55,8 @@ def traces(name: str, folder: Path) -> list[Path]:
 
 def _nsys(argv: Sequence[str], folder: Path) -> list[str]:
     return [
-        "nsys", "profile", f"--output={folder / 'nsys'}", "--force-overwrite=true", "--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none",
-        "--capture-range=cudaProfilerApi", "--capture-range-end=stop", *argv,
+        "nsys", "profile", f"--output={folder / 'nsys'}", "--force-overwrite=true", "--trace=cuda,nvtx,osrt", "--sample=none",
+        "--cpuctxsw=none", "--capture-range=cudaProfilerApi", "--capture-range-end=stop", *argv,
     ]  # fmt: skip
 
 
@@ -65,7 +65,8 @@ def _exported(folder: Path) -> None:
     if report.exists():
         command = ["nsys", "export", "--type=sqlite", "--force-overwrite=true", f"--output={folder / 'nsys.sqlite'}", str(report)]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=EXPORT_S, check=False)
+            none = subprocess.DEVNULL
+            subprocess.run(command, stdin=none, stdout=none, stderr=none, timeout=EXPORT_S, check=False)
 
 
 def _ncu(argv: Sequence[str], folder: Path) -> list[str]:

@@ -11,7 +11,8 @@ from hotlap.store.captured import Captured, Overhead, Process
 
 def lines(path: Path, found: Captured, width: int, color: bool = False) -> list[str]:
     """A few lines over the analysis of its traces."""
-    told = [layout.painted(words.clean(" ".join(found.argv)), "bold", color) + (f" · ended with {found.exit_code}" if found.exit_code else "")]
+    ended = f" · ended with {found.exit_code}" if found.exit_code else ""
+    told = [layout.painted(words.clean(" ".join(found.argv)), "bold", color) + ended]
     for one in found.processes:
         if one.windows or one.trace:
             told += layout.paragraph("window  ", _window(one), width)

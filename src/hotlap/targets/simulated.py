@@ -259,7 +259,7 @@ class SimulatedTarget:
         return true_s
 
     def play(self, enqueue: Enqueue, ready_s: float) -> tuple[float, float]:
-        """One call, begun by the device's clock at `ready_s` or, where that is past, now: its begin and end. The device idles until then."""
+        """One call, begun at `ready_s` by the device's clock or, where that is past, now: its begin and end. It idles until then."""
         self.gpu.advance(max(ready_s - self.clock.now(), 0.0), busy=False)
         began_s = self.clock.now()
         self._work(enqueue, 1)

@@ -101,7 +101,8 @@ class Recorder:
     def _begin(self, seconds: float = 0.0) -> None:
         """The window opens now; what that costs is kept."""
         began = time.perf_counter()
-        window = {"first": self.count + WITHIN, "began_s": began, "ended_s": 0.0, "steps_s": [], "complete": False, "start_s": 0.0, "stop_s": 0.0, "write_s": 0.0}
+        window = {"first": self.count + WITHIN, "began_s": began, "ended_s": 0.0, "steps_s": [], "complete": False}
+        window |= {"start_s": 0.0, "stop_s": 0.0, "write_s": 0.0}
         try:
             if self.asked["how"] == "pytorch":
                 self.profiler = self._profiler(seconds)
@@ -176,7 +177,7 @@ class Recorder:
     def by_the_clock(self) -> None:
         """A window of seconds, for a program without steps: opened and closed between two lines of the main thread."""
         if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
-            self.trouble = "the program uses the alarm signal, or there is none: --seconds needs it; call hotlap.step() once a step instead"
+            self.trouble = "--seconds needs the alarm signal, which the program uses or the system lacks; call hotlap.step() instead"
             return
         signal.signal(signal.SIGALRM, self._alarm)
         signal.setitimer(signal.ITIMER_REAL, max(self.asked["after_s"], 1e-3))
@@ -203,7 +204,8 @@ class Recorder:
         """Writes what is known so far, whole or not at all."""
         place = self.place()
         known = {
-            "armed": self.armed, "place": place, "pid": os.getpid(), "steps": self.count, "source": self.source, "trace": self.trace, "trouble": self.trouble,
+            "armed": self.armed, "place": place, "pid": os.getpid(),
+            "steps": self.count, "source": self.source, "trace": self.trace, "trouble": self.trouble,
             "windows": self.windows, "usual_s": self.usual, "loop_s": max(self.last_s - self.loop_s, 0.0), "began_s": self.loop_s,
             "ended_s": self.last_s, "own_s": self.own_s, "calls": self.calls,
         }  # fmt: skip
