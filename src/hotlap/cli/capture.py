@@ -49,6 +49,9 @@ def run(args: argparse.Namespace) -> int:
         return code
     width, color = terminal.width(), terminal.color()
     print("\n".join(printing.lines(path, found, width, color)))
+    if found.tool == "ncu":
+        print(f"\nrun     {path}\nnext    counters have no timeline; docs/kernels.md says how to read them")
+        return code
     for name in found.traces:
         try:
             study = Study(Timeline.open(path / name))
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _findings(path: Path, found: captured.Captured) -> dict[str, object]:
     answers: dict[str, object] = {}
-    for name in found.traces:
+    for name in found.traces if found.tool != "ncu" else []:
         try:
             answers[name] = advising.advise(Study(Timeline.open(path / name))).findings
         except HotlapError as error:
