@@ -42,8 +42,12 @@ def overhead(cost: Overhead) -> str:
     """In words: inside of the window, outside, and over the whole run."""
     parts = []
     if cost.inside is not None:
-        between = f" (95 % interval {_more(cost.low)} to {_more(cost.high)})" if cost.low is not None and cost.high is not None else ""
-        parts.append(f"steps took {_more(cost.inside)} with the profiler on than those before and after{between}")
+        known = cost.low is not None and cost.high is not None
+        between = f" (95 % interval {_more(cost.low)} to {_more(cost.high)})" if known else ""
+        if known and (cost.low or 0.0) <= 1 <= (cost.high or 0.0):
+            parts.append(f"steps with the profiler on cannot be told from those before and after{between}")
+        else:
+            parts.append(f"steps took {_more(cost.inside)} with the profiler on than those before and after{between}")
     else:
         parts.append("there were no steps without the profiler to hold those with it against")
     if cost.outside_s:
