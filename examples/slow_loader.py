@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from itertools import pairwise
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -40,7 +41,8 @@ def main() -> None:
     args = parser.parse_args()
     workers = {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 4} if args.fix else {}
     data = DataLoader(Stored(BATCH * args.steps), BATCH, **workers)
-    model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU()) for _ in range(8)), torch.nn.Linear(WIDTH, 10))
+    layers = [layer for _ in range(8) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, 10))
     model.to(args.device)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (args.device == "cuda")
@@ -60,7 +62,7 @@ def main() -> None:
     if recorder:
         recorder.stop()
         recorder.export_chrome_trace(args.trace)
-    steps = [b - a for a, b in zip(times[WARM:], times[WARM + 1 :])]
+    steps = [b - a for a, b in pairwise(times[WARM:])]
     print(f"median step {1e3 * statistics.median(steps):.3f} ms")
 
 

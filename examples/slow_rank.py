@@ -10,6 +10,7 @@ import os
 import statistics
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -42,7 +43,7 @@ def work(rank: int, meeting: str, args: argparse.Namespace) -> None:
         recorder.stop()
         recorder.export_chrome_trace(str(Path(args.trace) / f"rank{rank}.json"))
     if rank == 0:
-        print(f"median step {1e3 * statistics.median(b - a for a, b in zip(times[WARM:], times[WARM + 1 :])):.3f} ms", flush=True)
+        print(f"median step {1e3 * statistics.median(b - a for a, b in pairwise(times[WARM:])):.3f} ms", flush=True)
     dist.destroy_process_group()
 
 

@@ -9,6 +9,7 @@ import argparse
 import statistics
 import sys
 import time
+from itertools import pairwise
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -53,7 +54,7 @@ def main() -> int:
     last = float(watched[-1])
     print(f"largest value {last:.3g}")
     print(f"mean step {1e3 * (times[-1] - times[WARM]) / (args.steps - WARM):.3f} ms")
-    print(f"median step {1e3 * statistics.median(b - a for a, b in zip(times[WARM:], times[WARM + 1 :])):.3f} ms")
+    print(f"median step {1e3 * statistics.median(b - a for a, b in pairwise(times[WARM:])):.3f} ms")
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from itertools import pairwise
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -56,7 +57,7 @@ def main() -> None:
     if recorder:
         recorder.stop()
         recorder.export_chrome_trace(args.trace)
-    steps = [b - a for a, b in zip(times[WARM:], times[WARM + 1 :])]
+    steps = [b - a for a, b in pairwise(times[WARM:])]
     print(f"median step {1e3 * statistics.median(steps):.3f} ms")
 
 
