@@ -56,7 +56,9 @@ def test_every_fault_of_the_simulator_is_described() -> None:
 
 def test_the_public_names_are_these() -> None:
     """A change here needs a line in the changelog."""
-    assert hotlap.__all__ == ["Run", "__version__", "changes", "compare", "load", "measure", "predict", "run"]
+    assert hotlap.__all__ == [
+        "Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step",
+    ]  # fmt: skip
     text = (DOCS / "python.md").read_text(encoding="utf-8")
     for name in hotlap.__all__:
         assert getattr(hotlap, name) is not None

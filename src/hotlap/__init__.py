@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hotlap.marking import marker
 
 __version__ = "0.1.0"
-__all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run"]
+__all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,6 +25,12 @@ def __getattr__(name: str) -> Any:
 
         return getattr(importlib.import_module("hotlap.api"), name)
     raise AttributeError(f"module 'hotlap' has no attribute '{name}'")
+
+
+def step() -> None:
+    """A step of the program has ended: `hotlap capture` counts it. Without capture it costs a look into a table."""
+    if (recorder := sys.modules.get("hotlap_recorder")) is not None:
+        recorder.step()
 
 
 def __dir__() -> list[str]:

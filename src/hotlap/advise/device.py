@@ -51,14 +51,14 @@ def tiny_kernels(study: Study) -> list[Found]:
     inside = fits & (size >= CHAIN_LEAST)
     if not inside.any():
         return []
-    factor, host = _ones(study), _ones(study)
-    factor[work[inside]] = 1 / size[inside]
+    factor, host, turn = _ones(study), _ones(study), _ones(study)
+    factor[work[inside]] = turn[work[inside]] = 1 / size[inside]
     calls = found.cause[work[inside]]
     known = calls >= 0
     host[calls[known]] = 1 / size[inside][known]
     factor[calls[known]] = 1 / size[inside][known]
-    best = Change(factor=factor, host=host)
-    half = Change(factor=(1 + factor) / 2, host=(1 + host) / 2)
+    best = Change(factor=factor, host=host, turn=turn)
+    half = Change(factor=(1 + factor) / 2, host=(1 + host) / 2, turn=(1 + turn) / 2)
     chains = len(np.unique(chain[inside]))
     busy = float(length[inside].sum()) / max(float(length.sum()), 1.0)
     names = _roots(study, place[inside])

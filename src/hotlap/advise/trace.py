@@ -82,9 +82,11 @@ def _all(changes: list[Change]) -> Change:
     """Every change at once."""
     factors = [one.factor for one in changes if one.factor is not None]
     hosts = [one.host for one in changes if one.host is not None]
+    turns = [one.turn for one in changes if one.turn is not None]
     free = [one.unblocked for one in changes if one.unblocked is not None]
     return Change(
         factor=np.prod(factors, axis=0) if factors else None,
         host=np.prod(hosts, axis=0) if hosts else None,
         unblocked=np.any(free, axis=0) if free else None,
+        turn=np.prod(turns, axis=0) if turns else None,
     )

@@ -21,6 +21,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "watch": "telemetry alone, on the terminal, as an exporter or into a file",
     "ls": "the runs that were kept",
     "show": "a run's table of results",
+    "capture": "run a program under a profiler for a few of its steps, and say where the time went",
     "trace": "where the time of a recorded program went, and what would gain most",
     "explain": "each number against its limit: the headroom and its cause",
     "compare": "runs or groups of runs, case by case: faster, slower, same, or not to be told",

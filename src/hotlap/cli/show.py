@@ -8,7 +8,8 @@ from typing import Any
 from hotlap.cli import cases, terminal
 from hotlap.errors import InputError
 from hotlap.judge import stress as judging
-from hotlap.report import counters, export, listing, stress, telemetry, text
+from hotlap.report import capture, counters, export, listing, stress, telemetry, text
+from hotlap.store import captured
 from hotlap.store.bundle import Bundle
 
 FORMATS = ("text", "markdown", "csv")
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
             if telemetry.is_watch(bundle):
                 print("\n".join(telemetry.lines(telemetry.of(bundle))).strip("\n"))
                 continue
+            if recorded := captured.read(bundle.path):
+                print("\n".join(capture.lines(bundle.path, recorded, width, color)) + "\n")
             print(text.table(rows, width, color=color))
             if counted := counters.table(rows, width, color):
                 print(f"\n{counted}")

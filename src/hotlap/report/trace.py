@@ -17,6 +17,7 @@ from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
 
 KERNELS = 8
+PAGES = "docs/findings.md"  # a section for each rule
 
 
 def trace(study: Study, advice: Advice, width: int, color: bool = False, kernels: int = KERNELS) -> str:
@@ -150,6 +151,7 @@ def findings(advice: Advice, width: int, color: bool) -> list[str]:
                 width,
             ),
         ]
+    lines += ["", layout.painted(f"each rule is explained at {PAGES}#RULE", "dim", color)]
     if advice.hidden:
         lines.append(layout.painted(f"{words.counted(advice.hidden, 'finding')} below 2 %: --all", "dim", color))
     return lines

@@ -17,7 +17,7 @@ import numpy as np
 from hotlap import units, work
 from hotlap.errors import InputError, MachineError, NotSupported
 from hotlap.model import machines
-from hotlap.model.simulate import cases, expected_call_s, thermal
+from hotlap.model.simulate import cases, expected_call_s, launch, thermal
 from hotlap.record import Case, Check, Device
 from hotlap.targets import injected
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
@@ -178,6 +178,7 @@ class SimulatedTarget:
 
     dialect: Literal["model"] = "model"
     timer_resolution_s = 1e-9
+    launch_s, reach_s, turn_s = launch.HOST_S, launch.REACH_S, launch.gap_s("stream")  # of a call; from it to the device; between kernels
     features = frozenset({"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "int32", "graph", "events", "pinned", "two_queues"})
 
     def __init__(self, device: Device, faults: Faults) -> None:
@@ -246,7 +247,8 @@ class SimulatedTarget:
     def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
         raise NotSupported("a simulated GPU runs no kernels; it knows the workloads of the plan")
 
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+    def _work(self, enqueue: Enqueue, calls: int) -> float:
+        """The device works off these calls; the seconds it took."""
         self.pending_s, self.on_link = 0.0, False
         enqueue(calls)
         true_s = self.pending_s * self.gpu.slowdown(self.on_link) * self._noise()
@@ -254,6 +256,17 @@ class SimulatedTarget:
         if self.clock.time_s + true_s > self.faults.lost:
             raise MachineError(f"{self.device.name} has fallen off the bus at {self.faults.lost:g} s (injected)")
         self.gpu.advance(true_s, busy=True)
+        return true_s
+
+    def play(self, enqueue: Enqueue, ready_s: float) -> tuple[float, float]:
+        """One call, begun at `ready_s` by the device's clock or, where that is past, now: its begin and end. It idles until then."""
+        self.gpu.advance(max(ready_s - self.clock.now(), 0.0), busy=False)
+        began_s = self.clock.now()
+        self._work(enqueue, 1)
+        return began_s, self.clock.now()
+
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+        true_s = self._work(enqueue, calls)
         self.gpu.advance(WALL_EXTRA_S, busy=False)
         wall_s = true_s + WALL_EXTRA_S if calls else WALL_EXTRA_S
         return Timing(true_s * self.faults.timer, wall_s)

@@ -51,6 +51,7 @@ class Change:
     factor: NDArray[np.float64] | None = None  # per task, on its length
     host: NDArray[np.float64] | None = None  # per task, on the lag after the call before it on its thread
     unblocked: NDArray[np.bool_] | None = None  # per task: a blocking call that no longer waits for the device
+    turn: NDArray[np.float64] | None = None  # per task, on the device's time between the work before it and it
 
 
 def tasks(events: Events, joined: Links, window: tuple[int, int]) -> Tasks:
@@ -208,6 +209,8 @@ def timed(found: Tasks, change: Change | None = None) -> Timed:
     if change is not None:
         if change.host is not None:
             lag = np.where(found.on_device, lag, lag * change.host)
+        if change.turn is not None:
+            lag = np.where(found.on_device, lag * change.turn, lag)
         if change.factor is not None:
             own = own * change.factor
         if change.unblocked is not None:  # what a wait costs beside the waiting, waking up again, goes with it

@@ -81,7 +81,8 @@ class Study:
     def window_words(self) -> str:
         """How the window is defined."""
         if len(self.steps):
-            return f"{len(self.steps)} steps ({self.steps.marker}), to the end of the device work they launched"
+            steps = f"{len(self.steps)} steps ({self.steps.marker})"
+            return f"{steps}, to the end of the device work they launched" if len(self.events.work) else steps
         return "first launch to last work on the device" if len(self.events.work) else "first to last operator"
 
     @property

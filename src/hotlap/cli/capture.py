@@ -1,0 +1,96 @@
+"""hotlap capture -- PROGRAM"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from hotlap import units
+from hotlap.advise import trace as advising
+from hotlap.cli import terminal
+from hotlap.errors import HotlapError, InputError
+from hotlap.measure import capture, tools
+from hotlap.report import capture as printing
+from hotlap.report import trace as reading
+from hotlap.store import captured, paths
+from hotlap.trace.study import Study
+from hotlap.trace.timeline import Timeline
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--warmup", type=int, default=10, metavar="N", help="steps before the window (default: 10)")
+    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps to record (default: 20)")
+    parser.add_argument("--limit", default="60 s", metavar="TIME", help="the window ends after this, whatever is left (default: 60 s)")
+    parser.add_argument("--seconds", default="0 s", metavar="TIME", help="a window by the clock, for programs without steps, as in '3 s'")
+    parser.add_argument("--after", default="10 s", metavar="TIME", help="when that one begins, from the import of PyTorch (default: 10 s)")
+    parser.add_argument("--with", dest="tool", default="pytorch", metavar="TOOL", help=f"{', '.join(tools.HOW)} (default: pytorch)")
+    often = "turn the profiler on N times, to know its cost; the first is kept"
+    parser.add_argument("--windows", type=int, default=1, metavar="N", help=often)
+    for name, about in (("shapes", "the shapes of operators' arguments"), ("stacks", "source lines"), ("memory", "allocations")):
+        parser.add_argument(f"--{name}", action="store_true", help=f"record {about} too; the overhead grows")
+    parser.add_argument("--readings", default="10", metavar="HZ", help="how often sensors are read; 0: never (default: 10)")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run; may be repeated")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help="the program and its arguments")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the program and says where the time of its window went; the exit code is the program's, or 2 where nothing was recorded."""
+    options = _options(args)
+    path = capture.capture(options)
+    found = captured.read(path)
+    assert found is not None
+    code = found.exit_code
+    if not found.traces:
+        print(f"hotlap: nothing was recorded: {capture.why_nothing(found, options)}", file=sys.stderr)
+        return code or InputError.exit_code
+    if args.json:
+        terminal.print_json({"run": path.name, "path": str(path), "capture": found, "findings": _findings(path, found)})
+        return code
+    width, color = terminal.width(), terminal.color()
+    print("\n".join(printing.lines(path, found, width, color)))
+    if found.tool == "ncu":
+        print(f"\nrun     {path}\nnext    counters have no timeline; docs/kernels.md says how to read them")
+        return code
+    for name in found.traces:
+        try:
+            study = Study(Timeline.open(path / name))
+        except HotlapError as error:
+            print(f"\nhotlap: {error}; the file is kept", file=sys.stderr)
+            continue
+        print("\n" + reading.trace(study, advising.advise(study), width, color))
+    print(f"\nrun     {path}\nnext    hotlap trace {path / found.traces[0]}")
+    return code
+
+
+def _findings(path: Path, found: captured.Captured) -> dict[str, object]:
+    answers: dict[str, object] = {}
+    for name in found.traces if found.tool != "ncu" else []:
+        try:
+            answers[name] = advising.advise(Study(Timeline.open(path / name))).findings
+        except HotlapError as error:
+            answers[name] = {"error": str(error)}
+    return answers
+
+
+def _options(args: argparse.Namespace) -> capture.Options:
+    argv = args.program[1:] if args.program[:1] == ["--"] else args.program
+    try:
+        rate = float(args.readings)
+    except ValueError:
+        raise InputError(f"--readings {args.readings} is no number of readings a second") from None
+    if not 0 <= rate <= 1000:
+        raise InputError(f"--readings {args.readings} is not between 0 and 1000 a second")
+    return capture.Options(
+        argv=argv, tool=args.tool, warmup=args.warmup, steps=args.steps, seconds=_time(args.seconds, "--seconds"),
+        after_s=_time(args.after, "--after"), limit_s=_time(args.limit, "--limit"), windows=args.windows, shapes=args.shapes,
+        stacks=args.stacks, memory=args.memory, readings_hz=rate, quiet=args.json, labels=terminal.pairs(args.label, "a label"),
+        home=paths.home(),
+    )  # fmt: skip
+
+
+def _time(text: str, option: str) -> float:
+    value = units.parse(text, "s")
+    if not 0 <= value < 1e6:
+        raise InputError(f"{option} {text} is no time; write as in '3 s'")
+    return value

@@ -1,0 +1,63 @@
+"""What was captured, in words: the program, the window, what recording it cost, and where the traces are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hotlap import units
+from hotlap.report import layout, words
+from hotlap.store.captured import Captured, Overhead, Process
+
+
+def lines(path: Path, found: Captured, width: int, color: bool = False) -> list[str]:
+    """A few lines over the analysis of its traces."""
+    ended = f" · ended with {found.exit_code}" if found.exit_code else ""
+    told = [layout.painted(words.clean(" ".join(found.argv)), "bold", color) + ended]
+    for one in found.processes:
+        if one.windows or one.trace:
+            told += layout.paragraph("window  ", _window(one), width)
+        if one.trouble:
+            told += layout.paragraph("trouble ", words.clean(one.trouble), width)
+    if found.overhead is not None:
+        told += layout.paragraph("cost    ", overhead(found.overhead), width)
+    told += [f"trace   {path / name}" for name in found.traces]
+    return told
+
+
+def _window(one: Process) -> str:
+    count = len([w for w in one.windows if w.complete])
+    if not one.windows:
+        return f"process {one.place}: all of it"
+    first = one.windows[0]
+    steps = max(len(first.steps_s) - 2, 0)
+    length = units.show(max(first.ended_s - first.began_s, 0.0), "s")
+    if not one.steps:
+        return f"process {one.place}: {length} by the clock"
+    said = f"process {one.place}: steps {first.first} to {first.first + max(steps - 1, 0)} of {one.steps}, {length}"
+    more = f"; the profiler was on {len(one.windows)} times" if len(one.windows) > 1 else ""
+    return said + ("" if count else ", cut short") + more
+
+
+def overhead(cost: Overhead) -> str:
+    """In words: inside of the window, outside, and over the whole run."""
+    parts = []
+    if cost.inside is not None:
+        known = cost.low is not None and cost.high is not None
+        between = f" (95 % interval {_more(cost.low)} to {_more(cost.high)})" if known else ""
+        if known and (cost.low or 0.0) <= 1 <= (cost.high or 0.0):
+            parts.append(f"steps with the profiler on cannot be told from those before and after{between}")
+        else:
+            parts.append(f"steps took {_more(cost.inside)} with the profiler on than those before and after{between}")
+    else:
+        parts.append("there were no steps without the profiler to hold those with it against")
+    if cost.outside_s:
+        parts.append(f"{units.show(cost.outside_s, 's')} a step outside of the window")
+    parts.append(f"the program stood still for {units.show(cost.still_s, 's')}")
+    if cost.whole is not None:
+        parts.append(f"{units.percent(cost.whole)} of the whole run")
+    return "; ".join(parts)
+
+
+def _more(ratio: float | None) -> str:
+    value = (ratio or 1.0) - 1
+    return f"{100 * abs(value):.1f} % {'longer' if value >= 0 else 'shorter'}"

@@ -1,0 +1,101 @@
+"""The programs in examples/: the planted fault is what `hotlap trace` names first, and with --fix it is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotlap.advise.trace import Advice, advise
+from hotlap.trace.study import Study
+from hotlap.trace.timeline import Timeline
+
+ROOT = Path(__file__).parents[2]
+torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
+
+
+def ran(name: str, *arguments: str) -> float:
+    """The milliseconds of a step that the example prints."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    argv = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *arguments]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    last = done.stdout.strip().splitlines()[-1]
+    return float(last.split()[-2])
+
+
+def advice(path: Path) -> Advice:
+    return advise(Study(Timeline.open(path)), 0.0)
+
+
+def truth(name: str, *arguments: str, pairs: int = 3) -> float:
+    """Share of a step that --fix really saves, by runs in turns without a profiler."""
+    ratios = [ran(name, *arguments, "--fix") / ran(name, *arguments) for _ in range(pairs)]
+    return 1 - statistics.median(ratios)
+
+
+@torch
+@pytest.mark.parametrize(("name", "rule"), [("slow_loader", "data-loader"), ("tiny_operators", "tiny-operators")])
+def test_the_planted_fault_is_the_top_finding_and_the_fix_takes_it_away(name: str, rule: str, tmp_path: Path) -> None:
+    ran(name, "--device", "cpu", "--trace", str(tmp_path / "slow.json"))
+    ran(name, "--device", "cpu", "--fix", "--trace", str(tmp_path / "fixed.json"))
+    first = advice(tmp_path / "slow.json").findings[0]
+    assert first.rule == rule
+    left = next((one.gain_high or 0.0 for one in advice(tmp_path / "fixed.json").findings if one.rule == rule), 0.0)
+    assert left < (first.gain_high or 0.0) / 2  # on a busy machine workers may starve, and then some of the wait is left
+    saved = truth(name, "--device", "cpu")
+    print(f"{name}: estimated {first.gain_low:.0%} to {first.gain_high:.0%} of a step, measured {saved:.0%}")  # shown with -s
+    assert saved > (first.gain_low or 0.0) / 2
+
+
+@torch
+def test_the_trace_of_a_processor_alone_has_no_shares_of_a_device(tmp_path: Path) -> None:
+    ran("tiny_operators", "--device", "cpu", "--steps", "8", "--trace", str(tmp_path / "slow.json"))
+    study = Study(Timeline.open(tmp_path / "slow.json"))
+    assert not study.devices
+    assert study.window_words == "4 steps (ProfilerStep#)"
+
+
+@torch
+def test_each_rank_writes_its_trace_and_the_quick_one_waits_in_the_collective(tmp_path: Path) -> None:
+    ran("slow_rank", "--steps", "12", "--trace", str(tmp_path))
+    waits = []
+    for rank in (0, 1):
+        timeline = Timeline.open(tmp_path / f"rank{rank}.json")
+        assert timeline.head.rank == rank
+        named = [name == "gloo:all_reduce" for name in timeline.names]
+        lengths = sorted(int(n) for n, which in zip(timeline.duration, timeline.name, strict=True) if named[int(which)])
+        assert len(lengths) == 8
+        waits.append(statistics.median(lengths))
+    assert waits[0] > 2 * waits[1]
+
+
+def test_waits_for_the_device_need_a_device(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    import torch as library
+
+    if library.cuda.is_available():
+        ran("syncs", "--trace", str(tmp_path / "syncs.json"))
+        assert advice(tmp_path / "syncs.json").findings[0].rule == "synchronise"
+    else:
+        done = subprocess.run([sys.executable, str(ROOT / "examples" / "syncs.py")], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 2
+        assert "no CUDA device" in done.stderr
+
+
+@pytest.mark.parametrize(("fault", "rule"), [("syncs", "synchronise"), ("tiny-kernels", "tiny-kernels")])
+def test_the_simulated_gpu_writes_a_trace_with_its_fault(fault: str, rule: str, tmp_path: Path) -> None:
+    slow, fixed = str(tmp_path / "slow.json"), str(tmp_path / "fixed.json")
+    before, after = ran("simulated_timeline", fault, "--trace", slow), ran("simulated_timeline", fault, "--fix", "--trace", fixed)
+    first = advice(Path(slow)).findings[0]
+    assert first.rule == rule
+    assert rule not in [one.rule for one in advice(Path(fixed)).findings[:1]]
+    saved = 1 - after / before
+    assert first.gain_low is not None
+    assert first.gain_high is not None
+    assert first.gain_low - 0.05 < saved < first.gain_high + 0.05
