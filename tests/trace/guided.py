@@ -15,7 +15,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["hotlap.trace"]):
-    from hotlap.trace import opening  # noqa: F401: instrumented before anything else imports it
+    from hotlap.trace import opening  # noqa: F401  instrumented before anything else imports it
     from hotlap.trace.readers import kineto, memory, nsys, rocpd, rocprof, xplane  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parent))
