@@ -156,7 +156,7 @@ def _finding(number: int, one: Advised, most: float) -> str:
     where = f"<dt>where</dt><dd>{text(finding.where)}</dd>" if finding.where else ""
     prove = f"<dt>prove</dt><dd><code>{text(finding.experiment)}</code></dd>" if finding.experiment else ""
     source = f' · <a href="https://{escape(one.source)}" rel="noreferrer">source of the rule</a>' if "/" in one.source else ""
-    button = f'<button type="button" class="mark" data-finding="{number}" hidden>Show in the timeline</button>' if one.places else ""
+    button = f'<button type="button" class="jump" data-finding="{number}" hidden>Show in the timeline</button>' if one.places else ""
     return (
         f'<li><div class="gains"><b>{escape(trace.gain(finding))}</b>{bar}<span class="of">confidence {escape(finding.confidence)}</span></div>'
         f"<div><h3>{text(finding.title)}</h3><p>{text(finding.detail[:1].upper() + finding.detail[1:])}.</p>"
@@ -208,7 +208,7 @@ def _place(place: Place) -> str:
 def _timeline() -> str:
     return (
         '<p class="note" id="shown"></p><p id="found" class="marked" hidden></p>'
-        '<div class="stage"><canvas id="timeline" tabindex="0" role="application" aria-label="timeline of the worst step"></canvas>'
+        '<div class="stage"><canvas id="lanes" tabindex="0" role="application" aria-label="timeline of the worst step"></canvas>'
         '<div class="hint" id="hint"></div></div><div class="tip" id="tip" hidden></div>'
         '<div class="controls"><span><button type="button" data-do="in" title="zoom in (w or +)">+</button><button type="button" data-do="out" '
         'title="zoom out (s or −)">−</button><button type="button" data-do="all" title="all of it (0)">All</button></span>'

@@ -4,7 +4,7 @@
 (() => {
   const { drawn, column, time, show, hide, colour } = hotlap;
   const scene = drawn.scene;
-  const canvas = document.getElementById("timeline");
+  const canvas = document.getElementById("lanes");
   const stage = canvas.parentElement;
   const hint = document.getElementById("hint");
   const pen = canvas.getContext("2d", { alpha: false });
@@ -13,10 +13,10 @@
   const name = column(scene.name, scene.index), paint = column(scene.paint, "uint8"), merged = column(scene.merged, "uint16");
   const length = column(scene.length_us, "float32"), call = column(scene.call, "int32");
   const operator = column(scene.operator, "uint16"), line = column(scene.line, "uint16");
-  const PAINTS = ["--accent", "--s3", "--s1", "--s1", "--faint", "--s2", "--line", "--s4", "--faint", "--faint", "--bad", "--warn"];
+  const PAINTS = ["--accent", "--s3", "--s1", "--s1", "--p-idle", "--s2", "--line", "--s4", "--p-idle", "--faint", "--bad", "--warn"];
   const CAUSES = ["--warn", "--bad", "--s5", "--s2", "--s1", "--s4", "--s3", "--faint"];
   const LEGEND = [["kernel", "--accent"], ["communication", "--s3"], ["copy", "--s1"], ["operator", "--s2"], ["runtime call", "--s4"],
-    ["waits for the device", "--bad"], ["waits for data", "--warn"], ["Python, marker", "--faint"]];
+    ["waits for the device", "--bad"], ["waits for data", "--warn"], ["marker, Python", "--p-idle"]];
   const ROW = 17, GAP = 7, AXIS = 24, HEAD = 16;
   let view = { low: 0, high: scene.span }, top = 0, width = 0, height = 0, asked = false, marked = -1, hover = -1, dragged = null;
   const drawing = { frames: 0, ms: 0, worst: 0 };
@@ -74,15 +74,15 @@
       const words = scene.short[name[i]] || scene.names[name[i]];
       const said = merged[i] > 1 ? `${merged[i]} events` : words;
       if (most < 3) continue;
-      const pale = paint[i] === 6;
+      const pale = paint[i] === 4 || paint[i] === 6 || paint[i] === 8;
       pen.fillStyle = pale ? colour("--ink") : colour("--text-on");
       pen.fillText(said.length > most ? `${said.slice(0, most - 1)}…` : said, texts[n + 1] + 3.5, y + 12);
     }
   }
 
-  function drawAxis() {
-    pen.fillStyle = colour("--paper");
-    pen.fillRect(0, 0, width, AXIS);
+  // Lines behind the rows, numbers before them.
+  function drawAxis(lines) {
+    if (!lines) { pen.fillStyle = colour("--paper"); pen.fillRect(0, 0, width, AXIS); }
     pen.fillStyle = colour("--soft");
     pen.strokeStyle = colour("--line");
     pen.beginPath();
@@ -92,8 +92,8 @@
       const x = Math.round(across(t / unit)) + 0.5;
       if (x < label()) continue;
       pen.moveTo(x, AXIS - 6);
-      pen.lineTo(x, height);
-      if (x < width - 48) pen.fillText(t === 0 ? "0" : time(t), x + 4, 15);
+      pen.lineTo(x, lines ? height : AXIS);
+      if (!lines && x < width - 48) pen.fillText(t === 0 ? "0" : time(t), x + 4, 15);
     }
     pen.stroke();
   }
@@ -145,6 +145,7 @@
     pen.beginPath();
     pen.rect(0, AXIS, width, height - AXIS);
     pen.clip();
+    drawAxis(true);
     for (let r = 0; r < rows; r++) {
       const y = rowTop[r] - top;
       if (y > -ROW && y < height) drawRow(r, y);
@@ -166,7 +167,7 @@
       }
     }
     pen.restore();
-    drawAxis();
+    drawAxis(false);
     if (tall > height) {
       pen.fillStyle = colour("--faint");
       pen.fillRect(width - 4, AXIS + (height - AXIS) * top / tall, 3, Math.max(18, (height - AXIS) * height / tall));
@@ -230,7 +231,7 @@
 
   function mark(which) {
     marked = marked === which ? -1 : which;
-    document.querySelectorAll("button.mark").forEach((one) => one.classList.toggle("on", Number(one.dataset.finding) === marked));
+    document.querySelectorAll("button.jump").forEach((one) => one.classList.toggle("on", Number(one.dataset.finding) === marked));
     const said = document.getElementById("found");
     said.hidden = marked < 0;
     if (marked < 0) { ask(); return; }
@@ -249,7 +250,7 @@
       top = 0;
       scroll(Math.max(0, rowTop[best.row] - height / 2));
     }
-    document.getElementById("timeline").closest("section").scrollIntoView({ block: "start" });
+    document.getElementById("lanes").closest("section").scrollIntoView({ block: "start" });
     ask();
   }
 
@@ -300,12 +301,13 @@
   canvas.addEventListener("blur", says);
   const buttons = { in: () => zoom(0.5), out: () => zoom(2), all: () => set(0, scene.span) };
   document.querySelectorAll("[data-do]").forEach((one) => one.addEventListener("click", () => buttons[one.dataset.do]()));
-  document.querySelectorAll("button.mark").forEach((one) => {
+  document.querySelectorAll("button.jump").forEach((one) => {
     one.hidden = false;
     one.addEventListener("click", () => mark(Number(one.dataset.finding)));
   });
   document.getElementById("shown").textContent = `Drawn: ${scene.words}.${scene.left_out ? ` Left out: ${scene.left_out}.` : ""}`;
-  document.getElementById("legend").append(...LEGEND.map(([words, variable]) => {
+  const idles = [...new Set(paint)].filter((one) => one >= 16).map((one) => [scene.causes[one - 16], CAUSES[one - 16]]);
+  document.getElementById("legend").append(...[...LEGEND, ...idles].map(([words, variable]) => {
     const one = document.createElement("span");
     one.className = "swatch";
     one.style.setProperty("--c", `var(${variable})`);
