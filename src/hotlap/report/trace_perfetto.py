@@ -22,7 +22,6 @@ from hotlap.errors import MachineError
 from hotlap.report import trace
 from hotlap.trace import events as ev
 from hotlap.trace import intervals, replay
-from hotlap.trace.calls import Places
 from hotlap.trace.events import Events
 from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
@@ -186,14 +185,12 @@ def _path(study: Study) -> Iterator[dict[str, Any]]:
         return
     lengths: NDArray[np.int64] = np.rint(found.seconds * 1e9).astype(np.int64)
     ends = int(study.timed.end.max()) - np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    events, places = study.events, _of(study, found.task)
+    events, places = study.events, study.tasks.place[found.task]
+    until = -(2**62)
     for i in range(len(lengths) - 1, -1, -1):
-        if lengths[i] > 0:
+        start, end = max(int(ends[i] - lengths[i]), until), int(ends[i])  # rounding and clocks that disagree may make pieces overlap
+        if end > start:
             name = events.names[int(events.name[places[i]])]
-            said = _TASK.get(found.kind[i], found.kind[i])
-            end = int(ends[i])
-            yield _slice(0, f"{said}: {name}", end - int(lengths[i]), end)
+            yield _slice(0, f"{_TASK.get(found.kind[i], found.kind[i])}: {name}", start, end)
+            until = end
 
-
-def _of(study: Study, tasks: Places) -> Places:
-    return study.tasks.place[tasks]
