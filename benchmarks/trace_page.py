@@ -86,7 +86,8 @@ def seen(page: Path, seconds: float) -> dict[str, Any]:
         "browser": f"Chromium {version}, headless", "events_drawn": found["events"], "first_paint_s": statistics.median(paints),
         "first_paint_slowest_s": max(paints), "frames_per_s": 1e3 * len(gaps) / sum(gaps), "median_frame_ms": statistics.median(gaps),
         "frames_later_than_20_ms": sum(gap > 20 for gap in gaps) / len(gaps), "draw_ms": found["ms"] / max(found["frames"], 1),
-        "draw_worst_ms": found["worst"], "requests_beside_the_page": len([url for url in requests if not url.startswith(("file:", "data:", "blob:"))]),
+        "draw_worst_ms": found["worst"],
+        "requests_beside_the_page": sum(not url.startswith(("file:", "data:", "blob:")) for url in requests),
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_timeline_draws_the_slowest_step_with_every_event_of_it(made: Made) -> N
     first = column(scene, "first", "<u4")
     start, end, name = column(scene, "start", "<i4"), column(scene, "end", "<i4"), column(scene, "name", "<u2")
     assert len(first) == sum(row["levels"] for row in scene["rows"]) + 1
-    for low, high in zip(first[:-1], first[1:], strict=True):
+    for low, high in pairwise(first):
         assert (start[low:high][1:] >= end[low:high][:-1]).all(), "events of a row stand one behind another"
     said = [scene["names"][i] for i in name]
     assert said.count(trace_sample.KERNEL) == 4

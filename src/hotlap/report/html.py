@@ -85,8 +85,8 @@ def filled(title: str, parts: Sequence[tuple[str, str]], data: str, styles: Sequ
     body = "".join(part for _, part in parts)
     nav = "".join(f'<a href="#{anchor(name)}">{text(name)}</a>' for name, _ in parts if name)
     places = {
-        "title": text(title), "version": text(hotlap.__version__), "style": _style("style.css", *styles), "nav": nav, "body": body, "data": data,
-        "script": "\n".join(_file(name) for name in ("page.js", *scripts)),
+        "title": text(title), "version": text(hotlap.__version__), "style": _style("style.css", *styles), "nav": nav, "body": body,
+        "data": data, "script": "\n".join(_file(name) for name in ("page.js", *scripts)),
     }
     # One pass, so that nothing that came from outside is taken for a place to fill.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: places[match[1]], _file("page.html"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from hotlap.trace.steps import NAMED
 from hotlap.trace.study import Study
 
 LEAST = 0.0005  # of the whole: what is smaller is not drawn
-DEEPEST = 64
 ROOT = 0
 
 
@@ -70,7 +70,7 @@ def _paths(study: Study, tree: Tree) -> NDArray[np.int64]:
     order = np.argsort(nesting.depth, kind="stable")
     levels = np.searchsorted(nesting.depth[order], np.arange(int(nesting.depth.max(initial=-1)) + 2))
     width = len(events.names) + 1
-    for first, last in zip(levels[:-1], levels[1:], strict=True):
+    for first, last in pairwise(levels.tolist()):
         at = order[first:last]
         places, parent = nesting.places[at], nesting.parent[at]
         base = np.where(parent >= 0, path[np.maximum(parent, 0)], ROOT)

@@ -60,7 +60,8 @@ def _where(found: Answer) -> list[str]:
     lines += [f"Shares of each device's window, {found.total.window}.", ""]
     causes = sorted(((share, cause) for cause, share in found.idle.items() if share >= 0.0005), reverse=True)
     if causes:
-        lines += _table(["idle because", " share", ""], [[cause.replace("_", " "), _share(share), CAUSES[cause]] for share, cause in causes])
+        said = [[cause.replace("_", " "), _share(share), CAUSES[cause]] for share, cause in causes]
+        lines += _table(["idle because", " share", ""], said)
     return lines
 
 

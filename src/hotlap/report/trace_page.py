@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hotlap.advise.trace import Advice
-from hotlap.report import charts, html, trace, trace_answer, trace_flame, trace_scene, words
+from hotlap.report import charts, html, trace, trace_answer, trace_findings, trace_flame, trace_scene, words
 from hotlap.report.sections import text
-from hotlap.report.trace_answer import Advised, Answer, Place
+from hotlap.report.trace_answer import Answer
+from hotlap.report.trace_findings import percent
 from hotlap.trace.breakdown import Breakdown
 from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
@@ -35,7 +36,7 @@ def page(study: Study, advice: Advice, ranks: Sequence[RankBar] = ()) -> str:
     found = trace_answer.answer(study, advice)
     title = f"{Path(found.file).name}: where the time went"
     parts = [("", _head(found))]
-    parts += _named("Findings", "What to do, by what it would save", _findings(found))
+    parts += _named("Findings", "What to do, by what it would save", trace_findings.section(found))
     parts += _named("Timeline", "The worst step" if len(found.steps) > 1 else "Timeline", _timeline())
     parts += _named("Operators", "Who asked for the time", _flame(bool(found.breakdown)))
     parts += _named("Ranks", "Ranks", _ranks(ranks))
@@ -73,17 +74,13 @@ def _lead(found: Answer) -> str:
     if found.total is None:
         said = "Nothing ran on a device in this trace: shares of a device are not applicable."
     else:
-        said = f"The device computed for {_percent(found.total.compute_share)} of its window and was idle for {_percent(found.total.idle_share)}."
-        if len(found.breakdown) > 1:
-            said = said.replace("The device", f"{len(found.breakdown)} devices together")
+        whose = "The device" if len(found.breakdown) == 1 else f"The {len(found.breakdown)} devices together"
+        computed, idle = percent(found.total.compute_share), percent(found.total.idle_share)
+        said = f"{whose} computed for {computed} of the window and {'was' if len(found.breakdown) == 1 else 'were'} idle for {idle}."
     if found.findings:
         first = found.findings[0].finding
         return f"{said} Most to gain: {trace.gain(first)} of the window, {first.title[0].lower()}{first.title[1:]}."
     return f"{said} Nothing found that would gain 2 % or more."
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def _where(found: Answer) -> str:
@@ -96,14 +93,15 @@ def _where(found: Answer) -> str:
     hidden = ""
     if found.total and found.total.communication_share:
         hidden = (
-            f'<p class="note">Communication takes {_percent(found.total.communication_share)} in all; '
+            f'<p class="note">Communication takes {percent(found.total.communication_share)} in all; '
             f"{100 * (found.total.overlap or 0):.0f} % of it is hidden behind compute.</p>"
         )
     causes = sorted(((share, cause) for cause, share in found.idle.items() if share >= 0.0005), reverse=True)
     most = max((share for share, _ in causes), default=1.0)
     idle = "".join(
-        f'<tr><th><span class="swatch c-{cause}">{escape(cause.replace("_", " "))}</span></th><td class="n">{_percent(share)}</td>'
-        f'<td class="long"><span class="meter"><i style="width:{100 * share / most:.1f}%" class="c-{cause}"></i></span> {escape(CAUSES[cause])}</td></tr>'
+        f'<tr><th><span class="swatch c-{cause}">{escape(cause.replace("_", " "))}</span></th><td class="n">{percent(share)}</td>'
+        f'<td class="long"><span class="meter"><i style="width:{100 * share / most:.1f}%" class="c-{cause}"></i></span> '
+        f"{escape(CAUSES[cause])}</td></tr>"
         for share, cause in causes
     )
     table = f'<table class="idle stack"><tbody>{idle}</tbody></table>' if idle else "<p>Never idle.</p>"
@@ -120,86 +118,11 @@ def _shares(row: Breakdown) -> dict[str, float | None]:
 
 def _bar(name: str, shares: dict[str, float | None], said: str) -> str:
     pieces = "".join(
-        f'<i class="p-{part}" style="width:{100 * share:.3f}%" title="{words_} {_percent(share)}">'
+        f'<i class="p-{part}" style="width:{100 * share:.3f}%" title="{words_} {percent(share)}">'
         f"{f'<b>{100 * share:.0f} %</b>' if share >= 0.06 else ''}</i>"
         for part, words_ in PARTS if (share := shares.get(part) or 0.0) > 0
     )
     return f'<span class="whose">{escape(name)}</span><span class="stacked">{pieces}</span><span class="window">{escape(said)}</span>'
-
-
-# ---------------------------------------------------------------- findings
-
-
-def _findings(found: Answer) -> str:
-    if not found.findings:
-        more = f" {words.counted(found.hidden, 'finding').capitalize()} below that: --all." if found.hidden else ""
-        return f"<p>Nothing found that would gain 2 % or more of the window.{more}</p>"
-    most = max([one.finding.gain_high or 0.0 for one in found.findings] + [found.together or 0.0, 0.05])
-    items = "".join(_finding(number, one, most) for number, one in enumerate(found.findings))
-    together = ""
-    if found.together is not None and len(found.findings) > 1:
-        together = (
-            f'<p class="note">All of them together would save at most {100 * found.together:.0f} % of the window: '
-            "fixes overlap, so their gains do not add up.</p>"
-        )
-    hidden = f'<p class="note">{words.counted(found.hidden, "finding").capitalize()} below 2 %: --all.</p>' if found.hidden else ""
-    return f'<ol class="advice">{items}</ol>{together}{hidden}'
-
-
-def _finding(number: int, one: Advised, most: float) -> str:
-    finding = one.finding
-    low, high = finding.gain_low or 0.0, finding.gain_high or 0.0
-    bar = (
-        f'<span class="gain" title="share of the window that mending it would save"><i style="left:{100 * low / most:.2f}%;'
-        f'width:{max(100 * (high - low) / most, 0.8):.2f}%"></i></span>'
-    )
-    where = f"<dt>where</dt><dd>{text(finding.where)}</dd>" if finding.where else ""
-    prove = f"<dt>prove</dt><dd><code>{text(finding.experiment)}</code></dd>" if finding.experiment else ""
-    source = f' · <a href="https://{escape(one.source)}" rel="noreferrer">source of the rule</a>' if "/" in one.source else ""
-    button = f'<button type="button" class="jump" data-finding="{number}" hidden>Show in the timeline</button>' if one.places else ""
-    return (
-        f'<li><div class="gains"><b>{escape(trace.gain(finding))}</b>{bar}<span class="of">confidence {escape(finding.confidence)}</span></div>'
-        f"<div><h3>{text(finding.title)}</h3><p>{text(finding.detail[:1].upper() + finding.detail[1:])}.</p>"
-        f"<dl>{where}<dt>do</dt><dd>{text(finding.action)}</dd>{prove}</dl>"
-        f'<p class="note tail">{button}<span><code>{escape(finding.rule)}</code>, explained in <code>{escape(one.manual)}</code>{source}</span></p>'
-        f"{_evidence(one)}</div></li>"
-    )
-
-
-def _evidence(one: Advised) -> str:
-    rows = "".join(
-        f"<dt>{text(name)}</dt><dd>{text(said)}</dd>" for name, value in one.finding.evidence.items() if (said := _said(name, value))
-    )
-    places = "".join(f"<li>{text(_place(place))}</li>" for place in one.longest)
-    head = f"<p>{words.counted(one.places, 'place')} in the trace, the longest:</p>" if one.places > len(one.longest) else "<p>Places:</p>"
-    listed = f"{head}<ol>{places}</ol>" if places else ""
-    return f"<details><summary>Evidence</summary><dl>{rows}</dl>{listed}</details>" if rows or listed else ""
-
-
-def _said(name: str, value: Any) -> str:
-    """A value of evidence, with the unit that its name ends in."""
-    if isinstance(value, dict):
-        return "; ".join(f"{key}: {_said(name, one)}" for key, one in value.items())
-    if isinstance(value, list):
-        return ", ".join(str(one) for one in value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "" if value is None else str(value)
-    if name.endswith("_s"):
-        return show(float(value), "s")
-    if name.endswith(("_share", "overlap", "_part")):
-        return _percent(float(value))
-    if name.endswith("_Bps"):
-        return show(float(value), "B/s")
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
-
-
-def _place(place: Place) -> str:
-    device = f"device {place.device}" if place.device is not None else ""
-    stream = f"stream {place.stream}" if place.stream is not None else ""
-    step = f"step {place.step}" if place.step is not None else ""
-    where = ", ".join(one for one in (device, stream, place.thread if not device else "", step) if one)
-    said = f"{show(place.duration_s, 's')} at {show(place.start_s, 's', 6)}"
-    return f"{said}: {place.what[:160]}{f' ({where})' if place.what and where else where}"
 
 
 # ---------------------------------------------------------------- what is drawn
@@ -209,10 +132,12 @@ def _timeline() -> str:
     return (
         '<p class="note" id="shown"></p><p id="found" class="marked" hidden></p>'
         '<div class="stage"><canvas id="lanes" tabindex="0" role="application" aria-label="timeline of the worst step"></canvas>'
-        '<div class="hint" id="hint"></div></div><div class="tip" id="tip" hidden></div>'
-        '<div class="controls"><span><button type="button" data-do="in" title="zoom in (w or +)">+</button><button type="button" data-do="out" '
-        'title="zoom out (s or −)">−</button><button type="button" data-do="all" title="all of it (0)">All</button></span>'
-        '<span class="legend" id="legend"></span></div><p class="note">Click the timeline, then: wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, '
+        '</div><div class="tip" id="tip" hidden></div>'
+        '<div class="controls"><span><button type="button" data-do="in" title="zoom in (w or +)">+</button>'
+        '<button type="button" data-do="out" title="zoom out (s or −)">−</button>'
+        '<button type="button" data-do="all" title="all of it (0)">All</button></span>'
+        '<span id="hint"></span>'
+        '</div><div class="controls legend" id="legend"></div><p class="note">Wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, '
         "drag or <kbd>a</kbd> <kbd>d</kbd> to move, Shift and wheel to go up and down, double click an event to fill the view with it, "
         "<kbd>0</kbd> for all, <kbd>Esc</kbd> to leave. Point at an event for what it is.</p>"
         "<noscript><p>The timeline is drawn by a script, which is switched off here.</p></noscript>"
@@ -226,9 +151,9 @@ def _flame(device: bool) -> str:
         else "<span>Time of the operators themselves, on the host</span>"
     )  # fmt: skip
     what = (
-        "Modules and operators from the outside in, kernels at the ends; as wide as the time that their work took on the device, or as "
-        "the idle time that ended with it. " if device
-        else "Modules and operators from the outside in, as wide as the time they took. "
+        "Over the whole trace: modules and operators from the outside in, kernels at the ends; as wide as the time that their work "
+        "took on the device, or as the idle time that ended with it. " if device
+        else "Over the whole trace: modules and operators from the outside in, as wide as the time they took. "
     )  # fmt: skip
     return (
         f'<p class="note">{what}Click to look into one; click the top to leave.</p>'
@@ -279,15 +204,20 @@ def _kernels(found: Answer) -> str:
         return ""
     rows = "".join(
         f'<tr><th title="{escape(row.name[:400])}">{text(row.short[:120])}</th><td class="long">{text(row.operator[:100] or "–")}</td>'
-        f'<td class="n" data-v="{row.calls}">{row.calls:,}</td><td class="n" data-v="{row.total_s:.9g}">{escape(show(row.total_s, "s"))}</td>'
-        f'<td class="n" data-v="{row.share:.9g}">{_percent(row.share)}</td><td class="n" data-v="{row.median_s:.9g}">{escape(show(row.median_s, "s"))}</td></tr>'
+        f"{_number(row.calls, f'{row.calls:,}')}{_number(row.total_s, show(row.total_s, 's'))}"
+        f"{_number(row.share, percent(row.share))}{_number(row.median_s, show(row.median_s, 's'))}</tr>"
         for row in found.kernels[:KERNELS]
     )
     rest = found.kernels[KERNELS:]
-    more = f'<p class="note">{len(rest):,} more take {_percent(sum(row.share for row in rest))}: they are in the data.</p>' if rest else ""
+    more = f'<p class="note">{len(rest):,} more take {percent(sum(row.share for row in rest))}: they are in the data.</p>' if rest else ""
     heads = (("kernel", ""), ("operator", ""), ("calls", "n"), ("total", "n"), ("share", "n"), ("median", "n"))
     head = "".join(f'<th class="{kind}" aria-sort="{"descending" if name == "total" else "none"}">{name}</th>' for name, kind in heads)
     return (
         f'<p class="note">By kernel and the operator that launched it; shares are of the busy time of kernels.</p><div class="scroll tall">'
         f'<table class="kernels" id="kernel-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
     )
+
+
+def _number(value: float, said: str) -> str:
+    """A cell that sorts by its value."""
+    return f'<td class="n" data-v="{value:.9g}">{escape(said)}</td>'

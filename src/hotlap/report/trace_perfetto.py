@@ -27,15 +27,16 @@ from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
 
 PIECE = 20_000  # events held at a time
-PROCESS, FINDINGS = "Hotlap findings", 2_000_000_000  # name and number of the process; beyond the process numbers of operating systems
+PROCESS, FINDINGS = "Hotlap findings", 2_000_000_000  # name and number; beyond the process numbers of operating systems
 CATEGORIES = {
     ev.KERNEL: "kernel", ev.COPY: "gpu_memcpy", ev.SET: "gpu_memset", ev.DEVICE_MARKER: "gpu_user_annotation", ev.OPERATOR: "cpu_op",
     ev.PYTHON: "python_function", ev.RUNTIME: "cuda_runtime", ev.SYNC: "cuda_sync", ev.MARKER: "user_annotation", ev.OVERHEAD: "overhead",
     ev.OTHER: "other",
 }  # fmt: skip
 DEVICE_PROCESS = 1_000_000_000  # and the number of the device
-_TASK = {"work": "device work", "call": "call", "wait": "waits for the device", "host": "host", "launch": "launch", "turn": "waits its turn",
-         "across": "waits for another stream or thread"}  # fmt: skip
+_TASK = {
+    "work": "device work", "wait": "waits for the device", "turn": "waits its turn", "across": "waits for another stream or thread",
+}  # fmt: skip
 
 
 def write(study: Study, advice: Advice, path: Path) -> int:
@@ -82,9 +83,9 @@ def _labels(study: Study, advice: Advice) -> Iterator[dict[str, Any]]:
     for place, device in enumerate(study.devices):
         yield label("thread_name", FINDINGS, 1000 + place, name=f"device {device} idle because")
         yield label("process_name", DEVICE_PROCESS + device, 0, name=f"device {device}")
-    for one in study.events.threads:
-        if one.name:
-            yield label("thread_name", _number(one.process), _number(one.thread), name=one.name)
+    for thread in study.events.threads:
+        if thread.name:
+            yield label("thread_name", _number(thread.process), _number(thread.thread), name=thread.name)
 
 
 def _number(said: str) -> int | str:
@@ -101,17 +102,18 @@ def _recorded(events: Events) -> Iterator[dict[str, Any]]:
     """The events of the trace, and an arrow from each call to its work."""
     threads = [(_number(one.process), _number(one.thread)) for one in events.threads]
     columns = [name for name in ev.COLUMNS if name in events.columns]
-    launched = np.unique(events.correlation[events.work])
-    launched = set(launched[launched >= 0].tolist())
+    launched = set(np.unique(events.correlation[events.work]).tolist()) - {-1}
     for at in range(0, len(events), PIECE):
         rows = zip(*(events.columns[name][at : at + PIECE].tolist() for name in columns), strict=True)
         for row in rows:
             one = dict(zip(columns, row, strict=True))
             kind, thread = one["kind"], one["thread"]
-            pid, tid = (DEVICE_PROCESS + max(one["device"], 0), one["stream"]) if kind <= ev.DEVICE_MARKER else threads[thread] if thread >= 0 else ("", "")
+            where: tuple[int | str, int | str] = threads[thread] if thread >= 0 else ("", "")
+            if kind <= ev.DEVICE_MARKER:
+                where = DEVICE_PROCESS + max(one["device"], 0), one["stream"]
+            pid, tid = where
             if kind == ev.MEMORY:
-                args = {"Device Id": one["device"], "Bytes": one["bytes"], "Total Allocated": one["external"]}
-                yield {"ph": "i", "s": "t", "name": "[memory]", "cat": "cpu_instant_event", "ts": _us(one["start"]), "pid": pid, "tid": tid, "args": args}
+                yield _memory(one, pid, tid)
                 continue
             yield {
                 "ph": "X", "cat": CATEGORIES[kind], "name": events.names[one["name"]], "pid": pid, "tid": tid, "ts": _us(one["start"]),
@@ -122,7 +124,18 @@ def _recorded(events: Events) -> Iterator[dict[str, Any]]:
                 yield {"ph": "f", "bp": "e", **flow} if kind <= ev.SET else {"ph": "s", **flow}
 
 
-_ARGS = {"correlation": "correlation", "external": "External id", "sequence": "Sequence number", "bytes": "bytes", "device": "device", "stream": "stream"}
+def _memory(one: dict[str, Any], pid: int | str, tid: int | str) -> dict[str, Any]:
+    """A moment at which memory was taken or given back."""
+    args = {"Device Id": one["device"], "Bytes": one["bytes"], "Total Allocated": one["external"]}
+    return {
+        "ph": "i", "s": "t", "name": "[memory]", "cat": "cpu_instant_event", "ts": _us(one["start"]), "pid": pid, "tid": tid, "args": args,
+    }  # fmt: skip
+
+
+_ARGS = {
+    "correlation": "correlation", "external": "External id", "sequence": "Sequence number", "bytes": "bytes", "device": "device",
+    "stream": "stream",
+}  # fmt: skip
 
 
 def _args(events: Events, one: dict[str, Any]) -> dict[str, Any]:

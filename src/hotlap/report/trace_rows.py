@@ -109,7 +109,8 @@ def rows(study: Study, low: int, high: int) -> Rows:
                 here = here[np.lexsort((-events.duration[here], events.start[here]))]
                 level = _levels(events.start[here], events.start[here] + events.duration[here])
                 count = int(level.max(initial=0)) + 1
-                lanes.append(Lane(f"device {one}", f"{'markers ' if marker else 'stream '}{stream}", at, count, -1, one, -2 if marker else stream))
+                title = f"{'markers' if marker else 'stream'} {stream}"
+                lanes.append(Lane(f"device {one}", title, at, count, -1, one, -2 if marker else stream))
                 place.append(here)
                 row.append(at + level)
                 at += count

@@ -15,7 +15,8 @@ from hotlap.advise.marks import Marks
 from hotlap.report import layout
 from hotlap.report.trace_rows import Rows, rows
 from hotlap.trace import intervals, naming, sources
-from hotlap.trace.events import KERNEL, RUNTIME, SET
+from hotlap.trace.calls import HOST
+from hotlap.trace.events import SET
 from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
 from hotlap.units import show
@@ -45,7 +46,7 @@ def worst(study: Study) -> Window:
     low, high = int(found.start[step]), max(int(found.end[step]), int(found.start[step] + found.lengths[step]), last)
     which = f"step {int(found.number[step])}"
     said = f"{which}, the longest of {len(found)}" if len(found) > 1 else f"{which}, the only one"
-    return Window(low, high, f"{said}: {show((high - low) / 1e9, 's')}, to the next step's begin and the end of the device work it launched")
+    return Window(low, high, f"{said}: {show((high - low) / 1e9, 's')}, until the next begins and the device work it launched ends")
 
 
 class Drawn(NamedTuple):
@@ -112,7 +113,7 @@ def _drawn(study: Study, found: Rows, window: Window) -> Drawn:
         Drawn(
             found.row, events.start[place] - low, events.start[place] + events.duration[place] - low, events.name[place].astype(np.int64),
             found.paint, place, np.ones(len(place), np.int64),
-        )  # fmt: skip
+        )
     ]
     for device, row in found.gaps.items():
         idle = study.idles[device]
@@ -123,7 +124,7 @@ def _drawn(study: Study, found: Rows, window: Window) -> Drawn:
             Drawn(
                 np.full(count, row), idle.gaps.start[inside] - low, idle.gaps.end[inside] - low, -1 - cause, 16 + cause,
                 np.full(count, -1), np.ones(count, np.int64),
-            )  # fmt: skip
+            )
         )
     whole = Drawn(*(np.concatenate(columns).astype(np.int64) for columns in zip(*parts, strict=True)))
     return whole.take(np.lexsort((whole.start, whole.row)))
@@ -167,7 +168,7 @@ def _behind(study: Study, drawn: Drawn) -> dict[str, Any]:
     operator = np.where(on_device, study.links.operator[at], -1) if len(events.work) else np.full(count, -1)
     drawn_at = np.full(len(events) + 1, -1, np.int64)
     drawn_at[place[drawn.place >= 0]] = np.flatnonzero(drawn.place >= 0)
-    asked = np.where(on_device, np.where(call >= 0, call, operator), np.where((kind > KERNEL) & (kind < 255) & (kind <= RUNTIME + 1), place, -1))
+    asked = np.where(on_device, np.where(call >= 0, call, operator), np.where(np.isin(kind, HOST), place, -1))
     names, name = np.unique(np.where(operator >= 0, events.name[np.maximum(operator, 0)], -1), return_inverse=True)
     line, texts = sources.lines(events, asked, study.parent)
     return {

@@ -30,7 +30,7 @@ def lines(events: Events, places: Places, parent: Places) -> tuple[NDArray[np.in
     by_stack = np.array([number(users_line(stack.split(";"))) for stack in events.stacks] or [-1], np.int32)
     python = np.zeros(len(events.names), bool)
     python[np.unique(events.name[events.kind == PYTHON])] = True
-    by_name = np.array([number(users_line([name])) if of_python else -1 for name, of_python in zip(events.names, python, strict=True)], np.int32)
+    by_name = np.array([number(users_line([name])) if known else -1 for name, known in zip(events.names, python, strict=True)], np.int32)
     found = np.full(len(places), -1, np.int32)
     at = places.copy()
     while True:
@@ -39,5 +39,6 @@ def lines(events: Events, places: Places, parent: Places) -> tuple[NDArray[np.in
             return found, list(texts)
         here = at[open_]
         stack = events.stack[here]
-        found[open_] = np.where(stack >= 0, by_stack[np.maximum(stack, 0)], np.where(events.kind[here] == PYTHON, by_name[events.name[here]], -1))
+        by_function = np.where(events.kind[here] == PYTHON, by_name[events.name[here]], -1)
+        found[open_] = np.where(stack >= 0, by_stack[np.maximum(stack, 0)], by_function)
         at[open_] = parent[here]

@@ -30,7 +30,7 @@ class Steps(NamedTuple):
     @property
     def lengths(self) -> NDArray[np.int64]:
         """ns of each, begin to begin; of the last, to its end."""
-        return np.diff(np.append(self.start, self.end[-1:]))
+        return np.append(self.start[1:], self.end[-1:]) - self.start
 
     @property
     def slow(self) -> NDArray[np.int64]:

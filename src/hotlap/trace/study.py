@@ -81,7 +81,7 @@ class Study:
     def window_words(self) -> str:
         """How the window is defined."""
         if len(self.steps):
-            return f"{len(self.steps)} steps ({self.steps.marker}), to the end of the device work they launched"
+            return f"{len(self.steps)} step{'s' * (len(self.steps) > 1)} ({self.steps.marker}), to the end of the device work they launched"
         return "first launch to last work on the device" if len(self.events.work) else "first to last operator"
 
     @property

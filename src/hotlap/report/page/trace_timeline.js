@@ -15,8 +15,7 @@
   const operator = column(scene.operator, "uint16"), line = column(scene.line, "uint16");
   const PAINTS = ["--accent", "--s3", "--s1", "--s1", "--p-idle", "--s2", "--line", "--s4", "--p-idle", "--faint", "--bad", "--warn"];
   const CAUSES = ["--warn", "--bad", "--s5", "--s2", "--s1", "--s4", "--s3", "--faint"];
-  const LEGEND = [["kernel", "--accent"], ["communication", "--s3"], ["copy", "--s1"], ["operator", "--s2"], ["runtime call", "--s4"],
-    ["waits for the device", "--bad"], ["waits for data", "--warn"], ["marker, Python", "--p-idle"]];
+  const WORDS = ["kernel", "communication", "copy", "", "", "operator", "Python", "runtime call", "marker", "", "waits for the device", "waits for data"];
   const ROW = 17, GAP = 7, AXIS = 24, HEAD = 16;
   let view = { low: 0, high: scene.span }, top = 0, width = 0, height = 0, asked = false, marked = -1, hover = -1, dragged = null;
   const drawing = { frames: 0, ms: 0, worst: 0 };
@@ -150,8 +149,13 @@
       const y = rowTop[r] - top;
       if (y > -ROW && y < height) drawRow(r, y);
     }
+    pen.save();
+    pen.beginPath();
+    pen.rect(label(), AXIS, width - label(), height - AXIS);
+    pen.clip();
     drawMarks();
     drawHover();
+    pen.restore();
     for (const one of lanes) {
       const y = one.y - top;
       if (y < -HEAD || y > height) continue;
@@ -296,7 +300,7 @@
     };
     if (acts[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); acts[event.key](); }
   });
-  const says = () => { hint.textContent = document.activeElement === canvas ? "" : "click, then wheel to zoom"; };
+  const says = () => { hint.textContent = document.activeElement === canvas ? "The wheel zooms; Esc to leave." : "Click it, then the wheel zooms."; };
   canvas.addEventListener("focus", says);
   canvas.addEventListener("blur", says);
   const buttons = { in: () => zoom(0.5), out: () => zoom(2), all: () => set(0, scene.span) };
@@ -306,8 +310,8 @@
     one.addEventListener("click", () => mark(Number(one.dataset.finding)));
   });
   document.getElementById("shown").textContent = `Drawn: ${scene.words}.${scene.left_out ? ` Left out: ${scene.left_out}.` : ""}`;
-  const idles = [...new Set(paint)].filter((one) => one >= 16).map((one) => [scene.causes[one - 16], CAUSES[one - 16]]);
-  document.getElementById("legend").append(...[...LEGEND, ...idles].map(([words, variable]) => {
+  const seen = [...new Set(paint)].sort((a, b) => a - b).map((one) => (one >= 16 ? [scene.causes[one - 16], CAUSES[one - 16]] : [WORDS[one], PAINTS[one]]));
+  document.getElementById("legend").append(...seen.filter(([words]) => words).map(([words, variable]) => {
     const one = document.createElement("span");
     one.className = "swatch";
     one.style.setProperty("--c", `var(${variable})`);
