@@ -21,6 +21,7 @@ from hotlap.advise.trace import Advice
 from hotlap.errors import MachineError
 from hotlap.report import trace, trace_answer, trace_flame, trace_markdown, trace_page, trace_perfetto, trace_rows, trace_scene
 from hotlap.report.trace_page import RankBar
+from hotlap.trace import writing
 from hotlap.trace.events import KERNEL, OTHER
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
@@ -240,12 +241,13 @@ def test_icicle_adds_up_to_the_time_of_the_device_and_its_gaps(made: Made) -> No
 def test_annotated_trace_reads_back_with_all_that_was_in_it(made: Made, tmp_path: Path) -> None:
     study, advice = made
     out = tmp_path / "out.json.gz"
-    count = trace_perfetto.write(study, advice, out)
+    trace_perfetto.write(study, advice, out)
     document = json.loads(gzip.decompress(out.read_bytes()))
-    assert len(document["traceEvents"]) == count
+    phases = [one["ph"] for one in document["traceEvents"]]
+    assert phases.count("s") == phases.count("f") == len(study.events.work)  # an arrow to each piece of work
     again = Timeline.open(out)
     before = study.events
-    mine = np.array([one.process == str(trace_perfetto.FINDINGS) for one in again.threads])
+    mine = np.array([one.process == writing.NOTES for one in again.threads])
     kept = (again.thread < 0) | ~mine[again.thread]
     assert int(kept.sum()) == len(before)
     for name in ("duration", "kind", "device", "stream", "correlation", "external", "bytes"):
@@ -261,9 +263,9 @@ def test_annotated_trace_holds_findings_gaps_and_critical_path(made: Made, tmp_p
     out = tmp_path / "out.json"
     trace_perfetto.write(study, advice, out)
     again = Timeline.open(out)
-    lanes = {one.name: place for place, one in enumerate(again.threads) if one.process == str(trace_perfetto.FINDINGS)}
+    lanes = {one.thread: place for place, one in enumerate(again.threads) if one.process == writing.NOTES}
     assert [name for name in lanes if name[0].isdecimal()] == [
-        f"{i}. {trace.gain(one)} {one.title}" for i, one in enumerate(advice.findings, 1)
+        f"{i}. {trace.gain(one)}: {one.title}" for i, one in enumerate(advice.findings, 1)
     ]
     for name, place in lanes.items():
         here = np.flatnonzero(again.thread == place)

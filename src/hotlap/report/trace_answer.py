@@ -9,7 +9,7 @@ from hotlap.advise.marks import Marks
 from hotlap.advise.trace import Advice
 from hotlap.record import Finding, Record
 from hotlap.report import words
-from hotlap.trace import naming
+from hotlap.trace import memory, naming, roofline
 from hotlap.trace.breakdown import Breakdown
 from hotlap.trace.events import KINDS, Doubt
 from hotlap.trace.steps import of_times
@@ -43,6 +43,14 @@ class Advised(Record, frozen=True, kw_only=True):
     longest: list[Place] = []
 
 
+class Holder(Record, frozen=True, kw_only=True):
+    """What an operator had allocated at the peak and not yet freed."""
+
+    operator: str  # "" outside of any
+    bytes: int
+    allocations: int
+
+
 class Kernel(Record, frozen=True, kw_only=True):
     """All calls of one kernel by one operator."""
 
@@ -53,6 +61,31 @@ class Kernel(Record, frozen=True, kw_only=True):
     total_s: float
     share: float  # of the busy time of kernels
     median_s: float
+
+
+class Memory(Record, frozen=True, kw_only=True):
+    """Memory of one device over the trace."""
+
+    device: int  # −1: the host
+    peak_bytes: int
+    whole: bool  # totals are the profiler's own; else they count from the trace's beginning
+    unused_share: float | None = None  # of what the allocator held at most
+    growth_per_step_bytes: float | None = None
+    holders: list[Holder] = []  # at the peak, most first
+
+
+class Limit(Record, frozen=True, kw_only=True):
+    """One operator with one shape against what the machine allows."""
+
+    operator: str
+    work: str
+    calls: int
+    median_s: float  # device time of a call
+    total_s: float
+    bound_s: float | None = None  # nothing can be faster
+    expected_s: float | None = None
+    headroom_s: float = 0.0  # of all calls, at the expected time
+    reason: str = ""  # why there is no expectation
 
 
 class Step(Record, frozen=True, kw_only=True):
@@ -82,6 +115,9 @@ class Answer(Record, frozen=True, kw_only=True):
     idle: dict[str, float] = {}  # by cause, shares of the devices' windows
     steps: list[Step] = []
     kernels: list[Kernel] = []  # by the time they took
+    memory: list[Memory] = []  # empty where it was not recorded
+    machine: str = ""  # of the machine table, that limits are for; "" not recognised
+    limits: list[Limit] = []  # by device time; empty without shapes or without a machine
     findings: list[Advised] = []  # by gain
     hidden: int = 0  # findings below the least gain
     together: float | None = None  # share of the window that all fixes together would save, at most
@@ -113,10 +149,32 @@ def answer(study: Study, advice: Advice) -> Answer:
         idle=study.idle_shares if rows else {},
         steps=steps(study),
         kernels=[Kernel(short=naming.short(row.name), **row._asdict()) for row in study.kernels()],
+        memory=[_memory(one) for one in memory.of(events)],
+        machine=roofline.machine(study) if study.devices else "",
+        limits=_limits(study),
         findings=[_advised(study, one, where) for one, where in zip(advice.findings, places, strict=True)],
         hidden=advice.hidden,
         together=advice.together,
     )
+
+
+def _memory(one: memory.Memory) -> Memory:
+    return Memory(
+        device=one.device, peak_bytes=one.peak, whole=one.whole, unused_share=one.unused, growth_per_step_bytes=one.growth_per_step,
+        holders=[Holder(operator=held.operator, bytes=held.bytes, allocations=held.allocations) for held in one.holders],
+    )  # fmt: skip
+
+
+def _limits(study: Study) -> list[Limit]:
+    if not study.devices or not roofline.machine(study):
+        return []
+    return [
+        Limit(
+            operator=row.operator, work=row.work.label, calls=row.calls, median_s=row.median_s, total_s=row.total_s, bound_s=row.bound_s,
+            expected_s=row.expected_s, headroom_s=row.headroom_s, reason=row.reason,
+        )
+        for row in roofline.rows(study)
+    ]
 
 
 def steps(study: Study) -> list[Step]:

@@ -20,6 +20,7 @@ def markdown(found: Answer, kernels: int = KERNELS) -> str:
     lines += [f"Window: {show(found.window_s, 's')}, {found.window}.", ""]
     lines += [f"> Doubt: {_plain(one.what)}" + (f" ({one.events:,} events)" if one.events > 1 else "") for one in found.doubts]
     lines += [""] * bool(found.doubts) + _where(found) + _steps(found) + _findings(found) + _kernels(found, kernels)
+    lines += _limits(found, kernels)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -112,3 +113,17 @@ def _kernels(found: Answer, most: int) -> list[str]:
     rest = found.kernels[most:]
     more = [f"{len(rest)} more take {_share(sum(row.share for row in rest))} of the busy time of kernels.", ""] if rest else []
     return ["### Kernels", "", *_table(["kernel", "operator", " calls", " total", " share", " median"], rows), *more]
+
+
+def _limits(found: Answer, most: int) -> list[str]:
+    if not found.limits or most <= 0:
+        return []
+    rows = [
+        [
+            _code(row.operator), _plain(row.work), f"{row.calls:,}", show(row.median_s, "s"), show(row.expected_s, "s"),
+            show(row.bound_s, "s"), show(row.headroom_s, "s") if row.headroom_s else "–",
+        ]
+        for row in found.limits[:most]
+    ]  # fmt: skip
+    heads = [f"on {found.machine}", "work", " calls", " median", " expected", " bound", " could save"]
+    return ["### Operators against their limits", "", *_table(heads, rows)]

@@ -15,9 +15,10 @@ from hotlap.report.trace_findings import percent
 from hotlap.trace.breakdown import Breakdown
 from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
-from hotlap.units import show
+from hotlap.units import show, size
 
 KERNELS = 300  # rows of the table at most
+LIMITS = 100
 BARS = 600  # steps drawn as bars; more become dots
 PARTS = (("compute", "compute"), ("exposed_communication", "exposed communication"), ("exposed_copy", "exposed copies"), ("idle", "idle"))
 
@@ -42,6 +43,8 @@ def page(study: Study, advice: Advice, ranks: Sequence[RankBar] = ()) -> str:
     parts += _named("Ranks", "Ranks", _ranks(ranks))
     parts += _named("Steps", "Steps", _steps(found))
     parts += _named("Kernels", "Kernels", _kernels(found))
+    parts += _named("Limits", "Operators against their limits", _limits(found))
+    parts += _named("Memory", "Memory", _memory(found))
     drawn = html.embedded({"scene": trace_scene.scene(study, list(advice.marks)), "flame": trace_flame.flame(study)})
     parts.append(("", f'<script type="application/json" id="drawn">{drawn}</script>'))
     scripts = ("trace.js", "trace_timeline.js", "trace_flame.js")
@@ -216,6 +219,43 @@ def _kernels(found: Answer) -> str:
         f'<p class="note">By kernel and the operator that launched it; shares are of the busy time of kernels.</p><div class="scroll tall">'
         f'<table class="kernels" id="kernel-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
     )
+
+
+def _limits(found: Answer) -> str:
+    """Operators with recorded shapes against the bounds of their machine."""
+    if not found.limits:
+        return ""
+    rows = "".join(
+        f'<tr><th>{text(row.operator[:100])}</th><td class="long">{text(row.work)}</td>{_number(row.calls, f"{row.calls:,}")}'
+        f"{_number(row.median_s, show(row.median_s, 's'))}{_number(row.expected_s or 0, show(row.expected_s, 's'))}"
+        f"{_number(row.bound_s or 0, show(row.bound_s, 's'))}{_number(row.headroom_s, _or_dash(row.headroom_s))}</tr>"
+        for row in found.limits[:LIMITS]
+    )
+    heads = ("operator", "work"), ("calls", "median", "expected", "bound", "could save")
+    head = "".join(f"<th>{name}</th>" for name in heads[0]) + "".join(f'<th class="n">{name}</th>' for name in heads[1])
+    saved = sum(row.headroom_s for row in found.limits)
+    note = f"On {text(found.machine)}: {words.counted(len(found.limits), 'shape')}; at the expected times they would save "
+    return (
+        f'<p class="note">{note}{escape(show(saved, "s"))} of device time.</p><div class="scroll tall"><table class="kernels">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _memory(found: Answer) -> str:
+    rows = ""
+    for one in found.memory:
+        since = "" if one.whole else ", counted from the trace’s beginning"
+        growth = one.growth_per_step_bytes or 0.0
+        grows = f"; grows by {size(growth)} a step" if growth > 0 else ""
+        unused = f"; {100 * one.unused_share:.0f} % of what the allocator held at most was not in use" if one.unused_share else ""
+        holders = "; ".join(f"{held.operator or 'outside of operators'} {size(held.bytes)}" for held in one.holders[:4])
+        said = f"peak {size(one.peak_bytes)}{since}{unused}{grows}" + (f". Held at the peak by {holders}" if holders else "")
+        rows += f"<dt>{'the host' if one.device < 0 else f'device {one.device}'}</dt><dd>{text(said)}.</dd>"
+    return f"<dl>{rows}</dl>" if rows else ""
+
+
+def _or_dash(seconds: float) -> str:
+    return show(seconds, "s") if seconds else "–"
 
 
 def _number(value: float, said: str) -> str:
