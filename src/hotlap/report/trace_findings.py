@@ -15,7 +15,7 @@ from hotlap.units import show
 def section(found: Answer) -> str:
     """All findings, most gain first."""
     if not found.findings:
-        more = f" {words.counted(found.hidden, 'finding').capitalize()} below that: --all." if found.hidden else ""
+        more = f" {words.counted(found.hidden, 'finding').capitalize()} below that: hotlap trace --all." if found.hidden else ""
         return f"<p>Nothing found that would gain 2 % or more of the window.{more}</p>"
     most = max([one.finding.gain_high or 0.0 for one in found.findings] + [found.together or 0.0, 0.05])
     items = "".join(_finding(number, one, most) for number, one in enumerate(found.findings))
@@ -25,7 +25,7 @@ def section(found: Answer) -> str:
             f'<p class="note">All of them together would save at most {100 * found.together:.0f} % of the window: '
             "fixes overlap, so their gains do not add up.</p>"
         )
-    hidden = f'<p class="note">{words.counted(found.hidden, "finding").capitalize()} below 2 %: --all.</p>' if found.hidden else ""
+    hidden = f'<p class="note">{words.counted(found.hidden, "finding").capitalize()} below 2 %: <code>hotlap trace --all</code>.</p>' if found.hidden else ""
     return f'<ol class="advice">{items}</ol>{together}{hidden}'
 
 

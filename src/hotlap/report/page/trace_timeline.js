@@ -20,18 +20,24 @@
   let view = { low: 0, high: scene.span }, top = 0, width = 0, height = 0, asked = false, marked = -1, hover = -1, dragged = null;
   const drawing = { frames: 0, ms: 0, worst: 0 };
 
-  // Where each row stands; a lane begins with its title.
-  const lanes = [], rowTop = [];
-  let tall = AXIS, row = 0, group = "";
-  for (const one of scene.rows) {
-    if (one.group !== group) { group = one.group; tall += GAP; lanes.push({ y: tall, title: group, head: true }); tall += HEAD; }
-    lanes.push({ y: tall, title: one.title, thin: one.levels < 2 });
-    if (one.levels > 1) tall += HEAD;
-    for (let i = 0; i < one.levels; i++) { rowTop[row++] = tall; tall += ROW; }
-    tall += GAP;
-  }
-  const rows = row;
+  // Where each row stands; a lane has its title above it, or beside it where it is one row and there is room.
   const label = () => (width < 560 ? 0 : 118);
+  const rows = first.length - 1;
+  let lanes = [], rowTop = [], tall = AXIS;
+  function lay() {
+    let row = 0, group = "";
+    lanes = [];
+    rowTop = [];
+    tall = AXIS;
+    for (const one of scene.rows) {
+      if (one.group !== group) { group = one.group; tall += GAP; lanes.push({ y: tall, title: group, head: true }); tall += HEAD; }
+      const thin = one.levels < 2 && label() > 0;
+      lanes.push({ y: tall, title: one.title, thin });
+      if (!thin) tall += HEAD;
+      for (let i = 0; i < one.levels; i++) { rowTop[row++] = tall; tall += ROW; }
+      tall += label() ? GAP : 3;
+    }
+  }
   const across = (t) => label() + (t - view.low) / (view.high - view.low) * (width - label());
   const at = (x) => view.low + (x - label()) / (width - label()) * (view.high - view.low);
 
@@ -164,7 +170,7 @@
         pen.font = "600 12px system-ui, sans-serif";
         pen.fillText(one.title, 6, y + 12);
         pen.font = "11px system-ui, sans-serif";
-      } else if (label() || !one.thin) {
+      } else {
         if (one.thin) { pen.fillStyle = colour("--paper"); pen.fillRect(0, y, label(), ROW); }
         pen.fillStyle = colour("--soft");
         pen.fillText(one.thin && one.title.length > 17 ? `${one.title.slice(0, 16)}…` : one.title, 6, y + 12);
@@ -224,6 +230,7 @@
 
   function fit() {
     width = stage.clientWidth;
+    lay();
     height = Math.min(Math.max(tall + 6, 150), Math.round(innerHeight * 0.72), 760);
     canvas.style.height = `${height}px`;
     const ratio = devicePixelRatio || 1;
