@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+import subprocess
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +20,12 @@ import trace_sample
 from hotlap.advise import trace as advising
 from hotlap.advise.trace import Advice
 from hotlap.errors import MachineError
-from hotlap.report import trace, trace_answer, trace_flame, trace_markdown, trace_page, trace_perfetto, trace_rows, trace_scene
+from hotlap.record import Finding, Record
+from hotlap.report import pdf, trace, trace_answer, trace_flame, trace_markdown, trace_page, trace_perfetto, trace_rows, trace_scene
 from hotlap.report.trace_page import RankBar
 from hotlap.trace import writing
-from hotlap.trace.events import KERNEL, OTHER
+from hotlap.trace.breakdown import Breakdown
+from hotlap.trace.events import KERNEL, OTHER, Doubt
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
 
@@ -100,6 +103,21 @@ def test_findings_and_their_marks_go_together(made: Made) -> None:
         assert (marks.end >= marks.start).all()
     waits = advice.marks[[one.rule for one in advice.findings].index("synchronise")]
     assert {study.events.names[int(study.events.name[place])] for place in waits.place} == {"cudaStreamSynchronize"}
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "trace-output.md"
+KINDS = (
+    trace_answer.Answers, trace_answer.Answer, trace_answer.Advised, trace_answer.Place, trace_answer.Kernel, trace_answer.Limit,
+    trace_answer.Step, trace_answer.Memory, trace_answer.Holder, Breakdown, Finding, Doubt,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_document_of_the_json_has_every_key(kind: type[Record]) -> None:
+    parts = re.split(rf"^### {kind.__name__}$", DOCUMENT.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(parts) == 2, f"docs/trace-output.md needs a section '### {kind.__name__}'"
+    table = re.split(r"^#", parts[1], maxsplit=1, flags=re.MULTILINE)[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(kind.__struct_fields__)
 
 
 # ---------------------------------------------------------------- page
@@ -233,6 +251,24 @@ def test_icicle_adds_up_to_the_time_of_the_device_and_its_gaps(made: Made) -> No
     assert flame["name"][flame["parent"][at]] == "aten::add"
     assert flame["time_us"][at] == pytest.approx(300 * 4 * trace_sample.STEPS)
     assert not [name for name in flame["name"] if name.startswith("ProfilerStep")]
+
+
+# ---------------------------------------------------------------- in a browser
+
+
+@pytest.mark.skipif(not pdf.browser(), reason="no Chromium is here")
+def test_page_draws_in_a_browser(made: Made, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(trace_page.page(*made), encoding="utf-8")
+    argv = [*pdf.command(pdf.browser(), str(tmp_path / "profile")), "--virtual-time-budget=3000", "--dump-dom", page.as_uri()]
+    found = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert f"Drawn: step {trace_sample.SLOW}, the longest of {trace_sample.STEPS}" in found
+    legend = re.search(r'id="legend">(.*?)</div>', found)
+    assert legend
+    assert re.findall(r">([^<>]+)</span>", legend[1])[:3] == ["kernel", "communication", "copy"]
+    flame = set(re.findall(r'data-node="\d+"[^>]*>([^<]+)<', found))
+    assert {"all", "aten::add", "vectorized_elementwise_kernel&lt;CUDAFunctor_add&gt;"} <= flame
+    assert len(re.findall(r'class="jump" data-finding="\d+">', found)) == len(made[1].findings)  # no longer hidden
 
 
 # ---------------------------------------------------------------- annotated trace

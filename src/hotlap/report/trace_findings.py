@@ -25,7 +25,8 @@ def section(found: Answer) -> str:
             f'<p class="note">All of them together would save at most {100 * found.together:.0f} % of the window: '
             "fixes overlap, so their gains do not add up.</p>"
         )
-    hidden = f'<p class="note">{words.counted(found.hidden, "finding").capitalize()} below 2 %: <code>hotlap trace --all</code>.</p>' if found.hidden else ""
+    hidden = f"{words.counted(found.hidden, 'finding').capitalize()} below 2 %: <code>hotlap trace --all</code>." if found.hidden else ""
+    hidden = f'<p class="note">{hidden}</p>' if hidden else ""
     return f'<ol class="advice">{items}</ol>{together}{hidden}'
 
 
