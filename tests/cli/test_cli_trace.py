@@ -83,3 +83,14 @@ def test_trace_help_prints(capsys: pytest.CaptureFixture[str]) -> None:
         main(["trace", "--help"])
     assert left.value.code == 0
     assert "less than 2 % too" in capsys.readouterr().out
+
+
+def test_trace_of_several_files_tells_which_are_none_and_reads_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("nothing to see")
+    assert main(["trace", str(other), str(sample(tmp_path / "a.json")), "--json"]) == 3
+    printed = capsys.readouterr()
+    assert [Path(one["file"]).name for one in json.loads(printed.out)["traces"]] == ["a.json"]
+    assert printed.err.count("\n") == 1
+    assert "notes.txt" in printed.err
+    assert main(["trace", str(other), str(other)]) == 2

@@ -37,9 +37,16 @@ def run(args: argparse.Namespace) -> int:
     if args.kernels < 0:
         raise InputError(f"--kernels {args.kernels} is not a number of kernels; 0 or more")
     pages, traces = outputs(args.html, args.files), outputs(args.perfetto, args.files)
-    answers = []
+    answers, refused = [], list[InputError]()
     for place, file in enumerate(args.files):
-        study = Study(Timeline.open(Path(file), cache=not args.no_cache), args.machine)
+        try:
+            study = Study(Timeline.open(Path(file), cache=not args.no_cache), args.machine)
+        except InputError as error:
+            refused.append(error)
+            if len(args.files) == 1 or len(refused) == len(args.files):
+                raise
+            print(f"hotlap: {error}", file=sys.stderr)
+            continue
         advice = advising.advise(study, 0.0 if args.all else advising.LEAST_GAIN)
         if args.json:
             answers.append(trace_answer.answer(study, advice))
@@ -48,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.flush()
         if pages:
             terminal.write(pages[place], trace_page.page(study, advice))
-            print(f"hotlap: wrote {pages[place]}", file=sys.stderr)
         if traces:
             trace_perfetto.write(study, advice, traces[place])
-            print(f"hotlap: wrote {traces[place]}", file=sys.stderr)
+        for written in (*pages[place : place + 1], *traces[place : place + 1]):
+            print(f"hotlap: wrote {written}", file=sys.stderr)
     if args.json:
         terminal.print_json(Answers(traces=answers))
-    return 0
+    return 3 if refused else 0
 
 
 def _said(args: argparse.Namespace, study: Study, advice: Advice) -> str:

@@ -69,5 +69,6 @@
     document.querySelectorAll("[data-flame]").forEach((other) => other.setAttribute("aria-pressed", String(other === one)));
     draw();
   }));
+  draw();
   new ResizeObserver(draw).observe(place.parentElement);
 })();

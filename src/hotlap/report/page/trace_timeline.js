@@ -325,6 +325,7 @@
     one.textContent = words;
     return one;
   }));
+  fit();
   new ResizeObserver(fit).observe(stage);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ask);
   new MutationObserver(ask).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
