@@ -231,6 +231,16 @@ def test_timeline_merges_what_is_too_much_to_draw_and_loses_no_time(tmp_path: Pa
     assert "long" in scene["names"]
 
 
+def test_page_stays_small_though_every_event_has_a_long_name_of_its_own(tmp_path: Path) -> None:
+    making = trace_sample.Making()
+    for i in range(25_000):
+        making.launch(f"operator_{i}_{'x' * 200}", f"kernel_{i}_{'y' * 200}", 1000 + 500 * i, (1100 + 500 * i, 300))
+    path = tmp_path / "names.json"
+    path.write_text(json.dumps({"traceEvents": making.events}))
+    study = Study(Timeline.open(path, cache=False))
+    assert len(trace_page.page(study, Advice([], 0, None)).encode()) < 5_000_000
+
+
 def test_timeline_gives_rows_to_work_that_overlaps_on_a_stream() -> None:
     start, end = np.array([0, 5, 6, 20], np.int64), np.array([10, 15, 7, 30], np.int64)
     assert trace_rows._levels(start, end).tolist() == [0, 1, 2, 0]

@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from hotlap.advise.trace import Advice
 from hotlap.report import charts, html, trace, trace_answer, trace_findings, trace_flame, trace_scene, words
 from hotlap.report.sections import text
@@ -17,7 +19,7 @@ from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
 from hotlap.units import show, size
 
-KERNELS = 300  # rows of the table at most
+KERNELS, KEPT = 300, 1000  # rows of the table, and kernels in the page's data, at most
 LIMITS = 100
 BARS = 600  # steps drawn as bars; more become dots
 PARTS = (("compute", "compute"), ("exposed_communication", "exposed communication"), ("exposed_copy", "exposed copies"), ("idle", "idle"))
@@ -48,7 +50,7 @@ def page(study: Study, advice: Advice, ranks: Sequence[RankBar] = ()) -> str:
     drawn = html.embedded({"scene": trace_scene.scene(study, list(advice.marks)), "flame": trace_flame.flame(study)})
     parts.append(("", f'<script type="application/json" id="drawn">{drawn}</script>'))
     scripts = ("trace.js", "trace_timeline.js", "trace_flame.js")
-    kept = {"traces": [found]}
+    kept = {"traces": [msgspec.structs.replace(found, kernels=found.kernels[:KEPT])]}
     return html.filled(title, parts, html.embedded(kept), styles=("trace.css",), scripts=scripts)
 
 
@@ -212,7 +214,8 @@ def _kernels(found: Answer) -> str:
         for row in found.kernels[:KERNELS]
     )
     rest = found.kernels[KERNELS:]
-    more = f'<p class="note">{len(rest):,} more take {percent(sum(row.share for row in rest))}: they are in the data.</p>' if rest else ""
+    taken = f"{len(rest):,} more take {percent(sum(row.share for row in rest))}: hotlap trace --json lists all."
+    more = f'<p class="note">{taken}</p>' if rest else ""
     heads = (("kernel", ""), ("operator", ""), ("calls", "n"), ("total", "n"), ("share", "n"), ("median", "n"))
     head = "".join(f'<th class="{kind}" aria-sort="{"descending" if name == "total" else "none"}">{name}</th>' for name, kind in heads)
     return (

@@ -23,7 +23,7 @@ from hotlap.units import show
 
 MOST = 60_000  # events drawn
 CELLS = 2**18  # stretches that the window is divided into at first, to merge what is shorter
-NAME = 300  # characters of a name at most
+NAME, NAMES = 300, 800_000  # characters of a name at most, and of all names together
 MARKS = 2_000  # stretches of one finding at most
 
 
@@ -83,7 +83,7 @@ def scene(study: Study, marks: list[Marks], most: int = MOST) -> dict[str, Any]:
         "rows": [{"group": one.group, "title": one.title, "levels": one.levels, "device": one.device} for one in found.lanes],
         "causes": [f"idle: {cause.replace('_', ' ')}" for cause in CAUSES],
         "left_out": found.left_out,
-        "names": [layout.shortened(text, NAME) for text in texts],
+        "names": [layout.shortened(text, min(NAME, max(NAMES // len(texts), 24))) for text in texts],
         "short": [layout.shortened(one, 80) if one != text else "" for one, text in zip(short, texts, strict=True)],
         "first": _packed(np.searchsorted(drawn.row, np.arange(found.count + 1)), np.uint32),
         "start": _packed(np.clip(drawn.start, -span, 2 * span) // unit, np.int32),

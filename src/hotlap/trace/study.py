@@ -159,6 +159,7 @@ class Study:
         total = np.bincount(inverse, weights=length)
         count = np.bincount(inverse)
         whole = float(length.sum())
+        grouped = np.split(length[np.argsort(inverse, kind="stable")], np.cumsum(count)[:-1])
         rows = []
         for i in np.argsort(-total, kind="stable")[: most or None]:
             which, by = divmod(int(key[i]), len(self.events.names) + 1)
@@ -169,7 +170,7 @@ class Study:
                     int(count[i]),
                     float(total[i]) / 1e9,
                     float(total[i]) / whole if whole else 0.0,
-                    float(np.median(length[inverse == i])) / 1e9,
+                    float(np.median(grouped[i])) / 1e9,
                 )
             )
         return rows
