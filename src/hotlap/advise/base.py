@@ -7,6 +7,7 @@ import importlib.resources
 import tomllib
 from typing import Any, Literal, NamedTuple
 
+from hotlap.advise.marks import Marks
 from hotlap.record import Record
 from hotlap.trace.replay import Change
 
@@ -33,6 +34,7 @@ class Found(NamedTuple):
     where: str = ""
     remedy: str = ""  # instead of the rule's, where more is known
     cap: float = 1.0  # share of the window that the fix cannot exceed: what its parent cause takes in all
+    marks: Marks | None = None  # where it is in the trace; None: what the change at its best alters
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap.advise import marks
 from hotlap.advise.base import Found, percent, rules
 from hotlap.trace import intervals
 from hotlap.trace.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
@@ -47,11 +48,13 @@ def data_loader(study: Study) -> list[Found]:
     evidence: dict[str, Any] = {"waited_s": waited_s, "waits": len(study.loading.start), "per_step_s": waited_s / max(len(study.steps), 1)}
     if workers:
         evidence["workers"] = workers
+    there = marks.of_times(study.loading, thread=study.main_thread)
     where = "DataLoader.__next__" + (" in the process itself: num_workers=0" if workers == "0" else "")
     if not study.devices:
         share = waited_s / study.window_s
         detail = f"the main thread waited {percent(share)} of the window for its data loader, {evidence['per_step_s'] * 1e3:.1f} ms a step"
-        return [Found("data-loader", detail, evidence, share, share / 2, "high", where)] if share >= _least("data-loader") else []
+        found = Found("data-loader", detail, evidence, share, share / 2, "high", where, marks=there)
+        return [found] if share >= _least("data-loader") else []
     idle = study.idle_shares["data_loader"]
     if idle < _least("data-loader"):
         return []
@@ -71,6 +74,7 @@ def data_loader(study: Study) -> list[Found]:
             "high",
             where,
             cap=idle,
+            marks=there,
         )
     ]
 
@@ -146,7 +150,9 @@ def host_bound(study: Study) -> list[Found]:
     where = ", ".join(name for name, _ in _by_root(study).most_common(2))
     high = Change(host=np.where(loads > 0, loads, 0.0), factor=quick)
     low = Change(host=0.5 + loads / 2)
-    return [Found("host-bound", detail, evidence, high, low, "medium", f"most idle before {where}" if where else "", cap=idle)]
+    there = marks.idle(study, ("operators", "host", "launch"))
+    said = f"most idle before {where}" if where else ""
+    return [Found("host-bound", detail, evidence, high, low, "medium", said, cap=idle, marks=there)]
 
 
 def _by_root(study: Study) -> Counter[str]:
@@ -202,7 +208,8 @@ def tiny_operators(study: Study) -> list[Found]:
     worst = names.most_common(1)[0][0]
     first = int(mine[short][np.argmax(events.name[mine[short]] == events.names.index(worst))])
     where = f"{worst} × {names[worst]:,}, {study.source(first)}".rstrip(", ")
-    return [Found("tiny-operators", detail, evidence, share * 0.9, share * 0.5, "medium", where)]
+    there = marks.of_events(study, mine[short])
+    return [Found("tiny-operators", detail, evidence, share * 0.9, share * 0.5, "medium", where, marks=there)]
 
 
 def _outermost(study: Study) -> NDArray[np.int64]:
@@ -225,11 +232,9 @@ def slow_steps(study: Study) -> list[Found]:
     found = study.steps
     if len(found) < 5:
         return []
-    begins = np.append(found.start, found.end[-1])
-    length = np.diff(begins).astype(float)
+    length = found.lengths.astype(float)
     median = float(np.median(length))
-    spread = 1.4826 * float(np.median(np.abs(length - median)))
-    slow = np.flatnonzero(length > max(1.3 * median, median + 5 * spread))
+    slow = found.slow
     share = float((length[slow] - median).sum()) / length.sum() if len(slow) else 0.0
     if share < _least("slow-steps"):
         return []
@@ -245,7 +250,8 @@ def slow_steps(study: Study) -> list[Found]:
     detail = f"{len(slow)} of {len(length)} steps take up to {length.max() / median:.1f} times the median of {median / 1e6:.1f} ms" + (
         f", every {period} steps" if period else ""
     )
-    return [Found("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}")]
+    there = marks.of_times(intervals.Intervals(found.start[slow], found.start[slow] + found.lengths[slow]))
+    return [Found("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}", marks=there)]
 
 
 def compiling(study: Study) -> list[Found]:
@@ -281,4 +287,5 @@ def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, 
     )
     evidence = {"calls": len(places), "spent_s": covered.length / 1e9}
     detail = f"{len(places)} calls, {percent(share)} of the window {doing}"
-    return [Found(rule, detail, evidence, share, share / 2, "medium", worst.most_common(1)[0][0])]
+    there = marks.of_events(study, places)
+    return [Found(rule, detail, evidence, share, share / 2, "medium", worst.most_common(1)[0][0], marks=there)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from hotlap.advise import device, host
+from hotlap.advise import device, host, marks
 from hotlap.advise.base import Found, rules
+from hotlap.advise.marks import Marks
 from hotlap.record import Finding
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
@@ -40,6 +41,7 @@ class Advice(NamedTuple):
     findings: list[Finding]
     hidden: int  # with a gain below the least
     together: float | None  # share of the window; None where no fix could be replayed
+    marks: Sequence[Marks] = ()  # where each finding is in the trace
 
 
 def advise(study: Study, least: float = LEAST_GAIN) -> Advice:
@@ -68,14 +70,21 @@ def advise(study: Study, least: float = LEAST_GAIN) -> Advice:
                 confidence=one.confidence,
             )
         )
-    findings.sort(key=lambda one: -(one.gain or 0.0))
-    shown = [one for one in findings if (one.gain_high or 0.0) >= least or one.rule in WITHOUT_GAIN]
+    order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))
+    order = [i for i in order if (findings[i].gain_high or 0.0) >= least or findings[i].rule in WITHOUT_GAIN]
+    shown, where = [findings[i] for i in order], [_marks(study, found[i]) for i in order]
     together = min(study.gain(_all(changes)), sum(one.gain_high or 0.0 for one in shown)) if changes else None
-    return Advice(shown, len(findings) - len(shown), together)
+    return Advice(shown, len(findings) - len(shown), together, where)
 
 
 def _gain(study: Study, given: Change | float) -> float:
     return study.gain(given) if isinstance(given, Change) else float(given)
+
+
+def _marks(study: Study, found: Found) -> Marks:
+    if found.marks is not None:
+        return found.marks
+    return marks.of_change(study, found.high) if isinstance(found.high, Change) else marks.together([])
 
 
 def _all(changes: list[Change]) -> Change:

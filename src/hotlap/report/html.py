@@ -77,13 +77,16 @@ def _burnt(burnt: Mapping[str, Judged]) -> list[tuple[str, str]]:
     return [("Stress", f'<section id="stress"><h2>Stress</h2>{inner}</section>')] if inner else []
 
 
-def filled(title: str, parts: Sequence[tuple[str, str]], data: str) -> str:
-    """A page of sections (name and HTML; those without a name stand above the rest) and the data that can be taken from it, as JSON."""
+def filled(title: str, parts: Sequence[tuple[str, str]], data: str, styles: Sequence[str] = (), scripts: Sequence[str] = ()) -> str:
+    """A page of sections (name and HTML; those without a name stand above the rest) and the data that can be taken from it, as JSON.
+
+    `styles` and `scripts` are files beside the page's own that it needs too.
+    """
     body = "".join(part for _, part in parts)
     nav = "".join(f'<a href="#{anchor(name)}">{text(name)}</a>' for name, _ in parts if name)
     places = {
-        "title": text(title), "version": text(hotlap.__version__), "style": _style(), "nav": nav, "body": body, "data": data,
-        "script": _file("page.js"),
+        "title": text(title), "version": text(hotlap.__version__), "style": _style("style.css", *styles), "nav": nav, "body": body,
+        "data": data, "script": "\n".join(_file(name) for name in ("page.js", *scripts)),
     }
     # One pass, so that nothing that came from outside is taken for a place to fill.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: places[match[1]], _file("page.html"))
@@ -94,9 +97,9 @@ def _file(name: str) -> str:
     return (importlib.resources.files("hotlap.report") / "page" / name).read_text(encoding="utf-8")
 
 
-def _style() -> str:
-    """The style sheet without its line breaks."""
-    return re.sub(r"\s*\n\s*", " ", _file("style.css")).strip()
+def _style(*names: str) -> str:
+    """Style sheets without their line breaks."""
+    return re.sub(r"\s*\n\s*", " ", "\n".join(map(_file, names))).strip()
 
 
 def _sides(found: Runs) -> list[Side]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _FUNCTOR = re.compile(r"(\w*(?:Functor|functor|Op|_op|kernel_impl|_kernel_cuda|lambda)\w*)")
+_WRAPPER = re.compile(r"^(?:Kernel2?|device_kernel|kernel)$")  # of CUTLASS and others: the name that tells is the first parameter
 _PLAIN = ("void ", "(anonymous namespace)::", "at::native::", "at_cuda_detail::", "cub::", "std::")
 
 
@@ -17,5 +18,7 @@ def short(name: str) -> str:
     base = base.split("(")[0].strip().rsplit("::", 1)[-1] or text
     if not rest or base == text:
         return text.split("(")[0].strip() or name
+    if _WRAPPER.match(base) and (inner := re.match(r"\s*([\w:]+)", rest)):
+        return inner.group(1).rsplit("::", 1)[-1] or base
     found = next((one for one in _FUNCTOR.findall(rest) if one not in base), "")
     return f"{base}<{found}>" if found else base

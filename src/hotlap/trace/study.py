@@ -81,7 +81,7 @@ class Study:
     def window_words(self) -> str:
         """How the window is defined."""
         if len(self.steps):
-            steps = f"{len(self.steps)} steps ({self.steps.marker})"
+            steps = f"{len(self.steps)} step{'s' * (len(self.steps) > 1)} ({self.steps.marker})"
             return f"{steps}, to the end of the device work they launched" if len(self.events.work) else steps
         return "first launch to last work on the device" if len(self.events.work) else "first to last operator"
 
@@ -160,6 +160,7 @@ class Study:
         total = np.bincount(inverse, weights=length)
         count = np.bincount(inverse)
         whole = float(length.sum())
+        grouped = np.split(length[np.argsort(inverse, kind="stable")], np.cumsum(count)[:-1])
         rows = []
         for i in np.argsort(-total, kind="stable")[: most or None]:
             which, by = divmod(int(key[i]), len(self.events.names) + 1)
@@ -170,7 +171,7 @@ class Study:
                     int(count[i]),
                     float(total[i]) / 1e9,
                     float(total[i]) / whole if whole else 0.0,
-                    float(np.median(length[inverse == i])) / 1e9,
+                    float(np.median(grouped[i])) / 1e9,
                 )
             )
         return rows

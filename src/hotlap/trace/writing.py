@@ -36,11 +36,12 @@ class Note(NamedTuple):
     row: str = "findings"
 
 
-def write(events: Events, path: Path, notes: Iterable[Note] = ()) -> None:
+def write(events: Events, path: Path, notes: Iterable[Note] = (), arrows: bool = False) -> None:
     """Writes a trace as JSON, packed where the name ends in .gz; times are µs with three decimals, so no nanosecond is lost.
 
     Times count from the trace's origin; where the wall clock is known it is written as baseTimeNanoseconds. Moments of memory keep
-    what PyTorch writes of them: the change, the total and the device, not their stream and stack.
+    what PyTorch writes of them: the change, the total and the device, not their stream and stack. `arrows`: from each call to the
+    device work it launched, and notes above all else, for those who look.
     """
     with _opened(path) as file:
         about: dict[str, Any] = {
@@ -59,7 +60,7 @@ def write(events: Events, path: Path, notes: Iterable[Note] = ()) -> None:
         }
         file.write(json.dumps(about, ensure_ascii=False)[:-2].encode("utf-8", "replace"))
         between = b"\n"
-        for lines in (_labels(events), _lines(events), map(_note, notes)):
+        for lines in (_labels(events), _lines(events), _arrows(events) if arrows else (), map(_note, notes)):
             for line in lines:
                 file.write(between + line)
                 between = b",\n"
@@ -151,6 +152,22 @@ def _inner(given: dict[str, Any]) -> str:
         for key, value in given.items()
         if value is not None
     )
+
+
+def _arrows(events: Events) -> Iterator[bytes]:
+    """Flow events: a call and its work share a correlation."""
+    yield _text({"name": "process_sort_index", "ph": "M", "pid": NOTES, "args": {"sort_index": -1}})
+    work = events.work[events.correlation[events.work] >= 0]
+    calls = events.of_kind(ev.RUNTIME)
+    calls = calls[np.isin(events.correlation[calls], events.correlation[work])]
+    for phase, places in (("s", calls), ("f", work)):
+        for at in range(0, len(places), ROWS):
+            block = places[at : at + ROWS]
+            columns = (events.correlation, events.start, events.thread, events.device, events.stream)
+            for number, start, thread, device, stream in zip(*(column[block].tolist() for column in columns), strict=True):
+                pid, tid = (events.threads[thread].process, events.threads[thread].thread) if thread >= 0 else (str(device), str(stream))
+                flow = {"ph": phase, "id": number, "cat": "ac2g", "name": "ac2g", "pid": _id(pid), "tid": _id(tid), "ts": start / 1000}
+                yield _text(flow | ({"bp": "e"} if phase == "f" else {}))
 
 
 def _note(note: Note) -> bytes:

@@ -1,0 +1,96 @@
+"""hotlap trace: what it prints and writes, and what it refuses before any work is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hotlap.cli import main
+from hotlap.cli.trace import outputs
+from hotlap.errors import InputError
+
+
+def sample(path: Path) -> Path:
+    events = []
+    for i in range(20):
+        at = 1000 * i
+        events += [
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 300, "args": {}},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at + 10, "dur": 5, "args": {"correlation": i}},
+            {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": at + 30, "dur": 200, "args": {"correlation": i, "device": 0, "stream": 7}},
+        ]
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_trace_prints_json_alone_and_writes_what_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = sample(tmp_path / "a.json")
+    page, marked = tmp_path / "a.html", tmp_path / "marked.json"
+    assert main(["trace", str(file), "--json", "--html", str(page), "--perfetto", str(marked)]) == 0
+    said = capsys.readouterr()
+    (found,) = json.loads(said.out)["traces"]
+    assert found["events"] == 60
+    assert found["total"]["compute_share"] == pytest.approx(20 * 200 / 19200)
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert json.loads(marked.read_text(encoding="utf-8"))["traceEvents"]
+    assert said.err.count("wrote") == 2
+
+
+def test_trace_prints_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", str(sample(tmp_path / "a.json")), "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("## a.json\n")
+
+
+def test_trace_of_several_files_writes_a_page_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        (tmp_path / str(rank)).mkdir()
+    files = [str(sample(tmp_path / str(rank) / "trace.json")) for rank in (0, 1)]
+    assert main(["trace", *files, "--html", str(tmp_path / "page.html")]) == 0
+    assert {one.name for one in tmp_path.glob("*.html")} == {"page-trace.html", "page-trace-2.html"}
+    assert capsys.readouterr().out.count("60 events") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--html", "{}/no/page.html"], "there is no folder"),
+        (["--html", "{}"], "it is a folder"),
+        (["--perfetto", "{}/a.json"], "is the trace itself"),
+        (["--json", "--markdown"], "exclude each other"),
+        (["--kernels", "-1"], "0 or more"),
+    ],
+)
+def test_trace_refuses_in_one_line(arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = sample(tmp_path / "a.json")
+    before = file.read_bytes()
+    assert main(["trace", str(file), *(one.format(tmp_path) for one in arguments)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+    assert file.read_bytes() == before
+
+
+def test_trace_finds_out_that_a_page_cannot_be_written_before_it_reads(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder"):
+        outputs(str(tmp_path / "no" / "x.html"), ["not-even-there.json"])
+
+
+def test_trace_help_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["trace", "--help"])
+    assert left.value.code == 0
+    assert "less than 2 % too" in capsys.readouterr().out
+
+
+def test_trace_of_several_files_tells_which_are_none_and_reads_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("nothing to see")
+    assert main(["trace", str(other), str(sample(tmp_path / "a.json")), "--json"]) == 3
+    printed = capsys.readouterr()
+    assert [Path(one["file"]).name for one in json.loads(printed.out)["traces"]] == ["a.json"]
+    assert printed.err.count("\n") == 1
+    assert "notes.txt" in printed.err
+    assert main(["trace", str(other), str(other)]) == 2
