@@ -46,7 +46,7 @@ def _named(whole: Whole, known: Arrivals, late: Late) -> Finding:
     return Finding(
         title=rule.title,
         detail=(
-            f"rank {late.rank} comes last to {late.times:,} of {late.of:,} collectives, {show(late.median_s, 's')} after the median "
+            f"rank {late.rank} comes last to {late.times:,} of {late.of:,} collectives, {show(late.median_s, 's')} after the median other "
             f"rank; the others wait for it for {percent(late.share)} of the window with nothing to compute{why}"
         ),
         severity="warning", action=_remedy(late, rule.remedy), rule=RULE, where=f"rank {late.rank}", evidence=evidence,

@@ -32,7 +32,7 @@ class Late(Record, frozen=True, kw_only=True):
     saved_s: float  # of that, what is left until the rank that came second to last, which would then be waited for
     share: float  # caused, of the window
     saved_share: float
-    median_s: float  # by how much it came after the median rank, when it came last
+    median_s: float  # by how much it came after the median other rank, when it came last
     more: dict[str, float]  # seconds before those collectives above the median of the others, by what they went into
     kernels: dict[str, float]  # seconds in the window above the median rank, by kernel; on a host by operator
 
@@ -58,7 +58,7 @@ class _Group(NamedTuple):
     last: NDArray[np.int64]  # row of the rank that came last, by collective; −1 where no one clearly did
     exposed: Floats  # ranks × collectives, ns of waiting behind which nothing computes
     margin: Floats  # last to second to last, ns
-    behind: Floats  # last to median
+    behind: Floats  # last to the median of the others
 
 
 def arrivals(ranks: Mapping[int, Reduced], found: Sequence[Met], set_to: Clocks) -> Arrivals:
@@ -107,7 +107,7 @@ def _group(
         exposed[i] = intervals.covered(ranks[order[row]].exposed, start, end)
         begun[row].append(start)
         until[row].append(end)
-    return _Group(rows, last, exposed, by_time[-1] - by_time[-2], last_time - np.median(came, axis=0))
+    return _Group(rows, last, exposed, by_time[-1] - by_time[-2], last_time - np.median(by_time[:-1], axis=0))
 
 
 def _late(ranks: Mapping[int, Reduced], order: list[int], row: int, found: Sequence[Met], groups: Sequence[_Group]) -> Late:
