@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.cli import main
-from hotlap.cli.trace import outputs
+from hotlap.cli.trace import writable
 from hotlap.errors import InputError
 
 
@@ -43,13 +43,18 @@ def test_trace_prints_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("## a.json\n")
 
 
-def test_trace_of_several_files_writes_a_page_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for rank in (0, 1):
-        (tmp_path / str(rank)).mkdir()
-    files = [str(sample(tmp_path / str(rank) / "trace.json")) for rank in (0, 1)]
+def test_a_page_of_several_ranks_is_of_the_one_that_counts_with_bars_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(sample(tmp_path / f"rank{rank}.json")) for rank in (0, 1)]
     assert main(["trace", *files, "--html", str(tmp_path / "page.html")]) == 0
-    assert {one.name for one in tmp_path.glob("*.html")} == {"page-trace.html", "page-trace-2.html"}
-    assert capsys.readouterr().out.count("60 events") == 2
+    assert "2 ranks" in capsys.readouterr().out
+    assert "Rank 1" in (tmp_path / "page.html").read_text() or "rank 1" in (tmp_path / "page.html").read_text()
+
+
+def test_lint_and_diff_are_verbs_of_two_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(sample(tmp_path / name)) for name in ("a.json", "b.json")]
+    assert main(["trace", "lint", files[0]]) == 0
+    assert main(["trace", "diff", *files]) == 0
+    assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -75,7 +80,7 @@ def test_trace_refuses_in_one_line(arguments: list[str], said: str, tmp_path: Pa
 
 def test_trace_finds_out_that_a_page_cannot_be_written_before_it_reads(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder"):
-        outputs(str(tmp_path / "no" / "x.html"), ["not-even-there.json"])
+        writable(str(tmp_path / "no" / "x.html"), ["not-even-there.json"])
 
 
 def test_trace_help_prints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,9 +93,6 @@ def test_trace_help_prints(capsys: pytest.CaptureFixture[str]) -> None:
 def test_trace_of_several_files_tells_which_are_none_and_reads_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("nothing to see")
-    assert main(["trace", str(other), str(sample(tmp_path / "a.json")), "--json"]) == 3
-    printed = capsys.readouterr()
-    assert [Path(one["file"]).name for one in json.loads(printed.out)["traces"]] == ["a.json"]
-    assert printed.err.count("\n") == 1
-    assert "notes.txt" in printed.err
+    assert main(["trace", str(other), str(sample(tmp_path / "a.json"))]) == 3
+    assert "notes.txt" in capsys.readouterr().out
     assert main(["trace", str(other), str(other)]) == 2

@@ -43,6 +43,10 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
 }
 MANY = ("ls", "compare", "history", "judge", "baseline", "import")  # read years of runs: to look for cycles in them takes half the time
 MODULES = {"import": "importing"}  # a verb that is a keyword of Python
+PARTS = {  # verbs of two words
+    "trace lint": "markers that will mislead: unbalanced, misspelt, with numbers in their names, too short",
+    "trace diff": "two traces of one program: what changed, summed to the whole",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,12 +79,16 @@ def _dispatch(words: list[str]) -> int:
     verb = words[0]
     if verb not in VERBS:
         raise InputError(f"there is no verb '{verb}'; {nearest(verb, VERBS)}")
-    module = importlib.import_module(f"hotlap.cli.{MODULES.get(verb, verb)}")
-    parser = _Parser(prog=f"hotlap {verb}", description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".", allow_abbrev=False)
+    about, rest = VERBS[verb], words[1:]
+    if f"{verb} {' '.join(rest[:1])}" in PARTS:
+        verb, rest = f"{verb} {rest[0]}", rest[1:]
+        about = PARTS[verb]
+    module = importlib.import_module(f"hotlap.cli.{MODULES.get(verb, verb.replace(' ', '_'))}")
+    parser = _Parser(prog=f"hotlap {verb}", description=about[0].upper() + about[1:] + ".", allow_abbrev=False)
     module.add(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     with _collecting(verb not in MANY):
-        code: int = module.run(parser.parse_args(words[1:]))
+        code: int = module.run(parser.parse_args(rest))
     return code
 
 

@@ -1,33 +1,49 @@
-"""hotlap trace FILE"""
+"""hotlap trace FILE…"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hotlap.advise import ranks as advising_ranks
 from hotlap.advise import trace as advising
 from hotlap.advise.trace import Advice
 from hotlap.cli import terminal
 from hotlap.errors import InputError
+from hotlap.report import kernels as printing_kernels
+from hotlap.report import layout, trace_answer, trace_markdown, trace_page, trace_perfetto
+from hotlap.report import ranks as printing_ranks
 from hotlap.report import trace as printing
-from hotlap.report import trace_answer, trace_markdown, trace_page, trace_perfetto
 from hotlap.report.trace_answer import Answers
+from hotlap.report.trace_page import RankBar
+from hotlap.trace import counters, ranks, window
+from hotlap.trace.counters import analysis
+from hotlap.trace.events import Events
+from hotlap.trace.ranks import Whole
+from hotlap.trace.readers import packed
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
 
+MOST_BARS = 64  # ranks drawn on a page
+
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a trace: of PyTorch's profiler or another that writes Chrome's format")
+    about = "a trace, or a profile of kernels; several, or a folder: one for each rank"
+    parser.add_argument("files", nargs="+", metavar="FILE", help=about)
     parser.add_argument("--all", action="store_true", help="findings that would gain less than 2 %% too")
     parser.add_argument("--kernels", type=int, default=printing.KERNELS, metavar="N", help=f"kernels to list (default: {printing.KERNELS})")
-    parser.add_argument("--html", metavar="OUT", help="one page to look into; of several files a page each, with the file's name added")
+    parser.add_argument("--steps", default="", metavar="FIRST:LAST", help="these steps alone, by their numbers")
+    parser.add_argument("--html", metavar="OUT", help="one page to look into; of several ranks, of the one the others wait for")
     parser.add_argument("--perfetto", metavar="OUT", help="the trace with findings and critical path, for ui.perfetto.dev (.json[.gz])")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     parser.add_argument("--machine", default="", metavar="NAME", help="the GPU it was recorded on, where that is not recognised")
     parser.add_argument("--no-cache", action="store_true", help="do not keep the columns of large files")
+    on = "where the traces of several ranks are reduced: processes here, or tasks of a Ray cluster (default: processes)"
+    parser.add_argument("--on", choices=ranks.PLACES, default="processes", help=on)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,61 +52,115 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--json and --markdown exclude each other: both print")
     if args.kernels < 0:
         raise InputError(f"--kernels {args.kernels} is not a number of kernels; 0 or more")
-    pages, traces = outputs(args.html, args.files), outputs(args.perfetto, args.files)
-    answers, refused = [], list[InputError]()
-    for place, file in enumerate(args.files):
-        try:
-            study = Study(Timeline.open(Path(file), cache=not args.no_cache), args.machine)
-        except InputError as error:
-            refused.append(error)
-            if len(args.files) == 1 or len(refused) == len(args.files):
-                raise
-            print(f"hotlap: {error}", file=sys.stderr)
-            continue
-        advice = advising.advise(study, 0.0 if args.all else advising.LEAST_GAIN)
-        if args.json:
-            answers.append(trace_answer.answer(study, advice))
-        else:
-            print(("\n" if place else "") + _said(args, study, advice), end="")
-            sys.stdout.flush()
-        if pages:
-            terminal.write(pages[place], trace_page.page(study, advice))
-        if traces:
-            trace_perfetto.write(study, advice, traces[place])
-        for written in (*pages[place : place + 1], *traces[place : place + 1]):
-            print(f"hotlap: wrote {written}", file=sys.stderr)
+    for out in (args.html, args.perfetto):
+        if out:
+            writable(out, args.files)
+    files = args.files
+    if len(files) > 1 or Path(files[0]).is_dir():
+        files = ranks.files(files)
+        if len(files) > 1:
+            return _ranks(args, files)
+    if counters.find(Path(files[0]), packed.head(Path(files[0]))):
+        return _kernels(args, Path(files[0]))
+    study, advice = _one(args, files[0])
     if args.json:
-        terminal.print_json(Answers(traces=answers))
-    return 3 if refused else 0
+        terminal.print_json(Answers(traces=[trace_answer.answer(study, advice)]))
+    elif args.markdown:
+        print(trace_markdown.markdown(trace_answer.answer(study, advice), args.kernels), end="")
+    else:
+        print(printing.trace(study, advice, terminal.width(), terminal.color(), args.kernels))
+    _written(args, study, advice)
+    return 0
 
 
-def _said(args: argparse.Namespace, study: Study, advice: Advice) -> str:
+def _one(args: argparse.Namespace, file: str) -> tuple[Study, Advice]:
+    """One trace, or the part of it that is asked for or can be looked at whole."""
+    opened: Events = Timeline.open(Path(file), cache=not args.no_cache)
+    if args.steps:
+        numbers = re.fullmatch(r"(\d+):(\d+)", args.steps)
+        if not numbers or int(numbers[1]) > int(numbers[2]):
+            raise InputError(f"--steps {args.steps} is not FIRST:LAST, as in --steps 10:20")
+        opened = window.numbered(opened, int(numbers[1]), int(numbers[2]))
+    else:
+        opened, part = window.bounded(opened)
+        if part:
+            print(f"hotlap: {part}", file=sys.stderr)
+    study = Study(opened, args.machine)
+    return study, advising.advise(study, 0.0 if args.all else advising.LEAST_GAIN)
+
+
+def _written(args: argparse.Namespace, study: Study, advice: Advice, bars: Sequence[RankBar] = ()) -> None:
+    sys.stdout.flush()
+    if args.html:
+        terminal.write(Path(args.html), trace_page.page(study, advice, bars))
+    if args.perfetto:
+        trace_perfetto.write(study, advice, Path(args.perfetto))
+    for out in (args.html, args.perfetto):
+        if out:
+            print(f"hotlap: wrote {out}", file=sys.stderr)
+
+
+def _kernels(args: argparse.Namespace, path: Path) -> int:
+    """A profile of kernels has counters in place of a timeline."""
+    for name in ("html", "perfetto", "markdown", "steps"):
+        if getattr(args, name):
+            raise InputError(f"'{path}' is a profile of kernels, not a timeline: --{name} is not for it")
+    profile = counters.read(path)
+    found = analysis.analyse(profile)
+    if args.json:
+        terminal.print_json({"file": str(path), "kernels": found})
+    else:
+        least = 0.0 if args.all else printing_kernels.LEAST
+        print(printing_kernels.text(profile, found, terminal.width(), terminal.color(), least))
+    return 0
+
+
+def _ranks(args: argparse.Namespace, files: list[str]) -> int:
+    """All ranks together, then the one that the others wait for most. Exit code 3 where a file was no rank's trace."""
     if args.markdown:
-        return trace_markdown.markdown(trace_answer.answer(study, advice), args.kernels)
-    return printing.trace(study, advice, terminal.width(), terminal.color(), args.kernels) + "\n"
+        raise InputError("--markdown is for one trace; --json has all of several")
+    whole = ranks.analysed(files, args.on, machine=args.machine)
+    found = advising_ranks.advise(whole, 0.0 if args.all else advising_ranks.LEAST_GAIN)
+    study, advice = _one(args, whole.ranks[whole.worst].file)
+    code = 3 if whole.unusable else 0
+    if args.json:
+        worst = {"rank": whole.worst, "findings": advice.findings, "together": advice.together}
+        terminal.print_json(printing_ranks.document(whole, found) | {"worst": worst})
+    else:
+        print(printing_ranks.ranks(whole, found, terminal.width(), terminal.color()))
+        why = "the others wait for it most" if whole.arrivals and whole.arrivals.late else "its window is the longest"
+        print("\n" + layout.painted(f"Rank {whole.worst}: {why}", "bold", terminal.color()))
+        print(printing.trace(study, advice, terminal.width(), terminal.color(), args.kernels))
+    _written(args, study, advice, _bars(whole))
+    return code
 
 
-def outputs(out: str | None, files: Sequence[str]) -> list[Path]:
-    """Where each file's output goes: OUT itself for one file, OUT with the file's name added for several. Raises InputError before any
-    work is done where one of them cannot be written."""
-    if not out:
-        return []
+def _bars(whole: Whole) -> list[RankBar]:
+    """How the ranks stand beside each other, for the page: the first of very many, and the one that is waited for."""
+    shown = sorted({*sorted(whole.ranks)[:MOST_BARS], whole.worst})
+    lost = dict(zip(whole.arrivals.ranks, whole.arrivals.lost, strict=True)) if whole.arrivals else {}
+    bars = []
+    for rank in shown:
+        one = whole.ranks[rank]
+        copies = None
+        if one.idle_share is not None:
+            copies = max(1 - (one.compute_share or 0) - (one.exposed_communication_share or 0) - one.idle_share, 0.0)
+        shares = {
+            "compute": one.compute_share,
+            "exposed_communication": one.exposed_communication_share,
+            "exposed_copy": copies,
+            "idle": one.idle_share,
+        }
+        bars.append(RankBar(rank, shares, float(lost[rank]) * one.window_s if rank in lost else None))
+    return bars
+
+
+def writable(out: str, files: Sequence[str]) -> None:
+    """Raises InputError, before any work is done, where a file cannot be written or is one of those that are read."""
     path = Path(out)
-    suffix = ".json.gz" if path.name.endswith(".json.gz") else path.suffix
-    stem = path.name.removesuffix(suffix)
-    found: list[Path] = []
-    for file in files:
-        name = Path(file).name.split(".")[0]
-        whole = path if len(files) == 1 else path.with_name(f"{stem}-{name}{suffix}")
-        number = 2
-        while whole in found:
-            whole, number = path.with_name(f"{stem}-{name}-{number}{suffix}"), number + 1
-        found.append(whole)
-    for one in found:
-        if not one.parent.is_dir() or one.is_dir():
-            raise InputError(f"'{one}' cannot be written: {'it is a folder' if one.is_dir() else f'there is no folder {one.parent}'}")
-        if not os.access(one if one.exists() else one.parent, os.W_OK):
-            raise InputError(f"'{one}' cannot be written: no permission; name another place")
-        if any(Path(file).exists() and one.exists() and one.samefile(file) for file in files):
-            raise InputError(f"'{one}' is the trace itself; name another file for what is written")
-    return found
+    if not path.parent.is_dir() or path.is_dir():
+        raise InputError(f"'{path}' cannot be written: {'it is a folder' if path.is_dir() else f'there is no folder {path.parent}'}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"'{path}' cannot be written: no permission; name another place")
+    if any(Path(file).exists() and path.exists() and path.samefile(file) for file in files):
+        raise InputError(f"'{path}' is the trace itself; name another file for what is written")

@@ -411,7 +411,8 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
         ranks=ranks,
         devices=[one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else [],
         facts={key: value for key, value in said.items() if isinstance(value, str | int | float | bool)}
-        | {key: value for key, value in spread.items() if isinstance(value, str)},
+        | {key: value for key, value in spread.items() if isinstance(value, str)}
+        | ({"groups": groups} if isinstance(groups := spread.get("pg_config"), list) else {}),
         doubts=[Doubt(what=what, events=count) for what, count in into.doubts.items()],
         halves=[
             Half(what=what, name=one.name, start_ns=round(one.ts * 1000) - origin_ns, thread=_thread(one, into), closes=closes)
