@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hotlap
-from hotlap.cli import MODULES, VERBS
+from hotlap.cli import MODULES, PARTS, VERBS
 from hotlap.judge import audit
 from hotlap.plan import measuring
 from hotlap.targets.faults import INJECTIONS
@@ -31,10 +31,10 @@ def test_every_workload_and_parameter_is_described(name: str) -> None:
     assert rows == [p.name for p in WORKLOADS[name].params]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, *PARTS])
 def test_every_verb_and_option_is_described(verb: str) -> None:
     parser = argparse.ArgumentParser()
-    importlib.import_module(f"hotlap.cli.{MODULES.get(verb, verb)}").add(parser)
+    importlib.import_module(f"hotlap.cli.{MODULES.get(verb, verb.replace(' ', '_'))}").add(parser)
     text = section("command-line.md", f"hotlap {verb}")
     for action in parser._actions:
         for option in action.option_strings:

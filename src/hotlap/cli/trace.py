@@ -116,13 +116,13 @@ def _kernels(args: argparse.Namespace, path: Path) -> int:
 
 
 def _ranks(args: argparse.Namespace, files: list[str]) -> int:
-    """All ranks together, then the one that the others wait for most. Exit code 3 where a file was no rank's trace."""
+    """All ranks together, then the one that the others wait for most. Exit code 3 where a file that was named is no rank's trace."""
     if args.markdown:
         raise InputError("--markdown is for one trace; --json has all of several")
     whole = ranks.analysed(files, args.on, machine=args.machine)
     found = advising_ranks.advise(whole, 0.0 if args.all else advising_ranks.LEAST_GAIN)
     study, advice = _one(args, whole.ranks[whole.worst].file)
-    code = 3 if whole.unusable else 0
+    code = 3 if {one.file for one in whole.unusable} & set(args.files) else 0  # a folder may hold other things
     if args.json:
         worst = {"rank": whole.worst, "findings": advice.findings, "together": advice.together}
         terminal.print_json(printing_ranks.document(whole, found) | {"worst": worst})
