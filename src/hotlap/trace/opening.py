@@ -19,7 +19,7 @@ from hotlap.trace.events import BREAKDOWN, COLUMNS, Collective, Column, Head, La
 from hotlap.trace.readers import packed
 
 LARGE = 8 << 20  # bytes of a file from which its columns go to disk
-VERSION = 2  # of what is kept
+VERSION = 3  # of what is kept
 SETS = {"all": tuple(COLUMNS), "breakdown": BREAKDOWN}
 
 
