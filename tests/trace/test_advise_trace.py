@@ -161,3 +161,10 @@ def test_every_rule_has_words_and_every_finding_a_rule() -> None:
         assert rule.title, name
         assert rule.remedy.endswith("."), name
         assert 0 < rule.least < 1, name
+
+
+def test_a_fix_that_is_a_switch_carries_its_experiment() -> None:
+    study = Study(program(name="volta_sgemm_128x64_nn").events(**GPU))
+    (finding,) = advising.advise(study, program="python train.py").findings
+    assert finding.experiment == "hotlap ab 'python train.py' 'env TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 python train.py'"
+    assert top(program(loader=2000)).experiment == ""

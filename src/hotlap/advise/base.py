@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import shlex
 import tomllib
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +20,12 @@ class Rule(Record, frozen=True, kw_only=True):
     title: str
     least: float  # share below which it is silent; of what, the file says
     remedy: str
+    switch: str = ""  # an environment variable that mends it: NAME=VALUE
     source: str = ""
+
+    def experiment(self, program: str = "PROGRAM") -> str:
+        """The command that measures what the switch gains; "" where no switch does it."""
+        return f"hotlap ab {shlex.quote(program)} {shlex.quote(f'env {self.switch} {program}')}" if self.switch else ""
 
 
 class Found(NamedTuple):

@@ -44,8 +44,8 @@ class Advice(NamedTuple):
     marks: Sequence[Marks] = ()  # where each finding is in the trace
 
 
-def advise(study: Study, least: float = LEAST_GAIN) -> Advice:
-    """What is worth doing about a trace."""
+def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") -> Advice:
+    """What is worth doing about a trace; `program` is the command that was recorded, for the experiments."""
     found = [one for rule in RULES for one in rule(study)]
     findings: list[Finding] = []
     changes: list[Change] = []
@@ -68,6 +68,7 @@ def advise(study: Study, least: float = LEAST_GAIN) -> Advice:
                 gain_low=low,
                 gain_high=high,
                 confidence=one.confidence,
+                experiment=rule.experiment(program),
             )
         )
     order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -58,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
         except HotlapError as error:
             print(f"\nhotlap: {error}; the file is kept", file=sys.stderr)
             continue
-        print("\n" + reading.trace(study, advising.advise(study), width, color))
-    print(f"\nrun     {path}\nnext    hotlap trace {path / found.traces[0]}")
+        print("\n" + reading.trace(study, advising.advise(study, program=shlex.join(found.argv)), width, color))
+    print(f"\nrun     {path}\nnext    hotlap trace {path if len(found.traces) > 1 else path / found.traces[0]}")
     return code
 
 
@@ -67,7 +68,7 @@ def _findings(path: Path, found: captured.Captured) -> dict[str, object]:
     answers: dict[str, object] = {}
     for name in found.traces if found.tool != "ncu" else []:
         try:
-            answers[name] = advising.advise(Study(Timeline.open(path / name))).findings
+            answers[name] = advising.advise(Study(Timeline.open(path / name)), program=shlex.join(found.argv)).findings
         except HotlapError as error:
             answers[name] = {"error": str(error)}
     return answers
