@@ -160,19 +160,19 @@ class _Worker:
         elif together:  # virtual clocks of devices begin together, and none knows of another: a round time from the start
             began_s = self.began_s + 2 * self._probe_s(every) * len(every) * 1.5
             self.clock.sleep(max(0.0, began_s - self.clock.now()))
-        return began_s + job.seconds
+        return float(began_s + job.seconds)
 
     def _blind(self) -> str:
         """What was asked to be held or kept under though nothing here shows it; "" where all of it is shown."""
         profile = self.job.profile
-        asked = {
-            "power_w": profile.power_w and f"the power of {profile.power_w:g} W" or profile.max_power_w and f"the limit of {profile.max_power_w:g} W",
-            "temperature_c": profile.temperature_c and f"the temperature of {profile.temperature_c:g} °C"
-            or profile.max_temperature_c and f"the limit of {profile.max_temperature_c:g} °C",
-        }  # fmt: skip
         now = self.clock.now()
-        needed = {sensor: what for sensor, what in asked.items() if what}
-        shown = {x.sensor for one in (self.sources if needed else []) for x in one.read(now) if self._mine(x.device) and x.value is not None}
+        asked = (
+            ("power_w", profile.power_w, "W"), ("power_w", profile.max_power_w, "W"),
+            ("temperature_c", profile.temperature_c, "°C"), ("temperature_c", profile.max_temperature_c, "°C"),
+        )  # fmt: skip
+        needed = {sensor: f"{value:g} {unit}" for sensor, value, unit in asked if value is not None}
+        read = [x for one in self.sources for x in one.read(now)] if needed else []
+        shown = {x.sensor for x in read if self._mine(x.device) and x.value is not None}
         self.seen_s = dict.fromkeys(needed, now)
         lacking = [f"{what} needs a sensor of {sensor.split('_')[0]}" for sensor, what in needed.items() if sensor not in shown]
         return f"{'; '.join(lacking)}, and none answers here: nothing could hold or stop this load" if lacking else ""
@@ -348,10 +348,10 @@ class _Worker:
 
     def _tick(self, phase: str) -> None:
         now = self.clock.now()
-        span_s = max(now - self.ticked_s, 1e-9)
+        duty = min((self.busy_s + self.check_s) / max(now - self.ticked_s, 1e-9), 1.0)
         line = Tick(
             device=self.job.device_key, time_s=now, phase=phase, units=self.pieces, checked=self.checked, flop=self.flop,
-            moved_bytes=self.moved, busy_s=self.busy_s, check_s=self.check_s, duty=min((self.busy_s + self.check_s) / span_s, 1.0), shown=self.shown,
+            moved_bytes=self.moved, busy_s=self.busy_s, check_s=self.check_s, duty=duty, shown=self.shown,
             attempt=self.job.attempt, done=self.done, unit=self.unit, pulses=self.pulses,
         )  # fmt: skip
         _say(self.channel, line, self.sampler.drain())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from hotlap.judge.stress import DeviceVerdict, Judged, Skew, StressVerdict
+from hotlap.judge.stress import DeviceVerdict, Judged, Skew, StressVerdict, span
 from hotlap.judge.symptoms import REASONS
 from hotlap.judge.throughput import Rate
 from hotlap.record import Device
@@ -14,6 +14,7 @@ from hotlap.report.layout import Cell, Column
 from hotlap.units import percent, show
 from hotlap.work.stress import ALLOWED, FILE, Tick
 
+MANY = 2  # devices: beyond, those that pass have a line each
 BLOCKS = "▁▂▃▄▅▆▇█"
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
 
@@ -63,17 +64,20 @@ def rows(
     devices: Mapping[str, Device], ticks: Mapping[str, Sequence[Tick]], errors: Mapping[str, int], state: Mapping[str, str], width: int
 ) -> list[str]:
     """One row per device: what it does and shows now."""
+    devices = dict(sorted(devices.items(), key=lambda pair: (pair[1].target, pair[1].index)))
+    over = {key for key in devices if state.get(key) in ("ended", "lost", "limit")}  # what it showed last is no longer so
     last = {key: (ticks[key][-1] if ticks.get(key) else None) for key in devices}
+    live = {key: None if key in over else t for key, t in last.items()}
 
     def cell(sensor: str, unit: str) -> list[Cell]:
-        return [Cell(show(t.shown[sensor], unit) if t and sensor in t.shown else "–") for t in last.values()]
+        return [Cell(show(t.shown[sensor], unit) if t and sensor in t.shown else "–") for t in live.values()]
 
     def held(t: Tick | None, past: Sequence[Tick]) -> str:
         masks = [int(one.shown["throttle"]) for one in past if "throttle" in one.shown]
         return percent(sum(1 for m in masks if m & ~0x113) / len(masks)) if t and masks else "–"
 
     clock = "clock_hz.sm" if any(t and "clock_hz.sm" in t.shown for t in last.values()) else "clock_hz"
-    heat = [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in last.values()]
+    heat = [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in live.values()]
     spark = [sparkline(_course(ticks.get(key, [])), 12) for key in devices]
     columns = [
         Column("device", [Cell(d.selector) for d in devices.values()]),
@@ -81,7 +85,7 @@ def rows(
         Column("power", cell("power_w", "W"), right=True),
         Column("clock", cell(clock, "Hz"), right=True),
         Column("°C", heat, right=True),
-        Column("throughput", [Cell(rate(t) if t else "–") for t in last.values()], right=True),
+        Column("throughput", [Cell(rate(t) if t else "–") for t in live.values()], right=True),
         Column("held", [Cell(held(t, ticks.get(key, []))) for key, t in last.items()], right=True),
         Column("errors", [Cell(str(errors.get(key, 0)), "bad" if errors.get(key) else "") for key in devices], right=True),
         Column("", [Cell(s) for s in spark]),
@@ -92,8 +96,13 @@ def rows(
 def report(found: StressVerdict, devices: Mapping[str, Device], width: int = 100, color: bool = False) -> str:
     """The verdict and what it rests on, a block per device."""
     lines: list[str] = []
+    brief = [one for one in found.devices if one.state == "pass"] if len(found.devices) > MANY else []
     for one in found.devices:
-        lines += [*_device(one, devices, width, color), ""]
+        if one not in brief:
+            lines += [*_device(one, devices, width, color), ""]
+    for one in brief:
+        lines += _brief(one, devices, width, color)
+    lines += [""] if brief else []
     if found.skew:
         lines += [*layout.paragraph("pulses   ", together(found.skew), width), ""]
     if found.allowed:
@@ -122,12 +131,16 @@ def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
     sampled = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name != "idle" and name not in one.counted]
     counted = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name in one.counted]
     cover = ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items())
-    found = [("work", f"{work}checks took {percent(share)}")]
+    found = [("time", span(f.get("seconds", 0.0))), ("work", f"{work}checks took {percent(share)}")]
     if "power_w.peak" in f:
-        found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W"))
+        how = "" if f.get("energy_j.counted") else ", power over time"
+        energy = f"; {show(f['energy_j'], 'J')}{how}" if "energy_j" in f else ""
+        found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W{energy}{_doubted(one, 'power_w')}"))
+    if one.goal:
+        found.append(("set point", one.goal))
     found.append(("power limit", one.reached))
     if "temperature_c.peak" in f:
-        found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}"))
+        found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}{_doubted(one, 'temperature_c')}"))
     if sampled or counted:
         by_mask = [f"{', '.join(sampled)} of readings"] if sampled else []
         by_counter = [f"{', '.join(counted)} of the time, by the driver's counters"] if counted else []
@@ -137,6 +150,12 @@ def facts(one: DeviceVerdict) -> list[tuple[str, str]]:
     return found
 
 
+def _doubted(one: DeviceVerdict, sensor: str) -> str:
+    """A word where a finding says that this sensor is not to be believed."""
+    kinds = [x.title.partition(" sensor: ")[0] for x in one.findings if x.title.endswith(f"sensor: {sensor}")]
+    return f" (of a {kinds[0].replace('nonsense from', 'lying')} sensor: only until then)" if kinds else ""
+
+
 def signed(share: float) -> str:
     """A change in per cent; one that rounds to nothing has no minus."""
     return f"{round(share, 3) + 0.0:+.1%}"
@@ -144,8 +163,21 @@ def signed(share: float) -> str:
 
 def _heat(f: Mapping[str, float]) -> str:
     if "temperature_c.rise" not in f:
-        return "too short to tell whether it is steady"
+        return "too few readings to tell whether it is steady"
     return "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
+
+
+def _brief(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
+    """One that passed among many: what it did and drew; --json and the page have all of it."""
+    f, device = one.figures, devices.get(one.device)
+    said = [span(f.get("seconds", 0.0)), f"{f['checked']:.0f} units checked"]
+    said += [f"{f['power_w.peak']:.0f} W peak"] if "power_w.peak" in f else []
+    said += [f"{f['temperature_c.peak']:.0f} °C peak"] if "temperature_c.peak" in f else []
+    best = max((r for r in one.rates if r.unit == "FLOP/s"), key=lambda r: r.sustained, default=None)
+    said += [f"{best.kind.removeprefix('products ')} {show(best.sustained, best.unit)}"] if best else []
+    name = device.selector if device else one.device
+    first, *rest = layout.paragraph(f"{name}: pass  ", ", ".join(said), width)
+    return [first.replace(": pass", f": {layout.painted('pass', 'good', color)}", 1), *rest]
 
 
 def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
@@ -168,6 +200,10 @@ def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color
     return lines
 
 
+def _changed(one: Rate) -> Cell:
+    return Cell("–" if one.change is None else signed(one.change), "bad" if one.falls else "")
+
+
 def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
     """A row per kind of unit: how fast, how steady, and beside what."""
     if not found:
@@ -180,7 +216,7 @@ def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
         Column("  throughput", [Cell(f"  {one.kind}") for one in found]),
         Column("peak", [Cell(show(one.peak, one.unit)) for one in found], right=True),
         Column("sustained", [Cell(show(one.sustained, one.unit)) for one in found], right=True),
-        Column("slope", [Cell("–" if one.slope is None else signed(one.slope), "bad" if one.falls else "") for one in found], right=True),
+        Column("change", [_changed(one) for one in found], right=True),
         Column("spread", [Cell("–" if one.spread is None else f"±{one.spread:.1%}") for one in found], right=True),
         Column("of bound", [share(one.sustained, one.bound) for one in found], right=True),
         Column("of expected", [share(one.sustained, one.expected) for one in found], right=True),

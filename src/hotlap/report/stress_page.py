@@ -88,7 +88,7 @@ def _facts(one: DeviceVerdict) -> str:
 def _rates(found: Sequence[Rate]) -> str:
     if not found:
         return ""
-    heads = ["peak", "sustained", "slope", "spread", "of bound", "of expected", "of reference"]
+    heads = ["peak", "sustained", "change", "spread", "of bound", "of expected", "of reference"]
     rows = [_cells(r) for r in found]
     kept = [n for n in range(len(heads)) if n < 4 or any(row[n] != "–" for row in rows)]
     head = "".join(f'<th class="n">{heads[n]}</th>' for n in kept)
@@ -100,7 +100,7 @@ def _rates(found: Sequence[Rate]) -> str:
 
 
 def _cells(r: Rate) -> list[str]:
-    course = ["–" if r.slope is None else stress.signed(r.slope), "–" if r.spread is None else f"±{r.spread:.1%}"]
+    course = ["–" if r.change is None else stress.signed(r.change), "–" if r.spread is None else f"±{r.spread:.1%}"]
     shares = [percent(r.sustained / of) if of else "–" for of in (r.bound, r.expected, r.reference)]
     return [show(r.peak, r.unit), show(r.sustained, r.unit), *course, *shares]
 

@@ -94,7 +94,7 @@ class Gpu:
         factor *= injected.stuck(f, now)
         if self.throttled and not link:
             factor /= 1 - f.throttle.share
-        return factor / f.slow_link if link else factor
+        return factor / f.slow_link * injected.narrowed(f, now, self.spec.pcie_lanes) if link else factor
 
     def advance(self, seconds: float, busy: bool) -> None:
         """Time passes in steps of at most 50 ms, so that sensors see power and temperature move."""

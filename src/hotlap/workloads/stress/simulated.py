@@ -43,7 +43,7 @@ class Simulated:
         self.target, self.name = target, name
         case = plans.case(workload, params)
         self.prepared = target.library.prepare(case)
-        self.call_s = target.call_s(case)
+        self.call_s = target.library.call_s(case)
         self.calls = max(1, min(round(UNIT_S / self.call_s), MOST_CALLS))
         self.side = int(params["m"]) if workload == "gemm" else SIDE
         self.flop = 2.0 * self.side**3 * self.calls if workload == "gemm" else 0.0
@@ -66,4 +66,6 @@ class Simulated:
         return [Wrong(place, f"0x{word:08x}", f"0x{word ^ 1 << bit:08x}", [bit], "repeat", kind)]
 
     def facts(self) -> dict[str, float]:
-        return {name: float(self.side) for name in "mnk"} if self.flop else {}
+        if self.flop:
+            return {name: float(self.side) for name in "mnk"} | {"library": 1.0}
+        return {"plain": 1.0} if self.moved_bytes else {}
