@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hotlap.judge import power_limit, stress, throughput
 from hotlap.model import machines
@@ -100,7 +101,7 @@ def test_a_reference_run_decides() -> None:
 
 def test_the_bound_is_that_of_the_product_made() -> None:
     sides = {"m": 8192.0, "n": 8192.0, "k": 8192.0}
-    bound, expected, why = throughput.limit("products fp16", sides, H200)
+    bound, expected, why, *_ = throughput.limit("products fp16", sides, H200)
     assert why == ""
     assert expected is not None
 
@@ -123,7 +124,7 @@ def test_why_the_limit_was_not_reached(name: str) -> None:
     numbers, throttling, said = REASONS[name]
     lines = ticks("G0", {"products fp16": [FAST] * 20})
     events = [Happened(device="G0", time_s=0.0, what="began", numbers=numbers)]
-    some = [x for x in lines if isinstance(x, Tick)]
+    some = [replace(x, busy_s=1.0) for x in lines if isinstance(x, Tick)]
     seen = power_limit.Seen(
         stress.symptoms.columns("G0", [power("G0", 300.0, 310.0)]), some, events, throughput.rates(some, events, H200), throttling
     )

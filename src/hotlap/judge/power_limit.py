@@ -98,5 +98,5 @@ def _why(device: Device | None, seen: Seen) -> str:
     span_s = max(times) - min(times) if times else 0.0
     duty = min(sum(tick.busy_s + tick.check_s for tick in seen.ticks) / span_s, 1.0) if span_s else 1.0
     if duty < LOADED:
-        return f"it was under load for {percent(duty)} of the time: phases leave pauses"
+        return f"it was under load for {percent(duty)} of the time: the profile leaves pauses, or the host does"
     return "nothing held it back: these kernels draw no more"

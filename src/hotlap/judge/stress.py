@@ -243,6 +243,8 @@ def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
         "moved_bytes": sum(x.moved_bytes for x in ticks), "busy_s": sum(x.busy_s for x in ticks), "check_s": sum(x.check_s for x in ticks),
     }  # fmt: skip
     found["seconds"] = sum(b.time_s - a.time_s for a, b in itertools.pairwise(ticks) if a.attempt == b.attempt)
+    firsts = {x.attempt: x for x in reversed(ticks)}.values()  # what a process did before its first line
+    found["seconds"] += sum(x.busy_s + x.check_s for x in firsts)
     return found | conduct.figures(shown)
 
 

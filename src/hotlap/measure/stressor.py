@@ -186,7 +186,7 @@ class _Worker:
         if not self.turns.hot:
             self.say("hottest", "no power reading tells which unit draws the most: all have equal time")
             return
-        names = sorted(self.turns.hot, key=lambda name: -self.mix.watts[name])
+        names = sorted(self.turns.hot, key=lambda name: (-round(self.mix.watts[name]), name))
         said = ", ".join(f"{name} {self.mix.watts[name]:.0f} W" for name in names)
         self.say("hottest", f"{said}: most of the time is theirs", {f"power_w.{name}": watts for name, watts in self.mix.watts.items()})
 
