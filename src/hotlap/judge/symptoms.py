@@ -237,7 +237,7 @@ def _frozen(sensor: str, shown: Columns, ticks: Sequence[Tick], found: Findings)
 def _still(times: np.ndarray, values: np.ndarray) -> float | None:
     """Since when a sensor has shown the same to the last bit, after it had moved; whole numbers are what coarse sensors show."""
     last, moved = values[-1], np.flatnonzero(values != values[-1])
-    if not np.isfinite(last) or last == int(last) or not len(moved) or len(np.unique(values[: moved[-1] + 1])) <= 5:
+    if not np.isfinite(last) or last == int(last) or not len(moved):
         return None
     return float(times[moved[-1]]) if times[-1] - times[moved[-1]] > FROZEN_S else None
 

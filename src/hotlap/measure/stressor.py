@@ -130,14 +130,14 @@ class _Worker:
             return
         self.say("units", numbers={_kind(unit): 1.0 for unit in every})
         end_s = self._first(every)
-        together, due_s, begun = job.profile.synchronised, self.clock.now(), job.done_s
-        while not self.stopped and (self.clock.now() < end_s or begun == job.done_s):
+        together, due_s, begun, first = job.profile.synchronised, self.clock.now(), job.done_s, True
+        while not self.stopped and (self.clock.now() < end_s or first):
             before_s = self.clock.now()
             for phase, seconds in rest(job.profile.phases, begun, end_s - before_s):
                 due_s = (due_s if together else self.clock.now()) + seconds  # of all devices alike, whatever the last unit took
                 self._pulse(phase, min(due_s, end_s))
                 self._phase(phase, min(due_s, end_s))
-            begun = 0.0  # whole cycles from here on
+            begun, first = 0.0, False  # whole cycles from here on
             if self.clock.now() <= before_s:
                 break
         self.sampler.stop()
