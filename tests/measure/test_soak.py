@@ -189,6 +189,7 @@ def test_a_resumed_run_does_the_phases_that_were_left(tmp_path: Path) -> None:
     path = soak.run(asked, soak.Options(target="simulated:h200-sxm", home=tmp_path), lambda _device, _line: None)
     lines = [x for x in verdict_lines(path) if x.time_s < 8.0]
     (path / FILE).write_bytes(b"".join(msgspec.json.encode(x) + b"\n" for x in lines))
+    (path / bundles.READINGS).write_bytes(b"")
     soak.resume(path, tmp_path, lambda _device, _line: None)
     (one,) = verdict(path).devices
     later = {x.phase for x in verdict_lines(path) if isinstance(x, Tick) and x.attempt == 1}

@@ -252,8 +252,10 @@ def _moved(sensor: str, began_s: float, shown: Columns, ticks: Sequence[Tick]) -
             return f"{other} moved between {show(low, unit)} and {show(high, unit)}"
     times, joules = plausible(shown, "energy_j")
     late = times > began_s
-    if power and late.sum() > 1:
-        watts = float(np.ptp(joules[late])) / float(np.ptp(times[late]))
+    steps, spans = np.diff(joules[late]), np.diff(times[late])
+    whole = (steps >= 0) & (spans > 0)  # a counter that began anew, with the process, goes on from there
+    if power and whole.any():
+        watts = float(steps[whole].sum() / spans[whole].sum())
         stands = float(shown[sensor][1][-1])
         if stands > 0 and abs(watts / stands - 1) > COUNTED:
             return f"the energy counter rose by {watts:.0f} W"
