@@ -150,7 +150,7 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     if args.json:
         terminal.print_json(found.verdict)
     else:
-        print(shown.report(found.verdict, shown.devices(found), terminal.width(), color=terminal.color()))
+        print(shown.told(found, terminal.width(), color=terminal.color()))
         print(f"kept as {run.id}")
     return 130 if run.stopped == "interrupted" else EXIT_CODES.get(found.verdict.state, 3)
 

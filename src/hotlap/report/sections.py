@@ -80,7 +80,8 @@ def setup(bundle: Bundle) -> str:
     if bundle.run.plan.cases or bundle.samples:
         how = (("Rounds", f"{rounds}, each a fresh process; {ending}".removesuffix("; ")), ("Precision asked", precision))
     else:
-        how = (("Stopped", ending), ("Readings", rate))
+        virtual = "virtual: it passes faster than the clock of this machine" if run.target.startswith("simulated") else ""
+        how = (("Stopped", ending), ("Time", virtual), ("Readings", rate))
     share = f"{run.sampler_share:.2%} of one core, drivers included" if run.sampler_share is not None else ""
     return facts((
         ("Run", run.id), ("Plan", ": ".join(filter(None, (run.plan.name, run.plan.about)))),

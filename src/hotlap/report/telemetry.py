@@ -91,6 +91,20 @@ def _sensor(name: str, some: Sequence[Readings], level: chunks.Levels | None, wi
     return Sensor(name, int(counts.sum()), float(low.min()), mean, float(high.max()), window_s, reason)
 
 
+def energies(bundle: Bundle) -> dict[str, energy.Energy]:
+    """Device → its energy between the first and the last reading; only those of which it is known."""
+    compacted = chunks.available() and chunks.stored(bundle.path, "levels")
+    levels = chunks.levels(bundle.path) if compacted else {}
+    known = [*bundle.readings[len(chunks.thinned(levels)) :], *(chunks.failed(bundle.path) if compacted else [])]
+    found = {}
+    for key in bundle.run.devices:
+        exact = {name: _series(bundle, (key, name), known) for name in ("power_w", "energy_j")}
+        spent = _energy(exact)
+        if spent is not None and spent.joules is not None:
+            found[key] = spent
+    return found
+
+
 def _series(bundle: Bundle, key: chunks.Key, raw: Iterable[Readings]) -> tuple[Floats, Floats]:
     """Times and values of every reading, in order; failed ones are left out."""
     mine = [one for one in raw if (one.device, one.sensor) == key]
