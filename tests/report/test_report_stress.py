@@ -19,7 +19,7 @@ from hotlap.record import Device
 from hotlap.report import html, stress, stress_page
 from hotlap.store import bundle as bundles
 from hotlap.store import chunks
-from hotlap.work.stress import Line, Phase, Profile
+from hotlap.work.stress import Line, Phase, Profile, Tick
 
 PROFILE = Profile(
     name="burn", about="products, link, and pauses", seconds=600.0,
@@ -163,3 +163,13 @@ def test_the_printed_verdict_and_the_plain_log(
     view.end()
     assert "\x1b" not in stream.getvalue()
     golden("stress-log.txt", stream.getvalue())
+
+
+def test_the_live_rows_are_in_order_and_what_has_ended_shows_nothing() -> None:
+    devices = {f"k{n}": Device(target="simulated", index=n, name="GPU", kind="gpu") for n in (3, 0, 10, 2)}
+    ticks = {key: [Tick(device=key, time_s=1.0, phase="products", unit="products fp16", shown={"power_w": 482.0})] for key in devices}
+    head, *lines = stress.rows(devices, ticks, {}, {"k2": "ended"}, 80)
+    assert [line.split()[0] for line in lines] == ["simulated:0", "simulated:2", "simulated:3", "simulated:10"]
+    assert lines[1].split()[1] == "ended"
+    assert "482" not in lines[1]
+    assert lines[0].split()[1:3] == ["GEMM", "482"]

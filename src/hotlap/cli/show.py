@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
                 print(stress.told(burnt, width, color))
                 continue
             if telemetry.is_watch(bundle):
-                print("\n".join(telemetry.lines(telemetry.of(bundle))).strip("\n"))
+                print("\n".join(telemetry.lines(telemetry.of(bundle), width)).strip("\n"))
                 continue
             print(text.table(rows, width, color=color))
             if counted := counters.table(rows, width, color):

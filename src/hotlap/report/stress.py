@@ -16,6 +16,7 @@ from hotlap.stats.energy import Energy
 from hotlap.units import percent, show
 from hotlap.work.stress import ALLOWED, FILE, Tick
 
+PHASES = {"products": "GEMM"}
 BLOCKS = "▁▂▃▄▅▆▇█"
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
 ORDER = ("fail", "inconclusive", "pass")
@@ -39,6 +40,11 @@ def named(text: str) -> str:
 def unit(kind: str, base: str) -> str:
     """FLOP/s, or OP/s where a kind's operations are of integers."""
     return "OP/s" if base == "FLOP/s" and kind.startswith("products int") else base
+
+
+def count(number: float) -> str:
+    """A large number in three digits: 1.67e16."""
+    return re.sub(r"e\+0?", "e", f"{number:.3g}")
 
 
 def lasted(seconds: float) -> str:
@@ -84,7 +90,9 @@ def rows(
     devices: Mapping[str, Device], ticks: Mapping[str, Sequence[Tick]], errors: Mapping[str, int], state: Mapping[str, str], width: int
 ) -> list[str]:
     """One row per device: what it does and shows now."""
-    last = {key: (ticks[key][-1] if ticks.get(key) else None) for key in devices}
+    devices = dict(sorted(devices.items(), key=lambda pair: (pair[1].target, pair[1].index)))
+    latest = {key: (ticks[key][-1] if ticks.get(key) else None) for key in devices}
+    last = {key: (None if state.get(key) else t) for key, t in latest.items()}  # one that has ended shows nothing now
 
     def cell(sensor: str, unit: str) -> list[Cell]:
         return [Cell(show(t.shown[sensor], unit) if t and sensor in t.shown else "–") for t in last.values()]
@@ -98,12 +106,12 @@ def rows(
     spark = [sparkline(_course(ticks.get(key, [])), 12) for key in devices]
     columns = [
         Column("device", [Cell(d.selector) for d in devices.values()]),
-        Column("now", [Cell(state.get(key) or (t.phase if t else "starting")) for key, t in last.items()]),
+        Column("now", [Cell(state.get(key) or (PHASES.get(t.phase, t.phase) if t else "starting")) for key, t in last.items()]),
         Column("power", cell("power_w", "W"), right=True),
         Column("clock", cell(clock, "Hz"), right=True),
         Column("°C", heat, right=True),
         Column("throughput", [Cell(rate(t) if t else "–") for t in last.values()], right=True),
-        Column("throttled", [Cell(held(t, ticks.get(key, []))) for key, t in last.items()], right=True),
+        Column("throttled", [Cell(held(latest[key], ticks.get(key, []))) for key in last], right=True),
         Column("errors", [Cell(str(errors.get(key, 0)), "bad" if errors.get(key) else "") for key in devices], right=True),
         Column("", [Cell(s) for s in spark]),
     ]  # fmt: skip
@@ -210,7 +218,7 @@ def facts(one: DeviceVerdict, spent: Energy | None = None) -> list[tuple[str, st
     f = one.figures
     share = f["check_s"] / (f["busy_s"] + f["check_s"]) if f["busy_s"] + f["check_s"] else 0.0
     checked = "all checked" if f["checked"] == f["units"] else f"{f['checked']:.0f} checked"
-    did = [f"{f['flop']:.3g} operations".replace("e+", "e")] * bool(f["flop"]) + [f"{show(f['moved_bytes'], 'B')} moved"] * bool(f["moved_bytes"])
+    did = [f"{count(f['flop'])} operations"] * bool(f["flop"]) + [f"{show(f['moved_bytes'], 'B')} moved"] * bool(f["moved_bytes"])
     found = [("time", _time(f, spent))] if f.get("seconds") or spent else []
     work = ", ".join([f"{f['units']:.0f} units of work", checked, *did])
     found.append(("work", f"{work}; checks took {percent(share)} of the time"))
