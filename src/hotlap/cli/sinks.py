@@ -88,7 +88,8 @@ class Lines(Sink):
 
     def begin(self, about: About) -> None:
         devices = {one.device.key: one.device.name for one in about.seen}
-        said = {"began": datetime.now(UTC).isoformat(timespec="milliseconds"), "host": socket.gethostname(), "hotlap": hotlap.__version__}
+        began = datetime.now(UTC).isoformat(timespec="milliseconds")
+        said: dict[str, Any] = {"began": began, "host": socket.gethostname(), "hotlap": hotlap.__version__}
         said |= {"target": about.target, "period_s": about.period_s, "devices": devices, "missing": about.missing}
         self.file.write(msgspec.json.encode({"watch": said}) + b"\n")
         self.file.flush()

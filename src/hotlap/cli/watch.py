@@ -194,9 +194,9 @@ def _targets(args: argparse.Namespace) -> list[Any]:
         spec = targets.parse(args.target)
         found = [one for one in targets.find(spec) if _asked(one, args.device)]
         if found and spec.name == "simulated":
-            opened = [targets.open_device(spec, one) for one in found]
-            clock = Virtual([one.clock for one in opened])
-            return [Shown(one.device, clock, one.gpu) for one in opened]
+            opened: list[Any] = [targets.open_device(spec, one) for one in found]
+            virtual = Virtual([one.clock for one in opened])
+            return [Shown(one.device, virtual, one.gpu) for one in opened]
     else:
         seen = [one for one in targets.survey()[0] if one.kind == "gpu"]
         known = {one.pci_address.lower() for one in seen}

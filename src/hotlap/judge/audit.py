@@ -36,7 +36,7 @@ class Rule(Record, frozen=True, kw_only=True):
     should: str  # what the setting should be, in words
     because: str
     effect: str  # its size and where that is published, or "size not published"
-    fix: str  # the command that mends it; {gpu.address} stands for a fact
+    fix: str  # the command that fixes it; {gpu.address} stands for a fact
     source: str
     each: str = ""  # a family: the rule is asked of every member
     when: str = "true"

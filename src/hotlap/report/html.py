@@ -152,6 +152,7 @@ def _sections(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -
     sources = Sources()
     causes = _each(sides, lambda side: sections.gaps(side.rows, sources)) + sources.listed()
     every = [row for side in sides for row in side.rows]
+    doubted = "".join(stress_page.doubts(one) for one in burnt.values())
     named = [
         ("Set-up", _setup(found)),
         ("Results", sections.results(sides) if sides else ""),
@@ -159,7 +160,7 @@ def _sections(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -
         ("Causes", causes),
         ("Counters", _each(sides, lambda side: counters.section(side.rows))),
         ("Samples", _each(sides, lambda side: _timelines(side, len(every)))),
-        ("Doubts", "".join(stress_page.doubts(one) for one in burnt.values()) + _each(sides, lambda side: sections.warnings(side.bundle, side.rows))),
+        ("Doubts", doubted + _each(sides, lambda side: sections.warnings(side.bundle, side.rows))),
         ("Method", f"<p>{stress_page.METHOD}</p>" * bool(burnt) + _method(sides, every)),
     ]
     new = {"Set-up", "Charts", "Samples"}

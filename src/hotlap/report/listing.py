@@ -28,7 +28,7 @@ def heading(bundle: Bundle) -> str:
     labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
     rounds = 1 + max((s.round for s in bundle.samples), default=-1)
     first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round") if rounds else "", ending(run), labels]
-    second = _named(measured(run)) + [f"on {run.machine.host}", f"hotlap {run.hotlap}"]
+    second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}"]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
 
 

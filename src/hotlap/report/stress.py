@@ -191,7 +191,7 @@ HEADS = ("state", "time", "checked", "power", "°C", "wrong", "slowest kind")
 
 
 def row_of(one: DeviceVerdict) -> list[str]:
-    """A device in a row: state, time, units checked, average power, hottest, wrong results, and the kind farthest below what is expected."""
+    """A device in a row: state, time, units checked, average power, hottest, wrong results, the kind farthest below what is expected."""
     f = one.figures
     shares = [(r.sustained / r.expected, r.kind) for r in one.rates if r.expected]
     power, heat = ("power_w.average", "temperature_c.peak")
@@ -274,7 +274,8 @@ def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color
         lines.append("")
     for finding in one.findings:
         more = f" → {finding.action}" if finding.action else ""
-        lines += layout.paragraph(f"  {'!' if finding.severity != 'info' else '·'} ", named(f"{finding.title}: {finding.detail}{more}"), width)
+        mark = f"  {'!' if finding.severity != 'info' else '·'} "
+        lines += layout.paragraph(mark, named(f"{finding.title}: {finding.detail}{more}"), width)
     for wrong in one.wrong[:5]:
         bits = f"bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}"
         text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, {bits}, {wrong.kind}, by {wrong.by}"

@@ -125,8 +125,8 @@ def doubts(found: Judged) -> str:
         name = known[one.device].selector if one.device in known else one.device
         for text in _doubted(one, found.bundle):
             said.setdefault(text, []).append(name)
-    several = len(found.verdict.devices) > 1
-    items = [f"{text} ({words.some(names, 4)})" if several and len(names) < len(found.verdict.devices) else text for text, names in said.items()]
+    count = len(found.verdict.devices)
+    items = [f"{text} ({words.some(names, 4)})" if len(names) < count else text for text, names in said.items()]
     items = [*found.bundle.warnings, *stress.torn(found), *items]
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in items) + "</ul>" if items else "<p>None.</p>"
 
@@ -137,20 +137,20 @@ def _doubted(one: DeviceVerdict, bundle: Bundle) -> list[str]:
     if not one.reached.startswith("reached"):
         found += [f"power limit: {one.reached}"] * bool(one.reached)
     if "temperature_c.peak" in one.figures and not one.figures.get("thermal.steady"):
-        still = "temperature_c.rise" in one.figures
-        found.append("the temperature was still moving when the load ended" if still else "the run was too short to tell whether the temperature is steady")
+        moving = "temperature_c.rise" in one.figures
+        found.append(f"temperature: {'still moving when the load ended' if moving else 'too short to tell whether it is steady'}")
     for why in dict.fromkeys(r.no_limit for r in one.rates if r.no_limit):
         kinds = ", ".join(stress.named(r.kind) for r in one.rates if r.no_limit == why)
         found.append(f"nothing to hold {kinds} against: {why}")
-    if short := [stress.named(r.kind) for r in one.rates if r.slope is None]:
-        found.append(f"too few ticks to see a trend of {', '.join(short)}")
+    if few := [stress.named(r.kind) for r in one.rates if r.slope is None]:
+        found.append(f"too few ticks to see a trend of {', '.join(few)}")
     failed = dict.fromkeys((r.sensor, r.reason) for r in bundle.readings if r.device == one.device and r.status != "ok")
     return found + [f"sensor {sensor} was not read at times or at all: {reason}" for sensor, reason in failed]
 
 
 METHOD = (
-    "Each device has a process of its own that does units of work one after another and checks every one: a GEMM by the sums of its rows and "
-    "columns, computed apart from it in fp64, and bit by bit against the first; memory and copies by what was written. A tick is about "
+    "Each device has a process of its own that does units of work one after another and checks every one: a GEMM by the sums of its rows "
+    "and columns, computed apart from it in fp64, and bit by bit against the first; memory and copies by what was written. A tick is about "
     "a second of it. Throughput is of the time in which a kind of unit ran, checks aside, and never blended over kinds: sustained is "
     "the median of the second half of its ticks, slope its change over the run, spread the scatter of its ticks. Sensors are read beside "
     "the load. The verdict is fail where a result was wrong, the device erred, stopped or lost throughput beyond what is allowed; "

@@ -189,20 +189,24 @@ def notes(one: Watched) -> list[str]:
 
 def events(one: Watched) -> list[str]:
     """Errors that sensors told: codes with their meaning, counters that are not 0, a link that changed, values that cannot be."""
-    found = []
+    found = list[str]()
     for s in (s for s in one.sensors if s.count):
-        stem, _, part = s.name.partition(".")
+        stem = s.name.partition(".")[0]
         low, high = value(s.name, s.low), value(s.name, s.high)
         if s.name in CODES:
-            known = catalogue()[s.name]
-            found += [f"Xid {code:.0f}: {known.get(f'{code:.0f}', {}).get('meaning', 'not in the catalogue')}" for code in sorted(s.codes) if code]
+            found += [_xid(f"{code:.0f}") for code in sorted(s.codes) if code]
         elif s.name in PLAUSIBLE and not PLAUSIBLE[s.name][0] <= s.low <= s.high <= PLAUSIBLE[s.name][1]:
             found.append(f"{s.name} read {low} to {high}, which cannot be: its mean stands for nothing")
         elif stem in LINK and s.low < s.high:
             found.append(f"{s.name} was between {low} and {high}")
         elif (stem in ERRORS or s.name in FLAGGED) and s.high:
-            found.append(f"{s.name} rose by {value(s.name, s.high - s.low)} to {high}" if s.low < s.high else f"{s.name} is {high} since before the watch")
+            rose = f"rose by {value(s.name, s.high - s.low)} to {high}" if s.low < s.high else f"is {high} since before the watch"
+            found.append(f"{s.name} {rose}")
     return found
+
+
+def _xid(code: str) -> str:
+    return f"Xid {code}: {catalogue()['xid'].get(code, {}).get('meaning', 'not in the catalogue')}"
 
 
 def _wrapped(text: str, width: int) -> list[str]:
