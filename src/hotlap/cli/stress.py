@@ -17,7 +17,7 @@ from hotlap.judge import stress as judging
 from hotlap.judge.stress import Judged
 from hotlap.measure import soak
 from hotlap.record import Device
-from hotlap.report import html
+from hotlap.report import html, layout
 from hotlap.report import stress as shown
 from hotlap.store import baselines, paths, select
 from hotlap.store import bundle as bundles
@@ -169,7 +169,7 @@ class View:
 
     def begin(self, profile: Profile) -> None:
         self.profile = profile
-        self._line(f"stress {profile.name} for {profile.seconds:.0f} s: {profile.about}")
+        self._line(f"stress {profile.name} for {shown.lasted(profile.seconds)}: {profile.about}")
 
     def __call__(self, device: Device, line: Line) -> None:
         key = device.key
@@ -226,7 +226,8 @@ class View:
 
     def _line(self, text: str) -> None:
         self._clear()
-        self.stream.write(f"{text}\n")
+        lines = layout.paragraph("", text, terminal.width() - 1, most=8) if self.live else [text]
+        self.stream.write("".join(f"{line}\n" for line in lines))
         self.stream.flush()
 
     def end(self) -> None:

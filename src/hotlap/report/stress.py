@@ -221,7 +221,7 @@ def facts(one: DeviceVerdict, spent: Energy | None = None) -> list[tuple[str, st
     did = [f"{count(f['flop'])} operations"] * bool(f["flop"]) + [f"{show(f['moved_bytes'], 'B')} moved"] * bool(f["moved_bytes"])
     found = [("time", _time(f, spent))] if f.get("seconds") or spent else []
     work = ", ".join([f"{f['units']:.0f} units of work", checked, *did])
-    found.append(("work", f"{work}; checks took {percent(share)} of the time"))
+    found.append(("work", f"{work}; checks took {percent(share)} of the time" if f["units"] else "no unit of work was done"))
     if "power_w.peak" in f:
         found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W"))
     found.append(("power limit", one.reached))
