@@ -170,7 +170,7 @@ def _rates(found: Sequence[Rate]) -> str:
     kept = [n for n in range(len(heads)) if n < 4 or any(row[n] != "–" for row in rows)]
     head = "".join(f'<th class="n">{heads[n]}</th>' for n in kept)
     body = "".join(
-        f"<tr><th>{escape(stress.named(r.kind)).replace(' ', '&nbsp;')}</th>{''.join(f'<td class=n>{escape(row[n])}</td>' for n in kept)}</tr>"
+        f"<tr><th class=kind>{escape(stress.named(r.kind))}</th>{''.join(f'<td class=n>{escape(row[n])}</td>' for n in kept)}</tr>"
         for r, row in zip(found, rows, strict=True)
     )
     return f'<div class="scroll"><table><thead><tr><th>throughput</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
