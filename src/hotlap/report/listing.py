@@ -17,6 +17,7 @@ from hotlap.units import percent, size
 from hotlap.work import find, label
 
 WATCH = "watch"  # the plan's name of a run that only read sensors
+STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
 ENDINGS = {
     "rounds_max": "all rounds done", "precision reached": "precision reached", "budget": "budget spent",
 }
@@ -124,6 +125,8 @@ def _ended(run: Listed) -> Cell:
     if not run.ended:
         return Cell("not finished", "warn")
     kind, _, why = run.stopped.partition(": ")
+    if why in STATES and kind != "error":
+        return Cell(why.upper(), STATES[why])
     if kind == "error":
         return Cell(f"error: {layout.shortened(words.clean(why), 40)}", "bad")
     return Cell(words.clean(ENDINGS.get(run.stopped, run.stopped)), "warn" if kind == "interrupted" else "")

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from hotlap.judge.stress import DeviceVerdict, Judged, Skew, StressVerdict
+from hotlap.judge.stress import DeviceVerdict, Judged, Skew, StressVerdict, span
 from hotlap.judge.symptoms import REASONS
 from hotlap.judge.throughput import Rate
 from hotlap.record import Device
@@ -45,14 +45,6 @@ def unit(kind: str, base: str) -> str:
 def count(number: float) -> str:
     """A large number in three digits: 1.67e16."""
     return re.sub(r"e\+0?", "e", f"{number:.3g}")
-
-
-def lasted(seconds: float) -> str:
-    """A length in words: 45 s, 4 min 10 s, 1 h 0 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return show(seconds, "s")
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def rate(tick: Tick) -> str:
@@ -139,7 +131,7 @@ def report(
     if found.allowed:
         lines += [*layout.paragraph("allowed  ", allowed(found), width), ""]
     state = found.state.upper()
-    first, *rest = layout.paragraph(f"{state}  ", because(found, devices), width)
+    first, *rest = layout.paragraph(f"{state}  ", because(found), width)
     return "\n".join([*lines, layout.painted(state, STYLES.get(found.state, "dim"), color) + first.removeprefix(state), *rest])
 
 
@@ -153,17 +145,12 @@ def passing(found: StressVerdict) -> list[DeviceVerdict]:
     return [one for one in found.devices if one.state == "pass"] if len(found.devices) > WHOLE else []
 
 
-def because(found: StressVerdict, devices: Mapping[str, Device]) -> str:
+def because(found: StressVerdict) -> str:
     """Why the verdict is what it is; of several devices, which of them."""
     bad = [one for one in found.devices if one.state == found.state]
     if found.state == "pass" or len(found.devices) < 2 or not bad:
         return named(found.reason)
-    causes: dict[str, list[str]] = {}
-    for one in bad:
-        name = devices[one.device].selector if one.device in devices else one.device
-        causes.setdefault(", ".join(one.causes), []).append(name)
-    which = "; ".join(f"{', '.join(names)} ({cause})" if cause else ", ".join(names) for cause, names in causes.items())
-    return named(f"{len(bad)} of {len(found.devices)} devices: {which}")
+    return named(f"{len(bad)} of {len(found.devices)} devices: {found.reason}")
 
 
 def _brief(found: Sequence[DeviceVerdict], devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
@@ -196,7 +183,7 @@ def row_of(one: DeviceVerdict) -> list[str]:
     shares = [(r.sustained / r.expected, r.kind) for r in one.rates if r.expected]
     power, heat = ("power_w.average", "temperature_c.peak")
     return [
-        one.state, lasted(f.get("seconds", 0.0)), f"{f['checked']:.0f}", f"{f[power]:.0f} W" if power in f else "–",
+        one.state, span(f.get("seconds", 0.0)), f"{f['checked']:.0f}", f"{f[power]:.0f} W" if power in f else "–",
         f"{f[heat]:.0f}" if heat in f else "–", str(len(one.wrong)),
         f"{named(min(shares)[1])} {percent(min(shares)[0])} of expected" if shares else "–",
     ]  # fmt: skip
@@ -223,10 +210,12 @@ def facts(one: DeviceVerdict, spent: Energy | None = None) -> list[tuple[str, st
     work = ", ".join([f"{f['units']:.0f} units of work", checked, *did])
     found.append(("work", f"{work}; checks took {percent(share)} of the time" if f["units"] else "no unit of work was done"))
     if "power_w.peak" in f:
-        found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W"))
+        found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W{_doubted(one, 'power_w')}"))
+    if one.goal:
+        found.append(("set point", one.goal))
     found.append(("power limit", one.reached))
     if "temperature_c.peak" in f:
-        found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}"))
+        found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}{_doubted(one, 'temperature_c')}"))
     if reasons := throttled(one):
         found.append(("throttled by", reasons))
     if one.dtypes:
@@ -244,11 +233,17 @@ def throttled(one: DeviceVerdict) -> str:
 
 
 def _time(f: Mapping[str, float], spent: Energy | None) -> str:
-    load = f"{lasted(f['seconds'])} under load" if f.get("seconds") else ""
+    load = f"{span(f['seconds'])} under load" if f.get("seconds") else ""
     if spent is None or spent.joules is None:
         return load
     how = "by the energy counter" if spent.source == "counter" else "by the integral of power"
-    return ", ".join(filter(None, (load, f"{telemetry.value('energy_j', spent.joules)} {how} over {lasted(spent.seconds)}")))
+    return ", ".join(filter(None, (load, f"{telemetry.value('energy_j', spent.joules)} {how} over {span(spent.seconds)}")))
+
+
+def _doubted(one: DeviceVerdict, sensor: str) -> str:
+    """A word where a finding says that this sensor is not to be believed."""
+    kinds = [x.title.partition(" sensor: ")[0] for x in one.findings if x.title.endswith(f"sensor: {sensor}")]
+    return f" (of a {kinds[0].replace('nonsense from', 'lying')} sensor: only until then)" if kinds else ""
 
 
 def signed(share: float) -> str:
@@ -258,7 +253,7 @@ def signed(share: float) -> str:
 
 def _heat(f: Mapping[str, float]) -> str:
     if "temperature_c.rise" not in f:
-        return "too short to tell whether it is steady"
+        return "too few readings to tell whether it is steady"
     return "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
 
 
@@ -283,6 +278,10 @@ def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color
     return lines
 
 
+def _changed(one: Rate) -> Cell:
+    return Cell("–" if one.change is None else signed(one.change), "bad" if one.falls else "")
+
+
 def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
     """A row per kind of unit: how fast, how steady, and beside what."""
     if not found:
@@ -295,7 +294,7 @@ def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
         Column("  throughput", [Cell(f"  {named(one.kind)}") for one in found]),
         Column("peak", [Cell(show(one.peak, unit(one.kind, one.unit))) for one in found], right=True),
         Column("sustained", [Cell(show(one.sustained, unit(one.kind, one.unit))) for one in found], right=True),
-        Column("slope", [Cell("–" if one.slope is None else signed(one.slope), "bad" if one.falls else "") for one in found], right=True),
+        Column("change", [_changed(one) for one in found], right=True),
         Column("spread", [Cell("–" if one.spread is None else f"±{one.spread:.1%}") for one in found], right=True),
         Column("of bound", [share(one.sustained, one.bound) for one in found], right=True),
         Column("of expected", [share(one.sustained, one.expected) for one in found], right=True),

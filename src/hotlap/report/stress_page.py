@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.judge.stress import DeviceVerdict, Judged, StressVerdict
+from hotlap.judge.stress import DeviceVerdict, Judged, StressVerdict, span
 from hotlap.judge.throughput import Rate
 from hotlap.record import Device
 from hotlap.report import charts, stress, telemetry, words
@@ -48,7 +48,7 @@ def lead(found: Judged) -> str:
         items.append(f'<li class="{severity}"><b>{escape(where + title)}</b><span>{escape(detail)}</span></li>')
         if action and severity != "info":
             actions.setdefault(action, []).extend(names)
-    said = f'<b class="state {STATES.get(verdict.state, "")}">{verdict.state.upper()}</b> {escape(stress.because(verdict, known))}.'
+    said = f'<b class="state {STATES.get(verdict.state, "")}">{verdict.state.upper()}</b> {escape(stress.because(verdict))}.'
     warned = "".join(f'<p class="note">{escape(text)}</p>' for text in stress.torn(found))
     top = f'<p class="lead">{said}</p><p class="sub">{escape(_span(found))}</p>{warned}'
     if not items:
@@ -80,7 +80,7 @@ def _span(found: Judged) -> str:
     spent = [one.joules for one in telemetry.energies(found.bundle).values() if one.joules]
     energy = telemetry.value("energy_j", sum(spent)) if spent and len(spent) == len(seconds) else ""
     virtual = "virtual time" if found.bundle.run.target.startswith("simulated") else ""
-    load = f"{stress.lasted(max(seconds, default=0.0))} under load{f' ({virtual})' if virtual else ''}"
+    load = f"{span(max(seconds, default=0.0))} under load{f' ({virtual})' if virtual else ''}"
     return " · ".join(filter(None, (words.counted(len(seconds), "device"), load, energy)))
 
 
@@ -142,7 +142,7 @@ def _doubted(one: DeviceVerdict, bundle: Bundle) -> list[str]:
     for why in dict.fromkeys(r.no_limit for r in one.rates if r.no_limit):
         kinds = ", ".join(stress.named(r.kind) for r in one.rates if r.no_limit == why)
         found.append(f"nothing to hold {kinds} against: {why}")
-    if few := [stress.named(r.kind) for r in one.rates if r.slope is None]:
+    if few := [stress.named(r.kind) for r in one.rates if r.change is None]:
         found.append(f"too few ticks to see a trend of {', '.join(few)}")
     failed = dict.fromkeys((r.sensor, r.reason) for r in bundle.readings if r.device == one.device and r.status != "ok")
     return found + [f"sensor {sensor} was not read at times or at all: {reason}" for sensor, reason in failed]
@@ -152,7 +152,8 @@ METHOD = (
     "Each device has a process of its own that does units of work one after another and checks every one: a GEMM by the sums of its rows "
     "and columns, computed apart from it in fp64, and bit by bit against the first; memory and copies by what was written. A tick is about "
     "a second of it. Throughput is of the time in which a kind of unit ran, checks aside, and never blended over kinds: sustained is "
-    "the median of the second half of its ticks, slope its change over the run, spread the scatter of its ticks. Sensors are read beside "
+    "the median of the second half of its ticks, change from the first quarter of its ticks to the last, "
+    "spread the scatter of its ticks. Sensors are read beside "
     "the load. The verdict is fail where a result was wrong, the device erred, stopped or lost throughput beyond what is allowed; "
     "inconclusive where too little was done, checked or read to say; pass only for work that was checked."
 )
@@ -165,7 +166,7 @@ def _facts(one: DeviceVerdict, spent: Energy | None) -> str:
 def _rates(found: Sequence[Rate]) -> str:
     if not found:
         return ""
-    heads = ["peak", "sustained", "slope", "spread", "of bound", "of expected", "of reference"]
+    heads = ["peak", "sustained", "change", "spread", "of bound", "of expected", "of reference"]
     rows = [_cells(r) for r in found]
     kept = [n for n in range(len(heads)) if n < 4 or any(row[n] != "–" for row in rows)]
     head = "".join(f'<th class="n">{heads[n]}</th>' for n in kept)
@@ -177,7 +178,7 @@ def _rates(found: Sequence[Rate]) -> str:
 
 
 def _cells(r: Rate) -> list[str]:
-    course = ["–" if r.slope is None else stress.signed(r.slope), "–" if r.spread is None else f"±{r.spread:.1%}"]
+    course = ["–" if r.change is None else stress.signed(r.change), "–" if r.spread is None else f"±{r.spread:.1%}"]
     shares = [percent(r.sustained / of) if of else "–" for of in (r.bound, r.expected, r.reference)]
     unit = stress.unit(r.kind, r.unit)
     return [show(r.peak, unit), show(r.sustained, unit), *course, *shares]
