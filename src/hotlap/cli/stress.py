@@ -19,7 +19,7 @@ from hotlap.judge import stress as judging
 from hotlap.judge.stress import Judged
 from hotlap.measure import soak
 from hotlap.record import Device
-from hotlap.report import html
+from hotlap.report import html, layout
 from hotlap.report import stress as shown
 from hotlap.store import baselines, paths, select
 from hotlap.store import bundle as bundles
@@ -187,7 +187,7 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     if args.json:
         terminal.print_json(found.verdict)
     else:
-        print(shown.report(found.verdict, shown.devices(found), terminal.width(), color=terminal.color()))
+        print(shown.told(found, terminal.width(), color=terminal.color()))
         print(f"kept as {run.id}")
     return 130 if run.stopped == "interrupted" else EXIT_CODES.get(found.verdict.state, 3)
 
@@ -267,7 +267,8 @@ class View:
 
     def _line(self, text: str) -> None:
         self._clear()
-        self.stream.write(f"{text}\n")
+        lines = layout.paragraph("", text, terminal.width() - 1, most=8) if self.live else [text]
+        self.stream.write("".join(f"{line}\n" for line in lines))
         self.stream.flush()
 
     def end(self) -> None:

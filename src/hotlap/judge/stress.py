@@ -289,7 +289,7 @@ def _events(events: Sequence[Happened], found: Findings, reaction: str) -> None:
         elif x.what == "mix":
             found.add("units mixed", x.detail, "note")
         elif x.what in ("not_run", "sensors"):
-            found.add("left out", x.detail, "note")
+            found.add("not run" if x.what == "not_run" else "sensor missing", x.detail, "note")
 
 
 def _course(rates: Sequence[Rate], shown: Columns, found: Findings, how: tuple[Budgets, bool, bool]) -> None:
