@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from hotlap import cli
 from hotlap.cli import sinks, watch, watching
 from hotlap.record import Device, Reading
-from hotlap.sensors import otlp
+from hotlap.sensors import otlp, prometheus
 from hotlap.sensors.tally import Tally
 from hotlap.targets.base import SystemClock
 
@@ -31,7 +32,10 @@ def test_a_simulated_gpu_ends_with_a_summary(capsys):
 def test_json_lines(tmp_path, capsys):
     path = tmp_path / "r.jsonl"
     assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"lines:{path}", "--json"]) == 0
-    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    head, *kept = [json.loads(line) for line in path.read_text().splitlines()]
+    assert head["watch"]["devices"] == {"simulated-h200-sxm-0": "NVIDIA H200 SXM 141 GB (simulated)"}
+    assert head["watch"]["began"].startswith("20")
+    assert all(abs(one["unix_s"] - time.time()) < 3600 for one in kept)
     assert sum(one["sensor"] == "power_w" for one in kept) == 3
     shown = json.loads(capsys.readouterr().out)
     assert next(iter(shown.values()))["sensors"]["power_w"]["count"] == 3
@@ -56,7 +60,7 @@ def test_the_exporter_drops_what_has_died(capsys):
         (["--to", "carrier-pigeon"], "valid: prometheus"),
         (["--every", "0 s"], "above zero"),
         (["--for", "soon"], "soon"),
-        (["--bmc", "/nowhere.toml"], "no list of BMCs"),
+        (["--bmc", "/nowhere.toml"], "cannot be read as a list of BMCs: no such file"),
         (["--target", "nonsense"], "no target 'nonsense'"),
         (["--device", "77"], "no device 77"),
         (["--scrape", "localhost:9400"], "--scrape takes a URL"),
@@ -229,6 +233,57 @@ def test_what_never_arrived_is_told():
     sender.add([Reading(sensor="power_w", device="d", time_s=0, value=5.0)])
     sender.close()
     assert said[-1].startswith("1 readings did not reach http://127.0.0.1:9/v1/metrics")
+
+
+def test_all_simulated_gpus_are_watched_or_the_one_that_was_asked_for(capsys):
+    assert cli.main(["watch", "--target", "simulated:h200-sxm?count=3", "--for", "2 s", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["sensors"]["power_w"]["count"] for one in found.values()] == [2, 2, 2]
+    assert cli.main(["watch", "--target", "simulated:h200-sxm?count=3", "--device", "2", "--for", "2 s", "--json"]) == 0
+    assert [one["name"].split()[0] for one in json.loads(capsys.readouterr().out).values()] == ["simulated:2"]
+
+
+def test_the_table_fits_its_width(capsys):
+    tally = Tally(1.0)
+    names = {f"d{n}": f"simulated:{n} NVIDIA H200 SXM 141 GB (simulated)" for n in range(2)}
+    shown = {"power_w": 701.25, "temperature_c": 61.5, "clock_hz.sm": 1.98e9, "utilization": 1.0, "memory_used_bytes": 9e10, "throttle": 0x44}
+    tally.add([Reading(sensor=s, device=key, time_s=0.0, value=float(v)) for key in names for s, v in shown.items()])
+    for width, name in ((60, "simulated:1"), (80, "simulated:1"), (140, names["d1"])):
+        lines = watching.table(tally, names, width)
+        assert max(map(len, lines)) <= width
+        text = " ".join(" ".join(lines).split())
+        assert name in text
+        assert "701.2 W" in text
+        assert "1.98 GHz" in text
+        assert "100.0%" in text
+        assert "thermal" in text
+
+
+def test_events_are_named_and_codes_have_no_mean(capsys):
+    faults = "xid=79@3s&ecc=3@4s&pcie_width=4@2s&jump=temperature_c@5s&lost=8s"
+    assert cli.main(["watch", "--target", f"simulated:h200-sxm?{faults}", "--for", "12 s"]) == 0
+    out = capsys.readouterr().out
+    assert "! Xid 79: the GPU has fallen off the bus" in out
+    assert "! ecc_uncorrected rose by 3 to 3" in out
+    assert "! pcie_width was between 4 and 16" in out
+    assert "! temperature_c read" in out
+    assert re.search(r"xid +0 +– +79", out)
+    assert "at times no value of" in out
+    assert "fallen off the bus at 8 s (injected)" in out.replace("\n    ", " ")
+
+
+@pytest.mark.parametrize(("answer", "said"), [(b"<html>hi</html>", "begins '<html>hi</html>'"), (b"", "it is empty")])
+def test_a_page_that_is_no_metrics_is_not_reachable(answer, said, monkeypatch):
+    source = prometheus.Scrape("http://127.0.0.1:1/")
+    monkeypatch.setattr(source, "_text", answer.decode)
+    (one,) = source.read(0.0)
+    assert (one.sensor, one.status) == ("reachable", "error")
+    assert said in one.reason
+
+
+def test_nothing_that_arrived_is_no_success(capsys):
+    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "1 s", "--to", "otlp:http://127.0.0.1:1"]) == 3
+    assert "did not reach http://127.0.0.1:1/v1/metrics: Connection refused" in capsys.readouterr().err
 
 
 def test_sigterm_ends_with_a_summary():

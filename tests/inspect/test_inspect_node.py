@@ -170,7 +170,7 @@ def test_the_odd_ones_out_of_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().out
     assert "cpu.governor" in said
     assert "hgx04" in said
-    assert "gpu[0 … 7].power.limit_w  (setting)\n  700 on 83.3 %\n  650: hgx02\n" in said
+    assert "gpu[0 … 7].power.limit_w  (setting)\n  700 W on 83.3 %\n  650 W: hgx02\n" in said
     assert main(["audit", "--fleet", *[str(tmp_path / f"{n}.json") for n in (0, 1, 3)]]) == 0
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 from hotlap.errors import InputError
 from hotlap.facts import Fact, Facts
-from hotlap.judge import audit, expression, grammar
+from hotlap.judge import audit, expression, grammar, odd
 from hotlap.judge.expression import Scope, Unknown
+from hotlap.report import audit as printing
 
 RULES = audit.builtin()
 BARE = {"host.guest": False, "cpu.vendor": "GenuineIntel"}
@@ -206,6 +208,31 @@ def test_a_finding_says_what_is_set_and_fills_in_the_command() -> None:
     assert finding is not None
     assert finding.action == "nvidia-smi -i 0000:17:00.0 -pl 700"
     assert "gpu[0].power.limit_w is 500" in finding.detail
+
+
+def test_a_command_names_the_facts_that_it_has_not() -> None:
+    rule = msgspec.structs.replace(RULES["power-cap"], fix="set {gpu.address} to {no.such}")
+    (found,) = audit.audit(node(CASES["power-cap"][1]), {"power-cap": rule}, "bench")
+    assert found.finding is not None
+    assert found.finding.action == "set 0000:17:00.0 to <no.such: not known here>"
+
+
+def test_a_fleet_is_told_in_units() -> None:
+    sizes = [8589934592, 25276514304, 25276514304, 25276514304]
+    nodes = {f"n{n}": Facts(host=f"n{n}", facts={"memory.total_bytes": Fact(value=size, unit="B")}) for n, size in enumerate(sizes)}
+    found = odd.compare(nodes)
+    assert [one.unit for one in found.odd] == ["B"]
+    text = printing.fleet(found, 100)
+    assert "25.3 GB" in text or "23.5 GiB" in text
+    assert "25276514304" not in text
+    text = printing.groups(odd.against({"a": nodes["n0"]}, {"b": nodes["n1"]}), 100)
+    assert "25276514304" not in text
+
+
+def test_a_node_without_a_gpu_is_said_to_be_no_pass() -> None:
+    said = "no GPU was seen here, so nothing is said of one"
+    for facts, there in ((node({"kernel.release": "6.1"}), True), (node(CASES["power-cap"][1]), False)):
+        assert (said in printing.audit(facts, "bench", audit.audit(facts, RULES, "bench"), RULES, 200)) == there
 
 
 FACTS = {"a": Fact(value=3), "b": Fact(status="denied", reason="no permission"), "u": Fact(value="unlimited"), "x[0].v": Fact(value=1), "x[1].v": Fact(value=2)}

@@ -10,11 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hotlap.judge import conduct
 from hotlap.judge import stress as judging
+from hotlap.judge.catalogue import Findings, catalogue
 from hotlap.measure import soak
 from hotlap.measure.control import SHORT_S, Controller, Limits, Mix
 from hotlap.store import bundle as bundles
@@ -66,6 +69,14 @@ DRILLS = {
     "device lost": ("lost=30s", "fail", "device lost"),
     "kernel hangs": ("hang=30s", "fail", "hung"),
     "process killed": ("dies=30s", "fail", "process died"),
+    "frozen power sensor": ("frozen=power_w@30s", "inconclusive", "frozen sensor: power_w"),
+    "capped far below the limit": ("throttle=0.3@0s&reason=software_power_cap", "inconclusive", "capped below its limit"),
+    "a third of the speed": ("efficiency=0.3", "fail", "far below expectation"),
+    "clock stuck low from the start": ("stuck=0.4", "fail", "far below expectation"),
+    "half a link": ("slow_link=0.5", "fail", "far below expectation"),
+    "narrow link from the start": ("pcie_width=4", "fail", "link narrow"),
+    "a row marked": ("xid=63@30s", "fail", "Xid 63"),
+    "one slow device of two": ("count=2&slow=0.2@1", "inconclusive", "behind its only peer"),
     "one slow device of four": ("count=4&slow=0.2@2", "fail", "behind its peers"),
 }
 
@@ -74,7 +85,7 @@ def verdict(path: Path) -> judging.StressVerdict:
     bundle = bundles.load(path)
     lines, torn = stress.read((path / FILE).read_bytes())
     assert torn == 0
-    return judging.judge(bundle.run, lines, bundle.readings)
+    return judging.judge(bundle.run, lines, bundle.readings, folder=path)
 
 
 def drill(faults: str, home: Path, profile: Profile = PROFILE) -> judging.StressVerdict:
@@ -109,6 +120,94 @@ def test_power_is_held(tmp_path: Path) -> None:
     assert one.figures["power_w.average"] == pytest.approx(400.0, rel=0.06)
 
 
+def profile(seconds: float, kinds: tuple[str, ...], **given: float) -> Profile:
+    return Profile(name="x", about="", seconds=seconds, phases=[Phase(kind=kind, seconds=10.0) for kind in kinds], **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("given", "held"), [({"power_w": 400.0}, True), ({"power_w": 10.0}, False), ({"power_w": 5000.0}, False),
+                                             ({"temperature_c": 45.0}, True), ({"temperature_c": 20.0}, False)])  # fmt: skip
+def test_a_set_point_that_is_missed_is_no_pass(given: dict[str, float], held: bool, tmp_path: Path) -> None:
+    (one,) = drill("", tmp_path, replace(PROFILE, seconds=240.0, phases=PROFILE.phases[:1], **given)).devices
+    assert (one.causes == []) == held, one.causes
+    assert ("held within" in one.goal, one.goal.startswith("not held")) == (held, not held)
+    assert held or one.causes == ["set point not held"]
+
+
+@pytest.mark.parametrize(("given", "dead"), [({"max_temperature_c": 80.0}, "temperature_c"), ({"power_w": 400.0}, "power_w"),
+                                             ({"max_power_w": 690.0}, "power_w")])  # fmt: skip
+def test_what_no_sensor_guards_is_not_loaded(given: dict[str, float], dead: str, tmp_path: Path) -> None:
+    (one,) = drill(f"dead={dead}", tmp_path, replace(PROFILE, **given)).devices
+    assert (one.state, one.causes[0], one.figures["units"]) == ("inconclusive", "limit without a sensor", 0)
+
+
+def test_a_sensor_that_falls_silent_under_a_limit_stops_the_load(tmp_path: Path) -> None:
+    (one,) = drill("mute=temperature_c@30s", tmp_path, replace(PROFILE, max_temperature_c=85.0)).devices
+    assert "limit asked was reached" in one.causes
+    assert one.figures["seconds"] < 50
+    assert any("no reading of temperature_c" in f.detail for f in one.findings)
+
+
+def test_the_time_from_a_limit_to_the_stop_is_said(tmp_path: Path) -> None:
+    (one,) = drill("", tmp_path, replace(PROFILE, max_power_w=300.0)).devices
+    (said,) = [f.detail for f in one.findings if f.title == "limit asked was reached"]
+    assert "after the first reading there" in said
+    assert one.figures["seconds"] < 2
+
+
+def test_every_dtype_has_the_same_time(tmp_path: Path) -> None:
+    (one,) = drill("", tmp_path, profile(120.0, ("products",))).devices
+    busy = [r.busy_s for r in one.rates]
+    assert len(busy) == 7
+    assert max(busy) < 1.1 * min(busy)
+
+
+@pytest.mark.parametrize("machine", ["h200-sxm", "l4", "b300", "a10"])
+def test_hours_at_the_limit_are_at_the_limit(machine: str, tmp_path: Path) -> None:
+    """Most of the time is for what draws the most, and every dtype still has its turn."""
+    for name in ("thermal", "burn-in"):
+        options = soak.Options(target=f"simulated:{machine}", home=tmp_path)
+        path = soak.run(replace(stress.load(name), seconds=900.0), options, lambda _device, _line: None)
+        (one,) = verdict(path).devices
+        watts = np.concatenate([np.array(x.values, float) for x in bundles.load(path).readings if x.sensor == "power_w"])
+        assert (one.causes, np.mean(watts >= 0.95 * one.figures["power_limit_w"]) > 0.9) == ([], True)
+        assert len([r for r in one.rates if r.kind.startswith("products")]) >= 6
+        assert 890 < one.figures["seconds"] < 905
+
+
+@pytest.mark.parametrize("machine", ["mi300x", "arc-b580", "v100-sxm2-32gb", "rtx-4090", "gb200", "t4", "max-1550"])
+def test_a_card_that_is_well_passes(machine: str, tmp_path: Path) -> None:
+    options = soak.Options(target=f"simulated:{machine}", home=tmp_path)
+    for name in ("quick", "mixed", "idle-wake", "power-pulse"):
+        asked = stress.load(name)
+        found = verdict(soak.run(replace(asked, seconds=min(asked.seconds, 120.0)), options, lambda _device, _line: None))
+        assert (found.state, found.devices[0].causes) == ("pass", []), (name, [f.detail for f in found.devices[0].findings])
+
+
+def test_a_resumed_run_does_the_phases_that_were_left(tmp_path: Path) -> None:
+    """Ended in its first phase, it goes on from there, not from the beginning."""
+    asked = profile(40.0, ("products", "memory", "link", "atomics"))
+    path = soak.run(asked, soak.Options(target="simulated:h200-sxm", home=tmp_path), lambda _device, _line: None)
+    lines = [x for x in verdict_lines(path) if x.time_s < 8.0]
+    (path / FILE).write_bytes(b"".join(msgspec.json.encode(x) + b"\n" for x in lines))
+    (path / bundles.READINGS).write_bytes(b"")
+    soak.resume(path, tmp_path, lambda _device, _line: None)
+    (one,) = verdict(path).devices
+    later = {x.phase for x in verdict_lines(path) if isinstance(x, Tick) and x.attempt == 1}
+    assert {"products", "memory", "link", "atomics"} <= later
+    second = [x for x in verdict_lines(path) if isinstance(x, Tick) and x.attempt == 1 and x.phase == "products"]
+    assert sum(x.busy_s for x in second) < 4.0
+    assert one.state == "pass", one.findings
+
+
+def test_units_that_never_ran_are_no_pass() -> None:
+    could = stress.Happened(device="G0", time_s=0.0, what="units", numbers={"products fp16": 1.0, "memory": 1.0, "link": 1.0})
+    done = {"products fp16": stress.Done(units=3, flop=1.0, busy_s=1.0), "memory walking bits": stress.Done(units=1, busy_s=1.0)}
+    found = Findings(catalogue())
+    conduct.never_ran([Tick(device="G0", time_s=1.0, phase="products", done=done)], [could], found)
+    assert found.open == ["never ran"]
+    assert found.found[0][1].detail == "link: not one unit was done"
+
+
 def test_nothing_done_is_no_pass(tmp_path: Path) -> None:
     found = drill("", tmp_path, Profile(name="x", about="", seconds=30.0, phases=[Phase(kind="idle", seconds=5.0)]))
     assert (found.state, found.devices[0].causes) == ("inconclusive", ["no checked work"])
@@ -137,7 +236,8 @@ def test_killed_again_and_again_nothing_durable_is_lost(tmp_path: Path) -> None:
     done = verdict_lines(path)
     assert len({x.attempt for x in done if isinstance(x, Tick)}) >= 2
     soak.resume(path, tmp_path, lambda _device, _line: None)
-    assert verdict(path).state == "pass"
+    found = verdict(path)
+    assert found.state == "pass", [one.findings for one in found.devices]
     ticks = [x for x in verdict_lines(path) if isinstance(x, Tick)]
     assert soak.loaded_s(ticks) == pytest.approx(7200.0, abs=30.0)
 

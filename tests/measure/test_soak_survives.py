@@ -110,7 +110,7 @@ def test_a_torn_line_is_said_and_cut_before_going_on(tmp_path: Path) -> None:
     judge = begun(tmp_path, "--judge", path.name)
     out, err = judge.communicate(timeout=30)
     assert judge.returncode == 3
-    assert "1 line of stress.jsonl is torn and left out" in err
+    assert "1 line of stress.jsonl could not be read: torn" in err
     assert "it was killed, or is still running" in out
     again = begun(tmp_path, "--resume", path.name)
     time.sleep(2.0)

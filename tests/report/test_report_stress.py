@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hotlap.__main__ import main
 from hotlap.cli.stress import View
@@ -18,7 +19,7 @@ from hotlap.record import Device
 from hotlap.report import html, stress, stress_page
 from hotlap.store import bundle as bundles
 from hotlap.store import chunks
-from hotlap.work.stress import Line, Phase, Profile
+from hotlap.work.stress import Line, Phase, Profile, Tick
 
 PROFILE = Profile(
     name="burn", about="products, link, and pauses", seconds=600.0,
@@ -44,11 +45,41 @@ def test_the_page_draws_every_sensor_over_time(run: Path) -> None:
     for name in ("Throughput", "Power", "Clock", "Temperature"):
         assert f"<b>{name}</b>" in page
     assert page.count('class="band"') == 3
-    assert page.count('class="line cloud') == 3  # fp16, fp64, link
+    assert page.count('class="line cloud') == 3  # fp16, fp64, link: a lane each
     assert "limit 700 W" in page
     assert "throttled: hardware thermal" in page
-    assert "Nothing was measured" not in page
+    assert not re.search(r"Nothing was measured|nothing to doubt|Rounds|fresh process|<h2>Results|products fp", page.partition("<script")[0])
+    assert "<b class=\"state error\">FAIL</b> wrong results" in page
+    assert re.search(r"1 device · (9 min 5\d s|10 min) under load \(virtual time\) · \d+ kJ", page)
+    assert "temperature: still moving when the load ended" in page or "steady at the end" in page
+    assert "<li>sensor fan was not read at times or at all: the simulated card has none</li>" in page
     assert not re.search(r"\b(nan|inf|None)\b", re.sub(r"<script.*?</script>", "", page, flags=re.S))
+
+
+def test_of_many_devices_those_that_fail_are_named_and_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    options = soak.Options(target="simulated:h200-sxm?count=5&slow=0.3@1,3", device="all", home=tmp_path)
+    path = soak.run(replace(PROFILE, seconds=120.0), options, lambda _device, _line: None)
+    page = html.page([bundles.load(path)])
+    assert "2 of 5 devices: behind its peers (simulated:1, simulated:3)." in page
+    assert page.index("<h3>simulated:3 ") < page.index("<summary>simulated:0 ")
+    assert page.count("<summary>simulated:") == 3
+    assert page.count("<b>simulated:1 and simulated:3: behind its peers</b>") == 1
+    assert main(["show", path.name]) == 0
+    out = capsys.readouterr().out
+    assert "FAIL  2 of 5 devices: behind its peers (simulated:1, simulated:3)" in out
+    assert "simulated:0 … simulated:4 5 × NVIDIA H200" in out
+    assert re.search(r"simulated:4 +pass +(1 min 5\d s|2 min)", out)
+    assert len(out.splitlines()) < 80
+
+
+def test_operations_of_integers_are_no_flop() -> None:
+    assert stress.unit("products int8", "FLOP/s") == "OP/s"
+    assert stress.unit("products fp8", "FLOP/s") == "FLOP/s"
+    assert stress.named("products bf16 -30.0%, 12 products") == "GEMM bf16 -30.0%, 12 products"
+    assert [stress.span(s) for s in (8.0, 59.7, 250.0, 7260.0)] == ["8 s", "1 min", "4 min 10 s", "2 h 1 min"]
 
 
 def test_readings_and_levels_draw_the_same_extremes(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -132,3 +163,13 @@ def test_the_printed_verdict_and_the_plain_log(
     view.end()
     assert "\x1b" not in stream.getvalue()
     golden("stress-log.txt", stream.getvalue())
+
+
+def test_the_live_rows_are_in_order_and_what_has_ended_shows_nothing() -> None:
+    devices = {f"k{n}": Device(target="simulated", index=n, name="GPU", kind="gpu") for n in (3, 0, 10, 2)}
+    ticks = {key: [Tick(device=key, time_s=1.0, phase="products", unit="products fp16", shown={"power_w": 482.0})] for key in devices}
+    _, *lines = stress.rows(devices, ticks, {}, {"k2": "ended"}, 80)
+    assert [line.split()[0] for line in lines] == ["simulated:0", "simulated:2", "simulated:3", "simulated:10"]
+    assert lines[1].split()[1] == "ended"
+    assert "482" not in lines[1]
+    assert lines[0].split()[1:3] == ["GEMM", "482"]

@@ -93,7 +93,7 @@ def test_a_dead_and_a_slow_one_delay_nobody(tmp_path):
         assert good[1] - good[0] < 0.4
         reasons = {r.device: r.reason for r in found if r.status == "error"}
         assert reasons["slow"] == "no answer within 0.5 s"
-        assert "Connect" in reasons["dead"]
+        assert reasons["dead"] == "no connection to 127.0.0.1:1: connection refused"
 
 
 def test_a_500_is_said_and_the_next_poll_reads_again(tmp_path):

@@ -23,7 +23,13 @@ def test_the_reference_parser_reads_it():
     assert families["hotlap_power_watts"].samples[1].labels["sensor"] == "average"
     assert families["hotlap_energy_joules"].type == "counter"
     held = {s.labels["cause"] for s in families["hotlap_throttle_active"].samples if s.value}
-    assert held == {"software power cap", "hardware thermal"}
+    assert held == {"software_power_cap", "hardware_thermal"}
+
+
+def test_help_says_what_a_metric_is() -> None:
+    page = exposition.write(READINGS, LABELS)
+    assert "# HELP hotlap_power_watts Power drawn\n" in page
+    assert "hotlap names it" not in page
 
 
 def test_a_dead_sensor_is_absent_not_zero():
@@ -50,4 +56,6 @@ def test_what_only_grows_is_a_counter() -> None:
     assert exposition.named("throttle_s") == ("hotlap_throttle_seconds_total", "counter")
     assert exposition.named("pcie_bytes") == ("hotlap_pcie_bytes_total", "counter")
     assert exposition.named("nvlink_errors") == ("hotlap_nvlink_errors_total", "counter")
+    assert exposition.named("ecc_corrected") == ("hotlap_ecc_corrected_total", "counter")
+    assert exposition.named("pcie_replays") == ("hotlap_pcie_replays_total", "counter")
     assert exposition.named("remapped_rows") == ("hotlap_remapped_rows", "gauge")

@@ -16,7 +16,7 @@ from hotlap.errors import HotlapError, InputError, nearest
 VERBS = {  # in the order a newcomer needs them; the module is imported when its verb is used
     "devices": "what is here to measure, and what would make the rest usable",
     "inspect": "the facts of a node: processor, GPUs, links, cards, settings, firmware",
-    "audit": "those facts against rules: what is set wrong, what it costs, what mends it",
+    "audit": "those facts against rules: what is set wrong, what it costs, what fixes it",
     "run": "measure a plan and keep every number",
     "watch": "telemetry alone, on the terminal, as an exporter or into a file",
     "ls": "the runs that were kept",

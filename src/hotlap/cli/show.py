@@ -37,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
             print("\n" * (number > 0) + listing.heading(bundle))
             width, color = terminal.width(), terminal.color()
             if burnt := judging.of(bundle):
-                print(stress.report(burnt.verdict, stress.devices(burnt), width, color))
+                print(stress.told(burnt, width, color))
                 continue
             if telemetry.is_watch(bundle):
-                print("\n".join(telemetry.lines(telemetry.of(bundle))).strip("\n"))
+                print("\n".join(telemetry.lines(telemetry.of(bundle), width)).strip("\n"))
                 continue
             if recorded := captured.read(bundle.path):
                 print("\n".join(capture.lines(bundle.path, recorded, width, color)) + "\n")

@@ -18,7 +18,7 @@ import hotlap
 from hotlap.cli import terminal, watching
 from hotlap.errors import InputError, MachineError
 from hotlap.inspect.machine import fingerprint
-from hotlap.record import MeasureOptions, Plan, Reading, Readings, Run, encode
+from hotlap.record import MeasureOptions, Plan, Reading, Readings, Run
 from hotlap.report import listing
 from hotlap.sensors import exposition, otlp
 from hotlap.sensors.columns import Columns
@@ -48,6 +48,7 @@ class Sink:
     stopped = "the time asked for is over"
     share: float | None = None  # of one core, spent on reading sensors
     out = False  # standard output is taken
+    reached = True  # whether anything got where it was to go
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.drawn, self.labels = stream, 0, dict[str, dict[str, str]]()
@@ -61,10 +62,10 @@ class Sink:
 
     def draw(self, tally: Tally, names: dict[str, str]) -> None:
         """The state now."""
-        lines = watching.table(tally, names) if self.live else watching.plain(tally, names)
+        lines = watching.table(tally, names, terminal.width() - 1) if self.live else watching.plain(tally, names)
         if self.live:
             self.stream.write(f"\x1b[{self.drawn}A" if self.drawn else "")
-            self.stream.write("".join(f"\x1b[K{line[: terminal.width() - 1]}\n" for line in lines))
+            self.stream.write("".join(f"\x1b[K{line}\n" for line in lines))
             self.drawn = len(lines)
         else:
             self.stream.write("".join(f"{time.strftime('%H:%M:%S')} {line}\n" for line in lines))
@@ -75,7 +76,7 @@ class Sink:
 
 
 class Lines(Sink):
-    """JSON lines, a reading each, to a file or to standard output."""
+    """JSON lines to a file or to standard output: one of what is watched, then a reading each, with `unix_s`, when it was taken."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(sys.stderr)
@@ -85,8 +86,20 @@ class Lines(Sink):
         self.out = path is None
         self.file: BinaryIO = sys.stdout.buffer if path is None else path.open("ab")
 
+    def begin(self, about: About) -> None:
+        devices = {one.device.key: one.device.name for one in about.seen}
+        began = datetime.now(UTC).isoformat(timespec="milliseconds")
+        said: dict[str, Any] = {"began": began, "host": socket.gethostname(), "hotlap": hotlap.__version__}
+        said |= {"target": about.target, "period_s": about.period_s, "devices": devices, "missing": about.missing}
+        self.file.write(msgspec.json.encode({"watch": said}) + b"\n")
+        self.file.flush()
+
     def take(self, found: list[Reading]) -> None:
-        self.file.write(b"".join(encode(one) + b"\n" for one in found))
+        if not found:
+            return
+        apart_s = time.time() - found[-1].time_s  # of the wall clock from the watch's, which is monotonic or virtual
+        kept = (msgspec.structs.asdict(one) | {"unix_s": round(one.time_s + apart_s, 6)} for one in found)
+        self.file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in kept))
         self.file.flush()
 
     def draw(self, tally: Tally, names: dict[str, str]) -> None:
@@ -224,6 +237,7 @@ class Otlp(Sink):
 
     def close(self) -> None:
         self.sender.close()
+        self.reached = self.sender.reached
 
 
 def open_sink(to: str, period_s: float) -> Sink:

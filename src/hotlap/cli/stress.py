@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -17,21 +19,24 @@ from hotlap.judge import stress as judging
 from hotlap.judge.stress import Judged
 from hotlap.measure import soak
 from hotlap.record import Device
-from hotlap.report import html
+from hotlap.report import html, layout
 from hotlap.report import stress as shown
 from hotlap.store import baselines, paths, select
 from hotlap.store import bundle as bundles
+from hotlap.store import labels as labelled
 from hotlap.targets.base import SystemClock
 from hotlap.work import stress
 from hotlap.work.stress import Happened, Line, Mismatch, Profile, Tick
 
 EXIT_CODES = {"pass": 0, "fail": 1}
+OVER = "the time is over"  # how a run ended that came to its end
 LOG_S, DRAW_S, KEPT = 10.0, 0.5, 600
 
 
 def add(parser: argparse.ArgumentParser) -> None:
+    parser._negative_number_matcher = re.compile(r"^-\d")  # '-3s' is a wrong time, not an unknown option
     names = ", ".join(stress.builtin())
-    parser.add_argument("profile", nargs="?", default="quick", help=f"{names}, or a TOML file (default: quick)")
+    parser.add_argument("profile", nargs="?", help=f"{names}, or a TOML file (default: quick)")
     parser.add_argument("--for", dest="seconds", metavar="TIME", help="how long, as in '12 h' (default: the profile's)")
     parser.add_argument("--target", default="", help="as in hotlap run")
     parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="as in hotlap run; several run at once, a process each")
@@ -57,6 +62,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads, checks, judges: exit code 0 pass, 1 fail, 3 neither could be said, 130 interrupted."""
+    _agree(args)
+    if args.out:
+        _writable(Path(args.out))
     own = Path(args.catalogue) if args.catalogue else None
     judging.catalogue(own)  # a file with an error is refused before hours of load
     allowed = {name: stress.allowed(name, text, "--allow") for name, text in terminal.pairs(args.allow, "a budget").items()}
@@ -71,13 +79,40 @@ def run(args: argparse.Namespace) -> int:
         else:
             profile = _profile(args)
             profile = replace(profile, allowed={**profile.allowed, **allowed})
+            options = _options(args, home)
             view.begin(profile)
-            labels = tuple(terminal.pairs(args.label, "a label").items())
-            path = soak.run(
-                profile, soak.Options(args.target, args.device, labels, home, _rate(args.readings), _time(args.hung, 60.0)), view
-            )
+            path = soak.run(profile, options, view)
         view.end()
     return _show(path, args, (own, allowed), good)
+
+
+def _options(args: argparse.Namespace, home: Path) -> soak.Options:
+    labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
+    return soak.Options(args.target, args.device, tuple(labels.items()), home, _rate(args.readings), _time(args.hung, 60.0))
+
+
+MEASURING = ("profile", "seconds", "target", "device", "label", "power", "temperature", "max_power", "max_temperature", "readings", "hung")
+
+
+def _agree(args: argparse.Namespace) -> None:
+    """Raises InputError where options are given that a run which is there, or one that goes on, would have to ignore."""
+    other = "judge" if args.judge else "resume" if args.resume else ""
+    given = [name for name in MEASURING if getattr(args, name)]
+    if args.judge and args.resume:
+        raise InputError("--judge reads a run that is there, --resume goes on with one: give one of them")
+    if other and given:
+        names = ", ".join("PROFILE" if one == "profile" else "--for" if one == "seconds" else f"--{one.replace('_', '-')}" for one in given)
+        why = "it measures nothing" if other == "judge" else "it goes on as the run began"
+        raise InputError(f"--{other} does not go with {names}: {why}; leave {'them' if len(given) > 1 else 'it'} out")
+
+
+def _writable(path: Path) -> None:
+    """Raises InputError before hours of load, not after them, where a report could not be written."""
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        refused = "cannot be written" if folder.is_dir() else f"cannot be written: there is no folder '{folder}'"
+        what = "is a folder" if path.is_dir() else refused
+        raise InputError(f"--out: '{path}' {what}; name a file in a folder that is there")
 
 
 def _against(selector: str) -> Path:
@@ -113,7 +148,7 @@ def _rate(text: str | None) -> float:
 
 
 def _profile(args: argparse.Namespace) -> Profile:
-    found = stress.load(args.profile)
+    found = stress.load(args.profile or "quick")
     if args.power and args.temperature:
         raise InputError("--power and --temperature: one of them can be held at a time; leave one out")
     given: dict[str, object] = {"seconds": _time(args.seconds, found.seconds)}
@@ -145,12 +180,14 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     run = found.bundle.run
     if good:
         found = replaced(found, verdict=judging.hold(found.verdict, run, good.verdict, good.bundle.run))
+    if not args.judge and run.stopped == OVER:  # for the list of runs
+        bundles.Writer.resume(path).finish(replace(run, stopped=f"{OVER}: {found.verdict.state}"))
     if args.out:
         terminal.write(Path(args.out), html.stressed(found))
     if args.json:
         terminal.print_json(found.verdict)
     else:
-        print(shown.report(found.verdict, shown.devices(found), terminal.width(), color=terminal.color()))
+        print(shown.told(found, terminal.width(), color=terminal.color()))
         print(f"kept as {run.id}")
     return 130 if run.stopped == "interrupted" else EXIT_CODES.get(found.verdict.state, 3)
 
@@ -161,6 +198,7 @@ class View:
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.live, self.clock = stream, stream.isatty(), SystemClock()
         self.profile: Profile | None = None
+        self.title = ""  # told with the first word of a device: arguments that are wrong come before it
         self.devices: dict[str, Device] = {}
         self.ticks: dict[str, list[Tick]] = {}
         self.errors: dict[str, int] = {}
@@ -169,9 +207,12 @@ class View:
 
     def begin(self, profile: Profile) -> None:
         self.profile = profile
-        self._line(f"stress {profile.name} for {profile.seconds:.0f} s: {profile.about}")
+        self.title = f"stress {profile.name} for {judging.span(profile.seconds)}: {profile.about}"
 
     def __call__(self, device: Device, line: Line) -> None:
+        if self.title:
+            title, self.title = self.title, ""
+            self._line(title)
         key = device.key
         self.devices.setdefault(key, device)
         if isinstance(line, Mismatch):
@@ -183,7 +224,7 @@ class View:
                 self.states[key] = line.what
             elif line.what == "began":
                 self.states.pop(key, None)
-            if line.what not in ("coverage", "began"):
+            if line.what not in ("coverage", "began", "units"):
                 self._line(f"{device.selector} {line.what}: {line.detail}")
         else:
             self.ticks.setdefault(key, []).append(line)
@@ -226,7 +267,8 @@ class View:
 
     def _line(self, text: str) -> None:
         self._clear()
-        self.stream.write(f"{text}\n")
+        lines = layout.paragraph("", text, terminal.width() - 1, most=8) if self.live else [text]
+        self.stream.write("".join(f"{line}\n" for line in lines))
         self.stream.flush()
 
     def end(self) -> None:

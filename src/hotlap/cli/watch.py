@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hotlap import sensors, targets, units
 from hotlap.cli import periods as showing
@@ -83,8 +83,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(watching.summary(tally, names))
     else:
-        print("\n".join(watching.told(tally, names)), file=sys.stderr if sink.out else sys.stdout)
-    return 0 if any(one.count for one in tally.sensors.values()) else 3
+        print("\n".join(watching.told(tally, names, terminal.width())), file=sys.stderr if sink.out else sys.stdout)
+    return 0 if sink.reached and any(one.count for one in tally.sensors.values()) else 3
 
 
 def _periods(args: argparse.Namespace) -> int:
@@ -194,7 +194,9 @@ def _targets(args: argparse.Namespace) -> list[Any]:
         spec = targets.parse(args.target)
         found = [one for one in targets.find(spec) if _asked(one, args.device)]
         if found and spec.name == "simulated":
-            return [targets.open_device(spec, found[0])]
+            opened: list[Any] = [targets.open_device(spec, one) for one in found]
+            virtual = Virtual([one.clock for one in opened])
+            return [Shown(one.device, virtual, one.gpu) for one in opened]
     else:
         seen = [one for one in targets.survey()[0] if one.kind == "gpu"]
         known = {one.pci_address.lower() for one in seen}
@@ -206,6 +208,28 @@ def _targets(args: argparse.Namespace) -> list[Any]:
     host = Device(target="host", index=0, name="this machine", kind="cpu")
     once = {one.pci_address or one.key: one for one in reversed(found)}
     return [SimpleNamespace(device=one, clock=clock) for one in once.values()] or [SimpleNamespace(device=host, clock=clock)]
+
+
+class Shown(NamedTuple):
+    """A simulated GPU of several: its sensors, on the clock that all of them share."""
+
+    device: Device
+    clock: Any
+    gpu: Any
+
+
+class Virtual:
+    """The clocks of several simulated GPUs, which go on together."""
+
+    def __init__(self, clocks: list[Any]) -> None:
+        self.clocks = clocks
+
+    def now(self) -> float:
+        return float(self.clocks[0].now())
+
+    def sleep(self, seconds: float) -> None:
+        for one in self.clocks:
+            one.sleep(seconds)
 
 
 def _asked(device: Device, wanted: str) -> bool:

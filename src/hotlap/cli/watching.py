@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotlap.report import telemetry
+from hotlap.report import layout, telemetry
+from hotlap.report.layout import Cell, Column
 from hotlap.sensors import crosscheck
 from hotlap.sensors.tally import Sensor, Tally
 
 SHOWN = ("power_w", "temperature_c", "clock_hz.sm", "clock_hz", "utilization", "memory_used_bytes", "throttle", "reachable")
+HEADS = {
+    "power_w": "power", "temperature_c": "temp", "clock_hz.sm": "clock", "clock_hz": "clock", "utilization": "busy",
+    "memory_used_bytes": "memory", "throttle": "throttled by",
+}
 
 
-def table(tally: Tally, names: dict[str, str]) -> list[str]:
-    """A row per device, the sensors that matter most as columns."""
-    columns = [name for name in SHOWN if any(sensor == name for _, sensor in tally.sensors)]
-    rows = [["device", *columns]]
+def table(tally: Tally, names: dict[str, str], width: int = 100) -> list[str]:
+    """A row per device, the sensors that matter most as columns; where there is no room, devices by selector alone, then fewer columns."""
+    shown = [name for name in SHOWN if any(sensor == name for _, sensor in tally.sensors)]
+    rows = {}
     for device in dict.fromkeys(device for device, _ in tally.sensors):
-        last = [tally.sensors[device, name].last if (device, name) in tally.sensors else None for name in columns]
+        last = [tally.sensors[device, name].last if (device, name) in tally.sensors else None for name in shown]
         if any(last):
-            rows.append([names.get(device, device), *(telemetry.value(one.sensor, one.value) if one else "" for one in last)])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+            rows[device] = [telemetry.value(one.sensor, one.value) if one else "" for one in last]
+    heads = [HEADS.get(name, name) for name in shown]
+    columns = [Column(head, [Cell(row[n]) for row in rows.values()], wrap=head == "throttled by") for n, head in enumerate(heads)]
+    for short in (False, True):
+        named = [Cell(names.get(key, key).split(" ")[0] if short else names.get(key, key)) for key in rows]
+        grid = layout.fitted([Column("device", named), *columns], width, ("memory", "reachable") if short else ())
+        if grid.narrowest <= width:
+            break
+    return [line.rstrip() for line in grid.lines(False)]
 
 
 def plain(tally: Tally, names: dict[str, str]) -> list[str]:
@@ -32,7 +43,7 @@ def plain(tally: Tally, names: dict[str, str]) -> list[str]:
     return [f"{names.get(device, device)}: {', '.join(shown)}" for device, shown in last.items()]
 
 
-def told(tally: Tally, names: dict[str, str]) -> list[str]:
+def told(tally: Tally, names: dict[str, str], width: int = 100) -> list[str]:
     """The summary, as `hotlap show` prints it of a bundle."""
     lines = telemetry.lines([
         telemetry.Watched(
@@ -40,7 +51,7 @@ def told(tally: Tally, names: dict[str, str]) -> list[str]:
             tally.residency(device), tally.energy(device),
         )
         for device in dict.fromkeys(device for device, _ in tally.sensors)
-    ])  # fmt: skip
+    ], width)  # fmt: skip
     return [*lines, *(_crossed(one) for one in crosscheck.compare(tally, names))]
 
 
@@ -48,7 +59,10 @@ def _sensor(name: str, one: Sensor) -> telemetry.Sensor:
     reason = one.last.reason if one.last else ""
     if not one.count:
         return telemetry.Sensor(name, reason=reason)
-    return telemetry.Sensor(name, one.count, one.low, one.total / one.count, one.high, one.last.window_s if one.last else None, reason)
+    return telemetry.Sensor(
+        name, one.count, one.low, one.total / one.count, one.high, one.last.window_s if one.last else None, reason,
+        frozenset(one.codes),
+    )
 
 
 def _crossed(one: crosscheck.Cross) -> str:

@@ -36,7 +36,7 @@ class Rule(Record, frozen=True, kw_only=True):
     should: str  # what the setting should be, in words
     because: str
     effect: str  # its size and where that is published, or "size not published"
-    fix: str  # the command that mends it; {gpu.address} stands for a fact
+    fix: str  # the command that fixes it; {gpu.address} stands for a fact
     source: str
     each: str = ""  # a family: the rule is asked of every member
     when: str = "true"
@@ -204,13 +204,13 @@ def _text(value: Any) -> str:
 
 
 def _filled(text: str, scope: Scope) -> str:
-    """{gpu.address} and {key} in a command, from the facts; what is not known stays as it is written."""
+    """{gpu.address} and {key} in a command, from the facts; what is not known here is named as such."""
 
     def fill(match: re.Match[str]) -> str:
         if match[1] == "key":
             return scope.key
         fact = scope.facts.get(scope.names(match[1])[0])
-        return _text(fact.value) if fact and fact.status == "ok" else match[0]
+        return _text(fact.value) if fact and fact.status == "ok" else f"<{match[1]}: not known here>"
 
     return re.sub(r"{([a-z_]+(?:\.[a-z_.]+)?)}", fill, text)
 

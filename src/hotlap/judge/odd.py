@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from hotlap.errors import InputError
 from hotlap.facts import Facts
 from hotlap.record import Record
@@ -28,6 +30,7 @@ class Odd(Record, frozen=True, kw_only=True):
     majority: Any  # the value, for a quantity the median
     share: float  # of the nodes that have it
     nodes: dict[str, Any]  # those that differ, and what they have
+    unit: str = ""
 
 
 class Fleet(Record, frozen=True, kw_only=True):
@@ -47,6 +50,7 @@ class Apart(Record, frozen=True, kw_only=True):
     kind: str  # version, setting, or quantity
     first: list[tuple[Any, int]]
     second: list[tuple[Any, int]]
+    unit: str = ""
 
 
 class Groups(Record, frozen=True, kw_only=True):
@@ -76,7 +80,7 @@ def against(first: Mapping[str, Facts], second: Mapping[str, Facts]) -> Groups:
         if None not in usual or _shifted(sides):
             kind = _kind(name) if None not in usual else "quantity"
             tables = [_table(values) for values in sides]
-            apart.append(Apart(fact=name, kind=kind, first=tables[0], second=tables[1]))
+            apart.append(Apart(fact=name, kind=kind, first=tables[0], second=tables[1], unit=_unit(name, {**first, **second})))
         else:
             divided.append(name)
     apart.sort(key=lambda one: ("version", "setting", "quantity").index(one.kind))
@@ -121,13 +125,17 @@ def compare(nodes: Mapping[str, Facts]) -> Fleet:
         if times > MAJORITY * len(nodes):
             majority = next(value for value in values.values() if _key(value) == usual)
             others = {node: value for node, value in values.items() if _key(value) != usual}
-            odd.append(Odd(fact=name, kind=_kind(name), majority=majority, share=times / len(nodes), nodes=others))
+            odd.append(Odd(fact=name, kind=_kind(name), majority=majority, share=times / len(nodes), nodes=others, unit=_unit(name, nodes)))
         elif far := _far(values):
-            odd.append(far[1](name, 1 - len(far[0]) / len(nodes)))
+            odd.append(msgspec.structs.replace(far[1](name, 1 - len(far[0]) / len(nodes)), unit=_unit(name, nodes)))
         else:
             (left_out if len(counts) > MAJORITY * len(nodes) else divided).append(name)
     odd.sort(key=lambda one: (one.kind != "version", len(one.nodes), one.fact))
     return Fleet(nodes=list(nodes), facts=len(names), odd=odd, left_out=left_out, divided=divided)
+
+
+def _unit(name: str, nodes: Mapping[str, Facts]) -> str:
+    return next((fact.unit for facts in nodes.values() if (fact := facts.facts.get(name)) and fact.unit), "")
 
 
 def _value(facts: Facts, name: str) -> Any:

@@ -94,7 +94,9 @@ def _why(device: Device | None, seen: Seen) -> str:
         return "the profile makes no matrix products, which draw the most"
     if device and device.target in OWN_KERNELS:
         return "Hotlap's own simple kernels do not load a card fully: --target torch:cuda does"
-    duty = float(np.mean([min(tick.duty, 1.0) for tick in seen.ticks])) if seen.ticks else 0.0
+    times = [tick.time_s for tick in seen.ticks]
+    span_s = max(times) - min(times) if times else 0.0
+    duty = min(sum(tick.busy_s + tick.check_s for tick in seen.ticks) / span_s, 1.0) if span_s else 1.0
     if duty < LOADED:
-        return f"it was under load for {percent(duty)} of the time: phases and checks leave pauses"
+        return f"it was under load for {percent(duty)} of the time: the profile leaves pauses, or the host does"
     return "nothing held it back: these kernels draw no more"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace as replaced
 
-from hotlap.judge import power_limit, symptoms
+from hotlap.judge import conduct, power_limit, symptoms
 from hotlap.judge import throughput as speed
 from hotlap.judge.catalogue import Budgets, Findings, catalogue
 from hotlap.judge.symptoms import Columns
@@ -43,6 +44,7 @@ class DeviceVerdict:
     rates: list[Rate] = field(default_factory=list)  # by kind of unit
     reached: str = ""  # whether the power limit was, in words
     wrong: list[Mismatch] = field(default_factory=list)
+    goal: str = ""  # how well a set point was held, in words
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,9 @@ def judge(
     `own`: a user's catalogue. `folder`: of the bundle, where readings that were compacted are read in full."""
     codes = catalogue(own)
     shown = {key: symptoms.exact(folder, key, readings) if folder else symptoms.columns(key, readings) for key in run.devices}
-    devices = [_device(run, key, [x for x in lines if x.device == key], shown[key], (budgets, codes)) for key in run.devices]
-    return replace(_all(run.id, _peers(devices, {d.key: d for d in run.machine.devices}), asdict(budgets)), skew=skew(lines))
+    shown["host"] = symptoms.columns("host", readings)
+    devices = [_device(run, key, [x for x in lines if x.device == key], shown, (budgets, codes)) for key in run.devices]
+    return replace(_all(run, _peers(devices, {d.key: d for d in run.machine.devices}), asdict(budgets)), skew=skew(lines))
 
 
 def skew(lines: Sequence[Line]) -> Skew | None:
@@ -146,24 +149,45 @@ def hold(found: StressVerdict, run: Run, good: StressVerdict, other: Run) -> Str
             continue
         one = replace(one, rates=[replace(r, reference=rates[like].get(r.kind)) for r in one.rates])
         slower = [(r.sustained / r.reference, r) for r in one.rates if r.reference and r.sustained < (1 - BEHIND) * r.reference]
+        if not any(r.reference for r in one.rates):
+            what = f"run {good.run} did none of the kinds of work of this one"
+            one = _worse(one, "nothing to compare", what, "give a run of the same profile with --against", "inconclusive")
+        elif alone := [r.kind for r in one.rates if not r.reference]:
+            said = f"{', '.join(alone)}: not in run {good.run}"
+            one = replace(one, findings=[*one.findings, Finding(title="not compared", detail=said, severity="info", action="")])
         if slower:
             share, worst = min(slower, key=lambda pair: pair[0])
-            what = f"{worst.kind} is {1 - share:.1%} under run {good.run}"
+            more = f", and {len(slower) - 1} more kind{'s' * (len(slower) > 2)} by over {BEHIND:.0%}" if len(slower) > 1 else ""
+            what = f"{worst.kind} is {1 - share:.1%} under run {good.run}{more}"
             one = _worse(one, "behind the reference", what, "compare clocks, temperatures and settings of both runs")
         devices.append(one)
-    return replace(_all(found.run, devices, found.allowed), skew=found.skew)
+    return replace(_all(run, devices, found.allowed), skew=found.skew)
 
 
-def _all(run: str, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
+def _all(run: Run, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
     states = [one.state for one in devices]
     state: State = "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not states else "pass"
-    causes = list(dict.fromkeys(cause for one in devices if one.state == state for cause in one.causes))
-    reason = ", ".join(causes) if causes else f"{len(devices)} device{'s' * (len(devices) > 1)} did checked work without an error"
-    return StressVerdict(run, state, reason, devices, allowed)
+    names = {d.key: d.selector for d in run.machine.devices}
+    causes: dict[str, list[str]] = {}
+    for one in devices:
+        for cause in dict.fromkeys(one.causes if one.state == state else []):
+            causes.setdefault(cause, []).append(names.get(one.device, one.device))
+    said = [f"{cause} ({', '.join(where)})" if len(devices) > 1 else cause for cause, where in causes.items()]
+    longest = max((one.figures.get("seconds", 0.0) for one in devices), default=0.0)
+    done = f"{len(devices)} device{'s' * (len(devices) > 1)} did checked work for {span(longest)} without an error"
+    return StressVerdict(run.id, state, ", ".join(said) if said else done, devices, allowed)
 
 
-def _device(run: Run, key: str, lines: Sequence[Line], shown: Columns, how: tuple[Budgets, Codes]) -> DeviceVerdict:
-    budgets, codes = how
+def span(seconds: float) -> str:
+    """A length of time in its two largest units: 1 h 5 min, 2 min 20 s, 45 s."""
+    whole = round(seconds)
+    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    first = next((n for n, (value, _) in enumerate(parts) if value), 3)
+    return " ".join(f"{value} {unit}" for n, (value, unit) in enumerate(parts[first : first + 2]) if value or not n)
+
+
+def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, Columns], how: tuple[Budgets, Codes]) -> DeviceVerdict:
+    (budgets, codes), shown = how, all_shown[key]
     ticks = [x for x in lines if isinstance(x, Tick)]
     wrong = [x for x in lines if isinstance(x, Mismatch)]
     events = [x for x in lines if isinstance(x, Happened)]
@@ -172,12 +196,18 @@ def _device(run: Run, key: str, lines: Sequence[Line], shown: Columns, how: tupl
     found = Findings(codes)
     figures, rates = _figures(ticks, shown), speed.rates(ticks, events, spec)
     _wrong(wrong, found, budgets)
-    _events(events, found)
+    _events(events, found, conduct.reaction(events, shown))
     symptoms.counters(shown, found, budgets)
     throttling = symptoms.throttling(shown)
     symptoms.throttled(throttling, found, budgets)
-    symptoms.sensors(shown, found)
-    _course(rates, shown, found, budgets)
+    symptoms.sensors(shown, found, ticks)
+    limit_w, _ = power_limit.known(device, shown, spec)
+    goal = conduct.set_point(events, shown, found)
+    capped = conduct.capped_below(throttling, shown, limit_w, found)
+    busy = conduct.busy_host(device, all_shown["host"], shown, found)
+    conduct.narrow_link(device, spec.pcie_lanes if spec else None, shown, found)
+    conduct.rates(rates, found)
+    _course(rates, shown, found, (budgets, busy, capped))
     symptoms.heat(shown, figures)
     if not figures["checked"]:
         found.add("no checked work", "no unit of work was done and checked: that is never a pass", "open", "see what did not run, above")
@@ -185,15 +215,25 @@ def _device(run: Run, key: str, lines: Sequence[Line], shown: Columns, how: tupl
         ends = {"interrupted": "it was interrupted (Ctrl-C or SIGTERM)", "": "it was killed, or is still running"}
         what = ends.get(run.stopped, run.stopped.removeprefix("error: "))
         found.add("not finished", what, "open", f"hotlap stress --resume {run.id}")
-    limit_w, _ = power_limit.known(device, shown, spec)
+    else:
+        conduct.never_ran(ticks, events, found)
     figures |= {"power_limit_w": limit_w} if limit_w else {}
     reached = power_limit.reached(device, spec, power_limit.Seen(shown, ticks, events, rates, throttling))
     state: State = "fail" if found.failed else "inconclusive" if found.open else "pass"
     cover = {x.detail.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
     causes = list(dict.fromkeys(found.failed or found.open))
-    findings = [one for _, one in found.found]
+    findings = _once([one for _, one in found.found])
     counted = list(symptoms.counted(shown))
-    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.said, wrong[:20])
+    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.said, wrong[:20], goal)
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings alike are told once, with how many they were."""
+    counts: dict[tuple[str, str], int] = {}
+    for one in findings:
+        counts[one.title, one.detail] = counts.get((one.title, one.detail), 0) + 1
+    kept = {(one.title, one.detail): one for one in findings}
+    return [replaced(one, detail=f"{counts[key]} times: {one.detail}") if counts[key] > 1 else one for key, one in kept.items()]
 
 
 def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
@@ -203,11 +243,9 @@ def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
         "moved_bytes": sum(x.moved_bytes for x in ticks), "busy_s": sum(x.busy_s for x in ticks), "check_s": sum(x.check_s for x in ticks),
     }  # fmt: skip
     found["seconds"] = sum(b.time_s - a.time_s for a, b in itertools.pairwise(ticks) if a.attempt == b.attempt)
-    for sensor, name in (("power_w", "power_w"), ("temperature_c", "temperature_c"), ("clock_hz.sm", "clock_hz")):
-        if sensor in shown and np.isfinite(shown[sensor][1]).any():
-            values = shown[sensor][1][np.isfinite(shown[sensor][1])]
-            found[f"{name}.peak"], found[f"{name}.average"] = float(values.max()), float(values.mean())
-    return found
+    firsts = {x.attempt: x for x in reversed(ticks)}.values()  # what a process did before its first line
+    found["seconds"] += sum(x.busy_s + x.check_s for x in firsts)
+    return found | conduct.figures(shown)
 
 
 def _wrong(wrong: Sequence[Mismatch], found: Findings, budgets: Budgets) -> None:
@@ -219,7 +257,7 @@ def _wrong(wrong: Sequence[Mismatch], found: Findings, budgets: Budgets) -> None
     found.add(f"wrong results ({kinds})", what, action="take the device out of service; repeat on another slot to tell card from host")
 
 
-def _events(events: Sequence[Happened], found: Findings) -> None:
+def _events(events: Sequence[Happened], found: Findings, reaction: str) -> None:
     for x in events:
         if x.what == "lost":
             found.add("device lost", x.detail, action="look for Xid 79 in the kernel's log; reseat the card, power the node off and on")
@@ -234,7 +272,7 @@ def _events(events: Sequence[Happened], found: Findings) -> None:
             cause = "too hot" if own else "limit asked was reached"
             found.add(
                 cause,
-                x.detail,
+                x.detail + ("" if own else reaction),
                 "fail" if own else "open",
                 "look at airflow, fan and thermal contact" if own else "raise the limit, or lower the load",
             )
@@ -244,14 +282,20 @@ def _events(events: Sequence[Happened], found: Findings) -> None:
             found.add("suspended", x.detail, "open", "keep the machine awake: systemd-inhibit")
         elif x.what == "clock_jump":
             found.add("clock changed", f"{x.detail}; Hotlap's times are monotonic and not moved by it", "note")
+        elif x.what == "unguarded":
+            found.add("limit without a sensor", x.detail, "open", "leave it out, or see hotlap sensors for what is missing")
+        elif x.what == "hottest":
+            found.add("most power", x.detail, "note")
         elif x.what == "mix":
             found.add("units mixed", x.detail, "note")
         elif x.what in ("not_run", "sensors"):
-            found.add("left out", x.detail, "note")
+            found.add("not run" if x.what == "not_run" else "sensor missing", x.detail, "note")
 
 
-def _course(rates: Sequence[Rate], shown: Columns, found: Findings, budgets: Budgets) -> None:
-    """Kinds whose throughput falls beyond the budget, and whether the clock says why."""
+def _course(rates: Sequence[Rate], shown: Columns, found: Findings, how: tuple[Budgets, bool, bool]) -> None:
+    """Kinds whose throughput falls beyond the budget, and whether the clock says why. `how`: budgets, whether the host was busy, and
+    whether a power cap holds the card below its limit."""
+    budgets, busy, capped = how
     falling = [(one.change, one) for one in rates if one.falls and one.change is not None and one.change < -budgets.slope]
     if not falling:
         return
@@ -266,7 +310,13 @@ def _course(rates: Sequence[Rate], shown: Columns, found: Findings, budgets: Bud
     kinds = len(falling) - 1
     more = f", and {kinds} more kind{'s' * (kinds > 1)}" if kinds else ""
     what = f"{worst.kind} {change:+.1%} from the first quarter of the run to the last{more}"
-    found.add("throughput falls", what, action="look at temperature and clocks over time")
+    held = [name for name, share in late.items() if share > budgets.throttle and name not in ("idle", "software power cap")]
+    if busy:  # then it is not known whose fall it is
+        what += "; others were at work on the host or the device"
+        found.add("throughput falls", what, "open", "run it again with nothing else running")
+        return
+    look = "look at what lowers the power limit" if capped else f"look at what holds the clock: {', '.join(held)}" if held else ""
+    found.add("throughput falls", what, action=look or "look at temperature and clocks over time")
 
 
 def _worse(one: DeviceVerdict, cause: str, detail: str, action: str, state: State = "fail") -> DeviceVerdict:
@@ -278,7 +328,8 @@ def _worse(one: DeviceVerdict, cause: str, detail: str, action: str, state: Stat
 
 
 def _peers(devices: list[DeviceVerdict], known: Mapping[str, Device]) -> list[DeviceVerdict]:
-    """A device fails that is behind the median of the node's others of its model in any kind of unit; three take part at least."""
+    """A device fails that is behind the median of the node's others of its model in any kind of unit. Of only two that differ nobody
+    knows which one is as it should be: the verdict of the slower one stays open."""
     found: list[DeviceVerdict] = []
     for one in devices:
         model = known[one.device].model if one.device in known else ""
@@ -286,11 +337,15 @@ def _peers(devices: list[DeviceVerdict], known: Mapping[str, Device]) -> list[De
         behind: list[tuple[float, str]] = []
         for rate in one.rates:
             theirs = [r.sustained for x in others for r in x.rates if r.kind == rate.kind]
-            if len(theirs) >= 2 and (share := rate.sustained / float(np.median(theirs))) < 1 - BEHIND:
+            if theirs and (share := rate.sustained / float(np.median(theirs))) < 1 - BEHIND:
                 behind.append((share, rate.kind))
         if behind:
             share, kind = min(behind)
-            what = f"{kind} is {1 - share:.1%} under the median of the others"
-            one = _worse(one, "behind its peers", what, "audit its settings against theirs")
+            if len(others) > 1:
+                what = f"{kind} is {1 - share:.1%} under the median of the others"
+                one = _worse(one, "behind its peers", what, "audit its settings against theirs")
+            else:
+                what = f"{kind} is {1 - share:.1%} under the only other device of its model"
+                one = _worse(one, "behind its only peer", what, "audit its settings against the other's", "inconclusive")
         found.append(one)
     return found

@@ -12,10 +12,14 @@ from hotlap.judge.catalogue import Budgets, Findings
 from hotlap.record import Readings
 from hotlap.stats import series
 from hotlap.store import chunks
-from hotlap.units import percent
+from hotlap.units import percent, show
+from hotlap.work.stress import Tick
 
 STEADY_C = 0.5  # change over the last third that is still steady
-FROZEN_S = 20.0  # the same value to the last bit for so long under load
+STEADY_S = 60.0  # that this third lasts at least: less says nothing of where heat comes to rest
+FROZEN_S = 20.0  # the same value to the last bit for so long
+MOVED = 0.1  # by which the load moved meanwhile, so that a sensor of it should have
+COUNTED = 0.05  # by which power and the energy counter may differ
 PLAUSIBLE = {"temperature_c": (-20.0, 150.0), "power_w": (0.0, 5000.0), "clock_hz.sm": (0.0, 1e10)}
 RISING = {  # counter: group and code of the catalogue, what it is called, and the budget for its rise during the run
     "ecc_corrected": ("ecc", "corrected", "corrected memory errors", "ecc_corrected"),
@@ -43,10 +47,12 @@ HELD_BY = (
     "software_power_cap", "thermal", "sync_boost", "board_limit", "reliability", "software_thermal", "hardware_thermal",
     "hardware_power_brake",
 )  # fmt: skip
+REMAPPED_XID = 63
 OVERCOUNTED = 1.05  # of the time: a counter that shows more does not count seconds
 
 JUDGED = (
     *PLAUSIBLE, *RISING, *STANDING, *(f"{HELD}{cause}" for cause in HELD_BY), "throttle", "xid", "pcie_width", "fan", "power_limit_w",
+    "energy_j", "processes",
 )  # fmt: skip
 SILENT_S, SILENT_STEPS = 10.0, 20  # without a reading, by time and by the sensor's usual interval: it stopped sending
 LATE = 1 / 3  # of a run: what holds the clock down at its end
@@ -90,8 +96,7 @@ def counters(shown: Columns, found: Findings, budgets: Budgets) -> None:
     for sensor, (group, code, cause, budget) in RISING.items():
         rise, may = _rise(shown, sensor), float(getattr(budgets, budget)) if budget else 0.0
         if rise > may:
-            over = f", {may:.0f} allowed" if may else ""
-            found.coded(group, code, cause, f"{rise:.0f} during the run{over}")
+            found.coded(group, code, cause, f"{rise:.0f} during the run, {may:.0f} allowed")
     for sensor, (group, code, cause, fails) in STANDING.items():
         values = _good(shown, sensor)
         if len(values) and values.max() > 0:
@@ -105,6 +110,10 @@ def counters(shown: Columns, found: Findings, budgets: Budgets) -> None:
     if "xid" in shown:
         values = shown["xid"][1]
         for number in sorted({int(v) for v in values[np.isfinite(values)] if v > 0}):
+            if number == REMAPPED_XID and budgets.remapped_rows < 1:  # the same event as a row in the counter
+                entry = found.codes["xid"].get(str(number), {"meaning": "", "action": ""})
+                found.add(f"Xid {number}", f"reported by the driver, 0 rows allowed: {entry['meaning']}", action=entry["action"])
+                continue
             found.coded("xid", str(number), f"Xid {number}", "reported by the driver")
     if "pcie_width" in shown:
         values = shown["pcie_width"][1][np.isfinite(shown["pcie_width"][1])]
@@ -116,6 +125,15 @@ def counters(shown: Columns, found: Findings, budgets: Budgets) -> None:
         values = shown["fan"][1][np.isfinite(shown["fan"][1])]
         if len(values) and values[-1] <= 0.01 < values.max():
             found.add("fan stopped", f"from {values.max():.0%} to {values[-1]:.0%}", action="replace the fan")
+
+
+def plausible(shown: Columns, sensor: str) -> tuple[np.ndarray, np.ndarray]:
+    """Times and values of the readings that succeeded and can be."""
+    times, values = shown.get(sensor, (np.zeros(0), np.zeros(0)))
+    low, high = PLAUSIBLE.get(sensor, (-math.inf, math.inf))
+    good = np.isfinite(values)
+    good[good] &= (values[good] >= low) & (values[good] <= high)
+    return times[good], values[good]
 
 
 def _good(shown: Columns, sensor: str) -> np.ndarray:
@@ -180,8 +198,8 @@ def throttled(throttling: dict[str, float], found: Findings, budgets: Budgets) -
             found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", "note", entry["action"])
 
 
-def sensors(shown: Columns, found: Findings) -> None:
-    """Sensors that are silent, stand still or show nonsense: then what they would have shown is not known."""
+def sensors(shown: Columns, found: Findings, ticks: Sequence[Tick] = ()) -> None:
+    """Sensors that are silent, stand still while their card does not, or show nonsense: what they would have shown is not known."""
     end_s = max((times[-1] for times, _ in shown.values() if len(times)), default=0.0)
     for sensor, (times, values) in shown.items():
         if len(times) >= SILENT_STEPS and end_s - times[-1] > max(SILENT_S, SILENT_STEPS * float(np.median(np.diff(times)))):
@@ -203,21 +221,53 @@ def sensors(shown: Columns, found: Findings) -> None:
             found.add(
                 f"nonsense from sensor: {sensor}", f"{bad[0]:g} is not plausible ({low:g} to {high:g})", "open", "read it from the BMC"
             )
-        elif sensor in ("power_w", "temperature_c") and _frozen(times, values):
-            found.add(
-                f"frozen sensor: {sensor}",
-                f"exactly {good[-1]:g} for the last {FROZEN_S:g} s and longer, after it had moved",
-                "open",
-                "read it from the BMC",
-            )
+        elif sensor in ("power_w", "temperature_c"):
+            _frozen(sensor, shown, ticks, found)
 
 
-def _frozen(times: np.ndarray, values: np.ndarray) -> bool:
-    """The same to the last bit at the end, after it had moved; whole numbers are what coarse sensors show."""
+def _frozen(sensor: str, shown: Columns, ticks: Sequence[Tick], found: Findings) -> None:
+    times, values = shown[sensor]
+    began_s = _still(times, values)
+    moved = "" if began_s is None else _moved(sensor, began_s, shown, ticks)
+    if began_s is not None and moved:
+        what = f"exactly {values[-1]:g} for the last {times[-1] - began_s:.0f} s, after it had moved, while {moved}"
+        found.add(f"frozen sensor: {sensor}", what, "open", "read it from the BMC")
+
+
+def _still(times: np.ndarray, values: np.ndarray) -> float | None:
+    """Since when a sensor has shown the same to the last bit, after it had moved; whole numbers are what coarse sensors show."""
     last, moved = values[-1], np.flatnonzero(values != values[-1])
     if not np.isfinite(last) or last == int(last) or not len(moved):
-        return False
-    return bool(times[-1] - times[moved[-1]] > FROZEN_S and len(np.unique(values[: moved[-1] + 1])) > 5)
+        return None
+    return float(times[moved[-1]]) if times[-1] - times[moved[-1]] > FROZEN_S else None
+
+
+def _moved(sensor: str, began_s: float, shown: Columns, ticks: Sequence[Tick]) -> str:
+    """What else moved meanwhile, so that this sensor should have; "" where nothing did: a constant load has constant readings."""
+    power = sensor == "power_w"
+    for other, unit, limit in (("clock_hz.sm", "Hz", MOVED / 2),) if power else (("power_w", "W", MOVED),):
+        times, values = plausible(shown, other)
+        late = values[times > began_s]
+        if len(late) > 20 and (high := float(np.percentile(late, 95))) - (low := float(np.percentile(late, 5))) > limit * abs(high):
+            return f"{other} moved between {show(low, unit)} and {show(high, unit)}"
+    times, joules = plausible(shown, "energy_j")
+    late = times > began_s
+    steps, spans = np.diff(joules[late]), np.diff(times[late])
+    whole = (steps >= 0) & (spans > 0)  # a counter that began anew, with the process, goes on from there
+    if power and whole.any():
+        watts = float(steps[whole].sum() / spans[whole].sum())
+        stands = float(shown[sensor][1][-1])
+        if stands > 0 and abs(watts / stands - 1) > COUNTED:
+            return f"the energy counter rose by {watts:.0f} W"
+    drew: dict[str, list[float]] = {}
+    for tick in ticks:
+        if tick.time_s <= began_s and "power_w" in tick.shown:
+            drew.setdefault(tick.unit, []).append(tick.shown["power_w"])
+    ran = {tick.unit for tick in ticks if tick.time_s > began_s + 1.0} & set(drew)
+    typical = {unit: float(np.median(drew[unit])) for unit in ran}
+    if len(typical) > 1 and (most := max(typical.values())) - (least := min(typical.values())) > MOVED * most:
+        return f"units ran that had drawn {least:.0f} and {most:.0f} W"
+    return ""
 
 
 def change(shown: Columns, sensor: str) -> float:
@@ -232,11 +282,9 @@ def change(shown: Columns, sensor: str) -> float:
 
 def heat(shown: Columns, figures: dict[str, float]) -> None:
     """Whether temperature came to rest, and by how much it still moved."""
-    if "temperature_c" not in shown:
-        return
-    values = shown["temperature_c"][1][np.isfinite(shown["temperature_c"][1])]
+    times, values = plausible(shown, "temperature_c")
     last = values[len(values) * 2 // 3 :]
-    if len(last) >= 12:
+    if len(last) >= 12 and float(np.ptp(times)) / 3 >= STEADY_S:
         parts = np.array([part.mean() for part in np.array_split(last, 12)])
         rise = series.drift(parts + 273.15) * float(np.median(parts) + 273.15)
         figures["temperature_c.rise"] = rise

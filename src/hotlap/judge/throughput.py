@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,16 @@ from hotlap.record import Case
 from hotlap.stats import series
 from hotlap.work.stress import Happened, Tick
 
-SHORT_S = 0.05  # busy for less than this, a tick's rate is the timer's
+SHORT_S = 0.05  # busy for less than this, a rate is the timer's: such ticks are taken together with the next
 FEWEST = 12  # ticks of a kind that can show a trend
 BLOCKS = 6
 ONE_WAY = 0.9  # of pairs of an early and a late tick
 PRODUCTS = "products "
+FAR = 0.8  # of the low end of the model's interval: below it, no scatter of good kernels explains a rate
+LINK_FAR = 0.8  # of what a link is expected to carry, whose interval is wide only by assumption
+BEYOND = 1.02  # of the bound: no device is faster than that
+FASTER = 1.25  # of the fast end of the interval: the model knows too little of this one
+COPIES = {"memory": ("stream", {"op": "copy", "size": "4 GiB"}), "link": ("transfer", {"direction": "h2d", "size": "1 GiB"})}
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,15 @@ class Rate:
     sustained: float  # median of the second half of its ticks
     busy_s: float
     ticks: int
-    slope: float | None = None  # change over the run, as a share (Theil–Sen over six blocks); None for too few ticks
+    slope: float | None = None  # change over the run along a line (Theil–Sen over six blocks), as a share, at most that between any two
     change: float | None = None  # from the median of the first quarter to that of the last, as a share: sees a step that a line misses
     spread: float | None = None  # robust standard deviation of ticks, as a share of their median
     falls: bool = False  # the change is not chance: nearly every late tick is slower than every early one
     bound: float | None = None  # what the hardware allows, by the model
     expected: float | None = None  # what a good kernel does, by the model
     no_limit: str = ""  # why there is no bound
+    floor: float | None = None  # below it the rate is far from what the model expects
+    quickest: float | None = None  # the fast end of the model's interval
     reference: float | None = None  # sustained in the run that it is held against
 
 
@@ -51,27 +59,49 @@ def rates(ticks: Sequence[Tick], events: Sequence[Happened], spec: Spec | None) 
         for kind, done in tick.parts().items():
             if done.busy_s > 0:
                 by.setdefault(kind, []).append((done.flop, done.moved_bytes, done.busy_s))
-    sides = {x.detail: x.numbers for x in events if x.what == "coverage" and "k" in x.numbers}
+    sides = {x.detail: x.numbers for x in events if x.what == "coverage"}
     return [_rate(kind, np.array(rows), sides.get(kind, {}), spec) for kind, rows in by.items() if any(row[0] or row[1] for row in rows)]
 
 
 def _rate(kind: str, rows: NDArray[np.float64], sides: dict[str, float], spec: Spec | None) -> Rate:
     column, unit = (0, "FLOP/s") if rows[:, 0].any() else (1, "B/s")
-    long = rows[:, 2] >= SHORT_S
-    values = rows[long if long.any() else slice(None), column] / rows[long if long.any() else slice(None), 2]
+    joined = _together(rows)
+    values = joined[:, column] / joined[:, 2]
     middle = float(np.median(values))
     slope = change = spread = None
     if len(values) >= FEWEST and middle:
-        slope = series.drift(values[: len(values) // BLOCKS * BLOCKS].reshape(BLOCKS, -1).mean(axis=1))
+        blocks = values[: len(values) // BLOCKS * BLOCKS].reshape(BLOCKS, -1).mean(axis=1)
+        widest = float(np.ptp(blocks)) / float(blocks.max())  # a step tilts a line by more than it is high
+        slope = float(np.clip(series.drift(blocks), -widest, widest))
         early, late = _ends(values)
         change = float(np.median(late) / np.median(early) - 1)
         spread = series.MAD_TO_SD * float(np.median(np.abs(values - middle))) / middle
-    bound, expected, why = limit(kind, sides, spec)
+    known = limit(kind, sides, spec)
     return Rate(
         kind=kind, unit=unit, peak=float(values.max()), sustained=float(np.median(values[len(values) // 2 :])),
-        busy_s=float(rows[:, 2].sum()), ticks=len(values), slope=slope, change=change, spread=spread,
-        falls=change is not None and _one_way(values), bound=bound, expected=expected, no_limit=why,
+        busy_s=float(rows[:, 2].sum()), ticks=len(rows), slope=slope, change=change, spread=spread,
+        falls=change is not None and _one_way(values), bound=known.bound, expected=known.expected, no_limit=known.reason,
+        floor=known.floor, quickest=known.quickest,
     )  # fmt: skip
+
+
+def _together(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ticks too short to time on their own, added up until they are long enough; none is dropped, and none outweighs another kind."""
+    if not (rows[:, 2] < SHORT_S).any():
+        return rows
+    found: list[NDArray[np.float64]] = []
+    open_row = np.zeros(3)
+    for row in rows:
+        open_row = open_row + row
+        if open_row[2] >= SHORT_S:
+            found.append(open_row)
+            open_row = np.zeros(3)
+    if open_row[2] > 0:
+        if found:
+            found[-1] = found[-1] + open_row
+        else:
+            found.append(open_row)
+    return np.array(found)
 
 
 def _ends(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -85,20 +115,47 @@ def _one_way(values: NDArray[np.float64]) -> bool:
     return float(np.mean(late[:, None] < early[None, :])) >= ONE_WAY
 
 
-def limit(kind: str, sides: dict[str, float], spec: Spec | None) -> tuple[float | None, float | None, str]:
-    """Bound and expectation in FLOP/s of a product of these sides, or why there is none."""
-    if not kind.startswith(PRODUCTS):
-        return None, None, "a pattern or a copy with its check is more than moved bytes"
+class Known(NamedTuple):
+    """What the model says of a kind of unit, in FLOP/s or B/s; `reason` where there is no bound."""
+
+    bound: float | None = None
+    expected: float | None = None
+    reason: str = ""
+    floor: float | None = None
+    quickest: float | None = None
+
+
+def limit(kind: str, sides: dict[str, float], spec: Spec | None) -> Known:
+    """Bound and expectation of a product, of a copy in memory or of one over the link; or why there is none. `sides`: the unit's facts:
+    m, n and k, `library` of products by a vendor's library, `plain` of copies that move no more than they count."""
+    if kind not in COPIES and not kind.startswith(PRODUCTS):
+        return Known(reason="no rate is published for it")
+    if kind in COPIES and not sides.get("plain"):
+        return Known(reason="a pattern or a copy with its check is more than moved bytes")
     if spec is None:
-        return None, None, "the device is not in the machine table"
-    if not sides:
-        return None, None, "the run does not say how large its products were"
-    params = {name: int(sides[name]) for name in ("m", "n", "k")} | {"dtype": kind.removeprefix(PRODUCTS)}
+        return Known(reason="the device is not in the machine table")
+    if kind.startswith(PRODUCTS) and "k" not in sides:
+        return Known(reason="the run does not say how large its products were")
     try:
-        case = Case(workload="gemm", params=work.find("gemm").parse(params))
+        case, amount = _case(kind, sides)
         found = predict.expected(case, spec, limits.limit(case, spec))
     except InputError as error:
-        return None, None, str(error)
-    flop = 2.0 * math.prod(sides[name] for name in ("m", "n", "k"))
-    bound, expected = (flop / s if s else None for s in (found.bound_s, found.expected_s))
-    return bound, expected, "" if bound or expected else found.reason or "no published rate"
+        return Known(reason=str(error))
+    bound, expected, low, quickest = (
+        amount / s if s else None for s in (found.bound_s, found.expected_s, found.high_s, found.low_s)
+    )  # fmt: skip
+    floor = LINK_FAR * expected if kind == "link" and expected else FAR * low if low else None
+    if not (sides.get("plain") or sides.get("library")):  # a simple kernel of Hotlap's own is not what the model expects
+        floor = None
+    return Known(bound, expected, "" if bound or expected else found.reason or "no published rate", floor, quickest)
+
+
+def _case(kind: str, sides: dict[str, float]) -> tuple[Case, float]:
+    """The case of the model that is like a unit, and its FLOP or bytes."""
+    if kind in COPIES:
+        workload, params = COPIES[kind]
+        case = Case(workload=workload, params=work.find(workload).parse(params))
+        asked = work.find(workload).work(case.params)
+        return case, float(asked.link_bytes or asked.working_set_bytes)
+    given = {name: int(sides[name]) for name in ("m", "n", "k")} | {"dtype": kind.removeprefix(PRODUCTS)}
+    return Case(workload="gemm", params=work.find("gemm").parse(given)), 2.0 * math.prod(sides[name] for name in ("m", "n", "k"))

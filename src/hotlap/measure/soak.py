@@ -191,7 +191,7 @@ class _Soak:
         job = Job(
             spec=self.record.target, device=place_of(one.device, self.record.target), device_key=one.device.key, profile=self.setup.profile,
             seconds=one.left_s, start_s=one.start_s, seed=self.record.seed, readings_hz=self.setup.readings_hz, attempt=one.attempt,
-            at_wall_s=at_wall_s,
+            done_s=max(self.setup.profile.seconds - one.left_s, 0.0), at_wall_s=at_wall_s,
         )  # fmt: skip
         one.heard_s, one.ticked, one.attempts = time.monotonic(), False, one.attempts + 1
         threading.Thread(target=self._listen, args=(one, one.process, one.attempt), daemon=True).start()
@@ -243,7 +243,7 @@ class _Soak:
             if one.ticked:
                 one.left_s -= max(line.time_s - one.time_s, 0.0)
             one.ticked, one.time_s, one.start_s = True, line.time_s, line.time_s
-        if isinstance(line, Happened) and line.what in ("lost", "limit"):
+        if isinstance(line, Happened) and line.what in ("lost", "limit", "unguarded"):
             one.left_s = 0.0  # a card that is gone is not asked again, and one at its limit is left to cool
         self.writer.readings(said.readings)
         self._keep(one.device, line)

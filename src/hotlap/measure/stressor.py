@@ -11,6 +11,7 @@ import msgspec
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, MachineError
 from hotlap.measure.control import POWER_INTEGRAL_S, SHORT_S, Controller, Limits, Mix
+from hotlap.measure.turns import Turns, rest
 from hotlap.measure.worker import begin
 from hotlap.record import Readings, Record
 from hotlap.sensors import limits
@@ -21,6 +22,8 @@ from hotlap.workloads import stress
 
 TICK_S = 1.0
 PROBE_S = 0.6  # a unit alone, once to come to its power and once to measure it
+PROBE_SHARE = 0.1  # of the run's time at most, for all of them
+BLIND_S = 10.0  # without a reading of what a limit or a set point needs: the load stops
 WINDOW_S = 0.25  # a duty cycle shorter than 1 is on and off within this
 POWER_CAP = 0x4  # bit of a power limit that holds the clock: what a limit does
 MOST_WRONG = 1000  # mismatches written in full by one process; all are counted
@@ -38,6 +41,7 @@ class Job(Record, frozen=True, kw_only=True):
     seed: int
     readings_hz: float
     attempt: int = 0
+    done_s: float = 0.0  # of the profile, by processes before this one: the cycle of phases goes on from there
     at_wall_s: float = 0.0  # when synchronised devices begin, by time.time()
 
 
@@ -90,6 +94,8 @@ class _Worker:
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
         self.done, self.unit = dict[str, Done](), ""
         self.pulses, self.pulse = dict[int, float](), 0
+        self.turns = Turns()
+        self.seen_s = dict[str, float]()  # sensors that a limit or the set point needs: when they last showed something
         self.began_s = self.clock.now()
         self.ticked_s = self.began_s
         self.stopped = ""
@@ -102,6 +108,8 @@ class _Worker:
         job = self.job
         limit = {"slowdown_c": self.limits.slowdown_c} if self.limits.slowdown_c is not None else {}
         goal = {f"goal.{self.goal}": self.control.target} if self.control else {}
+        asked = {"max.power_w": job.profile.max_power_w, "max.temperature_c": job.profile.max_temperature_c}
+        goal |= {name: value for name, value in asked.items() if value is not None}
         self.say("began", numbers={"attempt": float(job.attempt), **limit, **goal})
         missing = sensors.missing(self.target)
         if missing:
@@ -110,28 +118,77 @@ class _Worker:
             self.say("sensors", f"nothing stops this load by heat, for {self.slowdown_by}: give --max-temperature")
         if held := limits.held(self.sources, self.clock.now(), HARMLESS | POWER_CAP):
             self.say("held", f"{' and '.join(held)}, before any load")
+        if blind := self._blind():
+            self.say("unguarded", blind)
+            self.say("ended", "nothing was loaded: it could not have been stopped or held")
+            return
         for phase in job.profile.phases:
             self._prepare(phase)
-        if not any(self.made.values()):
+        every = [unit for units in self.made.values() for unit in units]
+        if not every:
             self.say("not_run", "no unit of this profile runs on this device")
             return
-        together = job.profile.synchronised
-        if together and self.target.dialect != "model":
-            time.sleep(max(0.0, job.at_wall_s - time.time()))
-        self.began_s = self.ticked_s = self.clock.now()
-        self.sampler.start()
-        end_s, due_s = self.began_s + job.seconds, self.began_s
-        while self.clock.now() < end_s and not self.stopped:
+        self.say("units", numbers={_kind(unit): 1.0 for unit in every})
+        end_s = self._first(every)
+        together, due_s, begun, first = job.profile.synchronised, self.clock.now(), job.done_s, True
+        while not self.stopped and (self.clock.now() < end_s or first):
             before_s = self.clock.now()
-            for phase in job.profile.phases:
-                due_s = (due_s if together else self.clock.now()) + phase.seconds  # of all devices alike, whatever the last unit took
+            for phase, seconds in rest(job.profile.phases, begun, end_s - before_s):
+                due_s = (due_s if together else self.clock.now()) + seconds  # of all devices alike, whatever the last unit took
                 self._pulse(phase, min(due_s, end_s))
                 self._phase(phase, min(due_s, end_s))
+            begun, first = 0.0, False  # whole cycles from here on
             if self.clock.now() <= before_s:
                 break
         self.sampler.stop()
         self._tick("end")
         self.say("ended", self.stopped or "the time is over")
+
+    def _first(self, every: list[Any]) -> float:
+        """Sensors, what draws the most where a phase asks, and the start that devices share. Returns when the run ends."""
+        job = self.job
+        together = job.profile.synchronised
+        self.began_s = self.ticked_s = self.clock.now()
+        self.sampler.start()
+        if any(phase.hottest for phase in job.profile.phases):
+            self._probe(every, "products")
+            self._hottest()
+        began_s = self.clock.now() if together else self.began_s
+        if together and self.target.dialect != "model":
+            time.sleep(max(0.0, job.at_wall_s - time.time()))
+            began_s = self.clock.now()
+        elif together:  # virtual clocks of devices begin together, and none knows of another: a round time from the start
+            began_s = self.began_s + 2 * self._probe_s(every) * len(every) * 1.5
+            self.clock.sleep(max(0.0, began_s - self.clock.now()))
+        return float(began_s + job.seconds)
+
+    def _blind(self) -> str:
+        """What was asked to be held or kept under though nothing here shows it; "" where all of it is shown."""
+        profile = self.job.profile
+        now = self.clock.now()
+        asked = (
+            ("power_w", profile.power_w, "W"), ("power_w", profile.max_power_w, "W"),
+            ("temperature_c", profile.temperature_c, "°C"), ("temperature_c", profile.max_temperature_c, "°C"),
+        )  # fmt: skip
+        needed = {sensor: f"{value:g} {unit}" for sensor, value, unit in asked if value is not None}
+        read = [x for one in self.sources for x in one.read(now)] if needed else []
+        shown = {x.sensor for x in read if self._mine(x.device) and x.value is not None}
+        self.seen_s = dict.fromkeys(needed, now)
+        lacking = [f"{what} needs a sensor of {sensor.split('_')[0]}" for sensor, what in needed.items() if sensor not in shown]
+        return f"{'; '.join(lacking)}, and none answers here: nothing could hold or stop this load" if lacking else ""
+
+    def _mine(self, device: str) -> bool:
+        return device == self.job.device_key or self.target.device.kind == "cpu"
+
+    def _hottest(self) -> None:
+        """Says which units draw the most, or that it is not known."""
+        self.turns.heat(self.mix.watts)
+        if not self.turns.hot:
+            self.say("hottest", "no power reading tells which unit draws the most: all have equal time")
+            return
+        names = sorted(self.turns.hot, key=lambda name: (-round(self.mix.watts[name]), name))
+        said = ", ".join(f"{name} {self.mix.watts[name]:.0f} W" for name in names)
+        self.say("hottest", f"{said}: most of the time is theirs", {f"power_w.{name}": watts for name, watts in self.mix.watts.items()})
 
     def _prepare(self, phase: Phase) -> None:
         key = _key(phase)
@@ -154,20 +211,24 @@ class _Worker:
             self.pulse += 1
 
     def _phase(self, phase: Phase, until_s: float) -> None:
-        turn, made = 0, self.made.get(_key(phase), [])
-        while self.clock.now() < until_s and not self.stopped:
+        """Every unit of a phase has its turn at least once in a process, however little time is left."""
+        made = self.made.get(_key(phase), [])
+        names = [_kind(unit) for unit in made]
+        while not self.stopped and (self.clock.now() < until_s or self.turns.missing(names)):
             if not made:  # idle, or nothing of this kind runs here
                 self.clock.sleep(min(until_s - self.clock.now(), TICK_S))
                 self._look(phase.kind)
                 continue
             duty = self._share(phase, made)
-            began_s = self.clock.now()
-            while self.clock.now() - began_s < WINDOW_S * duty and self.clock.now() < until_s:
+            began_s, first = self.clock.now(), True
+            while not self.stopped and (first or (self.clock.now() - began_s < WINDOW_S * duty and self.clock.now() < until_s)):
                 hotter = self._hotter(made) if self.clock.now() - began_s < WINDOW_S * self._mixed() else None
-                self._unit(hotter or made[turn % len(made)], phase.kind if hotter is None else "mix")
-                turn += hotter is None
+                place = self.turns.next(names, phase.hottest)
+                self._unit(hotter or made[place], phase.kind if hotter is None else "mix")
+                first = False
             window_s = self.clock.now() - began_s
-            if duty < 1:
+            self._guard()
+            if duty < 1 and not self.stopped:
                 self.clock.sleep(min(window_s * (1 / duty - 1), 2.0))
             self._look(phase.kind)
 
@@ -176,7 +237,7 @@ class _Worker:
         if self.control is None:
             return phase.duty
         if self.control.short_s > SHORT_S and not self.probed:
-            self._probe(phase)
+            self._probe([unit for units in self.made.values() for unit in units], phase.kind)
             self._mix_in(made, told=True)
         elif self.control.short_s > SHORT_S and self.control.most == 1.0:  # a later phase, whose own units draw less
             self._mix_in(made, told=False)
@@ -190,22 +251,26 @@ class _Worker:
         name = self.mix.more([_kind(unit) for unit in made])
         return next((unit for units in self.made.values() for unit in units if _kind(unit) == name), None) if name else None
 
-    def _probe(self, phase: Phase) -> None:
+    def _probe_s(self, every: list[Any]) -> float:
+        return min(PROBE_S, PROBE_SHARE * self.job.profile.seconds / (2 * len(every)))
+
+    def _probe(self, every: list[Any], phase: str) -> None:
         """Each unit alone at full duty, for the power that it draws."""
-        self.probed = True
-        for unit in [unit for units in self.made.values() for unit in units]:
+        self.probed, span_s = True, self._probe_s(every)
+        for unit in every:
             for measured in (False, True):
-                self._tick(phase.kind)
-                until_s = self.clock.now() + PROBE_S
-                while self.clock.now() < until_s:
+                self._tick(phase)
+                until_s = self.clock.now() + span_s
+                while self.clock.now() < until_s and not self.stopped:
                     self._unit(unit, "mix")
+                    self._guard()
                 self._show()
                 if measured and "power_w" in self.shown:
                     self.mix.watts[_kind(unit)] = self.shown["power_w"]
-                self._limit()
+                self._limit(self.shown)
                 if self.stopped:
                     return
-        self._tick(phase.kind)
+        self._tick(phase)
 
     def _mix_in(self, made: list[Any], told: bool) -> None:
         """The unit that draws the most, where these draw less; `told`: says so even where there is none."""
@@ -226,6 +291,7 @@ class _Worker:
         unit.run()
         ran_s = self.clock.now()
         found = unit.check()
+        self.turns.took(_kind(unit), self.clock.now() - began_s)
         self.busy_s += ran_s - began_s
         self.check_s += self.clock.now() - ran_s
         self.pieces, self.checked = self.pieces + 1, self.checked + 1
@@ -248,7 +314,7 @@ class _Worker:
         self._show()
         if self.control and self.goal in self.shown:
             self.control.step(self.shown[self.goal], now - self.ticked_s)
-        self._limit()
+        self._limit(self.shown)
         self._tick(phase)
 
     def _show(self) -> None:
@@ -257,20 +323,35 @@ class _Worker:
         self.shown = {
             sensor: values[-1] if sensor == "throttle" else sum(values) / len(values)
             for (sensor, device), values in columns.items()
-            if values and (device == self.job.device_key or self.target.device.kind == "cpu")
+            if values and self._mine(device)
         }
 
-    def _limit(self) -> None:
-        self.stopped = self.limits.reached(self.shown)
-        if self.stopped:
-            self.say("limit", self.stopped, {"slowdown": float("own slowdown" in self.stopped)})
+    def _guard(self) -> None:
+        """Between two windows of load: what limits and set point need, by the latest reading, which a mean would soften."""
+        now, latest = self.clock.now(), dict[str, float]()
+        with self.sampler.lock:
+            for (sensor, device), column in self.sampler.columns.items():
+                if sensor in ("power_w", "temperature_c") and self._mine(device) and column.values and column.values[-1] is not None:
+                    latest[sensor] = column.values[-1]
+        self.seen_s |= {sensor: now for sensor in latest if sensor in self.seen_s}
+        for sensor, at_s in self.seen_s.items():
+            if now - at_s > BLIND_S and not self.stopped:
+                self.stopped = f"no reading of {sensor} for {now - at_s:.0f} s, which the limit or set point that was asked needs"
+                self.say("limit", self.stopped)
+        self._limit(latest)
+
+    def _limit(self, shown: dict[str, float]) -> None:
+        said = "" if self.stopped else self.limits.reached(shown)
+        if said:
+            self.stopped = said
+            self.say("limit", said, {"slowdown": float("own slowdown" in said)})
 
     def _tick(self, phase: str) -> None:
         now = self.clock.now()
-        span_s = max(now - self.ticked_s, 1e-9)
+        duty = min((self.busy_s + self.check_s) / max(now - self.ticked_s, 1e-9), 1.0)
         line = Tick(
             device=self.job.device_key, time_s=now, phase=phase, units=self.pieces, checked=self.checked, flop=self.flop,
-            moved_bytes=self.moved, busy_s=self.busy_s, check_s=self.check_s, duty=min(self.busy_s / span_s, 1.0), shown=self.shown,
+            moved_bytes=self.moved, busy_s=self.busy_s, check_s=self.check_s, duty=duty, shown=self.shown,
             attempt=self.job.attempt, done=self.done, unit=self.unit, pulses=self.pulses,
         )  # fmt: skip
         _say(self.channel, line, self.sampler.drain())

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from hotlap import units
-from hotlap.facts import Fact, Facts, families, natural
+from hotlap.facts import Fact, Facts, families, members, natural
 from hotlap.judge.audit import Outcome, Rule, sources
 from hotlap.judge.odd import Fleet, Groups
 from hotlap.report import layout, words
@@ -71,15 +71,15 @@ def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[st
         rule, several = rules[name], list(group)
         level = layout.painted(rule.severity.upper(), MARKS[rule.severity], color)
         lines += ["", f"{level}  {layout.painted(rule.title, 'bold', color)}  [{name}]"]
-        mends = list(dict.fromkeys(outcome.finding.action for outcome in several if outcome.finding))
-        more = f"  (and the same for {len(mends) - 1} more: --json has each)" if len(mends) > 1 else ""
+        fixes = list(dict.fromkeys(outcome.finding.action for outcome in several if outcome.finding))
+        more = f"  (and the same for {len(fixes) - 1} more: --json has each)" if len(fixes) > 1 else ""
         for head, text in (
             ("is", _seen(node, several)),
             ("should be", rule.should),
             ("because", rule.because),
             ("effect", rule.effect),
             ("source", rule.source),
-            ("mend", mends[0] + more),
+            ("fix", fixes[0] + more),
         ):
             lines += _paragraph(f"  {head:<9}  ", words.clean(text), width)
     lines += _unknown(found, width, color)
@@ -88,6 +88,8 @@ def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[st
     said = ", ".join(f"{count} {level}" for level, count in by.items() if count)
     total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, "
     lines += ["", f"{total}{counts['not known']} not known, {counts['not applicable']} not applicable"]
+    if not members(node.facts, "gpu"):
+        lines += _paragraph("", "no GPU was seen here, so nothing is said of one: of a GPU node this is no pass", width)
     return "\n".join(lines)
 
 
@@ -155,7 +157,7 @@ def rule(one: Rule, width: int) -> str:
         ("profiles", ", ".join(one.profiles)),
         ("because", one.because),
         ("effect", one.effect),
-        ("mend", one.fix),
+        ("fix", one.fix),
         ("source", one.source),
         ("from", one.place),
     ]
@@ -185,8 +187,8 @@ def fleet(found: Fleet, width: int, color: bool = False) -> str:
         where = "in the middle" if one.kind == "quantity" else f"on {one.share * 100:.3g} %"
         by: dict[str, list[str]] = {}
         for node in sorted(one.nodes, key=natural):
-            by.setdefault(shown(one.nodes[node]), []).append(words.clean(node))
-        rows = [f"{shown(one.majority)} {where}", *(f"{text}: {_some(nodes)}" for text, nodes in by.items())]
+            by.setdefault(shown(one.nodes[node], one.unit), []).append(words.clean(node))
+        rows = [f"{shown(one.majority, one.unit)} {where}", *(f"{text}: {_some(nodes)}" for text, nodes in by.items())]
         blocks.append((one.fact, one.kind, rows))
     lines += _blocks(blocks, width, color)
     for names, why in ((found.left_out, "differ on most nodes and were left out"), (found.divided, "have no majority")):
@@ -206,7 +208,7 @@ def groups(found: Groups, width: int, color: bool = False) -> str:
         rows = []
         for head, table, size in zip(("first", "second"), (one.first, one.second), sizes, strict=True):
             more = f", {words.counted(len(table) - MOST_VALUES, 'other value')}" if len(table) > MOST_VALUES else ""
-            told = ", ".join(f"{shown(value)} ({times} of {size})" for value, times in table[:MOST_VALUES])
+            told = ", ".join(f"{shown(value, one.unit)} ({times} of {size})" for value, times in table[:MOST_VALUES])
             rows.append(f"{head:<6}  {told}{more}")
         blocks.append((one.fact, one.kind, rows))
     lines += _blocks(blocks, width, color)

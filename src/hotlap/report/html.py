@@ -49,7 +49,7 @@ def render(found: Runs) -> str:
     """The page from runs whose rows are known."""
     sides = _sides(found)
     burnt = {bundle.run.id: one for bundle, _ in found if (one := judging.of(bundle))}
-    parts = [("", _head(found, sides, burnt)), *_burnt(burnt), *_watched(found), *_sections(found, _measuring(sides))]
+    parts = [("", _head(found, sides, burnt)), *_burnt(burnt), *_watched(found), *_sections(found, _measuring(sides, burnt), burnt)]
     return filled(_title(found, sides), parts, _data(found))
 
 
@@ -59,16 +59,16 @@ def _watched(found: Runs) -> list[tuple[str, str]]:
     return [("Sensors", f'<section id="sensors"><h2>What the sensors read</h2>{inner}</section>')] if inner else []
 
 
-def _measuring(sides: Sequence[Side]) -> list[Side]:
-    """Those of runs that did more than read sensors."""
-    return [side for side in sides if not telemetry.is_watch(side.bundle)]
+def _measuring(sides: Sequence[Side], burnt: Mapping[str, Judged]) -> list[Side]:
+    """Those of runs of a plan, which have cases and rounds."""
+    return [side for side in sides if side.bundle.run.id not in burnt and not telemetry.is_watch(side.bundle)]
 
 
 def stressed(found: Judged) -> str:
     """The page of one stress run with a verdict that stands already."""
     runs, burnt = [(found.bundle, tables.rows(found.bundle))], {found.bundle.run.id: found}
     sides = _sides(runs)
-    return filled(_title(runs, sides), [("", _head(runs, sides, burnt)), *_burnt(burnt), *_sections(runs, sides)], _data(runs))
+    return filled(_title(runs, sides), [("", _head(runs, sides, burnt)), *_burnt(burnt), *_sections(runs, [], burnt)], _data(runs))
 
 
 def _burnt(burnt: Mapping[str, Judged]) -> list[tuple[str, str]]:
@@ -140,7 +140,7 @@ def _head(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -> st
     lines += [stress_page.lead(one) for one in burnt.values()]
     lines += [telemetry_page.lead(telemetry.of(bundle)) for bundle, _ in found if telemetry.is_watch(bundle)]
     several = len(sides) > 1
-    for side in (side for side in _measuring(sides) if side.bundle.run.id not in burnt):
+    for side in _measuring(sides, burnt):
         named = side.name if side.device.name in side.name else f"{side.name}: {side.device.name}"
         title = f"<h2>{text(named)}</h2>" if several else ""
         lines.append(title + sections.conclusions(conclude(side.bundle, side.rows)))
@@ -150,11 +150,12 @@ def _head(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -> st
 # ---------------------------------------------------------------- sections
 
 
-def _sections(found: Runs, sides: Sequence[Side]) -> list[tuple[str, str]]:
-    """Name and HTML of each, in the order of the page."""
+def _sections(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -> list[tuple[str, str]]:
+    """Name and HTML of each, in the order of the page; `sides` of runs of a plan, `burnt` stress runs by id."""
     sources = Sources()
     causes = _each(sides, lambda side: sections.gaps(side.rows, sources)) + sources.listed()
     every = [row for side in sides for row in side.rows]
+    doubted = "".join(stress_page.doubts(one) for one in burnt.values())
     named = [
         ("Set-up", _setup(found)),
         ("Results", sections.results(sides) if sides else ""),
@@ -162,14 +163,18 @@ def _sections(found: Runs, sides: Sequence[Side]) -> list[tuple[str, str]]:
         ("Causes", causes),
         ("Counters", _each(sides, lambda side: counters.section(side.rows))),
         ("Samples", _each(sides, lambda side: _timelines(side, len(every)))),
-        ("Doubts", _each(sides, lambda side: sections.warnings(side.bundle, side.rows))),
-        ("Method", method.said(every) + _each(sides, lambda side: method.table(side.rows))),
+        ("Doubts", doubted + _each(sides, lambda side: sections.warnings(side.bundle, side.rows))),
+        ("Method", f"<p>{stress_page.METHOD}</p>" * bool(burnt) + _method(sides, every)),
     ]
     new = {"Set-up", "Charts", "Samples"}
     return [
         (name, f'<section id="{anchor(name)}"{" class=newpage" if name in new else ""}><h2>{TITLES[name]}</h2>{inner}</section>')
         for name, inner in named if inner
     ]
+
+
+def _method(sides: Sequence[Side], rows: Sequence[Row]) -> str:
+    return method.said(rows) + _each(sides, lambda side: method.table(side.rows)) if sides else ""
 
 
 TITLES = {

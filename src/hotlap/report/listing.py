@@ -17,6 +17,7 @@ from hotlap.units import percent, size
 from hotlap.work import find, label
 
 WATCH = "watch"  # the plan's name of a run that only read sensors
+STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
 ENDINGS = {
     "rounds_max": "all rounds done", "precision reached": "precision reached", "budget": "budget spent",
 }
@@ -28,8 +29,16 @@ def heading(bundle: Bundle) -> str:
     labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
     rounds = 1 + max((s.round for s in bundle.samples), default=-1)
     first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round") if rounds else "", ending(run), labels]
-    second = [f"{d.selector} {d.name}" for d in measured(run)] + [f"on {run.machine.host}", f"hotlap {run.hotlap}"]
+    second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}"]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
+
+
+def _named(devices: Sequence[Device]) -> list[str]:
+    """Each by selector and name; several of one name together."""
+    by: dict[str, list[str]] = {}
+    for one in devices:
+        by.setdefault(one.name, []).append(one.selector)
+    return [f"{s[0]} … {s[-1]} {len(s)} × {name}" if len(s) > 2 else f"{' and '.join(s)} {name}" for name, s in by.items()]
 
 
 def measured(run: Run) -> list[Device]:
@@ -116,6 +125,8 @@ def _ended(run: Listed) -> Cell:
     if not run.ended:
         return Cell("not finished", "warn")
     kind, _, why = run.stopped.partition(": ")
+    if why in STATES and kind != "error":
+        return Cell(why.upper(), STATES[why])
     if kind == "error":
         return Cell(f"error: {layout.shortened(words.clean(why), 40)}", "bad")
     return Cell(words.clean(ENDINGS.get(run.stopped, run.stopped)), "warn" if kind == "interrupted" else "")

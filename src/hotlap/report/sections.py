@@ -77,10 +77,12 @@ def setup(bundle: Bundle) -> str:
     precision = f"± {show(options.precision, '%', 2)} of the median" if options else ""
     order = {"single": "", "one after another": "devices one after another", "together": "devices at once"}[run.order]
     ending, rate = ENDINGS.get(run.stopped, run.stopped), f"{options.readings_hz:.3g} a second" if options and options.readings_hz else ""
+    how: tuple[tuple[str, object], ...]
     if bundle.run.plan.cases or bundle.samples:
         how = (("Rounds", f"{rounds}, each a fresh process; {ending}".removesuffix("; ")), ("Precision asked", precision))
     else:
-        how = (("Stopped", ending), ("Readings", rate))
+        virtual = "virtual: it passes faster than the clock of this machine" if run.target.startswith("simulated") else ""
+        how = (("Stopped", ending), ("Time", virtual), ("Readings", rate))
     share = f"{run.sampler_share:.2%} of one core, drivers included" if run.sampler_share is not None else ""
     return facts((
         ("Run", run.id), ("Plan", ": ".join(filter(None, (run.plan.name, run.plan.about)))),

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.errors import InputError
-from hotlap.judge.symptoms import REASONS
+from hotlap.judge.catalogue import catalogue
+from hotlap.judge.symptoms import PLAUSIBLE, REASONS
 from hotlap.record import Readings
 from hotlap.report.listing import WATCH
 from hotlap.stats import energy
@@ -21,6 +22,11 @@ from hotlap.units import show
 
 Floats = NDArray[np.float64]
 FEW = 4  # sensors that stayed at 0 and still have a line each
+CODES = ("xid",)  # values that are names, not amounts
+LINK = ("pcie_width", "pcie_generation")
+ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", "retired_pages", "pcie_replays", "pcie_errors", "nvlink_errors")
+FLAGGED = ("xid.count",)
+GROWING = ("energy_j", "throttle_s", "pcie_bytes", "nvlink_bytes")  # counters of what is no error
 HELD_MAX = 3.0  # a mask stands for the time to the next reading, at most this × their median distance
 UNITS = {"_bytes_per_s": "B/s", "_v": "V", "_a": "A", "_w": "W", "_j": "J", "_c": "°C", "_hz": "Hz", "_bytes": "B", "_s": "s"}
 
@@ -36,6 +42,7 @@ class Sensor:
     high: float = float("nan")
     window_s: float | None = None  # over which each value is an average; 0 instantaneous, None unknown
     reason: str = ""
+    codes: frozenset[float] = frozenset()  # of a sensor of codes: those that were seen
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,22 @@ def _sensor(name: str, some: Sequence[Readings], level: chunks.Levels | None, wi
     if not len(means):
         return Sensor(name, window_s=window_s, reason=reason or "no value was read")
     mean = float(np.average(means, weights=counts))
-    return Sensor(name, int(counts.sum()), float(low.min()), mean, float(high.max()), window_s, reason)
+    codes = frozenset([*low.tolist(), *high.tolist()]) if name in CODES else frozenset()
+    return Sensor(name, int(counts.sum()), float(low.min()), mean, float(high.max()), window_s, reason, codes)
+
+
+def energies(bundle: Bundle) -> dict[str, energy.Energy]:
+    """Device → its energy between the first and the last reading; only those of which it is known."""
+    compacted = chunks.available() and chunks.stored(bundle.path, "levels")
+    levels = chunks.levels(bundle.path) if compacted else {}
+    known = [*bundle.readings[len(chunks.thinned(levels)) :], *(chunks.failed(bundle.path) if compacted else [])]
+    found = {}
+    for key in bundle.run.devices:
+        exact = {name: _series(bundle, (key, name), known) for name in ("power_w", "energy_j")}
+        spent = _energy(exact)
+        if spent is not None and spent.joules is not None:
+            found[key] = spent
+    return found
 
 
 def _series(bundle: Bundle, key: chunks.Key, raw: Iterable[Readings]) -> tuple[Floats, Floats]:
@@ -151,21 +173,53 @@ def unit(sensor: str) -> str:
     return "share" if stem in ("utilization", "fan", "pressure") else next((u for end, u in UNITS.items() if stem.endswith(end)), "")
 
 
-def lines(found: Sequence[Watched]) -> list[str]:
-    """A block per device: least, mean and most of each sensor, what held it down, its energy."""
+def lines(found: Sequence[Watched], width: int = 100) -> list[str]:
+    """A block per device: least, mean and most of each sensor, what happened, throttle reasons, its energy."""
     told: list[str] = []
     for one in found:
-        told += ["", one.name, *_table(one), *notes(one)]
+        told += ["", one.name, *_table(one, width), *(piece for note in notes(one) for piece in _wrapped(note, width))]
     return told or ["nothing was read"]
 
 
 def notes(one: Watched) -> list[str]:
-    """What held a device down, and its energy, in a line each."""
-    held = [f"  held down by {name}: {share:.1%} of the time" for name, share in one.held.items() if name != "idle"]
-    return held + _energy_said(one.energy)
+    """What happened to a device, its throttle reasons and its energy, in a line each."""
+    held = [f"throttled by {name}: {share:.1%} of the time" for name, share in one.held.items() if name != "idle"]
+    return [*(f"! {text}" for text in events(one)), *held, *_energy_said(one.energy)]
 
 
-def _table(one: Watched) -> list[str]:
+def events(one: Watched) -> list[str]:
+    """Errors that sensors told: codes with their meaning, counters that are not 0, a link that changed, values that cannot be."""
+    found = list[str]()
+    for s in (s for s in one.sensors if s.count):
+        stem = s.name.partition(".")[0]
+        low, high = value(s.name, s.low), value(s.name, s.high)
+        if s.name in CODES:
+            found += [_xid(f"{code:.0f}") for code in sorted(s.codes) if code]
+        elif s.name in PLAUSIBLE and not PLAUSIBLE[s.name][0] <= s.low <= s.high <= PLAUSIBLE[s.name][1]:
+            found.append(f"{s.name} read {low} to {high}, which cannot be: its mean stands for nothing")
+        elif stem in LINK and s.low < s.high:
+            found.append(f"{s.name} was between {low} and {high}")
+        elif (stem in ERRORS or s.name in FLAGGED) and s.high:
+            rose = f"rose by {value(s.name, s.high - s.low)} to {high}" if s.low < s.high else f"is {high} since before the watch"
+            found.append(f"{s.name} {rose}")
+    return found
+
+
+def _xid(code: str) -> str:
+    return f"Xid {code}: {catalogue()['xid'].get(code, {}).get('meaning', 'not in the catalogue')}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 40), initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def averages(sensor: str) -> bool:
+    """Whether a mean of its values means something: not of codes, counters and the lanes of a link."""
+    stem = sensor.partition(".")[0]
+    return stem not in (*CODES, *ERRORS, *LINK, *GROWING) and sensor not in FLAGGED
+
+
+def _table(one: Watched, width: int) -> list[str]:
     still = [s.name for s in one.sensors if s.count and s.low == s.high == 0 and s.name != "throttle"]
     folded = set(still) if len(still) > FEW else set()
     hidden = folded | {"throttle"} | ({"energy_j"} if one.energy and one.energy.source == "counter" else set())
@@ -173,20 +227,22 @@ def _table(one: Watched) -> list[str]:
     room = max([24, *(len(s.name) for s in rows)])
     said = [f"  {'sensor':<{room}} {'least':>12} {'mean':>12} {'most':>12}  averaged over"] if rows else []
     for s in rows:
-        shown = " ".join(f"{value(s.name, v):>12}" for v in (s.low, s.mean, s.high))
+        cells = [value(s.name, s.low), value(s.name, s.mean) if averages(s.name) else "–", value(s.name, s.high)]
+        shown = " ".join(f"{cell:>12}" for cell in cells)
         said.append(f"  {s.name:<{room}} {shown}  {window(s.window_s)}".rstrip())
     if folded:
-        said += textwrap.wrap(f"0 throughout: {', '.join(still)}", 100, initial_indent="  ", subsequent_indent="    ")
-    return said + absent([(s.name, s.reason) for s in one.sensors if not s.count])
+        said += _wrapped(f"0 throughout: {', '.join(still)}", width)
+    failed = absent([(s.name, s.reason) for s in one.sensors if s.count and s.reason], width, "at times no value")
+    return said + absent([(s.name, s.reason) for s in one.sensors if not s.count], width) + failed
 
 
-def absent(found: Iterable[tuple[str, str]]) -> list[str]:
+def absent(found: Iterable[tuple[str, str]], width: int = 100, what: str = "no value") -> list[str]:
     """Sensors without a value by their reason: a line for each reason."""
     reasons: dict[str, list[str]] = {}
     for name, reason in found:
         reasons.setdefault(reason, []).append(name)
-    texts = (f"no value of {', '.join(names)}: {reason}" for reason, names in reasons.items())
-    return [line for text in texts for line in textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ")]
+    texts = (f"{what} of {', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return [line for text in texts for line in _wrapped(text, width)]
 
 
 def window(window_s: float | None) -> str:
@@ -199,10 +255,10 @@ def _energy_said(found: energy.Energy | None) -> list[str]:
         return []
     error = found.error_j or 0.0
     how = "counter" if found.source == "counter" else "integral of power, which is taken to be monotonic between readings"
-    said = [f"  energy {value('energy_j', found.joules)} ± {value('energy_j', error)} over {show(found.seconds, 's')}, by {how}"]
+    said = [f"energy {value('energy_j', found.joules)} ± {value('energy_j', error)} over {show(found.seconds, 's')}, by {how}"]
     if found.integral_j is not None and found.difference is not None:
-        said.append(f"  integral of power {value('energy_j', found.integral_j)}, {found.difference:+.1%} from the counter; "
+        said.append(f"integral of power {value('energy_j', found.integral_j)}, {found.difference:+.1%} from the counter; "
                     f"readings of power cover {found.sampled:.0%} of the time")
     elif found.source == "integral":
-        said.append(f"  readings of power cover {found.sampled:.0%} of the time")
-    return said + [f"  {warning}" for warning in found.warnings]
+        said.append(f"readings of power cover {found.sampled:.0%} of the time")
+    return said + list(found.warnings)

@@ -60,7 +60,8 @@ def _table(one: Watched) -> str:
     rows = []
     for s in one.sensors:
         if s.count and s.name != "throttle":
-            cells = [telemetry.value(s.name, v) for v in (s.low, s.mean, s.high)] + [telemetry.window(s.window_s) or "–"]
+            mean = telemetry.value(s.name, s.mean) if telemetry.averages(s.name) else "–"
+            cells = [telemetry.value(s.name, s.low), mean, telemetry.value(s.name, s.high), telemetry.window(s.window_s) or "–"]
             rows.append(f"<tr><th>{escape(s.name)}</th>{''.join(f'<td class=n>{escape(cell)}</td>' for cell in cells)}</tr>")
         elif not s.count:
             rows.append(f'<tr><th>{escape(s.name)}</th><td colspan="4">no value: {escape(s.reason)}</td></tr>')

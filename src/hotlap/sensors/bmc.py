@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -160,8 +161,16 @@ class Client:
             raise Slow(path, f"no answer within {self.timeout_s:g} s") from None
         except aiohttp.ClientConnectorCertificateError:
             raise MachineError("its certificate is not trusted; give the authority's by cafile, or insecure = true") from None
+        except aiohttp.ClientConnectorError as error:
+            raise MachineError(f"no connection to {error.host}:{error.port}: {_refused(error.os_error)}") from None
         except aiohttp.ClientError as error:
             raise MachineError(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}") from None
+
+
+def _refused(error: OSError) -> str:
+    """Why there is no connection, in the system's words and no object's."""
+    known = os.strerror(error.errno) if isinstance(error.errno, int) and error.errno > 0 else ""
+    return (known or error.strerror or type(error).__name__).lower()
 
 
 REFUSED = "the BMC refuses the user or the password"

@@ -43,7 +43,10 @@ def load(path: Path) -> list[Endpoint]:
     """The `[[bmc]]` tables of a TOML file. Raises InputError."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise InputError(f"{path} cannot be read as a list of BMCs: {why}; name a TOML file of [[bmc]] tables") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f'{path} is no list of BMCs: {error}; write [[bmc]] with url = "https://…" for each') from None
     tables = table.get("bmc")
     if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):

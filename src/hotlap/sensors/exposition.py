@@ -28,8 +28,27 @@ UNITS = {  # how a sensor's name ends: what Prometheus writes, and its type
 }
 COUNTERS = {  # what only grows, by the sensor's name without its part
     "throttle_s": "_seconds_total", "pcie_bytes": "_bytes_total", "nvlink_bytes": "_bytes_total", "pcie_errors": "_total",
-    "nvlink_errors": "_total",
+    "nvlink_errors": "_total", "ecc_corrected": "_total", "ecc_uncorrected": "_total", "pcie_replays": "_total",
+    "retired_pages": "_total",
 }
+HELP = {  # of a sensor without its part
+    "power_w": "Power drawn", "power_limit_w": "Power limit in force",
+    "energy_j": "Energy drawn since the counter began",
+    "temperature_c": "Temperature", "clock_hz": "Clock now", "utilization": "Share of time with work on the device, 0 to 1",
+    "memory_used_bytes": "Memory in use", "memory_total_bytes": "Memory there is", "processes": "Processes of others on the device",
+    "fan": "Fan speed as a share of full speed", "fan_rpm": "Fan speed in turns a minute",
+    "throttle_s": "Time with the clock held, by cause",
+    "ecc_corrected": "Memory errors corrected", "ecc_uncorrected": "Memory errors not corrected",
+    "remapped_rows": "Memory rows remapped; sensor=pending, failure: 1 where there is one", "retired_pages": "Memory pages retired",
+    "xid": "Code of the driver's last Xid, 0 for none", "pcie_generation": "PCIe generation of the link now",
+    "pcie_width": "PCIe lanes of the link now", "pcie_replays": "PCIe packets sent again",
+    "pcie_errors": "PCIe errors, by kind",
+    "pcie_bytes": "Bytes over PCIe, by direction", "nvlink_bytes": "Bytes over NVLink, by direction",
+    "nvlink_errors": "NVLink errors, by kind",
+    "pcie_bytes_per_s": "Rate over PCIe between two readings", "nvlink_bytes_per_s": "Rate over NVLink between two readings",
+    "load": "Load average of the host", "pressure": "Share of time in which tasks waited for a resource",
+    "reachable": "1 where the source answers",
+}  # fmt: skip
 RATIOS = ("utilization", "fan", "pressure")
 SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)\s*(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*(?:#\s*\{.*)?\Z')
 LABEL = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|\Z)')
@@ -48,13 +67,13 @@ def write(readings: Iterable[Reading], labels: Mapping[str, Mapping[str, str]]) 
         if part:
             own["sensor"] = part
         if stem == "throttle":
-            lines = families.setdefault("hotlap_throttle_active", ("gauge", "1 while the clock is held down by the cause", []))[2]
-            lines += [
-                _line("hotlap_throttle_active", {**own, "cause": name}, float(bool(int(one.value) & bit))) for bit, name in THROTTLE.items()
-            ]
+            lines = families.setdefault("hotlap_throttle_active", ("gauge", "1 while the clock is throttled by the cause", []))[2]
+            for bit, cause in THROTTLE.items():
+                lines.append(_line("hotlap_throttle_active", {**own, "cause": cause.replace(" ", "_")}, float(bool(int(one.value) & bit))))
             continue
         name, kind = named(stem)
-        families.setdefault(name, (kind, f"{stem} as hotlap names it", []))[2].append(_line(name, own, one.value))
+        about = HELP.get(stem, f"Sensor {stem}, a {kind} in the unit of its name")
+        families.setdefault(name, (kind, about, []))[2].append(_line(name, own, one.value))
     return "".join(f"# HELP {n} {about}\n# TYPE {n} {kind}\n" + "".join(lines) for n, (kind, about, lines) in sorted(families.items()))
 
 
@@ -89,6 +108,7 @@ class Sample:
     value: float | None
     sensor_s: float | None = None  # the endpoint's own time, UNIX
     reason: str = ""
+    bad: bool = False  # the line is not of the text format
 
 
 def read(text: str, device: str, time_s: float) -> list[Reading]:
@@ -118,7 +138,7 @@ def _sample(line: str, number: int, millis: bool) -> Sample:
     match = SAMPLE.match(line)
     labels = None if match is None else _labels(match[2] or "")
     if match is None or labels is None:
-        return Sample(f"line_{number}", {}, None, reason=f"not the text format: {line[:60]!r}")
+        return Sample(f"line_{number}", {}, None, reason=f"not the text format: {line[:60]!r}", bad=True)
     own = float(match[4]) / (1e3 if millis else 1.0) if match[4] else None
     try:
         value = float(match[3])

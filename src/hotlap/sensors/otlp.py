@@ -85,6 +85,7 @@ class Sender:
         self.waiting: list[Timed] = []
         self.lock, self.ended = threading.Lock(), threading.Event()
         self.lost, self.failed, self.began_s = 0, "", time.time()
+        self.reached = False  # the collector has taken something
         self.thread = threading.Thread(target=self._keep, daemon=True)
         self.thread.start()
 
@@ -115,7 +116,8 @@ class Sender:
             with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as answer:
                 answer.read()
         except Exception as error:  # of the many ways in which a request can fail none may end the watch
-            why = str(getattr(error, "reason", None) or error)
+            why = getattr(error, "reason", None) or error
+            why = str(getattr(why, "strerror", None) or why)
             if not self.failed:
                 self.tell(f"readings cannot be sent to {self.url}: {why}; they are kept and sent later")
             self.failed = why
@@ -123,6 +125,7 @@ class Sender:
                 self.waiting = batch + self.waiting
                 self._shorten()
             return
+        self.reached = True
         if self.failed:
             self.tell(f"readings reach {self.url} again")
             self.failed = ""

@@ -42,8 +42,14 @@ class Scrape:
             text = self._text()
         except Exception as error:  # of the many ways in which a request can fail none may end the watch
             why = getattr(error, "reason", None) or error
+            why = getattr(why, "strerror", None) or why
             return [Reading(sensor="reachable", device=self.device, time_s=time_s, status="error", reason=f"{self.url}: {why}")]
-        found = [self._reading(one, time_s) for one in exposition.samples(text)]
+        samples = exposition.samples(text)
+        if all(one.bad for one in samples):
+            what = f"it begins {text.strip()[:40]!r}" if text.strip() else "it is empty"
+            reason = f"{self.url}: the answer holds no metric in Prometheus' text format: {what}; name the path, as in /metrics"
+            return [Reading(sensor="reachable", device=self.device, time_s=time_s, status="error", reason=reason)]
+        found = [self._reading(one, time_s) for one in samples]
         self.seen = list(dict.fromkeys(one.sensor for one in found))
         return [Reading(sensor="reachable", device=self.device, time_s=time_s, value=1.0), *found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -28,13 +29,20 @@ class Simulated:
 
     def __init__(self, gpu: Shown, device: str) -> None:
         self.gpu, self.device = gpu, device
+        self.lost_s = float(getattr(getattr(gpu, "faults", None), "lost", math.inf))  # when it falls off the bus
 
     def names(self) -> Sequence[str]:
         return sorted(set(self.gpu.readings(0.0)) | self.gpu.dead)
 
     def read(self, time_s: float) -> list[Reading]:
+        if time_s > self.lost_s:
+            return [self._gone(sensor, time_s) for sensor in self.names()]
         shown: dict[str, Any] = {**dict.fromkeys(self.gpu.dead), **self.gpu.readings(time_s)}
         return [self._reading(sensor, value, time_s) for sensor, value in shown.items()]
+
+    def _gone(self, sensor: str, time_s: float) -> Reading:
+        reason = f"the GPU has fallen off the bus at {self.lost_s:g} s (injected)"
+        return Reading(sensor=sensor, device=self.device, time_s=time_s, status="error", reason=reason)
 
     def _reading(self, sensor: str, value: float | None, time_s: float) -> Reading:
         if sensor in self.gpu.dead:

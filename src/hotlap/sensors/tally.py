@@ -10,6 +10,7 @@ from hotlap.record import Reading
 from hotlap.sensors.base import THROTTLE
 from hotlap.stats import energy
 
+CODES = ("xid",)  # values that are names, not amounts
 KEPT = 200_000  # points of power and of an energy counter; above it every second one goes
 HELD_MAX = 3.0  # a mask stands for the time to the next reading, at most this × the period
 
@@ -23,6 +24,7 @@ class Sensor:
     low: float = float("inf")
     high: float = float("-inf")
     last: Reading | None = None
+    codes: set[float] = field(default_factory=set)  # those that a sensor of codes has shown
 
 
 @dataclass
@@ -60,6 +62,8 @@ class Tally:
             if one.value is not None:
                 known.count += 1
                 known.total += one.value
+                if one.sensor in CODES:
+                    known.codes.add(one.value)
                 known.low, known.high = min(known.low, one.value), max(known.high, one.value)
 
     def _hold(self, before: Reading | None, now: Reading) -> None:

@@ -78,6 +78,14 @@ def stuck(faults: Faults, time_s: float) -> float:
     return 1 / (1 - faults.stuck.share) if _on(faults.stuck, time_s) else 1.0
 
 
+def narrowed(faults: Faults, time_s: float, lanes: int | None) -> float:
+    """How many times slower a link is that lost lanes."""
+    narrow = faults.pcie_width
+    if narrow is None or not _on(narrow, time_s) or narrow.share <= 0:
+        return 1.0
+    return max((lanes or WIDTH) / narrow.share, 1.0)
+
+
 def strike(faults: Faults, time_s: float) -> None:
     """What befalls the process itself: a kernel that never ends, or a kill."""
     if time_s >= faults.dies:

@@ -94,7 +94,7 @@ class Gpu:
         factor *= injected.stuck(f, now)
         if self.throttled and not link:
             factor /= 1 - f.throttle.share
-        return factor / f.slow_link if link else factor
+        return factor / f.slow_link * injected.narrowed(f, now, self.spec.pcie_lanes) if link else factor
 
     def advance(self, seconds: float, busy: bool) -> None:
         """Time passes in steps of at most 50 ms, so that sensors see power and temperature move."""
@@ -194,8 +194,7 @@ class SimulatedTarget:
         """Any workload but users' own programs."""
         if case.workload in OWN:
             raise NotSupported("a simulated GPU cannot run programs")
-        played = cases.call(case, self.spec) if self.faults.times == "tiles" else None
-        base_s = played.seconds if played else expected_call_s(case, self.spec)
+        played, base_s = self._played(case)
         needed = _working_set(case)
         if self.device.memory_bytes and needed > self.device.memory_bytes:
             raise NotSupported(f"{units.size(needed)} do not fit the device's memory of {units.size(self.device.memory_bytes)}")
@@ -210,6 +209,14 @@ class SimulatedTarget:
             return self._counters(played, link) if played else {}
 
         return Prepared(enqueue, self._check, variant=played.how if played else "model", counters=counters)
+
+    def _played(self, case: Case) -> tuple[cases.Call | None, float]:
+        played = cases.call(case, self.spec) if self.faults.times == "tiles" else None
+        return played, played.seconds if played else expected_call_s(case, self.spec)
+
+    def call_s(self, case: Case) -> float:
+        """Of one call, where nothing is wrong with the card."""
+        return self._played(case)[1]
 
     def _counters(self, played: cases.Call, link: bool) -> dict[str, float]:
         """Of the played call as it ran: what was injected is a cause of its own, and power and clock are those of this machine."""

@@ -38,6 +38,7 @@ class Phase(Record, frozen=True, kw_only=True):
     seconds: float
     dtypes: list[str] = []  # of products; empty is every dtype that the device has
     duty: float = 1.0  # share of the time with load
+    hottest: float = 0.0  # share of the time for the units that draw the most power; 0: equal time for all
 
 
 class Profile(Record, frozen=True, kw_only=True):
@@ -125,6 +126,9 @@ class Happened(Record, frozen=True, kw_only=True, tag="happened"):
         "sensors",
         "held",  # the clock, before any load
         "mix",  # of units that holds what was asked for
+        "units",  # that the device can do, by name
+        "hottest",  # of them, by power
+        "unguarded",  # a limit or set point whose sensor is not there
     ]
     detail: str = ""
     numbers: dict[str, float] = {}
@@ -199,7 +203,7 @@ def allowed(name: str, text: str, where: str) -> float:
 
 
 def _phase(found: Any, where: str) -> Phase:
-    valid = {"kind", "for", "dtypes", "duty"}
+    valid = {"kind", "for", "dtypes", "duty", "hottest"}
     if not isinstance(found, dict):
         raise InputError(f"{where} is no table")
     for key in found:
@@ -213,10 +217,12 @@ def _phase(found: Any, where: str) -> Phase:
     wrong = [one for one in dtypes if one not in DTYPES]
     if wrong:
         raise InputError(f"{where}: there is no dtype '{wrong[0]}'; {nearest(str(wrong[0]), DTYPES)}")
-    duty = found.get("duty", 1.0)
+    duty, hottest = found.get("duty", 1.0), found.get("hottest", 0.0)
     if not isinstance(duty, (int, float)) or not 0 < duty <= 1:
         raise InputError(f"{where}: duty is a share above 0 and up to 1, not {duty}")
-    return Phase(kind=kind, seconds=seconds, dtypes=list(dtypes), duty=float(duty))
+    if not isinstance(hottest, (int, float)) or not 0 <= hottest < 1:
+        raise InputError(f"{where}: hottest is a share from 0 up to under 1, not {hottest}: the rest is for the other units")
+    return Phase(kind=kind, seconds=seconds, dtypes=list(dtypes), duty=float(duty), hottest=float(hottest))
 
 
 def _quantity(found: Mapping[str, Any], key: str, unit: str, where: str) -> float | None:

@@ -215,6 +215,9 @@ class TorchProduct(Product):
         except (RuntimeError, TypeError, NotImplementedError) as error:
             raise NotSupported(f"PyTorch refuses this {dtype} product ({str(error).splitlines()[0]})") from error
 
+    def facts(self) -> dict[str, float]:
+        return super().facts() | ({"library": 1.0} if "cuda" in self.place else {})
+
     def made(self) -> tuple[Any, Any]:
         torch, rng, shapes = self.torch, np.random.default_rng(self.seed), ((self.m, self.k), (self.k, self.n))
         if self.dtype == "int8":

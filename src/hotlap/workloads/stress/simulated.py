@@ -11,7 +11,9 @@ from hotlap import work as works
 from hotlap.targets.base import Target
 from hotlap.workloads.stress.base import Wrong
 
-SIDE = 8192  # m, n and k
+SIDE, LEAST = 8192, 1024  # m, n and k; smaller where a product takes long
+UNIT_S = 0.1  # what a unit is made to take: calls are as many as fit, whatever the dtype's rate
+MOST_CALLS = 4096
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "memory": ("stream", {"op": "copy", "size": "4 GiB"}), "link": ("transfer", {"direction": "h2d", "size": "1 GiB"}),
     "atomics": ("atomic", {"contention": "same"}),
@@ -19,8 +21,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def product(target: Target, dtype: str, seed: int) -> Simulated:
-    """A matrix product."""
-    return Simulated(target, f"products {dtype}", "gemm", {"m": SIDE, "n": SIDE, "k": SIDE, "dtype": dtype}, seed)
+    """A matrix product, of sides that are halved until a call fits into a unit."""
+    side = SIDE
+    while True:
+        made = Simulated(target, f"products {dtype}", "gemm", {"m": side, "n": side, "k": side, "dtype": dtype}, seed)
+        if made.call_s <= UNIT_S or side <= LEAST:
+            return made
+        side //= 2
 
 
 def other(target: Target, kind: str, seed: int) -> Simulated:
@@ -36,8 +43,10 @@ class Simulated:
         self.target, self.name = target, name
         case = plans.case(workload, params)
         self.prepared = target.library.prepare(case)
-        self.calls = 32
-        self.flop = 2.0 * SIDE**3 * self.calls if workload == "gemm" else 0.0
+        self.call_s = target.library.call_s(case)
+        self.calls = max(1, min(round(UNIT_S / self.call_s), MOST_CALLS))
+        self.side = int(params["m"]) if workload == "gemm" else SIDE
+        self.flop = 2.0 * self.side**3 * self.calls if workload == "gemm" else 0.0
         asked = works.find(workload).work(case.params)
         moved = workload in ("stream", "transfer")
         self.moved_bytes = float(asked.link_bytes or asked.working_set_bytes) * self.calls if moved else 0.0
@@ -50,11 +59,13 @@ class Simulated:
         if self.prepared.check().passed:
             return []
         bit, word = int(self.rng.integers(32)), int(self.rng.integers(2**32))
-        row, column = self.rng.integers(SIDE, size=2)
-        place = f"row {row}, column {column} of {SIDE} × {SIDE}" if self.flop else f"address 0x{4 * (SIDE * row + column):x}"
+        row, column = self.rng.integers(self.side, size=2)
+        place = f"row {row}, column {column} of {self.side} × {self.side}" if self.flop else f"address 0x{4 * (self.side * row + column):x}"
         place = f"cell {column % 64}" if self.name == "atomics" else place
         kind: Literal["transient", "permanent"] = "transient" if self.prepared.check().passed else "permanent"
         return [Wrong(place, f"0x{word:08x}", f"0x{word ^ 1 << bit:08x}", [bit], "repeat", kind)]
 
     def facts(self) -> dict[str, float]:
-        return {"m": float(SIDE), "n": float(SIDE), "k": float(SIDE)} if self.flop else {}
+        if self.flop:
+            return {name: float(self.side) for name in "mnk"} | {"library": 1.0}
+        return {"plain": 1.0} if self.moved_bytes else {}

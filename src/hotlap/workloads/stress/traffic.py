@@ -21,6 +21,7 @@ class Link:
         self.target = target
         size = 4 << 20 if target.device.kind == "cpu" else 256 << 20
         where: Literal["pinned", "pageable"] = "pinned" if "pinned" in target.features else "pageable"
+        self.plain = where == "pinned" and target.device.kind == "gpu"
         self.data = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
         self.source, self.back = target.buffer(self.data, where), target.buffer(size, where)
         self.there, self.moved_bytes = target.buffer(size), 2.0 * size
@@ -62,7 +63,7 @@ class Link:
         ]  # fmt: skip
 
     def facts(self) -> dict[str, float]:
-        return {}
+        return {"plain": 1.0} if self.plain else {}
 
 
 class Atomics:
