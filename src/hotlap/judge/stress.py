@@ -172,10 +172,15 @@ def _all(run: Run, devices: list[DeviceVerdict], allowed: dict[str, float]) -> S
     for one in devices:
         for cause in dict.fromkeys(one.causes if one.state == state else []):
             causes.setdefault(cause, []).append(names.get(one.device, one.device))
-    said = [f"{cause} ({', '.join(where)})" if len(devices) > 1 else cause for cause, where in causes.items()]
+    said = [f"{cause} ({_where(where, len(devices))})" if len(devices) > 1 else cause for cause, where in causes.items()]
     longest = max((one.figures.get("seconds", 0.0) for one in devices), default=0.0)
     done = f"{len(devices)} device{'s' * (len(devices) > 1)} did checked work for {span(longest)} without an error"
     return StressVerdict(run.id, state, ", ".join(said) if said else done, devices, allowed)
+
+
+def _where(named: list[str], count: int) -> str:
+    """Devices by name; of more than two that have it in common, that they all do."""
+    return "all of them" if len(named) == count > 2 else ", ".join(named)
 
 
 def span(seconds: float) -> str:
