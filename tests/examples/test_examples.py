@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from hotlap.advise import ranks as together
 from hotlap.advise.trace import Advice, advise
+from hotlap.trace import ranks
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
 
@@ -73,6 +75,10 @@ def test_each_rank_writes_its_trace_and_the_quick_one_waits_in_the_collective(tm
         assert len(lengths) == 8
         waits.append(statistics.median(lengths))
     assert waits[0] > 2 * waits[1]
+    whole = ranks.analysed(ranks.files([tmp_path]))
+    found = together.advise(whole, 0.0)
+    assert found[0].rule == "waiting-for-ranks"
+    assert whole.worst == 1
 
 
 def test_waits_for_the_device_need_a_device(tmp_path: Path) -> None:
