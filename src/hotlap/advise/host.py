@@ -132,6 +132,8 @@ def host_bound(study: Study) -> list[Found]:
         return []
     found = study.tasks
     launches = int(found.on_device.sum())
+    if not launches:  # no call of the work is in the window: nothing can be replayed
+        return []
     work = found.length[found.on_device]
     span_s = study.window_s / max(launches, 1)
     loads = np.clip(_lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
@@ -236,7 +238,7 @@ def slow_steps(study: Study) -> list[Found]:
     median = float(np.median(length))
     slow = found.slow
     share = float((length[slow] - median).sum()) / length.sum() if len(slow) else 0.0
-    if share < _least("slow-steps"):
+    if not median or share < _least("slow-steps"):
         return []
     apart = np.diff(slow)
     period = int(apart[0]) if len(apart) >= 2 and (apart == apart[0]).all() else 0

@@ -104,6 +104,8 @@ class Study:
         """Idle by cause, as shares of all devices' windows; they add up to the idle share of the breakdown."""
         window = sum(found.end - found.start for found in (breakdown.busy(self.events, d) for d in self.devices)) / 1e9
         total = dict.fromkeys(idle.CAUSES, 0.0)
+        if not window:  # all work is of no length
+            return total
         for found in self.idles.values():
             for cause, seconds in found.seconds().items():
                 total[cause] += seconds / window
