@@ -284,10 +284,8 @@ def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, 
     share = covered.length / max(high - low, 1)
     if share < _least(rule):
         return []
-    worst = Counter(
-        {events.names[int(n)]: int(events.duration[places[events.name[places] == n]].sum()) for n in np.unique(events.name[places])}
-    )
+    spent = np.bincount(events.name[places], weights=events.duration[places])
     evidence = {"calls": len(places), "spent_s": covered.length / 1e9}
     detail = f"{len(places)} calls, {percent(share)} of the window {doing}"
     there = marks.of_events(study, places)
-    return [Found(rule, detail, evidence, share, share / 2, "medium", worst.most_common(1)[0][0], marks=there)]
+    return [Found(rule, detail, evidence, share, share / 2, "medium", events.names[int(np.argmax(spent))], marks=there)]

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.trace import intervals
-from hotlap.trace.calls import Links, Places
+from hotlap.trace.calls import SLACK_NS, Links, Places
 from hotlap.trace.events import OPERATOR, RUNTIME, SYNC, Events
-from hotlap.trace.waiting import SLACK_NS, blocking
+from hotlap.trace.waiting import blocking
 
 NONE = -1
 NEVER = float("-inf")
