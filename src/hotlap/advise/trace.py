@@ -74,7 +74,7 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
     order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))
     order = [i for i in order if (findings[i].gain_high or 0.0) >= least or findings[i].rule in WITHOUT_GAIN]
     shown, where = [findings[i] for i in order], [_marks(study, found[i]) for i in order]
-    together = min(study.gain(_all(changes)), sum(one.gain_high or 0.0 for one in shown)) if changes else None
+    together = min(study.gain(_all(changes)), sum(one.gain_high or 0.0 for one in shown), 1.0) if changes else None
     return Advice(shown, len(findings) - len(shown), together, where)
 
 

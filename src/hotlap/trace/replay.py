@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.trace import intervals
-from hotlap.trace.calls import Links, Places
+from hotlap.trace.calls import SLACK_NS, Links, Places
 from hotlap.trace.events import OPERATOR, RUNTIME, SYNC, Events
-from hotlap.trace.waiting import SLACK_NS, blocking
+from hotlap.trace.waiting import blocking
 
 NONE = -1
 NEVER = float("-inf")
@@ -36,8 +36,8 @@ class Tasks(NamedTuple):
     length: NDArray[np.int64]
     on_device: NDArray[np.bool_]
     blocks: NDArray[np.bool_]  # a call whose end waits for device work
-    before: Places  # task before it on its thread or stream; −1 none
-    lag: NDArray[np.int64]  # after `before`
+    before: Places  # of the tasks before it on its thread or stream the one that ends last; −1 none
+    lag: NDArray[np.int64]  # after `before`; below 0 it begins while that lasts
     cause: Places  # device work: its call; a call that blocks: the work that it waits for; −1 none
     cause_lag: NDArray[np.int64]
     other: Places  # device work: the work on another stream, a call: the call on another thread that it waited for; −1 none
@@ -76,7 +76,7 @@ def tasks(events: Events, joined: Links, window: tuple[int, int]) -> Tasks:
     call_of[len(calls) :] = [of_place[c] for c in joined.call[within].tolist()]
     place, start, length, on_device, call_of = place[order], start[order], length[order], on_device[order], call_of[order]
     lane = np.where(on_device, (events.device[place].astype(np.int64) << 32) + events.stream[place] + (1 << 48), events.thread[place])
-    before = _previous(lane)
+    before = _previous(lane, start + length)
     blocks = ~on_device & blocking(events, joined)[place]
     cause = np.where(on_device & (call_of < np.arange(len(call_of))), call_of, NONE)
     _waits(cause, (start, start + length), work_of=(np.flatnonzero(on_device), call_of), blocks=blocks)
@@ -85,12 +85,15 @@ def tasks(events: Events, joined: Links, window: tuple[int, int]) -> Tasks:
     return found
 
 
-def _previous(lane: NDArray[np.int64]) -> Places:
-    """For each task the one before it in its lane."""
-    order = np.argsort(lane, kind="stable")
+def _previous(lane: NDArray[np.int64], end: NDArray[np.int64]) -> Places:
+    """For each task, of those before it in its lane the one that ends last: calls nest, and work of a graph overlaps on its stream."""
     before = np.full(len(lane), NONE, np.int64)
-    same = lane[order][1:] == lane[order][:-1]
-    before[order[1:][same]] = order[:-1][same]
+    last: dict[int, int] = {}
+    ends = end.tolist()
+    for i, where in enumerate(lane.tolist()):
+        before[i] = previous = last.get(where, NONE)
+        if previous < 0 or ends[i] >= ends[previous]:
+            last[where] = i
     return before
 
 
@@ -104,7 +107,7 @@ def _waits(
     for task in np.flatnonzero(blocks):
         at = int(np.searchsorted(ends, end[task] + SLACK_NS, "right")) - 1
         while at >= 0 and ends[at] > start[task]:
-            if call_of[by_end[at]] <= task:
+            if call_of[by_end[at]] <= task and start[by_end[at]] < end[task]:
                 cause[task] = by_end[at]
                 break
             at -= 1
@@ -146,10 +149,11 @@ def _handed_over(events: Events, found: Tasks, threads: NDArray[np.int32]) -> No
     threads that launch work count; asleep is outside of any operator and call.
     """
     calls = np.flatnonzero(~found.on_device)
+    process = np.unique([one.process for one in events.threads], return_inverse=True)[1]
     thread, end = events.thread[found.place], found.start + found.length
     for one in threads:
         mine = calls[(thread[calls] == one) & ((found.before[calls] < 0) | (found.lag[calls] > ASLEEP_NS))]
-        others = calls[np.isin(thread[calls], threads) & (thread[calls] != one)]
+        others = calls[np.isin(thread[calls], threads) & (thread[calls] != one) & (process[thread[calls]] == process[one])]
         if not len(mine) or not len(others):
             continue
         others = others[np.argsort(end[others], kind="stable")]
@@ -206,24 +210,30 @@ def timed(found: Tasks, change: Change | None = None) -> Timed:
     waits = found.blocks & (found.cause >= 0)
     # Of a call that waits, only what follows the end of the work is its own; the rest is the wait.
     own[waits] = np.minimum(own[waits], np.maximum(found.cause_lag[waits], 0))
+    stretch = np.ones(count)
     if change is not None:
         if change.host is not None:
-            lag = np.where(found.on_device, lag, lag * change.host)
+            lag = np.where(found.on_device | (lag < 0), lag, lag * change.host)
         if change.turn is not None:
-            lag = np.where(found.on_device, lag * change.turn, lag)
+            lag = np.where(found.on_device & (lag >= 0), lag * change.turn, lag)
         if change.factor is not None:
-            own = own * change.factor
+            own, stretch = own * change.factor, stretch * change.factor
         if change.unblocked is not None:  # what a wait costs beside the waiting, waking up again, goes with it
-            own = np.where(waits & change.unblocked, 0.0, own)
+            own, stretch = np.where(waits & change.unblocked, 0.0, own), np.where(waits & change.unblocked, 0.0, stretch)
             waits = waits & ~change.unblocked
+    # What begins while the one before it lasts keeps its part of that one's length, whatever the length becomes.
+    within, beside = ((found.start - found.start[one]) * stretch[one] for one in (found.before, found.other))
     b, e, bound = [0.0] * count, [0.0] * count, [NONE] * count
     before, cause, other = found.before.tolist(), found.cause.tolist(), found.other.tolist()
     on_device, waiting, owns = found.on_device.tolist(), waits.tolist(), own.tolist()
+    inside, tail = within.tolist(), beside.tolist()
     start, lags, cause_lags, other_lags = found.start.tolist(), lag.tolist(), found.cause_lag.tolist(), found.other_lag.tolist()
     for i in range(count):
         previous, by, across = before[i], cause[i], other[i]
         hangs = previous
-        if previous >= 0:
+        if previous >= 0 and lags[i] < 0:
+            at = b[previous] + inside[i]
+        elif previous >= 0:
             if waiting[previous]:  # all it waits for has its time by now
                 e[previous] = max(e[previous], e[cause[previous]] + cause_lags[previous])
             at = e[previous] + lags[i]
@@ -234,9 +244,9 @@ def timed(found: Tasks, change: Change | None = None) -> Timed:
             if launched > at:
                 at, hangs = launched, by
         if across >= 0:
-            if waiting[across]:
+            if other_lags[i] >= 0 and waiting[across]:
                 e[across] = max(e[across], e[cause[across]] + cause_lags[across])
-            crossed = e[across] + other_lags[i]
+            crossed = e[across] + other_lags[i] if other_lags[i] >= 0 else b[across] + tail[i]
             if crossed > at:
                 at, hangs = crossed, across
         b[i], bound[i] = at, hangs
@@ -269,10 +279,12 @@ def path(found: Tasks, times: Timed | None = None) -> Path:
         kind.append(what)
         seconds.append(length / 1e9)
 
+    waited: set[int] = set()  # each wait is followed once: in a trace whose clocks disagree it may lead back to itself
     while i >= 0:
         by = int(found.cause[i])
-        if found.blocks[i] and by >= 0 and until > times.begin[i] and times.end[by] > times.begin[i] and until >= times.end[by]:
+        if found.blocks[i] and by >= 0 and i not in waited and until > times.begin[i] and times.end[by] > times.begin[i] and until >= times.end[by]:
             piece(i, "wait", until - times.end[by])
+            waited.add(i)
             i, until = by, float(times.end[by])
             continue
         piece(i, "work" if found.on_device[i] else "call", until - times.begin[i])
@@ -280,7 +292,7 @@ def path(found: Tasks, times: Timed | None = None) -> Path:
         if hangs < 0:
             break
         launched = found.on_device[i] and hangs == found.cause[i]
-        until = float(times.begin[hangs] if launched else times.end[hangs])
+        until = float(times.begin[hangs] if launched else min(times.end[hangs], begin))
         piece(i, "launch" if launched else "across" if hangs == found.other[i] else "turn" if found.on_device[i] else "host", begin - until)
         i = hangs
     return Path(np.array(task, np.int64), kind, np.array(seconds))
