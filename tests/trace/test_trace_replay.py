@@ -142,7 +142,7 @@ def test_processes_of_one_trace_do_not_wait_for_each_other() -> None:
         made.launch("a", i * 10, i * 10 + 6, 3)
     other = made.into.threads["2", "1"]
     for i in range(2):
-        at, work = made.launch("b", 200 + i * 100, 206 + i * 100, 3, device=1)
+        at, _ = made.launch("b", 200 + i * 100, 206 + i * 100, 3, device=1)
         made.rows[at]["thread"] = other
     found = tasks(made.events())
     assert found.other.max() < 0
@@ -161,3 +161,12 @@ def test_the_path_ends_and_the_replay_holds_where_clocks_disagree() -> None:
         assert len(way.task) <= 2 * len(found.start)
         assert replay.timed(found, replay.Change(factor=np.where(found.on_device, 0.0, 1.0))).begin.min() >= found.start.min() - 1
         assert replay.gain(found, replay.Change(host=np.where(found.on_device, 1.0, 0.0))) >= 0
+
+
+def test_devices_that_run_beside_each_other_do_not_wait_for_each_other() -> None:
+    made = Made()
+    for i in range(30):
+        made.launch("a", i * 50, i * 50 + 10, 35)
+        made.launch("b", i * 50 + 5, i * 50 + 47, 35, device=1, thread=2)
+    found = tasks(made.events())
+    assert (found.other[found.on_device] < 0).all()

@@ -22,6 +22,7 @@ from hotlap.trace.waiting import blocking
 
 NONE = -1
 NEVER = float("-inf")
+CANDIDATES = 1_000  # pieces of work that a wait may have been for: those that end last in it
 ASLEEP_NS = 20_000  # a thread that makes no call for longer may have waited for another
 TURN_NS = 1_000  # between two pieces of work on a stream, where the trace shows no two that were queued
 QUANTILE = 0.1  # of the lags seen, taken as the least one: a single smallest may be a rounding of the clock
@@ -80,7 +81,8 @@ def tasks(events: Events, joined: Links, window: tuple[int, int]) -> Tasks:
     blocks = ~on_device & blocking(events, joined)[place]
     cause = np.where(on_device & (call_of < np.arange(len(call_of))), call_of, NONE)
     _waits(cause, (start, start + length), work_of=(np.flatnonzero(on_device), call_of), blocks=blocks)
-    found = _lagged(Tasks(place, start, length, on_device, blocks, before, start, cause, start, cause, start))
+    unset = Tasks(place, start, length, on_device, blocks, before, start, cause, start, cause, start)
+    found = _lagged(unset, events.device[place].astype(np.int64))
     _handed_over(events, found, threads)
     return found
 
@@ -106,14 +108,15 @@ def _waits(
     ends = end[by_end]
     for task in np.flatnonzero(blocks):
         at = int(np.searchsorted(ends, end[task] + SLACK_NS, "right")) - 1
-        while at >= 0 and ends[at] > start[task]:
+        lowest = at - CANDIDATES
+        while at >= max(lowest, 0) and ends[at] > start[task]:
             if call_of[by_end[at]] <= task and start[by_end[at]] < end[task]:
                 cause[task] = by_end[at]
                 break
             at -= 1
 
 
-def _lagged(found: Tasks) -> Tasks:
+def _lagged(found: Tasks, device: NDArray[np.int64]) -> Tasks:
     """Lags as seen for the dependency that was waited for, the least seen for the others."""
     start, on_device, before, cause = found.start, found.on_device, found.before, found.cause
     end = start + found.length
@@ -131,7 +134,7 @@ def _lagged(found: Tasks) -> Tasks:
     least_launch = int(np.quantile(shown, QUANTILE)) if len(shown) else 0
     own_ready = np.where(has_before, end[np.maximum(before, 0)] + least_turn, np.iinfo(np.int64).min // 2)
     launched = np.where(launch, start[np.maximum(cause, 0)] + least_launch, np.iinfo(np.int64).min // 2)
-    other = _across(found, end, np.maximum(own_ready, launched))
+    other = _across(found, end, np.maximum(own_ready, launched), device)
     crossed = other >= 0
     other_lag = np.where(crossed, start - end[np.maximum(other, 0)], 0)
     by_launch = launch & ~crossed & (launched >= own_ready)
@@ -175,23 +178,28 @@ def _inside(events: Events, thread: int) -> intervals.Intervals:
     return intervals.union(events.start[here], events.start[here] + events.duration[here])
 
 
-def _across(found: Tasks, end: NDArray[np.int64], ready: NDArray[np.int64]) -> Places:
-    """What work waited for that was ready and yet did not start: the end of work on another stream, or room beside it."""
+def _across(found: Tasks, end: NDArray[np.int64], ready: NDArray[np.int64], device: NDArray[np.int64]) -> Places:
+    """What work waited for that was ready and yet did not start: the end of work on another stream, or room beside it.
+
+    Both are looked for on its own device: that devices wait for each other needs more than that their times fall together.
+    """
     other = np.full(len(found.start), NONE, np.int64)
-    work = np.flatnonzero(found.on_device)
-    late = work[found.start[work] - ready[work] > ACROSS_NS]
-    if not len(late):
-        return other
-    by_end = work[np.argsort(end[work], kind="stable")]
-    at = np.searchsorted(end[by_end], found.start[late] + SLACK_NS, "right") - 1
-    last = by_end[np.maximum(at, 0)]
-    fits = (at >= 0) & (found.start[late] - end[last] <= ACROSS_NS) & (last < late)
-    other[late[fits]] = last[fits]
-    # Else it may have waited for room on the device: it began in the tail of work that still ran then.
-    rest = late[~fits]
-    started = work[np.maximum(np.searchsorted(work, rest) - 1, 0)]
-    running = (started < rest) & (end[started] > found.start[rest])
-    other[rest[running]] = started[running]
+    every = np.flatnonzero(found.on_device)
+    for one in np.unique(device[every]):
+        work = every[device[every] == one]
+        late = work[found.start[work] - ready[work] > ACROSS_NS]
+        if not len(late):
+            continue
+        by_end = work[np.argsort(end[work], kind="stable")]
+        at = np.searchsorted(end[by_end], found.start[late] + SLACK_NS, "right") - 1
+        last = by_end[np.maximum(at, 0)]
+        fits = (at >= 0) & (found.start[late] - end[last] <= ACROSS_NS) & (last < late)
+        other[late[fits]] = last[fits]
+        # Else it may have waited for room on the device: it began in the tail of work that still ran then.
+        rest = late[~fits]
+        started = work[np.maximum(np.searchsorted(work, rest) - 1, 0)]
+        running = (started < rest) & (end[started] > found.start[rest])
+        other[rest[running]] = started[running]
     return other
 
 
@@ -282,7 +290,8 @@ def path(found: Tasks, times: Timed | None = None) -> Path:
     waited: set[int] = set()  # each wait is followed once: in a trace whose clocks disagree it may lead back to itself
     while i >= 0:
         by = int(found.cause[i])
-        if found.blocks[i] and by >= 0 and i not in waited and until > times.begin[i] and times.end[by] > times.begin[i] and until >= times.end[by]:
+        reached = by >= 0 and until > times.begin[i] and until >= times.end[by] > times.begin[i]
+        if found.blocks[i] and reached and i not in waited:
             piece(i, "wait", until - times.end[by])
             waited.add(i)
             i, until = by, float(times.end[by])

@@ -60,7 +60,8 @@ def steps(events: Events) -> Steps:
         words = {i: re.sub(r"\s*\d+$", "", events.names[i]) for i in numbers}
         numbered = {word: i for i, word in enumerate(dict.fromkeys(words.values()))}
         word = np.array([numbered[words[int(i)]] for i in events.name[places]], np.int64)
-        sorts, which, counts = np.unique(np.stack([events.thread[places].astype(np.int64), word]), axis=1, return_inverse=True, return_counts=True)
+        pairs = np.stack([events.thread[places].astype(np.int64), word])
+        sorts, which, counts = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
         most = int(np.argmax(counts))
         thread = int(sorts[0, most])
         places = places[which.ravel() == most]

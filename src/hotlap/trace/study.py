@@ -83,7 +83,7 @@ class Study:
         """How the window is defined."""
         if len(self.steps):
             steps = f"{len(self.steps)} step{'s' * (len(self.steps) > 1)} ({self.steps.marker})"
-            return f"{steps}, to the end of the device work they launched" if len(self.events.work) else steps
+            return f"{steps}, to the last work on the device" if len(self.events.work) else steps
         return "first launch to last work on the device" if len(self.events.work) else "first to last operator"
 
     @property
