@@ -101,9 +101,20 @@ def _host(
     wait = intervals.covered(intervals.difference(blocks, loads), start, end)
     work = intervals.covered(intervals.difference(intervals.difference(inside, blocks), loads), start, end)
     rest = free - load - wait - work
-    # A host that was waiting for the device when it fell idle could not have queued anything: what it does next is late for that reason.
-    drained = intervals.covered(blocks, start - 1, start + 1) > 0
+    # A host that was waiting for the device when it fell idle could not have queued anything: what it does next is late for that reason,
+    # but by no more than it had waited. What it does for longer it would have come late with anyway.
+    late = np.minimum(_waited(blocks, start), work + rest)
+    in_work = np.minimum(late, work)
     by[rows, column["data_loader"]] += load
-    by[rows, column["synchronise"]] += wait + np.where(drained, work + rest, 0)
-    by[rows, column["operators"]] += np.where(drained, 0, work)
-    by[rows, column["host"]] += np.where(drained, 0, rest)
+    by[rows, column["synchronise"]] += wait + late
+    by[rows, column["operators"]] += work - in_work
+    by[rows, column["host"]] += rest - (late - in_work)
+
+
+def _waited(blocks: Intervals, start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For how long before each of these moments the host had been waiting; 0 where it was not waiting then."""
+    if not len(blocks.start):
+        return np.zeros(len(start), np.int64)
+    at = np.maximum(np.searchsorted(blocks.start, start, "right") - 1, 0)
+    since = np.where(blocks.end[at] >= start, start - blocks.start[at], 0)
+    return np.asarray(np.maximum(since, 0), np.int64)
