@@ -104,6 +104,25 @@ def test_a_folder_of_one_file_is_that_trace(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().out.startswith("rank1.json")
 
 
+def test_traces_that_nothing_joins_are_printed_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Ranks(2)
+    made.compute(0, 0, 10)
+    made.compute(1, 0, 30)
+    for number, name in enumerate(("x.json", "y.json", "notes.txt")):
+        (tmp_path / name).write_text(made.text(number, told=False) if number < 2 else "none")
+    assert main(["trace", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("2 traces\nnote    not taken for ranks of one program")
+    assert "unused  notes.txt" in text
+    assert text.index("\nx.json") < text.index("\ny.json")
+    assert main(["trace", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(one["file"]).name for one in found["traces"]] == ["x.json", "y.json"]
+    assert [Path(one["file"]).name for one in found["unusable"]] == ["notes.txt"]
+    assert main(["trace", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 2
+    assert "name one of them" in capsys.readouterr().err
+
+
 def test_nothing_usable_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "b").write_text("y")

@@ -143,15 +143,14 @@ def _ranks(args: argparse.Namespace, files: list[str]) -> int:
 
 def _each(args: argparse.Namespace, whole: Whole) -> None:
     """Traces that are no ranks of one program, one after another; also the only one among files that are none."""
-    files = whole.apart or [one.file for one in whole.ranks.values()]
+    files = whole.apart.files if whole.apart else [one.file for one in whole.ranks.values()]
     if len(files) > 1 and (args.html or args.perfetto):
         raise InputError(
             f"--html and --perfetto write of one program: these are {len(files)} traces that nothing joins; name one of them, or put the "
             "rank into their names (rank0.json) if they are ranks"
         )
     if not args.json:
-        said = printing_ranks.apart(whole, terminal.width(), terminal.color()) if whole.apart else ""
-        said = said or "\n".join(printing_ranks.unused(whole, terminal.width()))
+        said = printing_ranks.apart(whole, terminal.width(), terminal.color()) or "\n".join(printing_ranks.unused(whole, terminal.width()))
         print(said, end="\n\n" if said else "")
     answers = []
     for place, file in enumerate(files):

@@ -62,6 +62,7 @@ def harmless(text: str) -> str:
 
 
 def painted(text: str, style: str, color: bool) -> str:
+    text = harmless(text)
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if color and style and text.strip() else text
 
 

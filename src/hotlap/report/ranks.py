@@ -86,11 +86,16 @@ def unused(whole: Whole, width: int) -> list[str]:
 
 def apart(whole: Whole, width: int, color: bool) -> str:
     """That files are answered one by one, and why."""
-    text = (
-        "not taken for ranks of one program: no collective of one is found in another, and they do not all say ranks of their own of the "
-        "same run. Each is answered by itself. If they are ranks, name them by their rank (rank0.json …)."
-    )
-    title = layout.painted(words.counted(len(whole.apart), "trace"), "bold", color)
+    if whole.apart is None:
+        return ""
+    if len(whole.apart.sizes) > 1:
+        text = f"of different runs, as they say: of {', '.join(map(str, whole.apart.sizes))} ranks. Each is answered by itself."
+    else:
+        text = (
+            "not taken for ranks of one program: no collective of one is found in another, and they do not all say a rank of their own. "
+            "Each is answered by itself. If they are ranks, put the rank into their names (rank0.json …)."
+        )
+    title = layout.painted(words.counted(len(whole.apart.files), "trace"), "bold", color)
     return "\n".join([title, *layout.paragraph("note    ", text, width), *unused(whole, width)])
 
 

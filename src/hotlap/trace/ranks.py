@@ -54,6 +54,13 @@ class Steps(Record, frozen=True, kw_only=True):
     within: float  # median over ranks of the deviation of a rank's steps from its median, as a share of it
 
 
+class Apart(NamedTuple):
+    """Traces that are answered one by one."""
+
+    files: list[str]  # in the order given
+    sizes: list[int]  # of the runs that they are from, in ranks, as far as they say
+
+
 class Whole(NamedTuple):
     """What all ranks together tell."""
 
@@ -66,7 +73,7 @@ class Whole(NamedTuple):
     mismatches: list[Mismatch]
     roles: list[Role]
     steps: Steps | None
-    apart: list[str] = []  # files in the order given, where nothing tells that they are ranks of one program
+    apart: Apart | None = None  # where nothing tells that they are ranks of one program
 
     @property
     def window_s(self) -> float:
@@ -185,13 +192,13 @@ def merged(found: Iterable[Reduced | Unusable], machine: str = "") -> Whole:
         raise InputError(f"none of {len(unusable)} files is a trace that Hotlap can read{why}")
     met, mismatches = meeting.met({rank: one.calls for rank, one in ranks.items()})
     set_to = clocks.clocks(list(ranks), met)
-    several = len({one.ranks for one in usable} - {None, 1}) > 1
-    apart = len(usable) > 1 and not set_to.used and (several or bool(doubles) or any(_told(one) is None for one in usable))
+    unsure = bool(doubles) or any(_told(one) is None for one in usable)
+    apart = len(_sizes(usable)) > 1 or (len(usable) > 1 and not set_to.used and unsure)
     unusable += [] if apart else doubles
     known = arrivals.arrivals(ranks, met, set_to) if set_to.agree else None
     return Whole(
         ranks, unusable, notes, set_to, known, bandwidth.moved(ranks, met, set_to, machine), mismatches, roles(ranks, known), steps(ranks),
-        [one.file for one in usable] if apart else [],
+        Apart([one.file for one in usable], _sizes(usable)) if apart else None,
     )  # fmt: skip
 
 
@@ -219,6 +226,11 @@ def numbered(found: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusabl
     if missing and len(ranks) > 1:
         notes.append(f"{len(missing)} of {whole} ranks are missing: {spans(missing)}; what waits for them is not seen")
     return dict(sorted(ranks.items())), doubles, notes
+
+
+def _sizes(found: Sequence[Reduced]) -> list[int]:
+    """Numbers of ranks that files give for their runs; those of one run agree."""
+    return sorted({one.ranks for one in found if one.ranks is not None})
 
 
 def _told(one: Reduced) -> int | None:
