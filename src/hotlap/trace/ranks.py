@@ -220,7 +220,8 @@ def numbered(found: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusabl
     for one, number in zip(later, free, strict=False):
         ranks[number] = one
     if later and len(ranks) > 1:
-        notes.append(f"{len(later)} file{' does not say its' if len(later) == 1 else 's do not say their'} rank: numbered in the order given")
+        many = "1 file does not say its" if len(later) == 1 else f"{len(later)} files do not say their"
+        notes.append(f"{many} rank: numbered in the order given")
     whole = max((one.ranks or 0 for one in ranks.values()), default=0)
     missing = sorted(set(range(whole)) - set(ranks))
     if missing and len(ranks) > 1:
