@@ -209,3 +209,39 @@ def test_a_tool_gets_the_program_and_its_window(tool: str, expected: str, tmp_pa
     called = (tmp_path / "called").read_text().splitlines()
     assert expected in called
     assert called[-2:] == ["echo", "hello"]
+
+
+RANKS = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 32))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for _ in range(30):
+    time.sleep(0.02 * dist.get_rank())
+    optimizer.zero_grad()
+    model(torch.randn(4, 32)).sum().backward()
+    optimizer.step()
+"""
+
+
+@torch
+def test_ranks_are_told_together_then_the_one_that_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "ranks.py").write_text(RANKS)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(tmp_path / "ranks.py")]
+    done = run(tmp_path / "home", "--warmup", "4", "--steps", "10", "--json", "--", *launch)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["ranks"]["worst"]["rank"] == 1
+    assert [one["rule"] for one in answer["ranks"]["findings"]][:1] == ["waiting-for-ranks"]
+
+
+def test_traces_of_ranks_are_those_of_all_processes_with_one() -> None:
+    one, two = (Process(place=place, pid=1, trace=f"trace-{place}.json") for place in ("rank0", "rank1"))
+    lone = Process(place="77", pid=77, trace="trace-77.json")
+
+    def ranks(*processes: Process) -> bool:
+        return Captured(argv=["x"], tool="pytorch", exit_code=0, processes=list(processes), traces=[p.trace for p in processes]).of_ranks
+
+    assert ranks(one, two)
+    assert not ranks(one)
+    assert not ranks(one, lone)

@@ -66,6 +66,12 @@ class Captured(Record, frozen=True, kw_only=True):
     traces: list[str] = []  # files in the bundle, by process
     overhead: Overhead | None = None  # of the process that made most steps
 
+    @property
+    def of_ranks(self) -> bool:
+        """Whether the traces are those of one program's ranks, to be read together."""
+        places = [one.place for one in self.processes if one.trace]
+        return len(places) > 1 and len(places) == len(self.traces) and all(place.startswith("rank") for place in places)
+
 
 def write(path: Path, found: Captured) -> None:
     """Into a bundle's folder. Raises OSError."""
