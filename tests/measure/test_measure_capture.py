@@ -235,13 +235,32 @@ def test_ranks_are_told_together_then_the_one_that_is_waited_for(tmp_path: Path)
     assert [one["rule"] for one in answer["ranks"]["findings"]][:1] == ["waiting-for-ranks"]
 
 
-def test_traces_of_ranks_are_those_of_all_processes_with_one() -> None:
-    one, two = (Process(place=place, pid=1, trace=f"trace-{place}.json") for place in ("rank0", "rank1"))
-    lone = Process(place="77", pid=77, trace="trace-77.json")
+def test_traces_of_ranks_leave_out_what_launched_them() -> None:
+    one, two, launcher = (Process(place=place, pid=1, steps=3, trace=f"trace-{place}.json") for place in ("rank0", "rank1", "77"))
 
-    def ranks(*processes: Process) -> bool:
-        return Captured(argv=["x"], tool="pytorch", exit_code=0, processes=list(processes), traces=[p.trace for p in processes]).of_ranks
+    def ranks(*processes: Process) -> list[str]:
+        return Captured(argv=["x"], tool="pytorch", exit_code=0, processes=list(processes), traces=[p.trace for p in processes]).ranks
 
-    assert ranks(one, two)
-    assert not ranks(one)
-    assert not ranks(one, lone)
+    assert ranks(one, launcher, two) == ["trace-rank0.json", "trace-rank1.json"]
+    assert ranks(one, launcher) == []
+
+
+@torch
+def test_a_window_by_the_clock_of_a_program_with_steps_is_as_long_as_asked_and_numbers_them(tmp_path: Path, train: Path) -> None:
+    done = run(tmp_path / "home", "--seconds", "0.7 s", "--after", "0.3 s", "--", sys.executable, str(train), "200", "0", "0.01")
+    assert done.returncode == 0, done.stderr
+    path, found = only(tmp_path / "home")
+    (window,) = found.processes[0].windows
+    assert window.ended_s - window.began_s == pytest.approx(0.7, abs=0.3)
+    assert window.within == 0
+    study = Study(Timeline.open(path / found.traces[0]))
+    assert [int(n) for n in study.steps.number] == list(range(window.first, window.first + len(window.steps_s)))
+    assert f"steps {window.first} to {window.first + len(window.steps_s) - 1} of 200" in done.stdout
+
+
+@torch
+def test_findings_number_steps_as_the_program_makes_them(tmp_path: Path, train: Path) -> None:
+    run(tmp_path / "home", "--steps", "8", "--warmup", "6", "--", sys.executable, str(train), "40")
+    path, found = only(tmp_path / "home")
+    assert [int(n) for n in Study(Timeline.open(path / found.traces[0])).steps.number] == list(range(8, 16))
+    assert found.processes[0].windows[0].first == 8

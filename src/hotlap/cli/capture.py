@@ -47,14 +47,14 @@ def run(args: argparse.Namespace) -> int:
         return code or InputError.exit_code
     if args.json:
         told = {"run": path.name, "path": str(path), "capture": found, "findings": _findings(path, found)}
-        terminal.print_json(told | ({"ranks": _ranks_document(path, found)} if found.of_ranks else {}))
+        terminal.print_json(told | ({"ranks": _ranks_document(path, found)} if found.ranks else {}))
         return code
     width, color = terminal.width(), terminal.color()
     print("\n".join(printing.lines(path, found, width, color)))
     if found.tool == "ncu":
         print(f"\nrun     {path}\nnext    counters have no timeline; docs/kernels.md says how to read them")
         return code
-    if not (found.of_ranks and _told_of_ranks(path, found)):
+    if not (found.ranks and _told_of_ranks(path, found)):
         _told_one_by_one(path, found, width, color)
     print(f"\nrun     {path}\nnext    hotlap trace {path if len(found.traces) > 1 else path / found.traces[0]}")
     return code
@@ -73,7 +73,7 @@ def _told_one_by_one(path: Path, found: captured.Captured, width: int, color: bo
 def _told_of_ranks(path: Path, found: captured.Captured) -> bool:
     """Who waits for whom, then the rank that is waited for; False where the traces cannot be read as those of ranks."""
     try:
-        together = ranked.read([str(path / name) for name in found.traces])
+        together = ranked.read([str(path / name) for name in found.ranks])
         print("\n" + ranked.text(together, *_advised(Path(together.file), found)))
     except HotlapError:
         return False
@@ -82,7 +82,7 @@ def _told_of_ranks(path: Path, found: captured.Captured) -> bool:
 
 def _ranks_document(path: Path, found: captured.Captured) -> dict[str, object]:
     try:
-        together = ranked.read([str(path / name) for name in found.traces])
+        together = ranked.read([str(path / name) for name in found.ranks])
         return ranked.document(together, _advised(Path(together.file), found)[1])
     except HotlapError as error:
         return {"error": str(error)}

@@ -30,7 +30,7 @@ class Together(NamedTuple):
 
 
 def read(files: Sequence[str], on: str = "processes", machine: str = "", least: float = advising.LEAST_GAIN) -> Together:
-    """The ranks of these files; `least`: the gain, as a share, below which a finding is left out. Raises InputError where none is usable."""
+    """The ranks of these files; `least`: the gain below which a finding is left out. Raises InputError where none is usable."""
     whole = ranks.analysed(files, on, machine=machine)
     return Together(whole, list(advising.advise(whole, least)))
 

@@ -15,8 +15,8 @@ from hotlap.advise.trace import Advice
 from hotlap.cli import ranked, terminal
 from hotlap.errors import InputError
 from hotlap.report import kernels as printing_kernels
-from hotlap.report import trace_answer, trace_markdown, trace_page, trace_perfetto
 from hotlap.report import trace as printing
+from hotlap.report import trace_answer, trace_markdown, trace_page, trace_perfetto
 from hotlap.report.trace_answer import Answers
 from hotlap.report.trace_page import RankBar
 from hotlap.trace import counters, ranks, window

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hotlap import units
 from hotlap.report import layout, words
-from hotlap.store.captured import Captured, Overhead, Process
+from hotlap.store.captured import Captured, Overhead, Process, Window
 
 
 def lines(path: Path, found: Captured, width: int, color: bool = False) -> list[str]:
@@ -29,13 +29,20 @@ def _window(one: Process) -> str:
     if not one.windows:
         return f"process {one.place}: all of it"
     first = one.windows[0]
-    steps = max(len(first.steps_s) - 2, 0)
+    steps = max(len(first.steps_s) - first.within, 0)
     length = units.show(max(first.ended_s - first.began_s, 0.0), "s")
     if not one.steps:
         return f"process {one.place}: {length} by the clock"
+    if not steps and not first.within:
+        return f"process {one.place}: {length} by the clock; no step of {one.steps} lies within it{_elsewhere(first)}"
     said = f"process {one.place}: steps {first.first} to {first.first + max(steps - 1, 0)} of {one.steps}, {length}"
+    clock = "" if first.within else " by the clock"
     more = f"; the profiler was on {len(one.windows)} times" if len(one.windows) > 1 else ""
-    return said + ("" if count else ", cut short") + more
+    return said + clock + ("" if count else ", cut short") + more
+
+
+def _elsewhere(window: Window) -> str:
+    return ": it came before the first; give a larger --after" if not window.first else "; give a larger --seconds"
 
 
 def overhead(cost: Overhead) -> str:
