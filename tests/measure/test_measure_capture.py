@@ -264,3 +264,26 @@ def test_findings_number_steps_as_the_program_makes_them(tmp_path: Path, train: 
     path, found = only(tmp_path / "home")
     assert [int(n) for n in Study(Timeline.open(path / found.traces[0])).steps.number] == list(range(8, 16))
     assert found.processes[0].windows[0].first == 8
+
+
+@torch
+def test_a_program_that_never_imports_pytorch_is_told_what_importing_it_cost(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("import hotlap, time\nfor _ in range(30):\n    time.sleep(0.002)\n    hotlap.step()\n")
+    done = run(tmp_path / "home", "--warmup", "4", "--steps", "5", "--", sys.executable, str(tmp_path / "plain.py"))
+    assert done.returncode == 0, done.stderr
+    _, found = only(tmp_path / "home")
+    (window,) = found.processes[0].windows
+    assert 0 < window.import_s <= window.start_s
+    assert found.overhead is not None
+    assert found.overhead.import_s == window.import_s
+    assert "the program does not use PyTorch" in done.stdout
+
+
+@torch
+def test_show_tells_a_capture_without_asking_for_rounds(tmp_path: Path, train: Path) -> None:
+    home = tmp_path / "home"
+    assert run(home, "--steps", "5", "--", sys.executable, str(train), "40").returncode == 0
+    shown = subprocess.run([sys.executable, "-m", "hotlap", "show"], env=os.environ | {"HOTLAP_HOME": str(home)}, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "rounds" not in shown.stdout.split("\n", 1)[1]
+    assert "without the profiler" in shown.stdout

@@ -55,6 +55,7 @@ class Overhead(Record, frozen=True, kw_only=True):
     high: float | None = None
     outside_s: float = 0.0  # per step outside of the window
     still_s: float = 0.0  # the program stood still: start, stop, write
+    import_s: float = 0.0  # of that: to import PyTorch, which the program had not done
     whole: float | None = None  # of the whole run, as a share of what it would have taken without
 
 
