@@ -37,7 +37,7 @@ def test_a_window_by_the_clock_counts_all_its_steps_and_says_where_it_missed_the
         return "\n".join(capture.lines(Path("home"), Captured(argv=["x"], tool="pytorch", exit_code=0, processes=[one]), 200))
 
     assert "steps 86 to 169 of 400, 1.00 s by the clock" in told(86, 84)
-    assert "no step of 400 lies within it: it came before the first; give a larger --after" in told(0, 0)
+    assert "no step of 400 lies within it: it came before the first was done; give a larger --after" in told(1, 0)
     assert "no step of 400 lies within it; give a larger --seconds" in told(7, 0)
 
 

@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
         return code
     if not (found.ranks and _told_of_ranks(path, found)):
         _told_one_by_one(path, found, width, color)
-    print(f"\nrun     {path}\nnext    hotlap trace {path if len(found.traces) > 1 else path / found.traces[0]}")
+    several = path / "trace-rank*.json" if found.ranks else path
+    print(f"\nrun     {path}\nnext    hotlap trace {several if len(found.traces) > 1 else path / found.traces[0]} --html page.html")
     return code
 
 

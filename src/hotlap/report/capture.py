@@ -64,7 +64,7 @@ def _window(one: Process) -> str:
 
 
 def _elsewhere(window: Window) -> str:
-    return ": it came before the first; give a larger --after" if not window.first else "; give a larger --seconds"
+    return ": it came before the first was done; give a larger --after" if window.first <= 1 else "; give a larger --seconds"
 
 
 def overhead(cost: Overhead) -> str:

@@ -41,7 +41,6 @@ class Recorder:
         self.usual: list[list[float]] = [[]]  # durations without the profiler: before the first window, after each
         self.windows: list[dict[str, Any]] = []
         self.recording = False
-        self.marks = False  # the trace gets the numbers of steps
         self.broken = False  # the profiler came on in the midst of the step that is being made
         self.due = False  # a window by the clock begins, or ends, with the step that is being made
         self.own_s, self.calls = 0.0, 0
@@ -64,6 +63,7 @@ class Recorder:
             self._lasted(now - self.last_s)
         else:
             self.loop_s = now
+            self.broken = False
         self.count += 1
         if self.recording:
             self._in_window(now)
@@ -98,10 +98,8 @@ class Recorder:
         if self.asked["seconds"]:
             if self.due:
                 self._by_the_clock(between=True)
-            elif self.marks:
-                self.profiler.step()
-            elif self.asked["how"] == "range":
-                self._mark(f"step {self.count}")
+            else:
+                self._number()
             return
         done = self.count - self.began_at
         if done == WITHIN:
@@ -116,22 +114,24 @@ class Recorder:
 
     # ------------------------------------------------------------ the window
 
-    def _begin(self, marks: bool = True) -> None:
-        """The window opens now; what that costs is kept. `marks`: the trace gets the numbers of steps."""
+    def _begin(self, between: bool = True) -> None:
+        """The window opens now, `between` steps or in the midst of one; what that costs is kept."""
         began = time.perf_counter()
         within = 0 if self.asked["seconds"] else WITHIN
-        window = {"first": self.count + within, "within": within, "began_s": began, "ended_s": 0.0, "steps_s": [], "complete": False}
-        window |= {"start_s": 0.0, "stop_s": 0.0, "write_s": 0.0, "import_s": 0.0}
-        self.marks = marks and self.asked["how"] == "pytorch"
+        self.broken = not between
+        window = {"first": self.count + within + self.broken, "within": within, "steps_s": [], "complete": False}
+        window |= {"began_s": began, "ended_s": 0.0, "start_s": 0.0, "stop_s": 0.0, "write_s": 0.0, "import_s": 0.0}
         try:
             if self.asked["how"] == "pytorch":
                 if "torch" not in sys.modules:
                     import torch.profiler
 
                     window["import_s"] = time.perf_counter() - began
-                self.profiler = self._profiler(marks)
+                self.profiler = self._profiler()
                 self.profiler.step_num = self.count  # so that the trace numbers steps as the program makes them
                 self.profiler.start()
+                if self.asked["seconds"] and between:
+                    self._number()
             elif self.asked["how"] == "range":
                 import torch
 
@@ -140,13 +140,22 @@ class Recorder:
             self.left, self.trouble = 0, f"the profiler did not start: {error}"
             self.save()
             return
-        window["began_s"] = time.perf_counter()
-        window["start_s"] = window["began_s"] - began
+        now = time.perf_counter()
+        window |= {"began_s": now, "start_s": now - began}
         self.windows.append(window)
         self.began_at, self.recording = self.count, True
 
-    def _profiler(self, marks: bool) -> Any:
-        from torch.profiler import ProfilerAction, ProfilerActivity, profile, schedule, supported_activities
+    def _number(self) -> None:
+        """A step begins within a window by the clock: the trace gets its number."""
+        if self.asked["how"] == "pytorch":
+            self.profiler.record_steps = True  # without a schedule it would not; nor for the part of a step that it came on in
+            self.profiler.step_num = self.count - 1
+            self.profiler.step()
+        elif self.asked["how"] == "range":
+            self._mark(f"step {self.count}")
+
+    def _profiler(self) -> Any:
+        from torch.profiler import ProfilerActivity, profile, schedule, supported_activities
 
         there = supported_activities()
         activities = [one for one in (ProfilerActivity.CPU, ProfilerActivity.CUDA, ProfilerActivity.XPU) if one in there]
@@ -154,8 +163,6 @@ class Recorder:
         if not self.asked["seconds"]:
             steps = schedule(wait=0, warmup=WITHIN, active=self.asked["steps"], repeat=1)
             plan = functools.partial(_counted_from, self.count, steps)
-        elif marks:
-            plan = functools.partial(_always, ProfilerAction.RECORD)
         return profile(
             activities=activities, schedule=plan, record_shapes=self.asked["shapes"], with_stack=self.asked["stacks"],
             profile_memory=self.asked["memory"],
@@ -238,8 +245,7 @@ class Recorder:
             return  # the alarm came just now
         self.due = False
         if not self.recording and self.left:
-            self.broken = not between
-            self._begin(marks=between)
+            self._begin(between)
             signal.setitimer(signal.ITIMER_REAL, self.asked["seconds"])
         elif self.recording:
             self._end(complete=True)
@@ -293,10 +299,6 @@ def _importing(frame: FrameType | None) -> bool:
 
 def _counted_from(first: int, plan: Any, number: int) -> Any:
     return plan(max(number - first, 0))
-
-
-def _always(action: Any, _number: int) -> Any:
-    return action
 
 
 RECORDER: Recorder | None = None
