@@ -209,3 +209,81 @@ def test_a_tool_gets_the_program_and_its_window(tool: str, expected: str, tmp_pa
     called = (tmp_path / "called").read_text().splitlines()
     assert expected in called
     assert called[-2:] == ["echo", "hello"]
+
+
+RANKS = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 32))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for _ in range(30):
+    time.sleep(0.02 * dist.get_rank())
+    optimizer.zero_grad()
+    model(torch.randn(4, 32)).sum().backward()
+    optimizer.step()
+"""
+
+
+@torch
+def test_ranks_are_told_together_then_the_one_that_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "ranks.py").write_text(RANKS)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(tmp_path / "ranks.py")]
+    done = run(tmp_path / "home", "--warmup", "4", "--steps", "10", "--json", "--", *launch)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["ranks"]["worst"]["rank"] == 1
+    assert [one["rule"] for one in answer["ranks"]["findings"]][:1] == ["waiting-for-ranks"]
+
+
+def test_traces_of_ranks_leave_out_what_launched_them() -> None:
+    one, two, launcher = (Process(place=place, pid=1, steps=3, trace=f"trace-{place}.json") for place in ("rank0", "rank1", "77"))
+
+    def ranks(*processes: Process) -> list[str]:
+        return Captured(argv=["x"], tool="pytorch", exit_code=0, processes=list(processes), traces=[p.trace for p in processes]).ranks
+
+    assert ranks(one, launcher, two) == ["trace-rank0.json", "trace-rank1.json"]
+    assert ranks(one, launcher) == []
+
+
+@torch
+def test_a_window_by_the_clock_of_a_program_with_steps_is_as_long_as_asked_and_numbers_them(tmp_path: Path, train: Path) -> None:
+    done = run(tmp_path / "home", "--seconds", "0.7 s", "--after", "0.3 s", "--", sys.executable, str(train), "200", "0", "0.01")
+    assert done.returncode == 0, done.stderr
+    path, found = only(tmp_path / "home")
+    (window,) = found.processes[0].windows
+    assert window.ended_s - window.began_s == pytest.approx(0.7, abs=0.3)
+    assert window.within == 0
+    study = Study(Timeline.open(path / found.traces[0]))
+    assert [int(n) for n in study.steps.number] == list(range(window.first, window.first + len(window.steps_s)))
+    assert f"steps {window.first} to {window.first + len(window.steps_s) - 1} of 200" in done.stdout
+
+
+@torch
+def test_findings_number_steps_as_the_program_makes_them(tmp_path: Path, train: Path) -> None:
+    run(tmp_path / "home", "--steps", "8", "--warmup", "6", "--", sys.executable, str(train), "40")
+    path, found = only(tmp_path / "home")
+    assert [int(n) for n in Study(Timeline.open(path / found.traces[0])).steps.number] == list(range(8, 16))
+    assert found.processes[0].windows[0].first == 8
+
+
+@torch
+def test_a_program_that_never_imports_pytorch_is_told_what_importing_it_cost(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("import hotlap, time\nfor _ in range(30):\n    time.sleep(0.002)\n    hotlap.step()\n")
+    done = run(tmp_path / "home", "--warmup", "4", "--steps", "5", "--", sys.executable, str(tmp_path / "plain.py"))
+    assert done.returncode == 0, done.stderr
+    _, found = only(tmp_path / "home")
+    (window,) = found.processes[0].windows
+    assert 0 < window.import_s <= window.start_s
+    assert found.overhead is not None
+    assert found.overhead.import_s == window.import_s
+    assert "the program does not use PyTorch" in done.stdout
+
+
+@torch
+def test_show_tells_a_capture_without_asking_for_rounds(tmp_path: Path, train: Path) -> None:
+    home = tmp_path / "home"
+    assert run(home, "--steps", "5", "--", sys.executable, str(train), "40").returncode == 0
+    shown = subprocess.run([sys.executable, "-m", "hotlap", "show"], env=os.environ | {"HOTLAP_HOME": str(home)}, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "rounds" not in shown.stdout.split("\n", 1)[1]
+    assert "without the profiler" in shown.stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hotlap import units
 from hotlap.advise import trace as advising
-from hotlap.cli import terminal
+from hotlap.cli import ranked, terminal
 from hotlap.errors import HotlapError, InputError
 from hotlap.measure import capture, tools
 from hotlap.report import capture as printing
@@ -46,29 +46,59 @@ def run(args: argparse.Namespace) -> int:
         print(f"hotlap: nothing was recorded: {capture.why_nothing(found, options)}", file=sys.stderr)
         return code or InputError.exit_code
     if args.json:
-        terminal.print_json({"run": path.name, "path": str(path), "capture": found, "findings": _findings(path, found)})
+        told = {"run": path.name, "path": str(path), "capture": found, "findings": _findings(path, found)}
+        terminal.print_json(told | ({"ranks": _ranks_document(path, found)} if found.ranks else {}))
         return code
     width, color = terminal.width(), terminal.color()
     print("\n".join(printing.lines(path, found, width, color)))
     if found.tool == "ncu":
         print(f"\nrun     {path}\nnext    counters have no timeline; docs/kernels.md says how to read them")
         return code
+    if not (found.ranks and _told_of_ranks(path, found)):
+        _told_one_by_one(path, found, width, color)
+    several = path / "trace-rank*.json" if found.ranks else path
+    print(f"\nrun     {path}\nnext    hotlap trace {several if len(found.traces) > 1 else path / found.traces[0]} --html page.html")
+    return code
+
+
+def _told_one_by_one(path: Path, found: captured.Captured, width: int, color: bool) -> None:
     for name in found.traces:
         try:
-            study = Study(Timeline.open(path / name))
+            study, advice = _advised(path / name, found)
         except HotlapError as error:
             print(f"\nhotlap: {error}; the file is kept", file=sys.stderr)
             continue
-        print("\n" + reading.trace(study, advising.advise(study, program=shlex.join(found.argv)), width, color))
-    print(f"\nrun     {path}\nnext    hotlap trace {path if len(found.traces) > 1 else path / found.traces[0]}")
-    return code
+        print("\n" + reading.trace(study, advice, width, color))
+
+
+def _told_of_ranks(path: Path, found: captured.Captured) -> bool:
+    """Who waits for whom, then the rank that is waited for; False where the traces cannot be read as those of ranks."""
+    try:
+        together = ranked.read([str(path / name) for name in found.ranks])
+        print("\n" + ranked.text(together, *_advised(Path(together.file), found)))
+    except HotlapError:
+        return False
+    return True
+
+
+def _ranks_document(path: Path, found: captured.Captured) -> dict[str, object]:
+    try:
+        together = ranked.read([str(path / name) for name in found.ranks])
+        return ranked.document(together, _advised(Path(together.file), found)[1])
+    except HotlapError as error:
+        return {"error": str(error)}
+
+
+def _advised(file: Path, found: captured.Captured) -> tuple[Study, advising.Advice]:
+    study = Study(Timeline.open(file))
+    return study, advising.advise(study, program=shlex.join(found.argv))
 
 
 def _findings(path: Path, found: captured.Captured) -> dict[str, object]:
     answers: dict[str, object] = {}
     for name in found.traces if found.tool != "ncu" else []:
         try:
-            answers[name] = advising.advise(Study(Timeline.open(path / name)), program=shlex.join(found.argv)).findings
+            answers[name] = _advised(path / name, found)[1].findings
         except HotlapError as error:
             answers[name] = {"error": str(error)}
     return answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from hotlap.cli import cases, terminal
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     found = cases.read(args)
     if args.json:
         terminal.print_json([export.to_json(bundle, rows) | _watched(bundle) for bundle, rows in found])
-        return cases.code(found)
+        return 0 if _traced(found) else cases.code(found)
     for number, (bundle, rows) in enumerate(found):
         if args.format == "markdown":
             print(export.to_markdown(bundle, rows))
@@ -43,11 +44,17 @@ def run(args: argparse.Namespace) -> int:
                 print("\n".join(telemetry.lines(telemetry.of(bundle), width)).strip("\n"))
                 continue
             if recorded := captured.read(bundle.path):
-                print("\n".join(capture.lines(bundle.path, recorded, width, color)) + "\n")
+                print("\n".join(capture.lines(bundle.path, recorded, width, color)))
+                continue
             print(text.table(rows, width, color=color))
             if counted := counters.table(rows, width, color):
                 print(f"\n{counted}")
-    return cases.code(found)
+    return 0 if _traced(found) else cases.code(found)
+
+
+def _traced(found: Sequence[tuple[Bundle, object]]) -> bool:
+    """Whether a trace was recorded: a program without steps has no numbers beside it."""
+    return any(recorded.traces for bundle, _ in found if (recorded := captured.read(bundle.path)))
 
 
 def _watched(bundle: Bundle) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from pathlib import Path
 from hotlap.advise import ranks as advising_ranks
 from hotlap.advise import trace as advising
 from hotlap.advise.trace import Advice
-from hotlap.cli import terminal
+from hotlap.cli import ranked, terminal
 from hotlap.errors import InputError
 from hotlap.report import kernels as printing_kernels
-from hotlap.report import layout, trace_answer, trace_markdown, trace_page, trace_perfetto
 from hotlap.report import ranks as printing_ranks
 from hotlap.report import trace as printing
+from hotlap.report import trace_answer, trace_markdown, trace_page, trace_perfetto
 from hotlap.report.trace_answer import Answers, Unused
 from hotlap.report.trace_page import RankBar
 from hotlap.trace import counters, ranks, window
@@ -122,21 +122,17 @@ def _ranks(args: argparse.Namespace, files: list[str]) -> int:
     """All ranks together, then the one that the others wait for most. Exit code 3 where a file that was named is no rank's trace."""
     if args.markdown:
         raise InputError("--markdown is for one trace; --json has all of several")
-    whole = ranks.analysed(files, args.on, machine=args.machine)
+    together = ranked.read(files, args.on, args.machine, 0.0 if args.all else advising_ranks.LEAST_GAIN)
+    whole = together.whole
     code = 3 if {one.file for one in whole.unusable} & set(args.files) else 0  # a folder may hold other things
     if whole.apart or len(whole.ranks) == 1:
         _each(args, whole)
         return code
-    found = advising_ranks.advise(whole, 0.0 if args.all else advising_ranks.LEAST_GAIN)
-    study, advice = _one(args, whole.ranks[whole.worst].file)
+    study, advice = _one(args, together.file)
     if args.json:
-        worst = {"rank": whole.worst, "findings": advice.findings, "together": advice.together}
-        terminal.print_json(printing_ranks.document(whole, found) | {"worst": worst})
+        terminal.print_json(ranked.document(together, advice))
     else:
-        print(printing_ranks.ranks(whole, found, terminal.width(), terminal.color()))
-        why = "the others wait for it most" if whole.arrivals and whole.arrivals.late else "its window is the longest"
-        print("\n" + layout.painted(f"Rank {whole.worst}: {why}", "bold", terminal.color()))
-        print(printing.trace(study, advice, terminal.width(), terminal.color(), args.kernels))
+        print(ranked.text(together, study, advice, args.kernels))
     _written(args, study, advice, _bars(whole))
     return code
 

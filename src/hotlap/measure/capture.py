@@ -226,9 +226,10 @@ def overhead(one: Process) -> Overhead:
     on = [seconds for window in one.windows for seconds in window.steps_s]
     off = [seconds for some in one.usual_s for seconds in some]
     still_s = sum(window.start_s + window.stop_s + window.write_s for window in one.windows)
+    import_s = sum(window.import_s for window in one.windows)
     outside_s = one.own_s / one.calls if one.calls else 0.0
     if not on or not off:
-        return Overhead(outside_s=outside_s, still_s=still_s)
+        return Overhead(outside_s=outside_s, still_s=still_s, import_s=import_s)
     # By windows where there are several: their neighbours are what they are held against, so that drift cancels.
     if len(one.windows) >= 4:
         beside = [before + after for before, after in pairwise(one.usual_s)]
@@ -238,7 +239,9 @@ def overhead(one: Process) -> Overhead:
         inside = ratio(off, on)
     more_s = still_s + outside_s * one.steps + sum(on) - len(on) * _median(off)
     whole = more_s / (one.loop_s - more_s) if one.loop_s > more_s else None
-    return Overhead(inside=inside.ratio, low=inside.low, high=inside.high, outside_s=outside_s, still_s=still_s, whole=whole)
+    return Overhead(
+        inside=inside.ratio, low=inside.low, high=inside.high, outside_s=outside_s, still_s=still_s, import_s=import_s, whole=whole,
+    )  # fmt: skip
 
 
 def _median(values: Sequence[float]) -> float:

@@ -20,10 +20,12 @@ class Window(Record, frozen=True, kw_only=True):
     began_s: float
     ended_s: float
     steps_s: list[float] = []  # durations with the profiler on, its own warm-up included
+    within: int = 2  # how many of these are that warm-up, which the trace leaves out; 0: a window by the clock
     complete: bool = True  # all the steps that were asked for
     start_s: float = 0.0  # the program stood still for it: to begin
     stop_s: float = 0.0  # to end
     write_s: float = 0.0  # to write the trace
+    import_s: float = 0.0  # of start_s: to import PyTorch, which the program had not done
 
 
 class Process(Record, frozen=True, kw_only=True):
@@ -53,6 +55,7 @@ class Overhead(Record, frozen=True, kw_only=True):
     high: float | None = None
     outside_s: float = 0.0  # per step outside of the window
     still_s: float = 0.0  # the program stood still: start, stop, write
+    import_s: float = 0.0  # of that: to import PyTorch, which the program had not done
     whole: float | None = None  # of the whole run, as a share of what it would have taken without
 
 
@@ -65,6 +68,12 @@ class Captured(Record, frozen=True, kw_only=True):
     processes: list[Process] = []
     traces: list[str] = []  # files in the bundle, by process
     overhead: Overhead | None = None  # of the process that made most steps
+
+    @property
+    def ranks(self) -> list[str]:
+        """The traces of one program's ranks, to be read together; none where there are fewer than two."""
+        found = [one.trace for one in self.processes if one.trace and one.place.startswith("rank")]
+        return found if len(found) > 1 else []
 
 
 def write(path: Path, found: Captured) -> None:

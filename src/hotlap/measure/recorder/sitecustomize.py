@@ -17,11 +17,13 @@ import signal
 import sys
 import threading
 import time
+from types import FrameType
 from typing import Any
 
 WITHIN = 2  # steps that the profiler runs before those it keeps
 KEPT = 400  # durations of steps without the profiler, at most, on each side of the window
 SETTLE = 2  # steps after the window that are not counted as usual ones
+IMPORT_S = 0.02  # between looks whether PyTorch has been imported in full
 
 
 class Recorder:
@@ -39,6 +41,8 @@ class Recorder:
         self.usual: list[list[float]] = [[]]  # durations without the profiler: before the first window, after each
         self.windows: list[dict[str, Any]] = []
         self.recording = False
+        self.broken = False  # the profiler came on in the midst of the step that is being made
+        self.due = False  # a window by the clock begins, or ends, with the step that is being made
         self.own_s, self.calls = 0.0, 0
         self.trace = self.trouble = ""
         self.kept_in: str | None = None
@@ -59,10 +63,14 @@ class Recorder:
             self._lasted(now - self.last_s)
         else:
             self.loop_s = now
+            self.broken = False
         self.count += 1
         if self.recording:
             self._in_window(now)
-        elif self.left and not self.asked["seconds"] and self.count >= self.first:
+        elif self.asked["seconds"]:
+            if self.due:
+                self._by_the_clock(between=True)
+        elif self.left and self.count >= self.first:
             self._begin()
         self.last_s = time.perf_counter()
         if not busy and not self.recording:  # with the profiler on its own cost is in the durations
@@ -71,7 +79,9 @@ class Recorder:
 
     def _lasted(self, seconds: float) -> None:
         if self.recording:
-            self.windows[-1]["steps_s"].append(seconds)
+            if not self.broken:
+                self.windows[-1]["steps_s"].append(seconds)
+            self.broken = False
         elif self.settling:
             self.settling -= 1
         elif len(self.usual[-1]) < KEPT:
@@ -85,6 +95,12 @@ class Recorder:
 
     def _in_window(self, now: float) -> None:
         window = self.windows[-1]
+        if self.asked["seconds"]:
+            if self.due:
+                self._by_the_clock(between=True)
+            else:
+                self._number()
+            return
         done = self.count - self.began_at
         if done == WITHIN:
             window["began_s"] = now
@@ -98,15 +114,24 @@ class Recorder:
 
     # ------------------------------------------------------------ the window
 
-    def _begin(self, seconds: float = 0.0) -> None:
-        """The window opens now; what that costs is kept."""
+    def _begin(self, between: bool = True) -> None:
+        """The window opens now, `between` steps or in the midst of one; what that costs is kept."""
         began = time.perf_counter()
-        window = {"first": self.count + WITHIN, "began_s": began, "ended_s": 0.0, "steps_s": [], "complete": False}
-        window |= {"start_s": 0.0, "stop_s": 0.0, "write_s": 0.0}
+        within = 0 if self.asked["seconds"] else WITHIN
+        self.broken = not between
+        window = {"first": self.count + within + self.broken, "within": within, "steps_s": [], "complete": False}
+        window |= {"began_s": began, "ended_s": 0.0, "start_s": 0.0, "stop_s": 0.0, "write_s": 0.0, "import_s": 0.0}
         try:
             if self.asked["how"] == "pytorch":
-                self.profiler = self._profiler(seconds)
+                if "torch" not in sys.modules:
+                    import torch.profiler
+
+                    window["import_s"] = time.perf_counter() - began
+                self.profiler = self._profiler()
+                self.profiler.step_num = self.count  # so that the trace numbers steps as the program makes them
                 self.profiler.start()
+                if self.asked["seconds"] and between:
+                    self._number()
             elif self.asked["how"] == "range":
                 import torch
 
@@ -115,16 +140,29 @@ class Recorder:
             self.left, self.trouble = 0, f"the profiler did not start: {error}"
             self.save()
             return
-        window["start_s"] = time.perf_counter() - began
+        now = time.perf_counter()
+        window |= {"began_s": now, "start_s": now - began}
         self.windows.append(window)
         self.began_at, self.recording = self.count, True
 
-    def _profiler(self, seconds: float) -> Any:
+    def _number(self) -> None:
+        """A step begins within a window by the clock: the trace gets its number."""
+        if self.asked["how"] == "pytorch":
+            self.profiler.record_steps = True  # without a schedule it would not; nor for the part of a step that it came on in
+            self.profiler.step_num = self.count - 1
+            self.profiler.step()
+        elif self.asked["how"] == "range":
+            self._mark(f"step {self.count}")
+
+    def _profiler(self) -> Any:
         from torch.profiler import ProfilerActivity, profile, schedule, supported_activities
 
         there = supported_activities()
         activities = [one for one in (ProfilerActivity.CPU, ProfilerActivity.CUDA, ProfilerActivity.XPU) if one in there]
-        plan = None if seconds else schedule(wait=0, warmup=WITHIN, active=self.asked["steps"], repeat=1)
+        plan: Any = None
+        if not self.asked["seconds"]:
+            steps = schedule(wait=0, warmup=WITHIN, active=self.asked["steps"], repeat=1)
+            plan = functools.partial(_counted_from, self.count, steps)
         return profile(
             activities=activities, schedule=plan, record_shapes=self.asked["shapes"], with_stack=self.asked["stacks"],
             profile_memory=self.asked["memory"],
@@ -179,12 +217,35 @@ class Recorder:
         if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
             self.trouble = "--seconds needs the alarm signal, which the program uses or the system lacks; call hotlap.step() instead"
             return
-        signal.signal(signal.SIGALRM, self._alarm)
-        signal.setitimer(signal.ITIMER_REAL, max(self.asked["after_s"], 1e-3))
+        signal.signal(signal.SIGALRM, self._imported)
+        signal.setitimer(signal.ITIMER_REAL, IMPORT_S, IMPORT_S)
 
-    def _alarm(self, *_: Any) -> None:
+    def _imported(self, _number: int, frame: FrameType | None) -> None:
+        """The clock runs from when PyTorch is imported in full: that takes seconds, of which the optimisers are an early part."""
+        if not _importing(frame):
+            signal.signal(signal.SIGALRM, self._alarm)
+            signal.setitimer(signal.ITIMER_REAL, max(self.asked["after_s"], 1e-3))
+
+    def _alarm(self, _number: int, frame: FrameType | None) -> None:
+        """Time is up. Where steps are made the window goes from one's end to another's, unless that is longer away than it is long."""
+        if _importing(frame):  # PyTorch imports parts of itself when they are first used; its profiler needs them whole
+            signal.setitimer(signal.ITIMER_REAL, IMPORT_S)
+        elif self.count and not self.due and (self.left or self.recording):
+            self.due = True
+            signal.setitimer(signal.ITIMER_REAL, self.asked["seconds"])
+        else:
+            self._by_the_clock(between=False)
+
+    def _by_the_clock(self, between: bool) -> None:
+        """The window opens or closes; `between` steps, or in the midst of one."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # steps are made in a thread: the alarm, which comes in the main one, does it
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if between and not self.due:
+            return  # the alarm came just now
+        self.due = False
         if not self.recording and self.left:
-            self._begin(self.asked["seconds"])
+            self._begin(between)
             signal.setitimer(signal.ITIMER_REAL, self.asked["seconds"])
         elif self.recording:
             self._end(complete=True)
@@ -225,6 +286,19 @@ class Recorder:
         if self.recording:
             self._end(complete=False)
         self.save()
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module of PyTorch is being imported there."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "torch":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _counted_from(first: int, plan: Any, number: int) -> Any:
+    return plan(max(number - first, 0))
 
 
 RECORDER: Recorder | None = None
