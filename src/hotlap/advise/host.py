@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap import units
 from hotlap.advise import marks
 from hotlap.advise.base import Found, percent, rules
 from hotlap.trace import intervals
@@ -17,7 +18,7 @@ from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
 COMPILES = re.compile(
-    r"compile_fx|_compile\.|dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner", re.IGNORECASE
+    r"compile_fx|convert_frame\.py\(\d+\): _compile|dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner", re.IGNORECASE
 )
 ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
 SHORT_NS = 20_000
@@ -28,7 +29,7 @@ def _least(rule: str) -> float:
     return rules()[rule].least
 
 
-def _lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
+def lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
     """Per task: nanoseconds of the host's time before it, since the call before it on its thread, that lie in these intervals."""
     found = study.tasks
     before = np.maximum(found.before, 0)
@@ -59,7 +60,7 @@ def data_loader(study: Study) -> list[Found]:
     if idle < _least("data-loader"):
         return []
     lag = np.maximum(study.tasks.lag, 1)
-    part = np.clip(_lags(study, study.loading) / lag, 0, 1)
+    part = np.clip(lags(study, study.loading) / lag, 0, 1)
     detail = (
         f"the device was idle for {percent(idle)} of its window while the host waited for its data loader, "
         f"{evidence['per_step_s'] * 1e3:.1f} ms a step"
@@ -127,14 +128,15 @@ def host_bound(study: Study) -> list[Found]:
     if not study.devices:
         return []
     shares = study.idle_shares
-    idle = shares["operators"] + shares["host"] + shares["launch"]
+    once = sum(study.slow_launches_idle.values()) / max(sum(one.end - one.start for one in study.spans), 1)
+    idle = shares["operators"] + shares["host"] + max(shares["launch"] - once, 0.0)
     if idle < _least("host-bound"):
         return []
     found = study.tasks
     launches = int(found.on_device.sum())
     work = found.length[found.on_device]
     span_s = study.window_s / max(launches, 1)
-    loads = np.clip(_lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
+    loads = np.clip(lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
     quick = np.where(found.on_device | found.blocks, 1.0, 0.25)
     evidence = {
         "idle_share": idle,
@@ -145,7 +147,7 @@ def host_bound(study: Study) -> list[Found]:
     }
     detail = (
         f"the device was idle for {percent(idle)} of its window because the next launch had not come: one launch every "
-        f"{span_s * 1e6:.0f} µs, and the median piece of work takes {evidence['median_work_s'] * 1e6:.0f} µs"
+        f"{units.show(span_s, 's')}, and the median piece of work takes {units.show(float(np.median(work)) / 1e9, 's')}"
     )
     where = ", ".join(name for name, _ in _by_root(study).most_common(2))
     high = Change(host=np.where(loads > 0, loads, 0.0), factor=quick)

@@ -8,12 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.trace import breakdown, calls, idle, intervals, replay, steps, waiting
+from hotlap.trace import breakdown, calls, idle, intervals, replay, sources, steps, waiting
 from hotlap.trace.breakdown import Breakdown
 from hotlap.trace.calls import Links, Nesting, Places
 from hotlap.trace.events import KERNEL, MARKER, OPERATOR, PYTHON, WORK, Events
 from hotlap.trace.idle import Idle
 from hotlap.trace.steps import Steps
+
+
+SLOW_LAUNCH_NS = 1_000_000  # a call that launches takes a few µs
 
 
 class KernelRow(NamedTuple):
@@ -115,6 +118,36 @@ class Study:
         return waiting.blocking(self.events, self.links)
 
     @cached_property
+    def spans(self) -> list[breakdown.Busy]:
+        """What kept each device busy."""
+        return [breakdown.busy(self.events, device) for device in self.devices]
+
+    @cached_property
+    def usual_launch_ns(self) -> float:
+        """Median time of a call that launches work and does not wait for it; 0 where there is none."""
+        calls = self._launching
+        return float(np.median(self.events.duration[calls])) if len(calls) else 0.0
+
+    @property
+    def _launching(self) -> Places:
+        calls = np.unique(self.links.call[self.links.call >= 0])
+        return calls[~self.blocking[calls]]
+
+    @cached_property
+    def slow_launches(self) -> Places:
+        """Calls that launched work and took far longer than others of their name: first uses. None where that is more than a few."""
+        calls = self._launching
+        slow = calls[self.events.duration[calls] > max(SLOW_LAUNCH_NS, 50 * self.usual_launch_ns)]
+        return slow if len(slow) <= max(3, len(calls) // 50) else slow[:0]
+
+    @cached_property
+    def slow_launches_idle(self) -> dict[int, int]:
+        """ns that each device was idle during such calls."""
+        calls = self.slow_launches
+        during = intervals.union(self.events.start[calls], self.events.start[calls] + self.events.duration[calls])
+        return {device: intervals.intersection(found.gaps, during).length for device, found in self.idles.items()}
+
+    @cached_property
     def tasks(self) -> replay.Tasks:
         return replay.tasks(self.events, self.links, self.window)
 
@@ -131,12 +164,13 @@ class Study:
 
     @cached_property
     def main_thread(self) -> int:
-        """The host thread of the steps, else the one that spends most time in operators; −1 none."""
+        """The host thread of the steps, else the one that spends most time in operators, else that launches most; −1 none."""
         if self.steps.thread >= 0:
             return self.steps.thread
         places = self.nesting.places[(self.nesting.depth == 0) & np.isin(self.events.kind[self.nesting.places], (OPERATOR, MARKER, PYTHON))]
         if not len(places):
-            return -1
+            threads = self.events.thread[self.links.call[self.links.call >= 0]]
+            return int(np.argmax(np.bincount(threads))) if len(threads) and threads.min() >= 0 else -1
         spent = np.bincount(self.events.thread[places], weights=self.events.duration[places])
         return int(np.argmax(spent))
 
@@ -183,9 +217,9 @@ class Study:
         while at >= 0 and not found:
             stack = int(events.stack[at])
             if stack >= 0 and events.stacks[stack].strip():
-                found = _users_line(events.stacks[stack].split(";"))
+                found = sources.users_line(events.stacks[stack].split(";"))
             elif events.kind[at] == PYTHON:
-                found = _users_line([events.names[int(events.name[at])]])
+                found = sources.users_line([events.names[int(events.name[at])]])
             at = int(self.parent[at])
         return found
 
@@ -196,11 +230,3 @@ class Study:
         )
         return found
 
-
-def _users_line(lines: list[str]) -> str:
-    """The innermost line that is not a library's."""
-    for line in lines:
-        text = line.strip()
-        if text and not any(word in text for word in ("site-packages", "dist-packages", "<built-in", "torch/", "nn.Module", "/lib/python")):
-            return text
-    return ""

@@ -1,0 +1,88 @@
+"""What the main thread of the host did: operators and calls, its data loader, and the rest by marker or function of the user."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.trace import idle, intervals, sources, steps
+from hotlap.trace.calls import Places
+from hotlap.trace.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME, SYNC
+from hotlap.trace.intervals import Intervals
+from hotlap.trace.study import Study
+
+STRETCH_NS = 200_000  # shorter ones are the price of calling operators, which is another matter
+
+
+class Spent(NamedTuple):
+    """A window of the main thread; the three sets are apart from each other and fill it."""
+
+    operators: Intervals  # operators and calls of the driver, and what the profiler itself took
+    loader: Intervals
+    outside: Intervals
+
+
+def spent(study: Study) -> Spent:
+    """The window divided. While the backward pass runs on a thread of its own the main thread waits for it: that counts as operators."""
+    events, (low, high) = study.events, study.window
+    backward = np.array([name.startswith("autograd::engine::") for name in events.names] or [False], bool)
+    places = events.of_kind(OPERATOR, RUNTIME, SYNC, OVERHEAD)
+    here = (events.thread[places] == study.main_thread) | backward[events.name[places]]
+    places = places[here & ~_apart(study)[events.name[places]]]
+    loader = intervals.clipped(study.loading, low, high)
+    whole = Intervals(np.array([low], np.int64), np.array([max(high, low)], np.int64))
+    inside = intervals.clipped(intervals.union(events.start[places], events.start[places] + events.duration[places]), low, high)
+    inside = intervals.difference(inside, loader)
+    return Spent(inside, loader, intervals.difference(intervals.difference(whole, inside), loader))
+
+
+def _apart(study: Study) -> NDArray[np.bool_]:
+    """Names that are no work of the thread's own: steps, and waits for data."""
+    names = study.events.names
+    step = [steps.NAMED.match(name) is not None or steps.PROFILER.match(name) is not None for name in names]
+    return np.array(step or [False], bool) | (idle.loading(study.events) if names else np.zeros(1, bool))
+
+
+def stretches(study: Study) -> Intervals:
+    """Where the main thread is outside operators for long."""
+    outside = spent(study).outside
+    long = outside.end - outside.start >= STRETCH_NS
+    return Intervals(outside.start[long], outside.end[long])
+
+
+def by_name(study: Study, within: Intervals) -> Counter[str]:
+    """Nanoseconds of a set by the innermost marker or function of the user around it; what none encloses is left out."""
+    events = study.events
+    places = events.of_kind(MARKER, PYTHON)
+    python = np.array([bool(sources.users_line([name])) for name in events.names] or [False], bool)
+    apart = _apart(study)
+    fits = np.where(events.kind[places] == PYTHON, python[events.name[places]], ~apart[events.name[places]])
+    places = places[fits & (events.thread[places] == study.main_thread)]
+    found = Counter[str]()
+    if not len(places):
+        return found
+    own = np.zeros(len(events), np.int64)
+    own[places] = intervals.covered(within, events.start[places], events.start[places] + events.duration[places])
+    above = _enclosing(study, places)
+    held = own[places].copy()
+    np.subtract.at(own, above[above >= 0], held[above >= 0])
+    names, inverse = np.unique(events.name[places], return_inverse=True)
+    for name, total in zip(names, np.bincount(inverse, weights=own[places]), strict=True):
+        if total > 0:
+            found[events.names[int(name)]] = int(total)
+    return found
+
+
+def _enclosing(study: Study, places: Places) -> Places:
+    """For each of these events the nearest of them around it; −1 none."""
+    among = np.zeros(len(study.events), bool)
+    among[places] = True
+    above = study.parent[places]
+    while True:
+        wrong = (above >= 0) & ~among[np.maximum(above, 0)]
+        if not wrong.any():
+            return above
+        above[wrong] = study.parent[above[wrong]]
