@@ -11,6 +11,7 @@ from hotlap.advise import marks
 from hotlap.advise.base import Found, percent, rules
 from hotlap.advise.host import lags
 from hotlap.trace import intervals, mainthread
+from hotlap.trace.events import OPERATOR, RUNTIME
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
@@ -29,6 +30,8 @@ def host_code(study: Study) -> list[Found]:
     if min(share, idle) < rule.least:
         return []
     names = mainthread.by_name(study, there)
+    if not names and not len(study.events.of_kind(OPERATOR, RUNTIME)):
+        return []  # nothing but steps was recorded: what lies between them cannot be told
     evidence: dict[str, Any] = {
         "outside_s": there.length / 1e9,
         "stretches": len(there.start),
@@ -36,7 +39,7 @@ def host_code(study: Study) -> list[Found]:
         "by_name_s": {name[:80]: spent / 1e9 for name, spent in names.most_common(4)},
     }
     each = f", {units.show(there.length / 1e9 / len(study.steps), 's')} a step" if len(study.steps) else ""
-    detail = f"the main thread is outside of any operator for {percent(share)} of the window{each}, in {_counted(len(there.start))} of " \
+    detail = f"the main thread is outside of operators and calls for {percent(share)} of the window{each}, in {_counted(len(there.start))} of " \
         f"up to {units.show(evidence['longest_s'], 's')}"  # fmt: skip
     where = ", ".join(f"{name[:80]} {percent(spent / there.length)}" for name, spent in names.most_common(NAMED))
     where = f"{where} of it" if where else ""
@@ -71,12 +74,10 @@ def first_use(study: Study) -> list[Found]:
     long_s = float(events.duration[worst]) / 1e9
     evidence = {"calls": len(places), "longest_s": long_s, "idle_share": share}
     detail = (
-        f"{'one call' if len(places) == 1 else f'{len(places)} calls'} of {name} took up to {units.show(long_s, 's')}, where others take "
-        f"{units.show(study.usual_launch_ns / 1e9, 's')}: the device idles {percent(share)} of its window meanwhile"
+        f"{'one call' if len(places) == 1 else f'{len(places)} calls'} of {name} took up to {units.show(long_s, 's')}, the usual one "
+        f"{units.show(study.usual_launch_ns / 1e9, 's')}; the device idles {percent(share)} of its window meanwhile"
     )
-    found = study.tasks
-    slow = np.isin(found.place, places)
-    best = Change(factor=np.where(slow, study.usual_launch_ns / np.maximum(found.length, 1), 1.0).clip(0, 1))
+    gain = min(sum(taken.values()) / len(taken) / 1e9 / study.window_s, 1.0)
     where = ", ".join(part for part in (name, study.source(worst)) if part)
     there = marks.of_times(intervals.union(events.start[places], events.end[places]), thread=int(events.thread[worst]))
-    return [Found("first-use", detail, evidence, best, 0.0, "medium", where, cap=share, marks=there)]
+    return [Found("first-use", detail, evidence, gain, 0.0, "medium", where, marks=there)]

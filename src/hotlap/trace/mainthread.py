@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.trace import idle, intervals, sources, steps
-from hotlap.trace.calls import Places
+from hotlap.trace import calls, idle, intervals, sources, steps
 from hotlap.trace.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME, SYNC
 from hotlap.trace.intervals import Intervals
 from hotlap.trace.study import Study
@@ -66,23 +65,11 @@ def by_name(study: Study, within: Intervals) -> Counter[str]:
         return found
     own = np.zeros(len(events), np.int64)
     own[places] = intervals.covered(within, events.start[places], events.start[places] + events.duration[places])
-    above = _enclosing(study, places)
-    held = own[places].copy()
-    np.subtract.at(own, above[above >= 0], held[above >= 0])
+    nest = calls.nested(events, places)
+    inner = nest.parent >= 0
+    np.subtract.at(own, nest.parent[inner], own[nest.places[inner]].copy())
     names, inverse = np.unique(events.name[places], return_inverse=True)
     for name, total in zip(names, np.bincount(inverse, weights=own[places]), strict=True):
         if total > 0:
             found[events.names[int(name)]] = int(total)
     return found
-
-
-def _enclosing(study: Study, places: Places) -> Places:
-    """For each of these events the nearest of them around it; −1 none."""
-    among = np.zeros(len(study.events), bool)
-    among[places] = True
-    above = study.parent[places]
-    while True:
-        wrong = (above >= 0) & ~among[np.maximum(above, 0)]
-        if not wrong.any():
-            return above
-        above[wrong] = study.parent[above[wrong]]

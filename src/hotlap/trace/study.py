@@ -135,10 +135,12 @@ class Study:
 
     @cached_property
     def slow_launches(self) -> Places:
-        """Calls that launched work and took far longer than others of their name: first uses. None where that is more than a few."""
+        """Calls that launched work of a name for the first time and took far longer than launches do."""
         calls = self._launching
         slow = calls[self.events.duration[calls] > max(SLOW_LAUNCH_NS, 50 * self.usual_launch_ns)]
-        return slow if len(slow) <= max(3, len(calls) // 50) else slow[:0]
+        known = np.flatnonzero(self.links.call >= 0)
+        _, first = np.unique(self.events.name[self.events.work[known]], return_index=True)
+        return slow[np.isin(slow, self.links.call[known[first]])]
 
     @cached_property
     def slow_launches_idle(self) -> dict[int, int]:
