@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,12 +11,13 @@ from hotlap.advise import marks
 from hotlap.advise.base import Found, percent, rules
 from hotlap.advise.host import lags
 from hotlap.trace import intervals, mainthread
-from hotlap.trace.events import OPERATOR, RUNTIME
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
 NAMED = 3  # functions or markers that a sentence names
-UNNAMED = "The trace does not name this code: record with hotlap capture --stacks, or put hotlap.marker around parts of a step. "
+UNNAMED = (
+    "The trace does not say what most of it is: record with hotlap capture --stacks, or mark parts of the program (hotlap.marker, NVTX). "
+)
 
 
 def host_code(study: Study) -> list[Found]:
@@ -24,13 +25,17 @@ def host_code(study: Study) -> list[Found]:
     if study.main_thread < 0 or not study.window_s:
         return []
     there = mainthread.stretches(study)
+    alone = mainthread.told(study)
+    if alone:
+        for one in study.spans:
+            there = intervals.difference(there, one.whole)
     share = there.length / 1e9 / study.window_s
     rule = rules()["host-code"]
-    idle = study.idle_shares["host"] if study.devices else share
+    idle = share if alone else study.idle_shares["host"]
     if min(share, idle) < rule.least:
         return []
     names = mainthread.by_name(study, there)
-    if not names and not len(study.events.of_kind(OPERATOR, RUNTIME)):
+    if not names and not mainthread.spent(study).operators.length:
         return []  # nothing but steps was recorded: what lies between them cannot be told
     evidence: dict[str, Any] = {
         "outside_s": there.length / 1e9,
@@ -41,12 +46,14 @@ def host_code(study: Study) -> list[Found]:
     each = f", {units.show(there.length / 1e9 / len(study.steps), 's')} a step" if len(study.steps) else ""
     detail = f"the main thread is outside of operators and calls for {percent(share)} of the window{each}, in {_counted(len(there.start))} of " \
         f"up to {units.show(evidence['longest_s'], 's')}"  # fmt: skip
-    where = ", ".join(f"{name[:80]} {percent(spent / there.length)}" for name, spent in names.most_common(NAMED))
+    worth = [(name, spent / there.length) for name, spent in names.most_common(NAMED) if spent >= 0.03 * there.length]
+    where = ", ".join(f"{name[:80]} {percent(part)}" for name, part in worth)
     where = f"{where} of it" if where else ""
-    remedy = "" if names else UNNAMED + rule.remedy
+    known = sum(names.values()) >= 0.5 * there.length
+    remedy = "" if known else UNNAMED + rule.remedy
     mark = marks.of_times(there, thread=study.main_thread)
-    confidence = "high" if names else "medium"
-    if not study.devices:
+    confidence: Literal["medium", "high"] = "high" if known else "medium"
+    if alone:
         return [Found("host-code", detail, evidence, share, share / 2, confidence, where, remedy, marks=mark)]
     part = np.clip(lags(study, there) / np.maximum(study.tasks.lag, 1), 0, 1)
     best, least = Change(host=1 - part), Change(host=1 - part / 2)

@@ -65,7 +65,7 @@ def data_loader(study: Study) -> list[Found]:
     there = marks.of_times(study.loading, thread=study.main_thread)
     where = "DataLoader.__next__" + (" in the process itself: num_workers=0" if workers == "0" else "")
     users = mainthread.by_name(study, intervals.clipped(study.loading, low, high))
-    slowest = [f"{name[:80]} {percent(spent / 1e9 / waited_s)}" for name, spent in users.most_common(3) if spent > 0.05e9 * waited_s]
+    slowest = [f"{name[:80]} {percent(spent / 1e9 / waited_s)}" for name, spent in users.most_common(4) if _inside(name, spent, waited_s)]
     if slowest:
         where += f"; within it {', '.join(slowest)}"
     remedy = WORKERS_REMEDY if workers == "some" else ""
@@ -97,6 +97,11 @@ def data_loader(study: Study) -> list[Found]:
             marks=there,
         )
     ]
+
+
+def _inside(name: str, spent: int, waited_s: float) -> bool:
+    """Whether a function is worth naming as part of a wait; the whole program is around it, not in it."""
+    return spent > 0.05e9 * waited_s and not name.endswith("<module>")
 
 
 def synchronise(study: Study) -> list[Found]:
@@ -183,6 +188,8 @@ def host_bound(study: Study) -> list[Found]:
     low = Change(host=0.5 + loads / 2)
     there = marks.idle(study, ("operators", "host", "launch"))
     said = f"most idle before {where}" if where else ""
+    if said and "(" not in where:
+        said += " (no lines recorded: hotlap capture --stacks)"
     return [Found("host-bound", detail, evidence, high, low, "medium", said, cap=idle, marks=there)]
 
 

@@ -69,7 +69,7 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
                 gain_low=low,
                 gain_high=high,
                 confidence=one.confidence,
-                experiment=rule.experiment(program),
+                experiment=rule.experiment(program) if one.switch else "",
             )
         )
     order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))

@@ -13,6 +13,12 @@ from hotlap.trace.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME, SYN
 from hotlap.trace.intervals import Intervals
 from hotlap.trace.study import Study
 
+PARTS = {
+    "operators": "in operators and calls of the driver",
+    "data_loader": "waiting for the data loader",
+    "outside": "outside of operators: the program's own code, the framework's Python, what the profiler costs",
+}
+NAMED = 6
 STRETCH_NS = 200_000  # shorter ones are the price of calling operators, which is another matter
 
 
@@ -43,6 +49,28 @@ def _apart(study: Study) -> NDArray[np.bool_]:
     names = study.events.names
     step = [steps.NAMED.match(name) is not None or steps.PROFILER.match(name) is not None for name in names]
     return np.array(step or [False], bool) | (idle.loading(study.events) if names else np.zeros(1, bool))
+
+
+def told(study: Study) -> bool:
+    """Whether the main thread tells where the time went: nothing ran on a device, or its first to last work is less than half of the window."""
+    if study.main_thread < 0 or study.window_s <= 0:
+        return False
+    return not study.devices or study.breakdown().window_s < 0.5 * study.window_s
+
+
+def shares(study: Study) -> dict[str, float]:
+    """Of the window: `operators`, `data_loader`, `outside`; empty where no operator or call of the thread was recorded."""
+    found = spent(study)
+    if not found.operators.length:
+        return {}
+    whole = study.window_s * 1e9
+    return {name: one.length / whole for name, one in zip(PARTS, found, strict=True)}
+
+
+def outside_by_name(study: Study) -> dict[str, float]:
+    """Shares of the window that the thread is outside of operators, by marker or function of the user; the greatest first."""
+    whole = study.window_s * 1e9
+    return {name: ns / whole for name, ns in by_name(study, spent(study).outside).most_common(NAMED)} if whole else {}
 
 
 def stretches(study: Study) -> Intervals:
