@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Literal
 
 import numpy as np
@@ -67,24 +68,23 @@ def _counted(stretches: int) -> str:
 
 
 def first_use(study: Study) -> list[Found]:
-    """Single launches that took very long while the device had nothing to do: code loaded, libraries opened."""
-    places = study.slow_launches
-    if not len(places):
+    """First calls that took very long while the device had nothing to do: code loaded, libraries opened, algorithms tried."""
+    events, launches, operators = study.events, study.slow_launches, study.first_uses
+    window = max(sum(one.end - one.start for one in study.spans), 1)
+    lost = sum(study.slow_launches_idle.values()) + sum(operators.values())
+    if lost / window < rules()["first-use"].least:
         return []
-    events = study.events
-    taken = study.slow_launches_idle
-    share = float(sum(taken.values())) / max(sum(found.end - found.start for found in study.spans), 1)
-    if share < rules()["first-use"].least:
-        return []
-    worst = int(places[np.argmax(events.duration[places])])
-    name = events.names[int(events.name[worst])]
-    long_s = float(events.duration[worst]) / 1e9
-    evidence = {"calls": len(places), "longest_s": long_s, "idle_share": share}
-    detail = (
-        f"{'one call' if len(places) == 1 else f'{len(places)} calls'} of {name} took up to {units.show(long_s, 's')}, the usual one "
-        f"{units.show(study.usual_launch_ns / 1e9, 's')}; the device idles {percent(share)} of its window meanwhile"
-    )
-    gain = min(sum(taken.values()) / len(taken) / 1e9 / study.window_s, 1.0)
-    where = ", ".join(part for part in (name, study.source(worst)) if part)
-    there = marks.of_times(intervals.union(events.start[places], events.end[places]), thread=int(events.thread[worst]))
+    taken = Counter({place: events.duration[place] for place in launches.tolist()})
+    taken.update(operators)
+    worst = [place for place, _ in taken.most_common(NAMED)]
+    said = [f"{events.names[int(events.name[one])][:80]} {units.show(float(taken[one]) / 1e9, 's')}" for one in worst]
+    evidence = {"calls": len(taken), "idle_share": lost / window, "usual_launch_s": study.usual_launch_ns / 1e9}
+    many = "one call" if len(taken) == 1 else f"{len(taken)} calls"
+    detail = f"the device idles {percent(lost / window)} of its window in {many}, the first of their kind; longest {', '.join(said)}"
+    if len(launches):
+        detail += f"; a launch usually takes {units.show(study.usual_launch_ns / 1e9, 's')}"
+    line = study.source(worst[0])
+    where = events.names[int(events.name[worst[0]])][:80] + (f", {line}" if line else "")
+    gain = min(lost / len(study.devices) / 1e9 / study.window_s, 1.0)
+    there = marks.of_events(study, np.array(sorted(taken), np.int64))
     return [Found("first-use", detail, evidence, gain, 0.0, "medium", where, marks=there)]

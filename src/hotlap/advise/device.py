@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hotlap import units
 from hotlap.advise.base import Found, percent, rules
 from hotlap.trace import breakdown, intervals, memory, roofline
-from hotlap.trace.events import COPY, KERNEL, SET
+from hotlap.trace.events import COPY, KERNEL, OPERATOR, SET
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
@@ -26,6 +26,10 @@ MATRIX = re.compile(r"16816|1688|884|s?hmma|tensorop|tf32|bf16|f16|h884|e4m3|e5m
 HALF_REMEDY = (
     "The matrix units of this device (compute capability 7) take fp16 only, neither bf16 nor TF32: torch.autocast('cuda', "
     "dtype=torch.float16) with torch.amp.GradScaler; sides that are multiples of 8."
+)
+CALLS_REMEDY = (
+    "Allocate the host's side pinned (cudaHostAlloc, cudaHostRegister) and copy with cudaMemcpyAsync on a stream of its own; move data "
+    "once; make it where it is used."
 )
 WITHIN_REMEDY = (
     "These copies stay on the device: write results where they are read (out=, views in place of cat, clone and contiguous), keep one "
@@ -170,7 +174,7 @@ def copies(study: Study) -> list[Found]:
         f"{int(pageable.sum()):,} of {int(moving.sum()):,} use pageable memory"
     )
     within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
-    remedy = WITHIN_REMEDY if within else ""
+    remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
     return [Found("copies", detail, evidence, Change(factor=factor), Change(factor=low), "medium", worst, remedy)]
 
 

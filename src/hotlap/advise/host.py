@@ -145,8 +145,9 @@ def synchronise(study: Study) -> list[Found]:
     }
     where = f"{worst}, {study.source(place)}".rstrip(", ")
     least = Change(unblocked=half) if half.sum() < flags.sum() else share / 2
-    # A host that has waited has no lead left, so what it does next is late for that reason too.
+    # A host that has waited has no lead left, so what it does next is late for that reason too, but by no more than it waited.
     cap = sum(study.idle_shares[cause] for cause in ("synchronise", "operators", "host", "launch"))
+    cap = min(cap, waited_s / study.window_s)
     detail = f"{per}, {percent(waited_s / study.window_s)} of the window on the host; most in {worst}"
     there = marks.of_events(study, found.place[inside])
     remedy = "" if len(study.events.of_kind(OPERATOR)) else WITHOUT_OPERATORS
@@ -163,7 +164,8 @@ def host_bound(study: Study) -> list[Found]:
     once = sum(study.slow_launches_idle.values()) / window
     long = mainthread.stretches(study)
     own = sum(intervals.intersection(found.gaps, long).length for found in study.idles.values()) / window
-    idle = shares["operators"] + max(shares["host"] - own, 0.0) + max(shares["launch"] - once, 0.0)
+    first = sum(study.first_uses.values()) / window
+    idle = max(shares["operators"] - first, 0.0) + max(shares["host"] - own, 0.0) + max(shares["launch"] - once, 0.0)
     if idle < _least("host-bound"):
         return []
     found = study.tasks

@@ -43,7 +43,8 @@ def heading(study: Study, width: int, color: bool) -> list[str]:
     head, events = study.events.head, study.events
     names = [str(one.get("name", "")) for one in head.devices if one.get("name")]
     which = f"{len(names)} × {names[0]}" if len(set(names)) == 1 and len(names) > 1 else ", ".join(dict.fromkeys(names))
-    about = [f"{len(events):,} events by {head.reader}", which, f"rank {head.rank} of {head.ranks}" if head.rank is not None else ""]
+    about = [f"{len(events):,} events by {head.reader}", which, f"rank {head.rank}" + (f" of {head.ranks}" if head.ranks else "")]
+    about = about if head.rank is not None else about[:2]
     lines = [layout.painted(Path(events.path).name, "bold", color) + " · " + " · ".join(words.clean(one) for one in about if one)]
     lines += layout.paragraph("window  ", f"{units.show(study.window_s, 's')}: {study.window_words}", width)
     for doubt in head.doubts:
@@ -79,8 +80,7 @@ def _devices(study: Study, width: int, color: bool) -> list[str]:
         )
     lines.append(layout.painted(f"of each device's window, {whole.window}", "dim", color))
     if whole.window_s < 0.5 * study.window_s:
-        part = units.percent(whole.window_s / study.window_s)
-        said = f"that window is {part} of the {units.show(study.window_s, 's')} above: before and after it the device had nothing to do"
+        said = f"{units.show(whole.window_s, 's')} of the {units.show(study.window_s, 's')} above: before and after, the device had nothing to do"
         lines += layout.paragraph("", said, width)
     return lines
 
@@ -104,6 +104,9 @@ def _main_thread(study: Study, width: int, color: bool) -> list[str]:
 def _untold(study: Study, width: int) -> list[str]:
     """What the trace cannot tell."""
     unknown = study.idle_shares["unknown"] if study.devices else 0.0
+    if study.devices and mainthread.told(study) and not mainthread.shares(study):
+        said = "Cannot tell what went on before and after the device's work: the trace has no operators or calls of the main thread."
+        return ["", *layout.paragraph("", said, width)]
     if unknown < UNTOLD:
         return []
     said = f"Cannot tell why the devices were idle for {units.percent(unknown)} of their window: the trace has no calls of the host for the " \

@@ -20,7 +20,7 @@ CAUSES = {
     "data_loader": "the host waited for its data loader",
     "synchronise": "the host waited for the device and so had nothing queued behind it",
     "operators": "the host was inside operators: it submits slower than the device works",
-    "host": "the host was outside any operator: Python, logging, the framework",
+    "host": "the host was outside any operator: the program's own code, logging, the framework",
     "launch": "the host was inside the call that launches the next work",
     "queue": "the work was queued: the device took it up after the work before it",
     "dependency": "the work was queued, and waited longer than a turn: for another stream, rank or event",

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from hotlap.trace import breakdown, calls, idle, intervals, replay, sources, steps, waiting
 from hotlap.trace.breakdown import Breakdown
 from hotlap.trace.calls import Links, Nesting, Places
-from hotlap.trace.events import KERNEL, MARKER, OPERATOR, PYTHON, WORK, Events
+from hotlap.trace.events import KERNEL, MARKER, OPERATOR, PYTHON, RUNTIME, WORK, Events
 from hotlap.trace.idle import Idle
 from hotlap.trace.steps import Steps
 
 
+LONG_FIRST_NS = 10_000_000
 SLOW_LAUNCH_NS = 1_000_000  # a call that launches takes a few µs
 
 
@@ -150,6 +151,23 @@ class Study:
         return {device: intervals.intersection(found.gaps, during).length for device, found in self.idles.items()}
 
     @cached_property
+    def first_uses(self) -> dict[int, int]:
+        """Outermost operators whose first call kept a device idle for long, by place: ns that the host was inside operators then."""
+        work = self.events.work
+        order = np.argsort(work)
+        operators = np.unique(self.links.root[self.links.root >= 0])
+        operators = operators[np.argsort(self.events.start[operators], kind="stable")]
+        _, at = np.unique(self.events.name[operators], return_index=True)
+        firsts = operators[at]
+        found: dict[int, int] = {}
+        column = list(idle.CAUSES).index("operators")
+        for one in self.idles.values():
+            roots = self.links.root[order[np.searchsorted(work[order], one.after)]]
+            for gap in np.flatnonzero((one.by[:, column] >= LONG_FIRST_NS) & np.isin(roots, firsts)):
+                found[int(roots[gap])] = found.get(int(roots[gap]), 0) + int(one.by[gap, column])
+        return found
+
+    @cached_property
     def tasks(self) -> replay.Tasks:
         return replay.tasks(self.events, self.links, self.window)
 
@@ -166,8 +184,9 @@ class Study:
 
     @cached_property
     def main_thread(self) -> int:
-        """The host thread of the steps, else the one that spends most time in operators, else that launches most; −1 none."""
-        if self.steps.thread >= 0:
+        """The host thread of the steps if it does any work, else the one that spends most time in operators, else launches most; −1 none."""
+        works = np.isin(self.events.kind, (OPERATOR, RUNTIME))
+        if self.steps.thread >= 0 and ((works & (self.events.thread == self.steps.thread)).any() or not works.any()):
             return self.steps.thread
         places = self.nesting.places[(self.nesting.depth == 0) & np.isin(self.events.kind[self.nesting.places], (OPERATOR, MARKER, PYTHON))]
         if not len(places):
