@@ -1,4 +1,4 @@
-"""Rules about the host: data, waiting, submitting, tiny operators, compilation, allocation, slow steps."""
+"""Rules about the host: data, waiting, submitting, compilation, allocation, slow steps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
 COMPILES = re.compile(
-    r"compile_fx|convert_frame\.py\(\d+\): _compile|dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner", re.IGNORECASE
+    r"compile_fx|convert_frame\.py\(\d+\): _compile|"
+    r"dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner",
+    re.IGNORECASE,
 )
 ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
-SHORT_NS = 20_000
-RARE = 0.01  # of the calls of a name
-MANY = 32  # children of one operator, such as stack and unbind of many tensors
 WITHOUT_OPERATORS = (
     "Copy with cudaMemcpyAsync (hipMemcpyAsync) from pinned memory on a stream of its own, order streams by events (cudaStreamWaitEvent) "
     "and not by waits of the host, synchronise once where the host needs the result; hand device buffers to a library that takes them "
@@ -225,71 +224,6 @@ def _with_lines(study: Study) -> list[str]:
         line = study.source(longest[name][1]) if name in longest else ""
         lines.append(f"{name} ({line})" if line else name)
     return lines
-
-
-def tiny_operators(study: Study) -> list[Found]:
-    """A host that alone does the work, in operators so short that calling them is most of it."""
-    if study.devices or study.main_thread < 0:
-        return []
-    events = study.events
-    mine = _outermost(study)
-    if len(mine) < 100:
-        return []
-    length = events.duration[mine]
-    # By the median of its name: a call that the system interrupted does no more than the others.
-    _, which, count = np.unique(events.name[mine], return_inverse=True, return_counts=True)
-    by_name = length[np.lexsort((length, which))]
-    median = by_name[np.cumsum(count) - (count + 1) // 2 - (count % 2 == 0)]
-    operators = events.of_kind(OPERATOR)
-    inner = np.bincount(study.parent[operators] + 1, minlength=len(events) + 1)[1:][mine]  # direct children
-    # A few long calls of a name are the system's interruptions; more of them do more work than the others of that name.
-    rare = np.bincount(which, weights=length >= 10 * SHORT_NS)[which] <= RARE * count[which]
-    small = (median[which] < SHORT_NS) & (rare | (length < 10 * SHORT_NS))
-    short = small | ((inner >= MANY) & (length < inner * SHORT_NS))
-    if not short.any():
-        return []
-    start = events.start[mine]
-    gap = np.concatenate([start[1:] - (start[:-1] + length[:-1]), [0]])
-    gap = np.where((gap > 0) & (gap < 10 * SHORT_NS), gap, 0)
-    loads = intervals.covered(study.loading, start + length, start + length + gap)
-    spent_s = float(length[short].sum() + np.maximum(gap - loads, 0)[short].sum()) / 1e9
-    share = min(spent_s / study.window_s, 1.0)
-    if share < _least("tiny-operators"):
-        return []
-    names = Counter(events.names[int(n)] for n in events.name[mine[short]])
-    evidence: dict[str, Any] = {
-        "operators": len(mine),
-        "short": int(short.sum()),
-        "median_s": float(np.median(length)) / 1e9,
-        "spent_s": spent_s,
-        "most": dict(names.most_common(4)),
-    }
-    detail = (
-        f"{int(short.sum()):,} of {len(mine):,} outermost operators take less than {SHORT_NS // 1000} µs or are made of such (median "
-        f"{evidence['median_s'] * 1e6:.1f} µs); they and the gaps after them are {percent(share)} of the window"
-    )
-    worst = names.most_common(1)[0][0]
-    first = int(mine[short][np.argmax(events.name[mine[short]] == events.names.index(worst))])
-    where = f"{worst} × {names[worst]:,}, {study.source(first)}".rstrip(", ")
-    there = marks.of_events(study, mine[short])
-    return [Found("tiny-operators", detail, evidence, share, share * 0.5, "medium", where, marks=there)]
-
-
-def _outermost(study: Study) -> NDArray[np.int64]:
-    """Operators of the main thread within the window that no other operator encloses, by start; markers may stand around them."""
-    events, (low, high) = study.events, study.window
-    places = study.nesting.places
-    mine = places[(events.kind[places] == OPERATOR) & (events.thread[places] == study.main_thread)]
-    mine = mine[(events.start[mine] >= low) & (events.start[mine] < high)]
-    inside = np.zeros(len(mine), bool)
-    above = study.parent[mine]
-    while (above >= 0).any():
-        inside |= (above >= 0) & (events.kind[np.maximum(above, 0)] == OPERATOR)
-        above = np.where(above >= 0, study.parent[np.maximum(above, 0)], -1)
-    mine = mine[~inside]
-    if len(study.loading.start):  # what is done for a batch is the data loader's
-        mine = mine[intervals.covered(study.loading, events.start[mine], events.start[mine] + 1) == 0]
-    return np.asarray(mine[np.argsort(events.start[mine], kind="stable")], np.int64)
 
 
 def slow_steps(study: Study) -> list[Found]:

@@ -21,7 +21,7 @@ RULES: tuple[Callable[[Study], list[Found]], ...] = (
     host.data_loader,
     host.synchronise,
     host.host_bound,
-    host.tiny_operators,
+    code.tiny_operators,
     code.host_code,
     code.first_use,
     host.slow_steps,

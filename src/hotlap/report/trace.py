@@ -80,7 +80,8 @@ def _devices(study: Study, width: int, color: bool) -> list[str]:
         )
     lines.append(layout.painted(f"of each device's window, {whole.window}", "dim", color))
     if whole.window_s < 0.5 * study.window_s:
-        said = f"{units.show(whole.window_s, 's')} of the {units.show(study.window_s, 's')} above: before and after, the device had nothing to do"
+        part, all_of_it = units.show(whole.window_s, "s"), units.show(study.window_s, "s")
+        said = f"{part} of the {all_of_it} above: before and after, the device had nothing to do"
         lines += layout.paragraph("", said, width)
     return lines
 
@@ -109,8 +110,10 @@ def _untold(study: Study, width: int) -> list[str]:
         return ["", *layout.paragraph("", said, width)]
     if unknown < UNTOLD:
         return []
-    said = f"Cannot tell why the devices were idle for {units.percent(unknown)} of their window: the trace has no calls of the host for the " \
-        "work after these gaps. Record the calls as well (hotlap capture; nsys profile --trace=cuda,nvtx)."  # fmt: skip
+    said = (
+        f"Cannot tell why the devices were idle for {units.percent(unknown)} of their window: the trace has no calls of the host for "
+        "the work after these gaps. Record the calls as well (hotlap capture; nsys profile --trace=cuda,nvtx)."
+    )
     return ["", *layout.paragraph("", said, width)]
 
 

@@ -48,11 +48,12 @@ def _apart(study: Study) -> NDArray[np.bool_]:
     """Names that are no work of the thread's own: steps, and waits for data."""
     names = study.events.names
     step = [steps.NAMED.match(name) is not None or steps.PROFILER.match(name) is not None for name in names]
-    return np.array(step or [False], bool) | (idle.loading(study.events) if names else np.zeros(1, bool))
+    apart: NDArray[np.bool_] = np.array(step or [False], bool) | (idle.loading(study.events) if names else np.zeros(1, bool))
+    return apart
 
 
 def told(study: Study) -> bool:
-    """Whether the main thread tells where the time went: nothing ran on a device, or its first to last work is less than half of the window."""
+    """Whether the main thread tells where the time went: no device worked, or its first to last work is less than half of the window."""
     if study.main_thread < 0 or study.window_s <= 0:
         return False
     return not study.devices or study.breakdown().window_s < 0.5 * study.window_s

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.trace import breakdown, calls, idle, intervals, replay, sources, steps, waiting
-from hotlap.trace.breakdown import Breakdown
+from hotlap.trace.breakdown import Breakdown, Busy
 from hotlap.trace.calls import Links, Nesting, Places
 from hotlap.trace.events import KERNEL, MARKER, OPERATOR, PYTHON, RUNTIME, WORK, Events
 from hotlap.trace.idle import Idle
 from hotlap.trace.steps import Steps
-
 
 LONG_FIRST_NS = 10_000_000
 SLOW_LAUNCH_NS = 1_000_000  # a call that launches takes a few µs
@@ -119,7 +118,7 @@ class Study:
         return waiting.blocking(self.events, self.links)
 
     @cached_property
-    def spans(self) -> list[breakdown.Busy]:
+    def spans(self) -> list[Busy]:
         """What kept each device busy."""
         return [breakdown.busy(self.events, device) for device in self.devices]
 
@@ -184,7 +183,7 @@ class Study:
 
     @cached_property
     def main_thread(self) -> int:
-        """The host thread of the steps if it does any work, else the one that spends most time in operators, else launches most; −1 none."""
+        """The host thread of the steps if it works, else the one that spends most time in operators, else launches most; −1 none."""
         works = np.isin(self.events.kind, (OPERATOR, RUNTIME))
         if self.steps.thread >= 0 and ((works & (self.events.thread == self.steps.thread)).any() or not works.any()):
             return self.steps.thread
@@ -250,4 +249,3 @@ class Study:
             self.tasks.on_device & mask[self.events.name[self.tasks.place]] & np.isin(self.events.kind[self.tasks.place], WORK)
         )
         return found
-
