@@ -57,9 +57,9 @@ def emulator(tmp_path_factory):
 
 def test_its_chassis_is_watched(emulator, tmp_path, capsys):
     kept = tmp_path / "r.jsonl"
-    assert cli.main(["watch", "--bmc", str(emulator / "bmcs.toml"), "--every", "0.5 s", "--for", "3 s", "--to", f"file:{kept}"]) == 0
+    assert cli.main(["watch", "--bmc", str(emulator / "bmcs.toml"), "--every", "0.5 s", "--for", "3 s", "--to", f"lines:{kept}"]) == 0
     rows = [json.loads(line) for line in kept.read_text().splitlines()]
-    by = {(row["sensor"], row.get("value")) for row in rows}
+    by = {(row["sensor"], row.get("value")) for row in rows if "sensor" in row}  # the first line says what is watched
     assert ("temperature_c.cpu_temp", 41.0) in by
     assert ("temperature_c.chassis_intake_temp", 25.0) in by
     caught = capsys.readouterr()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +99,56 @@ def test_folders_and_what_is_not_there(tmp_path: Path) -> None:
         Timeline.open(tmp_path / "x")
     with pytest.raises(InputError, match="columns 'few' are not known"):
         Timeline.open(tmp_path, columns="few")
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(opening, "LARGE", 1)
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    name, make = samples.FORMATS["kineto"]
+    (tmp_path / name).write_bytes(make())
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "gone", "tables"])
+def test_kept_columns_that_are_damaged_are_made_again(trace: Path, damage: str) -> None:
+    plain = Timeline.open(trace)
+    place = next((trace.parent / "home" / "traces").glob("*/all"))
+    broken = place / ("tables.json" if damage == "tables" else "duration.bin")
+    contents = broken.read_bytes()
+    broken.unlink()
+    if damage != "gone":
+        broken.write_bytes(contents[:8] if damage == "cut" else b"")
+    assert Timeline.open(trace).duration.tolist() == plain.duration.tolist()
+    assert broken.read_bytes() == contents
+
+
+def test_another_process_that_was_faster_is_no_error(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = opening.os.replace
+
+    def late(source: Path, target: Path) -> None:
+        if Path(target).name == "all" and not Path(target).exists():
+            shutil.copytree(source, target)
+        replace(source, target)
+
+    monkeypatch.setattr(opening.os, "replace", late)
+    assert len(Timeline.open(trace)) == len(Timeline.open(trace, cache=False))
+
+
+def test_a_disk_that_is_full_costs_only_the_cache(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(opening.tempfile, "mkdtemp", full)
+    found = Timeline.open(trace)
+    assert len(found) == len(Timeline.open(trace, cache=False))
+    assert found.head.doubts[-1].what.endswith("kept on disk: No space left on device")
+
+
+def test_what_killed_processes_left_is_removed_after_a_while(trace: Path) -> None:
+    traces = trace.parent / "home" / "traces"
+    for name in ("old", "new"):
+        (traces / f".making-{name}").mkdir(parents=True)
+    os.utime(traces / ".making-old", (1, 1))
+    Timeline.open(trace)
+    assert [one.name for one in traces.glob(".making-*")] == [".making-new"]

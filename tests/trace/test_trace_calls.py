@@ -97,3 +97,30 @@ def test_a_trace_without_host_events_has_no_nesting() -> None:
     assert len(calls.nesting(events).places) == 0
     assert calls.links(events).root.tolist() == [-1]
     assert np.all(calls.nesting(events).parent_of(events) == -1)
+
+
+def test_nesting_of_a_trace_with_one_event_very_far_away() -> None:
+    made = Made()
+    made.operator("bogus", -1.7e15, 1)
+    wanted = [-1]
+    for i in range(12):
+        outer = made.operator("outer", i * 100, 90)
+        inner = made.operator("inner", i * 100 + 10, 20)
+        made.operator("leaf", i * 100 + 12, 2)
+        made.operator("leaf", i * 100 + 22, 2)
+        wanted += [-1, outer, inner, inner]
+    events = made.events()
+    assert calls.nesting(events).parent_of(events).tolist() == wanted
+
+
+def test_correlations_that_processes_count_each_from_one() -> None:
+    made = Made()
+    first, _ = made.launch("a", 0, 6, 3)
+    made.launch("other", 10, 16, 3)
+    made.correlation = 0
+    second, _ = made.launch("b", 5000, 4999.5, 3, thread=2, device=1)  # the device's clock is half a microsecond behind
+    made.correlation = 5
+    made.launch("c", 7000, 7006, 3)
+    found = calls.links(made.events()).call
+    assert found[0] == first
+    assert found[2] == second

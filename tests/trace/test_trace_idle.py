@@ -92,3 +92,26 @@ def test_causes_add_up_to_the_idle_time(seed: int) -> None:
     events = made.events()
     found = breakdown.of(events, 0)
     assert sum(idle.idle(events, 0, calls.links(events)).seconds().values()) == pytest.approx((found.idle_share or 0) * found.window_s, abs=1e-9)
+
+
+def test_work_of_no_length_has_no_idle_time_and_no_findings() -> None:
+    from hotlap.advise.trace import advise
+    from hotlap.trace.study import Study
+
+    made = Made()
+    made.add(0, "k", 5, 0, device=0, stream=7)
+    study = Study(made.events())
+    assert not any(study.idle_shares.values())
+    assert advise(study, 0.0).findings == []
+
+
+def test_idle_before_work_whose_calls_are_not_in_the_window() -> None:
+    from hotlap.advise.trace import advise
+    from hotlap.trace.study import Study
+
+    made = Made()
+    made.launch("k", 0, 10, 10)
+    made.launch("k", 50, 60, 10)
+    for i in range(2):
+        made.marker(f"step {i}", 100 + i * 50, 50)
+    assert advise(Study(made.events()), 0.0) is not None

@@ -68,3 +68,13 @@ def test_a_trace_without_memory_has_none() -> None:
     made = Made()
     made.operator("aten::add", 0, 5)
     assert memory.of(made.events()) == []
+
+
+def test_growth_counts_steps_without_changes_and_takes_no_square_of_them() -> None:
+    for count, every in ((12, 3), (20_000, 1)):
+        made = Made()
+        for i in range(count):
+            made.marker(f"step {i}", i * 10, 10)
+            if i % every == 0:
+                made.host(ev.MEMORY, "[memory]", i * 10 + 1, 0, bytes=10, external=10 * i, device=0, sequence=i)
+        assert memory.of(made.events())[0].growth_per_step == 10

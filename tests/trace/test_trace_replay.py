@@ -110,3 +110,63 @@ def test_nothing_in_the_window_gains_nothing() -> None:
     assert len(found.start) == 0
     assert replay.gain(found, replay.Change()) == 0
     assert len(replay.path(found).task) == 0
+
+
+def test_work_that_overlaps_on_its_stream_or_beside_another_never_moves_before_what_it_overlaps() -> None:
+    for stream in (7, 8):  # a branch of a graph on the same stream, or another stream
+        made = Made()
+        made.launch("a", 0, 6, 1000)
+        made.launch("b", 1, 30, 50, stream=stream)
+        made.launch("c", 2, 1010, 50)
+        found = tasks(made.events())
+        times = replay.timed(found, replay.Change(factor=np.where(found.on_device & (found.length == 1_000_000), 0.1, 1.0)))
+        assert times.begin[found.start == 30_000] >= 6_000
+        assert times.begin[found.start == 1_010_000] == pytest.approx(110_000, abs=2_000)
+
+
+def test_a_call_within_another_neither_hides_it_nor_is_later_without_the_hosts_time() -> None:
+    made = Made()
+    made.launch("k", 0, 6, 100)
+    made.call("hipStreamSynchronize", 10, 98)
+    made.call("hsa_signal_wait", 20, 5)
+    made.launch("k", 110, 116, 10)
+    found = tasks(made.events())
+    assert np.abs(replay.timed(found).begin - found.start).max() <= 1
+    assert replay.gain(found, replay.Change(unblocked=found.blocks)) == pytest.approx(9_000, abs=1_000)  # the stream's turn decides
+    assert replay.gain(found, replay.Change(host=np.zeros(len(found.start)))) >= 0
+
+
+def test_processes_of_one_trace_do_not_wait_for_each_other() -> None:
+    made = Made()
+    for i in range(3):
+        made.launch("a", i * 10, i * 10 + 6, 3)
+    other = made.into.threads["2", "1"]
+    for i in range(2):
+        at, _ = made.launch("b", 200 + i * 100, 206 + i * 100, 3, device=1)
+        made.rows[at]["thread"] = other
+    found = tasks(made.events())
+    assert found.other.max() < 0
+
+
+def test_the_path_ends_and_the_replay_holds_where_clocks_disagree() -> None:
+    for seed in range(60):
+        draw, made = random.Random(seed), Made()
+        for _ in range(40):
+            start, length = float(draw.randrange(100)), draw.choice([0.0, 0.0, 1.0, draw.random() * 50])
+            made.launch("k", start, start + draw.choice([-3, 0, 5, 30]), length, stream=draw.choice([7, 8]), thread=draw.choice([1, 2]),
+                        call=draw.choice(["cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize"]), kind=draw.choice([0, COPY]))  # fmt: skip
+        found = tasks(made.events())
+        assert np.abs(replay.timed(found).begin - found.start).max() <= 1
+        way = replay.path(found)
+        assert len(way.task) <= 2 * len(found.start)
+        assert replay.timed(found, replay.Change(factor=np.where(found.on_device, 0.0, 1.0))).begin.min() >= found.start.min() - 1
+        assert replay.gain(found, replay.Change(host=np.where(found.on_device, 1.0, 0.0))) >= 0
+
+
+def test_devices_that_run_beside_each_other_do_not_wait_for_each_other() -> None:
+    made = Made()
+    for i in range(30):
+        made.launch("a", i * 50, i * 50 + 10, 35)
+        made.launch("b", i * 50 + 5, i * 50 + 47, 35, device=1, thread=2)
+    found = tasks(made.events())
+    assert (found.other[found.on_device] < 0).all()

@@ -27,6 +27,7 @@ HALF = '["c10::BFloat16", "c10::BFloat16"]'
         ("aten::bmm", "[[8, 64, 128], [8, 128, 256]]", '["float", "float"]', "", {"batch": 8, "dtype": "fp32"}),
         ("aten::linear", "[[4, 16, 128], [256, 128], [256]]", HALF, "", {"m": 64, "n": 256, "k": 128}),
         ("aten::add_", "[[32, 64], [64], []]", HALF, "", {"elements": 2048}),
+        ("aten::add", "[[1024, 1], [1, 512], []]", HALF, "", {"elements": 1024 * 512}),
         ("aten::native_layer_norm", "[[32, 7, 64], [], [64], [64], []]", HALF, "", {"rows": 224, "columns": 64, "op": "layernorm"}),
         ("aten::_scaled_dot_product_flash_attention", "[[2, 32, 512, 128], [2, 8, 1024, 128], [2, 8, 1024, 128], [], []]", HALF,
          '["", "", "", "0.", "True"]', {"batch": 2, "heads": 32, "kv_heads": 8, "query": 512, "kv": 1024, "head_dim": 128, "mask": "causal"}),

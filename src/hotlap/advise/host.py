@@ -169,6 +169,8 @@ def host_bound(study: Study) -> list[Found]:
         return []
     found = study.tasks
     launches = int(found.on_device.sum())
+    if not launches:  # no call of the work is in the window: nothing can be replayed
+        return []
     work = found.length[found.on_device]
     span_s = study.window_s / max(launches, 1)
     loads = np.clip(lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
@@ -235,7 +237,7 @@ def slow_steps(study: Study) -> list[Found]:
     median = float(np.median(length))
     slow = found.slow
     share = float((length[slow] - median).sum()) / length.sum() if len(slow) else 0.0
-    if share < _least("slow-steps"):
+    if not median or share < _least("slow-steps"):
         return []
     apart = np.diff(slow)
     period = int(apart[0]) if len(apart) >= 2 and (apart == apart[0]).all() else 0
@@ -281,10 +283,8 @@ def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, 
     share = covered.length / max(high - low, 1)
     if share < _least(rule):
         return []
-    worst = Counter(
-        {events.names[int(n)]: int(events.duration[places[events.name[places] == n]].sum()) for n in np.unique(events.name[places])}
-    )
+    spent = np.bincount(events.name[places], weights=events.duration[places])
     evidence = {"calls": len(places), "spent_s": covered.length / 1e9}
     detail = f"{len(places)} calls, {percent(share)} of the window {doing}"
     there = marks.of_events(study, places)
-    return [Found(rule, detail, evidence, share, share / 2, "medium", worst.most_common(1)[0][0], marks=there)]
+    return [Found(rule, detail, evidence, share, share / 2, "medium", events.names[int(np.argmax(spent))], marks=there)]

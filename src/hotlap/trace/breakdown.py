@@ -68,7 +68,7 @@ def busy(events: Events, device: int) -> Busy:
     return Busy(
         compute=intervals.union(start[computes], end[computes]), communication=intervals.union(start[talks], end[talks]),
         copies=intervals.union(start[copies], end[copies]), start=int(start[0]) if len(start) else 0,
-        end=int(end.max(initial=0)),
+        end=int(end.max()) if len(end) else 0,
     )  # fmt: skip
 
 

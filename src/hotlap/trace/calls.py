@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hotlap.trace.events import MARKER, OPERATOR, PYTHON, RUNTIME, Events
 
 Places = NDArray[np.int64]
+SLACK_NS = 1_000  # clocks of host and device agree no better, and old traces count in microseconds
 HOST = (OPERATOR, PYTHON, RUNTIME, MARKER)
 
 
@@ -46,14 +47,15 @@ def nested(events: Events, places: Places) -> Nesting:
     parent, depth = np.full(count, -1, np.int64), np.zeros(count, np.int32)
     if not count:
         return Nesting(places, parent, depth)
-    base = int(start.min())
-    span = int(end.max()) - base + 2
+    # Ranks in place of times: a group's number times a span in nanoseconds would not fit 64 bits in a long trace.
+    start, end = np.split(np.unique(np.concatenate([start, end]), return_inverse=True)[1].astype(np.int64), 2)
+    span = int(end.max()) + 3
     left, group = np.arange(count), np.unique(thread, return_inverse=True)[1].astype(np.int64)
     level = 0
     while len(left):
         # Within a group, an event that starts at or after all earlier ends lies in nothing else of the group.
-        lifted_end = group * span + (end[left] - base) + 1
-        lifted_start = group * span + (start[left] - base) + 1
+        lifted_end = group * span + end[left] + 1
+        lifted_start = group * span + start[left] + 1
         reach = np.concatenate([[np.int64(0)], np.maximum.accumulate(lifted_end)[:-1]])
         new_group = np.concatenate([[True], group[1:] != group[:-1]])
         outer = new_group | (lifted_start >= reach)
@@ -79,7 +81,7 @@ def links(events: Events, found: Nesting | None = None) -> Links:
     """Joins device work to its calls by correlation, and calls to operators by nesting, else by the external id."""
     found = found or nesting(events, OPERATOR, RUNTIME)
     work = events.work
-    call = _matched(events.correlation[work], events.correlation, events.of_kind(RUNTIME))
+    call = _launched(events, events.of_kind(RUNTIME))
     parent = found.parent_of(events)
     operator = _climb(events, np.where(call >= 0, parent[np.maximum(call, 0)], -1), parent)
     lost = operator < 0
@@ -101,6 +103,28 @@ def _climb(events: Events, place: Places, parent: Places) -> Places:
         if not wrong.any():
             return place
         place[wrong] = parent[place[wrong]]
+
+
+def _launched(events: Events, among: Places) -> Places:
+    """For each piece of device work the call of its correlation; of several, as processes each count from one, the last before it."""
+    work, ids = events.work, events.correlation
+    call = _matched(ids[work], ids, among)
+    known, counts = np.unique(ids[among], return_counts=True)
+    repeated = np.flatnonzero((call >= 0) & np.isin(ids[work], known[counts > 1]))
+    if not len(repeated):
+        return call
+    among = among[np.isin(ids[among], known[counts > 1])]
+    place = np.concatenate([among, work[repeated]])
+    asks = np.arange(len(place)) >= len(among)
+    time = np.where(asks, events.start[place] + SLACK_NS, events.start[place])
+    order = np.lexsort((asks, time, ids[place]))
+    last = np.maximum.accumulate(np.where(asks[order], -1, np.arange(len(order))))  # in this order the call before, of any correlation
+    before = np.empty(len(place), np.int64)
+    before[order] = np.where(last >= 0, place[order[np.maximum(last, 0)]], -1)
+    found = before[len(among) :]
+    fits = (found >= 0) & (ids[np.maximum(found, 0)] == ids[work[repeated]])
+    call[repeated[fits]] = found[fits]
+    return call
 
 
 def _matched(wanted: NDArray[np.int64], column: NDArray[np.int64], among: Places) -> Places:

@@ -11,6 +11,7 @@ from hotlap.trace import calls, steps
 from hotlap.trace.events import MEMORY, OPERATOR, Events
 
 GROWTH_STEPS = 4  # fewer tell nothing of a trend
+MOST_STEPS = 1000  # evenly among all: pairs grow with the square
 
 
 class Holder(NamedTuple):
@@ -109,11 +110,13 @@ def _growth(events: Events, start: NDArray[np.int64], allocated: NDArray[np.int6
         return None
     low = np.searchsorted(start, found.start)
     high = np.searchsorted(start, found.end)
-    least = np.array([allocated[a:b].min() for a, b in zip(low, high, strict=True) if b > a], float)
-    if len(least) < GROWTH_STEPS:
+    which = np.flatnonzero(high > low)
+    if len(which) < GROWTH_STEPS:
         return None
+    which = which[np.linspace(0, len(which) - 1, min(len(which), MOST_STEPS)).astype(np.int64)]
+    least = np.array([allocated[a:b].min() for a, b in zip(low[which], high[which], strict=True)], float)
     first, second = np.triu_indices(len(least), 1)
-    return float(np.median((least[second] - least[first]) / (second - first)))
+    return float(np.median((least[second] - least[first]) / (which[second] - which[first])))
 
 
 def levels(found: Memory, cells: int, span: tuple[int, int]) -> NDArray[np.int64]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,11 +17,13 @@ from hotlap.errors import InputError
 from hotlap.store import paths
 from hotlap.trace import readers
 from hotlap.trace.building import Builder, mapped
-from hotlap.trace.events import BREAKDOWN, COLUMNS, Collective, Column, Head, Launch, Shape, Tables, Thread
+from hotlap.trace.events import BREAKDOWN, COLUMNS, Collective, Column, Doubt, Head, Launch, Shape, Tables, Thread
 from hotlap.trace.readers import packed
+from hotlap.trace.readers.base import Reader
 
 LARGE = 8 << 20  # bytes of a file from which its columns go to disk
 VERSION = 3  # of what is kept
+ABANDONED_S = 7 * 86400  # a folder in making that nobody has touched for longer
 SETS = {"all": tuple(COLUMNS), "breakdown": BREAKDOWN}
 
 
@@ -64,26 +68,50 @@ def read(path: Path, columns: str = "all", cache: bool = True) -> Opened:
     if reader is None:
         known = "; ".join(one.ABOUT for one in readers.READERS)
         raise InputError(f"'{path}' is no trace that Hotlap knows; it reads {known}")
-    if folder is None:
-        into = Builder(SETS[columns])
-        head = reader.read(path, into)
-        return Opened(str(path), head, into.arrays(), into.tables())
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    why = ""
+    if folder is not None:
+        try:
+            return _keeping(path, reader, folder, columns)
+        except OSError as error:  # a full disk or a folder that cannot be written; where the file itself fails, it fails again below
+            why = error.strerror or str(error)
+    into = Builder(SETS[columns])
+    head = reader.read(path, into)
+    if why:
+        head = msgspec.structs.replace(head, doubts=[*head.doubts, Doubt(what=f"its columns could not be kept on disk: {why}")])
+    return Opened(str(path), head, into.arrays(), into.tables())
+
+
+def _keeping(path: Path, reader: Reader, folder: Path, columns: str) -> Opened:
+    """Reads a file into columns on disk; they appear at their place whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _sweep(folder.parent)
     making = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
-        into = Builder(SETS[columns], making)
+        into = Builder(SETS[columns], making / "made")
         head = reader.read(path, into)
         into.arrays()
         tables = into.tables()
-        kept = _Kept(head, *tables)
-        (making / "tables.json").write_bytes(msgspec.json.encode(kept))
-        folder.mkdir(parents=True, exist_ok=True)
+        (making / "made" / "tables.json").write_bytes(msgspec.json.encode(_Kept(head, *tables)))
         place = folder / columns
-        if not place.exists():
-            os.replace(making, place)
+        with contextlib.suppress(OSError):
+            os.replace(place, making / "old")  # nobody reads what is damaged; what another process has just made is as good
+        try:
+            os.replace(making / "made", place)
+        except OSError:  # another process was faster
+            if (found := _kept(place, path, SETS[columns])) is None:
+                raise
+            return found
         return Opened(str(path), head, {name: mapped(place / f"{name}.bin", name) for name in SETS[columns]}, tables)
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def _sweep(traces: Path) -> None:
+    """Removes what killed processes left behind."""
+    for one in traces.glob(".making-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - one.stat().st_mtime > ABANDONED_S:
+                shutil.rmtree(one, ignore_errors=True)
 
 
 def _folder(path: Path, about: os.stat_result) -> Path:
@@ -97,6 +125,8 @@ def _kept(folder: Path, path: Path, columns: tuple[str, ...]) -> Opened | None:
         kept = msgspec.json.decode((folder / "tables.json").read_bytes(), type=_Kept)
         arrays = {name: mapped(folder / f"{name}.bin", name) for name in columns}
     except (OSError, msgspec.DecodeError, ValueError):
+        return None
+    if len({len(one) for one in arrays.values()}) != 1:  # damaged
         return None
     tables = Tables(kept.names, kept.threads, kept.shapes, kept.launches, kept.collectives, kept.stacks)
     return Opened(str(path), kept.head, arrays, tables)

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.trace import intervals
-from hotlap.trace.calls import Links, Places
+from hotlap.trace.calls import SLACK_NS, Links, Places
 from hotlap.trace.events import OPERATOR, RUNTIME, SYNC, Events
-from hotlap.trace.waiting import SLACK_NS, blocking
+from hotlap.trace.waiting import blocking
 
 NONE = -1
 NEVER = float("-inf")
+CANDIDATES = 1_000  # pieces of work that a wait may have been for: those that end last in it
 ASLEEP_NS = 20_000  # a thread that makes no call for longer may have waited for another
 TURN_NS = 1_000  # between two pieces of work on a stream, where the trace shows no two that were queued
 QUANTILE = 0.1  # of the lags seen, taken as the least one: a single smallest may be a rounding of the clock
@@ -36,8 +37,8 @@ class Tasks(NamedTuple):
     length: NDArray[np.int64]
     on_device: NDArray[np.bool_]
     blocks: NDArray[np.bool_]  # a call whose end waits for device work
-    before: Places  # task before it on its thread or stream; −1 none
-    lag: NDArray[np.int64]  # after `before`
+    before: Places  # of the tasks before it on its thread or stream the one that ends last; −1 none
+    lag: NDArray[np.int64]  # after `before`; below 0 it begins while that lasts
     cause: Places  # device work: its call; a call that blocks: the work that it waits for; −1 none
     cause_lag: NDArray[np.int64]
     other: Places  # device work: the work on another stream, a call: the call on another thread that it waited for; −1 none
@@ -76,21 +77,25 @@ def tasks(events: Events, joined: Links, window: tuple[int, int]) -> Tasks:
     call_of[len(calls) :] = [of_place[c] for c in joined.call[within].tolist()]
     place, start, length, on_device, call_of = place[order], start[order], length[order], on_device[order], call_of[order]
     lane = np.where(on_device, (events.device[place].astype(np.int64) << 32) + events.stream[place] + (1 << 48), events.thread[place])
-    before = _previous(lane)
+    before = _previous(lane, start + length)
     blocks = ~on_device & blocking(events, joined)[place]
     cause = np.where(on_device & (call_of < np.arange(len(call_of))), call_of, NONE)
     _waits(cause, (start, start + length), work_of=(np.flatnonzero(on_device), call_of), blocks=blocks)
-    found = _lagged(Tasks(place, start, length, on_device, blocks, before, start, cause, start, cause, start))
+    unset = Tasks(place, start, length, on_device, blocks, before, start, cause, start, cause, start)
+    found = _lagged(unset, events.device[place].astype(np.int64))
     _handed_over(events, found, threads)
     return found
 
 
-def _previous(lane: NDArray[np.int64]) -> Places:
-    """For each task the one before it in its lane."""
-    order = np.argsort(lane, kind="stable")
+def _previous(lane: NDArray[np.int64], end: NDArray[np.int64]) -> Places:
+    """For each task, of those before it in its lane the one that ends last: calls nest, and work of a graph overlaps on its stream."""
     before = np.full(len(lane), NONE, np.int64)
-    same = lane[order][1:] == lane[order][:-1]
-    before[order[1:][same]] = order[:-1][same]
+    last: dict[int, int] = {}
+    ends = end.tolist()
+    for i, where in enumerate(lane.tolist()):
+        before[i] = previous = last.get(where, NONE)
+        if previous < 0 or ends[i] >= ends[previous]:
+            last[where] = i
     return before
 
 
@@ -103,14 +108,15 @@ def _waits(
     ends = end[by_end]
     for task in np.flatnonzero(blocks):
         at = int(np.searchsorted(ends, end[task] + SLACK_NS, "right")) - 1
-        while at >= 0 and ends[at] > start[task]:
-            if call_of[by_end[at]] <= task:
+        lowest = at - CANDIDATES
+        while at >= max(lowest, 0) and ends[at] > start[task]:
+            if call_of[by_end[at]] <= task and start[by_end[at]] < end[task]:
                 cause[task] = by_end[at]
                 break
             at -= 1
 
 
-def _lagged(found: Tasks) -> Tasks:
+def _lagged(found: Tasks, device: NDArray[np.int64]) -> Tasks:
     """Lags as seen for the dependency that was waited for, the least seen for the others."""
     start, on_device, before, cause = found.start, found.on_device, found.before, found.cause
     end = start + found.length
@@ -128,7 +134,7 @@ def _lagged(found: Tasks) -> Tasks:
     least_launch = int(np.quantile(shown, QUANTILE)) if len(shown) else 0
     own_ready = np.where(has_before, end[np.maximum(before, 0)] + least_turn, np.iinfo(np.int64).min // 2)
     launched = np.where(launch, start[np.maximum(cause, 0)] + least_launch, np.iinfo(np.int64).min // 2)
-    other = _across(found, end, np.maximum(own_ready, launched))
+    other = _across(found, end, np.maximum(own_ready, launched), device)
     crossed = other >= 0
     other_lag = np.where(crossed, start - end[np.maximum(other, 0)], 0)
     by_launch = launch & ~crossed & (launched >= own_ready)
@@ -146,10 +152,11 @@ def _handed_over(events: Events, found: Tasks, threads: NDArray[np.int32]) -> No
     threads that launch work count; asleep is outside of any operator and call.
     """
     calls = np.flatnonzero(~found.on_device)
+    process = np.unique([one.process for one in events.threads], return_inverse=True)[1]
     thread, end = events.thread[found.place], found.start + found.length
     for one in threads:
         mine = calls[(thread[calls] == one) & ((found.before[calls] < 0) | (found.lag[calls] > ASLEEP_NS))]
-        others = calls[np.isin(thread[calls], threads) & (thread[calls] != one)]
+        others = calls[np.isin(thread[calls], threads) & (thread[calls] != one) & (process[thread[calls]] == process[one])]
         if not len(mine) or not len(others):
             continue
         others = others[np.argsort(end[others], kind="stable")]
@@ -171,23 +178,28 @@ def _inside(events: Events, thread: int) -> intervals.Intervals:
     return intervals.union(events.start[here], events.start[here] + events.duration[here])
 
 
-def _across(found: Tasks, end: NDArray[np.int64], ready: NDArray[np.int64]) -> Places:
-    """What work waited for that was ready and yet did not start: the end of work on another stream, or room beside it."""
+def _across(found: Tasks, end: NDArray[np.int64], ready: NDArray[np.int64], device: NDArray[np.int64]) -> Places:
+    """What work waited for that was ready and yet did not start: the end of work on another stream, or room beside it.
+
+    Both are looked for on its own device: that devices wait for each other needs more than that their times fall together.
+    """
     other = np.full(len(found.start), NONE, np.int64)
-    work = np.flatnonzero(found.on_device)
-    late = work[found.start[work] - ready[work] > ACROSS_NS]
-    if not len(late):
-        return other
-    by_end = work[np.argsort(end[work], kind="stable")]
-    at = np.searchsorted(end[by_end], found.start[late] + SLACK_NS, "right") - 1
-    last = by_end[np.maximum(at, 0)]
-    fits = (at >= 0) & (found.start[late] - end[last] <= ACROSS_NS) & (last < late)
-    other[late[fits]] = last[fits]
-    # Else it may have waited for room on the device: it began in the tail of work that still ran then.
-    rest = late[~fits]
-    started = work[np.maximum(np.searchsorted(work, rest) - 1, 0)]
-    running = (started < rest) & (end[started] > found.start[rest])
-    other[rest[running]] = started[running]
+    every = np.flatnonzero(found.on_device)
+    for one in np.unique(device[every]):
+        work = every[device[every] == one]
+        late = work[found.start[work] - ready[work] > ACROSS_NS]
+        if not len(late):
+            continue
+        by_end = work[np.argsort(end[work], kind="stable")]
+        at = np.searchsorted(end[by_end], found.start[late] + SLACK_NS, "right") - 1
+        last = by_end[np.maximum(at, 0)]
+        fits = (at >= 0) & (found.start[late] - end[last] <= ACROSS_NS) & (last < late)
+        other[late[fits]] = last[fits]
+        # Else it may have waited for room on the device: it began in the tail of work that still ran then.
+        rest = late[~fits]
+        started = work[np.maximum(np.searchsorted(work, rest) - 1, 0)]
+        running = (started < rest) & (end[started] > found.start[rest])
+        other[rest[running]] = started[running]
     return other
 
 
@@ -206,24 +218,30 @@ def timed(found: Tasks, change: Change | None = None) -> Timed:
     waits = found.blocks & (found.cause >= 0)
     # Of a call that waits, only what follows the end of the work is its own; the rest is the wait.
     own[waits] = np.minimum(own[waits], np.maximum(found.cause_lag[waits], 0))
+    stretch = np.ones(count)
     if change is not None:
         if change.host is not None:
-            lag = np.where(found.on_device, lag, lag * change.host)
+            lag = np.where(found.on_device | (lag < 0), lag, lag * change.host)
         if change.turn is not None:
-            lag = np.where(found.on_device, lag * change.turn, lag)
+            lag = np.where(found.on_device & (lag >= 0), lag * change.turn, lag)
         if change.factor is not None:
-            own = own * change.factor
+            own, stretch = own * change.factor, stretch * change.factor
         if change.unblocked is not None:  # what a wait costs beside the waiting, waking up again, goes with it
-            own = np.where(waits & change.unblocked, 0.0, own)
+            own, stretch = np.where(waits & change.unblocked, 0.0, own), np.where(waits & change.unblocked, 0.0, stretch)
             waits = waits & ~change.unblocked
+    # What begins while the one before it lasts keeps its part of that one's length, whatever the length becomes.
+    within, beside = ((found.start - found.start[one]) * stretch[one] for one in (found.before, found.other))
     b, e, bound = [0.0] * count, [0.0] * count, [NONE] * count
     before, cause, other = found.before.tolist(), found.cause.tolist(), found.other.tolist()
     on_device, waiting, owns = found.on_device.tolist(), waits.tolist(), own.tolist()
+    inside, tail = within.tolist(), beside.tolist()
     start, lags, cause_lags, other_lags = found.start.tolist(), lag.tolist(), found.cause_lag.tolist(), found.other_lag.tolist()
     for i in range(count):
         previous, by, across = before[i], cause[i], other[i]
         hangs = previous
-        if previous >= 0:
+        if previous >= 0 and lags[i] < 0:
+            at = b[previous] + inside[i]
+        elif previous >= 0:
             if waiting[previous]:  # all it waits for has its time by now
                 e[previous] = max(e[previous], e[cause[previous]] + cause_lags[previous])
             at = e[previous] + lags[i]
@@ -234,9 +252,9 @@ def timed(found: Tasks, change: Change | None = None) -> Timed:
             if launched > at:
                 at, hangs = launched, by
         if across >= 0:
-            if waiting[across]:
+            if other_lags[i] >= 0 and waiting[across]:
                 e[across] = max(e[across], e[cause[across]] + cause_lags[across])
-            crossed = e[across] + other_lags[i]
+            crossed = e[across] + other_lags[i] if other_lags[i] >= 0 else b[across] + tail[i]
             if crossed > at:
                 at, hangs = crossed, across
         b[i], bound[i] = at, hangs
@@ -269,10 +287,13 @@ def path(found: Tasks, times: Timed | None = None) -> Path:
         kind.append(what)
         seconds.append(length / 1e9)
 
+    waited: set[int] = set()  # each wait is followed once: in a trace whose clocks disagree it may lead back to itself
     while i >= 0:
         by = int(found.cause[i])
-        if found.blocks[i] and by >= 0 and until > times.begin[i] and times.end[by] > times.begin[i] and until >= times.end[by]:
+        reached = by >= 0 and until > times.begin[i] and until >= times.end[by] > times.begin[i]
+        if found.blocks[i] and reached and i not in waited:
             piece(i, "wait", until - times.end[by])
+            waited.add(i)
             i, until = by, float(times.end[by])
             continue
         piece(i, "work" if found.on_device[i] else "call", until - times.begin[i])
@@ -280,7 +301,7 @@ def path(found: Tasks, times: Timed | None = None) -> Path:
         if hangs < 0:
             break
         launched = found.on_device[i] and hangs == found.cause[i]
-        until = float(times.begin[hangs] if launched else times.end[hangs])
+        until = float(times.begin[hangs] if launched else min(times.end[hangs], begin))
         piece(i, "launch" if launched else "across" if hangs == found.other[i] else "turn" if found.on_device[i] else "host", begin - until)
         i = hangs
     return Path(np.array(task, np.int64), kind, np.array(seconds))

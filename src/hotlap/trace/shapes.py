@@ -95,7 +95,10 @@ def _attention(dims: Sides, dtype: str, values: list[str]) -> Work | None:
 
 def _pointwise(op: str) -> Callable[[Sides, str, list[str]], Work | None]:
     def made(dims: Sides, dtype: str, _: list[str]) -> Work | None:
-        elements = max(math.prod(one) for one in dims if one)
+        sides = max(len(one) for one in dims)
+        # Operands are broadcast: each side of the result is the largest there, from the last on.
+        whole = [max(one[-i] for one in dims if len(one) >= i) for i in range(1, sides + 1)]
+        elements = math.prod(whole) if whole and all(math.prod(one) for one in dims if one) else 0
         return Work("pointwise", {"op": op, "elements": elements, "dtype": dtype}) if elements else None
 
     return made

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from hotlap.trace.calls import Links
 from hotlap.trace.events import MARKER, OPERATOR, Events
 
-NAMED = re.compile(r"^(?:ProfilerStep|train_step|step|iteration|iter)\s*[#:_ ]?\s*(\d+)$", re.IGNORECASE)
-PROFILER = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
+NAMED = re.compile(r"^(?:ProfilerStep|train_step|step|iteration|iter)\s*[#:_ ]?\s*(\d{1,18})$", re.IGNORECASE)
+PROFILER = re.compile(r"^ProfilerStep\s*#\s*(\d{1,18})$")
 
 
 class Steps(NamedTuple):
@@ -56,13 +56,19 @@ def steps(events: Events) -> Steps:
         places = places[np.isin(events.at("name", places), list(numbers))]
         if not len(places):
             continue
-        threads, counts = np.unique(events.thread[places], return_counts=True)
-        thread = int(threads[np.argmax(counts)])
-        places = places[events.thread[places] == thread]
+        # Iterations may hold steps of another name: of one name and thread, that which marks most of them.
+        words = {i: re.sub(r"\s*\d+$", "", events.names[i]) for i in numbers}
+        numbered = {word: i for i, word in enumerate(dict.fromkeys(words.values()))}
+        word = np.array([numbered[words[int(i)]] for i in events.name[places]], np.int64)
+        pairs = np.stack([events.thread[places].astype(np.int64), word])
+        sorts, which, counts = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
+        most = int(np.argmax(counts))
+        thread = int(sorts[0, most])
+        places = places[which.ravel() == most]
         places = places[np.argsort(events.start[places], kind="stable")]
         number = np.array([numbers[int(i)] for i in events.name[places]], np.int64)
         start = events.start[places]
-        marker = re.sub(r"\s*\d+$", "", events.names[int(events.name[places[0]])])
+        marker = words[int(events.name[places[0]])]
         return Steps(number, start, start + events.duration[places], thread, marker)
     return NO_STEPS
 

@@ -67,25 +67,26 @@ class Study:
     def window(self) -> tuple[int, int]:
         """ns since the origin."""
         if len(self.steps):
-            return int(self.steps.start[0]), int(max(self.steps.end.max(), self._last_work()))
+            return int(self.steps.start[0]), max(int(self.steps.end.max()), self._last_end(self.events.work))
         if len(self.events.work):
             first = int(self.events.start[self.events.work].min())
             launched = self.links.call[self.links.call >= 0]
-            return min(first, int(self.events.start[launched].min())) if len(launched) else first, self._last_work()
+            return min(first, int(self.events.start[launched].min())) if len(launched) else first, self._last_end(self.events.work)
         places = self.events.of_kind(OPERATOR)
         places = places if len(places) else np.arange(len(self.events))
-        return int(self.events.start[places].min(initial=0)), int((self.events.start[places] + self.events.duration[places]).max(initial=0))
+        if not len(places):
+            return 0, 0
+        return int(self.events.start[places].min()), self._last_end(places)
 
-    def _last_work(self) -> int:
-        work = self.events.work
-        return int((self.events.start[work] + self.events.duration[work]).max(initial=0))
+    def _last_end(self, places: Places) -> int:
+        return int((self.events.start[places] + self.events.duration[places]).max(initial=np.iinfo(np.int64).min))
 
     @property
     def window_words(self) -> str:
         """How the window is defined."""
         if len(self.steps):
             steps = f"{len(self.steps)} step{'s' * (len(self.steps) > 1)} ({self.steps.marker})"
-            return f"{steps}, to the end of the device work they launched" if len(self.events.work) else steps
+            return f"{steps}, to the last work on the device" if len(self.events.work) else steps
         return "first launch to last work on the device" if len(self.events.work) else "first to last operator"
 
     @property
@@ -107,6 +108,8 @@ class Study:
         """Idle by cause, as shares of all devices' windows; they add up to the idle share of the breakdown."""
         window = sum(found.end - found.start for found in (breakdown.busy(self.events, d) for d in self.devices)) / 1e9
         total = dict.fromkeys(idle.CAUSES, 0.0)
+        if not window:  # all work is of no length
+            return total
         for found in self.idles.values():
             for cause, seconds in found.seconds().items():
                 total[cause] += seconds / window

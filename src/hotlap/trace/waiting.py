@@ -7,13 +7,12 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.trace.calls import Links
+from hotlap.trace.calls import SLACK_NS, Links
 from hotlap.trace.events import COPY, RUNTIME, SYNC, Events
 
 SYNCHRONISES = re.compile(
     r"(?:cuda|hip|cu)(?:Device|Stream|Event|Ctx)Synchronize|(?:cuda|hip)(?:Memcpy|Free)$|cuMemcpy(?:HtoD|DtoH)(?:_v2)?$"
 )
-SLACK_NS = 1_000  # clocks of host and device agree no better, and old traces count in microseconds
 
 
 def blocking(events: Events, joined: Links) -> NDArray[np.bool_]:

@@ -45,11 +45,8 @@ def bounded(events: Events, most: int = MOST) -> tuple[Events, str]:
 
 
 def _span(events: Events) -> tuple[int, int]:
-    low = high = 0
-    for i in range(0, len(events), PART):
-        start = events.start[i : i + PART]
-        low, high = min(low, int(start.min())), max(high, int(start.max()))
-    return low, high
+    parts = [events.start[i : i + PART] for i in range(0, len(events), PART)]
+    return min(int(one.min()) for one in parts), max(int(one.max()) for one in parts)
 
 
 def within(events: Events, low: int, high: int) -> Events:
