@@ -162,3 +162,14 @@ def test_workers_are_not_advised_from_none_where_there_are_some() -> None:
     (found,) = findings(made.events())
     assert "from 0" not in found.action
     assert "a step" not in found.detail
+
+
+def test_steps_marked_on_a_thread_that_does_nothing_are_not_the_main_thread() -> None:
+    made = Made()
+    made.marker("ProfilerStep#1", 0, 10_000, thread=9)
+    made.operator("aten::mm", 100, 4_000)
+    made.launch("my_kernel", 4_090, 4_095, 2)
+    study = Study(made.events(**GPU))
+    assert study.events.threads[study.main_thread].thread == "1"
+    assert mainthread.shares(study)["operators"] == pytest.approx(0.4, abs=0.01)
+    assert "host-code" in {one.rule for one in advising.advise(study).findings}

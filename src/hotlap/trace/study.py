@@ -191,6 +191,7 @@ class Study:
         if self.steps.thread >= 0 and ((works & (self.events.thread == self.steps.thread)).any() or not works.any()):
             return self.steps.thread
         places = self.nesting.places[(self.nesting.depth == 0) & np.isin(self.events.kind[self.nesting.places], (OPERATOR, MARKER, PYTHON))]
+        places = places[self.events.thread[places] != self.steps.thread] if len(self.steps) else places
         if not len(places):
             threads = self.events.thread[self.links.call[self.links.call >= 0]]
             return int(np.argmax(np.bincount(threads))) if len(threads) and threads.min() >= 0 else -1
