@@ -96,3 +96,37 @@ def test_trace_of_several_files_tells_which_are_none_and_reads_the_rest(tmp_path
     assert main(["trace", str(other), str(sample(tmp_path / "a.json"))]) == 3
     assert "notes.txt" in capsys.readouterr().out
     assert main(["trace", str(other), str(other)]) == 2
+
+
+def test_names_in_a_trace_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = sample(tmp_path / "a.json")
+    for word in ("gemm", "aten::mm", "cudaLaunchKernel"):
+        file.write_text(file.read_text().replace(f'"{word}"', f'"{word}\\u001b[31m\\u0007"'))
+    for verb in ([], ["lint"]):
+        assert main(["trace", *verb, str(file)]) == 0
+        said = capsys.readouterr().out
+        assert "\x1b" not in said
+        assert "\x07" not in said
+    assert main(["trace", str(file), "--all"]) == 0
+    said = capsys.readouterr().out
+    assert "gemm\\x1b[31m" in said
+    assert "\x1b" not in said
+    assert main(["trace", "diff", str(file), str(file)]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_help_names_the_verbs_of_two_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["trace", "--help"])
+    said = capsys.readouterr().out
+    assert "hotlap trace diff A B" in said
+    assert "hotlap trace lint FILE" in said
+
+
+def test_the_only_trace_among_other_files_is_no_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample(tmp_path / "a.json")
+    (tmp_path / "notes.txt").write_text("nothing to see")
+    assert main(["trace", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("unused  notes.txt")
+    assert "rank" not in said.replace("ranks one", "")

@@ -217,6 +217,23 @@ def test_aligned() -> None:
     assert layout.aligned([]) == []
 
 
+def test_names_from_files_cannot_steer_a_terminal() -> None:
+    evil = "gemm\x1b[31m\x07\x9b2J"
+    said = "gemm\\x1b[31m\\x07\\x9b2J"
+    assert layout.Grid([layout.Column("kernel", [layout.Cell(evil)])], 40).lines(False)[1] == said
+    assert layout.paragraph("where  ", evil, 60) == ["where  " + said]
+    assert layout.painted(evil, "bold", False) == said
+
+
+def test_long_names_go_on_at_their_joints_and_columns_share_the_room() -> None:
+    name = "at::native::vectorized_elementwise_kernel"
+    columns = [layout.Column(head, [layout.Cell(name)], wrap=True) for head in ("kernel", "operator")]
+    grid = layout.Grid(columns, 50)
+    assert grid.sizes == [24, 24]
+    assert [line.split()[0] for line in grid.lines(False)[1:]] == ["at::native::vectorized_", "elementwise_kernel"]
+    assert all(len(line) <= 50 for line in grid.lines(False))
+
+
 @pytest.mark.parametrize(
     ("share", "kind", "drawn"),
     [(0.5, "bound", "█████·····"), (0.98, "bound", "█████████▊"), (1.7, "ceiling", "▒▒▒▒▒▒▒▒▒▒"), (0.0, "expected", "··········"), (None, "bound", " " * 10)],

@@ -24,8 +24,12 @@ from hotlap.record import Finding, Record
 from hotlap.report import pdf, trace, trace_answer, trace_flame, trace_markdown, trace_page, trace_perfetto, trace_rows, trace_scene
 from hotlap.report.trace_page import RankBar
 from hotlap.trace import writing
+from hotlap.trace.arrivals import Late
+from hotlap.trace.bandwidth import Moved
 from hotlap.trace.breakdown import Breakdown
 from hotlap.trace.events import KERNEL, OTHER, Doubt
+from hotlap.trace.meeting import Mismatch
+from hotlap.trace.ranks import Role, Steps
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
 
@@ -107,7 +111,7 @@ def test_findings_and_their_marks_go_together(made: Made) -> None:
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "trace-output.md"
 KINDS = (
-    trace_answer.Answers, trace_answer.Answer, trace_answer.Advised, trace_answer.Place, trace_answer.Kernel, trace_answer.Limit,
+    trace_answer.Answers, trace_answer.Unused, Mismatch, Late, Moved, Role, Steps, trace_answer.Answer, trace_answer.Advised, trace_answer.Place, trace_answer.Kernel, trace_answer.Limit,
     trace_answer.Step, trace_answer.Memory, trace_answer.Holder, Breakdown, Finding, Doubt,
 )  # fmt: skip
 

@@ -152,3 +152,14 @@ def test_what_killed_processes_left_is_removed_after_a_while(trace: Path) -> Non
     os.utime(traces / ".making-old", (1, 1))
     Timeline.open(trace)
     assert [one.name for one in traces.glob(".making-*")] == [".making-new"]
+
+
+def test_what_a_reader_refuses_names_the_file_and_a_profile_of_kernels_is_said_to_be_one(tmp_path: Path) -> None:
+    for name, contents, says in (
+        ("a.json", b'{"traceEvents": 5}', "a.json': there is no array"),
+        ("b.txt", b"hello", r"\.ncu-rep.*pmc_perf"),
+        ("c.ncu-rep", b"NVR\0" + bytes(8), r"c.ncu-rep' is a profile of kernels .*'hotlap trace .*c.ncu-rep' alone"),
+    ):
+        (tmp_path / name).write_bytes(contents)
+        with pytest.raises(InputError, match=says):
+            Timeline.open(tmp_path / name)

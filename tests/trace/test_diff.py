@@ -281,3 +281,11 @@ def test_recordings_of_pytorch(tmp_path: Path) -> None:
     assert "aten::relu" in gone
     assert "aten::softmax" in come
     assert all(one.how == "same" for one in found.parts if "aten::addmm" in (one.a, one.b))
+
+
+def test_gaps_that_would_print_alike_are_one_row() -> None:
+    def gap(operator: str, b_s: float) -> Part:
+        return Part(what="queue", how="same", a="copy", b="copy", operator=operator, a_s=0.1, b_s=b_s, delta_s=b_s - 0.1)
+
+    found = printing._alike([gap("step › aten::to › aten::copy_", 0.2), gap("step › aten::copy_", 0.4), gap("aten::mm", 0.1)])
+    assert [(one.a_s, one.b_s, one.delta_s) for one in found] == [(0.2, pytest.approx(0.6), pytest.approx(0.4))]

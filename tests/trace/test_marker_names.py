@@ -17,6 +17,9 @@ from hotlap.trace.marker_names import alike, changed, template
         ("layer3.conv2", "layer<number>.conv<number>"),
         ("deadbeef", "deadbeef"),  # a word until a digit is in it
         ("feedback", "feedback"),
+        ("all2all", "all2all"),  # one digit within a word is a part of it
+        ("moe::h2d conv2d_12", "moe::h2d conv2d_<number>"),
+        ("step12b", "step<number>b"),
         ("forward", "forward"),
     ],
 )

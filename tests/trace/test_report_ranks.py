@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,10 @@ def test_json_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["trace", "--json", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["rank"] for one in found["ranks"]] == [0, 1, 2]
+    document = (Path(__file__).parents[2] / "docs" / "trace-output.md").read_text(encoding="utf-8").partition("## Several ranks")[2]
+    table, _, _ = document.partition("### Mismatch")
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(found)
+    assert re.findall(r"`(\w+)`", table.partition("Of each rank:")[2]) == list(found["ranks"][0])
     assert found["late"][0]["rank"] == 1
     assert found["findings"][0]["rule"] == "waiting-for-ranks"
     assert found["waits_s"][0][1] > 0
@@ -102,6 +107,25 @@ def test_a_folder_of_one_file_is_that_trace(tmp_path: Path, capsys: pytest.Captu
     slow(2, late=1).write(tmp_path, ranks=[1])
     assert main(["trace", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("rank1.json")
+
+
+def test_traces_that_nothing_joins_are_printed_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Ranks(2)
+    made.compute(0, 0, 10)
+    made.compute(1, 0, 30)
+    for number, name in enumerate(("x.json", "y.json", "notes.txt")):
+        (tmp_path / name).write_text(made.text(number, told=False) if number < 2 else "none")
+    assert main(["trace", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("2 traces\nnote    not taken for ranks of one program")
+    assert "unused  notes.txt" in text
+    assert text.index("\nx.json") < text.index("\ny.json")
+    assert main(["trace", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(one["file"]).name for one in found["traces"]] == ["x.json", "y.json"]
+    assert [Path(one["file"]).name for one in found["unusable"]] == ["notes.txt"]
+    assert main(["trace", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 2
+    assert "name one of them" in capsys.readouterr().err
 
 
 def test_nothing_usable_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

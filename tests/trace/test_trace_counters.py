@@ -221,6 +221,7 @@ def test_a_report_that_is_cut_keeps_the_kernels_before_the_cut(tmp_path: Path) -
     found = read(tmp_path / "a.ncu-rep", report()[:-20])
     assert [one.name for one in found.kernels] == ["daxpy(double *)"]
     assert "cut off or damaged" in found.doubts[0].what
+    assert kernels.text(found, analysis.analyse(found)).splitlines()[1].startswith("doubt  the file is cut off or damaged")
 
 
 # ---------------------------------------------------------------- ROCm Compute Profiler

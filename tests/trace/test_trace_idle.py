@@ -35,22 +35,35 @@ def test_operators_that_submit_slowly_and_the_host_outside_of_them() -> None:
     assert causes(made.events()) == {"host": 20, "operators": 50, "launch": 4}
 
 
-def test_a_host_that_waited_for_the_device_is_late_for_that_reason_by_what_it_waited() -> None:
+def test_a_host_that_waited_for_the_device_is_late_for_that_reason() -> None:
     made = Made()
     first(made)
     made.call("cudaStreamSynchronize", 5, 17)  # until 22, the work ends at 20
     made.operator("aten::conv2d", 25, 60)
-    made.launch("k", 60, 64, 10)
-    # 15 of the wait lie before the device fell idle, 2 after; the host would have been ahead by no more.
-    assert causes(made.events()) == {"synchronise": 17, "operators": 20, "host": 3, "launch": 4}
+    made.launch("k", 34, 38, 10)
+    assert causes(made.events()) == {"synchronise": 14, "launch": 4}
+
+
+def test_a_wait_makes_the_host_late_by_no_more_than_it_lasted() -> None:
+    made = Made()
+    first(made)
+    made.call("cudaStreamSynchronize", 5, 17)  # 15 until the work ends at 20, and until 22
+    made.operator("aten::conv2d", 25, 10)
+    made.launch("k", 300, 304, 10)
+    assert causes(made.events()) == {"synchronise": 2 + 15, "host": 265 + 3 - 5, "launch": 4}
+    made = Made()
+    first(made)
+    made.call("cudaStreamSynchronize", 5, 13)  # returns before the work ends: it is not what the device fell idle for
+    made.launch("k", 300, 304, 10)
+    assert causes(made.events()) == {"host": 280, "launch": 4}
 
 
 def test_a_copy_from_pageable_memory_waits_whatever_its_name_says() -> None:
     made = Made()
     first(made)
     made.launch("Memcpy DtoH (Device -> Pageable)", 5, 20, 2, kind=COPY, call="cudaMemcpyAsync", took=18)
-    made.launch("k", 50, 54, 10)
-    assert causes(made.events()) == {"synchronise": 18, "host": 10, "launch": 4}
+    made.launch("k", 35, 39, 10)
+    assert causes(made.events()) == {"synchronise": 13, "launch": 4}
 
 
 def test_queued_work_waits_its_turn_or_for_something_else() -> None:

@@ -257,6 +257,38 @@ def test_ranks_by_file_name_and_by_order(tmp_path: Path) -> None:
     assert found.notes == ["2 files do not say their rank: numbered in the order given"]
 
 
+def test_files_that_nothing_joins_and_that_say_no_rank_are_answered_one_by_one(tmp_path: Path) -> None:
+    made = Ranks(2)
+    made.compute(0, 0, 10)
+    made.compute(1, 0, 30)
+    for number, name in enumerate(("x.json", "y.json")):
+        (tmp_path / name).write_text(made.text(number, told=False))
+    found = ranks.analysed(ranks.files([tmp_path])).apart
+    assert found is not None
+    assert [Path(one).name for one in found.files] == ["x.json", "y.json"]
+    named = tmp_path / "named"
+    named.mkdir()
+    for number in range(2):
+        (named / f"rank{number}.json").write_text(made.text(number, told=False))
+    assert ranks.analysed(ranks.files([named])).apart is None
+
+
+def test_files_of_runs_of_different_sizes_are_answered_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(slow(2, late=1).text(0))
+    (tmp_path / "b.json").write_text(slow(4, late=1).text(0))
+    whole = ranks.analysed(ranks.files([tmp_path]))
+    assert whole.apart is not None
+    assert whole.apart.sizes == [2, 4]
+    assert len(whole.apart.files) == 2  # though both say rank 0
+    assert whole.unusable == []
+
+
+def test_of_a_run_that_was_kept_only_its_traces_are_taken(tmp_path: Path) -> None:
+    for name in ("run.json", "capture.json", "samples.jsonl", "trace-7.json", "trace-8.json"):
+        (tmp_path / name).write_text("{}")
+    assert [Path(one).name for one in ranks.files([tmp_path])] == ["trace-7.json", "trace-8.json"]
+
+
 def test_a_folder_of_mixed_things(tmp_path: Path) -> None:
     made = slow(4, late=2)
     made.write(tmp_path, ranks=[0, 1, 2])

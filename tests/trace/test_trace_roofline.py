@@ -11,6 +11,7 @@ from made_events import Made
 from hotlap.advise import trace as advising
 from hotlap.errors import InputError
 from hotlap.model.predict import predict
+from hotlap.report import trace_limits
 from hotlap.trace import roofline, shapes
 from hotlap.trace.events import Shape
 from hotlap.trace.study import Study
@@ -88,6 +89,17 @@ def test_a_machine_that_is_not_known_has_no_limits() -> None:
     assert roofline.rows(products(1.0, "Some Card")) == []
     with pytest.raises(InputError, match="h100"):
         roofline.machine(Study(products(1.0).events, "h100-smx"))
+    said = " ".join(trace_limits.limits(products(1.0, "Some Card"), 200, False))
+    assert "Some Card is not in the machine table" in said
+    assert "no shapes were recorded" not in said
+
+
+def test_all_that_is_missing_for_limits_is_said_at_once() -> None:
+    made = Made()
+    made.launch("k", 0, 5, 10)
+    said = " ".join(trace_limits.limits(Study(made.events()), 300, False))
+    assert said.startswith("limits  not known: the trace does not name its device (--machine NAME gives one")
+    assert said.endswith(", and no shapes were recorded (record_shapes=True of torch.profiler)")
 
 
 @pytest.mark.skipif("HOTLAP_SHARED" not in os.environ, reason="HOTLAP_SHARED does not name the folder of published traces")

@@ -18,7 +18,7 @@ from hotlap.report import kernels as printing_kernels
 from hotlap.report import layout, trace_answer, trace_markdown, trace_page, trace_perfetto
 from hotlap.report import ranks as printing_ranks
 from hotlap.report import trace as printing
-from hotlap.report.trace_answer import Answers
+from hotlap.report.trace_answer import Answers, Unused
 from hotlap.report.trace_page import RankBar
 from hotlap.trace import counters, ranks, window
 from hotlap.trace.counters import analysis
@@ -34,6 +34,9 @@ MOST_BARS = 64  # ranks drawn on a page
 def add(parser: argparse.ArgumentParser) -> None:
     about = "a trace, or a profile of kernels; several, or a folder: one for each rank"
     parser.add_argument("files", nargs="+", metavar="FILE", help=about)
+    parser.epilog = (
+        "Also: hotlap trace diff A B: what changed between two traces of one program; hotlap trace lint FILE: markers that will mislead."
+    )
     parser.add_argument("--all", action="store_true", help="findings that would gain less than 2 %% too")
     parser.add_argument("--kernels", type=int, default=printing.KERNELS, metavar="N", help=f"kernels to list (default: {printing.KERNELS})")
     parser.add_argument("--steps", default="", metavar="FIRST:LAST", help="these steps alone, by their numbers")
@@ -108,7 +111,7 @@ def _kernels(args: argparse.Namespace, path: Path) -> int:
     profile = counters.read(path)
     found = analysis.analyse(profile)
     if args.json:
-        terminal.print_json({"file": str(path), "kernels": found})
+        terminal.print_json({"file": str(path), "kernels": found, "doubts": profile.doubts})
     else:
         least = 0.0 if args.all else printing_kernels.LEAST
         print(printing_kernels.text(profile, found, terminal.width(), terminal.color(), least))
@@ -120,9 +123,12 @@ def _ranks(args: argparse.Namespace, files: list[str]) -> int:
     if args.markdown:
         raise InputError("--markdown is for one trace; --json has all of several")
     whole = ranks.analysed(files, args.on, machine=args.machine)
+    code = 3 if {one.file for one in whole.unusable} & set(args.files) else 0  # a folder may hold other things
+    if whole.apart or len(whole.ranks) == 1:
+        _each(args, whole)
+        return code
     found = advising_ranks.advise(whole, 0.0 if args.all else advising_ranks.LEAST_GAIN)
     study, advice = _one(args, whole.ranks[whole.worst].file)
-    code = 3 if {one.file for one in whole.unusable} & set(args.files) else 0  # a folder may hold other things
     if args.json:
         worst = {"rank": whole.worst, "findings": advice.findings, "together": advice.together}
         terminal.print_json(printing_ranks.document(whole, found) | {"worst": worst})
@@ -133,6 +139,30 @@ def _ranks(args: argparse.Namespace, files: list[str]) -> int:
         print(printing.trace(study, advice, terminal.width(), terminal.color(), args.kernels))
     _written(args, study, advice, _bars(whole))
     return code
+
+
+def _each(args: argparse.Namespace, whole: Whole) -> None:
+    """Traces that are no ranks of one program, one after another; also the only one among files that are none."""
+    files = whole.apart.files if whole.apart else [one.file for one in whole.ranks.values()]
+    if len(files) > 1 and (args.html or args.perfetto):
+        raise InputError(
+            f"--html and --perfetto write of one program: these are {len(files)} traces that nothing joins; name one of them, or put the "
+            "rank into their names (rank0.json) if they are ranks"
+        )
+    if not args.json:
+        said = printing_ranks.apart(whole, terminal.width(), terminal.color()) or "\n".join(printing_ranks.unused(whole, terminal.width()))
+        print(said, end="\n\n" if said else "")
+    answers = []
+    for place, file in enumerate(files):
+        study, advice = _one(args, file)
+        if args.json:
+            answers.append(trace_answer.answer(study, advice))
+        else:
+            print(("\n\n" if place else "") + printing.trace(study, advice, terminal.width(), terminal.color(), args.kernels))
+    if args.json:
+        terminal.print_json(Answers(traces=answers, unusable=[Unused(file=one.file, why=one.why) for one in whole.unusable]))
+    if len(files) == 1:
+        _written(args, study, advice)
 
 
 def _bars(whole: Whole) -> list[RankBar]:

@@ -27,7 +27,11 @@ FOOT = (
 def text(profile: Profile, found: Sequence[Analysis], width: int = 100, color: bool = False, least: float = LEAST) -> str:
     """All of it; `least`: share of a kernel's time under which a finding is hidden."""
     groups = _groups(found)
-    lines = [*_heading(profile), "", *_table(groups[:ROWS], width, color)]
+    lines = _heading(profile)
+    for doubt in profile.doubts:
+        many = f" ({doubt.events:,})" if doubt.events else ""
+        lines += layout.paragraph("doubt  ", words.clean(f"{doubt.what}{many}"), width)
+    lines += ["", *_table(groups[:ROWS], width, color)]
     if len(groups) > ROWS:
         lines.append(f"… and {words.counted(len(groups) - ROWS, 'kernel')} that took less")
     for group in groups[:DETAILED]:
@@ -35,9 +39,6 @@ def text(profile: Profile, found: Sequence[Analysis], width: int = 100, color: b
     if len(groups) > DETAILED:
         lines += ["", *layout.paragraph("", f"Findings are shown for the {DETAILED} kernels that took the most time.", width)]
     lines += ["", *layout.paragraph("", FOOT, width)]
-    for doubt in profile.doubts:
-        many = f" ({doubt.events:,})" if doubt.events else ""
-        lines += layout.paragraph("! ", words.clean(f"{doubt.what}{many}"), width)
     return "\n".join(lines)
 
 

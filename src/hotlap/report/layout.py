@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 GAP = 2  # spaces between columns
+READABLE = 24  # width to which columns that wrap are narrowed first, one by one
 NARROWEST = 12  # of a column that wraps
 FEW_LINES = 6
 STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "accent": "36"}
 BARS = {"bound": "█", "expected": "▓", "ceiling": "▒"}  # told apart without colour: only a bound is solid
 EIGHTHS = " ▏▎▍▌▋▊▉█"
+_BREAKS = re.compile(r"(?<=::)|(?<=[_<,(/])(?=\w)|(?=<)")  # where a name may go on in the next line
+_UNSEEN = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A, 0x0D)}
 _NUMBER = re.compile(r"(±\s*|\[)?(-?\d+)(\.\d+)?( (?!rounds needed).*)?$")
 _QUANTITY = re.compile(r"(\d) ([kKMGT]?i?B\b|[kMGTP]?(?:FLOP/s|B/s|Hz|W)\b|[mµn]?s\b|%|×)")
 
@@ -24,6 +27,9 @@ class Cell:
 
     text: str = ""
     style: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", harmless(self.text))
 
     def paint(self, width: int, color: bool, right: bool = False) -> str:
         blank = " " * (width - len(self.text))
@@ -50,7 +56,13 @@ class Column:
         return min(self.natural, NARROWEST) if self.wrap else self.natural
 
 
+def harmless(text: str) -> str:
+    """A name from a file as it can be printed: what would steer a terminal is made visible."""
+    return text if text.isprintable() else text.translate(_UNSEEN)
+
+
 def painted(text: str, style: str, color: bool) -> str:
+    text = harmless(text)
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if color and style and text.strip() else text
 
 
@@ -103,11 +115,12 @@ class Grid:
     def sizes(self) -> list[int]:
         sizes = [column.natural for column in self.columns]
         over = total(self.columns, self.gap) - self.width
-        for place, column in enumerate(self.columns):
-            if column.wrap and over > 0:
-                narrowed = max(sizes[place] - over, min(sizes[place], NARROWEST))
-                over -= sizes[place] - narrowed
-                sizes[place] = narrowed
+        for least in (READABLE, NARROWEST):  # no column becomes hard to read while another has room
+            for place, column in enumerate(self.columns):
+                if column.wrap and over > 0:
+                    narrowed = max(sizes[place] - over, min(sizes[place], least))
+                    over -= sizes[place] - narrowed
+                    sizes[place] = narrowed
         return sizes
 
     @property
@@ -145,17 +158,26 @@ def fitted(columns: Sequence[Column], width: int, spare: Sequence[str] = ()) -> 
     return Grid(kept, width, 1)
 
 
+class _Names(textwrap.TextWrapper):
+    """Breaks what is longer than a line where a name has a joint, before it breaks it anywhere."""
+
+    def _split(self, text: str) -> list[str]:
+        chunks = super()._split(text)
+        return [piece for chunk in chunks for piece in (_BREAKS.split(chunk) if len(chunk) > self.width - 4 else [chunk]) if piece]
+
+
 def _wrapped(cell: Cell, width: int) -> list[Cell]:
     if len(cell.text) <= width:
         return [cell]
-    lines = textwrap.wrap(_bound(cell.text), width, subsequent_indent="    ", max_lines=FEW_LINES, placeholder=" …", break_on_hyphens=False)
+    wrapper = _Names(width, subsequent_indent="    ", max_lines=FEW_LINES, placeholder=" …", break_on_hyphens=False)
+    lines = wrapper.wrap(_bound(cell.text))
     return [Cell(text.replace("\u00a0", " "), cell.style) for text in lines]
 
 
 def paragraph(first: str, text: str, width: int, most: int = 4) -> list[str]:
     """`text` behind `first`, wrapped with a hanging indent as wide as `first`."""
     room = max(width - len(first), 24)
-    lines = textwrap.wrap(_bound(text), room, max_lines=most, placeholder=" …", break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(_bound(harmless(text)), room, max_lines=most, placeholder=" …", break_on_hyphens=False) or [""]
     return [(first if number == 0 else " " * len(first)) + piece.replace("\u00a0", " ") for number, piece in enumerate(lines)]
 
 

@@ -65,16 +65,38 @@ def _head(whole: Whole, width: int, color: bool) -> list[str]:
         lines += layout.paragraph("differs ", f"{group}rank {one.rank} {one.what}", width)
     if len(whole.mismatches) > FEW:
         lines.append(f"        {len(whole.mismatches) - FEW} more ranks differ")
-    for bad in whole.unusable[:FEW]:
-        lines += layout.paragraph("unused  ", words.clean(f"{os.path.basename(bad.file)}: {bad.why}"), width)
-    if len(whole.unusable) > FEW:
-        lines.append(f"        {len(whole.unusable) - FEW} more files are not used")
+    lines += unused(whole, width)
     doubts = [(rank, doubt) for rank, one in whole.ranks.items() for doubt in one.doubts]
     for rank, doubt in doubts[:FEW]:
         lines += layout.paragraph("doubt   ", f"rank {rank}: {words.clean(doubt)}", width)
     if len(doubts) > FEW:
         lines.append(f"        {len(doubts) - FEW} more doubts")
     return lines
+
+
+def unused(whole: Whole, width: int) -> list[str]:
+    """Files that are no traces, and why."""
+    lines = []
+    for bad in whole.unusable[:FEW]:
+        lines += layout.paragraph("unused  ", words.clean(f"{os.path.basename(bad.file)}: {bad.why}"), width)
+    if len(whole.unusable) > FEW:
+        lines.append(f"        {len(whole.unusable) - FEW} more files are not used")
+    return lines
+
+
+def apart(whole: Whole, width: int, color: bool) -> str:
+    """That files are answered one by one, and why."""
+    if whole.apart is None:
+        return ""
+    if len(whole.apart.sizes) > 1:
+        text = f"of different runs, as they say: of {', '.join(map(str, whole.apart.sizes))} ranks. Each is answered by itself."
+    else:
+        text = (
+            "not taken for ranks of one program: no collective of one is found in another, and they do not all say a rank of their own. "
+            "Each is answered by itself. If they are ranks, put the rank into their names (rank0.json …)."
+        )
+    title = layout.painted(words.counted(len(whole.apart.files), "trace"), "bold", color)
+    return "\n".join([title, *layout.paragraph("note    ", text, width), *unused(whole, width)])
 
 
 def clocks(whole: Whole) -> str:
@@ -147,8 +169,9 @@ def _each(whole: Whole, width: int, color: bool) -> list[str]:
 
 
 def _meaning(whole: Whole) -> str:
-    host = any(not one.calls.on_device for one in whole.ranks.values())
-    compute = "compute: main thread in operators; " if host else ""
+    hosts = [one.idle_share is None for one in whole.ranks.values()]  # their traces hold no work of a device
+    where = "" if all(hosts) else ", where nothing ran on a device"
+    compute = f"compute{where}: main thread in operators; " if any(hosts) else ""
     return f"{compute}waits: for later ranks, with nothing to compute, of the window"
 
 

@@ -125,10 +125,18 @@ class Answer(Record, frozen=True, kw_only=True):
     together: float | None = None  # share of the window that all fixes together would save, at most
 
 
+class Unused(Record, frozen=True, kw_only=True):
+    """A file that was named, or is in a folder that was, and is no trace."""
+
+    file: str
+    why: str
+
+
 class Answers(Record, frozen=True, kw_only=True):
     """What `hotlap trace --json` prints."""
 
     traces: list[Answer]
+    unusable: list[Unused] = []  # empty for one file
 
 
 def answer(study: Study, advice: Advice) -> Answer:

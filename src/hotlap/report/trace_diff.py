@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from hotlap import units
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
@@ -122,7 +124,7 @@ def _operators(found: TraceDiff, width: int, color: bool) -> list[str]:
 
 
 def _gaps(found: TraceDiff, width: int, color: bool) -> list[str]:
-    shown = [one for one in found.gaps[:FEW] if one.delta_s]
+    shown = _alike([one for one in found.gaps if one.delta_s])[:FEW]
     columns = [
         Column("idle before", [Cell(_name(one)) for one in shown], wrap=True),
         Column("in", [Cell(layout.shortened(_inner(one.operator), 36), "dim") for one in shown], wrap=True),
@@ -130,6 +132,18 @@ def _gaps(found: TraceDiff, width: int, color: bool) -> list[str]:
         *_numbers(*_columns(shown)),
     ]
     return layout.fitted(columns, width).lines(color) if shown else []
+
+
+def _alike(parts: Sequence[Part]) -> list[Part]:
+    """Parts of which the same would be printed, as one; largest change first."""
+    groups: dict[tuple[str, str, str], list[Part]] = {}
+    for one in parts:
+        groups.setdefault((_name(one), _inner(one.operator), one.what), []).append(one)
+    made = []
+    for several in groups.values():
+        a, b = sum(one.a_s for one in several), sum(one.b_s for one in several)
+        made.append(several[0] if len(several) == 1 else msgspec.structs.replace(several[0], a_s=a, b_s=b, delta_s=b - a))
+    return sorted((one for one in made if one.delta_s), key=lambda one: -abs(one.delta_s))
 
 
 def _columns(shown: Sequence[Part]) -> tuple[list[float], list[float], list[float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotlap import units
-from hotlap.report import layout
+from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.trace import roofline
 from hotlap.trace.study import Study
@@ -12,17 +12,22 @@ SHOWN = 8
 
 
 def limits(study: Study, width: int, color: bool) -> list[str]:
-    """The operators with recorded shapes that take most time; a line that says why where there are none."""
+    """The operators with recorded shapes that take most time; all reasons in a line where there are none."""
     slug = roofline.machine(study)
     if not study.devices:
         return []
+    missing = []
     if not slug:
-        names = {str(one.get("name")) for one in study.events.head.devices if one.get("name")}
+        names = {words.clean(str(one.get("name"))) for one in study.events.head.devices if one.get("name")}
         what = f"{', '.join(sorted(names))} is not in the machine table" if names else "the trace does not name its device"
-        return layout.paragraph("limits  ", f"not known: {what}; --machine NAME gives one (hotlap machines lists them)", width)
-    rows = roofline.rows(study)
-    if not rows:
-        return layout.paragraph("limits  ", "not known: no shapes were recorded (record_shapes=True of torch.profiler)", width)
+        missing.append(f"{what} (--machine NAME gives one of those that hotlap machines lists)")
+    rows = roofline.rows(study) if slug else []
+    if not study.events.shapes:
+        missing.append("no shapes were recorded (record_shapes=True of torch.profiler)")
+    elif slug and not rows:
+        missing.append("no operator with a shape that the model knows has work on the device")
+    if missing:
+        return layout.paragraph("limits  ", f"not known: {', and '.join(missing)}", width)
     shown = rows[:SHOWN]
 
     def times(values: list[float | None]) -> list[Cell]:

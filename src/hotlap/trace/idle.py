@@ -97,21 +97,20 @@ def _host(
     wait = intervals.covered(intervals.difference(blocks, loads), start, end)
     work = intervals.covered(intervals.difference(intervals.difference(inside, blocks), loads), start, end)
     rest = free - load - wait - work
-    # A host that was waiting for the device when it fell idle could not have queued anything: what it does next is late for that
-    # reason, but by no more than it had waited. The rest it would have taken anyhow.
-    lost = _waited(blocks, start)
-    late = np.minimum(lost, work + rest)
-    of_work = np.minimum(late, work)
+    # A host that was waiting for the device when it fell idle could not have queued anything: what it does next is late for that reason,
+    # but by no more than it had waited. What it does for longer it would have come late with anyway.
+    late = np.minimum(_waited(blocks, start), work + rest)
+    in_work = np.minimum(late, work)
     by[rows, column["data_loader"]] += load
     by[rows, column["synchronise"]] += wait + late
-    by[rows, column["operators"]] += work - of_work
-    by[rows, column["host"]] += rest - (late - of_work)
+    by[rows, column["operators"]] += work - in_work
+    by[rows, column["host"]] += rest - (late - in_work)
 
 
-def _waited(blocks: Intervals, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each time ns since the wait that it lies in, or that ends there, began; 0 where it lies in none."""
+def _waited(blocks: Intervals, start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For how long before each of these moments the host had been waiting; 0 where it was not waiting then."""
     if not len(blocks.start):
-        return np.zeros(len(at), np.int64)
-    last = np.maximum(np.searchsorted(blocks.start, at + 1, "left") - 1, 0)
-    inside = (blocks.start[last] <= at) & (blocks.end[last] >= at)
-    return np.where(inside, at - blocks.start[last], 0)
+        return np.zeros(len(start), np.int64)
+    at = np.maximum(np.searchsorted(blocks.start, start, "right") - 1, 0)
+    since = np.where(blocks.end[at] >= start, start - blocks.start[at], 0)
+    return np.asarray(np.maximum(since, 0), np.int64)

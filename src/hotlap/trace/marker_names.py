@@ -13,7 +13,7 @@ _IDS = re.compile(
     r"(?P<uuid>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b)"
     r"|(?P<address>0x[0-9a-fA-F]+)"
     r"|(?P<hash>(?<![0-9a-zA-Z])(?=[a-fA-F]*[0-9])(?=[0-9]*[a-fA-F])[0-9a-fA-F]{8,}(?![0-9a-zA-Z]))"
-    r"|(?P<number>\d+)"
+    r"|(?P<number>(?!(?<=[^\W\d_])\d[^\W\d_])\d+)"  # but not the digit of all2all or conv2d
 )
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|<\w+>")
 _SEPARATORS = re.compile(r"[\s_\-./:#|]+")

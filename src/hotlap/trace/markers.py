@@ -69,6 +69,7 @@ class Linted(Record, frozen=True, kw_only=True):
     compared: str  # how several traces were taken: as ranks, as runs, "" one trace
     flaws: list[Flaw]
     not_told: dict[str, str] = {}  # rule → why it could not be asked
+    doubts: dict[str, list[str]] = {}  # file → what of it could not be read as it stands
 
 
 def rules() -> tuple[dict[str, Rule], re.Pattern[str], re.Pattern[str]]:

@@ -15,14 +15,14 @@ import msgspec
 
 from hotlap.errors import InputError
 from hotlap.store import paths
-from hotlap.trace import readers
+from hotlap.trace import counters, readers
 from hotlap.trace.building import Builder, mapped
 from hotlap.trace.events import BREAKDOWN, COLUMNS, Collective, Column, Doubt, Head, Launch, Shape, Tables, Thread
 from hotlap.trace.readers import packed
 from hotlap.trace.readers.base import Reader
 
 LARGE = 8 << 20  # bytes of a file from which its columns go to disk
-VERSION = 3  # of what is kept
+VERSION = 4  # of what is kept
 ABANDONED_S = 7 * 86400  # a folder in making that nobody has touched for longer
 SETS = {"all": tuple(COLUMNS), "breakdown": BREAKDOWN}
 
@@ -64,10 +64,10 @@ def read(path: Path, columns: str = "all", cache: bool = True) -> Opened:
         for named in dict.fromkeys((columns, "all")):
             if (found := _kept(folder / named, path, SETS[columns])) is not None:
                 return found
-    reader = readers.find(path, packed.head(path))
+    head_bytes = packed.head(path)
+    reader = readers.find(path, head_bytes)
     if reader is None:
-        known = "; ".join(one.ABOUT for one in readers.READERS)
-        raise InputError(f"'{path}' is no trace that Hotlap knows; it reads {known}")
+        raise _unknown(path, head_bytes)
     why = ""
     if folder is not None:
         try:
@@ -75,7 +75,7 @@ def read(path: Path, columns: str = "all", cache: bool = True) -> Opened:
         except OSError as error:  # a full disk or a folder that cannot be written; where the file itself fails, it fails again below
             why = error.strerror or str(error)
     into = Builder(SETS[columns])
-    head = reader.read(path, into)
+    head = _head(reader, path, into)
     if why:
         head = msgspec.structs.replace(head, doubts=[*head.doubts, Doubt(what=f"its columns could not be kept on disk: {why}")])
     return Opened(str(path), head, into.arrays(), into.tables())
@@ -88,7 +88,7 @@ def _keeping(path: Path, reader: Reader, folder: Path, columns: str) -> Opened:
     making = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
         into = Builder(SETS[columns], making / "made")
-        head = reader.read(path, into)
+        head = _head(reader, path, into)
         into.arrays()
         tables = into.tables()
         (making / "made" / "tables.json").write_bytes(msgspec.json.encode(_Kept(head, *tables)))
@@ -112,6 +112,25 @@ def _sweep(traces: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - one.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(one, ignore_errors=True)
+
+
+def _head(reader: Reader, path: Path, into: Builder) -> Head:
+    """What a reader says of a file; what it refuses names the file."""
+    try:
+        return reader.read(path, into)
+    except InputError as error:
+        if str(path) in str(error):
+            raise
+        raise InputError(f"'{path}': {error}") from None
+
+
+def _unknown(path: Path, head: bytes) -> InputError:
+    """Why a file that no reader of timelines takes is none."""
+    if reader := counters.find(path, head):
+        about = f"'{path}' is a profile of kernels ({reader.ABOUT}): it has no timeline"
+        return InputError(f"{about}; 'hotlap trace {path}' alone reads it, and hotlap.trace.counters.read in Python")
+    known = "; ".join([*(one.ABOUT for one in readers.READERS), *(one.ABOUT for one in counters.READERS)])
+    return InputError(f"'{path}' is no trace that Hotlap knows; it reads {known}")
 
 
 def _folder(path: Path, about: os.stat_result) -> Path:

@@ -26,6 +26,7 @@ from hotlap.trace.clocks import Clocks
 from hotlap.trace.meeting import Mismatch
 from hotlap.trace.reducing import Reduced, Unusable, reduced
 
+BUNDLE, OWN = "run.json", re.compile(r"trace-.*\.json(?:\.gz)?")  # of a run that Hotlap keeps: its record, and traces beside it
 IN_NAME = re.compile(r"rank[-_. ]?(\d+)", re.IGNORECASE)
 STAGE = re.compile(r"pipe|(?:^|[^a-z])pp(?:$|[^a-z])", re.IGNORECASE)
 EXPERT = re.compile(r"expert(?!.*(?:data|tensor))|(?:^|[^a-z])ep(?:$|[^a-z])", re.IGNORECASE)
@@ -53,6 +54,13 @@ class Steps(Record, frozen=True, kw_only=True):
     within: float  # median over ranks of the deviation of a rank's steps from its median, as a share of it
 
 
+class Apart(NamedTuple):
+    """Traces that are answered one by one."""
+
+    files: list[str]  # in the order given
+    sizes: list[int]  # of the runs that they are from, in ranks, as far as they say
+
+
 class Whole(NamedTuple):
     """What all ranks together tell."""
 
@@ -65,6 +73,7 @@ class Whole(NamedTuple):
     mismatches: list[Mismatch]
     roles: list[Role]
     steps: Steps | None
+    apart: Apart | None = None  # where nothing tells that they are ranks of one program
 
     @property
     def window_s(self) -> float:
@@ -88,6 +97,8 @@ def files(given: Sequence[str | Path]) -> list[str]:
     for one in map(Path, given):
         if one.is_dir():
             inside = [str(path) for path in one.iterdir() if path.is_file() and not path.name.startswith(".")]
+            if (one / BUNDLE).is_file():  # a run of Hotlap: what it keeps beside its traces is none
+                inside = [path for path in inside if OWN.fullmatch(os.path.basename(path))] or inside
             if not inside:
                 raise InputError(f"'{one}' holds no files; name a folder with one trace for each rank")
             found += sorted(inside, key=_by_number)
@@ -176,15 +187,18 @@ def merged(found: Iterable[Reduced | Unusable], machine: str = "") -> Whole:
         else:
             unusable.append(one)
     ranks, doubles, notes = numbered(usable)
-    unusable += doubles
     if not ranks:
         why = f"; the first: {unusable[0].why}" if unusable else ""
         raise InputError(f"none of {len(unusable)} files is a trace that Hotlap can read{why}")
     met, mismatches = meeting.met({rank: one.calls for rank, one in ranks.items()})
     set_to = clocks.clocks(list(ranks), met)
+    unsure = bool(doubles) or any(_told(one) is None for one in usable)
+    apart = len(_sizes(usable)) > 1 or (len(usable) > 1 and not set_to.used and unsure)
+    unusable += [] if apart else doubles
     known = arrivals.arrivals(ranks, met, set_to) if set_to.agree else None
     return Whole(
-        ranks, unusable, notes, set_to, known, bandwidth.moved(ranks, met, set_to, machine), mismatches, roles(ranks, known), steps(ranks)
+        ranks, unusable, notes, set_to, known, bandwidth.moved(ranks, met, set_to, machine), mismatches, roles(ranks, known), steps(ranks),
+        Apart([one.file for one in usable], _sizes(usable)) if apart else None,
     )  # fmt: skip
 
 
@@ -195,8 +209,7 @@ def numbered(found: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusabl
     later: list[Reduced] = []
     notes = []
     for one in found:
-        named = IN_NAME.search(os.path.basename(one.file))
-        rank = one.told if one.told is not None else int(named[1]) if named and len(named[1]) < 8 else None
+        rank = _told(one)
         if rank is None:
             later.append(one)
         elif rank in ranks:
@@ -206,13 +219,27 @@ def numbered(found: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusabl
     free = (number for number in range(len(found) + len(ranks)) if number not in ranks)
     for one, number in zip(later, free, strict=False):
         ranks[number] = one
-    if later:
-        notes.append(f"{len(later)} files do not say their rank: numbered in the order given")
+    if later and len(ranks) > 1:
+        many = "1 file does not say its" if len(later) == 1 else f"{len(later)} files do not say their"
+        notes.append(f"{many} rank: numbered in the order given")
     whole = max((one.ranks or 0 for one in ranks.values()), default=0)
     missing = sorted(set(range(whole)) - set(ranks))
     if missing and len(ranks) > 1:
         notes.append(f"{len(missing)} of {whole} ranks are missing: {spans(missing)}; what waits for them is not seen")
     return dict(sorted(ranks.items())), doubles, notes
+
+
+def _sizes(found: Sequence[Reduced]) -> list[int]:
+    """Numbers of ranks that files give for their runs; those of one run agree."""
+    return sorted({one.ranks for one in found if one.ranks is not None})
+
+
+def _told(one: Reduced) -> int | None:
+    """A rank, as the file says, else as its name says."""
+    if one.told is not None:
+        return one.told
+    named = IN_NAME.search(os.path.basename(one.file))
+    return int(named[1]) if named and len(named[1]) < 8 else None
 
 
 def spans(numbers: Sequence[int], most: int = 6) -> str:

@@ -65,6 +65,8 @@ def read(path: Path) -> Profile:
             for message in _results(data, at, block):
                 kernels.append(_kernel(len(kernels), message, strings))
             at += block.size
+            if at > len(data):
+                raise Damaged("it ends within a block")
     except Damaged as error:
         if not kernels:
             raise InputError(f"'{path}' is no whole report of Nsight Compute: {error}") from None

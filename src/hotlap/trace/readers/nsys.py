@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.errors import InputError
 from hotlap.trace import events as ev
@@ -37,6 +38,7 @@ MEMORIES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5
 WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 MARK, PUSH_POP, START_END, DOMAIN = 34, 59, 60, 75
 SHAPE = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
+STRADDLING = 64  # rows remembered from one block of a table to the next
 _VERSION = re.compile(r"_v\d{4,5}(_ptsz|_ptds)?$")
 
 
@@ -186,10 +188,18 @@ class _Reading:
 
     def calls(self, table: str, kind: int) -> None:
         column = self.database.first(table, "nameId", "textId", "name") or "nameId"
+        tail: list[Numbers] = []
         for n, t in self.database.blocks(table, ("start", "end", "globalTid", "correlationId", column), (column,)):
+            name = self.named(n[column], t[column])
+            rows = [n["start"], n["end"], n["globalTid"], n["correlationId"], name]
+            kept = np.ones(len(name), bool)
+            if kind == ev.RUNTIME:
+                joined = [np.concatenate(pair) for pair in zip(tail, rows, strict=True)] if tail else rows
+                kept = once(*joined)[len(joined[0]) - len(name) :]
+                tail = [one[-STRADDLING:] for one in joined]
             self.fill.add(
-                n["start"], n["end"], kind=kind, name=self.named(n[column], t[column]), thread=self.threads(n["globalTid"]),
-                correlation=self.correlations(n["correlationId"], n["globalTid"]),
+                n["start"][kept], n["end"][kept], kind=kind, name=name[kept], thread=self.threads(n["globalTid"])[kept],
+                correlation=self.correlations(n["correlationId"], n["globalTid"])[kept],
             )  # fmt: skip
 
     def markers(self) -> None:
@@ -261,6 +271,21 @@ def _copy(code: int) -> str:
 def _plain(name: str) -> str:
     """Calls of CUDA without the version that Nsight Systems adds: cudaLaunchKernel_v7000."""
     return _VERSION.sub("", name) if name.startswith("cu") else name
+
+
+def once(start: Numbers, end: Numbers, thread: Numbers, correlation: Numbers, name: Numbers) -> NDArray[np.bool_]:
+    """Which rows stay where one call stands twice, as cudaMemcpy and within it as cudaMemcpy_v3020 of the same thread and number.
+
+    The outer of two stays. Names are places, without the version.
+    """
+    order = np.lexsort((-end, start, correlation, name, thread))
+    same = np.ones(max(len(order) - 1, 0), bool)
+    for column in (thread, name, correlation):
+        same &= column[order[1:]] == column[order[:-1]]
+    same &= (correlation[order[1:]] > 0) & (end[order[1:]] <= end[order[:-1]])
+    kept = np.ones(len(order), bool)
+    kept[order[1:][same]] = False
+    return kept
 
 
 def _head(path: Path, database: Database, work: _Reading) -> Head:
