@@ -40,6 +40,7 @@ class Found(NamedTuple):
     where: str = ""
     remedy: str = ""  # instead of the rule's, where more is known
     cap: float = 1.0  # share of the window that the fix cannot exceed: what its parent cause takes in all
+    switch: bool = True  # whether the rule's switch mends it here
     marks: Marks | None = None  # where it is in the trace; None: what the change at its best alters
 
 

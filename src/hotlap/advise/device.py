@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hotlap import units
 from hotlap.advise.base import Found, percent, rules
 from hotlap.trace import breakdown, intervals, memory, roofline
-from hotlap.trace.events import COPY, KERNEL, SET
+from hotlap.trace.events import COPY, KERNEL, OPERATOR, SET
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
@@ -21,7 +21,20 @@ POINTWISE = re.compile(
 )
 PRODUCT = re.compile(r"gemm|cutlass|convolve|conv2d|winograd|implicit_con|cudnn.*fprop|dgrad|wgrad|xmma|Cijk_", re.IGNORECASE)
 PLAIN = re.compile(r"sgemm|fp32|f32f32_f32f32|ffma|scudnn|volta_s|simt|winograd|_s884gemm_fp32|implicit_convolve_sgemm", re.IGNORECASE)
+WITHIN = re.compile(r"DtoD|DeviceToDevice|Device -> Device|memset", re.IGNORECASE)
 MATRIX = re.compile(r"16816|1688|884|s?hmma|tensorop|tf32|bf16|f16|h884|e4m3|e5m2|wgmma|sm90.*gmma|i8i8|imma|MFMA|_MI\d", re.IGNORECASE)
+HALF_REMEDY = (
+    "The matrix units of this device (compute capability 7) take fp16 only, neither bf16 nor TF32: torch.autocast('cuda', "
+    "dtype=torch.float16) with torch.amp.GradScaler; sides that are multiples of 8."
+)
+CALLS_REMEDY = (
+    "Allocate the host's side pinned (cudaHostAlloc, cudaHostRegister) and copy with cudaMemcpyAsync on a stream of its own; move data "
+    "once; make it where it is used."
+)
+WITHIN_REMEDY = (
+    "These copies stay on the device: write results where they are read (out=, views in place of cat, clone and contiguous), keep one "
+    "layout and type through the model, reuse buffers; gradients as views of buckets (gradient_as_bucket_view=True)."
+)
 CHAIN_NS, CHAIN_GAP_NS, CHAIN_LEAST = 20_000, 20_000, 3
 
 
@@ -160,7 +173,9 @@ def copies(study: Study) -> list[Found]:
         f"copies with nothing computing beside them take {percent(exposed)} of the window; "
         f"{int(pageable.sum()):,} of {int(moving.sum()):,} use pageable memory"
     )
-    return [Found("copies", detail, evidence, Change(factor=factor), Change(factor=low), "medium", worst)]
+    within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
+    remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
+    return [Found("copies", detail, evidence, Change(factor=factor), Change(factor=low), "medium", worst, remedy)]
 
 
 def tensor_cores(study: Study) -> list[Found]:
@@ -181,7 +196,14 @@ def tensor_cores(study: Study) -> list[Found]:
     best, least = np.where(slow, 0.25, 1.0), np.where(slow, 0.5, 1.0)
     evidence = {"busy_share": share, "kernels": int(slow.sum()), "most_s": {name[:80]: value / 1e9 for name, value in names.most_common(4)}}
     detail = f"{percent(share)} of the busy time is products in plain 32 bit arithmetic, though the device has matrix units"
-    return [Found("tensor-cores", detail, evidence, Change(factor=best), Change(factor=least), "low", names.most_common(1)[0][0][:80])]
+    worst = names.most_common(1)[0][0][:80]
+    half_only = bool(capable) and all(_capability(one) < 8.0 for one in capable)  # of compute capability 7: no bf16, no TF32
+    remedy = HALF_REMEDY if half_only else ""
+    return [
+        Found(
+            "tensor-cores", detail, evidence, Change(factor=best), Change(factor=least), "low", worst, remedy=remedy, switch=not half_only
+        )
+    ]
 
 
 def _capability(device: dict[str, Any]) -> float:

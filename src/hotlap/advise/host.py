@@ -1,4 +1,4 @@
-"""Rules about the host: data, waiting, submitting, tiny operators, compilation, allocation, slow steps."""
+"""Rules about the host: data, waiting, submitting, compilation, allocation, slow steps."""
 
 from __future__ import annotations
 
@@ -9,26 +9,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap import units
 from hotlap.advise import marks
 from hotlap.advise.base import Found, percent, rules
-from hotlap.trace import intervals
+from hotlap.trace import intervals, mainthread
 from hotlap.trace.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
 COMPILES = re.compile(
-    r"compile_fx|_compile\.|dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner", re.IGNORECASE
+    r"compile_fx|convert_frame\.py\(\d+\): _compile|"
+    r"dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner",
+    re.IGNORECASE,
 )
 ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
-SHORT_NS = 20_000
-MANY = 32  # children of one operator, such as stack and unbind of many tensors
+WITHOUT_OPERATORS = (
+    "Copy with cudaMemcpyAsync (hipMemcpyAsync) from pinned memory on a stream of its own, order streams by events (cudaStreamWaitEvent) "
+    "and not by waits of the host, synchronise once where the host needs the result; hand device buffers to a library that takes them "
+    "(CUDA-aware MPI, NCCL)."
+)
+WORKERS_REMEDY = (
+    "There are workers, and they do not keep up: give them more cores, raise num_workers up to those that are free (then "
+    "persistent_workers=True, prefetch_factor=4), decode and augment less on the host or on the device, keep the data on local storage."
+)
 
 
 def _least(rule: str) -> float:
     return rules()[rule].least
 
 
-def _lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
+def lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
     """Per task: nanoseconds of the host's time before it, since the call before it on its thread, that lie in these intervals."""
     found = study.tasks
     before = np.maximum(found.before, 0)
@@ -45,24 +55,32 @@ def data_loader(study: Study) -> list[Found]:
         return []
     names = " ".join(name for name in study.events.names if "DataLoader" in name)
     workers = "0" if "_SingleProcess" in names else "some" if "_MultiProcess" in names else ""
-    evidence: dict[str, Any] = {"waited_s": waited_s, "waits": len(study.loading.start), "per_step_s": waited_s / max(len(study.steps), 1)}
+    evidence: dict[str, Any] = {"waited_s": waited_s, "waits": len(study.loading.start), "share": waited_s / study.window_s}
+    each = f", {units.show(waited_s / len(study.steps), 's')} a step" if len(study.steps) else ""
+    if len(study.steps):
+        evidence["per_step_s"] = waited_s / len(study.steps)
     if workers:
         evidence["workers"] = workers
     there = marks.of_times(study.loading, thread=study.main_thread)
     where = "DataLoader.__next__" + (" in the process itself: num_workers=0" if workers == "0" else "")
+    users = mainthread.by_name(study, intervals.clipped(study.loading, low, high))
+    slowest = [f"{name[:80]} {percent(spent / 1e9 / waited_s)}" for name, spent in users.most_common(4) if _inside(name, spent, waited_s)]
+    if slowest:
+        where += f"; within it {', '.join(slowest)}"
+    remedy = WORKERS_REMEDY if workers == "some" else ""
     if not study.devices:
         share = waited_s / study.window_s
-        detail = f"the main thread waited {percent(share)} of the window for its data loader, {evidence['per_step_s'] * 1e3:.1f} ms a step"
-        found = Found("data-loader", detail, evidence, share, share / 2, "high", where, marks=there)
+        detail = f"the main thread waited {percent(share)} of the window for its data loader{each}"
+        found = Found("data-loader", detail, evidence, share, share / 2, "high", where, remedy, marks=there)
         return [found] if share >= _least("data-loader") else []
     idle = study.idle_shares["data_loader"]
     if idle < _least("data-loader"):
         return []
     lag = np.maximum(study.tasks.lag, 1)
-    part = np.clip(_lags(study, study.loading) / lag, 0, 1)
+    part = np.clip(lags(study, study.loading) / lag, 0, 1)
     detail = (
-        f"the device was idle for {percent(idle)} of its window while the host waited for its data loader, "
-        f"{evidence['per_step_s'] * 1e3:.1f} ms a step"
+        f"the main thread waited {units.show(waited_s, 's')} for its data loader{each}; the device idled meanwhile for {percent(idle)} of "
+        f"its own window"
     )
     return [
         Found(
@@ -73,10 +91,16 @@ def data_loader(study: Study) -> list[Found]:
             Change(host=1 - part / 2),
             "high",
             where,
+            remedy,
             cap=idle,
             marks=there,
         )
     ]
+
+
+def _inside(name: str, spent: int, waited_s: float) -> bool:
+    """Whether a function is worth naming as part of a wait; the whole program is around it, not in it."""
+    return spent > 0.05e9 * waited_s and not name.endswith("<module>")
 
 
 def synchronise(study: Study) -> list[Found]:
@@ -91,6 +115,10 @@ def synchronise(study: Study) -> list[Found]:
         return []
     flags = np.zeros(len(found.start), bool)
     flags[inside] = True
+    # A call that a profiler records by two names, the one within the other, is one wait.
+    enclosing = study.parent[found.place[inside]]
+    twice = np.isin(enclosing, found.place[inside]) & (enclosing >= 0)
+    inside = inside[~twice]
     everything = Change(unblocked=flags)
     share = study.gain(everything)
     if share < _least("synchronise"):
@@ -116,10 +144,13 @@ def synchronise(study: Study) -> list[Found]:
     }
     where = f"{worst}, {study.source(place)}".rstrip(", ")
     least = Change(unblocked=half) if half.sum() < flags.sum() else share / 2
-    # A host that has waited has no lead left, so what it does next is late for that reason too.
+    # A host that has waited has no lead left, so what it does next is late for that reason too, but by no more than it waited.
     cap = sum(study.idle_shares[cause] for cause in ("synchronise", "operators", "host", "launch"))
+    cap = min(cap, waited_s / study.window_s)
     detail = f"{per}, {percent(waited_s / study.window_s)} of the window on the host; most in {worst}"
-    return [Found("synchronise", detail, evidence, everything, least, "medium", where, cap=cap)]
+    there = marks.of_events(study, found.place[inside])
+    remedy = "" if len(study.events.of_kind(OPERATOR)) else WITHOUT_OPERATORS
+    return [Found("synchronise", detail, evidence, everything, least, "medium", where, remedy, cap=cap, marks=there)]
 
 
 def host_bound(study: Study) -> list[Found]:
@@ -127,7 +158,13 @@ def host_bound(study: Study) -> list[Found]:
     if not study.devices:
         return []
     shares = study.idle_shares
-    idle = shares["operators"] + shares["host"] + shares["launch"]
+    # Long stretches of the program's own code are host-code's.
+    window = max(sum(one.end - one.start for one in study.spans), 1)
+    once = sum(study.slow_launches_idle.values()) / window
+    long = mainthread.stretches(study)
+    own = sum(intervals.intersection(found.gaps, long).length for found in study.idles.values()) / window
+    first = sum(study.first_uses.values()) / window
+    idle = max(shares["operators"] - first, 0.0) + max(shares["host"] - own, 0.0) + max(shares["launch"] - once, 0.0)
     if idle < _least("host-bound"):
         return []
     found = study.tasks
@@ -136,7 +173,7 @@ def host_bound(study: Study) -> list[Found]:
         return []
     work = found.length[found.on_device]
     span_s = study.window_s / max(launches, 1)
-    loads = np.clip(_lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
+    loads = np.clip(lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
     quick = np.where(found.on_device | found.blocks, 1.0, 0.25)
     evidence = {
         "idle_share": idle,
@@ -147,13 +184,15 @@ def host_bound(study: Study) -> list[Found]:
     }
     detail = (
         f"the device was idle for {percent(idle)} of its window because the next launch had not come: one launch every "
-        f"{span_s * 1e6:.0f} µs, and the median piece of work takes {evidence['median_work_s'] * 1e6:.0f} µs"
+        f"{units.show(span_s, 's')}, and the median piece of work takes {units.show(float(np.median(work)) / 1e9, 's')}"
     )
-    where = ", ".join(name for name, _ in _by_root(study).most_common(2))
+    where = ", ".join(_with_lines(study))
     high = Change(host=np.where(loads > 0, loads, 0.0), factor=quick)
     low = Change(host=0.5 + loads / 2)
     there = marks.idle(study, ("operators", "host", "launch"))
     said = f"most idle before {where}" if where else ""
+    if said and "(" not in where:
+        said += " (no lines recorded: hotlap capture --stacks)"
     return [Found("host-bound", detail, evidence, high, low, "medium", said, cap=idle, marks=there)]
 
 
@@ -171,62 +210,22 @@ def _by_root(study: Study) -> Counter[str]:
     return found
 
 
-def tiny_operators(study: Study) -> list[Found]:
-    """A host that alone does the work, in operators so short that calling them is most of it."""
-    if study.devices or study.main_thread < 0:
-        return []
-    events = study.events
-    mine = _outermost(study)
-    if len(mine) < 100:
-        return []
-    length = events.duration[mine]
-    # By the median of its name: a call that the system interrupted does no more than the others.
-    _, which, count = np.unique(events.name[mine], return_inverse=True, return_counts=True)
-    by_name = length[np.lexsort((length, which))]
-    median = by_name[np.cumsum(count) - (count + 1) // 2 - (count % 2 == 0)]
-    operators = events.of_kind(OPERATOR)
-    inner = np.bincount(study.parent[operators] + 1, minlength=len(events) + 1)[1:][mine]  # direct children
-    short = (median[which] < SHORT_NS) | ((inner >= MANY) & (length < inner * SHORT_NS))
-    start = events.start[mine]
-    gap = np.concatenate([start[1:] - (start[:-1] + length[:-1]), [0]])
-    gap = np.where((gap > 0) & (gap < 10 * SHORT_NS), gap, 0)
-    loads = intervals.covered(study.loading, start + length, start + length + gap)
-    spent_s = float(length[short].sum() + np.maximum(gap - loads, 0)[short].sum()) / 1e9
-    share = min(spent_s / study.window_s, 1.0)
-    if share < _least("tiny-operators"):
-        return []
-    names = Counter(events.names[int(n)] for n in events.name[mine[short]])
-    evidence: dict[str, Any] = {
-        "operators": len(mine),
-        "short": int(short.sum()),
-        "median_s": float(np.median(length)) / 1e9,
-        "spent_s": spent_s,
-        "most": dict(names.most_common(4)),
-    }
-    detail = (
-        f"{int(short.sum()):,} of {len(mine):,} outermost operators take less than {SHORT_NS // 1000} µs or are made of such (median "
-        f"{evidence['median_s'] * 1e6:.1f} µs); they and the gaps after them are {percent(share)} of the window"
-    )
-    worst = names.most_common(1)[0][0]
-    first = int(mine[short][np.argmax(events.name[mine[short]] == events.names.index(worst))])
-    where = f"{worst} × {names[worst]:,}, {study.source(first)}".rstrip(", ")
-    there = marks.of_events(study, mine[short])
-    return [Found("tiny-operators", detail, evidence, share * 0.9, share * 0.5, "medium", where, marks=there)]
-
-
-def _outermost(study: Study) -> NDArray[np.int64]:
-    """Operators of the main thread within the window that no other operator encloses, by start; markers may stand around them."""
-    events, (low, high) = study.events, study.window
-    places = study.nesting.places
-    mine = places[(events.kind[places] == OPERATOR) & (events.thread[places] == study.main_thread)]
-    mine = mine[(events.start[mine] >= low) & (events.start[mine] < high)]
-    inside = np.zeros(len(mine), bool)
-    above = study.parent[mine]
-    while (above >= 0).any():
-        inside |= (above >= 0) & (events.kind[np.maximum(above, 0)] == OPERATOR)
-        above = np.where(above >= 0, study.parent[np.maximum(above, 0)], -1)
-    mine = mine[~inside]
-    return np.asarray(mine[np.argsort(events.start[mine], kind="stable")], np.int64)
+def _with_lines(study: Study) -> list[str]:
+    """The two operators before which a device idles most, each with the user's line of the longest gap where that is recorded."""
+    longest: dict[str, tuple[int, int]] = {}
+    order = np.argsort(study.events.work)
+    for idle in study.idles.values():
+        roots = study.links.root[order[np.searchsorted(study.events.work[order], idle.after)]]
+        lengths = idle.gaps.end - idle.gaps.start
+        for i in np.argsort(-lengths, kind="stable")[:1000]:
+            if roots[i] >= 0:
+                name = study.events.names[int(study.events.name[roots[i]])]
+                longest.setdefault(name, (int(lengths[i]), int(roots[i])))
+    lines = []
+    for name, _ in _by_root(study).most_common(2):
+        line = study.source(longest[name][1]) if name in longest else ""
+        lines.append(f"{name} ({line})" if line else name)
+    return lines
 
 
 def slow_steps(study: Study) -> list[Found]:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotlap.advise import device, host, marks
+from hotlap.advise import code, device, host, marks
 from hotlap.advise.base import Found, rules
 from hotlap.advise.marks import Marks
 from hotlap.record import Finding
+from hotlap.trace import intervals
 from hotlap.trace.replay import Change
 from hotlap.trace.study import Study
 
@@ -20,7 +21,9 @@ RULES: tuple[Callable[[Study], list[Found]], ...] = (
     host.data_loader,
     host.synchronise,
     host.host_bound,
-    host.tiny_operators,
+    code.tiny_operators,
+    code.host_code,
+    code.first_use,
     host.slow_steps,
     host.compiling,
     host.allocation,
@@ -48,12 +51,10 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
     """What is worth doing about a trace; `program` is the command that was recorded, for the experiments."""
     found = [one for rule in RULES for one in rule(study)]
     findings: list[Finding] = []
-    changes: list[Change] = []
     for one in found:
         high = min(_gain(study, one.high), one.cap)
-        low = min(_gain(study, one.low), high)
-        if isinstance(one.high, Change) and high >= least:
-            changes.append(one.high)
+        # A cap that binds the fix at its best says nothing of its least: half of it, as everywhere.
+        low = min(_gain(study, one.low), high / 2 if one.cap < 1 and high == one.cap else high)
         rule = rules()[one.rule]
         findings.append(
             Finding(
@@ -68,14 +69,31 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
                 gain_low=low,
                 gain_high=high,
                 confidence=one.confidence,
-                experiment=rule.experiment(program),
+                experiment=rule.experiment(program) if one.switch else "",
             )
         )
     order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))
     order = [i for i in order if (findings[i].gain_high or 0.0) >= least or findings[i].rule in WITHOUT_GAIN]
     shown, where = [findings[i] for i in order], [_marks(study, found[i]) for i in order]
-    together = min(study.gain(_all(changes)), sum(one.gain_high or 0.0 for one in shown), 1.0) if changes else None
-    return Advice(shown, len(findings) - len(shown), together, where)
+    return Advice(shown, len(findings) - len(shown), _together(study, found, findings), where)
+
+
+def _together(study: Study, found: list[Found], findings: list[Finding]) -> float | None:
+    """The most that all fixes worth showing gain at once, whatever else is shown. Those that no replay can tell are added to what
+    the replay says, by the time that they cover together."""
+    worth = [i for i in range(len(found)) if (findings[i].gain_high or 0.0) >= LEAST_GAIN]
+    if not worth:
+        return None
+    high = [findings[i].gain_high or 0.0 for i in worth]
+    changes = [one for i in worth if isinstance(one := found[i].high, Change)]
+    given = [i for i in worth if not isinstance(found[i].high, Change)]
+    low, end = study.window
+    places = marks.together([_marks(study, found[i]) for i in given])
+    cover = intervals.clipped(intervals.union(places.start, places.end), low, end).length / max(end - low, 1)
+    plain = sum(findings[i].gain_high or 0.0 for i in given)
+    plain = max(min(plain, cover), max((findings[i].gain_high or 0.0 for i in given), default=0.0))
+    replayed = study.gain(_all(changes)) if changes else 0.0
+    return min(max(replayed + plain, *high, 0.0), sum(high), 1.0)
 
 
 def _gain(study: Study, given: Change | float) -> float:

@@ -12,11 +12,12 @@ from hotlap.advise.trace import Advice
 from hotlap.record import Finding
 from hotlap.report import layout, trace_limits, words
 from hotlap.report.layout import Cell, Column
-from hotlap.trace import memory, naming
+from hotlap.trace import mainthread, memory, naming
 from hotlap.trace.idle import CAUSES
 from hotlap.trace.study import Study
 
 KERNELS = 8
+UNTOLD = 0.2  # of the devices' windows, idle for no known cause
 PAGES = "docs/findings.md"  # a section for each rule
 
 
@@ -27,13 +28,14 @@ def trace(study: Study, advice: Advice, width: int, color: bool = False, kernels
         lines += ["", *_devices(study, width, color), "", *_idle(study, width, color)]
     else:
         lines += ["", "Nothing ran on a device in this trace: shares of a device are not applicable."]
+    lines += _main_thread(study, width, color)
     if len(study.steps) > 1:
         lines += ["", *_steps(study, width)]
     lines += _memory(study, width)
     lines += _kernels(study, width, color, kernels)
     against = trace_limits.limits(study, width, color)
     lines += ["", *against] if against else []
-    return "\n".join([*lines, "", *findings(advice, width, color)])
+    return "\n".join([*lines, "", *findings(advice, width, color), *_untold(study, width)])
 
 
 def heading(study: Study, width: int, color: bool) -> list[str]:
@@ -41,7 +43,8 @@ def heading(study: Study, width: int, color: bool) -> list[str]:
     head, events = study.events.head, study.events
     names = [str(one.get("name", "")) for one in head.devices if one.get("name")]
     which = f"{len(names)} × {names[0]}" if len(set(names)) == 1 and len(names) > 1 else ", ".join(dict.fromkeys(names))
-    about = [f"{len(events):,} events by {head.reader}", which, f"rank {head.rank} of {head.ranks}" if head.rank is not None else ""]
+    about = [f"{len(events):,} events by {head.reader}", which, f"rank {head.rank}" + (f" of {head.ranks}" if head.ranks else "")]
+    about = about if head.rank is not None else about[:2]
     lines = [layout.painted(Path(events.path).name, "bold", color) + " · " + " · ".join(words.clean(one) for one in about if one)]
     lines += layout.paragraph("window  ", f"{units.show(study.window_s, 's')}: {study.window_words}", width)
     for doubt in head.doubts:
@@ -75,13 +78,49 @@ def _devices(study: Study, width: int, color: bool) -> list[str]:
             f"{100 * (whole.overlap or 0):.0f} % of it is hidden behind compute",
             width,
         )
-    return [*lines, layout.painted(f"of each device's window, {whole.window}", "dim", color)]
+    lines.append(layout.painted(f"of each device's window, {whole.window}", "dim", color))
+    if whole.window_s < 0.5 * study.window_s:
+        part, all_of_it = units.show(whole.window_s, "s"), units.show(study.window_s, "s")
+        said = f"{part} of the {all_of_it} above: before and after, the device had nothing to do"
+        lines += layout.paragraph("", said, width)
+    return lines
+
+
+def _main_thread(study: Study, width: int, color: bool) -> list[str]:
+    """Where the host's time went, where no device's tells."""
+    found = mainthread.shares(study) if mainthread.told(study) else {}
+    if not found:
+        return []
+    names = mainthread.outside_by_name(study)
+    rows = [(name.replace("_", " "), share, mainthread.PARTS[name]) for name, share in found.items() if share >= 0.0005]
+    rows += [(f"  {layout.shortened(words.clean(name), 60)}", share, "") for name, share in names.items() if share >= 0.01]
+    columns = [
+        Column("main thread", [Cell(name) for name, _, _ in rows]),
+        Column("", [Cell(text) for text in layout.aligned([f"{100 * share:.1f} %" for _, share, _ in rows])], right=True),
+        Column("", [Cell(said, "dim") for _, _, said in rows], wrap=True),
+    ]
+    return ["", *layout.fitted(columns, width).lines(color), layout.painted("of the window", "dim", color)]
+
+
+def _untold(study: Study, width: int) -> list[str]:
+    """What the trace cannot tell."""
+    unknown = study.idle_shares["unknown"] if study.devices else 0.0
+    if study.devices and mainthread.told(study) and not mainthread.shares(study):
+        said = "Cannot tell what went on before and after the device's work: the trace has no operators or calls of the main thread."
+        return ["", *layout.paragraph("", said, width)]
+    if unknown < UNTOLD:
+        return []
+    said = (
+        f"Cannot tell why the devices were idle for {units.percent(unknown)} of their window: the trace has no calls of the host for "
+        "the work after these gaps. Record the calls as well (hotlap capture; nsys profile --trace=cuda,nvtx)."
+    )
+    return ["", *layout.paragraph("", said, width)]
 
 
 def _idle(study: Study, width: int, color: bool) -> list[str]:
     shown = sorted(((share, cause) for cause, share in study.idle_shares.items() if share >= 0.0005), reverse=True)
     if not shown:
-        return ["never idle"]
+        return ["never idle within that window"]
     columns = [
         Column("idle because", [Cell(cause.replace("_", " ")) for _, cause in shown]),
         Column("", [Cell(text) for text in layout.aligned([f"{100 * share:.1f} %" for share, _ in shown])], right=True),

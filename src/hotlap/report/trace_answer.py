@@ -9,7 +9,7 @@ from hotlap.advise.marks import Marks
 from hotlap.advise.trace import Advice
 from hotlap.record import Finding, Record
 from hotlap.report import words
-from hotlap.trace import memory, naming, roofline
+from hotlap.trace import mainthread, memory, naming, roofline
 from hotlap.trace.breakdown import Breakdown
 from hotlap.trace.events import KINDS, Doubt
 from hotlap.trace.steps import of_times
@@ -113,6 +113,8 @@ class Answer(Record, frozen=True, kw_only=True):
     breakdown: list[Breakdown] = []  # per device; empty where nothing ran on one: shares are not applicable
     total: Breakdown | None = None  # all devices
     idle: dict[str, float] = {}  # by cause, shares of the devices' windows
+    main_thread: dict[str, float] = {}  # shares of the window, where the host tells more than a device: operators, data_loader, outside
+    outside: dict[str, float] = {}  # of the last of these by marker or function of the user, the greatest
     steps: list[Step] = []
     kernels: list[Kernel] = []  # by the time they took
     memory: list[Memory] = []  # empty where it was not recorded
@@ -142,6 +144,7 @@ def answer(study: Study, advice: Advice) -> Answer:
     head, events = study.events.head, study.events
     rows = [study.breakdown(device) for device in study.devices]
     places = [*advice.marks] if len(advice.marks) == len(advice.findings) else [None] * len(advice.findings)
+    host = mainthread.told(study)
     return Answer(
         file=events.path,
         reader=head.reader,
@@ -155,6 +158,8 @@ def answer(study: Study, advice: Advice) -> Answer:
         breakdown=rows,
         total=study.breakdown() if rows else None,
         idle=study.idle_shares if rows else {},
+        main_thread=mainthread.shares(study) if host else {},
+        outside=mainthread.outside_by_name(study) if host else {},
         steps=steps(study),
         kernels=[Kernel(short=naming.short(row.name), **row._asdict()) for row in study.kernels()],
         memory=[_memory(one) for one in memory.of(events)],

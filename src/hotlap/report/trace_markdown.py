@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hotlap.report import layout, trace, trace_answer, words
 from hotlap.report.trace_answer import Advised, Answer
+from hotlap.trace import mainthread
 from hotlap.trace.breakdown import Breakdown
 from hotlap.trace.idle import CAUSES
 from hotlap.units import percent, show
@@ -47,8 +48,11 @@ def _share(share: float | None) -> str:
 
 
 def _where(found: Answer) -> list[str]:
+    host = [[name.replace("_", " "), _share(share), mainthread.PARTS[name]] for name, share in found.main_thread.items()]
+    host += [[_code(name), _share(share), "of outside"] for name, share in found.outside.items() if share >= 0.01] if host else []
+    spent = _table(["main thread", " of the window", ""], host) if host else []
     if found.total is None:
-        return ["Nothing ran on a device in this trace: shares of a device are not applicable.", ""]
+        return ["Nothing ran on a device in this trace: shares of a device are not applicable.", "", *spent]
     every: list[Breakdown] = [*found.breakdown, *([found.total] if len(found.breakdown) > 1 else [])]
     rows = [
         [
@@ -63,7 +67,7 @@ def _where(found: Answer) -> list[str]:
     if causes:
         said = [[cause.replace("_", " "), _share(share), CAUSES[cause]] for share, cause in causes]
         lines += _table(["idle because", " share", ""], said)
-    return lines
+    return lines + spent
 
 
 def _steps(found: Answer) -> list[str]:

@@ -40,6 +40,12 @@ class Busy(Record, frozen=True, kw_only=True):
     start: int
     end: int
 
+    @property
+    def whole(self) -> Intervals:
+        """All of them together."""
+        parts = (self.compute, self.communication, self.copies)
+        return intervals.union(np.concatenate([one.start for one in parts]), np.concatenate([one.end for one in parts]))
+
 
 def communicating(events: Events) -> NDArray[np.bool_]:
     """For each name of the trace, whether a kernel of that name communicates."""

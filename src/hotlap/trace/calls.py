@@ -34,7 +34,11 @@ def nesting(events: Events, *kinds: int) -> Nesting:
     An event lies in the last one that started before it on its thread and has not ended; one that outlives its encloser, as
     profilers' rounding makes some, still lies in it.
     """
-    places = events.of_kind(*(kinds or HOST))
+    return nested(events, events.of_kind(*(kinds or HOST)))
+
+
+def nested(events: Events, places: Places) -> Nesting:
+    """How these events enclose each other, thread by thread, whatever else lies between them."""
     start, end = events.start[places], events.start[places] + events.duration[places]
     order = np.lexsort((-end, start, events.thread[places]))
     places, start, end = places[order], start[order], end[order]

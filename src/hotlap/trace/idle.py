@@ -20,8 +20,8 @@ CAUSES = {
     "data_loader": "the host waited for its data loader",
     "synchronise": "the host waited for the device and so had nothing queued behind it",
     "operators": "the host was inside operators: it submits slower than the device works",
-    "host": "the host was outside any operator: Python, logging, the framework",
-    "launch": "the launch was on its way to the device",
+    "host": "the host was outside any operator: the program's own code, logging, the framework",
+    "launch": "the host was inside the call that launches the next work",
     "queue": "the work was queued: the device took it up after the work before it",
     "dependency": "the work was queued, and waited longer than a turn: for another stream, rank or event",
     "unknown": "the trace has no call for the work after the gap",
@@ -60,11 +60,7 @@ def idle(events: Events, device: int, joined: Links, window: tuple[int, int] | N
     """The gaps of a device within a window (its first to its last work by default), divided by cause."""
     found = breakdown.busy(events, device)
     low, high = window or (found.start, found.end)
-    all_work = intervals.union(
-        np.concatenate([found.compute.start, found.communication.start, found.copies.start]),
-        np.concatenate([found.compute.end, found.communication.end, found.copies.end]),
-    )
-    gaps = intervals.gaps(all_work, low, high)
+    gaps = intervals.gaps(found.whole, low, high)
     on_device = np.flatnonzero(events.device[events.work] == device)
     places = events.work[on_device]
     at = np.minimum(np.searchsorted(events.start[places], gaps.end, "left"), len(places) - 1)

@@ -8,7 +8,17 @@ from numpy.typing import NDArray
 from hotlap.trace.calls import Places
 from hotlap.trace.events import PYTHON, Events
 
-LIBRARIES = ("site-packages", "dist-packages", "<built-in", "torch/", "nn.Module", "/lib/python")
+LIBRARIES = (
+    "site-packages",
+    "dist-packages",
+    "<built-in",
+    "torch/",
+    "nn.Module",
+    "/lib/python",
+    "<frozen",
+    "sitecustomize.py(",
+    "hotlap/__init__.py(",
+)
 
 
 def users_line(lines: list[str]) -> str:

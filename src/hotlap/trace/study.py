@@ -8,12 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.trace import breakdown, calls, idle, intervals, replay, steps, waiting
-from hotlap.trace.breakdown import Breakdown
+from hotlap.trace import breakdown, calls, idle, intervals, replay, sources, steps, waiting
+from hotlap.trace.breakdown import Breakdown, Busy
 from hotlap.trace.calls import Links, Nesting, Places
-from hotlap.trace.events import KERNEL, MARKER, OPERATOR, PYTHON, WORK, Events
+from hotlap.trace.events import KERNEL, MARKER, OPERATOR, PYTHON, RUNTIME, WORK, Events
 from hotlap.trace.idle import Idle
 from hotlap.trace.steps import Steps
+
+LONG_FIRST_NS = 10_000_000
+SLOW_LAUNCH_NS = 1_000_000  # a call that launches takes a few µs
 
 
 class KernelRow(NamedTuple):
@@ -118,6 +121,55 @@ class Study:
         return waiting.blocking(self.events, self.links)
 
     @cached_property
+    def spans(self) -> list[Busy]:
+        """What kept each device busy."""
+        return [breakdown.busy(self.events, device) for device in self.devices]
+
+    @cached_property
+    def usual_launch_ns(self) -> float:
+        """Median time of a call that launches work and does not wait for it; 0 where there is none."""
+        calls = self._launching
+        return float(np.median(self.events.duration[calls])) if len(calls) else 0.0
+
+    @property
+    def _launching(self) -> Places:
+        calls = np.unique(self.links.call[self.links.call >= 0])
+        return calls[~self.blocking[calls]]
+
+    @cached_property
+    def slow_launches(self) -> Places:
+        """Calls that launched work of a name for the first time and took far longer than launches do."""
+        calls = self._launching
+        slow = calls[self.events.duration[calls] > max(SLOW_LAUNCH_NS, 50 * self.usual_launch_ns)]
+        known = np.flatnonzero(self.links.call >= 0)
+        _, first = np.unique(self.events.name[self.events.work[known]], return_index=True)
+        return slow[np.isin(slow, self.links.call[known[first]])]
+
+    @cached_property
+    def slow_launches_idle(self) -> dict[int, int]:
+        """ns that each device was idle during such calls."""
+        calls = self.slow_launches
+        during = intervals.union(self.events.start[calls], self.events.start[calls] + self.events.duration[calls])
+        return {device: intervals.intersection(found.gaps, during).length for device, found in self.idles.items()}
+
+    @cached_property
+    def first_uses(self) -> dict[int, int]:
+        """Outermost operators whose first call kept a device idle for long, by place: ns that the host was inside operators then."""
+        work = self.events.work
+        order = np.argsort(work)
+        operators = np.unique(self.links.root[self.links.root >= 0])
+        operators = operators[np.argsort(self.events.start[operators], kind="stable")]
+        _, at = np.unique(self.events.name[operators], return_index=True)
+        firsts = operators[at]
+        found: dict[int, int] = {}
+        column = list(idle.CAUSES).index("operators")
+        for one in self.idles.values():
+            roots = self.links.root[order[np.searchsorted(work[order], one.after)]]
+            for gap in np.flatnonzero((one.by[:, column] >= LONG_FIRST_NS) & np.isin(roots, firsts)):
+                found[int(roots[gap])] = found.get(int(roots[gap]), 0) + int(one.by[gap, column])
+        return found
+
+    @cached_property
     def tasks(self) -> replay.Tasks:
         return replay.tasks(self.events, self.links, self.window)
 
@@ -134,12 +186,15 @@ class Study:
 
     @cached_property
     def main_thread(self) -> int:
-        """The host thread of the steps, else the one that spends most time in operators; −1 none."""
-        if self.steps.thread >= 0:
+        """The host thread of the steps if it works, else the one that spends most time in operators, else launches most; −1 none."""
+        works = np.isin(self.events.kind, (OPERATOR, RUNTIME))
+        if self.steps.thread >= 0 and ((works & (self.events.thread == self.steps.thread)).any() or not works.any()):
             return self.steps.thread
         places = self.nesting.places[(self.nesting.depth == 0) & np.isin(self.events.kind[self.nesting.places], (OPERATOR, MARKER, PYTHON))]
+        places = places[self.events.thread[places] != self.steps.thread] if len(self.steps) else places
         if not len(places):
-            return -1
+            threads = self.events.thread[self.links.call[self.links.call >= 0]]
+            return int(np.argmax(np.bincount(threads))) if len(threads) and threads.min() >= 0 else -1
         spent = np.bincount(self.events.thread[places], weights=self.events.duration[places])
         return int(np.argmax(spent))
 
@@ -186,9 +241,9 @@ class Study:
         while at >= 0 and not found:
             stack = int(events.stack[at])
             if stack >= 0 and events.stacks[stack].strip():
-                found = _users_line(events.stacks[stack].split(";"))
+                found = sources.users_line(events.stacks[stack].split(";"))
             elif events.kind[at] == PYTHON:
-                found = _users_line([events.names[int(events.name[at])]])
+                found = sources.users_line([events.names[int(events.name[at])]])
             at = int(self.parent[at])
         return found
 
@@ -198,12 +253,3 @@ class Study:
             self.tasks.on_device & mask[self.events.name[self.tasks.place]] & np.isin(self.events.kind[self.tasks.place], WORK)
         )
         return found
-
-
-def _users_line(lines: list[str]) -> str:
-    """The innermost line that is not a library's."""
-    for line in lines:
-        text = line.strip()
-        if text and not any(word in text for word in ("site-packages", "dist-packages", "<built-in", "torch/", "nn.Module", "/lib/python")):
-            return text
-    return ""
