@@ -9,7 +9,7 @@ from hotlap.errors import InputError
 from hotlap.trace.events import PART, Events
 from hotlap.trace.steps import steps
 
-MOST = 4_000_000  # events whose calls, idle time and what-if are worked out together: some gigabyte
+MOST = 1_500_000  # events whose calls, idle time and what-if are worked out together: some 700 MB
 
 
 def numbered(events: Events, first: int, last: int) -> Events:
