@@ -145,7 +145,7 @@ def check(path: Path, columns: str = "all") -> str:
                 places = trace.columns[column]
                 low = 0 if column == "name" else -1
                 assert low <= places.min() <= places.max() < len(table), f"{column} points outside its table"
-        assert msgspec.json.decode(msgspec.json.encode(opening._Kept(trace.head, *trace.tables)), type=opening._Kept).names == trace.names
+        assert msgspec.json.decode(msgspec.json.encode(opening._Kept(trace.head, trace.tables)), type=opening._Kept).tables.names == trace.names
         found = trace.breakdown()
         shares = [found.compute_share, found.exposed_communication_share, found.exposed_copy_share, found.idle_share]
         assert shares == [None] * 4 or (abs(sum(shares) - 1) < 1e-6 and min(shares) >= -1e-9), f"shares {shares}"  # type: ignore[type-var, arg-type]

@@ -280,15 +280,16 @@ def test_real_tables_of_amd_count_the_bytes_that_the_copy_reads(folder: str, arc
 @shared
 def test_every_cut_of_a_real_report_is_read_or_refused(tmp_path: Path) -> None:
     data = (TRACES / "ncu" / "CuVectorAddDrv.ncu-rep").read_bytes()
-    for size in range(0, len(data), 997):
-        attempt(tmp_path / "a.ncu-rep", data[:size])
+    ends = [attempt(tmp_path / "a.ncu-rep", data[:size]) for size in range(0, len(data), 997)]
+    assert ends[0] == "refused"
+    assert attempt(tmp_path / "a.ncu-rep", data) == "read"
 
 
 # ---------------------------------------------------------------- anything
 
 
-def attempt(path: Path, content: bytes) -> None:
-    """Read, analyse and print it all, or refuse it."""
+def attempt(path: Path, content: bytes) -> str:
+    """Reads, analyses and prints it all, or refuses it in one line: which of both."""
     refused = ""
     try:
         profile = read(path, content)
@@ -296,9 +297,10 @@ def attempt(path: Path, content: bytes) -> None:
         refused = str(error)
     if refused:
         assert "\n" not in refused
-        return
+        return "refused"
     said = kernels.text(profile, analysis.analyse(profile))
     assert all(line.isprintable() for line in said.split("\n"))
+    return "read"
 
 
 @settings(max_examples=150, deadline=None)
@@ -307,7 +309,9 @@ def test_damaged_reports(tmp_path_factory: pytest.TempPathFactory, data: st.Data
     content = bytearray(report())
     for place, byte in data.draw(st.lists(st.tuples(st.integers(4, len(content) - 1), st.integers(0, 255)), max_size=6)):
         content[place] = byte
-    attempt(tmp_path_factory.getbasetemp() / "damaged.ncu-rep", bytes(content[: data.draw(st.integers(0, len(content)))]))
+    cut = bytes(content[: data.draw(st.integers(0, len(content)))])
+    end = attempt(tmp_path_factory.getbasetemp() / "damaged.ncu-rep", cut)
+    assert end == "read" if cut == report() else end in ("read", "refused")
 
 
 VALUES = st.one_of(st.text(max_size=8), st.sampled_from(["1,5", "2.000.000", "1e308", "-3", "0", "101", "N/A", "99.9"]), st.floats().map(str))
@@ -316,11 +320,13 @@ VALUES = st.one_of(st.text(max_size=8), st.sampled_from(["1,5", "2.000.000", "1e
 @settings(max_examples=150, deadline=None)
 @given(rows=st.lists(st.tuples(st.sampled_from(["Duration", "Memory Throughput", "Compute (SM) Throughput", "Registers Per Thread", "Waves Per SM", "# SMs", "Theoretical Occupancy", "Achieved Occupancy", "Issued Warp Per Scheduler", "Dynamic Shared Memory Per Block"]), st.sampled_from(["%", "", "us", "Gbyte/second", "Kbyte/block"]), VALUES), max_size=12), tail=st.text(max_size=20))
 def test_any_values_in_a_table(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]], tail: str) -> None:
-    attempt(tmp_path_factory.getbasetemp() / "any.csv", (details(*rows) + tail).encode("utf-8", "replace"))
+    end = attempt(tmp_path_factory.getbasetemp() / "any.csv", (details(*rows) + tail).encode("utf-8", "replace"))
+    assert end == "read" if rows and not tail else end in ("read", "refused")
 
 
 @settings(max_examples=100, deadline=None)
 @given(cells=st.lists(VALUES, min_size=16, max_size=19))
 def test_any_values_in_a_table_of_amd(tmp_path_factory: pytest.TempPathFactory, cells: list[str]) -> None:
     line = ",".join(cell.replace(",", "").replace('"', "") for cell in cells)
-    attempt(tmp_path_factory.getbasetemp() / "pmc_perf.csv", (PMC + PMC_COUNTERS + "0,k," + line).encode("utf-8", "replace"))
+    end = attempt(tmp_path_factory.getbasetemp() / "pmc_perf.csv", (PMC + PMC_COUNTERS + "0,k," + line).encode("utf-8", "replace"))
+    assert end in ("read", "refused")

@@ -46,6 +46,15 @@ def _ones(study: Study) -> NDArray[np.float64]:
     return np.ones(len(study.tasks.start))
 
 
+def _longest(study: Study, which: NDArray[np.bool_], share: NDArray[np.float64] | None = None) -> Counter[str]:
+    """Nanoseconds of these tasks by name, or of a share of each."""
+    found = study.tasks
+    length = found.length[which] * (1.0 if share is None else share[which])
+    names, inverse = np.unique(study.events.name[found.place[which]], return_inverse=True)
+    total = np.bincount(inverse, weights=length, minlength=len(names))
+    return Counter({study.events.names[int(name)]: int(ns) for name, ns in zip(names, total, strict=True)})
+
+
 def tiny_kernels(study: Study) -> list[Found]:
     """Runs of short pointwise kernels, one after another on a stream."""
     events, found = study.events, study.tasks
@@ -108,9 +117,7 @@ def exposed_communication(study: Study) -> list[Found]:
         return []
     talks = study.work_named(breakdown.communicating(study.events))
     factor, low = _hidden(study, talks)
-    names = Counter[str]()
-    for task in np.flatnonzero(talks):
-        names[study.events.names[int(study.events.name[study.tasks.place[task]])]] += int(study.tasks.length[task] * (1 - factor[task]))
+    names = _longest(study, talks, 1 - factor)
     evidence = {
         "exposed_share": exposed,
         "communication_share": whole.communication_share,
@@ -155,9 +162,7 @@ def copies(study: Study) -> list[Found]:
     moving = found.on_device & np.isin(events.kind[found.place], (COPY, SET))
     factor, low = _hidden(study, moving)
     pageable = moving & _flags(study, re.compile("pageable", re.IGNORECASE))[events.name[found.place]]
-    by = Counter[str]()
-    for task in np.flatnonzero(moving):
-        by[events.names[int(events.name[found.place[task]])]] += int(found.length[task])
+    by = _longest(study, moving)
     moved = events.bytes[found.place[moving]]
     taken_s = float(found.length[moving].sum()) / 1e9
     evidence: dict[str, Any] = {
@@ -190,9 +195,7 @@ def tensor_cores(study: Study) -> list[Found]:
     share = float(found.length[slow].sum()) / busy if busy else 0.0
     if share < rules()["tensor-cores"].least:
         return []
-    names = Counter[str]()
-    for task in np.flatnonzero(slow):
-        names[events.names[int(events.name[found.place[task]])]] += int(found.length[task])
+    names = _longest(study, slow)
     best, least = np.where(slow, 0.25, 1.0), np.where(slow, 0.5, 1.0)
     evidence = {"busy_share": share, "kernels": int(slow.sum()), "most_s": {name[:80]: value / 1e9 for name, value in names.most_common(4)}}
     detail = f"{percent(share)} of the busy time is products in plain 32 bit arithmetic, though the device has matrix units"
@@ -229,9 +232,7 @@ def small_grid(study: Study) -> list[Found]:
     share = float(found.length[small].sum()) / busy if busy else 0.0
     if share < rules()["small-grid"].least:
         return []
-    names = Counter[str]()
-    for task in np.flatnonzero(small):
-        names[events.names[int(events.name[found.place[task]])]] += int(found.length[task])
+    names = _longest(study, small)
     best = np.where(small, part, 1.0)
     evidence = {"busy_share": share, "kernels": int(small.sum()), "median_part": float(np.median(part[small]))}
     detail = (
@@ -251,8 +252,12 @@ def below_limit(study: Study) -> list[Found]:
     found = study.tasks
     best, least = _ones(study), _ones(study)
     slow = [row for row in rows if row.headroom_s > 0]
+    order = np.argsort(found.place)
     for row in slow:
-        mine = np.isin(found.place, row.places)
+        at = np.searchsorted(found.place[order], row.places)
+        inside = at < len(order)
+        mine = order[at[inside]]
+        mine = mine[found.place[mine] == row.places[inside]]  # work outside of the window is no task
         best[mine] = (row.expected_s or 0.0) / row.median_s
         least[mine] = (row.high_s or 0.0) / row.median_s if row.beyond else 1.0
     made = []

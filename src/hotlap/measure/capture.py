@@ -11,11 +11,11 @@ import statistics
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ import hotlap
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, InputError, MachineError
 from hotlap.inspect.machine import fingerprint
-from hotlap.measure import inline, tools
+from hotlap.measure import inline, signals, tools
 from hotlap.record import Case, Device, MeasureOptions, Plan, Run, Samples
 from hotlap.sensors.base import Source
 from hotlap.sensors.sampler import Sampler
@@ -181,25 +181,16 @@ def _run(options: Options, argv: Sequence[str], folder: Path) -> tuple[int, bool
     return (code if code >= 0 else 128 - code), bool(asked_to_end)
 
 
-@contextlib.contextmanager
-def _forwarding(process: subprocess.Popen[bytes], note: Callable[[int], None]) -> Iterator[None]:
+def _forwarding(process: subprocess.Popen[bytes], note: Callable[[int], None]) -> AbstractContextManager[None]:
     """Ctrl-C and SIGTERM go to the program, which then writes what it has; a second time they end it, a third time at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     firmer = iter((signal.SIGINT, signal.SIGTERM))
 
-    def handler(number: int, _frame: FrameType | None) -> None:
+    def handle(number: int) -> None:
         note(number)
         with contextlib.suppress(ProcessLookupError, AttributeError):
             os.killpg(process.pid, next(firmer, signal.SIGKILL))
 
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+    return signals.caught(handle)
 
 
 # ---------------------------------------------------------------- what came of it

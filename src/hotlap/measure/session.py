@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import secrets
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Literal
 
 import msgspec
@@ -20,6 +18,7 @@ import hotlap
 from hotlap import targets
 from hotlap.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
 from hotlap.inspect.machine import fingerprint
+from hotlap.measure import signals
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
 from hotlap.record import Case, Device, Plan, Run, Samples
@@ -84,12 +83,7 @@ def resume(path: Path, home: Path, listen: Listener) -> Path:
     writer = bundles.Writer.resume(path)
     kept = bundles.load(path)
     record = kept.run
-    spec = targets.parse(record.target)
-    here = {d.key: d for d in targets.find(spec)}
-    gone = [key for key in record.devices if key not in here]
-    if gone:
-        raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
-    devices = [here[key] for key in record.devices]
+    spec, devices = begun_on(record)
     for warning in writer.warnings:
         listen(devices[0], 0, warning)
     with ExitStack() as held:
@@ -100,6 +94,16 @@ def resume(path: Path, home: Path, listen: Listener) -> Path:
         for samples in kept.samples:
             done.setdefault((samples.device, samples.round), []).append(samples)
         return _Session(record, devices, writer, listen, _Limit(math.inf)).measure(done)
+
+
+def begun_on(record: Run) -> tuple[targets.Spec, list[Device]]:
+    """The target and the devices of a run that goes on. Raises Unavailable where one of them is not here."""
+    spec = targets.parse(record.target)
+    here = {d.key: d for d in targets.find(spec)}
+    gone = [key for key in record.devices if key not in here]
+    if gone:
+        raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
+    return spec, [here[key] for key in record.devices]
 
 
 def choose(devices: Sequence[Device], wanted: str) -> list[Device]:
@@ -153,7 +157,7 @@ class _Session:
 
     def measure(self, done: Mapping[tuple[str, int], list[Samples]]) -> Path:
         stopped = ""
-        with on_signals(self.stop):
+        with signals.caught(lambda _: self.stop.set()):
             try:
                 stopped = self._devices(done)
                 self._say_what_never_came()
@@ -349,21 +353,3 @@ def place_of(device: Device, text: str) -> int:
 def _error(fault: Fault) -> HotlapError:
     kind = {2: InputError, 130: Interrupted}.get(fault.exit_code, MachineError)
     return kind(fault.message)
-
-
-@contextmanager
-def on_signals(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run after keeping what there is; elsewhere than in the main thread nothing is changed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handler(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

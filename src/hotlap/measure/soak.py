@@ -22,10 +22,11 @@ from msgspec.structs import replace
 
 import hotlap
 from hotlap import targets
-from hotlap.errors import InputError, MachineError, Unavailable
+from hotlap.errors import InputError, MachineError
 from hotlap.inspect.machine import fingerprint
+from hotlap.measure import signals
 from hotlap.measure.process import SPEED_ENVIRONMENT
-from hotlap.measure.session import choose, on_signals, place_of
+from hotlap.measure.session import begun_on, choose, place_of
 from hotlap.measure.stressor import Job, Said
 from hotlap.record import Device, MeasureOptions, Plan, Record, Run
 from hotlap.store import bundle as bundles
@@ -90,12 +91,7 @@ def resume(path: Path, home: Path, listen: Listener) -> Path:
     except (OSError, msgspec.DecodeError):
         raise InputError(f"'{path.name}' is no stress run that can go on; hotlap run --resume is for runs of a plan") from None
     record = bundles.read_run(path)
-    spec = targets.parse(record.target)
-    here = {d.key: d for d in targets.find(spec)}
-    gone = [key for key in record.devices if key not in here]
-    if gone:
-        raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
-    devices = [here[key] for key in record.devices]
+    spec, devices = begun_on(record)
     writer = bundles.Writer.resume(path)
     file = path / FILE
     data = file.read_bytes() if file.exists() else b""
@@ -147,7 +143,7 @@ class _Soak:
         ones = [self._one(device, done.get(device.key, [])) for device in self.devices]
         reason = ""
         try:
-            with on_signals(self.stop):
+            with signals.caught(lambda _: self.stop.set()):
                 if done:
                     for one in ones:
                         self._keep(

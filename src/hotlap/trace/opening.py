@@ -17,24 +17,19 @@ from hotlap.errors import InputError
 from hotlap.store import paths
 from hotlap.trace import counters, readers
 from hotlap.trace.building import Builder, mapped
-from hotlap.trace.events import BREAKDOWN, COLUMNS, Collective, Column, Doubt, Head, Launch, Shape, Tables, Thread
+from hotlap.trace.events import BREAKDOWN, COLUMNS, Column, Doubt, Head, Tables
 from hotlap.trace.readers import packed
 from hotlap.trace.readers.base import Reader
 
 LARGE = 8 << 20  # bytes of a file from which its columns go to disk
-VERSION = 4  # of what is kept
+VERSION = 5  # of what is kept
 ABANDONED_S = 7 * 86400  # a folder in making that nobody has touched for longer
 SETS = {"all": tuple(COLUMNS), "breakdown": BREAKDOWN}
 
 
 class _Kept(msgspec.Struct):
     head: Head
-    names: list[str]
-    threads: list[Thread]
-    shapes: list[Shape]
-    launches: list[Launch]
-    collectives: list[Collective]
-    stacks: list[str]
+    tables: Tables
 
 
 class Opened(NamedTuple):
@@ -91,7 +86,7 @@ def _keeping(path: Path, reader: Reader, folder: Path, columns: str) -> Opened:
         head = _head(reader, path, into)
         into.arrays()
         tables = into.tables()
-        (making / "made" / "tables.json").write_bytes(msgspec.json.encode(_Kept(head, *tables)))
+        (making / "made" / "tables.json").write_bytes(msgspec.json.encode(_Kept(head, tables)))
         place = folder / columns
         with contextlib.suppress(OSError):
             os.replace(place, making / "old")  # nobody reads what is damaged; what another process has just made is as good
@@ -147,5 +142,4 @@ def _kept(folder: Path, path: Path, columns: tuple[str, ...]) -> Opened | None:
         return None
     if len({len(one) for one in arrays.values()}) != 1:  # damaged
         return None
-    tables = Tables(kept.names, kept.threads, kept.shapes, kept.launches, kept.collectives, kept.stacks)
-    return Opened(str(path), kept.head, arrays, tables)
+    return Opened(str(path), kept.head, arrays, kept.tables)

@@ -42,12 +42,8 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path, into: Builder) -> Head:
     """Adds the events of one snapshot: `bytes` is the change, `external` the bytes allocated after it."""
-    text = bytearray()
-    for block in packed.blocks(path):
-        text += block
-        if len(text) > LARGEST:
-            raise InputError(f"'{path}' is larger than {LARGEST >> 30} GiB; record fewer events (max_entries)")
-    snapshot = _decoded(path, bytes(text))
+    text = packed.whole(path, LARGEST, "; record fewer events (max_entries)")
+    snapshot = _decoded(path, text)
     traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(traces, list):
         raise InputError(

@@ -28,6 +28,16 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     return b""
 
 
+def whole(path: Path, most: int, remedy: str) -> bytes:
+    """All of a file, unpacked. Raises InputError past `most` bytes, a count of whole GiB; `remedy` ends its line."""
+    text = bytearray()
+    for block in blocks(path):
+        text += block
+        if len(text) > most:
+            raise InputError(f"'{path}' is larger than {most >> 30} GiB{remedy}")
+    return bytes(text)
+
+
 def blocks(path: Path) -> Iterator[bytes]:
     """Blocks of some megabytes, in order. Raises InputError for what cannot be unpacked at all."""
     ready: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=2)

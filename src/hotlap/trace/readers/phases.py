@@ -52,8 +52,8 @@ class FewArgs(Struct, frozen=True, gc=False):
 ARGS, FEW_ARGS = Args(), FewArgs()
 
 
-class Event(Struct, gc=False, tag_field="ph", tag="X"):
-    """A complete event."""
+class _Complete(Struct, gc=False):
+    """What both kinds of complete event have."""
 
     name: str = ""
     cat: str = ""
@@ -61,18 +61,17 @@ class Event(Struct, gc=False, tag_field="ph", tag="X"):
     dur: float = 0.0
     pid: int | str = ""
     tid: int | str = ""
+
+
+class Event(_Complete, gc=False, tag_field="ph", tag="X"):
+    """A complete event."""
+
     args: Args = ARGS
 
 
-class FewEvent(Struct, gc=False, tag_field="ph", tag="X"):
+class FewEvent(_Complete, gc=False, tag_field="ph", tag="X"):
     """The same for the breakdown."""
 
-    name: str = ""
-    cat: str = ""
-    ts: float = math.nan
-    dur: float = 0.0
-    pid: int | str = ""
-    tid: int | str = ""
     args: FewArgs = FEW_ARGS
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hotlap.errors import InputError
 from hotlap.trace import events as ev
 from hotlap.trace.building import Builder
 from hotlap.trace.events import Head
@@ -46,13 +45,7 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path, into: Builder) -> Head:
     """Adds the events of one file."""
-    text = bytearray()
-    for block in packed.blocks(path):
-        text += block
-        if len(text) > LARGEST:
-            raise InputError(f"'{path}' is larger than {LARGEST >> 30} GiB, which no message of protobuf is")
-    data = bytes(text)
-    del text
+    data = packed.whole(path, LARGEST, ", which no message of protobuf is")
     fill, hosts, devices, began = Filling(into), [], [], 0
     try:
         for number, value in fields(data, 0, len(data)):

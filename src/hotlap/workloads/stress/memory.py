@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ LOW = 0xFFFFFFFF
 Found = list[tuple[int, int, int]]  # word, expected, got
 
 
-class Memory:
+class Memory(ABC):
     """A pattern written, compared and inverted, compared again; another pattern each time."""
 
     flop = 0.0
@@ -33,13 +34,13 @@ class Memory:
     def facts(self) -> dict[str, float]:
         return {}
 
+    @abstractmethod
     def write(self) -> None:
         """The pattern of this turn into every word."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compare(self, inverted: bool) -> Found:
         """Words that differ from the pattern, or from its inverse; leaves the inverse of what should be there behind."""
-        raise NotImplementedError
 
     def _pass(self) -> Found:
         self.write()

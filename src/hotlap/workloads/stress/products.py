@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ Kind = Literal["transient", "permanent"]
 Spoilt = tuple[str, int]  # row or column of C, and which: what a wrong element of an operand spoils
 
 
-class Product:
+class Product(ABC):
     """A product of fixed operands again and again: the first is held against its checksums, every later one bitwise against it."""
 
     width: int  # bits of an element of C
@@ -35,35 +36,37 @@ class Product:
         self.refused = False  # the first product itself, each time that it was made
         self.early: list[Wrong] = []  # what was wrong before the first unit
 
+    @abstractmethod
     def made(self) -> tuple[Any, Any]:
         """A and B on the host, the same ones each time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def exact(self, x: Any) -> Array:
         """An operand of `made` in fp64."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put(self, which: str, x: Any) -> None:
         """Writes operand "a" or "b" to where it is on the device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def patterns(self, x: Any) -> Array:
         """The bits of an operand, on the host or on the device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self) -> None:
-        raise NotImplementedError
+        """The product, waited for."""
 
+    @abstractmethod
     def result(self) -> Array:
         """C on the host."""
-        raise NotImplementedError
 
     def hold(self) -> None:
-        """Keeps the last result as the first one, where the comparison takes place."""
+        """Keeps the first result where the comparison takes place: here on the host."""
+        self.held: Any = self.first
 
     def same(self) -> bool:
         """Whether the last result has the same bits as the first."""
-        return bool(np.array_equal(checksum.bits(self.first), checksum.bits(self.result())))
+        return bool(np.array_equal(checksum.bits(self.held), checksum.bits(self.result())))
 
     def begin(self) -> None:
         """Puts the operands on the device and learns what is right: two products alike, both cleared by the checksums of what was to be

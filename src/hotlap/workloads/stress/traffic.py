@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import numpy as np
@@ -66,24 +67,24 @@ class Link:
         return {"plain": 1.0} if self.plain else {}
 
 
-class Atomics:
+class Atomics(ABC):
     """Many additions to few cells; their sum is known."""
 
     name, flop, cells, repeats = "atomics", 0.0, 64, 64
     moved_bytes = 0.0
     should = 0
 
+    @abstractmethod
     def clear(self) -> None:
         """All cells at 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add(self) -> None:
         """All additions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sums(self) -> Array:
         """The cells on the host."""
-        raise NotImplementedError
 
     def counts(self) -> Array:
         self.clear()
