@@ -155,3 +155,16 @@ def test_a_reader_that_stops_early_leaves_no_thread(tmp_path: Path) -> None:
     next(taken)
     taken.close()  # type: ignore[attr-defined]
     assert not [one for one in threading.enumerate() if one.name == "unpack"]
+
+
+def test_a_first_object_that_begins_as_no_other_does_is_no_reason_to_hold_all() -> None:
+    objects = [{"name": "first", "ph": "X"}, *({"ph": "X", "name": str(i)} for i in range(500))]
+    text = json.dumps({"traceEvents": objects}).encode()
+    before, pieces.PIECE = pieces.PIECE, 1000
+    try:
+        found = Pieces(blocks(text, 400), "traceEvents")
+        texts = list(found)
+    finally:
+        pieces.PIECE = before
+    assert len(texts) > 5
+    assert [one for piece in texts for one in json.loads(b"[" + piece + b"]")] == objects

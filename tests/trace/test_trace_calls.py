@@ -124,3 +124,13 @@ def test_correlations_that_processes_count_each_from_one() -> None:
     found = calls.links(made.events()).call
     assert found[0] == first
     assert found[2] == second
+
+
+def test_ranges_that_overlap_without_nesting_end_at_the_deepest_level() -> None:
+    made = Made()
+    for i in range(1000):
+        made.operator(f"range{i}", i, 2000)
+    found = calls.nesting(made.events())
+    assert found.depth.max() == calls.DEEPEST
+    assert found.depth[:3].tolist() == [0, 1, 2]
+    assert (found.parent[1:] >= 0).all()

@@ -11,6 +11,7 @@ from hotlap.trace.events import MARKER, OPERATOR, PYTHON, RUNTIME, Events
 
 Places = NDArray[np.int64]
 SLACK_NS = 1_000  # clocks of host and device agree no better, and old traces count in microseconds
+DEEPEST = 256  # levels that are told apart
 HOST = (OPERATOR, PYTHON, RUNTIME, MARKER)
 
 
@@ -52,7 +53,7 @@ def nested(events: Events, places: Places) -> Nesting:
     span = int(end.max()) + 3
     left, group = np.arange(count), np.unique(thread, return_inverse=True)[1].astype(np.int64)
     level = 0
-    while len(left):
+    while len(left) and level < DEEPEST:
         # Within a group, an event that starts at or after all earlier ends lies in nothing else of the group.
         lifted_end = group * span + end[left] + 1
         lifted_start = group * span + start[left] + 1
@@ -66,6 +67,7 @@ def nested(events: Events, places: Places) -> Nesting:
         left, group, level = left[inside], owner[inside], level + 1
         if len(group):
             group = np.concatenate([[0], np.cumsum(group[1:] != group[:-1])])
+    depth[left] = level  # ranges that overlap without nesting would go on as deep as there are of them: these stay with the last found
     return Nesting(places, np.where(parent >= 0, places[np.maximum(parent, 0)], -1), depth)
 
 

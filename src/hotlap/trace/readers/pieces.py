@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hotlap.errors import InputError
 
 PIECE = 1 << 22
+SECOND = 4096  # bytes behind the first object in which the second one's first key stands
 LARGEST = 1 << 28  # an object that does not end within this is no event
 TRIES = 8  # other places to cut at
 HEAD = 1 << 26  # nor does a document have this much before its array
@@ -64,9 +65,10 @@ class Pieces:
         return first.group(1) if first else b""
 
     def __iter__(self) -> Iterator[bytes]:
-        key = self.key_ = self._begin()
-        if key:
-            follower = self.follower = re.compile(rb"\}\s*,\s*\{\s*" + re.escape(key))
+        first = self._begin()
+        if first:
+            self._learn(first)
+            alone = True  # the first object may begin as no other does: then the key of the second one is learnt
             while True:
                 full = len(self.buffer) >= PIECE
                 if self.held and not self.ended:
@@ -74,7 +76,11 @@ class Pieces:
                 if self.held and self.ended:
                     break
                 self.held = False
-                at = self._last(follower, key, self.buffer) if full or self.ended else None
+                at = self._last(self.follower, self.key_, self.buffer) if full or self.ended else None
+                if at is None and full and alone and (other := self._second_key()) not in (b"", self.key_):
+                    self._learn(other)
+                    alone = False
+                    continue
                 if at is not None:
                     piece, self.buffer = self.buffer[:at], self.buffer[at:].lstrip(b" \t\r\n,")
                     yield piece
@@ -88,6 +94,22 @@ class Pieces:
             if len(self.buffer) > HEAD:
                 raise InputError(f"its array '{self.key.decode()}' begins with no event")
         yield from self._tail()
+
+    def _learn(self, key: bytes) -> None:
+        """With which key the objects begin."""
+        self.key_ = key
+        self.follower = re.compile(rb"\}\s*,\s*\{\s*" + re.escape(key))
+
+    def _second_key(self) -> bytes:
+        """The key that the second object begins with; b"" where the first does not end here."""
+        depth = 0
+        for token in _TOKEN.finditer(self.buffer):
+            sign = self.buffer[token.start()]
+            depth += (sign in b"{[") - (sign in b"}]")
+            if depth == 0 and sign in b"}]":
+                found = _FIRST.match(self.buffer[token.end() : token.end() + SECOND].lstrip(b" \t\r\n,"))
+                return found.group(1) if found else b""
+        return b""
 
     def earlier(self, piece: bytes, sound: Callable[[bytes], bool]) -> bytes | None:
         """For a piece that is no JSON: a shorter one that is, b"" where it has to be longer; the rest will come. None: it is damaged."""
