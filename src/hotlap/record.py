@@ -23,6 +23,7 @@ _IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that yea
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
 Status = Literal["measured", "not_run", "invalid", "error"]
 State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
+encode = msgspec.json.encode  # a record as one line of JSON, without the newline
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,8 +102,7 @@ class Machine(Record, frozen=True, kw_only=True):
 
 
 class Case(Record, frozen=True, kw_only=True):
-    """One thing to measure. Its id hashes workload, parameters and implementation only: the same case on silicon, in
-    simulation and on another target. Target, device and machine stand beside it in a Result."""
+    """One thing to measure. Its id hashes these three only: the same case on silicon and in simulation. Where it ran stands in a Result."""
 
     workload: str
     params: dict[str, Value] = {}  # complete: defaults filled in; base units
@@ -130,6 +130,16 @@ class MeasureOptions(Record, frozen=True, kw_only=True):
     seed: int = 0  # orders the cases and makes the inputs; 0: drawn anew and kept
 
 
+class Use(Record, frozen=True, kw_only=True):
+    """Where a network calls a case, and how often: the case's weight there is calls × expected time."""
+
+    case: str  # Case.id
+    step: str  # of a network, and how it is run: llama-3-8b decode batch=8 context=1024 tp=1; a trace's or module's name
+    kernel: str  # its name there: query, key, value
+    calls: float  # in one step, on one GPU
+    expected_s: float | None = None  # of one call on Plan.weighed_on; None where nothing is expected
+
+
 class Plan(Record, frozen=True, kw_only=True):
     """Cases and how to measure them; from TOML by `plan`."""
 
@@ -138,6 +148,8 @@ class Plan(Record, frozen=True, kw_only=True):
     cases: list[Case] = []
     measure: MeasureOptions = MeasureOptions()
     source: str = ""  # file it came from, or "built in"
+    uses: list[Use] = []  # of its cases in networks; [] where it came from none
+    weighed_on: str = ""  # the machine of `expected_s`
 
 
 # ---------------------------------------------------------------- what was seen
@@ -472,19 +484,13 @@ class Judgement(Record, frozen=True, kw_only=True):
     rows: list[Row] = []
 
 
-def encode(record: Record) -> bytes:
-    """One record as one line of JSON, without the newline."""
-    return msgspec.json.encode(record)
-
-
 class Readings(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A stretch of one sensor's readings in columns: one line of readings.log. `values` holds null where a reading
-    failed; a sensor that is not supported is written once, with its reason and no values."""
+    """A stretch of one sensor's readings in columns: one line of readings.log. A sensor that is not supported is written once."""
 
     sensor: str
     device: str
     times_s: list[float] = []
-    values: list[float | None] = []
+    values: list[float | None] = []  # null where a reading failed
     status: Literal["ok", "not_supported", "error"] = "ok"
     reason: str = ""
     round: int = 0

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from hotlap.coverage.networks import shape
 from hotlap.model import chips, machines
 from hotlap.model.fit import streaming as streaming_fit
 from hotlap.model.kernels import decode, gemm, prefill
 from hotlap.model.networks import predict as networks
-from hotlap.model.networks import shape
 from hotlap.model.predict import predict
 
 

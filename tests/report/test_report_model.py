@@ -8,8 +8,8 @@ from dataclasses import asdict
 import pytest
 from msgspec.structs import replace
 
+from hotlap.coverage.networks.calls import Setting
 from hotlap.judge.correlate import Agreement, Correlated, Correlation
-from hotlap.model.networks.calls import Setting
 from hotlap.model.networks.result import Step, StepPart
 from hotlap.plan import case
 from hotlap.record import Limit, Row

@@ -12,10 +12,10 @@ from hotlap.advise import trace as advising
 from hotlap.errors import InputError
 from hotlap.model.predict import predict
 from hotlap.report import trace_limits
-from hotlap.trace import roofline, shapes
-from hotlap.trace.events import Shape
+from hotlap.trace import roofline
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
+from hotlap.work import aten
 
 HALF = '["c10::BFloat16", "c10::BFloat16"]'
 
@@ -38,7 +38,7 @@ HALF = '["c10::BFloat16", "c10::BFloat16"]'
     ],
 )  # fmt: skip
 def test_shapes_become_workloads(operator: str, dims: str, types: str, values: str, expected: dict[str, object]) -> None:
-    found = shapes.work(operator, Shape(dims, types, "", values))
+    found = aten.asked(operator, dims, types, values)
     assert found is not None
     assert {key: found.params[key] for key in expected} == expected
     predict(found.workload, "h100-sxm", **found.params)  # its parameters are those of the workload
@@ -50,7 +50,7 @@ def test_shapes_become_workloads(operator: str, dims: str, types: str, values: s
      ("aten::mm", "[[4, 4], [4, 4]]", '["Scalar", ""]'), ("aten::mm", "[[0, 4], [4, 4]]", HALF), ("aten::add", "[[], []]", HALF)],
 )  # fmt: skip
 def test_what_is_no_workload_is_none(operator: str, dims: str, types: str) -> None:
-    assert shapes.work(operator, Shape(dims, types)) is None
+    assert aten.asked(operator, dims, types) is None
 
 
 def products(times: float, name: str = "NVIDIA H100 80GB HBM3") -> Study:

@@ -8,11 +8,11 @@ from typing import Any
 from hotlap import plan as plans
 from hotlap import work
 from hotlap.cli import terminal
+from hotlap.coverage.networks import shape
+from hotlap.coverage.networks.calls import PHASES
 from hotlap.errors import InputError
 from hotlap.model import kept
 from hotlap.model.networks import predict as networks
-from hotlap.model.networks import shape
-from hotlap.model.networks.calls import PHASES
 from hotlap.model.predict import predict
 from hotlap.report import listing, network
 from hotlap.units import exact

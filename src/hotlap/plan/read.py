@@ -14,16 +14,16 @@ import msgspec
 
 from hotlap import work
 from hotlap.errors import InputError, PlanError, nearest
-from hotlap.plan import axes, measuring
+from hotlap.plan import axes, measuring, uses
 from hotlap.plan.lines import Path, line_of, scan
-from hotlap.record import Case, MeasureOptions, Plan, Value
+from hotlap.record import Case, MeasureOptions, Plan, Use, Value
 from hotlap.work.base import Param, Workload
 from hotlap.work.program import NOT_RUN_HERE
 
 SCHEMA = 1
 SCHEMA_HISTORY = {1: "the first; a plan without `schema` is of this one"}
-KEYS = ("schema", "name", "about", "measure", "case")
-CASE_KEYS = ("workload", "implementation", "only", "skip")
+KEYS = ("schema", "name", "about", "weighed_on", "measure", "case")
+CASE_KEYS = ("workload", "implementation", "only", "skip", "uses")
 PLANNED = sorted(set(work.WORKLOADS) - set(NOT_RUN_HERE))
 LARGEST_BYTES = 4 * 2**20  # of a plan file; also ends the reading of a device such as /dev/zero
 
@@ -148,6 +148,7 @@ class _Reader:
     lines: dict[Path, int]
     seen: dict[str, Path] = field(default_factory=dict)  # Case.id → the [[case]] that made it
     made: int = 0
+    uses: list[Use] = field(default_factory=list)
 
     def fail(self, path: Path, message: str) -> PlanError:
         line = line_of(self.lines, path)
@@ -160,7 +161,7 @@ class _Reader:
                 raise self.fail((key,), f"a plan has no key '{key}'; {nearest(key, KEYS)}")
         return Plan(
             name=self.words(table, "name", name), about=self.words(table, "about", ""), cases=self.cases(table),
-            measure=self.measure(table), source=source,
+            measure=self.measure(table), source=source, uses=self.uses, weighed_on=self.words(table, "weighed_on", ""),
         )
 
     def schema(self, value: object) -> None:
@@ -171,7 +172,7 @@ class _Reader:
 
     def words(self, table: Mapping[str, object], key: str, default: str) -> str:
         value = table.get(key, default)
-        if not isinstance(value, str) or not (value or key == "about") or not value.isprintable():
+        if not isinstance(value, str) or not (value or key != "name") or not value.isprintable():
             raise self.fail((key,), f"'{key}' is one line of text in quotes, not {value!r}")
         return value
 
@@ -211,7 +212,12 @@ class _Reader:
         kept = axes.keep(combinations, only, skip, self.fail)
         if not kept:
             raise self.fail(path, "its filters leave no case of this [[case]]; take one out")
-        return [self.case(spec, combination, path) for combination in kept]
+        made = [self.case(spec, combination, path) for combination in kept]
+        if "uses" in item:
+            if len(made) > 1:
+                raise self.fail((*path, "uses"), f"'uses' is of one case, and this [[case]] makes {len(made)}; write a [[case]] for each")
+            self.uses += uses.read(item["uses"], made[0].id, (*path, "uses"), self.fail)
+        return made
 
     def workload(self, item: Mapping[str, object], path: Path) -> Workload:
         name = item.get("workload")
@@ -249,7 +255,7 @@ class _Reader:
         """Every parameter at its default, or at the first of its values."""
         first = {name: values[0] for name, values in given.items() if name != "implementation"}
         try:
-            return {**spec.complete(first), "implementation": ""}
+            return {**spec.full(spec.complete(first)), "implementation": ""}
         except InputError as error:
             raise self.fail(path, str(error)) from None
 
@@ -257,7 +263,7 @@ class _Reader:
         implementation = str(combination.pop("implementation"))
         if found := spec.fault(combination):
             raise self.fail((*path, found[0]), found[1])
-        made = Case(workload=spec.name, params=combination, implementation=implementation)
+        made = Case(workload=spec.name, params=spec.lean(combination), implementation=implementation)
         before = self.seen.setdefault(made.id, path)
         if len(self.seen) == self.made:
             where = "twice in this [[case]]" if before == path else f"here and in the [[case]] of line {line_of(self.lines, before)}"

@@ -12,9 +12,9 @@ from hotlap.errors import InputError
 from hotlap.model import machines
 from hotlap.model.predict import predict
 from hotlap.record import Device
-from hotlap.trace import shapes
 from hotlap.trace.events import KERNEL
 from hotlap.trace.study import Study
+from hotlap.work import aten
 
 MOST = 200  # shapes asked of the model, those that take most time
 SLOW = 1.3  # times the expected: less is what libraries differ by from one another
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     """One operator with one shape."""
 
     operator: str
-    work: shapes.Work
+    work: aten.Asked
     calls: int
     median_s: float  # device time of a call
     total_s: float
@@ -85,7 +85,8 @@ def rows(study: Study) -> list[Row]:
     found = []
     for i in np.argsort(-total, kind="stable")[:MOST]:
         name, shape = divmod(int(kinds[i]), len(events.shapes) + 1)
-        work = shapes.work(events.names[name], events.shapes[shape])
+        recorded = events.shapes[shape]
+        work = aten.asked(events.names[name], recorded.dims, recorded.types, recorded.values)
         if work is None:
             continue
         here = inverse == i
@@ -99,11 +100,11 @@ def _names(study: Study, places: NDArray[np.int64]) -> Sequence[str]:
 
 
 def _row(
-    operator: str, work: shapes.Work, each: NDArray[Any], places: NDArray[np.int64], slug: str, kernels: Sequence[str]
+    operator: str, work: aten.Asked, each: NDArray[Any], places: NDArray[np.int64], slug: str, kernels: Sequence[str]
 ) -> Row:
     median_s, total_s = float(np.median(each)) / 1e9, float(each.sum()) / 1e9
     if work.params.get("dtype") == "fp32" and work.workload in ("gemm", "conv") and any("tf32" in one or "s1688" in one for one in kernels):
-        work = shapes.Work(work.workload, {**work.params, "dtype": "tf32"})
+        work = aten.Asked(work.workload, {**work.params, "dtype": "tf32"})
     try:
         limit = predict(work.workload, slug, **work.params)
     except InputError as error:

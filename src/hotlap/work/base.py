@@ -40,6 +40,7 @@ class Param:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    later: bool = False  # younger than its workload: a case leaves it out at its default, so that older cases keep their ids
 
     def parse(self, value: object) -> Value:
         """`value` from a plan or command line, checked and in base units. Raises InputError: what is valid, what next."""
@@ -140,6 +141,13 @@ class Workload:
     fault: Callable[[Mapping[str, Value]], tuple[str, str] | None] = lambda _: None  # which parameter does not go with the others, and why
     implementations: tuple[str, ...] = ()  # to choose from, where there are several
 
+    def __post_init__(self) -> None:
+        """`work` and `fault` always see every parameter, also those that a case leaves out."""
+        if any(p.later for p in self.params):
+            work, fault = self.work, self.fault
+            object.__setattr__(self, "work", lambda params: work(self.full(params)))
+            object.__setattr__(self, "fault", lambda params: fault(self.full(params)))
+
     def param(self, name: str) -> Param | None:
         return next((p for p in self.params if p.name == name), None)
 
@@ -170,7 +178,16 @@ class Workload:
                 complete[p.name] = p.default
             else:
                 raise InputError(f"{self.name} needs '{p.name}' ({p.about})")
-        return complete
+        return self.lean(complete)
+
+    def lean(self, complete: Mapping[str, Value]) -> dict[str, Value]:
+        """Parameters as a case keeps them: younger ones are left out at their defaults."""
+        later = {p.name: p.default for p in self.params if p.later}
+        return {name: value for name, value in complete.items() if name not in later or value != later[name]}
+
+    def full(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """A case's parameters with those that it leaves out at their defaults."""
+        return {**{p.name: p.default for p in self.params if p.default is not None}, **params}
 
     def value(self, seconds: float, params: Mapping[str, Value]) -> float:
         """The metric of one call that took `seconds`, in `unit`."""

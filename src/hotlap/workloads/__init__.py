@@ -12,6 +12,7 @@ import numpy as np
 from hotlap.errors import NotSupported
 from hotlap.record import Case
 from hotlap.targets.base import Target
+from hotlap.workloads import operators
 from hotlap.workloads.base import Family, Prepared
 
 FAMILIES = {
@@ -19,6 +20,7 @@ FAMILIES = {
     "fma": "arithmetic", "intensity": "arithmetic", "gemm": "matrix",
     "launch": "latency", "sync": "latency", "atomic": "latency", "barrier": "latency",
     "transfer": "link", "peer": "link", "command": "command",
+    **dict.fromkeys(operators.FAMILIES, "operators.harness"),
 }
 
 

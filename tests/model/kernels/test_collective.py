@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hotlap.cli import main
+from hotlap.coverage.networks import calls
 from hotlap.errors import InputError
 from hotlap.model.fit import collective as fitting
 from hotlap.model.fit import data, scores
 from hotlap.model.kernels import collective
-from hotlap.model.networks import calls
 from hotlap.model.predict import predict
 
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "v100-sxm2-32gb")

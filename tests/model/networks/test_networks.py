@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from hotlap.coverage.networks import calls, shape
+from hotlap.coverage.networks.calls import Setting
 from hotlap.errors import InputError
 from hotlap.model import machines
-from hotlap.model.networks import calls, memory, shape
+from hotlap.model.networks import memory
 from hotlap.model.networks import predict as networks
-from hotlap.model.networks.calls import Setting
 from hotlap.model.networks.step import Timed, operations_of, setting_for, step
 
 H200 = machines.load("h200-sxm")

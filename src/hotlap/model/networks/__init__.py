@@ -1,1 +1,1 @@
-"""Networks as sums of kernels: their shapes, what a step of them runs, the memory it needs, and the time it takes."""
+"""Steps of networks as sums of kernels: the memory they need, and the time they take."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hotlap.model.networks.calls import ACTIVATION_BYTES, Setting
-from hotlap.model.networks.shape import Network
+from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Setting
+from hotlap.coverage.networks.shape import Network
 from hotlap.work.base import STORED
 
 RUNTIME_BYTES = 1.5e9  # driver context, libraries, communication buffers: assumed

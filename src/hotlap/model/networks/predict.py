@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hotlap import work
+from hotlap.coverage.networks import shape
+from hotlap.coverage.networks.calls import PHASES
 from hotlap.errors import InputError
 from hotlap.model import machines
 from hotlap.model.calibration import Calibration
 from hotlap.model.expect import expect
-from hotlap.model.networks import shape
-from hotlap.model.networks.calls import PHASES
 from hotlap.model.networks.result import Step
 from hotlap.model.networks.step import Timed, setting_for, step
 

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace as changed
 
 from hotlap import work
+from hotlap.coverage.networks import calls
+from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Call, Setting
+from hotlap.coverage.networks.shape import Network
 from hotlap.errors import InputError
 from hotlap.model.machines import Spec
-from hotlap.model.networks import calls, memory
-from hotlap.model.networks.calls import ACTIVATION_BYTES, Call, Setting
+from hotlap.model.networks import memory
 from hotlap.model.networks.result import Step, StepPart
-from hotlap.model.networks.shape import Network
 from hotlap.record import Case
 
 # Backward ÷ forward of an attention kernel: 2.5 × the operations (five products for two), at 63 % of peak instead of 73 %;

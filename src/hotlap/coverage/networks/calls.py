@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from hotlap.coverage.networks.shape import Network
 from hotlap.errors import InputError
-from hotlap.model.networks.shape import Network
 
 Phase = Literal["prefill", "decode", "train"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "train")

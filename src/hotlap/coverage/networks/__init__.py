@@ -1,0 +1,1 @@
+"""Networks: their shapes with sources, and what a step of them runs on one GPU."""
