@@ -17,7 +17,7 @@ from hotlap.errors import InputError, PlanError
 from hotlap.plan.axes import MOST
 from hotlap.plan.read import read
 from hotlap.record import Case, MeasureOptions, Plan
-from hotlap.work import network
+from hotlap.work import layers, network, science
 from hotlap.work.program import OWN
 
 GiB = 2**30
@@ -361,7 +361,7 @@ class TestBuiltin:
 
     def test_standard_has_every_workload_a_machine_can_run_by_itself(self) -> None:
         standard = plan.load("standard")
-        assert {case.workload for case in standard.cases} == set(work.WORKLOADS) - set(OWN) - {one.name for one in network.WORKLOADS}
+        assert {case.workload for case in standard.cases} == set(work.WORKLOADS) - set(OWN) - {one.name for family in (network, layers, science) for one in family.WORKLOADS}
 
     def test_a_file_of_the_same_name_needs_its_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "quick").write_text('name = "mine"\n[[case]]\nworkload = "sync"\n', encoding="utf-8")

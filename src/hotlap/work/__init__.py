@@ -5,11 +5,11 @@ from __future__ import annotations
 from hotlap.errors import InputError, nearest
 from hotlap.record import Case
 from hotlap.units import exact, size
-from hotlap.work import compute, latency, link, memory, network, program
+from hotlap.work import compute, latency, layers, link, memory, network, program, science
 from hotlap.work.base import Workload
 
 WORKLOADS: dict[str, Workload] = {
-    w.name: w for family in (memory, compute, latency, link, network, program) for w in family.WORKLOADS
+    w.name: w for family in (memory, compute, latency, link, network, layers, science, program) for w in family.WORKLOADS
 }
 
 

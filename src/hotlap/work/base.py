@@ -233,5 +233,7 @@ def text(params: Mapping[str, Value], name: str) -> str:
     return str(params[name])
 
 
-def cache_param() -> Param:
-    return Param("cache", "str", "warm: as the last call left it; cold: flushed before every sample", "warm", choices=("warm", "cold"))
+def cache_param(*more: str) -> Param:
+    """`more`: also `rotated`, over inputs that do not fit the last cache together."""
+    words = "warm: as the last call left it; cold: flushed before every sample" + ("; rotated: other inputs for each call" if more else "")
+    return Param("cache", "str", words, "warm", choices=("warm", "cold", *more))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from hotlap.record import Value
 from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, cache_param, count, integer, text, unit_of
 
+LAYOUTS = ("nn", "nt", "tn", "tt")
+EPILOGUES = ("none", "bias", "bias_relu", "bias_gelu", "residual")
 VECTOR_DTYPES = ("fp64", "fp32", "fp16", "bf16", "int32", "int8")
 MATRIX_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "fp4", "int8")
 
@@ -17,14 +19,15 @@ def _fma(params: Mapping[str, Value]) -> Work:
 
 
 def _gemm(params: Mapping[str, Value]) -> Work:
-    """2·m·n·k operations per matrix; A (m·k) and B (k·n) read, C (m·n) written once."""
+    """2·m·n·k operations per matrix; A (m·k) and B (k·n) read, C (m·n) written once; a bias or a residual read once more."""
     m, n, k, b = (count(params, name) for name in ("m", "n", "k", "batch"))
     dtype = text(params, "dtype")
     size = STORED[dtype]
     out = {"int8": 4.0, "fp8": 2.0, "fp8_block": 2.0, "fp4": 2.0}.get(dtype, size)  # int32 and bf16 results
+    more = {"none": 0.0, "residual": b * out * m * n}.get(text(params, "epilogue"), out * n)
     return Work(
-        read_bytes=b * size * (m * k + k * n), written_bytes=b * out * m * n,
-        operations={unit_of(dtype): 2 * b * m * n * k}, working_set_bytes=b * (size * (m * k + k * n) + out * m * n),
+        read_bytes=b * size * (m * k + k * n) + more, written_bytes=b * out * m * n,
+        operations={unit_of(dtype): 2 * b * m * n * k}, working_set_bytes=b * (size * (m * k + k * n) + out * m * n) + more,
     )
 
 
@@ -62,7 +65,11 @@ WORKLOADS = (
             Param("dtype", "str", "type of A and B", "fp32", choices=MATRIX_DTYPES),
             _dim("m", "rows of A and C"), _dim("n", "columns of B and C"), _dim("k", "columns of A"),
             Param("batch", "int", "independent products", 1, low=1, high=65536),
-            cache_param(),
+            cache_param("rotated"),
+            Param("layout", "str", "how A and B lie in memory: n by rows, t by columns", "nn", choices=LAYOUTS, later=True),
+            Param("epilogue", "str", "what is done to C on the way out", "none", choices=EPILOGUES, later=True),
+            Param("pad", "int", "elements added to the length of stored rows: odd strides and alignments", 0, low=0, high=4096, later=True),
+            Param("scaling", "str", "8 bits: one scale for each operand, or for each row", "tensor", choices=("tensor", "row"), later=True),
         ),
         "compute", "FLOP/s", "higher", _gemm,
     ),

@@ -19,10 +19,37 @@ POINTWISE = {  # op: arrays read, arrays written, FLOP per element of the output
     "rope": (1, 1, 6),
     "copy": (1, 1, 0),
     "scale": (1, 1, 1),
+    "mul": (2, 1, 1),
+    "sigmoid": (1, 1, 4),
+    "tanh": (1, 1, 5),
+    "silu": (1, 1, 4),
+    "gelu_mul": (2, 1, 9),
+    "dropout": (1, 1, 2),
+    "dequantise": (1, 1, 1),
+    "relu_backward": (2, 1, 1),
+    "gelu_backward": (2, 1, 14),
+    "silu_mul_backward": (3, 2, 10),
 }
-"""silu_mul: x·sigmoid(x)·y; rope: rotary embedding, 3 multiply-adds an element."""
-ROWWISE = {"softmax": (1, 1, 5), "layernorm": (1, 1, 8), "rmsnorm": (1, 1, 4), "sum": (1, 0, 1), "quantise": (1, 1, 4)}
-"""Of rows × columns; quantise finds each row's largest and writes fp8."""
+"""silu_mul: x·sigmoid(x)·y; rope: rotary embedding, 3 multiply-adds an element; dequantise reads 8 bits; backward: the gradient beside the
+inputs. A mask of dropout need not be kept: it can be drawn again."""
+ROWWISE = {
+    "softmax": (1, 1, 5),
+    "layernorm": (1, 1, 8),
+    "rmsnorm": (1, 1, 4),
+    "sum": (1, 0, 1),
+    "quantise": (1, 1, 4),
+    "max": (1, 0, 1),
+    "batchnorm": (1, 1, 8),
+    "groupnorm": (1, 1, 8),
+    "cross_entropy": (1, 0, 5),
+    "softmax_backward": (2, 1, 4),
+    "layernorm_backward": (2, 1, 12),
+    "rmsnorm_backward": (2, 1, 8),
+    "batchnorm_backward": (2, 1, 12),
+    "groupnorm_backward": (2, 1, 12),
+    "cross_entropy_backward": (1, 1, 4),
+}
+"""Of rows × columns; quantise finds each row's largest and writes fp8. batchnorm: a row is a channel; groupnorm: a group of an image."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send")
 DISTRIBUTIONS = ("balanced", "power_law_1.01", "power_law_1.2")
 
@@ -47,6 +74,14 @@ def _attention(params: Mapping[str, Value]) -> Work:
     own, cached = STORED[text(params, "dtype")], STORED[text(params, "kv_dtype")]
     keys = plain(np.where(window > 0, np.minimum(kv, window + query - 1), kv))
     kept = keys * kv_heads * row * cached
+    if params["op"] == "backward":
+        # Scores again, then gradients of scores, values, queries and keys: Dao, FlashAttention-2, arXiv 2307.08691, section 3.1.
+        rows, sides = query * heads, query * heads * (width + 2 * values) * own
+        return Work(
+            read_bytes=batch * (sides + kept + 4.0 * rows), written_bytes=batch * (query * heads * width * own + kept),
+            operations={unit_of(text(params, "dtype")): 2.0 * batch * heads * (3 * width + 2 * values) * pairs},
+            working_set_bytes=batch * (sides + kept),
+        )  # fmt: skip
     return Work(
         read_bytes=batch * (query * heads * width * own + kept),
         written_bytes=batch * query * heads * values * 2,
@@ -62,6 +97,11 @@ def attention_widths(params: Mapping[str, Any]) -> tuple[Any, Any]:
     width, value, latent = (count(given, name) for name in ("head_dim", "value_dim", "latent"))
     values = plain(np.where(value > 0, value, width))
     return values, plain(np.where(latent > 0, latent, width + values))
+
+
+def touched(draws: Any, of: Any) -> Any:
+    """How many of `of` are met by so many even draws: of·(1 − (1 − 1/of)^draws)."""
+    return plain(of * -np.expm1(draws * np.log1p(-1.0 / np.maximum(of, 1.0 + 1e-12))))
 
 
 def touched_experts(tokens: Any, experts: Any, topk: Any) -> Any:
@@ -85,32 +125,62 @@ def _moe(params: Mapping[str, Value]) -> Work:
     )
 
 
-def conv_output(params: Mapping[str, Value]) -> tuple[Any, Any]:
+_CONV = {"groups": 1, "dilation": 1, "depth": 0, "filter_height": 0, "filter_depth": 0}
+
+
+def conv_sides(params: Mapping[str, Any]) -> dict[str, tuple[Any, Any, Any]]:
+    """Of each side of an image (depth, height, width): size of the input, of the filter, of the result. Without a depth it is 1. A side of
+    1 under a filter of 1, as lines have, is not padded."""
+    given = {**_CONV, **params}
+    pad, step, gap, filter_ = (count(given, name) for name in ("pad", "stride", "dilation", "filter"))
+    depth, tall, deep = count(given, "depth"), count(given, "filter_height"), count(given, "filter_depth")
+    filters = {
+        "depth": np.where(depth > 0, np.where(deep > 0, deep, filter_), 1.0),
+        "height": np.where(tall > 0, tall, filter_),
+        "width": filter_,
+    }
+    found = {}
+    for name, taps in filters.items():
+        size = np.maximum(count(given, name), 1.0)
+        line = (size == 1) & (taps == 1) & ((np.asarray(tall) == 1) | (name == "depth"))
+        whole = (size + 2 * np.where(line, 0.0, pad) - gap * (taps - 1) - 1) // np.where(line, 1.0, step) + 1
+        found[name] = (plain(size), plain(taps), plain(whole))
+    return found
+
+
+def conv_output(params: Mapping[str, Any]) -> tuple[Any, Any]:
     """Height and width of the result."""
-    pad, step, filter_ = (count(params, name) for name in ("pad", "stride", "filter"))
-    high, wide = ((count(params, name) + 2 * pad - filter_) // step + 1 for name in ("height", "width"))
-    return high, wide
+    sides = conv_sides(params)
+    return sides["height"][2], sides["width"][2]
 
 
 def _conv(params: Mapping[str, Value]) -> Work:
-    """2·filter² multiply-adds per input channel, output channel and output pixel; input, weights and output once."""
+    """2·taps multiply-adds per input channel of a group, output channel and output pixel; both operands and the result once. Gradients take
+    as many as the forward pass: each exchanges the result with one operand."""
     images, channels, filters = (count(params, name) for name in ("images", "channels", "filters"))
-    high, wide = conv_output(params)
-    size = STORED[text(params, "dtype")]
-    taps = count(params, "filter") ** 2 * channels
-    read = size * (images * channels * count(params, "height") * count(params, "width") + taps * filters)
-    written = size * images * filters * high * wide
+    sides = list(conv_sides(params).values())
+    size, inner = STORED[text(params, "dtype")], channels / count(params, "groups")
+    pixels, taps, out = (plain(side[0] * side[1] * side[2]) for side in zip(*sides, strict=True))
+    parts = {
+        "input_gradient": size * images * channels * pixels, "weight_gradient": size * taps * inner * filters,
+        "forward": size * images * filters * out,
+    }  # fmt: skip
+    written, moved = parts[text(params, "op")], sum(parts.values())
     return Work(
-        read_bytes=read,
+        read_bytes=moved - written,
         written_bytes=written,
-        operations={unit_of(text(params, "dtype")): 2.0 * images * filters * high * wide * taps},
-        working_set_bytes=read + written,
+        operations={unit_of(text(params, "dtype")): 2.0 * images * filters * out * taps * inner},
+        working_set_bytes=moved,
     )
 
 
 def _conv_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
-    if min(conv_output(params)) < 1:
+    if min(side[2] for side in conv_sides(params).values()) < 1:
         return "filter", f"a filter of {params['filter']} does not fit into {params['height']} × {params['width']} with pad {params['pad']}"
+    groups = integer(params, "groups")
+    for name in ("channels", "filters"):
+        if integer(params, name) % groups:
+            return "groups", f"{params[name]} {name} cannot be parted into {groups} groups; take a divisor"
     return None
 
 
@@ -126,11 +196,12 @@ def _streamed(shape: tuple[int, int, int], elements: Any, params: Mapping[str, V
     read, written, operations = shape
     size = STORED[text(params, "dtype")]
     out = 1.0 if params["op"] == "quantise" else size
+    own = 1.0 if params["op"] == "dequantise" else size
     return Work(
-        read_bytes=read * elements * size,
+        read_bytes=read * elements * own,
         written_bytes=written * elements * out,
         operations={"fma.fp32": operations * elements},
-        working_set_bytes=elements * (read * size + written * out),
+        working_set_bytes=elements * (read * own + written * out),
     )
 
 
@@ -191,7 +262,8 @@ def _moe_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     return None
 
 
-def _count(name: str, about: str, default: int, high: float = 2**24) -> Param:
+def bounded(name: str, about: str, default: int, high: float = 2**24) -> Param:
+    """A whole number from 1."""
     return Param(name, "int", about, default, low=1, high=high)
 
 
@@ -199,7 +271,10 @@ def _none(name: str, about: str) -> Param:
     return Param(name, "int", about, 0, low=0, high=2**30)
 
 
-def _dtype(default: str = "bf16", choices: tuple[str, ...] = STORED_DTYPES, name: str = "dtype", about: str = "element type") -> Param:
+def element_type(
+    default: str = "bf16", choices: tuple[str, ...] = STORED_DTYPES, name: str = "dtype", about: str = "element type"
+) -> Param:
+    """The type of elements."""
     return Param(name, "str", about, default, choices=choices)
 
 
@@ -208,18 +283,22 @@ WORKLOADS = (
         "attention",
         "softmax(Q·Kᵀ)·V in one kernel: prefill with many queries, decode with one",
         (
-            _count("batch", "sequences", 1),
-            _count("query", "queries of each sequence: 1 is decode", 4096),
+            bounded("batch", "sequences", 1),
+            bounded("query", "queries of each sequence: 1 is decode", 4096),
             _none("kv", "keys of each sequence (0: as many as queries)"),
-            _count("heads", "query heads", 32, 65536),
-            _count("kv_heads", "key-value heads", 8, 65536),
-            _count("head_dim", "width of a head", 128, 1024),
+            bounded("heads", "query heads", 32, 65536),
+            bounded("kv_heads", "key-value heads", 8, 65536),
+            bounded("head_dim", "width of a head", 128, 1024),
             _none("value_dim", "width of a head's value (0: as head_dim)"),
             _none("latent", "width of the one row per token that all heads share as keys and values, MLA (0: none)"),
             _none("window", "keys that a query sees, itself included (0: all)"),
             Param("mask", "str", "causal: no key after the query", "causal", choices=("causal", "full")),
-            _dtype(),
-            _dtype(name="kv_dtype", about="type of the keys and values"),
+            element_type(),
+            element_type(name="kv_dtype", about="type of the keys and values"),
+            Param(
+                "op", "str", "forward, or the gradients of queries, keys and values", "forward", choices=("forward", "backward"), later=True
+            ),
+            Param("page", "int", "tokens of a page of the keys and values (0: they lie in one piece)", 0, low=0, high=65536, later=True),
         ),
         "time",
         "s",
@@ -231,15 +310,15 @@ WORKLOADS = (
         "moe",
         "experts of a mixture, fused: gate and up, activation, down, for each token's experts",
         (
-            _count("tokens", "tokens of one call", 1024),
-            _count("hidden", "width of a token", 4096, 2**20),
-            _count("inter", "inner width of an expert", 14336, 2**20),
-            _count("topk", "experts of a token", 2, 4096),
-            _count("experts", "all experts", 8, 65536),
-            _count("tp", "GPUs that share each expert", 1, 65536),
-            _count("ep", "GPUs that the experts are spread over", 1, 65536),
+            bounded("tokens", "tokens of one call", 1024),
+            bounded("hidden", "width of a token", 4096, 2**20),
+            bounded("inter", "inner width of an expert", 14336, 2**20),
+            bounded("topk", "experts of a token", 2, 4096),
+            bounded("experts", "all experts", 8, 65536),
+            bounded("tp", "GPUs that share each expert", 1, 65536),
+            bounded("ep", "GPUs that the experts are spread over", 1, 65536),
             Param("distribution", "str", "how tokens choose: evenly, or by a power law", "balanced", choices=DISTRIBUTIONS),
-            _dtype(choices=("fp16", "bf16", "fp8", "fp8_block", "int4")),
+            element_type(choices=("fp16", "bf16", "fp8", "fp8_block", "int4")),
             Param("gated", "bool", "gate and up, not up alone", True),
         ),
         "time",
@@ -250,17 +329,47 @@ WORKLOADS = (
     ),
     Workload(
         "conv",
-        "two-dimensional convolution",
+        "convolution of images, lines or volumes",
         (
-            _count("images", "of a batch", 32),
-            _count("channels", "of the input", 64, 2**20),
-            _count("height", "of the input", 56),
-            _count("width", "of the input", 56),
-            _count("filters", "channels of the output", 64, 2**20),
-            _count("filter", "its height and width", 3, 1024),
-            _count("stride", "step of the filter", 1, 1024),
+            bounded("images", "of a batch", 32),
+            bounded("channels", "of the input", 64, 2**20),
+            bounded("height", "of the input", 56),
+            bounded("width", "of the input", 56),
+            bounded("filters", "channels of the output", 64, 2**20),
+            bounded("filter", "its height and width", 3, 1024),
+            bounded("stride", "step of the filter", 1, 1024),
             Param("pad", "int", "zeros on each side", 1, low=0, high=1024),
-            _dtype(choices=("fp32", "tf32", "fp16", "bf16", "fp8", "int8")),
+            element_type(choices=("fp32", "tf32", "fp16", "bf16", "fp8", "int8")),
+            Param(
+                "op",
+                "str",
+                "forward, or one of its gradients",
+                "forward",
+                choices=("forward", "input_gradient", "weight_gradient"),
+                later=True,
+            ),
+            Param(
+                "groups",
+                "int",
+                "that channels and filters are parted into; as many as channels is depthwise",
+                1,
+                low=1,
+                high=2**20,
+                later=True,
+            ),
+            Param("dilation", "int", "step between taps of the filter", 1, low=1, high=1024, later=True),
+            Param("depth", "int", "of the input (0: a flat image)", 0, low=0, high=2**20, later=True),
+            Param(
+                "filter_height",
+                "int",
+                "of the filter, where it is no square (0: as filter); 1 with height 1 is a line",
+                0,
+                low=0,
+                high=1024,
+                later=True,
+            ),
+            Param("filter_depth", "int", "of the filter (0: as filter)", 0, low=0, high=1024, later=True),
+            Param("layout", "str", "how images lie in memory: channels first or last", "nchw", choices=("nchw", "nhwc"), later=True),
         ),
         "compute",
         "FLOP/s",
@@ -271,7 +380,11 @@ WORKLOADS = (
     Workload(
         "pointwise",
         "the same arithmetic on every element",
-        (Param("op", "str", "what is done", "add", choices=tuple(POINTWISE)), _count("elements", "of the output", 2**24, 2**46), _dtype()),
+        (
+            Param("op", "str", "what is done", "add", choices=tuple(POINTWISE)),
+            bounded("elements", "of the output", 2**24, 2**46),
+            element_type(),
+        ),
         "bandwidth",
         "B/s",
         "higher",
@@ -282,9 +395,9 @@ WORKLOADS = (
         "something of every row: norms, softmax, sums, quantisation",
         (
             Param("op", "str", "what is done", "rmsnorm", choices=tuple(ROWWISE)),
-            _count("rows", "of the matrix", 4096, 2**40),
-            _count("columns", "of the matrix", 4096, 2**30),
-            _dtype(),
+            bounded("rows", "of the matrix", 4096, 2**40),
+            bounded("columns", "of the matrix", 4096, 2**30),
+            element_type(),
         ),
         "bandwidth",
         "B/s",
@@ -295,10 +408,10 @@ WORKLOADS = (
         "embedding",
         "rows of a table by index",
         (
-            _count("tokens", "rows fetched", 4096, 2**40),
-            _count("columns", "of the table", 4096, 2**24),
-            _count("vocabulary", "rows of the table", 128256, 2**40),
-            _dtype(),
+            bounded("tokens", "rows fetched", 4096, 2**40),
+            bounded("columns", "of the table", 4096, 2**24),
+            bounded("vocabulary", "rows of the table", 128256, 2**40),
+            element_type(),
         ),
         "bandwidth",
         "B/s",
@@ -308,7 +421,7 @@ WORKLOADS = (
     Workload(
         "transpose",
         "a matrix written with rows and columns exchanged",
-        (_count("rows", "of the matrix", 4096, 2**30), _count("columns", "of the matrix", 4096, 2**30), _dtype()),
+        (bounded("rows", "of the matrix", 4096, 2**30), bounded("columns", "of the matrix", 4096, 2**30), element_type()),
         "bandwidth",
         "B/s",
         "higher",
@@ -322,7 +435,7 @@ WORKLOADS = (
             Param("gpus", "int", "that take part", 8, low=2, high=2**20),
             Param("size", "int", "bytes of the whole result of an all-gather, of each GPU's input else", unit="B", low=1, high=2**46),
             Param("nodes", "int", "that the GPUs are spread over, evenly", 1, low=1, high=2**20),
-            _dtype(),
+            element_type(),
         ),
         "bandwidth",
         "B/s",
