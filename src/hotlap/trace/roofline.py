@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from hotlap.errors import InputError
 from hotlap.model import machines
 from hotlap.model.predict import predict
 from hotlap.record import Device
-from hotlap.trace.events import KERNEL
+from hotlap.trace import recorded
 from hotlap.trace.study import Study
 from hotlap.work import aten
 
@@ -72,26 +73,14 @@ def rows(study: Study) -> list[Row]:
     slug = machine(study)
     if not slug:
         return []
-    events, links = study.events, study.links
-    mine = np.flatnonzero((events.kind[events.work] == KERNEL) & (links.operator >= 0))
-    mine = mine[events.shape[links.operator[mine]] >= 0]
-    if not len(mine):
+    if not len(study.devices):
         return []
-    operator = links.operator[mine]
-    key = events.name[operator].astype(np.int64) * (len(events.shapes) + 1) + events.shape[operator]
-    kinds, inverse = np.unique(key, return_inverse=True)
-    length = events.duration[events.work[mine]]
-    total = np.bincount(inverse, weights=length)
     found = []
-    for i in np.argsort(-total, kind="stable")[:MOST]:
-        name, shape = divmod(int(kinds[i]), len(events.shapes) + 1)
-        recorded = events.shapes[shape]
-        work = aten.asked(events.names[name], recorded.dims, recorded.types, recorded.values)
-        if work is None:
-            continue
-        here = inverse == i
-        each = np.bincount(np.unique(operator[here], return_inverse=True)[1], weights=length[here])
-        found.append(_row(events.names[name], work, each, events.work[mine[here]], slug, _names(study, events.work[mine[here]])))
+    for group in itertools.islice(recorded.groups(study), MOST):
+        shape = group.shape
+        work = aten.asked(group.operator, shape.dims, shape.types, shape.values, shape.strides)
+        if work is not None:
+            found.append(_row(work, group, slug, _names(study, group.places)))
     return found
 
 
@@ -99,15 +88,15 @@ def _names(study: Study, places: NDArray[np.int64]) -> Sequence[str]:
     return [study.events.names[int(one)] for one in np.unique(study.events.name[places])]
 
 
-def _row(
-    operator: str, work: aten.Asked, each: NDArray[Any], places: NDArray[np.int64], slug: str, kernels: Sequence[str]
-) -> Row:
-    median_s, total_s = float(np.median(each)) / 1e9, float(each.sum()) / 1e9
+def _row(work: aten.Asked, group: recorded.Group, slug: str, kernels: Sequence[str]) -> Row:
+    median_s, total_s, count = float(np.median(group.each_s)), float(group.each_s.sum()), len(group.each_s)
     if work.params.get("dtype") == "fp32" and work.workload in ("gemm", "conv") and any("tf32" in one or "s1688" in one for one in kernels):
         work = aten.Asked(work.workload, {**work.params, "dtype": "tf32"})
     try:
         limit = predict(work.workload, slug, **work.params)
     except InputError as error:
-        return Row(operator, work, len(each), median_s, total_s, None, None, None, places, str(error))
+        return Row(group.operator, work, count, median_s, total_s, None, None, None, group.places, str(error))
     high = limit.high_s if limit.high_s is not None else limit.expected_s
-    return Row(operator, work, len(each), median_s, total_s, limit.bound_s, limit.expected_s, high, places, limit.reason)
+    return Row(
+        group.operator, work, count, median_s, total_s, limit.bound_s, limit.expected_s, high, group.places, limit.reason
+    )

@@ -1,0 +1,268 @@
+"""A user's PyTorch module as the workloads it runs: traced on fake tensors, which have shapes and no data, so no GPU and no memory."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hotlap.errors import InputError, Unavailable
+from hotlap.work import aten
+from hotlap.work.aten import Asked
+
+FREE = re.compile(
+    r"(_unsafe_|_reshape_)?(view|reshape|alias)|t|transpose|permute|expand|slice|select|squeeze|unsqueeze|detach|split|split_with_sizes|chunk|unbind|"
+    r"as_strided|unfold|empty|empty_like|empty_strided|new_empty|new_empty_strided|lift_fresh|zeros|ones|full|arange|zeros_like|ones_like|"
+    r"full_like|new_zeros|new_ones|new_full|fill|zero|scalar_tensor|_local_scalar_dense|is_same_size|diagonal|triu|tril|movedim|_to_copy_meta"
+)
+"""Operators that move no data or only fill small constants."""
+WHERE = (
+    "a module is named MODULE:FACTORY or FILE.py:FACTORY; the factory returns (module, inputs), as in: "
+    "return Net(), (torch.randn(8, 3, 224, 224),)"
+)
+
+
+class Call(NamedTuple):
+    """Equal calls of one operator at one place of the module."""
+
+    place: str  # path in the module, numbers as *: layers.*.attention; "backward" outside the forward pass
+    operator: str  # aten's name
+    asked: Asked
+    times: int
+
+
+class Traced(NamedTuple):
+    """What a module runs in one step. `unknown`: operators that are no workload of ours, with their calls."""
+
+    name: str
+    calls: list[Call]
+    unknown: Mapping[str, int]
+
+
+def trace(name: str, train: bool = False) -> Traced:
+    """`name`: MODULE:FACTORY or FILE.py:FACTORY. `train`: forward, backward and one update by AdamW. Raises InputError where the factory is
+    not found, fails, or calls an operator that cannot be traced without data; Unavailable without PyTorch."""
+    torch = _torch()
+    factory = _factory(name)
+    seen: list[tuple[str, str, list[Asked]]] = []
+    with _fake(torch, name) as place:
+        module, inputs, more = _made(factory, name)
+        with _recording(torch, seen, place):
+            _run(torch, module, inputs, more, train)
+        seen += _updated(module) if train else []
+    return _folded(name, seen)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise Unavailable(f"a module is traced with PyTorch, which cannot be imported ({error})", "pip install 'hotlap[torch]'") from error
+    return torch
+
+
+def _factory(name: str) -> Callable[[], Any]:
+    where, _, attribute = name.rpartition(":")
+    if not where or not attribute:
+        raise InputError(f"'{name}': {WHERE}")
+    try:
+        if where.endswith(".py"):
+            found = _file(Path(where))
+        else:
+            if "" not in sys.path:
+                sys.path.insert(0, "")
+            found = importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        raise InputError(f"'{name}': there is no module {error.name}; {WHERE}") from None
+    except Exception as error:  # the user's code may raise anything
+        raise InputError(f"'{name}': importing it fails: {_line(error)}") from None
+    factory = getattr(found, attribute, None)
+    if not callable(factory):
+        valid = ", ".join(sorted(key for key, value in vars(found).items() if callable(value) and not key.startswith("_")))[:200]
+        raise InputError(f"'{where}' has no function '{attribute}'; valid: {valid or 'none'}")
+    made: Callable[[], Any] = factory
+    return made
+
+
+def _file(path: Path) -> Any:
+    if not path.is_file():
+        raise InputError(f"there is no file '{path}'; {WHERE}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _made(factory: Callable[[], Any], name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
+    """Module, inputs by place and by name."""
+    found = factory()
+    if not isinstance(found, tuple) or len(found) not in (2, 3) or not callable(found[0]):
+        raise InputError(f"the factory of '{name}' returned {type(found).__name__}; {WHERE}")
+    module, inputs, *more = found
+    if isinstance(inputs, Mapping):
+        return module, (), inputs
+    return module, inputs if isinstance(inputs, (tuple, list)) else (inputs,), more[0] if more else {}
+
+
+@contextmanager
+def _fake(torch: Any, name: str) -> Iterator[list[str]]:
+    """Tensors without data; the path of the submodule that runs."""
+    from torch._subclasses import fake_tensor
+    from torch.nn.modules import module as hooks
+
+    paths: dict[Any, str] = {}
+    place: list[str] = []
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer, of which no shapes are seen
+
+    def enter(one: Any, _: Any) -> None:
+        if not place:
+            paths.update({part: path for path, part in one.named_modules()})
+        place.append(paths.get(one, type(one).__name__))
+
+    def leave(*_: Any) -> None:
+        place.pop()
+
+    handles = [hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave)]
+    try:
+        with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
+            yield place
+    except InputError:
+        raise
+    except (
+        fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.UnsupportedOperatorException,
+    ) as error:
+        raise InputError(
+            f"'{name}' cannot be traced: the operator {error.func} needs the data, not the shapes alone{_at(place)}; "
+            "take it out of the factory's module, or record a trace of a real step and give that"
+        ) from None
+    except Exception as error:  # whatever the user's module raises
+        hint = (
+            "; build it on the CPU, where it is made does not matter"
+            if "cuda" in str(error).lower() or "nvidia" in str(error).lower()
+            else ""
+        )
+        raise InputError(f"'{name}' cannot be traced{_at(place)}: {_line(error)}{hint}") from None
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+        for handle in handles:
+            handle.remove()
+
+
+def _at(place: Sequence[str]) -> str:
+    inner = next((path for path in reversed(place) if path), "")
+    return f" in '{inner}'" if inner else ""
+
+
+@contextmanager
+def _recording(torch: Any, seen: list[tuple[str, str, list[Asked]]], place: Sequence[str]) -> Iterator[None]:
+    """Every operator that reaches the device, in order."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            operator = func._schema.name.removeprefix("aten::")
+            if "::" not in operator and not FREE.fullmatch(operator.rstrip("_")):
+                where = (place[-1] or "forward") if place else "backward"
+                seen.append((where, operator, _parts(torch, operator, func, args, kwargs or {})))
+            return func(*args, **(kwargs or {}))
+
+    with Recorder():
+        yield
+
+
+NAMES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "int8": "signed char",
+    "float8_e4m3fn": "c10::Float8_e4m3fn",
+}
+
+
+def _parts(torch: Any, operator: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Asked]:
+    """The call as a profiler would have recorded it."""
+    given = [
+        args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value) for i, argument in enumerate(func._schema.arguments)
+    ]
+    tensors = [torch.is_tensor(one) for one in given]
+    dims = [list(one.shape) if is_one else [] for one, is_one in zip(given, tensors, strict=True)]
+    types = [
+        NAMES.get(str(one.dtype).removeprefix("torch."), str(one.dtype)) if is_one else ""
+        for one, is_one in zip(given, tensors, strict=True)
+    ]
+    strides = [list(one.stride()) if is_one else [] for one, is_one in zip(given, tensors, strict=True)]
+    values = ["" if is_one or one is None else str(one) for one, is_one in zip(given, tensors, strict=True)]
+    return aten.parts(operator, json.dumps(dims), json.dumps(types), json.dumps(values), json.dumps(strides))
+
+
+def _run(torch: Any, module: Any, inputs: Sequence[Any], more: Mapping[str, Any], train: bool) -> None:
+    if not train:
+        if hasattr(module, "eval"):
+            module.eval()
+        with torch.no_grad():
+            module(*inputs, **more)
+        return
+    made = module(*inputs, **more)
+    outputs = [one for one in _tensors(torch, made) if one.requires_grad]
+    if not outputs:
+        raise InputError("no output of the module needs a gradient; for training its parameters must require one")
+    torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
+
+
+def _updated(module: Any) -> list[tuple[str, str, list[Asked]]]:
+    """One update of all parameters of a type, as a fused optimiser does it."""
+    elements: Counter[str] = Counter()
+    for one in module.parameters() if hasattr(module, "parameters") else ():
+        if one.grad is not None:
+            elements[aten.DTYPES.get(NAMES.get(str(one.dtype).removeprefix("torch."), ""), "fp32")] += one.numel()
+    return [
+        ("optimizer", "_fused_adamw_", [Asked("optimizer", {"op": "adamw", "elements": count, "dtype": dtype})])
+        for dtype, count in elements.items()
+    ]
+
+
+def _tensors(torch: Any, made: Any) -> Iterator[Any]:
+    if torch.is_tensor(made):
+        yield made
+    elif isinstance(made, Mapping):
+        for one in made.values():
+            yield from _tensors(torch, one)
+    elif isinstance(made, (tuple, list)):
+        for one in made:
+            yield from _tensors(torch, one)
+
+
+def _folded(name: str, seen: Sequence[tuple[str, str, list[Asked]]]) -> Traced:
+    """Equal calls counted, in the order of their first."""
+    times: Counter[tuple[str, str, str]] = Counter()
+    first: dict[tuple[str, str, str], Asked] = {}
+    unknown: Counter[str] = Counter()
+    for path, operator, parts in seen:
+        if not parts:
+            unknown[operator] += 1
+        place = re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
+        for one in parts:
+            key = place, operator, json.dumps(one)
+            first.setdefault(key, one)
+            times[key] += 1
+    return Traced(
+        name, [Call(place, operator, first[place, operator, text], n) for (place, operator, text), n in times.items()], dict(unknown)
+    )
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"

@@ -1,0 +1,92 @@
+"""Operators of a trace with the shapes of their calls, as workloads: what a program really runs, how often, how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.trace.events import KERNEL, OPERATOR, Shape
+from hotlap.trace.study import Study
+from hotlap.work import aten
+from hotlap.work.aten import Asked
+
+
+class Group(NamedTuple):
+    """All calls of one operator with one shape. Times are the device's, of the host where the trace has no device."""
+
+    operator: str
+    shape: Shape
+    each_s: NDArray[Any]  # of each call, its kernels together
+    places: NDArray[np.int64]  # events: its kernels, or the operators themselves
+
+
+class Recorded(NamedTuple):
+    """One workload of a step."""
+
+    operator: str
+    asked: Asked
+    calls: float  # in a step; in the whole trace where it has no steps
+    median_s: float
+
+
+class Program(NamedTuple):
+    """What a trace's step is made of."""
+
+    workloads: list[Recorded]  # most time first
+    steps: int
+    known_s: float  # time of a step in workloads
+    total_s: float  # time of a step in operators with shapes or without
+    unknown: Mapping[str, float]  # operators that are no workload of ours → seconds in a step
+
+
+def program(study: Study) -> Program:
+    """Operators as workloads, counted for one step. An operator of two workloads gives each half its time."""
+    steps = max(len(study.steps), 1)
+    found, unknown, known = [], dict[str, float](), 0.0
+    for group in groups(study):
+        total = float(group.each_s.sum()) / steps
+        parts = aten.parts(group.operator, group.shape.dims, group.shape.types, group.shape.values, group.shape.strides)
+        if not parts:
+            unknown[group.operator] = unknown.get(group.operator, 0.0) + total
+            continue
+        known += total
+        each = float(np.median(group.each_s)) / len(parts)
+        found += [Recorded(group.operator, one, len(group.each_s) / steps, each) for one in parts]
+    found.sort(key=lambda one: -one.calls * one.median_s)
+    return Program(found, steps, known, known + sum(unknown.values()), dict(sorted(unknown.items(), key=lambda pair: -pair[1])))
+
+
+def groups(study: Study) -> Iterator[Group]:
+    """Operators with recorded shapes by total time, most first: those that launched kernels, else the innermost ones of the host."""
+    events = study.events
+    if len(study.devices):
+        places = np.flatnonzero((events.kind[events.work] == KERNEL) & (study.links.operator >= 0))
+        operator, work = study.links.operator[places], events.work[places]
+    else:
+        operator = work = _innermost(study)
+    known = events.shape[operator] >= 0
+    operator, work = operator[known], work[known]
+    if not len(operator):
+        return
+    key = events.name[operator].astype(np.int64) * (len(events.shapes) + 1) + events.shape[operator]
+    kinds, inverse = np.unique(key, return_inverse=True)
+    length = events.duration[work] / 1e9
+    for i in np.argsort(-np.bincount(inverse, weights=length), kind="stable"):
+        name, shape = divmod(int(kinds[i]), len(events.shapes) + 1)
+        here = inverse == i
+        each = np.bincount(np.unique(operator[here], return_inverse=True)[1], weights=length[here])
+        yield Group(events.names[name], events.shapes[shape], each, work[here])
+
+
+def _innermost(study: Study) -> NDArray[np.int64]:
+    """Operators of the host without operators inside, within the steps where there are any."""
+    events, first_end = study.events, study.window
+    places = np.asarray(events.of_kind(OPERATOR))
+    inside = (events.start[places] >= first_end[0]) & (events.start[places] < first_end[1])
+    places = places[inside]
+    nesting = study.parent[places]
+    outer = np.unique(nesting[nesting >= 0])
+    return np.asarray(places[~np.isin(places, outer)], dtype=np.int64)

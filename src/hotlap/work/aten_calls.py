@@ -1,0 +1,289 @@
+"""Calls of aten operators, read one kind at a time: products, convolutions, attention, elements, rows, tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Sides = list[list[int]]
+
+
+class Asked(NamedTuple):
+    """A workload and its parameters, as in a plan; what is not given has its default."""
+
+    workload: str
+    params: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """For people: gemm bf16 4096 × 4096 × 4096."""
+        one = self.params
+        if self.workload == "gemm":
+            batch = f" × {one['batch']} times" if one.get("batch", 1) > 1 else ""
+            return f"gemm {one['dtype']} {one['m']} × {one['n']} × {one['k']}{batch}"
+        return f"{self.workload} " + " ".join(str(value) for value in one.values())
+
+
+class Call(NamedTuple):
+    """One call: sizes and strides of each argument (empty where it is no tensor), element type, other arguments as text."""
+
+    dims: Sides
+    dtype: str
+    values: list[str]
+    strides: Sides
+
+    def value(self, place: int, default: str = "") -> str:
+        return self.values[place] if place < len(self.values) and self.values[place] else default
+
+    def numbers(self, place: int) -> list[int]:
+        """A list such as [2, 2]; empty where it was not kept."""
+        text = self.value(place)
+        return [int(one) for one in json.loads(text)] if text.startswith("[") else []
+
+    def truth(self, place: int) -> bool:
+        return self.value(place).lower() in ("true", "1")
+
+
+Made = Callable[[Call], list[Asked]]
+"""What a call computes: none, one workload, or several."""
+
+
+# ---------------------------------------------------------------- products
+
+
+def gemm(call: Call, left: int, right: int, bias: int | None = None) -> list[Asked]:
+    """A (…, m, k) by B (…, k, n); a bias is one row."""
+    a, b = call.dims[left], call.dims[right]
+    (m, k), n = a[-2:], b[-1]
+    if b[-2] != k or min(m, n, k) < 1:
+        return []
+    layout = "".join("t" if _turned(call, place) else "n" for place in (left, right))
+    added = {"epilogue": "bias"} if bias is not None and len(call.dims[bias]) == 1 else {}
+    return [Asked("gemm", {"dtype": call.dtype, "m": m, "n": n, "k": k, "batch": math.prod(a[:-2]), "layout": layout, **added})]
+
+
+def _turned(call: Call, place: int) -> bool:
+    """Whether an operand lies in memory by columns."""
+    steps = call.strides[place] if place < len(call.strides) else []
+    return len(steps) >= 2 and steps[-2] == 1 and steps[-1] > 1
+
+
+def linear(call: Call) -> list[Asked]:
+    n, k = call.dims[1]
+    rows = math.prod(call.dims[0][:-1])
+    if call.dims[0][-1] != k or not rows:
+        return []
+    added = {"epilogue": "bias"} if len(call.dims) > 2 and len(call.dims[2]) == 1 else {}
+    return [Asked("gemm", {"dtype": call.dtype, "m": rows, "n": n, "k": k, "batch": 1, "layout": "nt", **added})]
+
+
+# ---------------------------------------------------------------- convolutions
+
+
+class Places(NamedTuple):
+    """Where an operator of a convolution keeps its arguments."""
+
+    image: int
+    weights: int
+    stride: int
+    pad: int
+    dilation: int
+    groups: int
+    turned: int | None = None  # whether it is a transposed convolution
+
+
+def conv(at: Places) -> Made:
+    def made(call: Call) -> list[Asked]:
+        params = _conv_params(call, at)
+        if params is None:
+            return []
+        turned = at.turned is not None and call.truth(at.turned)
+        return [Asked("conv", _exchanged(call, at, params) if turned else params)]
+
+    return made
+
+
+def _conv_params(call: Call, at: Places) -> dict[str, Any] | None:
+    """N, C and one to three sides by F, C ÷ groups and the filter's; equal strides, paddings and dilations on all sides."""
+    images, channels, *sides = call.dims[at.image]
+    filters, inner, *taps = call.dims[at.weights]
+    groups = int(call.value(at.groups, "0")) or max(channels // inner, 1)
+    steps, pads, gaps = call.numbers(at.stride), call.numbers(at.pad), call.numbers(at.dilation) or [1]
+    if inner * groups != channels or not steps or not pads or len(sides) != len(taps) or not 1 <= len(sides) <= 3:
+        return None
+    inside = [pad for pad, size in zip(pads * len(sides), sides, strict=False) if size > 1] or [0]
+    if len({*steps}) > 1 or len({*gaps}) > 1:
+        return None
+    *upper, width = sides
+    *over, filter_ = taps
+    return {
+        "images": images, "channels": channels, "height": upper[-1] if upper else 1, "width": width, "filters": filters, "filter": filter_,
+        "stride": steps[0], "pad": max(inside), "dtype": call.dtype, "groups": groups, "dilation": gaps[0],
+        "filter_height": (0 if over[-1] == filter_ else over[-1]) if over else 1,
+        **({"depth": upper[0], "filter_depth": 0 if over[0] == filter_ else over[0]} if len(sides) == 3 else {}),
+    }  # fmt: skip
+
+
+def _exchanged(call: Call, at: Places, params: dict[str, Any]) -> dict[str, Any]:
+    """A transposed convolution computes the gradient of one whose result is its image."""
+    grown = {
+        name: (params[name] - 1) * params["stride"] - 2 * params["pad"] + params["filter"]
+        for name in ("height", "width")
+        if params[name] > 1
+    }
+    channels = call.dims[at.weights][1] * params["groups"]
+    return {**params, **grown, "op": "input_gradient", "filters": params["channels"], "channels": channels}
+
+
+def conv_backward(call: Call) -> list[Asked]:
+    """convolution_backward(grad, input, weight, bias sizes, stride, padding, dilation, transposed, output padding, groups, mask)."""
+    params = _conv_params(call, Places(1, 2, 4, 5, 6, 9))
+    if params is None or call.truth(7):
+        return []
+    wanted = call.value(10, "[true, true]").lower().strip("[]").split(",")
+    ops = [op for op, given in zip(("input_gradient", "weight_gradient"), wanted, strict=False) if given.strip() in ("true", "1")]
+    return [Asked("conv", {**params, "op": op}) for op in ops]
+
+
+# ---------------------------------------------------------------- attention
+
+
+def attention(op: str = "forward", first: int = 0, heads_first: bool = True) -> Made:
+    """Query, key and value as (batch, heads, tokens, head), scaled_dot_product_attention's order, from argument `first` on."""
+
+    def made(call: Call) -> list[Asked]:
+        sides = [side if heads_first else [side[0], side[2], side[1], side[3]] for side in call.dims[first : first + 3]]
+        (batch, heads, query, head), (_, kv_heads, kv, _), last = sides
+        causal = any(one.lower() == "true" for one in call.values)
+        return [Asked("attention", {
+            "batch": batch, "query": query, "kv": kv, "heads": heads, "kv_heads": kv_heads, "head_dim": head,
+            "value_dim": 0 if last[-1] == head else last[-1], "mask": "causal" if causal and kv >= query else "full", "dtype": call.dtype,
+            "kv_dtype": call.dtype, "op": op,
+        })]  # fmt: skip
+
+    return made
+
+
+# ---------------------------------------------------------------- elements, rows, tables
+
+
+def pointwise(op: str) -> Made:
+    def made(call: Call) -> list[Asked]:
+        sides = max(len(one) for one in call.dims)
+        # Operands are broadcast: each side of the result is the largest there, from the last on.
+        whole = [max(one[-i] for one in call.dims if len(one) >= i) for i in range(1, sides + 1)]
+        elements = math.prod(whole) if whole and all(math.prod(one) for one in call.dims if one) else 0
+        return [Asked("pointwise", {"op": op, "elements": elements, "dtype": call.dtype})] if elements else []
+
+    return made
+
+
+def rowwise(op: str, place: int = 0, rows_from: str = "last") -> Made:
+    """`rows_from`: what is one row of argument `place` — its last side, a channel of all images (channel), or a group of an image's."""
+
+    def made(call: Call) -> list[Asked]:
+        sides = call.dims[place]
+        whole, columns = math.prod(sides), sides[-1]
+        if rows_from == "channel":
+            columns = whole // sides[1]
+        elif rows_from == "group":
+            columns = whole // (sides[0] * int(call.value(GROUPS_AT[op])))
+        if not columns or not whole:
+            return []
+        return [Asked("rowwise", {"op": op, "rows": whole // columns, "columns": columns, "dtype": call.dtype})]
+
+    return made
+
+
+GROUPS_AT = {"groupnorm": 6, "groupnorm_backward": 8}  # native_group_norm(x, w, b, N, C, HxW, group); backward (dy, x, mean, rstd, w, …)
+
+
+def softmax(op: str) -> Made:
+    """Along the last side, as rows; along another one it is a workload of another kind."""
+
+    def made(call: Call) -> list[Asked]:
+        side = int(call.value(2 if op.endswith("backward") else 1, "-1"))
+        return rowwise(op)(call) if side in (-1, len(call.dims[0]) - 1) else []
+
+    return made
+
+
+def embedding(call: Call) -> list[Asked]:
+    (vocabulary, columns), tokens = call.dims[0], math.prod(call.dims[1])
+    return [Asked("embedding", {"tokens": tokens, "columns": columns, "vocabulary": vocabulary, "dtype": call.dtype})] if tokens else []
+
+
+def scatter(call: Call) -> list[Asked]:
+    """embedding_dense_backward(grad, indices, rows of the table, …)."""
+    columns, tokens = call.dims[0][-1], math.prod(call.dims[1])
+    return [Asked("scatter", {"tokens": tokens, "columns": columns, "vocabulary": int(call.value(2)), "dtype": call.dtype})]
+
+
+def index_add(call: Call) -> list[Asked]:
+    """index_add(table, side, index, source)."""
+    (vocabulary, *rest), tokens = call.dims[0], math.prod(call.dims[2])
+    return [Asked("scatter", {"tokens": tokens, "columns": math.prod(rest), "vocabulary": vocabulary, "dtype": call.dtype})]
+
+
+def bag(call: Call) -> list[Asked]:
+    """_embedding_bag(table, indices, offsets, …)."""
+    (vocabulary, columns), lookups, bags = call.dims[0], math.prod(call.dims[1]), math.prod(call.dims[2])
+    each = max(round(lookups / bags), 1)
+    return [Asked("embedding_bag", {"bags": bags, "lookups": each, "columns": columns, "vocabulary": vocabulary, "dtype": call.dtype})]
+
+
+def topk(call: Call) -> list[Asked]:
+    *rows, columns = call.dims[0]
+    return [Asked("topk", {"rows": math.prod(rows), "columns": columns, "k": int(call.value(1)), "dtype": call.dtype})]
+
+
+def pool(op: str) -> Made:
+    """max_pool2d_with_indices and avg_pool2d: (x, window, stride, padding …); windows and strides equal both ways."""
+
+    def made(call: Call) -> list[Asked]:
+        images, channels, height, width = call.dims[0]
+        window, pads = call.numbers(1), call.numbers(3) or [0]
+        steps = call.numbers(2) or window
+        if len({*window}) != 1 or len({*steps}) != 1 or len({*pads}) != 1:
+            return []
+        given = {"filter": window[0], "stride": steps[0], "pad": pads[0]}
+        return [
+            Asked(
+                "pool", {"op": op, "images": images, "channels": channels, "height": height, "width": width, **given, "dtype": call.dtype}
+            )
+        ]
+
+    return made
+
+
+def whole(workload: str, **more: Any) -> Made:
+    """All elements of the first argument."""
+
+    def made(call: Call) -> list[Asked]:
+        elements = math.prod(call.dims[0]) if call.dims[0] else 0
+        return [Asked(workload, {**more, "elements": elements, "dtype": call.dtype})] if elements else []
+
+    return made
+
+
+def total(call: Call) -> list[Asked]:
+    """Over everything: one number; over the last sides: rows; over others it is a workload of another kind."""
+    over, sides = call.numbers(1), call.dims[0]
+    if not over:
+        return whole("reduce", op="sum")(call) if call.value(1) in ("", "[]", "None") else []
+    inner = sorted(one % len(sides) for one in over)
+    if inner != list(range(len(sides) - len(inner), len(sides))):
+        return []
+    columns = math.prod(sides[inner[0] :])
+    rows = math.prod(sides[: inner[0]])
+    return [Asked("rowwise", {"op": "sum", "rows": rows, "columns": columns, "dtype": call.dtype})] if rows and columns else []
+
+
+def recurrent(call: Call) -> list[Asked]:
+    """mkldnn_rnn_layer(input, input weights, hidden weights, …, mode at 9): steps × batch × inputs; 2 is LSTM, 3 GRU."""
+    steps, batch, inputs = call.dims[0]
+    op = {"2": "lstm", "3": "gru"}[call.value(9)]
+    hidden = call.dims[2][-1]
+    return [Asked("rnn", {"op": op, "steps": steps, "batch": batch, "inputs": inputs, "hidden": hidden, "dtype": call.dtype})]

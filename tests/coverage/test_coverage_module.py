@@ -1,0 +1,118 @@
+"""A user's module becomes the workloads it runs, without a GPU and without data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hotlap import plan as plans
+from hotlap.coverage import module
+from hotlap.errors import InputError
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+NETS = """
+import torch
+from torch import nn
+
+class Image(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 64, 7, 2, 3)
+        self.norm = nn.BatchNorm2d(64)
+        self.deep = nn.Conv2d(64, 64, 3, padding=1, groups=64)
+        self.last = nn.Linear(64, 10)
+    def forward(self, x):
+        x = torch.relu(self.norm(self.first(x)))
+        return self.last(nn.functional.gelu(self.deep(x)).mean((2, 3))).softmax(-1)
+
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(64, 4, 256, batch_first=True, dropout=0.0) for _ in range(3))
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+class Looks(nn.Module):
+    def forward(self, x):
+        return x[x > 0]
+
+def image(): return Image(), (torch.randn(4, 3, 224, 224),)
+def blocks(): return Blocks(), {"x": torch.randn(2, 16, 64)}
+def huge(): return nn.Linear(65536, 65536, bias=False, dtype=torch.bfloat16), (torch.empty(65536, 65536, dtype=torch.bfloat16),)
+def looks(): return Looks(), (torch.randn(4),)
+def number(): return 3
+def fails(): raise RuntimeError("no weights here")
+"""
+
+
+@pytest.fixture
+def nets(tmp_path: Path) -> str:
+    file = tmp_path / "nets.py"
+    file.write_text(NETS, encoding="utf-8")
+    return str(file)
+
+
+def _found(traced: module.Traced) -> dict[tuple[str, str], int]:
+    """(place, case in words) → calls; every call is a valid case of a plan."""
+    return {(call.place, plans.case(*call.asked).workload): call.times for call in traced.calls}
+
+
+def test_an_image_network_forward(nets: str) -> None:
+    traced = module.trace(f"{nets}:image")
+    assert _found(traced) == {
+        ("first", "conv"): 1, ("norm", "rowwise"): 1, ("forward", "pointwise"): 1, ("deep", "conv"): 1, ("forward", "rowwise"): 1, ("last", "gemm"): 1,
+    }  # fmt: skip
+    first, deep = (call.asked.params for call in traced.calls if call.asked.workload == "conv")
+    assert (first["stride"], first["pad"], first["filter"], first["filters"], first["groups"]) == (2, 3, 7, 64, 1)
+    assert (deep["groups"], deep["height"], deep["images"]) == (64, 112, 4)
+    assert traced.unknown == {}
+
+
+def test_training_adds_gradients_and_one_update(nets: str) -> None:
+    traced = module.trace(f"{nets}:image", train=True)
+    ops = [call.asked.params.get("op") for call in traced.calls if call.place in ("backward", "optimizer")]
+    assert ops.count("weight_gradient") == 2
+    assert ops.count("input_gradient") == 1  # the first convolution's input needs none
+    assert {"batchnorm_backward", "gelu_backward", "relu_backward", "softmax_backward", "adamw"} <= set(ops)
+    (update,) = [call.asked.params for call in traced.calls if call.place == "optimizer"]
+    assert update["elements"] == 64 * 3 * 49 + 64 + 64 * 2 + 64 * 9 + 64 + 64 * 10 + 10
+
+
+def test_layers_with_numbers_are_counted_together(nets: str) -> None:
+    traced = module.trace(f"{nets}:blocks")
+    products = {call.place: call for call in traced.calls if call.asked.workload == "gemm"}
+    assert products["layers.*.linear1"].times == 3
+    assert products["layers.*.linear1"].asked.params == {
+        "dtype": "fp32", "m": 32, "n": 256, "k": 64, "batch": 1, "layout": "nt", "epilogue": "bias",
+    }  # fmt: skip
+    (attention,) = [call for call in traced.calls if call.asked.workload == "attention"]
+    assert (attention.times, attention.asked.params["heads"], attention.asked.params["query"]) == (3, 4, 16)
+
+
+def test_no_memory_is_needed(nets: str) -> None:
+    (product,) = module.trace(f"{nets}:huge").calls
+    assert (product.asked.params["m"], product.asked.params["dtype"]) == (65536, "bf16")
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("looks", "the operator aten.nonzero.default needs the data"),
+        ("number", "the factory of .* returned int; a module is named MODULE:FACTORY"),
+        ("fails", "RuntimeError: no weights here"),
+        ("nothing", "has no function 'nothing'; valid: .*image"),
+    ],
+)
+def test_what_cannot_be_traced_is_said(nets: str, factory: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        module.trace(f"{nets}:{factory}")
+
+
+@pytest.mark.parametrize("name", ["nowhere:at_all", "no_file.py:net", "nets", ":net"])
+def test_a_name_that_leads_nowhere(name: str) -> None:
+    with pytest.raises(InputError, match="MODULE:FACTORY"):
+        module.trace(name)
