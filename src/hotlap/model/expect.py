@@ -23,6 +23,7 @@ from hotlap.work.network import attention_widths, conv_output
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
+LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol")  # parts that a launch sets; that the way over a link sets
 UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
 CAPPED = "clock under the power cap"
 BETWEEN_NODES = (
@@ -63,6 +64,7 @@ def expect(
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, found = _estimate(workload, arrays, spec, implementation, count)
+    found = _overheads(found, spec)
     if not _like_measured(spec):
         found = found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
     known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
@@ -79,6 +81,15 @@ def expect(
     power_w, clock_hz = _power(family, found, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
     return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
+
+
+def _overheads(found: Estimate, spec: Spec) -> Estimate:
+    """With the launches and the way of a link that an imagined machine has."""
+    by = {**dict.fromkeys(LAUNCHES, spec.launch_factor), **dict.fromkeys(WAYS, spec.link_latency_factor)}
+    if spec.launch_factor == spec.link_latency_factor == 1.0:
+        return found
+    parts = {name: value * by.get(name, 1.0) for name, value in found.parts.items()}
+    return found._replace(parts=parts, seconds=np.sum(list(parts.values()), axis=0))
 
 
 def check_implementation(workload: str, name: str) -> None:

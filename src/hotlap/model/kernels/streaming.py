@@ -175,7 +175,7 @@ def _parts(moves: Moves, chip: Chip, c: Mapping[str, float], alone: bool) -> dic
     rates = {
         "DRAM": plain / (share * chip.memory_b_s),
         "row passes": again_dram / (c["read_share"] * chip.memory_b_s),
-        "L2": (plain / L2_PORT + (moves.read + moves.written - plain + moves.again) / c["l2_bytes_per_clock"]) / per_second,
+        "L2": (plain / L2_PORT + (moves.read + moves.written - plain + moves.again) / c["l2_bytes_per_clock"]) / per_second / chip.l2_factor,
         "bytes in flight": moves.read / _in_flight(moves, chip, c) * latency,
         "special functions": moves.special / (per_second * SPECIALS_PER_CLOCK),
         "arithmetic": sum((n / _rate(unit, chip, c) for unit, n in moves.flop.items()), np.zeros(len(moves.read))),
