@@ -57,13 +57,13 @@ def test_a_higher_limit_draws_more_only_where_it_was_held() -> None:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        ("l2_byte=1", "l2_bytes"), ("l2_bytes=-4", "above 0"), ("l2_bytes=1", "right unit?"), ("launch=3", "write launch=*1.2"),
+        ("l2_byte=1", "l2_bytes"), ("l2_bytes=-4", "above 0"), ("l2_bytes=1", "at least a hundredth"), ("launch=3", "write launch=*1.2"),
         ("l2_bytes", "KEY=VALUE"), ("l2_bytes=*1.1+l2_B=3e7", "twice"), ("units=1.5", "whole number"), ("llc_bytes=*2", "nothing to multiply"),
         ("memory_bandwidth_b_s=*1e9", "multiplied by"), ("clock_for_peak_hz=3e9", "above the highest clock"), ("pcie_generation=9", "one of"),
     ],
 )
 def test_nonsense_is_one_line(edit: str, said: str) -> None:
-    with pytest.raises(InputError, match=said.replace("*", r"\*").replace("?", r"\?")) as caught:
+    with pytest.raises(InputError, match=said.replace("*", r"\*")) as caught:
         machines.load(f"h200-sxm+{edit}")
     assert "\n" not in str(caught.value)
 

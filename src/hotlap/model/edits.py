@@ -175,7 +175,7 @@ def _sane(spec: Spec, figure: Figure, value: float, old: float | None) -> None:
         raise InputError(f"'pcie_generation' is one of {', '.join(map(str, PCIE_TRANSFERS_PER_S))}, not {value:g}")
     if old and not LEAST <= value / old <= MOST:
         times = f"{value / old:.3g} times {units.exact(old, figure.unit)} of {spec.table_slug}"
-        raise InputError(f"'{name}' of {units.exact(value, figure.unit)} is {times}: at most {MOST:g} times, at least a hundredth; right unit?")
+        raise InputError(f"'{name}' of {units.exact(value, figure.unit)} is {times}: at most {MOST:g} times, at least a hundredth")
 
 
 def _rates(spec: Spec, figure: Figure, factor: float) -> Spec:
@@ -191,8 +191,10 @@ def _noted(spec: Spec, name: str, value: Any, was: str) -> Spec:
     notes: Mapping[str, str] = {**spec.edits, SHOWN.get(name, name): was}
     if name in UNITS_OF_ARITHMETIC:
         return replace(spec, flop_per_clock={**spec.flop_per_clock, name: value}, edits=notes)
-    more = _SOURCES.get(name)
-    return replace(spec, edits=notes, **{name: value}, **({more: f"edited: {was} in the machine table"} if more else {}))
+    changed: dict[str, Any] = {name: value, "edits": notes}
+    if name in _SOURCES:
+        changed[_SOURCES[name]] = f"edited: {was} in the machine table"
+    return replace(spec, **changed)
 
 
 _SOURCES = {"memory_bandwidth_b_s": "memory_bandwidth_source", "clock_max_hz": "clock_source"}

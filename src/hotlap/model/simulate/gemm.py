@@ -62,6 +62,7 @@ def unit_of(problem: Problem) -> str:
 
 def modern(chip: Chip, rate: float) -> bool:
     """Whether matrix units of this machine take operands from shared memory on their own."""
+    chip = chip.original or chip  # an imagined machine keeps its generation
     return max(chip.flop_per_clock.get("matrix.bf16", 0.0), chip.flop_per_clock.get("matrix.fp16", 0.0)) >= rate
 
 
