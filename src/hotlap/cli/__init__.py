@@ -35,6 +35,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "import": "numbers measured elsewhere, as runs",
     "report": "one HTML page of one or more runs",
     "predict": "what a machine allows for a workload or a network, and what to expect of it",
+    "sensitivity": "what a plan gains from more of each figure of a machine",
     "calibrate": "what this machine is against its published figures, for better predictions",
     "correlate": "a simulation against silicon, case by case",
     "machines": "the machine table",

@@ -192,6 +192,8 @@ def _noted(spec: Spec, name: str, value: Any, was: str) -> Spec:
     if name in UNITS_OF_ARITHMETIC:
         return replace(spec, flop_per_clock={**spec.flop_per_clock, name: value}, edits=notes)
     changed: dict[str, Any] = {name: value, "edits": notes}
+    if name == "host_b_s" and spec.host_b_s is None:
+        changed |= {"pcie_generation": None, "pcie_lanes": None}  # the link to the host is now this one
     if name in _SOURCES:
         changed[_SOURCES[name]] = f"edited: {was} in the machine table"
     return replace(spec, **changed)
@@ -201,7 +203,14 @@ _SOURCES = {"memory_bandwidth_b_s": "memory_bandwidth_source", "clock_max_hz": "
 """Fields that say where a figure comes from."""
 
 
+def known(spec: Spec, name: str) -> bool:
+    """Whether a field of the machine can be multiplied."""
+    if name in ("matrix_rate", "vector_rate"):
+        return any(unit.startswith("matrix." if name == "matrix_rate" else "fma.") for unit in spec.flop_per_clock)
+    return FIGURES[name].relative or bool(_old(spec, FIGURES[name]))
+
+
 def apply(spec: Spec, factors: Mapping[str, float]) -> Spec:
     """The same with fields multiplied, for those who ask by program; what is not known stays so."""
-    known = [FIGURES[name] for name in factors if FIGURES[name].relative or _old(spec, FIGURES[name])]
-    return edited(spec, [f"{_shown(one)}=*{factors[one.field]:.12g}" for one in known]) if known else spec
+    changes = [f"{_shown(FIGURES[name])}=*{factor:.12g}" for name, factor in factors.items() if known(spec, name)]
+    return edited(spec, changes) if changes else spec
