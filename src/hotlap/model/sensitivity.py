@@ -181,7 +181,7 @@ def _has(figure: Figure, spec: Spec) -> bool:
 
 def _changed(figure: Figure, spec: Spec, factor: float) -> tuple[Spec, float]:
     """The machine with so much more of a figure, and how much more it really is: units are whole."""
-    made = edits.apply(spec, {name: factor**figure.power for name in figure.fields})
+    made = edits.apply(spec, dict.fromkeys(figure.fields, factor ** figure.power))
     if figure.fields == ("compute_units",) and spec.compute_units:
         return made, (made.compute_units or 0) / spec.compute_units
     return made, factor

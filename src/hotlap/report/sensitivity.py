@@ -51,7 +51,11 @@ def _columns(found: Sensitivity, width: int) -> list[Column]:
 
 
 def _name(one: Gain) -> str:
-    return one.figure.replace("_", " ")
+    return words_of(one.figure)
+
+
+def words_of(figure: str) -> str:
+    return figure.replace("_", " ").replace("l2 ", "L2 ")
 
 
 def _zero(value: float) -> float:
@@ -84,10 +88,10 @@ def _enough(one: Gain, method: str) -> str:
 
 
 def _notes(found: Sensitivity) -> list[str]:
-    parts = [one.figure.replace("_", " ") for one in found.figures if one.part and not one.figure.startswith("matrix.")]
-    rest = [one.figure.replace("_", " ") for one in found.figures if not one.part]
-    notes = ["elasticity: by how many per cent the speed grows with 1 % more of a figure; more launch and link latency means shorter ones. "
-             "enough: beyond it more gains less than a fiftieth."]  # fmt: skip
+    parts = [words_of(one.figure) for one in found.figures if one.part and not one.figure.startswith("matrix.")]
+    rest = [words_of(one.figure) for one in found.figures if not one.part]
+    notes = ["elasticity: by how many per cent the speed grows with 1 % more of a figure; more launch and link latency means shorter ones"]
+    notes[0] += "; enough: beyond it 1 % more gains less than 0.02 %."
     if parts and len(rest) > 1:
         notes.append(f"{', '.join(rest)} together are the whole machine: {found.whole:.2f} in sum; the others are part of it, or a size.")
     if found.bounded:
