@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from hotlap import work
 from hotlap.errors import InputError, nearest
 from hotlap.model import edits
 from hotlap.model.calibration import Calibration
-from hotlap.model.cases import Alike, Floats, Times, alike, simulated, times
+from hotlap.model.cases import Floats, Times, alike, simulated, times
 from hotlap.model.machines import Spec
+from hotlap.model.weights import Share, Weights
 from hotlap.record import Case, Plan, Record
 from hotlap.work.base import unit_of
 
@@ -76,16 +77,6 @@ class Gain(Record, frozen=True, kw_only=True):
     part: bool = False  # contained in the clock, or of no speed
 
 
-class Share(Record, frozen=True, kw_only=True):
-    """A network's step or a workload: elasticities by figure. `seconds`: of a step; None of workloads."""
-
-    name: str
-    cases: int
-    seconds: float | None = None
-    share: float = 0.0  # of the whole plan's weight
-    elasticities: dict[str, float] = {}
-
-
 class Sensitivity(Record, frozen=True, kw_only=True):
     """A plan's gains, the largest first."""
 
@@ -108,22 +99,32 @@ class Sensitivity(Record, frozen=True, kw_only=True):
 Ask = Callable[[Spec], Times]
 
 
-def sensitivity(
-    plan: Plan, spec: Spec, by: float = 0.1, keys: Sequence[str] = (), simulation: bool = False, calibration: Calibration | None = None,
-    measured: Mapping[str, float] | None = None,
-) -> Sensitivity:
-    """`keys`: names of figures (default: all that the machine has). `measured`: seconds of cases by id, which then weigh instead of
-    expected ones. Raises InputError for a machine or plan of which nothing is expected, and for unknown names."""
+@dataclass(frozen=True)
+class Asked:
+    """`by`: the small step, a share. `keys`: names of figures (default: all that the machine has). `measured`: seconds of cases by id, which
+    then weigh instead of expected ones."""
+
+    by: float = 0.1
+    keys: Sequence[str] = ()
+    simulation: bool = False
+    calibration: Calibration | None = None
+    measured: Mapping[str, float] = field(default_factory=dict)
+
+
+def sensitivity(plan: Plan, spec: Spec, asked: Asked | None = None) -> Sensitivity:
+    """Raises InputError for a machine or plan of which nothing is expected, for unknown names and steps out of range."""
+    asked = asked or Asked()
+    by, simulation = asked.by, asked.simulation
     if not LEAST_STEP <= by <= MOST_STEP:
         raise InputError(f"a step is from {LEAST_STEP:.1%} to {MOST_STEP:.0%} of a figure, not {by:.3g}")
-    figures = _figures(plan.cases, spec, keys)
+    figures = _figures(plan.cases, spec, asked.keys)
     groups = alike(plan.cases)
 
     def ask(machine: Spec) -> Times:
-        return simulated(groups, machine) if simulation else times(groups, machine, calibration)
+        return simulated(groups, machine) if simulation else times(groups, machine, asked.calibration)
 
     base = ask(spec)
-    weigh = _Weights(plan, base, measured or {})
+    weigh = Weights(plan, base, asked.measured)
     if not len(weigh.kept):
         raise InputError(f"nothing is expected of the cases of {plan.name} on {spec.slug}: {next(iter(base.missing.values()), 'no cases')}")
     found = [_gain(figure, spec, by, ask, weigh, simulation) for figure in figures]
@@ -187,7 +188,7 @@ def _changed(figure: Figure, spec: Spec, factor: float) -> tuple[Spec, float]:
     return made, factor
 
 
-def _gain(figure: Figure, spec: Spec, by: float, ask: Ask, weigh: _Weights, simulation: bool) -> tuple[Gain, Floats]:
+def _gain(figure: Figure, spec: Spec, by: float, ask: Ask, weigh: Weights, simulation: bool) -> tuple[Gain, Floats]:
     """The gain over the whole plan, and each case's elasticity."""
     curve: dict[float, Floats] = {}
     really: dict[float, float] = {}
@@ -209,7 +210,7 @@ def _gain(figure: Figure, spec: Spec, by: float, ask: Ask, weigh: _Weights, simu
     return gain, own
 
 
-def _enough(figure: Figure, spec: Spec, ask: Ask, weigh: _Weights) -> float | None:
+def _enough(figure: Figure, spec: Spec, ask: Ask, weigh: Weights) -> float | None:
     """The factor beyond which no step of the grid gains anything."""
     before, at, enough = 0.0, 1.0, 1.0
     for factor in GRID:
@@ -219,84 +220,3 @@ def _enough(figure: Figure, spec: Spec, ask: Ask, weigh: _Weights) -> float | No
             enough = factor
         before, at = after, really
     return enough if enough < GRID[-1] else None
-
-
-# ---------------------------------------------------------------- weights
-
-
-class _Weights:
-    """How cases count: by calls in the steps of networks, or alike."""
-
-    def __init__(self, plan: Plan, base: Times, measured: Mapping[str, float]) -> None:
-        self.base, self.plan = base, plan
-        place = {case.id: number for number, case in enumerate(plan.cases)}
-        known = np.isfinite(base.seconds)
-        self.weight_s = np.array([measured.get(case.id, base.seconds[n]) for n, case in enumerate(plan.cases)])
-        calls: dict[str, dict[int, float]] = {}
-        for use in plan.uses:
-            if use.case in place and known[place[use.case]]:
-                row = calls.setdefault(use.step, {})
-                row[place[use.case]] = row.get(place[use.case], 0.0) + use.calls
-        self.calls = calls
-        self.kept = np.flatnonzero(known) if not plan.uses else np.array(sorted({n for row in calls.values() for n in row}), dtype=int)
-
-    def shares(self, row: Mapping[int, float]) -> tuple[list[int], Floats]:
-        """Places of a step's kernels and what each is of its time."""
-        places = list(row)
-        spent = np.array([row[n] for n in places]) * self.weight_s[places]
-        return places, spent / spent.sum()
-
-    def log_ratio(self, seconds: Floats, against: Floats | None = None) -> float:
-        """Logarithm of the plan's time against what it is, or against other times."""
-        one, other = (seconds / self.base.seconds, 1.0 if against is None else against / self.base.seconds)
-        if not self.plan.uses:
-            return float(np.mean(np.log((one / other)[self.kept])))
-        steps = []
-        for row in self.calls.values():
-            places, share = self.shares(row)
-            below = 1.0 if against is None else float(np.sum(share * np.asarray(other)[places]))
-            steps.append(math.log(float(np.sum(share * one[places])) / below))
-        return float(np.mean(steps))
-
-    def weights(self) -> Floats:
-        """What each case is of the plan: the mean of its shares of the steps."""
-        found = np.zeros(len(self.base.seconds))
-        if not self.plan.uses:
-            found[self.kept] = 1 / len(self.kept)
-            return found
-        for row in self.calls.values():
-            places, share = self.shares(row)
-            found[places] += share / len(self.calls)
-        return found
-
-    def ends(self, own: Floats, elasticity: float) -> tuple[float, float]:
-        """The interval of the plan's elasticity, from each case's own."""
-        kept, share = self.kept, np.clip(own[self.kept], 0.0, 1.0)
-        off = (self.base.high_s[kept] / np.maximum(self.base.low_s[kept], 1e-30)) ** (math.sqrt(2) / 2)
-        weight = self.weights()[kept]
-        low, high = share / (share + (1 - share) * off), share * off / (share * off + 1 - share)
-        middle = float(np.sum(weight * share))
-        return elasticity + float(np.sum(weight * low)) - middle, elasticity + float(np.sum(weight * high)) - middle
-
-    def steps(self, each: Mapping[str, Floats]) -> list[Share]:
-        """Of networks' steps, in the plan's order."""
-        found = []
-        for name, row in self.calls.items():
-            places, share = self.shares(row)
-            seconds = float(np.sum(np.array([row[n] for n in places]) * self.weight_s[places]))
-            by = {figure: float(np.sum(share * own[places])) for figure, own in each.items()}
-            found.append(Share(name=name, cases=len(places), seconds=seconds, share=1 / len(self.calls), elasticities=by))
-        return found
-
-    def workloads(self, each: Mapping[str, Floats], groups: Sequence[Alike]) -> list[Share]:
-        """Of workloads, the heaviest first."""
-        weights, by = self.weights(), dict[str, list[int]]()
-        for group in groups:
-            by.setdefault(group.workload, []).extend(n for n in group.places if weights[n] > 0)
-        found = []
-        for name, places in by.items():
-            whole = float(weights[places].sum())
-            if whole > 0:
-                mean = {figure: float(np.sum(weights[places] * own[places])) / whole for figure, own in each.items()}
-                found.append(Share(name=name, cases=len(places), share=whole, elasticities=mean))
-        return sorted(found, key=lambda one: -one.share)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.model.sensitivity import NOTHING, Gain, Sensitivity, Share
+from hotlap.model.sensitivity import NOTHING, Gain, Sensitivity
+from hotlap.model.weights import Share
 from hotlap.report import html, layout, words
 from hotlap.report.charts import Axis, Chart, linear_axis
 from hotlap.report.layout import Cell, Column

@@ -29,6 +29,7 @@ from hotlap.work.base import Work, count, integer, text, unit_of
 from hotlap.work.network import attention_widths, conv_sides
 
 STREAMS = ("stream", "intensity", "pointwise", "rowwise", "embedding", "transpose")
+AGAIN = ("stream", "intensity")  # the same data in every call; operators' inputs are rotated over more than the last cache
 OUT = {"int8": "fp32", "fp8": "bf16", "fp4": "bf16"}  # of a product, where it is not its operands' type; int32 is as wide as fp32
 LAUNCHES = 256  # empty kernels in a queue, over whose number the first one's way is spread
 KEPT = 4096  # answers
@@ -219,7 +220,8 @@ def _streamed(case: Case, asked: Work, chip: Chip, passes: float) -> Kernel:
     facts.rate(chip, dtype)  # what the machine lacks is said, not played on another unit
     a_byte = asked.total_operations / asked.memory_bytes
     rounds = 1 if passes > 1 else stream.ROUNDS
-    found = stream.build(asked.read_bytes * passes, asked.written_bytes * passes, chip, a_byte, asked.working_set_bytes, rounds)
+    age = asked.working_set_bytes if case.workload in AGAIN else math.inf
+    found = stream.build(asked.read_bytes * passes, asked.written_bytes * passes, chip, a_byte, age, rounds)
     return replace(found, name=case.workload, vector=dtype)
 
 
