@@ -54,8 +54,11 @@ def test_a_copy_gains_from_memory_and_a_product_from_arithmetic() -> None:
 def test_memory_bandwidth_has_its_balance_point() -> None:
     """A copy is held by memory until L2 holds it; beyond, more memory bandwidth gains nothing."""
     (found,) = sensitivity(Plan(name="copy", cases=[COPY]), H200, Asked(keys=["memory_bandwidth"])).figures
-    assert found.enough is not None and 1.5 <= found.enough <= 12
-    assert found.low is not None and found.high is not None and 0.8 < found.low <= found.elasticity <= found.high <= 1.01
+    assert found.enough is not None
+    assert 1.5 <= found.enough <= 12
+    assert found.low is not None
+    assert found.high is not None
+    assert 0.8 < found.low <= found.elasticity <= found.high <= 1.01
     assert found.gains["2"] > found.gains["1.5"] > found.gains["1.1"] > 1 > found.gains["0.9"]
 
 

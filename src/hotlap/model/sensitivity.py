@@ -101,8 +101,8 @@ Ask = Callable[[Spec], Times]
 
 @dataclass(frozen=True)
 class Asked:
-    """`by`: the small step, a share. `keys`: names of figures (default: all that the machine has). `measured`: seconds of cases by id, which
-    then weigh instead of expected ones."""
+    """`by`: the small step, a share. `keys`: names of figures (default: all that the machine has). `measured`: seconds of cases by id,
+    which then weigh instead of expected ones."""
 
     by: float = 0.1
     keys: Sequence[str] = ()

@@ -119,7 +119,7 @@ def _bundle(one: Simulated, path: Path, asked: Asked) -> tuple[Run, list[Samples
         kept=len(samples), hotlap=hotlap.__version__, target=IMPORTED, machine=Machine(host="not said", devices=[device]),
         plan=Plan(name=path.name.removesuffix(".gz").rpartition(".")[0] or path.name, cases=[c for c, _ in groups.values()],
                   source="hotlap import"),
-        devices=[device.key], labels={"simulator": one.simulator.replace(",", " ")} | ({"config": one.config} if one.config else {}),
+        devices=[device.key], labels={"simulator": one.simulator.partition(" ")[0]} | ({"config": one.config} if one.config else {}),
     )  # fmt: skip
     return run, samples
 
