@@ -18,9 +18,10 @@ H200 = machines.load("h200-sxm")
 COPY = plans.case("pointwise", {"op": "copy", "elements": 2**30})
 PRODUCT = plans.case("gemm", {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"})
 DECODE = plans.case("attention", {"query": 1, "kv": 8192, "batch": 32})
+SHORT_REDUCE = plans.case("collective", {"op": "all_reduce", "size": 2**17, "gpus": 8})
 REDUCE = plans.case("collective", {"op": "all_reduce", "size": 2**28, "gpus": 8})
 SMALL = plans.case("gemm", {"m": 16, "n": 256, "k": 256, "dtype": "bf16"})
-MIXED = Plan(name="mixed", cases=[COPY, PRODUCT, DECODE, REDUCE, SMALL])
+MIXED = Plan(name="mixed", cases=[COPY, PRODUCT, DECODE, REDUCE, SHORT_REDUCE, SMALL])
 WHOLE = ("memory_bandwidth_b_s", "clock_max_hz", "scaleup_b_s", "power_w")
 
 
@@ -38,7 +39,7 @@ def test_twice_everything_is_half_the_time() -> None:
 def test_elasticities_of_the_whole_machine_sum_to_one() -> None:
     found = sensitivity(MIXED, H200)
     assert found.whole == pytest.approx(1.0, abs=0.06)
-    assert found.cases == 5
+    assert found.cases == 6
     assert [one.elasticity for one in found.figures] == sorted((one.elasticity for one in found.figures), reverse=True)
 
 
@@ -95,7 +96,7 @@ def test_what_nothing_is_expected_of_is_named_and_left_out() -> None:
     found = sensitivity(Plan(name="odd", cases=[COPY, plans.case("launch", {"mode": "single"}), plans.case("fma", {"dtype": "fp32"})]), H200)
     assert found.left_out == {"launch": 1}
     assert found.bounded == 1
-    assert "left out: launch (1)" in report.sensitivity(found, 200)
+    assert "left out, for no time is known: launch (1)" in report.sensitivity(found, 200)
 
 
 def test_many_cases_are_asked_at_once() -> None:

@@ -23,7 +23,7 @@ from hotlap.work.network import attention_widths
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
-LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol")  # parts that a launch sets; that the way over a link sets
+LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol", "pipeline fill")  # parts that a launch sets; that the way over a link sets
 UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
 CAPPED = "clock under the power cap"
 BETWEEN_NODES = (
@@ -66,7 +66,7 @@ def expect(
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, found = _estimate(workload, arrays, spec, implementation, count)
-    found = _overheads(found, spec)
+    found = _overheads(family, found, spec)
     if not _like_measured(spec):
         found = found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
     known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
@@ -85,9 +85,10 @@ def expect(
     return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
 
 
-def _overheads(found: Estimate, spec: Spec) -> Estimate:
+def _overheads(family: str, found: Estimate, spec: Spec) -> Estimate:
     """With the launches and the way of a link that an imagined machine has."""
-    by = {**dict.fromkeys(LAUNCHES, spec.launch_factor), **dict.fromkeys(WAYS, spec.link_latency_factor)}
+    ways = WAYS if family == "collective" else ()
+    by = {**dict.fromkeys(LAUNCHES, spec.launch_factor), **dict.fromkeys(ways, spec.link_latency_factor)}
     if spec.launch_factor == spec.link_latency_factor == 1.0:
         return found
     parts = {name: value * by.get(name, 1.0) for name, value in found.parts.items()}

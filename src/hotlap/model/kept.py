@@ -36,11 +36,12 @@ def chosen(machine: str, name: str, spec_only: bool, home: Path) -> Calibration 
     original's, so that both stand to their figures alike."""
     if spec_only and name:
         raise InputError(f"published figures only and the calibration '{name}' do not go together; give one of them")
-    slug = machines.load(machine).table_slug
+    spec = machines.load(machine)
+    slug = spec.slug if name or spec.slug in store.names(home) else spec.table_slug
     if spec_only or (not name and slug not in store.names(home)):
         return None
     found = load(name or slug, home)
-    if found.machine != slug:
+    if found.machine not in (spec.slug, spec.table_slug):
         raise InputError(f"the calibration '{name or slug}' is of {found.machine}, not of {slug}; valid: the machine {found.machine}")
     return found
 

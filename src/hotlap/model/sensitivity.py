@@ -87,7 +87,7 @@ class Sensitivity(Record, frozen=True, kw_only=True):
     by: float  # the small step
     method: str  # model or simulation
     figures: list[Gain] = []
-    whole: float = 0.0  # sum over figures that together are the whole machine: near 1 where no constant of the model is in the way
+    whole: float | None = None  # sum over figures that together are the whole machine: near 1; None where only some were asked for
     steps: list[Share] = []
     workloads: list[Share] = []
     bounded: int = 0  # cases taken at their bound
@@ -134,7 +134,7 @@ def sensitivity(plan: Plan, spec: Spec, asked: Asked | None = None) -> Sensitivi
     return Sensitivity(
         plan=plan.name, machine=spec.slug, cases=len(weigh.kept), by=by, method="simulation" if simulation else "model",
         weighted="calls in networks" if plan.uses else "each case alike", figures=[gain for gain, _ in found],
-        whole=sum(gain.elasticity for gain, _ in found if not gain.part), steps=weigh.steps(each),
+        whole=None if asked.keys else sum(gain.elasticity for gain, _ in found if not gain.part), steps=weigh.steps(each),
         workloads=weigh.workloads(each, groups), bounded=len(base.bounded), left_out=_counted(base.missing.values()),
         largest_bytes=max(needed), too_large=sum(spec.memory_bytes is not None and size > spec.memory_bytes for size in needed),
     )  # fmt: skip

@@ -93,13 +93,13 @@ def _notes(found: Sensitivity) -> list[str]:
     rest = [words_of(one.figure) for one in found.figures if not one.part]
     notes = ["elasticity: by how many per cent the speed grows with 1 % more of a figure; more launch and link latency means shorter ones"]
     notes[0] += "; enough: beyond it 1 % more gains less than 0.02 %."
-    if parts and len(rest) > 1:
+    if parts and found.whole is not None:
         notes.append(f"{', '.join(rest)} together are the whole machine: {found.whole:.2f} in sum; the others are part of it, or a size.")
     if found.bounded:
         notes.append(f"{words.counted(found.bounded, 'case')} of workloads without a model: their bound stands for the time.")
     if found.left_out:
         why = "; ".join(f"{reason} ({number})" for reason, number in found.left_out.items())
-        notes.append(f"{words.counted(sum(found.left_out.values()), 'case')} left out: {why}")
+        notes.append(f"{words.counted(sum(found.left_out.values()), 'case')} left out, for no time is known: {why}")
     if found.largest_bytes:
         fits = "all fit" if not found.too_large else f"{words.counted(found.too_large, 'case')} NOT, and would not run"
         notes.append(f"the largest case needs {size(found.largest_bytes)} of memory: {fits}.")

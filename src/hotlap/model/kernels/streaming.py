@@ -190,7 +190,7 @@ def _parts(moves: Moves, chip: Chip, c: Mapping[str, float], alone: bool) -> dic
         "arithmetic": sum((n / _rate(unit, chip, c) for unit, n in moves.flop.items()), np.zeros(len(moves.read))),
     }
     rates["DRAM"], passes = rates["DRAM"] + rates["row passes"], rates.pop("row passes")
-    fixed = (c["launch_cycles"] + (c["alone_cycles"] if alone else 0.0)) / chip.clock_hz / moves.passes
+    fixed = (c["launch_cycles"] + (c["alone_cycles"] if alone else 0.0)) / (chip.original or chip).clock_hz / moves.passes
     found = {"launch": fixed, "latency": latency / moves.passes, **_overlapped(rates, c["overlap"])}
     again = found["DRAM"] * passes / np.maximum(rates["DRAM"], 1e-30)
     return {**found, "DRAM": found["DRAM"] - again, "row passes": again}
