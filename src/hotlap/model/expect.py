@@ -73,6 +73,8 @@ def expect(
     if calibration is not None and family in calibration.families:
         corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
         found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
+        if spec.original is not None:
+            known = known._replace(words=f"{known.words}; {', '.join(spec.edits)} edited")
     if family == "collective" and np.any(np.asarray(params["nodes"]) > 1):
         known = known._replace(words=f"{known.words}; {BETWEEN_NODES}")
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
