@@ -77,6 +77,8 @@ def expect(
             known = known._replace(words=f"{known.words}; {', '.join(spec.edits)} edited")
     if family == "collective" and np.any(np.asarray(params["nodes"]) > 1):
         known = known._replace(words=f"{known.words}; {BETWEEN_NODES}")
+    if how := _unlike(workload, params):
+        known = known._replace(words=f"no kernel like it was measured: {how}; these {known.words}")
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
     low, high = intervals.interval(family, known.key, seconds, found.inside)
@@ -85,6 +87,15 @@ def expect(
     power_w, clock_hz = _power(family, found, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
     return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
+
+
+def _unlike(workload: str, params: Params) -> str:
+    """Of what a workload that was never measured is composed; "" for the others."""
+    if workload in passes.WORKLOADS:
+        return "bytes by stated passes, at the rates of streaming kernels"
+    if workload in ("conv", "grouped_gemm", "rnn"):
+        return "composed of matrix products"
+    return "forward kernels, scaled" if workload == "attention" and params["op"] == "backward" else ""
 
 
 def _overheads(family: str, found: Estimate, spec: Spec) -> Estimate:
