@@ -19,7 +19,7 @@ from hotlap.work.network import conv_sides
 Params = Mapping[str, Any]
 DIRECT_INNER = 4.0  # channels of a group up to which libraries convolve without a matrix product: depthwise
 BACKWARD_SHARE = 63 / 73  # of the forward pass's rate: FlashAttention-2 reaches 63 % of A100's peak, 73 % forward; Dao, arXiv 2307.08691
-MEMORY_PARTS = ("DRAM", "L2", "query and output", "pipeline fill", "cache write", "bytes in flight")
+MEMORY_PARTS = ("DRAM", "L2", "query and output", "pipeline fill", "bytes in flight")
 FIXED_PARTS = ("launch", "latency", "host")
 
 
@@ -151,7 +151,8 @@ def attention_backward(params: Params, forward: Estimate) -> Estimate:
     flop = np.asarray(back.total_operations) / np.asarray(front.total_operations)
     moved = np.asarray(back.memory_bytes) / np.asarray(front.memory_bytes)
     by = {**dict.fromkeys(MEMORY_PARTS, moved), **dict.fromkeys(FIXED_PARTS, 1.0)}
-    parts = {name: value * by.get(name, flop / BACKWARD_SHARE) for name, value in forward.parts.items()}
+    kept = {name: value for name, value in forward.parts.items() if name != "cache write"}  # training has no cache
+    parts = {name: value * by.get(name, flop / BACKWARD_SHARE) for name, value in kept.items()}
     d = forward.demand
     demand = Demand({unit: value * flop for unit, value in d.operations.items()}, d.special * 1.0, d.dram_bytes * moved, d.l2_bytes * moved)
     seconds = np.sum(list(parts.values()), axis=0)
