@@ -60,6 +60,7 @@ class Call:
     workload: str
     params: dict[str, Any]
     times: float = 1.0
+    leaf: bool = False  # nothing before it learns: its input needs no gradient
 
 
 def check(network: Network, setting: Setting) -> None:
