@@ -112,7 +112,10 @@ def _attention(network: Network, setting: Setting) -> Iterator[Call]:
         heads, kv_heads = network.heads // tp, max(network.kv_heads // tp, 1)
         width = network.head_dim
         yield Call("query, key, value", "attention", "gemm", gemm(tokens, (heads + 2 * kv_heads) * width, network.hidden, dtype))
-        yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + kv_heads) * width})
+        if network.qk_norm:
+            yield Call("query and key norm", "attention", "rowwise", {"op": "rmsnorm", "rows": tokens * (heads + kv_heads), "columns": width})
+        if network.rotary:
+            yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + kv_heads) * width})
         for window, share in ((network.window, network.windowed_share), (0, 1 - network.windowed_share)):
             if share:
                 yield Call("attention", "attention", "attention", _kernel(network, setting, heads, kv_heads, width, window), share)
@@ -226,3 +229,11 @@ def _hand_over(network: Network, setting: Setting) -> Iterator[Call]:
         size = setting.tokens * network.hidden * ACTIVATION_BYTES
         params = {"op": "send", "gpus": 2, "size": size, "nodes": 2 if setting.gpus > GPUS_A_NODE else 1}
         yield Call("to the next stage", "communication", "collective", params)
+
+
+def parameters(network: Network, setting: Setting) -> float:
+    """Of one GPU: layers spread evenly over stages, matrices over tensor-parallel GPUs."""
+    layers = network.layers - network.expert_layers
+    dense = network.layers * network.attention_parameters + layers * network.feed_forward_parameters(network.inter)
+    experts = network.expert_layers * network.expert_parameters / max(setting.ep, setting.tp) if network.experts else 0.0
+    return (dense / setting.tp + experts + network.embedding_parameters / setting.tp) / setting.pp

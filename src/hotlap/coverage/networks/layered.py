@@ -28,6 +28,7 @@ class Layered:
     decode: tuple[Layer, ...] = ()  # of one token, where it has a decoder
     macs: float = 0.0  # multiply-adds of one sample's forward pass, as published; 0: not published
     macs_source: str = ""
+    uncounted: tuple[str, ...] = ()  # workloads that the published figure leaves out
     aliases: tuple[str, ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
     widths: Mapping[str, Any] = field(default_factory=dict)
@@ -79,5 +80,5 @@ def read(text: str, name: str) -> Layered:
     for key in ("about", "source", "domain", "parameters", "layers"):
         if key not in given:
             raise InputError(f"{name}.toml: the key '{key}' is missing; needed: about, source, domain, parameters, layers")
-    lists = {key: tuple(given[key]) for key in ("layers", "decode", "aliases") if key in given}
+    lists = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted") if key in given}
     return Layered(**{**given, **lists, "name": name})

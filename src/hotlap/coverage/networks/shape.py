@@ -43,6 +43,12 @@ class Network:
     expert_inter: int = 0
     shared_experts: int = 0
     dense_layers: int = 0  # first layers without experts
+    rotary: bool = True  # positions are rotations of queries and keys
+    positions: int = 0  # rows of a table of positions
+    pooled: bool = False  # an encoder with a square matrix over its first token
+    bias: str = ""  # of products: none, qkv or all
+    qk_norm: bool = False  # every head's query and key is normed
+    longest: int = 0  # context that it can take; 0: as long as one likes
 
     @property
     def latent(self) -> bool:
@@ -73,7 +79,8 @@ class Network:
 
     @property
     def embedding_parameters(self) -> int:
-        return self.vocabulary * self.hidden * (1 if self.tied else 2)
+        ends = self.vocabulary * (1 if self.tied else 2) + self.positions + (self.hidden if self.pooled else 0)
+        return self.hidden * ends
 
     @property
     def counted(self) -> int:

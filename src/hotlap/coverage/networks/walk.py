@@ -14,6 +14,7 @@ from hotlap.errors import InputError, nearest
 
 DEEPEST = 8  # blocks within blocks
 MOST_REPEATS = 10_000
+RESERVED = ("batch", "channels", "height", "width", "tokens")  # what flows, in every expression
 
 
 class Map(NamedTuple):
@@ -46,6 +47,8 @@ def walk(network: Layered, section: str, batch: int, context: int = 0, dtype: st
     walker = _Walker(network, batch, dtype, train)
     names = {**network.inputs, **({"context": context} if context and network.has_context else {}), "batch": batch}
     for name, written in (*network.inputs.items(), *network.widths.items()):
+        if name in RESERVED:
+            raise InputError(f"{network.name}: '{name}' is a name that layers set; call the width something else")
         if name not in names or isinstance(names[name], str):
             names[name] = arithmetic.value(written, names, f"{network.name}: {name}")
     walker.run(network.decode if section == "decode" else network.layers, names, network.name, "", 0)
@@ -308,7 +311,7 @@ def _embedding(walker: _Walker, asked: _Asked) -> None:
 
 
 def _pool(walker: _Walker, asked: _Asked) -> None:
-    """`pool`: max, average (of all places where no filter is given) or upsample. What is padded is counted as part of the input."""
+    """`pool`: max, average (of all places where no filter is given) or upsample."""
     op, at = asked.text("pool"), walker.at
     filter_ = asked.number("filter", at.height)
     stride, pad = asked.number("stride", filter_), asked.number("pad", 0)
@@ -320,8 +323,8 @@ def _pool(walker: _Walker, asked: _Asked) -> None:
         high = across = 1
     if at.height == at.width or asked.given("filter"):
         params = {
-            "op": op, "images": walker.batch, "channels": at.channels, "height": at.height + 2 * pad, "width": at.width + 2 * pad,
-            "filter": filter_, "stride": stride,
+            "op": op, "images": walker.batch, "channels": at.channels, "height": at.height, "width": at.width, "filter": filter_,
+            "stride": stride, **({"pad": pad} if pad else {}),
         }  # fmt: skip
         walker.call(asked, f"{op} pool" if op != "upsample" else op, "pool", "pointwise", params)
     else:
