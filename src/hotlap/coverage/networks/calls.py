@@ -172,7 +172,7 @@ def nodes(gpus: int, apart: int = 1) -> int:
 
 def _norms(network: Network, setting: Setting) -> Iterator[Call]:
     op = "rmsnorm" if network.gated else "layernorm"
-    yield Call("norm", "norms", "rowwise", {"op": op, "rows": setting.tokens, "columns": network.hidden}, 2)
+    yield Call("norm", "norms", "rowwise", {"op": op, "rows": setting.tokens, "columns": network.hidden}, network.norms)
     yield Call("residual", "norms", "pointwise", {"op": "add", "elements": setting.tokens * network.hidden}, 2)
 
 
@@ -185,7 +185,8 @@ def _dense(network: Network, setting: Setting, inter: int = 0) -> Iterator[Call]
         "gemm",
         gemm(tokens, width * (2 if network.gated else 1), network.hidden, dtype),
     )
-    yield Call("activation", "feed-forward", "pointwise", {"op": "silu_mul" if network.gated else "gelu", "elements": tokens * width})
+    op = network.activation or ("silu_mul" if network.gated else "gelu")
+    yield Call("activation", "feed-forward", "pointwise", {"op": op, "elements": tokens * width})
     yield Call("down", "feed-forward", "gemm", gemm(tokens, network.hidden, width, dtype))
     yield from _reduced(network, setting, "feed-forward")
 

@@ -45,14 +45,14 @@ class Layered:
         """Whether a step's context changes anything."""
         return "context" in self.inputs
 
-    def resized(self, name: str, about: str, **widths: float) -> Layered:
+    def resized(self, name: str, about: str, longest: int, **widths: float) -> Layered:
         """The same layers with other widths. Raises InputError for a width that it does not have."""
         for width in widths:
             if width not in self.widths and width not in self.inputs:
                 raise InputError(f"{self.name} has no width '{width}'; {nearest(width, [*self.widths, *self.inputs])}")
         inputs = {**self.inputs, **{key: value for key, value in widths.items() if key in self.inputs}}
         own = {**self.widths, **{key: value for key, value in widths.items() if key in self.widths}}
-        return replace(self, name=name, about=about, aliases=(), inputs=inputs, widths=own, parameters=0.0, macs=0.0)
+        return replace(self, name=name, about=about, aliases=(), longest=longest, inputs=inputs, widths=own, parameters=0.0, macs=0.0)
 
 
 def names() -> list[str]:

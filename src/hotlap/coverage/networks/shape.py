@@ -48,6 +48,8 @@ class Network:
     pooled: bool = False  # an encoder with a square matrix over its first token
     bias: str = ""  # of products: none, qkv or all
     qk_norm: bool = False  # every head's query and key is normed
+    activation: str = ""  # of the inner width, where it is not SiLU and product of gated networks, GELU of others
+    norms: int = 2  # of a layer
     longest: int = 0  # context that it can take; 0: as long as one likes
 
     @property

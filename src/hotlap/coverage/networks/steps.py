@@ -18,7 +18,6 @@ PHASES = ("prefill", "decode", "forward", "train")
 SAMPLED_OF = 50  # tokens that one is drawn from: top_k of transformers' GenerationConfig
 GRADIENT_BYTES = 2  # a parameter, exchanged between replicas in bf16
 USUAL_CONTEXT = 2048
-DOMAIN = "language"  # of networks that are a stack of transformer layers
 
 Source = Network | Layered
 
@@ -63,7 +62,7 @@ def label(network: Source, choice: Choice) -> str:
     words = [network.name, choice.phase, f"batch={choice.batch}"]
     if isinstance(network, Network) or network.has_context:
         words.append(f"context={context_of(network, choice)}")
-    if isinstance(network, Network):
+    if isinstance(network, Network) or choice.tp > 1:
         words.append(f"tp={choice.tp}")
     words += [f"{name}={value}" for name in ("pp", "dp", "ep") if (value := getattr(choice, name)) > 1]
     words += [f"dtype={choice.dtype}"] if choice.dtype != "bf16" else []
@@ -136,9 +135,9 @@ def _setting(network: Network, choice: Choice) -> Setting:
 def _really(network: Network, setting: Setting, call: Call, phase: str) -> Iterator[Call]:
     """A call of a stage as the kernels that PyTorch or a server runs for it."""
     p = call.params
-    if call.group == "head" and call.workload != "embedding" and phase == "forward":
-        return  # an encoder's result is its last layer
-    if call.workload == "gemm" and p["batch"] == 1:
+    if call.group == "head" and call.workload != "embedding" and not network.causal:
+        yield from _encoder_end(network, setting, call, phase)
+    elif call.workload == "gemm" and p["batch"] == 1:
         yield from _linear(network, call)
     elif call.workload == "moe":
         yield Call("choice of experts", "experts", "routing", {name: p[name] for name in ("tokens", "experts", "topk")}, call.times)
@@ -151,6 +150,26 @@ def _really(network: Network, setting: Setting, call: Call, phase: str) -> Itera
             yield replace(call, name="next token", workload="sampling", params={**rows, "topk": min(SAMPLED_OF, p["columns"])})
     else:
         yield call
+
+
+def _encoder_end(network: Network, setting: Setting, call: Call, phase: str) -> Iterator[Call]:
+    """Forward: a square matrix over the first token of each sequence. Training guesses masked tokens: another one over all tokens, GELU and
+    a norm before the head, as transformers' BertForMaskedLM has it."""
+    wide = network.hidden
+    if phase == "forward":
+        if network.pooled and call.workload == "gemm":
+            rows = setting.sequences
+            yield replace(call, name="pooler", params={"m": rows, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"})
+            yield replace(call, name="pooler tanh", workload="pointwise", params={"op": "tanh", "elements": rows * wide})
+    elif call.workload == "gemm":
+        square = {"m": setting.tokens, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"}
+        yield replace(call, name="head transform", params=square)
+        yield replace(call, name="head GELU", workload="pointwise", params={"op": "gelu", "elements": setting.tokens * wide})
+        yield replace(call, name="head norm", workload="rowwise", params={"op": "layernorm", "rows": setting.tokens, "columns": wide})
+        yield from _linear(network, call)
+    else:
+        rows = {"rows": call.params["rows"], "columns": call.params["columns"]}
+        yield replace(call, name="cross-entropy", params={"op": "cross_entropy", **rows})
 
 
 def _linear(network: Network, call: Call) -> Iterator[Call]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from hotlap import work
 from hotlap.coverage.networks import arithmetic
 from hotlap.coverage.networks.calls import Call
 from hotlap.coverage.networks.layered import Layer, Layered
@@ -368,13 +369,15 @@ _KINDS: Mapping[str, Callable[[_Walker, _Asked], None]] = {
 }  # fmt: skip
 
 
-def multiply_adds(calls: Sequence[Call]) -> float:
-    """Of matrix products, convolutions, attention and recurrent layers; what norms and activations compute is left out, as in papers."""
-    from hotlap import work
+PRODUCTS = ("gemm", "conv", "attention", "rnn", "moe", "grouped_gemm")
 
+
+def multiply_adds(calls: Sequence[Call], without: Sequence[str] = ()) -> float:
+    """Of matrix products, convolutions, attention and recurrent layers; what norms and activations compute is left out, as in papers.
+    `without`: workloads that are left out, too."""
     total = 0.0
     for call in calls:
-        if call.workload in ("gemm", "conv", "attention", "rnn", "moe", "grouped_gemm"):
+        if call.workload in PRODUCTS and call.workload not in without:
             kind = work.find(call.workload)
             total += call.times * math.fsum(kind.work(kind.parse(call.params)).operations.values()) / 2
     return total
