@@ -1,4 +1,4 @@
-"""hotlap plan from NETWORK… | CONFIG.json"""
+"""hotlap plan from NETWORK… | CONFIG.json | MODULE:FACTORY | TRACE"""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from hotlap import plan as plans
 from hotlap import units
-from hotlap.cli import terminal
-from hotlap.coverage.networks import compose, config, layered, steps, walk
-from hotlap.coverage.networks.steps import Choice, Source
+from hotlap.cli import plan_sources, terminal
+from hotlap.coverage.networks import compose, layered, steps, walk
+from hotlap.coverage.networks.steps import Choice
 from hotlap.errors import InputError, nearest
 from hotlap.model import machines
 from hotlap.model.networks.price import Prices, prices
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", nargs="*", help="of --list, 'all', or a config.json of Hugging Face or the folder that has one")
+    parser.add_argument("network", nargs="*", help="of --list, 'all'; or config.json of Hugging Face, MODULE:FACTORY, a trace")
     parser.add_argument("--list", action="store_true", help="the networks, with parameters and operations beside what was published")
     how = parser.add_argument_group("how they are run", "several values with commas; 1k is 1024")
     how.add_argument("--phase", metavar="NAME", help="prefill, decode, forward, train (default: all that a network has)")
@@ -61,25 +61,24 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.network:
         raise InputError("which network? as in: hotlap plan from llama-3-8b --phase decode --batch 1,8; 'hotlap plan from --list' lists them")
-    networks = _distinct([one for text in args.network for one in sources(text)])
     machine = machines.load(args.machine).slug
     share = _share(args.top)
-    found, left_out = compose.every_step(networks, _choices(args))
+    made = plan_sources.made(args.network, _choices(args))
     kept_prices: list[Prices] = []
 
     def price(cases: Sequence[Case]) -> Mapping[str, float]:
         kept_prices.append(prices(cases, machine))
         return kept_prices[-1].seconds
 
-    names = [network.name for network in networks]
+    names = made.names
     title = names[0] if len(names) == 1 else "networks"
     about = f"the kernels of {', '.join(names) if len(names) < 4 else f'{len(names)} networks'}"
-    whole = compose.plan(found, price, title, about, machine)
+    whole = compose.plan(made.steps, price, title, about, machine)
     plan = whole if share is None else compose.top(whole, share)
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
     notes = network_plan.notes(
-        _command(args), names, whole, plan, left_out=left_out.steps, unknown=kept_prices[-1].unknown, top=share,
+        _command(args), names, whole, plan, left_out=made.left_out, unknown=kept_prices[-1].unknown, top=share,
     )  # fmt: skip
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
     print(network_plan.summary(notes, plan, terminal.width(), sys.stderr.isatty() and terminal.color()), file=sys.stderr)
@@ -95,26 +94,6 @@ def _write(args: argparse.Namespace, text: str, everything: object) -> None:
         terminal.print_json(everything)
     elif not args.out:
         print(text, end="")
-
-
-def sources(text: str) -> list[Source]:
-    """What a word of the command line means: every network, a network's name, a Hugging Face configuration. Raises InputError."""
-    if text == "all":
-        return [steps.find(name) for name in steps.names()]
-    path = Path(text)
-    if path.suffix == ".json" or path.is_dir() or path.is_file():
-        return [config.read(path)]
-    if ":" in text:
-        raise InputError(f"'{text}' looks like a module's factory, which cannot be traced; valid: a network's name, 'all', a config.json")
-    return [steps.find(text)]
-
-
-def _distinct(networks: Sequence[Source]) -> list[Source]:
-    found: dict[str, Source] = {}
-    for network in networks:
-        if found.setdefault(network.name, network) != network:
-            raise InputError(f"two networks are called '{network.name}': a config's network has the name of its folder; rename one")
-    return list(found.values())
 
 
 def _choices(args: argparse.Namespace) -> compose.Choices:

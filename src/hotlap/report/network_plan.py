@@ -136,7 +136,7 @@ def _unknown(unknown: Mapping[str, Sequence[Case]], _: Sequence[Use]) -> dict[st
     """Reasons, the list of what would be valid left out, with the workloads that they are about."""
     found: dict[str, list[str]] = {}
     for reason, cases in unknown.items():
-        short = "nothing is expected of it yet" if reason.startswith("no expected value is known") else reason
+        short = "the model expects nothing of these yet" if reason.startswith("no expected value is known") else reason
         names = found.setdefault(short, [])
         names += [name for name in dict.fromkeys(case.workload for case in cases) if name not in names]
     return found

@@ -92,11 +92,12 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
     kind = KINDS.get(model_type)
     if kind is None:
         raise InputError(f"{where}: the model_type '{model_type}' is not known; {nearest(model_type, KINDS)}")
-    missing = [key for key in kind.needs.values() if config.get(key) is None]
+    known = {ours: _present(config, key) for ours, key in kind.needs.items()}
+    missing = [repr(key) for ours, key in kind.needs.items() if not known[ours]]
     if missing:
-        raise InputError(f"{where}: {model_type} needs {', '.join(repr(key) for key in missing)}; its keys: {', '.join(kind.needs.values())}")
+        raise InputError(f"{where}: {model_type} needs {', '.join(missing)}, which {_are(len(missing))} missing; its keys: {', '.join(kind.needs.values())}")
     reader = _Reader(config, where)
-    found: dict[str, Any] = {ours: reader.whole(key) for ours, key in kind.needs.items()}
+    found: dict[str, Any] = {ours: reader.whole(key) for ours, key in known.items()}
     found |= {ours: reader.whole(key, low=0) for ours, key in kind.may.items() if config.get(key) is not None}
     found |= kind.always
     found |= kind.more(reader)
@@ -107,6 +108,15 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
         longest = found.pop("longest", base.longest)
         return base.resized(name, about, longest, **found)
     return _transformer(found, reader, name, about)
+
+
+def _present(config: Config, key: str) -> str:
+    """The key, or another name of it after a bar, that the config has; empty where it has none."""
+    return next((one for one in key.split("|") if config.get(one) is not None), "")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _transformer(found: dict[str, Any], reader: _Reader, name: str, about: str) -> Network:
@@ -156,8 +166,12 @@ def _windows(r: _Reader) -> dict[str, Any]:
 
 
 def _llama(r: _Reader) -> dict[str, Any]:
-    return {**_windows(r), "bias": "all" if r.flag("attention_bias", False) and r.flag("mlp_bias", False) else
-            "qkv" if r.flag("attention_bias", False) else ""}  # fmt: skip
+    return {**_windows(r), "bias": _bias(r)}
+
+
+def _bias(r: _Reader) -> str:
+    attention, rest = r.flag("attention_bias", False), r.flag("mlp_bias", False)
+    return "all" if attention and rest else "qkv" if attention else ""
 
 
 def _qwen2(r: _Reader) -> dict[str, Any]:
@@ -165,7 +179,7 @@ def _qwen2(r: _Reader) -> dict[str, Any]:
 
 
 def _qwen3(r: _Reader) -> dict[str, Any]:
-    return {**_llama(r), "head_dim": r.whole("head_dim", 128)} if r.flag("use_sliding_window", False) else {"head_dim": r.whole("head_dim", 128)}
+    return {**(_windows(r) if r.flag("use_sliding_window", False) else {}), "bias": _bias(r), "head_dim": r.whole("head_dim", 128)}
 
 
 def _every_layer_mixed(r: _Reader) -> None:
@@ -183,7 +197,8 @@ def _qwen2_moe(r: _Reader) -> dict[str, Any]:
 
 def _qwen3_moe(r: _Reader) -> dict[str, Any]:
     _every_layer_mixed(r)
-    return _qwen3(r)
+    found = _qwen3(r)
+    return found if r.config.get("head_dim") else {name: value for name, value in found.items() if name != "head_dim"}
 
 
 def _gemma(r: _Reader) -> dict[str, Any]:
@@ -253,7 +268,7 @@ _KV = {"kv_heads": "num_key_value_heads", "head_dim": "head_dim"}
 _PLAIN = {"gated": False, "bias": "all"}  # up alone, with biases
 _ENCODER = {**_PLAIN, "tied": True, "causal": False, "rotary": False, "pooled": True}
 _DENSE = {name: key for name, key in _USUAL.items() if name != "inter"}
-_QWEN_MOE = {**_USUAL, "experts": "num_experts", "topk": "num_experts_per_tok", "expert_inter": "moe_intermediate_size"}
+_QWEN_MOE = {**_USUAL, "experts": "num_experts|num_local_experts", "topk": "num_experts_per_tok", "expert_inter": "moe_intermediate_size"}
 _MIXTRAL = {**_USUAL, "experts": "num_local_experts", "topk": "num_experts_per_tok", "expert_inter": "intermediate_size"}
 _DEEPSEEK = {
     **_USUAL, "q_rank": "q_lora_rank", "kv_rank": "kv_lora_rank", "value_dim": "v_head_dim", "experts": "n_routed_experts",
