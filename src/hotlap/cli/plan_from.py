@@ -77,9 +77,8 @@ def run(args: argparse.Namespace) -> int:
     plan = whole if share is None else compose.top(whole, share)
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
-    notes = network_plan.notes(
-        _command(args), names, whole, plan, left_out=made.left_out, unknown=kept_prices[-1].unknown, top=share,
-    )  # fmt: skip
+    said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share)
+    notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
     print(network_plan.summary(notes, plan, terminal.width(), sys.stderr.isatty() and terminal.color()), file=sys.stderr)
     return 0

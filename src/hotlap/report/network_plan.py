@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from hotlap import work
 from hotlap.coverage.networks import compose
-from hotlap.record import Case, Plan, Record, Use
+from hotlap.record import Case, Plan, Record
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent
@@ -34,10 +36,10 @@ class Notes(Record, frozen=True, kw_only=True):
 
     command: str
     networks: list[str]
-    steps: dict[str, float]  # step → expected seconds of its kernels
+    steps: dict[str, float] = {}  # step → expected seconds of its kernels
     left_out: dict[str, list[str]]  # reason → steps
-    unknown: dict[str, list[str]]  # reason why nothing is expected → workloads
-    cases_before: int  # before --top
+    unknown: dict[str, list[str]] = {}  # reason why nothing is expected → workloads
+    cases_before: int = 0  # before --top
     kept_share: float | None = None  # asked by --top
     least_share: float | None = None  # that was kept of any step
 
@@ -119,20 +121,17 @@ def _big(value: float | None) -> str:
     return f"{value / power[0]:.3g} {power[1]}"
 
 
-def notes(
-    command: str, networks: Sequence[str], whole: Plan, kept: Plan, *,
-    left_out: Mapping[str, list[str]], unknown: Mapping[str, Sequence[Case]], top: float | None,
-) -> Notes:  # fmt: skip
-    """From a plan before and after --top."""
+def notes(said: Notes, whole: Plan, kept: Plan, unknown: Mapping[str, Sequence[Case]]) -> Notes:
+    """`said` with what a plan before and after --top says, and with the cases of which nothing is expected, by why."""
     before, after = compose.totals(whole.uses), compose.totals(kept.uses)
     shares = [after.get(step, 0.0) / seconds for step, seconds in before.items() if seconds]
-    return Notes(
-        command=command, networks=list(networks), steps=before, left_out=dict(left_out), cases_before=len(whole.cases), kept_share=top,
-        unknown=_unknown(unknown, whole.uses), least_share=min(shares, default=None) if top is not None else None,
+    return replace(
+        said, steps=before, cases_before=len(whole.cases), unknown=_unknown(unknown),
+        least_share=min(shares, default=None) if said.kept_share is not None else None,
     )  # fmt: skip
 
 
-def _unknown(unknown: Mapping[str, Sequence[Case]], _: Sequence[Use]) -> dict[str, list[str]]:
+def _unknown(unknown: Mapping[str, Sequence[Case]]) -> dict[str, list[str]]:
     """Reasons, the list of what would be valid left out, with the workloads that they are about."""
     found: dict[str, list[str]] = {}
     for reason, cases in unknown.items():

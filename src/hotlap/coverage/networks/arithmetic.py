@@ -28,6 +28,13 @@ def whole(written: object, names: Mapping[str, float], where: str) -> int:
 
 def value(written: object, names: Mapping[str, float], where: str) -> float:
     """As `whole`, with fractions."""
+    found = _value(written, names, where)
+    if not math.isfinite(found):
+        raise InputError(f"{where}: '{written}' cannot be computed")
+    return found
+
+
+def _value(written: object, names: Mapping[str, float], where: str) -> float:
     if isinstance(written, (int, float)) and not isinstance(written, bool):
         return written
     if not isinstance(written, str) or len(written) > LONGEST:
@@ -37,7 +44,8 @@ def value(written: object, names: Mapping[str, float], where: str) -> float:
     except (SyntaxError, ValueError, RecursionError):
         raise InputError(f"{where}: '{written}' is not arithmetic; valid: {VALID}") from None
     except KeyError as error:
-        raise InputError(f"{where}: '{written}' has the name '{error.args[0]}', which nothing sets; {nearest(error.args[0], names)}") from None
+        name = error.args[0]
+        raise InputError(f"{where}: '{written}' has the name '{name}', which nothing sets; {nearest(name, names)}") from None
     except (ZeroDivisionError, OverflowError, TypeError):
         raise InputError(f"{where}: '{written}' cannot be computed") from None
 

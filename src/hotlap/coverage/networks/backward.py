@@ -139,5 +139,6 @@ def _again(call: Call) -> Iterator[Call]:
 
 _RULES: Mapping[str, Callable[[Call], Iterator[Call]]] = {
     "gemm": _gemm, "grouped_gemm": _grouped, "attention": _attention, "conv": _conv, "rowwise": _rowwise, "pointwise": _pointwise,
-    "embedding": _embedding, "embedding_bag": _bag, "pool": _pool, "rnn": _rnn, "routing": _routing, "permute": _again, "collective": _again,
+    "embedding": _embedding, "embedding_bag": _bag, "pool": _pool, "rnn": _rnn, "routing": _routing, "permute": _again,
+    "collective": _again,
 }  # fmt: skip

@@ -113,7 +113,8 @@ def _attention(network: Network, setting: Setting) -> Iterator[Call]:
         width = network.head_dim
         yield Call("query, key, value", "attention", "gemm", gemm(tokens, (heads + 2 * kv_heads) * width, network.hidden, dtype))
         if network.qk_norm:
-            yield Call("query and key norm", "attention", "rowwise", {"op": "rmsnorm", "rows": tokens * (heads + kv_heads), "columns": width})
+            normed = {"op": "rmsnorm", "rows": tokens * (heads + kv_heads), "columns": width}
+            yield Call("query and key norm", "attention", "rowwise", normed)
         if network.rotary:
             yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + kv_heads) * width})
         for window, share in ((network.window, network.windowed_share), (0, 1 - network.windowed_share)):

@@ -95,7 +95,9 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
     known = {ours: _present(config, key) for ours, key in kind.needs.items()}
     missing = [repr(key) for ours, key in kind.needs.items() if not known[ours]]
     if missing:
-        raise InputError(f"{where}: {model_type} needs {', '.join(missing)}, which {_are(len(missing))} missing; its keys: {', '.join(kind.needs.values())}")
+        are = "is" if len(missing) == 1 else "are"
+        keys = ", ".join(kind.needs.values())
+        raise InputError(f"{where}: {model_type} needs {', '.join(missing)}, which {are} missing; its keys: {keys}")
     reader = _Reader(config, where)
     found: dict[str, Any] = {ours: reader.whole(key) for ours, key in known.items()}
     found |= {ours: reader.whole(key, low=0) for ours, key in kind.may.items() if config.get(key) is not None}
@@ -113,10 +115,6 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
 def _present(config: Config, key: str) -> str:
     """The key, or another name of it after a bar, that the config has; empty where it has none."""
     return next((one for one in key.split("|") if config.get(one) is not None), "")
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _transformer(found: dict[str, Any], reader: _Reader, name: str, about: str) -> Network:

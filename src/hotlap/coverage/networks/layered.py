@@ -80,5 +80,6 @@ def read(text: str, name: str) -> Layered:
     for key in ("about", "source", "domain", "parameters", "layers"):
         if key not in given:
             raise InputError(f"{name}.toml: the key '{key}' is missing; needed: about, source, domain, parameters, layers")
-    lists = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted") if key in given}
-    return Layered(**{**given, **lists, "name": name})
+    lists: dict[str, Any] = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted") if key in given}
+    whole: dict[str, Any] = {**given, **lists, "name": name}
+    return Layered(**whole)

@@ -159,7 +159,8 @@ def _encoder_end(network: Network, setting: Setting, call: Call, phase: str) -> 
     if phase == "forward":
         if network.pooled and call.workload == "gemm":
             rows = setting.sequences
-            yield replace(call, name="pooler", params={"m": rows, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"})
+            first = {"m": rows, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"}
+            yield replace(call, name="pooler", params=first)
             yield replace(call, name="pooler tanh", workload="pointwise", params={"op": "tanh", "elements": rows * wide})
     elif call.workload == "gemm":
         square = {"m": setting.tokens, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"}
@@ -168,8 +169,8 @@ def _encoder_end(network: Network, setting: Setting, call: Call, phase: str) -> 
         yield replace(call, name="head norm", workload="rowwise", params={"op": "layernorm", "rows": setting.tokens, "columns": wide})
         yield from _linear(network, call)
     else:
-        rows = {"rows": call.params["rows"], "columns": call.params["columns"]}
-        yield replace(call, name="cross-entropy", params={"op": "cross_entropy", **rows})
+        params = {"op": "cross_entropy", "rows": call.params["rows"], "columns": call.params["columns"]}
+        yield replace(call, name="cross-entropy", params=params)
 
 
 def _linear(network: Network, call: Call) -> Iterator[Call]:
@@ -178,7 +179,7 @@ def _linear(network: Network, call: Call) -> Iterator[Call]:
     if p["dtype"].startswith("fp8"):
         rows = {"op": "quantise", "rows": p["m"], "columns": p["k"]}
         yield replace(call, name=f"{call.name}, input in 8 bits", workload="rowwise", params=rows)
-    biased = network.bias == "all" and call.name != "head" or network.bias == "qkv" and call.name == "query, key, value"
+    biased = (network.bias == "all" and call.name != "head") or (network.bias == "qkv" and call.name == "query, key, value")
     yield replace(call, params={**p, "layout": "nt", **({"epilogue": "bias"} if biased else {})})
 
 
