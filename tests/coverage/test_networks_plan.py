@@ -234,6 +234,29 @@ def test_a_module_and_a_configuration_are_networks_too(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("layers = [{ set = 1 }]", "the key 'about' is missing"), ('layers = [3]\nabout = "a"\nsource = "s"\ndomain = "d"\nparameters = 1', "layers and blocks are lists of tables"),
+        ("hidden = 8", "'about', 'source', 'parameters', 'layers', 'heads'"), ('hidden = "8"', "'hidden' is a whole number, not '8'"), ("hiden = 8", "no key 'hiden'; did you mean 'hidden'?"),
+        ("[[case]]\nworkload = 'gemm'", "is a plan already"), ("a = [", "is not valid TOML"), ("hidden = true", "'hidden' is a whole number, not True"), ("heads = -1", "'heads' is a whole number from 0, not -1"),
+    ],
+)  # fmt: skip
+def test_a_network_of_ones_own_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    assert main(["plan", "from", str(tmp_path / "mine.toml")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_network_of_ones_own_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    head = 'about = "mine"\nsource = "me"\nparameters = 1e6\n'
+    (tmp_path / "mine.toml").write_text(f'{head}domain = "images"\nlayers = [{{ set = 64 }}, {{ linear = 32 }}]', encoding="utf-8")
+    (tmp_path / "ours.toml").write_text(f"{head}layers = 2\nhidden = 64\nheads = 4\nkv_heads = 4\nhead_dim = 16\ninter = 256\nvocabulary = 100\n", encoding="utf-8")
+    assert main(["plan", "from", str(tmp_path / "mine.toml"), str(tmp_path / "ours.toml"), "--phase", "forward,decode", "--context", "64", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["notes"]["steps"]) == ["mine forward batch=1", "ours decode batch=1 context=64 tp=1"]
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ([], "which network?"), (["lama-3-8b"], "there is no network 'lama-3-8b'; did you mean 'llama-3-8b'?"), (["gpt-2", "--batch", "0"], "--batch is a whole number from 1"),

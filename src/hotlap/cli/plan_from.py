@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
             print(network_plan.table(listed, terminal.width(), terminal.color()))
         return 0
     if not args.network:
-        raise InputError("which network? as in: hotlap plan from llama-3-8b --phase decode --batch 1,8; 'hotlap plan from --list' lists them")
+        raise InputError("which network? as in: hotlap plan from llama-3-8b --batch 1,8; 'hotlap plan from --list' lists them")
     machine = machines.load(args.machine).slug
     share = _share(args.top)
     made = plan_sources.made(args.network, _choices(args))

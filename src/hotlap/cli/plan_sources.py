@@ -1,4 +1,4 @@
-"""What a word of `plan from` means: networks by name, a Hugging Face configuration, a user's module, a recorded trace."""
+"""What a word of `plan from` means: networks by name or file, a Hugging Face configuration, a user's module, a recorded trace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hotlap.coverage.networks import compose, config, steps
+from hotlap.coverage.networks import compose, config, layered, shape, steps
 from hotlap.coverage.networks.calls import Call
 from hotlap.coverage.networks.compose import Step
 from hotlap.coverage.networks.steps import Source
@@ -34,7 +34,9 @@ def made(words: Sequence[str], choices: compose.Choices) -> Made:
             networks += [steps.find(name) for name in steps.names()]
         elif _is_file(word):
             path = Path(word)
-            if path.is_dir() or _is_config(path):
+            if path.suffix == ".toml":
+                networks.append(_written(path))
+            elif path.is_dir() or _is_config(path):
                 networks.append(config.read(path))
             else:
                 _add(found, _recorded(path))
@@ -66,7 +68,21 @@ def _distinct(networks: Sequence[Source]) -> list[Source]:
 def _is_file(word: str) -> bool:
     """A path that there is, or one that is written as a file's: a missing one is reported as a file."""
     path = Path(word)
-    return path.exists() or path.suffix == ".json"
+    return path.exists() or path.suffix in (".json", ".toml")
+
+
+def _written(path: Path) -> Source:
+    """A user's own network, as those of the table are written: by its layers, or as a stack of transformer layers."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise InputError(f"there is no file '{path}'; give a network's TOML file, or a name of 'hotlap plan from --list'") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"'{path}' cannot be read as text: {error}") from None
+    given = layered.parsed(text, path.stem)
+    if "case" in given:
+        raise InputError(f"'{path}' is a plan already: 'hotlap run' measures it")
+    return layered.made(given, path.stem) if isinstance(given.get("layers"), list) else shape.made(given, path.stem)
 
 
 def _is_config(path: Path) -> bool:

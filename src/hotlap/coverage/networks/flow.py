@@ -37,7 +37,7 @@ class Asked:
     names: Mapping[str, float]
     where: str
     label: str
-    seen: set[str] = field(default_factory=lambda: {"name", "repeat", "when"})
+    seen: set[str] = field(default_factory=lambda: {"name", "repeat"})
 
     def number(self, key: str, default: int | None = None) -> int:
         self.seen.add(key)

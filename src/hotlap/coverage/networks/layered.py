@@ -67,12 +67,21 @@ def load(name: str) -> Layered | None:
     return next((one for slug in names() if (one := load(slug)) and name in one.aliases), None)
 
 
+def parsed(text: str, name: str) -> dict[str, Any]:
+    """The keys of a network's file, of either kind. Raises InputError where it is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}.toml is not valid TOML: {str(error)[:200]}") from None
+
+
 def read(text: str, name: str) -> Layered:
     """A network from its file's text. Raises InputError: the key that is wrong or missing, and those that are valid."""
-    try:
-        given: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{name}.toml is not valid TOML: {error}") from None
+    return made(parsed(text, name), name)
+
+
+def made(given: Mapping[str, Any], name: str) -> Layered:
+    """As `read`, from the file's keys."""
     known = {one.name for one in fields(Layered)} - {"name"}
     for key in given:
         if key not in known:
@@ -80,6 +89,18 @@ def read(text: str, name: str) -> Layered:
     for key in ("about", "source", "domain", "parameters", "layers"):
         if key not in given:
             raise InputError(f"{name}.toml: the key '{key}' is missing; needed: about, source, domain, parameters, layers")
+    for key, kind in _KINDS.items():
+        if key in given and not isinstance(given[key], kind):
+            raise InputError(f"{name}.toml: '{key}' is not {given[key]!r:.40}; the manual's page on networks has examples")
+    for section in (given["layers"], given.get("decode", []), *given.get("block", {}).values()):
+        if not isinstance(section, list) or not all(isinstance(layer, dict) and layer for layer in section):
+            raise InputError(f"{name}.toml: layers and blocks are lists of tables, as in layers = [{{ set = 3 }}, {{ linear = 8 }}]")
     lists: dict[str, Any] = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted") if key in given}
     whole: dict[str, Any] = {**given, **lists, "name": name}
     return Layered(**whole)
+
+
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("about", "source", "domain", "macs_source", "optimizer"), str), **dict.fromkeys(("parameters", "macs"), (int, float)),
+    **dict.fromkeys(("layers", "decode", "aliases", "uncounted"), list), **dict.fromkeys(("inputs", "widths", "block"), dict), "longest": int,
+}  # fmt: skip

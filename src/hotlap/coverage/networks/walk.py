@@ -60,9 +60,6 @@ class _Walker:
             raise InputError(f"{where}: blocks stand in each other more than {DEEPEST} deep")
         for number, layer in enumerate(layers, 1):
             here = f"{where}, layer {number}"
-            wanted = layer.get("when", "")
-            if wanted and wanted != ("train" if self.flow.train else "forward"):
-                continue
             for _ in range(_repeats(layer, self.flow.names(names), here)):
                 self.layer(layer, names, here, label, depth)
 
@@ -85,7 +82,7 @@ class _Walker:
         now = self.flow.names(names)
         given = {
             key: arithmetic.value(written, now, f"{where}, {key}")
-            for key, written in layer.items() if key not in ("block", "repeat", "name", "when", "shared")
+            for key, written in layer.items() if key not in ("block", "repeat", "name", "shared")
         }  # fmt: skip
         inner = " ".join(filter(None, (label, str(layer.get("name", "")))))
         before = self.flow.parameters
