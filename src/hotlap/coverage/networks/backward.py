@@ -47,6 +47,7 @@ def _gemm(call: Call) -> Iterator[Call]:
     p = call.params
     m, n, k, dtype = p["m"], p["n"], p["k"], p["dtype"]
     rest: Params = {"dtype": dtype, **({"batch": p["batch"]} if p.get("batch", 1) > 1 else {})}
+    rest |= {"scaling": p["scaling"]} if "scaling" in p else {}
     eight = dtype.startswith("fp8")
     if eight:
         yield _named(call, "gradient in 8 bits", "rowwise", {"op": "quantise", "rows": m, "columns": n})

@@ -102,5 +102,6 @@ def made(given: Mapping[str, Any], name: str) -> Layered:
 
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("about", "source", "domain", "macs_source", "optimizer"), str), **dict.fromkeys(("parameters", "macs"), (int, float)),
-    **dict.fromkeys(("layers", "decode", "aliases", "uncounted"), list), **dict.fromkeys(("inputs", "widths", "block"), dict), "longest": int,
+    **dict.fromkeys(("layers", "decode", "aliases", "uncounted"), list), **dict.fromkeys(("inputs", "widths", "block"), dict),
+    "longest": int,
 }  # fmt: skip

@@ -126,11 +126,12 @@ def made(given: Mapping[str, Any], name: str) -> Network:
         kind = str(known[key].type).partition("[")[0]
         if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
             raise InputError(f"{name}.toml: '{key}' is {_SAID[kind]}, not {value!r:.40}")
-        if kind in ("int", "float") and value < 0:
+        if isinstance(value, (int, float)) and value < 0:
             raise InputError(f"{name}.toml: '{key}' is {_SAID[kind]} from 0, not {value}")
     missing = [key for key, field in known.items() if field.default is MISSING and not given.get(key)]
     if missing:
-        raise InputError(f"{name}.toml: {', '.join(repr(key) for key in missing)} missing; a transformer needs these, another network a list of 'layers'")
+        said = ", ".join(repr(key) for key in missing)
+        raise InputError(f"{name}.toml: {said} missing; a transformer needs these, another network a list of 'layers'")
     return Network(**{**given, "name": name, "aliases": tuple(given.get("aliases", ()))})
 
 

@@ -98,7 +98,7 @@ def _layers(network: Layered, choice: Choice) -> list[Call]:
     found = [_typed(call, choice.dtype) for call in walked.calls]
     if not train:
         return found
-    back = [_typed(call, choice.dtype) for call in backward(walked.calls)]
+    back = [_typed(call, choice.dtype) for call in backward(found)]
     return [*found, *back, *_after(network.optimizer, walked.parameters - walked.looked_up, choice.dp, calls.nodes(choice.dp), 1)]
 
 
@@ -182,7 +182,8 @@ def _linear(network: Network, call: Call) -> Iterator[Call]:
         rows = {"op": "quantise", "rows": p["m"], "columns": p["k"]}
         yield replace(call, name=f"{call.name}, input in 8 bits", workload="rowwise", params=rows)
     biased = (network.bias == "all" and call.name != "head") or (network.bias == "qkv" and call.name == "query, key, value")
-    yield replace(call, params={**p, "layout": "nt", **({"epilogue": "bias"} if biased else {})})
+    scales = {"scaling": "row"} if p["dtype"] == "fp8" else {}  # as the input was quantised: one for each row
+    yield replace(call, params={**p, "layout": "nt", **({"epilogue": "bias"} if biased else {}), **scales})
 
 
 def _quantised_weights(found: Sequence[Call], rounds: int) -> Iterator[Call]:
