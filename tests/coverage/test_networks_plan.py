@@ -177,9 +177,11 @@ def test_top_keeps_that_share_of_every_step(share: float) -> None:
 def test_settings_that_cannot_be_are_left_out_and_said() -> None:
     found, left_out = compose.every_step([steps.find("bert-base"), steps.find("resnet-50")], Choices(phases=("forward",), tp=(1, 8), context=(512, 1024)))
     assert [one.name for one in found] == ["bert-base forward batch=1 context=512 tp=1", "resnet-50 forward batch=1"]
-    said = " ".join(left_out.steps)
-    for part in ("12 heads cannot be cut into 8", "takes a context of at most 512, not 1024", "resnet-50 is not cut over GPUs"):
-        assert part in said
+    assert left_out.steps == {
+        "12 heads cannot be cut into 8": ["bert-base forward batch=1 context=512 tp=8"],
+        "takes a context of at most 512, not 1024": [f"bert-base forward batch=1 context=1024 tp={tp}" for tp in (1, 8)],
+        "is not cut over GPUs: tp, pp and ep are 1": ["resnet-50 forward batch=1 tp=8"],
+    }
 
 
 def test_where_no_setting_can_be_it_is_an_error() -> None:
@@ -199,7 +201,7 @@ def test_the_verb_prints_a_plan_and_says_what_it_is(capsys: pytest.CaptureFixtur
     assert len({use.step for use in plan.uses}) == 8
     assert {case.workload for case in plan.cases} >= {"gemm", "attention", "collective"}
     assert "# hotlap plan from llama-3-8b --phase prefill,decode --batch 1,8 --context 1k --tp 1,8,3 --top 95% --machine h200-sxm" in printed.out
-    for part in (f"{len(plan.cases)} cases of 8 steps of 1 network, weighed on h200-sxm", "gate and up", "left out: llama-3-8b: 32 heads cannot be cut into 3", "--top 95 %"):
+    for part in (f"{len(plan.cases)} cases of 8 steps of 1 network, weighed on h200-sxm", "gate and up", "left out: 32 heads cannot be cut into 3", "--top 95 %"):
         assert part in printed.err
         assert part in printed.out or "cases of" in part or part == "gate and up"
 
@@ -231,6 +233,16 @@ def test_a_module_and_a_configuration_are_networks_too(capsys: pytest.CaptureFix
     assert main(["plan", "from", f"{tmp_path}/mine.py:make", str(tmp_path), "--phase", "forward,decode", "--context", "16", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert list(found["notes"]["steps"]) == ["mine.py:make forward", f"{tmp_path.name} decode batch=1 context=16 tp=1"]
+
+
+def test_a_recorded_trace_is_a_step(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[8, 64], [64, 32]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}
+    events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10 + 20 * i, "dur": 15, "args": shapes} for i in range(3)]
+    (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    assert main(["plan", "from", str(tmp_path / "trace.json"), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert [(use["step"], use["kernel"], use["calls"]) for use in plan["uses"]] == [("trace.json recorded", "aten::mm", 3)]
+    assert {name: plan["cases"][0]["params"][name] for name in ("m", "n", "k", "dtype")} == {"m": 8, "n": 32, "k": 64, "dtype": "fp32"}
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
         ]
         found.steps.append(Step(f"{name} {phase}", calls))
         for operator, times in traced.unknown.items():
-            found.left_out.setdefault("operators that are no workload", []).append(f"{operator}, {times} in {name} {phase}")
+            found.left_out.setdefault("no workloads", []).append(f"{operator} ({times} calls in {name} {phase})")
     return found
 
 
@@ -129,5 +129,5 @@ def _recorded(path: Path) -> Made:
         raise InputError(f"'{path}' has no operators with shapes; record it with record_shapes=True, or give a config.json of Hugging Face")
     name = f"{path.name} recorded"
     calls = [Call(one.operator, "trace", one.asked.workload, one.asked.params, one.calls) for one in program.workloads]
-    missing = [f"{operator}, {seconds * 1e3:.3g} ms in {name}" for operator, seconds in program.unknown.items()]
-    return Made([Step(name, calls)], {"operators that are no workload": missing} if missing else {}, [path.name])
+    missing = [f"{operator} ({seconds * 1e3:.3g} ms of {name})" for operator, seconds in program.unknown.items()]
+    return Made([Step(name, calls)], {"no workloads": missing} if missing else {}, [path.name])

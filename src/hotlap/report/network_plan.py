@@ -61,7 +61,7 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
         lines.append(f"--top {percent(notes.kept_share)}: {words.counted(gone, 'case')} of {notes.cases_before} left out{least}")
     for reason, steps in notes.left_out.items():
         named = ", ".join(steps[:STEPS_NAMED]) + (f" and {len(steps) - STEPS_NAMED} more" if len(steps) > STEPS_NAMED else "")
-        lines += layout.paragraph("left out: ", f"{reason} ({named})", width)
+        lines += layout.paragraph("left out: ", f"{reason}: {named}", width)
     for reason, workloads in notes.unknown.items():
         lines += layout.paragraph("without weight: ", f"{', '.join(workloads)}: {reason}", width)
     return lines
@@ -70,7 +70,7 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
 def summary(notes: Notes, plan: Plan, width: int, color: bool = False) -> str:
     """Beside the plan: how much there is, the heaviest cases with their share, what was left out."""
     cases, steps = words.counted(len(plan.cases), "case"), words.counted(len(notes.steps), "step")
-    networks = words.counted(len(notes.networks), "network")
+    networks = words.counted(len({step.partition(" ")[0] for step in notes.steps}), "network")
     lines = [f"{cases} of {steps} of {networks}, weighed on {plan.weighed_on}", ""]
     lines += layout.Grid(_heaviest(plan, len(notes.steps)), width).lines(color)
     said = _said(notes, plan, width)
@@ -110,7 +110,7 @@ def table(listed: Sequence[Listed], width: int, color: bool = False) -> str:
     ]  # fmt: skip
     note = "FLOP: of one sample, image or token of a prompt, forward, two for a multiply-add; matrix products, convolutions, attention and "
     note += "recurrences. Parameters of plain transformers without norms and biases. Sources: --list --json."
-    return "\n".join([*layout.Grid(columns, width).lines(color), "", *layout.paragraph("", note, width)])
+    return "\n".join([*layout.fitted(columns, width, ("phases", "domain")).lines(color), "", *layout.paragraph("", note, width)])
 
 
 def _big(value: float | None) -> str:

@@ -55,18 +55,21 @@ class LeftOut:
 def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step], LeftOut]:
     """All combinations that can be. Raises InputError where none can, with the reasons."""
     found: dict[str, Step] = {}
-    left_out = LeftOut()
+    left_out, errors, tried = LeftOut(), list[str](), set[str]()
     for network in networks:
         for choice in _combinations(network, choices):
             name = steps.label(network, choice)
-            if name in found:
+            if name in tried:
                 continue
+            tried.add(name)
             try:
                 found[name] = Step(name, steps.step(network, choice))
             except InputError as error:
-                left_out.add(str(error), name)
+                errors.append(str(error))
+                # Without the network's name and advice, so that one reason is said once for all that it holds for.
+                left_out.add(str(error).removeprefix(network.name).lstrip(": ").partition(";")[0], name)
     if not found:
-        raise InputError(f"none of these steps can be: {'; '.join(itertools.islice(left_out.steps, 3))}")
+        raise InputError(f"none of these steps can be: {'; '.join(dict.fromkeys(errors[:3]))}")
     return list(found.values()), left_out
 
 
