@@ -88,6 +88,18 @@ def test_products_have_the_layouts_of_linear_layers() -> None:
     assert found["down, weight gradient"] == {"m": 4096, "n": 14336, "k": 128, "dtype": "bf16", "layout": "tn"}
 
 
+def test_matrices_that_lie_the_other_way_have_other_layouts() -> None:
+    """GPT-2's are (in, out), all but the head's: y = x·W, dx = dy·Wᵀ, dW = xᵀ·dy."""
+    found = {call.name: call.params for call in step("gpt-2", "train", batch=1, context=128)}
+    bare = {what: {key: value for key, value in found[f"down{what}"].items() if key != "epilogue"} for what in ("", ", data gradient", ", weight gradient")}
+    assert bare == {
+        "": {"m": 128, "n": 768, "k": 3072, "dtype": "bf16"},
+        ", data gradient": {"m": 128, "n": 3072, "k": 768, "dtype": "bf16", "layout": "nt"},
+        ", weight gradient": {"m": 3072, "n": 768, "k": 128, "dtype": "bf16", "layout": "tn"},
+    }
+    assert found["head"]["layout"] == "nt"
+
+
 def test_eight_bits_are_quantised_before_products() -> None:
     served = {call.name: call.params for call in step("llama-3-8b", "decode", batch=8, dtype="fp8")}
     assert served["down, input in 8 bits"] == {"op": "quantise", "rows": 8, "columns": 14336}

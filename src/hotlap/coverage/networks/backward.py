@@ -43,7 +43,7 @@ def _named(call: Call, what: str, workload: str, params: Params, times: float = 
 
 
 def _gemm(call: Call) -> Iterator[Call]:
-    """C (m, n) = A (m, k)·Bᵀ: dA = dC·B, dB = dCᵀ·A; of a bias the sum of dC over its rows."""
+    """C (m, n) = A (m, k)·Bᵀ: dA = dC·B, dB = dCᵀ·A; where B lies (k, n): dA = dC·Bᵀ, dB = Aᵀ·dC; of a bias the sum of dC over its rows."""
     p = call.params
     m, n, k, dtype = p["m"], p["n"], p["k"], p["dtype"]
     rest: Params = {"dtype": dtype, **({"batch": p["batch"]} if p.get("batch", 1) > 1 else {})}
@@ -51,9 +51,12 @@ def _gemm(call: Call) -> Iterator[Call]:
     eight = dtype.startswith("fp8")
     if eight:
         yield _named(call, "gradient in 8 bits", "rowwise", {"op": "quantise", "rows": m, "columns": n})
+    plain = p.get("layout", "nn") == "nn"
     if not call.leaf:
-        yield _named(call, "data gradient", "gemm", {"m": m, "n": k, "k": n, **rest, **_layout(TRANSPOSED_8_BITS if eight else "nn")})
-    yield _named(call, "weight gradient", "gemm", {"m": n, "n": k, "k": m, **rest, **_layout(TRANSPOSED_8_BITS if eight else "tn")})
+        layout = TRANSPOSED_8_BITS if eight or plain else "nn"
+        yield _named(call, "data gradient", "gemm", {"m": m, "n": k, "k": n, **rest, **_layout(layout)})
+    sides = {"m": k, "n": n, "k": m} if plain else {"m": n, "n": k, "k": m}
+    yield _named(call, "weight gradient", "gemm", {**sides, **rest, **_layout(TRANSPOSED_8_BITS if eight else "tn")})
     if str(p.get("epilogue", "none")).startswith("bias"):
         yield _named(call, "bias gradient", "rowwise", {"op": "sum", "rows": n, "columns": m})
 

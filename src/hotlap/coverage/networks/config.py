@@ -294,7 +294,7 @@ KINDS: Mapping[str, Kind] = {
     "phi3": Kind(_USUAL, _KV, more=_windows),
     "gpt2": Kind(
         {"layers": "n_layer", "hidden": "n_embd", "heads": "n_head", "vocabulary": "vocab_size"},
-        always={**_PLAIN, "tied": True, "rotary": False}, more=_gpt2,
+        always={**_PLAIN, "tied": True, "rotary": False, "in_out": True}, more=_gpt2,
     ),
     "gpt_neox": Kind(_USUAL, always=_PLAIN),
     "opt": Kind(

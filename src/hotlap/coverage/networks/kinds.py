@@ -153,26 +153,25 @@ def _embedding(flow: Flow, asked: Asked) -> None:
 
 
 def _pool(flow: Flow, asked: Asked) -> None:
-    """`pool`: max, average (of all places where no filter is given) or upsample."""
+    """`pool`: max, average or upsample; an average without a filter is one sum over all places of each channel."""
     op, at = asked.text("pool"), flow.at
-    filter_ = asked.number("filter", at.height)
-    stride, pad = asked.number("stride", filter_), asked.number("pad", 0)
-    if op == "upsample":
-        high, across = at.height * filter_, at.width * filter_
-    elif asked.given("filter"):
-        high, across = (_places(size, filter_, stride, pad) for size in (at.height, at.width))
-    else:
-        high = across = 1
-    if at.height == at.width or asked.given("filter"):
-        params = {
-            "op": op, "images": flow.batch, "channels": at.channels, "height": at.height, "width": at.width, "filter": filter_,
-            "stride": stride, **({"pad": pad} if pad else {}),
-        }  # fmt: skip
-        flow.call(asked, f"{op} pool" if op != "upsample" else op, "pool", "pointwise", params)
-    else:
+    if op == "average" and not asked.given("filter"):
         rows = {"op": "sum", "rows": flow.batch * at.channels, "columns": at.places}
         flow.call(asked, "mean over places", "rowwise", "pointwise", rows)
-    flow.at = at._replace(height=high, width=across)
+        flow.at = at._replace(height=1, width=1)
+        return
+    filter_ = asked.number("filter")
+    stride, pad = asked.number("stride", filter_), asked.number("pad", 0)
+    params = {
+        "op": op, "images": flow.batch, "channels": at.channels, "height": at.height, "width": at.width, "filter": filter_,
+        "stride": stride, **({"pad": pad} if pad else {}),
+    }  # fmt: skip
+    flow.call(asked, f"{op} pool" if op != "upsample" else op, "pool", "pointwise", params)
+    if op == "upsample":
+        flow.at = at._replace(height=at.height * filter_, width=at.width * filter_)
+    else:
+        high, across = (_places(size, filter_, stride, pad) for size in (at.height, at.width))
+        flow.at = at._replace(height=high, width=across)
 
 
 def _softmax(flow: Flow, asked: Asked) -> None:

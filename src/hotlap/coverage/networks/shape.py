@@ -51,6 +51,7 @@ class Network:
     qk_norm: bool = False  # every head's query and key is normed
     activation: str = ""  # of the inner width, where it is not SiLU and product of gated networks, GELU of others
     norms: int = 2  # of a layer
+    in_out: bool = False  # matrices lie (in, out) in memory; else (out, in), as PyTorch's linear layers have them
     longest: int = 0  # context that it can take; 0: as long as one likes
 
     @property

@@ -137,7 +137,7 @@ def _setting(network: Network, choice: Choice) -> Setting:
 def _really(network: Network, setting: Setting, call: Call, phase: str) -> Iterator[Call]:
     """A call of a stage as the kernels that PyTorch or a server runs for it."""
     p = call.params
-    if call.group == "head" and call.workload != "embedding" and not network.causal:
+    if call.name in ("head", "softmax") and not network.causal:
         yield from _encoder_end(network, setting, call, phase)
     elif call.workload == "gemm" and p["batch"] == 1:
         yield from _linear(network, call)
@@ -176,14 +176,15 @@ def _encoder_end(network: Network, setting: Setting, call: Call, phase: str) -> 
 
 
 def _linear(network: Network, call: Call) -> Iterator[Call]:
-    """A layer of weights, which lie (out, in): the second operand is read by columns. In 8 bits its input is quantised first."""
+    """A layer of weights, which mostly lie (out, in): the second operand is read by columns. In 8 bits its input is quantised first."""
     p = {name: value for name, value in call.params.items() if name != "batch"}
     if p["dtype"].startswith("fp8"):
         rows = {"op": "quantise", "rows": p["m"], "columns": p["k"]}
         yield replace(call, name=f"{call.name}, input in 8 bits", workload="rowwise", params=rows)
     biased = (network.bias == "all" and call.name != "head") or (network.bias == "qkv" and call.name == "query, key, value")
     scales = {"scaling": "row"} if p["dtype"] == "fp8" else {}  # as the input was quantised: one for each row
-    yield replace(call, params={**p, "layout": "nt", **({"epilogue": "bias"} if biased else {}), **scales})
+    layout = {} if network.in_out and call.name != "head" and not scales else {"layout": "nt"}
+    yield replace(call, params={**p, **layout, **({"epilogue": "bias"} if biased else {}), **scales})
 
 
 def _quantised_weights(found: Sequence[Call], rounds: int) -> Iterator[Call]:
