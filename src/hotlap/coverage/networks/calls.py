@@ -225,7 +225,8 @@ def _ends(network: Network, setting: Setting) -> Iterator[Call]:
         yield Call("positions", "head", "embedding", {"tokens": setting.tokens, "columns": network.hidden, "vocabulary": network.positions})
         yield Call("positions added", "head", "pointwise", {"op": "add", "elements": setting.tokens * network.hidden})
     op = "rmsnorm" if network.gated else "layernorm"
-    yield Call("last norm" if network.causal else "first norm", "norms", "rowwise", {"op": op, "rows": setting.tokens, "columns": network.hidden})
+    normed = {"op": op, "rows": setting.tokens, "columns": network.hidden}
+    yield Call("last norm" if network.causal else "first norm", "norms", "rowwise", normed)
     yield Call("head", "head", "gemm", gemm(rows, columns, network.hidden, "bf16"))
     yield Call("softmax", "head", "rowwise", {"op": "softmax", "rows": rows, "columns": columns})
 
