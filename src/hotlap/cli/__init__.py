@@ -24,6 +24,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "capture": "run a program under a profiler for a few of its steps, and say where the time went",
     "trace": "where the time of a recorded program went, and what would gain most",
     "explain": "each number against its limit: the headroom and its cause",
+    "opportunities": "where work on kernels pays: time to win in the steps of networks, why, and what would have to change",
     "compare": "runs or groups of runs, case by case: faster, slower, same, or not to be told",
     "ab": "two commands or plans, measured in turns until the answer is sure",
     "history": "cases over time: where a level changed, by how much, and what changed there",
