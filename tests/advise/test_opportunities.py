@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from hotlap import plan as plans
-from hotlap.advise import demand, signs
-from hotlap.advise.demand import Needed, Ways
+from hotlap.advise import signs
+from hotlap.coverage import demand
+from hotlap.coverage.demand import Needed, Ways
 from hotlap.advise.opportunities import On, Opportunities, find
 from hotlap.errors import InputError
 from hotlap.model import machines

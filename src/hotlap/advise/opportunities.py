@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hotlap import work
 from hotlap.advise import signs
-from hotlap.advise.demand import Needed, network_of
+from hotlap.coverage.demand import Needed, network_of
 from hotlap.advise.numbers import Span, seconds, span, stands
 from hotlap.advise.similar import Peer, similar
 from hotlap.errors import HotlapError, InputError, nearest

@@ -28,6 +28,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "compare": "runs or groups of runs, case by case: faster, slower, same, or not to be told",
     "ab": "two commands or plans, measured in turns until the answer is sure",
     "history": "cases over time: where a level changed, by how much, and what changed there",
+    "track": "the life of each kernel over revisions, libraries and devices: what changed it, what that costs a network",
     "judge": "one verdict per case and run: against a limit, a baseline, the fleet or rules",
     "baseline": "what is normal, learnt from runs: save, show, promote",
     "stress": "hours at the limit: load that is checked, and a verdict",
@@ -43,7 +44,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "plan": "show or check a plan",
     "schema": "JSON Schema of what a bundle holds",
 }
-MANY = ("ls", "compare", "history", "judge", "baseline", "import")  # read years of runs: to look for cycles in them takes half the time
+MANY = ("ls", "compare", "history", "track", "judge", "baseline", "import")  # read years of runs: to look for cycles in them takes half the time
 MODULES = {"import": "importing"}  # a verb that is a keyword of Python
 PARTS = {  # verbs of two words
     "plan from": "the kernels that networks really run, as a plan with their weight in each step",

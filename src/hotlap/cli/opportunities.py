@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from hotlap import units
-from hotlap.advise import demand
+from hotlap.coverage import demand
 from hotlap.advise import opportunities as finding
 from hotlap.advise.opportunities import Opportunities
 from hotlap.cli import terminal
