@@ -44,11 +44,13 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "plan": "show or check a plan",
     "schema": "JSON Schema of what a bundle holds",
 }
-MANY = ("ls", "compare", "history", "track", "judge", "baseline", "import")  # read years of runs: to look for cycles in them takes half the time
+# Read years of runs: to look for cycles in them takes half the time.
+MANY = ("ls", "compare", "history", "track", "judge", "baseline", "import")
 MODULES = {"import": "importing"}  # a verb that is a keyword of Python
 PARTS = {  # verbs of two words
     "plan from": "the kernels that networks really run, as a plan with their weight in each step",
     "trace lint": "markers that will mislead: unbalanced, misspelt, with numbers in their names, too short",
+    "track report": "a release against another, kernel by kernel: new, fixed, slower, faster, and what networks pay",
     "trace diff": "two traces of one program: what changed, summed to the whole",
 }
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from hotlap import units
-from hotlap.coverage import demand
 from hotlap.advise import opportunities as finding
 from hotlap.advise.opportunities import Opportunities
 from hotlap.cli import terminal
+from hotlap.coverage import demand
 from hotlap.coverage.networks.calls import PHASES, Phase
 from hotlap.errors import InputError, nearest
 from hotlap.model import kept

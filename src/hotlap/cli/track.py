@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hotlap import units
 from hotlap.cli import terminal
 from hotlap.coverage import demand
@@ -14,7 +16,6 @@ from hotlap.coverage.demand import Needed, Ways
 from hotlap.coverage.networks import shape
 from hotlap.errors import InputError, nearest
 from hotlap.judge import track as tracking
-from hotlap.judge.track import Tracked
 from hotlap.report import track, track_page
 from hotlap.store import paths, select
 from hotlap.store.bundle import Bundle
@@ -33,11 +34,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A line per kernel: its life, what brought each change, what that costs a network's step, and whether its results are right."""
     where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
-    found = tracking.track(_bundles(args), where, units.parse(args.gate, "%"), args.network, _table(args.network))
+    found = tracking.track(_bundles(args), where, units.parse(args.gate, "%"), args.network, network_table(args.network))
     if not found.lives and not found.never:
         _explain(args, where)
     kept = [one for one in found.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else found.lives
-    shown = Tracked(lives=kept, never=found.never, totals=found.totals, runs=found.runs)
+    shown = replace(found, lives=kept)
     if args.out:
         terminal.write(Path(args.out), track_page.page(shown))
         print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
@@ -54,7 +55,7 @@ def _bundles(args: argparse.Namespace) -> Iterator[Bundle]:
     return terminal.each(args.run) if args.run else select.every(paths.home())
 
 
-def _table(network: str) -> list[Needed]:
+def network_table(network: str) -> list[Needed]:
     """What a network of the table calls, for runs whose plans say nothing of it."""
     known = {*shape.names(), *(alias for name in shape.names() for alias in shape.load(name).aliases)}
     return demand.of_networks([network], Ways()) if network in known else []

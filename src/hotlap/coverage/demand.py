@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hotlap import work
@@ -48,6 +48,17 @@ def of_plan(plan: Plan) -> list[Needed]:
     """The plan's uses with their cases."""
     cases = {one.id: one for one in plan.cases}
     return [Needed(u.step, u.kernel, u.calls, cases[u.case], u.expected_s) for u in plan.uses if u.case in cases]
+
+
+def of_plans(plans: Iterable[Plan], network: str = "") -> list[Needed]:
+    """The uses of several plans, oldest first: the newest plan of a name counts, and what several plans say is taken once. `network`:
+    of it alone."""
+    found: dict[tuple[str, str, str], Needed] = {}
+    for plan in {plan.name: plan for plan in plans}.values():
+        for one in of_plan(plan):
+            if not network or one.network == network:
+                found[one.step, one.kernel, one.case.id] = one
+    return list(found.values())
 
 
 def of_networks(names: Sequence[str], ways: Ways) -> list[Needed]:

@@ -50,7 +50,8 @@ def revision(run: Run) -> str:
 def mark(run: Run) -> str:
     """The revision, else what else could have changed a kernel: libraries and the driver."""
     drivers = ",".join(device.driver for device in run.machine.devices if device.key in run.devices)
-    libraries = [f"{name}={version}" for name, version in sorted(run.machine.software.items()) if not environment.harmless(f"software.{name}")]
+    software = sorted(run.machine.software.items())
+    libraries = [f"{name}={version}" for name, version in software if not environment.harmless(f"software.{name}")]
     return revision(run) or " ".join([drivers, *libraries])
 
 
@@ -83,13 +84,15 @@ def _steps(results: Sequence[Result], runs: Sequence[Run], gate: float) -> list[
     found = []
     for start, border, end in zip(borders, borders[1:], borders[2:], strict=False):
         rest = np.delete(np.diff(values), border - 1)
-        seen = _by_runs(values, (start, border, end), rest) if len(rest) >= FEWEST else _by_rounds(results[start:border], results[border:end])
+        known = len(rest) >= FEWEST
+        seen = _by_runs(values, (start, border, end), rest) if known else _by_rounds(results[start:border], results[border:end])
         if seen and seen.p * (len(borders) - 2) <= CHANCE and abs(seen.shift) >= math.log1p(max(gate, GATE)):
             before, after = (float(np.exp(np.median(values[a:b]))) for a, b in ((start, border), (border, end)))
             ends = [math.exp(one) for one in (seen.shift, seen.low, seen.high)]
             fresh = end == len(runs) and end - border == 1  # one run says little of a level
-            place = {"index": border, "before": before, "after": after, "p": seen.p, "provisional": fresh}
-            found.append(Change(ratio=ends[0], low=ends[1], high=ends[2], **place))
+            found.append(Change(
+                index=border, before=before, after=after, ratio=ends[0], low=ends[1], high=ends[2], p=seen.p, provisional=fresh,
+            ))
     return _without_outliers(found)
 
 
@@ -119,4 +122,4 @@ def _by_rounds(before: Sequence[Result], after: Sequence[Result]) -> Shift | Non
     seen = ratio(*sides)
     if not seen.ratio or seen.p is None:
         return None
-    return Shift(*(math.log(one or seen.ratio) for one in (seen.ratio, seen.low, seen.high)), seen.p)
+    return Shift(math.log(seen.ratio), math.log(seen.low or seen.ratio), math.log(seen.high or seen.ratio), seen.p)

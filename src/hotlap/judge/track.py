@@ -117,6 +117,7 @@ class Tracked(Record, frozen=True, kw_only=True):
     never: list[Never] = []
     totals: list[Total] = []
     runs: int = 0
+    kernels: int = 0  # all, also where only some lives are kept
 
 
 @dataclass
@@ -141,7 +142,7 @@ def track(
     by those uses, else by `table`. `gate`: the smallest change to report, as a share."""
     seen = _Seen()
     found = history.by_place(bundles, where, gate, seen)
-    calls = _calls(seen, network) or list(table)
+    calls = demand.of_plans((run.plan for run in seen.plans.values()), network) or list(table)
     by_case: dict[str, list[Needed]] = {}
     for one in calls:
         by_case.setdefault(one.case.id, []).append(one)
@@ -149,17 +150,7 @@ def track(
     if network:
         lives = [one for one in lives if one.series.case.id in by_case]
     never = [_never(kept) for key, kept in seen.results.items() if key not in found]
-    return Tracked(lives=lives, never=never, totals=_totals(lives, calls), runs=len(seen.runs))
-
-
-def _calls(seen: _Seen, network: str) -> list[Needed]:
-    """Of the newest plans; a step that several plans have is taken once."""
-    found: dict[tuple[str, str, str], Needed] = {}
-    for run in seen.plans.values():
-        for one in demand.of_plan(run.plan):
-            if not network or one.network == network:
-                found[one.step, one.kernel, one.case.id] = one
-    return list(found.values())
+    return Tracked(lives=lives, never=never, totals=_totals(lives, calls), runs=len(seen.runs), kernels=len(lives))
 
 
 def _life(series: Series, seen: _Seen, key: Key, calls: Sequence[Needed]) -> Life:
@@ -210,20 +201,22 @@ def _rank(one: Difference) -> tuple[int, str]:
 
 def _costs(series: Series, before: float, after: float, calls: Sequence[Needed]) -> list[Cost]:
     """What networks pay in one step, where the case's numbers are times."""
-    a, b = seconds(series, before), seconds(series, after)
+    a, b = (seconds(series.case, series.unit, value) for value in (before, after))
     if a is None or b is None:
         return []
     found = [Cost(step=one.step, kernel=one.kernel, calls=one.calls, seconds=one.calls * (b - a)) for one in calls]
     return sorted(found, key=lambda one: -abs(one.seconds))
 
 
-def seconds(series: Series, value: float) -> float | None:
-    """Of one call, from a value of the metric; None for a number of a program's own."""
-    if series.case.workload in OWN:
-        return value if series.unit == "s" else None
+def seconds(case: Case, unit: str, value: float | None) -> float | None:
+    """Of one call, from a value of the case's metric; None for a number of a program's own, and for none above zero."""
+    if value is None or value <= 0:
+        return None
+    if case.workload in OWN:
+        return value if unit == "s" else None
     try:
-        return nominal_s(series.case, value) if value > 0 else None
-    except (HotlapError, KeyError):
+        return nominal_s(case, value)
+    except (HotlapError, KeyError):  # of a later version
         return None
 
 
@@ -233,8 +226,8 @@ def seconds(series: Series, value: float) -> float | None:
 def _checks(kept: Sequence[tuple[str, Result]]) -> Checks:
     wrong = [(run, one) for run, one in kept if one.status in ("invalid", "error")]
     shares = [
-        max(check.error / check.tolerance for check in known)
-        for _, one in kept if (known := [c for c in one.checks if c.error is not None and c.tolerance])
+        max(known) for _, one in kept
+        if (known := [c.error / c.tolerance for c in one.checks if c.error is not None and c.tolerance])
     ]
     enough = len(shares) >= 2
     return Checks(
@@ -266,12 +259,13 @@ def _totals(lives: Sequence[Life], calls: Sequence[Needed]) -> list[Total]:
             known = [(one.calls, own[one.case.id]) for one in members if one.case.id in own]
             if known:
                 sums = [_sum(known, which) for which in ("first", "best", "now")]
+                place = f"{host} {selector}"
                 found.append(Total(
-                    step=step, device=f"{host} {selector}", kernels=len(known), of=len(members), first_s=sums[0], best_s=sums[1], now_s=sums[2],
+                    step=step, device=place, kernels=len(known), of=len(members), first_s=sums[0], best_s=sums[1], now_s=sums[2],
                 ))
     return sorted(found, key=lambda one: one.best_s - one.now_s)
 
 
 def _sum(known: Sequence[tuple[float, Life]], which: str) -> float:
-    levels = [(calls, seconds(life.series, getattr(life, which).value)) for calls, life in known]
+    levels = [(calls, seconds(life.series.case, life.series.unit, getattr(life, which).value)) for calls, life in known]
     return sum(calls * each for calls, each in levels if each is not None)

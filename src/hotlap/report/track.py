@@ -16,8 +16,8 @@ SPARK = 20  # cells
 SAME = 0.005  # of the time: what is called the same
 FEW, STEPS = 3, 2  # suspects and steps named at a change
 READING = (
-    "first, best, now: medians of stretches between changes. Percentages are of time, whichever way the case counts: + is slower. Short series are "
-    "tested at each border between revisions, against what neighbouring runs differ by elsewhere; long ones point by point"
+    "first, best, now: medians of stretches between changes. Percentages are of time, whichever way the case counts: + is slower. "
+    "Short series are tested at each border between revisions, against what neighbouring runs differ by elsewhere; long ones point by point"
 )
 
 
@@ -27,11 +27,11 @@ def track(found: Tracked, width: int = 100, color: bool = False) -> str:
         return "no kernel: no run that was asked for has a measured case"
     ordered = sorted(found.lives, key=worst_first)
     lines = _table(ordered, width, color) if ordered else []
-    lines += [""] + _totals(found.totals, width, color) if found.totals else []
+    lines += ["", *_totals(found.totals, width, color)] if found.totals else []
     lines += _never(found, width)
     turns = sum(len(one.turns) for one in found.lives)
     slower = sum(one.since_best > 1 + SAME for one in found.lives if one.turns)
-    tally = f"{words.counted(found.runs, 'run')}, {words.counted(len(found.lives), 'kernel')}: {words.counted(turns, 'change')}"
+    tally = f"{words.counted(found.runs, 'run')}, {words.counted(found.kernels, 'kernel')}: {words.counted(turns, 'change')}"
     lines += ["", f"{tally}; {slower} slower now than at {'its' if slower == 1 else 'their'} best"]
     lines += [layout.painted(line, "dim", color) for line in layout.paragraph("", f"{READING}.", width)]
     return "\n".join([*lines, *_next(ordered)])
