@@ -54,7 +54,7 @@ def _kind(kind: str, own: Sequence[Kernel]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], colour: str = "") -> str:
-    numbers = ("A", "B", "kernels")
+    numbers = ("A", "B", "kernels") if heads[0] != "what" else ()
     head = "".join(f'<th{" class=n" if name in numbers else ""}>{text(name)}</th>' for name in heads)
     body = "".join(
         "<tr>" + "".join(
