@@ -3,9 +3,9 @@
     python examples/kernel_life.py [--commits 9] [--every 4] [--folder DIR]
 
 Makes a git repository with a small kernel (a dot product that times itself), one commit of which checks every element and so takes about
-four times as long. Every fourth commit is measured three times, as a nightly job would, and labelled with its revision. `track` then names the
-range of revisions that brought the change, `track report` says what to run next, and that search names the commit. Prints the planted
-commit and the one that was found. Needs git and a target that runs programs (OpenCL, CUDA or PyTorch).
+four times as long. Every fourth commit is measured three times, as a nightly job would, and labelled with its revision. `track` then
+names the range of revisions that brought the change, `track report` says what to run next, and that search names the commit. Prints the
+planted commit and the one that was found. Needs git and a target that runs programs (OpenCL, CUDA or PyTorch).
 """
 
 from __future__ import annotations

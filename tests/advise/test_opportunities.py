@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from hotlap import plan as plans
 from hotlap.advise import signs
+from hotlap.advise.opportunities import On, Opportunities, find
 from hotlap.coverage import demand
 from hotlap.coverage.demand import Needed, Ways
-from hotlap.advise.opportunities import On, Opportunities, find
 from hotlap.errors import InputError
 from hotlap.model import machines
 from hotlap.record import Case, Machine, Plan, Row, Run, Samples, Use

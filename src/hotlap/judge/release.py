@@ -17,10 +17,11 @@ from hotlap.coverage.demand import Needed
 from hotlap.judge import compare as comparing
 from hotlap.judge import environment, revisions
 from hotlap.judge.compare import Side
+from hotlap.judge.matching import Unit
 from hotlap.judge.track import Cost, seconds
 from hotlap.record import Case, Comparison, Difference, Record, Result
 from hotlap.stats import few, several
-from hotlap.stats.ratio import Ratio, verdict
+from hotlap.stats.ratio import Ratio, ratio, verdict
 from hotlap.store.bundle import Bundle
 
 Kind = Literal["broken", "slower", "missing", "fixed", "new", "faster", "cannot tell", "same", "not run"]
@@ -52,8 +53,8 @@ class Sum(Record, frozen=True, kw_only=True):
     of: int
     a_s: float
     b_s: float
-    low_s: float  # interval of b − a, as if all kernels erred alike: they share their runs
-    high_s: float
+    low_s: float | None  # 95 % interval of b − a, from sums of whole runs; None with too few rounds
+    high_s: float | None
 
 
 class Release(Record, frozen=True, kw_only=True):
@@ -89,7 +90,7 @@ def release(
     """Side b, newer, against side a; each with its name. `network`: only what it calls, by the plans' uses, else by `table`."""
     (a_name, a_runs), (b_name, b_runs) = a, b
     left, right = comparing.sides(a_runs), comparing.sides(b_runs)
-    compared = _with_few_runs(comparing.compare(a_runs, b_runs, gate), left, right)
+    compared = _with_few(comparing.compare(a_runs, b_runs, gate), left, right)
     calls = demand.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)
     by_case: dict[str, list[Needed]] = {}
     for one in calls:
@@ -102,7 +103,7 @@ def release(
     kernels = [_with_next(one, ends, (a_runs, b_runs)) for one in kernels]
     return Release(
         a=a_name, b=b_name, a_runs=[one.run.id for one in a_runs], b_runs=[one.run.id for one in b_runs],
-        kernels=sorted(kernels, key=_order), steps=_sums(kernels, calls), suspects=_suspects(a_runs, b_runs),
+        kernels=sorted(kernels, key=_order), steps=_sums(left, right, calls), suspects=_suspects(a_runs, b_runs),
         apart=environment.apart([one.run for one in a_runs], [one.run for one in b_runs]),
     )
 
@@ -116,42 +117,50 @@ def _order(one: Kernel) -> tuple[int, float]:
 # ---------------------------------------------------------------- one case
 
 
-def _with_few_runs(compared: Sequence[Comparison], left: Mapping[str, Side], right: Mapping[str, Side]) -> list[Comparison]:
-    """Where two or three runs a side could not be told apart by their rounds, which are alike within a run: by the runs as wholes."""
-    open_ = [one for one in compared if one.answer == "cannot tell" and one.replicates == "rounds"]
-    seen = {one.case.id: found for one in open_ if (found := _by_runs(left[one.case.id], right[one.case.id]))}
-    adjusted = dict(zip(seen, several.adjust([one.p for one in seen.values()]), strict=True))
-    return [_retold(one, seen[one.case.id], adjusted[one.case.id]) if one.case.id in seen else one for one in compared]
+def _with_few(compared: Sequence[Comparison], left: Mapping[str, Side], right: Mapping[str, Side]) -> list[Comparison]:
+    """What could not be told, once more: a few runs or rounds free of assumptions cannot be sure of one case in many, or of runs whose
+    rounds are alike. Normal noise is assumed then, and the answer says so."""
+    seen = {
+        one.case.id: found for one in compared
+        if one.answer == "cannot tell" and (found := _normal(left[one.case.id], right[one.case.id]))
+    }
+    chances = [seen[one.case.id].p if one.case.id in seen else one.p for one in compared]
+    adjusted = several.adjust(chances)
+    return [_retold(one, seen[one.case.id], q) if one.case.id in seen else one for one, q in zip(compared, adjusted, strict=True)]
 
 
-def _by_runs(a: Side, b: Side) -> Ratio | None:
-    """Above 1: b is better. None where there are several devices, or single runs."""
-    if len({device for side in (a, b) for _, device in side.units}) > 1:
+def _normal(a: Side, b: Side) -> Ratio | None:
+    """Above 1: b is better. By whole runs where there are two on each side, else by rounds. None where there are several devices."""
+    if len({device for side in (a, b) for _, device in side.units}) > 1 or not a.values or not b.values:
         return None
+    if min(*a.values, *b.values) <= 0:
+        return None
+    lower = a.results[0].better == "lower"
     x, y = ([statistics.median(values) for values in side.units.values()] for side in (a, b))
-    return few.ratio(y, x) if a.results[0].better == "lower" else few.ratio(x, y)
+    if min(len(x), len(y)) >= few.FEWEST:
+        return few.ratio(y, x) if lower else few.ratio(x, y)
+    x, y = a.values, b.values
+    return ratio(y, x, assume="normal") if lower else ratio(x, y, assume="normal")
 
 
 def _retold(one: Comparison, seen: Ratio, q: float | None) -> Comparison:
     answer = comparing.ANSWERS[verdict(seen, margin=one.gate or 0.0, p=q)]
-    if answer == "cannot tell":
+    if answer == "cannot tell" or seen.low is None:
         return one
-    reason = f"by {seen.n_a} and {seen.n_b} runs as wholes, normal noise assumed"
-    return replace(one, ratio=seen.ratio, low=seen.low, high=seen.high, p=seen.p, q=q, answer=answer, reason=reason, replicates="runs")
-
-
+    reason = "normal noise assumed: more runs would need no assumption"
+    return replace(one, ratio=seen.ratio, low=seen.low, high=seen.high, p=seen.p, q=q, answer=answer, reason=reason)
 
 
 def _kernel(one: Comparison, a: Side | None, b: Side | None, calls: Sequence[Needed]) -> Kernel:
     kind, reason = _kind(one, a, b)
-    ratio, low, high = (None if end is None or end <= 0 else 1 / end for end in (one.ratio, one.high, one.low))
+    times, low, high = (None if end is None or end <= 0 else 1 / end for end in (one.ratio, one.high, one.low))
     before, after = (seconds(one.case, one.unit, side.median) for side in (one.a, one.b))
     costs = [
         Cost(step=n.step, kernel=n.kernel, calls=n.calls, seconds=n.calls * (after - before))
         for n in calls if before is not None and after is not None
     ]
     return Kernel(
-        comparison=one, label=work.label(one.case), kind=kind, reason=reason, time_ratio=ratio, low=low, high=high,
+        comparison=one, label=work.label(one.case), kind=kind, reason=reason, time_ratio=times, low=low, high=high,
         error_a=_error(a), error_b=_error(b), costs=sorted(costs, key=lambda cost: -abs(cost.seconds)),
     )
 
@@ -201,28 +210,40 @@ def _error(side: Side | None) -> float | None:
 # ---------------------------------------------------------------- steps and suspects
 
 
-def _sums(kernels: Sequence[Kernel], calls: Sequence[Needed]) -> list[Sum]:
-    by_case = {one.comparison.case.id: one for one in kernels}
+def _sums(left: Mapping[str, Side], right: Mapping[str, Side], calls: Sequence[Needed]) -> list[Sum]:
+    """Each step on both sides, summed within each run, so that what moves all its kernels alike is in the interval once."""
     found = []
     for step in dict.fromkeys(one.step for one in calls):
         members = [one for one in calls if one.step == step]
-        known = [(n, pair) for n in members if n.case.id in by_case and (pair := _pair(by_case[n.case.id]))]
-        if known:
-            a_s, b_s = (sum(n.calls * pair[side] for n, pair in known) for side in (0, 1))
-            below, above = (sum(n.calls * pair[end] for n, pair in known) for end in (2, 3))
-            found.append(Sum(
-                step=step, kernels=len(known), of=len(members), a_s=a_s, b_s=b_s, low_s=b_s - a_s - below, high_s=b_s - a_s + above,
-            ))
+        known = [one for one in members if _timed(left.get(one.case.id)) and _timed(right.get(one.case.id))]
+        a, b = (_whole(side, known) for side in (left, right)) if known else ([], [])
+        if a and b:
+            ours, theirs = ([statistics.median(one) for one in side] for side in (a, b))
+            seen = few.ratio(ours, theirs) or ratio([v for one in a for v in one], [v for one in b for v in one], assume="normal")
+            a_s, b_s = (statistics.median(v for one in side for v in one) for side in (a, b))
+            low, high = (None if end is None else a_s * (end - 1) for end in (seen.low, seen.high))
+            found.append(Sum(step=step, kernels=len(known), of=len(members), a_s=a_s, b_s=b_s, low_s=low, high_s=high))
     return sorted(found, key=lambda one: one.a_s / one.b_s)
 
 
-def _pair(one: Kernel) -> tuple[float, float, float, float] | None:
-    """Seconds in A and B, and how far the interval of B ÷ A reaches below and above, in seconds."""
-    a, b = (seconds(one.comparison.case, one.comparison.unit, side.median) for side in (one.comparison.a, one.comparison.b))
-    if a is None or b is None:
-        return None
-    ratio, low, high = one.time_ratio or b / a, one.low, one.high
-    return a, b, a * (ratio - low) if low is not None else 0.0, a * (high - ratio) if high is not None else 0.0
+def _timed(side: Side | None) -> bool:
+    return side is not None and bool(side.values) and seconds(side.case, _unit(side), side.values[0]) is not None
+
+
+def _unit(side: Side) -> str:
+    return next((one.unit for one in side.results if one.values), "")
+
+
+def _whole(sides: Mapping[str, Side], known: Sequence[Needed]) -> list[list[float]]:
+    """Seconds of the step in each round, by run and device, of those that have all its kernels."""
+    own = [sides[one.case.id] for one in known]
+    units = [unit for unit in own[0].units if all(unit in side.units for side in own)]
+    columns = [[_rounds(one, side, unit) for one, side in zip(known, own, strict=True)] for unit in units]
+    return [[sum(parts) for parts in zip(*kernels, strict=False)] for kernels in columns]
+
+
+def _rounds(one: Needed, side: Side, unit: Unit) -> list[float]:
+    return [one.calls * (seconds(side.case, _unit(side), value) or 0.0) for value in side.units[unit]]
 
 
 def _suspects(a: Sequence[Bundle], b: Sequence[Bundle]) -> list[Difference]:

@@ -21,7 +21,7 @@ FEW, SUSPECTS = 8, 6
 GROWN, NOTABLE = 2.0, 0.05
 READING = (
     "Percentages are of time, with the 95 % interval. Slower and faster: by more than the gate and not by chance (5 % over all cases). "
-    "Sums of steps are over the kernels that both sides have"
+    "Steps are summed within each run, over the kernels that both sides have"
 )
 
 
@@ -76,10 +76,14 @@ def difference(one: Sum) -> str:
     """Seconds and share that a step gained or lost, with the interval."""
     change = one.b_s - one.a_s
     sign = "+" if change >= 0 else "−"
+    if one.low_s is None or one.high_s is None:
+        return f"{sign}{show(abs(change), 's')} ({change / one.a_s:+.1%})".replace("%", " %")
     return f"{sign}{show(abs(change), 's')} ({one.low_s / one.a_s:+.1%} to {one.high_s / one.a_s:+.1%})".replace("%", " %")
 
 
 def _style(one: Sum) -> str:
+    if one.low_s is None or one.high_s is None:
+        return ""
     return "bad" if one.low_s > 0 else "good" if one.high_s < 0 else ""
 
 
