@@ -121,7 +121,8 @@ def goal(one: Opportunity) -> str:
 
 def _cause(one: Opportunity) -> str:
     found = words.clean(one.detail.partition("; ")[2] or one.detail)
-    said = f"{one.cause.replace('_', ' ')}: {found}" if one.cause and found else one.cause.replace("_", " ")
+    cause = "" if one.cause == "unknown" and found else one.cause.replace("_", " ")
+    said = f"{cause}: {found}" if cause and found else cause or found
     signs = "; ".join(one.signs.values())
     model = f"by the model most of the time above the bound is {one.part}" if one.part and one.part != "unexplained" else ""
     if one.part == "unexplained":

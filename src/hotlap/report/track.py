@@ -85,13 +85,11 @@ def times(ratio: float) -> str:
 
 
 def moved(ratio: float) -> str:
-    """`12 % slower`, `1.9 × slower`."""
+    """`12 % slower`, `2.5 × the time`."""
     if not math.isfinite(ratio):
         return words.DASH
-    if ratio >= 2:
-        return f"{ratio:.1f} × slower"
-    if ratio <= 0.5:
-        return f"{1 / ratio:.1f} × faster"
+    if ratio >= 2 or ratio <= 0.5:
+        return f"{ratio:.2g} × the time"
     return f"{percent(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}"
 
 
