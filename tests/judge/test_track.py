@@ -131,10 +131,31 @@ def test_a_network_of_the_table_or_of_the_plans_selects_kernels() -> None:
 def test_revisions_come_from_labels_else_from_libraries() -> None:
     run = make({"copy": [1e-3]}, labels={"commit": "abc"}).run
     assert revisions.revision(run) == "abc"
-    bare = make({"copy": [1e-3]}, software={"torch": "2.9", "python": "3.11"}).run
+    bare = make({"copy": [1e-3]}, software={"torch": "2.9", "python": "3.11", "kernel mine": "f00d", "kernel other": "beef"}).run
+    mine = replace(COPY, implementation="mine")
     assert revisions.revision(bare) == ""
-    assert "torch=2.9" in revisions.mark(bare)
-    assert "python" not in revisions.mark(bare)
+    assert revisions.revision(bare, mine) == "f00d"
+    assert "torch=2.9" in revisions.mark(bare, mine)
+    assert not {"python", "beef"} & set(revisions.mark(bare, mine).replace("=", " ").split())
+
+
+def test_a_new_revision_of_ones_own_kernel_brings_a_change_and_that_of_another_does_not() -> None:
+    mine = replace(COPY, implementation="mine")
+    bundles = []
+
+    def software(n: int) -> dict[str, str]:
+        return {"kernel mine": f"v{n // 4}", "kernel other": f"w{n // 2}"}
+
+    for b in with_uses(runs([1.0] * 4 + [1.4] * 4, per=100, software=software)):
+        plan = replace(b.run.plan, cases=[mine])
+        bundles.append(Bundle(replace(b.run, labels={}, plan=plan), b.path, [replace(s, case=mine.id) for s in b.samples]))
+    newest = bundles[-1]
+    bundles[-1] = Bundle(replace(newest.run, plan=replace(newest.run.plan, cases=[mine, COPY])), newest.path, newest.samples)
+    life = next(one for one in track(bundles).lives if one.series.case.id == mine.id)
+    (turn,) = life.turns
+    assert [one.name for one in turn.suspects] == ["software.kernel mine"]
+    assert (turn.before, turn.after) == ("v0", "v1")
+    assert turn.costs[0].seconds == pytest.approx(32 * 0.4e-3, rel=0.02)  # the network's call is of this work, whoever does it
 
 
 def test_the_text_fits_a_narrow_terminal() -> None:

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from hotlap import work
 from hotlap.coverage.networks import calls, shape
 from hotlap.coverage.networks.calls import Phase, Setting
@@ -42,6 +44,11 @@ class Ways:
 def network_of(step: str) -> str:
     """The first word of a step's name: the network, trace or module it is of."""
     return step.partition(" ")[0]
+
+
+def work_of(case: Case) -> str:
+    """What a case does, whichever implementation does it: a network's call concerns them all."""
+    return replace(case, implementation="").id
 
 
 def of_plan(plan: Plan) -> list[Needed]:

@@ -92,12 +92,12 @@ def release(
     left, right = comparing.sides(a_runs), comparing.sides(b_runs)
     compared = _with_few(comparing.compare(a_runs, b_runs, gate), left, right)
     calls = demand.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)
-    by_case: dict[str, list[Needed]] = {}
+    by_work: dict[str, list[Needed]] = {}
     for one in calls:
-        by_case.setdefault(one.case.id, []).append(one)
+        by_work.setdefault(demand.work_of(one.case), []).append(one)
     kernels = [
-        _kernel(one, left.get(one.case.id), right.get(one.case.id), by_case.get(one.case.id, []))
-        for one in compared if not network or one.case.id in by_case
+        _kernel(one, left.get(one.case.id), right.get(one.case.id), by_work.get(demand.work_of(one.case), []))
+        for one in compared if not network or demand.work_of(one.case) in by_work
     ]
     ends = tuple(_revision(runs) for runs in (a_runs, b_runs))
     kernels = [_with_next(one, ends, (a_runs, b_runs)) for one in kernels]

@@ -18,11 +18,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hotlap.judge import environment
-from hotlap.record import Change, Result, Run
+from hotlap.record import Case, Change, Result, Run
 from hotlap.stats import student
 from hotlap.stats.ratio import ratio
 
 LABELS = ("revision", "commit", "git")  # of runs, the first that is there
+KERNEL = "kernel "  # how the revision of a kernel of the user's begins among the machine's software
 SHORT = 20  # points of a series, between boundaries: longer ones are tested point by point
 CHANCE = 0.01  # of a false step in one series
 GATE = 0.02  # the smallest step between revisions that is worth a word
@@ -42,17 +43,24 @@ class Shift(NamedTuple):
     p: float
 
 
-def revision(run: Run) -> str:
-    """As the run was labelled; "" where it was not."""
-    return next((run.labels[name] for name in LABELS if run.labels.get(name)), "")
+def revision(run: Run, case: Case | None = None) -> str:
+    """As the run was labelled, else that of the user's kernel which a case is of; "" where neither is known."""
+    own = [run.machine.software.get(f"{KERNEL}{name}", "") for name in (case.implementation, case.workload)] if case else []
+    return next((one for one in [*(run.labels.get(name, "") for name in LABELS), *own] if one), "")
 
 
-def mark(run: Run) -> str:
-    """The revision, else what else could have changed a kernel: libraries and the driver."""
+def concerns(name: str, case: Case) -> bool:
+    """Whether a fact of the environment can concern a case: the revision of another kernel of the user's cannot."""
+    kernel = name.removeprefix("software.")
+    return not kernel.startswith(KERNEL) or kernel.removeprefix(KERNEL) in (case.implementation, case.workload)
+
+
+def mark(run: Run, case: Case) -> str:
+    """What could have changed a kernel: its revision, libraries and the driver."""
     drivers = ",".join(device.driver for device in run.machine.devices if device.key in run.devices)
     software = sorted(run.machine.software.items())
-    libraries = [f"{name}={version}" for name, version in software if not environment.harmless(f"software.{name}")]
-    return revision(run) or " ".join([drivers, *libraries])
+    libraries = [f"{name}={v}" for name, v in software if concerns(name, case) and not environment.harmless(f"software.{name}")]
+    return " ".join([revision(run, case), drivers, *libraries])
 
 
 def with_steps(
@@ -78,7 +86,7 @@ def _steps(results: Sequence[Result], runs: Sequence[Run], gate: float) -> list[
     """Of one stretch: neighbouring blocks of one revision each."""
     if min((v for one in results for v in one.values), default=0.0) <= 0:
         return []
-    marks = [mark(run) for run in runs]
+    marks = [mark(run, one.case) for run, one in zip(runs, results, strict=True)]
     borders = [0, *(n for n in range(1, len(marks)) if marks[n] != marks[n - 1]), len(marks)]
     values = np.log([statistics.median(one.values) for one in results])
     found = []

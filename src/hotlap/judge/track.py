@@ -124,13 +124,13 @@ class Tracked(Record, frozen=True, kw_only=True):
 class _Seen:
     """What passes by while the series are made."""
 
-    runs: dict[str, str] = field(default_factory=dict)  # Run.id → revision
+    runs: dict[str, Run] = field(default_factory=dict)
     results: dict[Key, list[tuple[str, Result]]] = field(default_factory=dict)
     plans: dict[str, Run] = field(default_factory=dict)  # the newest run of each plan, for its uses
 
     def __call__(self, key: Key, run: Run, result: Result) -> None:
         if run.id not in self.runs:
-            self.runs[run.id] = revisions.revision(run)
+            self.runs[run.id] = run
             self.plans[run.plan.name] = run
         self.results.setdefault(key, []).append((run.id, result))
 
@@ -143,18 +143,18 @@ def track(
     seen = _Seen()
     found = history.by_place(bundles, where, gate, seen)
     calls = demand.of_plans((run.plan for run in seen.plans.values()), network) or list(table)
-    by_case: dict[str, list[Needed]] = {}
+    by_work: dict[str, list[Needed]] = {}
     for one in calls:
-        by_case.setdefault(one.case.id, []).append(one)
-    lives = [_life(series, seen, key, by_case.get(series.case.id, [])) for key, series in found.items()]
+        by_work.setdefault(demand.work_of(one.case), []).append(one)
+    lives = [_life(series, seen, key, by_work.get(demand.work_of(series.case), [])) for key, series in found.items()]
     if network:
-        lives = [one for one in lives if one.series.case.id in by_case]
+        lives = [one for one in lives if demand.work_of(one.series.case) in by_work]
     never = [_never(kept) for key, kept in seen.results.items() if key not in found]
     return Tracked(lives=lives, never=never, totals=_totals(lives, calls), runs=len(seen.runs), kernels=len(lives))
 
 
 def _life(series: Series, seen: _Seen, key: Key, calls: Sequence[Needed]) -> Life:
-    marks = [seen.runs.get(point.run, "") for point in series.points]
+    marks = [revisions.revision(seen.runs[point.run], series.case) for point in series.points]
     edges = sorted({0, len(series.points), *series.boundaries, *(one.index for one in series.changes)})
     stretches = [(start, end) for start, end in pairwise(edges) if end > start]
     (start, end), (last, stop) = stretches[0], stretches[-1]
@@ -184,7 +184,7 @@ def _times(series: Series, before: float, after: float) -> float:
 def _turn(series: Series, change: Change, marks: Sequence[str], calls: Sequence[Needed]) -> Turn:
     point = series.points[change.index]
     before = marks[change.index - 1] if change.index else ""
-    found = series.differences.get(change.index, [])
+    found = [one for one in series.differences.get(change.index, []) if revisions.concerns(one.name, series.case)]
     there = [one for one in found if ", " not in f"{one.a}{one.b}"]  # the others differ between the runs about it, not right there
     suspects = sorted(there or found, key=_rank)
     return Turn(
@@ -194,8 +194,8 @@ def _turn(series: Series, change: Change, marks: Sequence[str], calls: Sequence[
 
 
 def _rank(one: Difference) -> tuple[int, str]:
-    """Revisions first, then libraries and the driver, then what else matters."""
-    kinds = (tuple(f"label {name}" for name in revisions.LABELS), ("software.",), ("device.driver",))
+    """Revisions of the code and of the kernel first, then libraries and the driver, then what else matters."""
+    kinds = (tuple(f"label {name}" for name in revisions.LABELS), (f"software.{revisions.KERNEL}",), ("software.",), ("device.driver",))
     return next((n for n, starts in enumerate(kinds) if one.name.startswith(starts)), len(kinds)), one.name
 
 
