@@ -15,7 +15,7 @@ from hotlap.coverage import demand
 from hotlap.coverage.demand import Needed, Ways
 from hotlap.errors import InputError
 from hotlap.model import machines
-from hotlap.record import Case, Machine, Plan, Row, Run, Samples, Use
+from hotlap.record import Case, Gap, Limit, Machine, Plan, Row, Run, Samples, Use
 from hotlap.report import opportunities as shown
 from hotlap.report import opportunities_page, tables
 from hotlap.store.bundle import Bundle
@@ -122,6 +122,13 @@ def test_without_an_expected_time_the_bound_stands_in_and_says_so() -> None:
     assert gemm.win.s == pytest.approx(gemm.most_s)
     assert "no expected time is known; bound" in shown.goal(gemm)
     assert shown.win(gemm).startswith("≤ ")
+
+
+def test_a_case_that_nothing_is_known_of_is_said() -> None:
+    rows = [replace(row, gap=Gap(limit=Limit(kind="unknown"))) if row.case.id == ADD.id else row for row in tables.rows(simulated_run(USES))]
+    answer = find(rows, demand.of_plan(simulated_run(USES).run.plan), ON)
+    assert answer.unheld == [next(row.label for row in rows if row.case.id == ADD.id)]
+    assert "nothing is known to hold it against" in shown.opportunities(answer, 200)
 
 
 def _without_expectation(row: Row) -> Row:

@@ -104,6 +104,7 @@ class Opportunities(Record, frozen=True, kw_only=True):
     steps: list[Step]
     found: list[Opportunity]  # sure ones by score, those held against an expected time first
     within: list[Opportunity]  # what is expected, or cannot be told from it; by how far the bound is
+    unheld: list[str]  # labels of cases with nothing to hold them against: no expected time, no bound, no other case like them
     missing: list[Missing]
 
 
@@ -134,13 +135,14 @@ def find(rows: Sequence[Row], needed: Sequence[Needed], on: On, weights: Mapping
         )
     each = {one.case.id: _seconds(row) if (row := taken[one.case.id]) else expected_s(one, on) for one in needed}
     steps = _times(needed, each)
-    made = [_opportunity(row, rows, on) for row in {r.case.id: r for r in taken.values() if r}.values()]
-    placed = [_placed(one, needed, taken, steps, shares) for one in made if one]
+    called = {row.case.id: row for row in taken.values() if row}
+    made = {key: _opportunity(row, rows, on) for key, row in called.items()}
+    placed = [_placed(one, needed, taken, steps, shares) for one in made.values() if one]
     found = sorted((one for one in placed if one.sure and one.score > 0), key=lambda one: (one.against != "expected", -one.score))
     within = sorted((one for one in placed if not one.sure), key=lambda one: -_reach(one))
     summed = [_step(name, needed, each, taken, shares[name], found) for name in steps]
     return Opportunities(
-        run=on.run, device=on.device, name=on.name, steps=summed, found=found, within=within,
+        run=on.run, device=on.device, name=on.name, steps=summed, found=found, within=within, unheld=[called[key].label for key, one in made.items() if one is None],
         missing=_missing(needed, each, taken, rows),
     )
 

@@ -28,7 +28,7 @@ def opportunities(found: Opportunities, width: int = 100, color: bool = False) -
         lines += layout.paragraph("", "No kernel of these steps is slower than expected by more than the intervals leave open.", width)
     if len(found.found) > SHOWN:
         lines += [f"and {len(found.found) - SHOWN} more: --out writes a page with all, --json has their numbers"]
-    lines += within(found.within, width) + missing(found.missing, found.steps, width)
+    lines += within(found, width) + missing(found.missing, found.steps, width)
     lines += ["", *(layout.painted(line, "dim", color) for line in layout.paragraph("", f"{READING}.", width, most=8))]
     if found.found:
         lines += ["", f"next    hotlap explain {found.run} --where case={found.found[0].case.id}"]
@@ -137,16 +137,19 @@ def peer(one: Peer) -> str:
     return f"{words.clean(one.label)} reaches {percent(one.share or 0.0)} of its {one.of} time, this one {percent(one.own or 0.0)}"
 
 
-def within(found: Sequence[Opportunity], width: int) -> list[str]:
-    """Cases as fast as expected, or not to be told from it, and how far their bounds are."""
-    if not found:
-        return []
-    far = [one for one in found if one.most_s and one.most_s > 0][:FEW]
-    said = f"{words.counted(len(found), 'other case')} {'is' if len(found) == 1 else 'are'} as fast as expected, or cannot be told from it"
+def within(found: Opportunities, width: int) -> list[str]:
+    """Cases as fast as expected, or not to be told from it, and how far their bounds are; and those that nothing is known of."""
+    unheld = f"{words.some(found.unheld, FEW)}: nothing is known to hold {'it' if len(found.unheld) == 1 else 'them'} against."
+    rest = layout.paragraph("", unheld, width) if found.unheld else []
+    if not found.within:
+        return ["", *rest] if rest else []
+    far = [one for one in found.within if one.most_s and one.most_s > 0][:FEW]
+    count = words.counted(len(found.within), "other case" if found.found else "case")
+    said = f"{count} {'is' if len(found.within) == 1 else 'are'} as fast as expected, or cannot be told from it"
     if far:
         ceilings = [f"{words.clean(one.label)} {show((one.most_s or 0.0) * one.places[0].calls, 's')}{_by(one)}" for one in far]
         said += ". Beyond what is expected, up to the bound, the most in a step: " + "; ".join(ceilings)
-    return ["", *layout.paragraph("", f"{said}.", width, most=8)]
+    return ["", *layout.paragraph("", f"{said}.", width, most=8), *rest]
 
 
 def _by(one: Opportunity) -> str:

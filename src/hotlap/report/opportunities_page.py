@@ -35,7 +35,7 @@ def _section(found: Opportunities, several: bool) -> str:
     width = 100_000  # a page wraps by itself
     below = "".join(
         f"<p>{text(' '.join(line.split()))}</p>"
-        for part in (said.within(found.within, width), said.missing(found.missing, found.steps, width)) for line in part if line.strip()
+        for part in (said.within(found, width), said.missing(found.missing, found.steps, width)) for line in part if line.strip()
     )
     return (
         f'<section id="{html.anchor(name)}"><h2>{text(title)}</h2>{_steps(found.steps)}{none}{"".join(kernels[:OPEN])}{folded}{below}'
