@@ -142,7 +142,8 @@ def find(rows: Sequence[Row], needed: Sequence[Needed], on: On, weights: Mapping
     within = sorted((one for one in placed if not one.sure), key=lambda one: -_reach(one))
     summed = [_step(name, needed, each, taken, shares[name], found) for name in steps]
     return Opportunities(
-        run=on.run, device=on.device, name=on.name, steps=summed, found=found, within=within, unheld=[called[key].label for key, one in made.items() if one is None],
+        run=on.run, device=on.device, name=on.name, steps=summed, found=found, within=within,
+        unheld=[called[key].label for key, one in made.items() if one is None],
         missing=_missing(needed, each, taken, rows),
     )
 

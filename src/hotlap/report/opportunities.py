@@ -10,6 +10,7 @@ from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent, show
 
+PERHAPS = 0.9  # share of the expected time below which a case that is not sure is worth a word
 SHOWN, FEW = 12, 3  # opportunities in full; cases and kernels named where the rest is only counted
 GOALS = {"expected": "expected", "bound": "bound", "ceiling": "best of the run"}
 READING = (
@@ -149,7 +150,22 @@ def within(found: Opportunities, width: int) -> list[str]:
     if far:
         ceilings = [f"{words.clean(one.label)} {show((one.most_s or 0.0) * one.places[0].calls, 's')}{_by(one)}" for one in far]
         said += ". Beyond what is expected, up to the bound, the most in a step: " + "; ".join(ceilings)
-    return ["", *layout.paragraph("", f"{said}.", width, most=8), *rest]
+    return ["", *layout.paragraph("", f"{said}.", width, most=8), *_perhaps(found.within, width), *rest]
+
+
+def _perhaps(found: Sequence[Opportunity], width: int) -> list[str]:
+    """Cases that are slower than expected, though by less than the intervals leave open."""
+    slower = sorted((one for one in found if one.share < PERHAPS and one.places), key=lambda one: -one.score)
+    if not slower:
+        return []
+    named = [f"{words.clean(one.label)} {one.measured.s / one.goal_s:.2g} × the expected time, {_share(one)}" for one in slower[:FEW]]
+    more = f"; and {len(slower) - FEW} more" if len(slower) > FEW else ""
+    said = f"Perhaps, for they are slower than expected but within its interval: {'; '.join(named)}{more}."
+    return layout.paragraph("", said, width, most=8)
+
+
+def _share(one: Opportunity) -> str:
+    return f"{show(one.places[0].win_s, 's')} and {percent(one.places[0].share)} of a step"
 
 
 def _by(one: Opportunity) -> str:
