@@ -89,6 +89,7 @@ class Step(Record, frozen=True, kw_only=True):
     seconds: float  # of one step: measured, and expected where nothing was
     measured_s: float
     win_s: float  # by opportunities that are sure
+    most: bool  # nothing is expected of some of their kernels: it is the most that could be won
     win_low_s: float
     win_high_s: float
     kernels: int
@@ -208,7 +209,7 @@ def _step(
     seen = [one for one in own if taken[one.case.id]]
     return Step(
         name=name, weight=weight, seconds=_times(own, each)[name], measured_s=_times(seen, each).get(name, 0.0),
-        win_s=sum(place.win_s for place, _ in parts), win_low_s=sum(place.calls * one.win.lower_s for place, one in parts),
+        most=any(one.against != "expected" for _, one in parts), win_s=sum(place.win_s for place, _ in parts), win_low_s=sum(place.calls * one.win.lower_s for place, one in parts),
         win_high_s=sum(place.calls * one.win.upper_s for place, one in parts), kernels=len(own),
         without=sum(each[one.case.id] is None for one in own),
     )

@@ -13,6 +13,7 @@ from hotlap.units import percent, show
 PERHAPS = 0.9  # share of the expected time below which a case that is not sure is worth a word
 SHOWN, FEW = 12, 3  # opportunities in full; cases and kernels named where the rest is only counted
 GOALS = {"expected": "expected", "bound": "bound", "ceiling": "best of the run"}
+OF = {"expected": "expected time"}
 READING = (
     "to win: measured − expected, × calls in one step; [ ] from the intervals of both (the run's 95 %, the model's 90 %). A case whose "
     "measured interval is not wholly above that of the expected time is no opportunity. ≤: nothing is expected of the kernel, and what "
@@ -56,7 +57,8 @@ def won(one: Step) -> str:
     """What is to be won in a step, with its interval and share."""
     if not one.win_s:
         return words.DASH
-    return f"{show(one.win_s, 's')} {between(one.win_low_s, one.win_high_s)}, {percent(one.win_s / one.seconds)}"
+    least = "≤ " if one.most else ""
+    return f"{least}{show(one.win_s, 's')} {between(one.win_low_s, one.win_high_s)}, {percent(one.win_s / one.seconds)}"
 
 
 def between(low_s: float, high_s: float) -> str:
@@ -125,8 +127,9 @@ def _cause(one: Opportunity) -> str:
     cause = "" if one.cause == "unknown" and found else one.cause.replace("_", " ")
     said = f"{cause}: {found}" if cause and found else cause or found
     signs = "; ".join(one.signs.values())
-    model = f"by the model most of the time above the bound is {one.part}" if one.part and one.part != "unexplained" else ""
-    if one.part == "unexplained":
+    by = "by the model" if one.expected else "as the run measured"
+    model = f"{by} most of the time above the bound is {one.part}" if one.part and one.part != "unexplained" else ""
+    if one.part == "unexplained" and one.expected:
         model = "the model does not explain most of the time above the bound: it is the kernel's own"
     return "; ".join(part for part in (said, signs, model) if part)
 
@@ -135,7 +138,7 @@ def peer(one: Peer) -> str:
     """A similar case that does better, in words."""
     if one.kind == "implementation":
         return f"{words.clean(one.label)} does the same work {one.ratio:.2f} × as fast"
-    return f"{words.clean(one.label)} reaches {percent(one.share or 0.0)} of its {one.of} time, this one {percent(one.own or 0.0)}"
+    return f"{words.clean(one.label)} reaches {percent(one.share or 0.0)} of its {OF.get(one.of, one.of)}, this one {percent(one.own or 0.0)}"
 
 
 def within(found: Opportunities, width: int) -> list[str]:
