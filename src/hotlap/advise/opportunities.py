@@ -209,7 +209,8 @@ def _step(
     seen = [one for one in own if taken[one.case.id]]
     return Step(
         name=name, weight=weight, seconds=_times(own, each)[name], measured_s=_times(seen, each).get(name, 0.0),
-        most=any(one.against != "expected" for _, one in parts), win_s=sum(place.win_s for place, _ in parts), win_low_s=sum(place.calls * one.win.lower_s for place, one in parts),
+        most=any(one.against != "expected" for _, one in parts), win_s=sum(place.win_s for place, _ in parts),
+        win_low_s=sum(place.calls * one.win.lower_s for place, one in parts),
         win_high_s=sum(place.calls * one.win.upper_s for place, one in parts), kernels=len(own),
         without=sum(each[one.case.id] is None for one in own),
     )

@@ -138,7 +138,8 @@ def peer(one: Peer) -> str:
     """A similar case that does better, in words."""
     if one.kind == "implementation":
         return f"{words.clean(one.label)} does the same work {one.ratio:.2f} × as fast"
-    return f"{words.clean(one.label)} reaches {percent(one.share or 0.0)} of its {OF.get(one.of, one.of)}, this one {percent(one.own or 0.0)}"
+    shares = f"{percent(one.share or 0.0)} of its {OF.get(one.of, one.of)}, this one {percent(one.own or 0.0)}"
+    return f"{words.clean(one.label)} reaches {shares}"
 
 
 def within(found: Opportunities, width: int) -> list[str]:
