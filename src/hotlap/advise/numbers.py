@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+from hotlap.errors import HotlapError
 from hotlap.model.ceilings import nominal_s
 from hotlap.record import Record, Row
 from hotlap.work.program import OWN
@@ -38,7 +39,10 @@ def seconds(row: Row) -> float | None:
         return None
     if row.case.workload in OWN:
         return row.summary.median if row.result.unit == "s" else statistics.median(row.result.seconds) if row.result.seconds else None
-    return nominal_s(row.case, row.summary.median)
+    try:
+        return nominal_s(row.case, row.summary.median)
+    except (HotlapError, KeyError):  # of a later version
+        return None
 
 
 def span(row: Row) -> Span | None:

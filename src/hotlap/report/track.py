@@ -14,6 +14,7 @@ from hotlap.units import percent, show
 
 SPARK = 20  # cells
 SAME = 0.005  # of the time: what is called the same
+FAR = 1.95  # times, from which a ratio is said as one and not as a percentage
 FEW, STEPS = 3, 2  # suspects and steps named at a change
 READING = (
     "first, best, now: medians of stretches between changes. Percentages are of time, whichever way the case counts: + is slower. "
@@ -81,14 +82,14 @@ def _moved(ratio: float, changed: bool) -> Cell:
 
 def times(ratio: float) -> str:
     """A ratio of times for a narrow column: `+12 %`, `3.1 ×`."""
-    return f"{ratio:.3g} ×" if ratio >= 2 or ratio <= 0.5 else f"{ratio - 1:+.1%}".replace("%", " %")
+    return f"{ratio:.2g} ×" if ratio >= FAR or ratio <= 1 / FAR else f"{ratio - 1:+.1%}".replace("%", " %")
 
 
 def moved(ratio: float) -> str:
     """`12 % slower`, `2.5 × the time`."""
     if not math.isfinite(ratio):
         return words.DASH
-    if ratio >= 2 or ratio <= 0.5:
+    if ratio >= FAR or ratio <= 1 / FAR:
         return f"{ratio:.2g} × the time"
     return f"{percent(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}"
 
