@@ -20,6 +20,7 @@ from hotlap.report import opportunities as shown
 from hotlap.report import opportunities_page, tables
 from hotlap.store.bundle import Bundle
 from hotlap.targets import simulated
+from hotlap.targets.faults import Faults
 from hotlap.work import find as workload
 
 ON = On("r1", spec=machines.load("h200-sxm"), weighed_on="h200-sxm")
@@ -188,3 +189,13 @@ def test_the_uses_survive_a_plan_file(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(plans.text(Plan(name="p", cases=list(CASES), uses=USES)), encoding="utf-8")
     assert [one.calls for one in demand.of_plan(plans.load(str(file)))] == [64, 32, 64]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("1.0", "slow_kernel"), ("1.0@rowise", "no workload 'rowise'"), ("x@gemm", "slow_kernel"), ("-1@gemm", "from 0")]
+)
+def test_a_slow_kernel_that_cannot_be_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        Faults.parse({"slow_kernel": text})
+    assert Faults.parse({"slow_kernel": "1.0@rowwise.rmsnorm"}).slow_kernel.factor(NORM) == 2.0
+    assert Faults.parse({"slow_kernel": "1.0@rowwise.softmax"}).slow_kernel.factor(NORM) == 1.0
