@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import cast
 
 from hotlap import units
 from hotlap.advise import opportunities as finding
 from hotlap.advise.opportunities import Opportunities
 from hotlap.cli import terminal
 from hotlap.coverage import demand
-from hotlap.coverage.networks.calls import PHASES, Phase
+from hotlap.coverage.networks.steps import PHASES
 from hotlap.errors import InputError, nearest
 from hotlap.model import kept
 from hotlap.report import listing, opportunities, opportunities_page, tables
@@ -23,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", default="latest", help="which run (default: latest)")
     parser.add_argument("--networks", default="", metavar="NAME,…|all", help="weigh by these networks (default: those of the run's plan)")
     parser.add_argument("--weight", action="append", default=[], metavar="NAME=N", help="of a network (default: all weigh the same)")
-    parser.add_argument("--phase", default="", metavar="NAME,…", help="of networks that the plan does not have: prefill, decode")
+    parser.add_argument("--phase", default="", metavar="NAME,…", help="of networks that the plan lacks: prefill, decode, forward, train")
     parser.add_argument("--batch", default="", metavar="N,…", help="of those: sequences of a step (default: 1 for prefill, 8 for decode)")
     parser.add_argument("--context", default="", metavar="N,…", help="of those: tokens of a prompt, or in the cache (default: 2048)")
     parser.add_argument("--tp", default="1", metavar="N,…", help="of those: tensor-parallel GPUs (default: 1)")
@@ -77,7 +76,7 @@ def _ways(args: argparse.Namespace) -> demand.Ways:
         if phase not in PHASES:
             raise InputError(f"--phase is of {', '.join(PHASES)}, not '{phase}'; {nearest(phase, PHASES)}")
     batches, contexts, tps = (_numbers(name, getattr(args, name)) for name in ("batch", "context", "tp"))
-    return demand.Ways(tuple(cast(list[Phase], phases)), batches, contexts, tps or (1,), args.dtype)
+    return demand.Ways(tuple(phases), batches, contexts, tps or (1,), args.dtype)
 
 
 def _numbers(name: str, text: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from hotlap import units
 from hotlap.cli import terminal
 from hotlap.coverage import demand
 from hotlap.coverage.demand import Needed, Ways
-from hotlap.coverage.networks import shape
+from hotlap.coverage.networks import steps
 from hotlap.errors import InputError, nearest
 from hotlap.judge import track as tracking
 from hotlap.report import track, track_page
@@ -57,8 +57,7 @@ def _bundles(args: argparse.Namespace) -> Iterator[Bundle]:
 
 def network_table(network: str) -> list[Needed]:
     """What a network of the table calls, for runs whose plans say nothing of it."""
-    known = {*shape.names(), *(alias for name in shape.names() for alias in shape.load(name).aliases)}
-    return demand.of_networks([network], Ways()) if network in known else []
+    return demand.of_networks([network], Ways()) if network and demand.known(network) else []
 
 
 def _explain(args: argparse.Namespace, where: dict[str, str]) -> None:
@@ -68,6 +67,6 @@ def _explain(args: argparse.Namespace, where: dict[str, str]) -> None:
         raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
     if args.network:
         has = {demand.network_of(use.step) for one in bundles for use in one.run.plan.uses}
-        raise InputError(f"no case of these runs is called by '{args.network}'; {nearest(args.network, {*has, *shape.names()})}")
+        raise InputError(f"no case of these runs is called by '{args.network}'; {nearest(args.network, {*has, *steps.names()})}")
     if where:
         raise select.nothing(bundles, where)

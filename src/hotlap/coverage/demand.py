@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from hotlap import work
-from hotlap.coverage.networks import calls, shape
-from hotlap.coverage.networks.calls import Phase, Setting
+from hotlap.coverage.networks import compose, steps
+from hotlap.coverage.networks.compose import Choices
 from hotlap.errors import InputError, nearest
 from hotlap.record import Case, Plan
 
@@ -32,9 +31,10 @@ class Needed:
 
 @dataclass(frozen=True)
 class Ways:
-    """How a network of the table is run; empty: prefill of one prompt and decode of 8, of 2048 tokens each."""
+    """How a network of the table is run; empty: as it is served, one prompt or image forward and 8 sequences in decode, of its usual
+    context."""
 
-    phases: Sequence[Phase] = ()
+    phases: Sequence[str] = ()
     batches: Sequence[int] = ()
     contexts: Sequence[int] = ()
     tps: Sequence[int] = (1,)
@@ -73,17 +73,33 @@ def of_networks(names: Sequence[str], ways: Ways) -> list[Needed]:
     found: list[Needed] = []
     refused = ""
     for name in names:
-        network = shape.load(name)
-        for setting in _settings(ways, network.causal):
+        network = steps.find(name)
+        for phase in ways.phases or [one for one in steps.phases(network) if one != "train"]:
+            batches = tuple(ways.batches) or (8 if phase == "decode" else 1,)
+            choices = Choices((phase,), batches, tuple(ways.contexts) or (0,), tuple(ways.tps), dtype=(ways.dtype,))
             try:
-                calls.check(network, setting)
+                found += _needed(compose.every_step([network], choices)[0])
             except InputError as error:
                 refused = str(error)
-                continue
-            found += _step(network, setting)
     if not found:
-        raise InputError(refused or f"no network is named; {nearest('', shape.names())}")
+        raise InputError(refused or f"no network is named; {nearest('', steps.names())}")
     return found
+
+
+def _needed(found: Sequence[compose.Step]) -> Iterator[Needed]:
+    for step in found:
+        for call in step.calls:
+            case = Case(workload=call.workload, params=work.find(call.workload).parse(call.params))
+            yield Needed(step.name, call.name, call.times, case)
+
+
+def known(name: str) -> bool:
+    """Whether the table of networks has it, by name or alias."""
+    try:
+        steps.find(name)
+    except InputError:
+        return False
+    return True
 
 
 def chosen(plan: Plan, names: Sequence[str], ways: Ways) -> list[Needed]:
@@ -96,29 +112,14 @@ def chosen(plan: Plan, names: Sequence[str], ways: Ways) -> list[Needed]:
         if not own:
             raise InputError(
                 f"the plan '{plan.name}' of this run says nothing of networks, so its cases have no weight; name networks, as in "
-                f"--networks llama-3-8b, or measure a plan with uses (hotlap plan from llama-3-8b); valid: {', '.join(shape.names())}"
+                f"--networks llama-3-8b, or measure a plan with uses (hotlap plan from llama-3-8b); {nearest('', steps.names())}"
             )
         return own
     has = {one.network for one in own}
     if list(names) == ["all"]:
-        return own or of_networks(shape.names(), ways)
-    known = {*has, *shape.names(), *(alias for name in shape.names() for alias in shape.load(name).aliases)}
+        return own or of_networks(steps.names(), ways)
     for name in names:
-        if name not in known:
-            raise InputError(f"there is no network '{name}'; {nearest(name, known)}")
+        if name not in has and not known(name):
+            raise InputError(f"there is no network '{name}'; {nearest(name, {*has, *steps.names()})}")
     rest = [name for name in names if name not in has]
     return [one for one in own if one.network in names] + (of_networks(rest, ways) if rest else [])
-
-
-def _settings(ways: Ways, causal: bool) -> Iterator[Setting]:
-    phases: Sequence[Phase] = ways.phases or (("prefill", "decode") if causal else ("prefill",))
-    for phase, tp in itertools.product(phases, ways.tps):
-        for batch, context in itertools.product(ways.batches or (8 if phase == "decode" else 1,), ways.contexts or (2048,)):
-            yield Setting(phase, batch=batch, context=context, tp=tp, dtype=ways.dtype)
-
-
-def _step(network: shape.Network, setting: Setting) -> Iterator[Needed]:
-    step = f"{network.name} {setting.phase} batch={setting.batch} context={setting.context} tp={setting.tp}"
-    for call in calls.stage(network, setting):
-        case = Case(workload=call.workload, params=work.find(call.workload).parse(call.params))
-        yield Needed(step, call.name, call.times, case)
