@@ -76,7 +76,7 @@ def test_a_real_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     found = eager._round(Job(factory=f"{EXAMPLE}:make", backend="aot_eager", slot_s=0.02))
     assert found.graphs == 2
     assert len(found.breaks) == 1
-    assert found.breaks[0].where.startswith("graph_break.py:22 if y.sum() > 0:")
+    assert found.breaks[0].where.startswith("graph_break.py:22 if y.sum() > 0")
     assert found.eager_s is not None
     assert found.compiled_s is not None
     assert found.compile_s is not None

@@ -156,8 +156,10 @@ def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[F
 def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.Spent]:
     """A case's kind of kernel, what it makes the machine do, and its seconds at the highest clock: those that go with the clock, and the
     rest. Raises InputError for what no family knows, and where the energy of an operation is not known."""
-    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in case.params.items()}
+    params = work.find(case.workload).full(case.params)
+    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     family, found = _estimate(case.workload, arrays, spec, case.implementation, 1)
+    found = _overheads(family, found, spec)
     if family in ("collective", "transfer") or not spec.power_w or not power.known(found.demand.operations):
         raise InputError(f"no power is known of '{case.workload}' on {spec.name}")
     seconds = found.seconds - found.parts.get(CAPPED, 0.0 * found.seconds)

@@ -206,7 +206,7 @@ def _place(stack: Any) -> str:
     if not stack:
         return ""
     last = stack[-1]
-    return f"{Path(last.filename).name}:{last.lineno} {(last.line or last.name).strip()}"
+    return f"{Path(last.filename).name}:{last.lineno} {(last.line or last.name).strip().removesuffix(':')}"
 
 
 def _leaves(torch: Any, out: Any) -> list[Any]:
