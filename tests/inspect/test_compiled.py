@@ -81,6 +81,18 @@ def test_a_source_that_does_not_compile_is_named_with_its_line(tmp_path: Path) -
         list(kernels(str(tmp_path / "bad.cu"), Asked()))
 
 
+def test_what_could_be_compiled_is_shown_beside_what_could_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    (tmp_path / "bad.cu").write_text("__global__ void k(int* a) { a[0] = nothing; }\n")
+    assert cli.main(["compiled", str(SOURCE), str(tmp_path / "bad.cu")]) == 3
+    said = capsys.readouterr()
+    assert "saxpy" in said.out
+    assert "nothing" in said.err
+    (tmp_path / "none.cu").write_text("__device__ int plain(int a) { return a; }\n")
+    assert cli.main(["compiled", str(tmp_path / "none.cu")]) == 2
+    assert "no __global__ function" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("source", "architecture", "said"),
     [

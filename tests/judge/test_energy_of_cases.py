@@ -21,8 +21,8 @@ DEVICE = Device(target="cuda", index=0, name="Test", kind="gpu", uuid="GPU-1")
 PLAN = """
 name = "energies"
 [measure]
-rounds = 6
-rounds_max = 6
+rounds = 2
+rounds_max = 2
 round_time = "3 s"
 [[case]]
 workload = "gemm"
@@ -128,7 +128,7 @@ def test_the_simulated_cards_own_energy_is_found_again(home: Path, capsys: pytes
     assert one["low_j"] <= truth <= one["high_j"]
     assert one["joules"] == pytest.approx(truth, rel=0.03)
     assert one["source"] == "counter"
-    assert one["rounds"] == 6
+    assert one["rounds"] == 2
 
 
 def test_settings_move_time_and_energy_as_the_model_says(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,12 +67,13 @@ def run(args: argparse.Namespace) -> int:
             problems.append(error)
     if not made and problems:
         raise problems[0]
+    if not made:
+        why = "CUDA: no __global__ function, or only templates that nothing instantiates"
+        raise InputError(f"{', '.join(args.source)}: there is no kernel in it ({why})")
     studied = [advice.study(one, args.threads) for one in made]
     found = advice.findings(studied)
     if args.json:
         terminal.print_json({"kernels": studied, "findings": found, "failed": [str(one) for one in problems]})
-    elif not studied:
-        print("no kernel in what was read")
     else:
         print(report.compiled(studied, found, terminal.width(), color=terminal.color()))
     for one in problems:
