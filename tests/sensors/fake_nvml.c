@@ -11,6 +11,7 @@
  *   FAKE_NVML_XIDS=79,48       events that wait to be taken; the set answers a time-out behind them
  *   FAKE_NVML_GPM=1            the device has performance monitoring; metric n answers n percent, or n MiB/s
  *   FAKE_NVML_DRIVER=version
+ *   FAKE_NVML_STATE=path       clock and power cap that were set, kept from process to process
  *   FAKE_NVML_CALLS=path       each call's name is appended to this file
  * Compiled with -DOLD_DRIVER, functions that came late are not there at all.
  */
@@ -122,6 +123,37 @@ int nvmlEventSetWait_v2(void *set, event_t *event, unsigned milliseconds) {
         }
     return 10;
 }
+
+/* Settings: what stands is kept in the file FAKE_NVML_STATE as "clock power", so that processes see each other's; clock 0 is no lock. */
+static void state(unsigned *mhz, unsigned *mw, int keep) {
+    const char *name = getenv("FAKE_NVML_STATE");
+    FILE *file = name ? fopen(name, keep ? "w" : "r") : NULL;
+    if (!keep) { *mhz = 0; *mw = 700000; }
+    if (!file) return;
+    if (keep) fprintf(file, "%u %u\n", *mhz, *mw);
+    else if (fscanf(file, "%u %u", mhz, mw) != 2) *mhz = 0;
+    fclose(file);
+}
+int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, unsigned *most) { CALL; *least = 200000; *most = 700000; return 0; }
+int nvmlDeviceGetPowerManagementDefaultLimit(void *device, unsigned *mw) { CALL; *mw = 700000; return 0; }
+int nvmlDeviceGetPowerManagementLimit(void *device, unsigned *mw) { CALL; unsigned mhz; state(&mhz, mw, 0); return 0; }
+int nvmlDeviceGetSupportedMemoryClocks(void *device, unsigned *count, unsigned *mhz) { CALL; if (*count < 2) { *count = 2; return 7; } mhz[0] = 3201; mhz[1] = 1593; return 0; }
+int nvmlDeviceGetSupportedGraphicsClocks(void *device, unsigned memory, unsigned *count, unsigned *mhz) {
+    CALL;
+    if (memory != 3201) return 2;
+    if (*count < 3) { *count = 3; return 7; }
+    mhz[0] = 1980; mhz[1] = 1200; mhz[2] = 345;
+    return 0;
+}
+int nvmlDeviceSetGpuLockedClocks(void *device, unsigned low, unsigned high) {
+    CALL;
+    unsigned mhz, mw;
+    if (low != high) return 2;
+    state(&mhz, &mw, 0); mhz = high; state(&mhz, &mw, 1);
+    return 0;
+}
+int nvmlDeviceResetGpuLockedClocks(void *device) { CALL; unsigned mhz, mw; state(&mhz, &mw, 0); mhz = 0; state(&mhz, &mw, 1); return 0; }
+int nvmlDeviceSetPowerManagementLimit(void *device, unsigned want) { CALL; unsigned mhz, mw; state(&mhz, &mw, 0); mw = want; state(&mhz, &mw, 1); return 0; }
 
 #ifndef OLD_DRIVER
 typedef struct { unsigned id; int answer; double value; const char *name, *longer, *unit; } metric_t;

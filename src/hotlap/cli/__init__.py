@@ -38,6 +38,8 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "report": "one HTML page of one or more runs",
     "predict": "what a machine allows for a workload or a network, and what to expect of it",
     "sensitivity": "what a plan gains from more of each figure of a machine",
+    "compiled": "what compilers made of a kernel: registers, spills, occupancy, instructions; compiled against eager",
+    "energy": "energy per call and per operation, and the frontier of time against energy",
     "calibrate": "what this machine is against its published figures, for better predictions",
     "correlate": "a simulation against silicon, case by case",
     "machines": "the machine table",
@@ -51,6 +53,7 @@ PARTS = {  # verbs of two words
     "plan from": "the kernels that networks really run, as a plan with their weight in each step",
     "trace lint": "markers that will mislead: unbalanced, misspelt, with numbers in their names, too short",
     "track report": "a release against another, kernel by kernel: new, fixed, slower, faster, and what networks pay",
+    "energy frontier": "time against energy over clocks or power caps: a dry run unless told to set them",
     "trace diff": "two traces of one program: what changed, summed to the whole",
 }
 

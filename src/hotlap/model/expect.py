@@ -15,7 +15,7 @@ from hotlap.model.bounds import MANY, bounds
 from hotlap.model.calibration import Calibration, scaled
 from hotlap.model.chips import chip
 from hotlap.model.kernels import collective, decode, moe, passes, power, prefill, streaming, transfer
-from hotlap.model.kernels.base import Estimate, stored
+from hotlap.model.kernels.base import Demand, Estimate, stored
 from hotlap.model.machines import Spec
 from hotlap.record import Case
 from hotlap.work.base import unit_of
@@ -151,6 +151,20 @@ def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[F
     else:
         drawn = power.at_share_w(found.demand, seconds, clock / machine.clock_max_hz, machine, kind)
     return np.minimum(drawn, spec.power_w * power.MARGIN), clock
+
+
+def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.Spent]:
+    """A case's kind of kernel, what it makes the machine do, and its seconds at the highest clock: those that go with the clock, and the
+    rest. Raises InputError for what no family knows, and where the energy of an operation is not known."""
+    params = work.find(case.workload).full(case.params)
+    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
+    family, found = _estimate(case.workload, arrays, spec, case.implementation, 1)
+    found = _overheads(family, found, spec)
+    if family in ("collective", "transfer") or not spec.power_w or not power.known(found.demand.operations):
+        raise InputError(f"no power is known of '{case.workload}' on {spec.name}")
+    seconds = found.seconds - found.parts.get(CAPPED, 0.0 * found.seconds)
+    fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
+    return family if family in power.KINDS else "", found.demand, power.Spent(seconds - fixed, fixed)
 
 
 def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:

@@ -201,7 +201,7 @@ class Part:
 def find(target: Target) -> list[Source]:
     """The GPU's source; none where NVML or the GPU in it is not found, for the reason in `missing`."""
     try:
-        return [_open(target.device)]
+        return [opened(target.device)]
     except Unavailable:
         return []
 
@@ -209,7 +209,7 @@ def find(target: Target) -> list[Source]:
 def missing(target: Target) -> str:
     """Why there is none, and what would mend it."""
     try:
-        _open(target.device)
+        opened(target.device)
     except Unavailable as error:
         return str(error)
     return ""
@@ -222,7 +222,7 @@ def facts(device: Device) -> dict[str, Any]:
     Keys end in their unit; what the driver does not tell is left out. Empty where there is no NVML.
     """
     try:
-        source = _open(device)
+        source = opened(device)
     except Unavailable:
         return {}
     n, h = source.n, source.handle
@@ -251,7 +251,7 @@ def _answer(n: Any, ask: Callable[[], Any]) -> Any:
         return None
 
 
-def _open(device: Device) -> Nvml:
+def opened(device: Device) -> Nvml:
     """Raises Unavailable: the package, the library, the driver or the device is not there."""
     n = _binding()
     reason = f"the driver of {device.target} gives neither UUID nor PCI address of {device.name}"

@@ -73,6 +73,20 @@ def compile_source(source: str, name: str, arch: str, defines: tuple[str, ...] =
         nvrtc.nvrtcDestroyProgram(program)
 
 
+def compile_plain(source: str, name: str, options: list[str]) -> tuple[bytes, bytes, str]:
+    """Cubin, PTX and log of CUDA C++ as it stands, without the prelude. Raises NotSupported with the compiler's first error."""
+    nvrtc = _nvrtc()
+    result, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, None, None)
+    _done(result, "nvrtcCreateProgram")
+    try:
+        (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [one.encode() for one in options])
+        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise NotSupported(f"{name} does not compile: {_first_error(_log(program), result.name)}")
+        return _code(program, "CUBIN"), _code(program, "PTX"), _log(program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
 def _define(text: str) -> str:
     """Definitions stand in the source, after NVRTC's own headers: as options, a macro `T` would break those."""
     name, sign, value = text.partition("=")

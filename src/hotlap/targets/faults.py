@@ -49,6 +49,8 @@ INJECTIONS = {  # option: what it injects, and an example
     "replays": ("link errors that were repaired, a second, from a time on", "50@60s"),
     "hang": ("time at which a kernel never ends", "40s"),
     "dies": ("time at which the process is killed", "40s"),
+    "clock": ("no fault: the highest clock that the card may run at, as a user can set it", "1.2GHz"),
+    "power_cap": ("no fault: the watts that the card may draw, as a user can set them", "500W"),
     "seed": ("of all noise", "7"),
     "count": ("how many such GPUs there are", "2"),
 }
@@ -56,6 +58,7 @@ ONSETS = (
     "step", "throttle", "stuck", "ecc", "ecc_corrected", "xid", "remapped", "fan_speed", "pcie_width", "replays",
     "bursts", "pending", "retiring", "spent", "nvlink",
 )
+SETTINGS = {"clock": "Hz", "power_cap": "W"}
 REASONS = {  # NVML's clock event reasons
     "idle": 0x1, "application_clocks": 0x2, "software_power_cap": 0x4, "hardware_slowdown": 0x8, "sync_boost": 0x10,
     "software_thermal": 0x20, "hardware_thermal": 0x40, "hardware_power_brake": 0x80, "display_clocks": 0x100,
@@ -153,6 +156,8 @@ class Faults:
     nvlink: Onset | None = None
     hang: float = math.inf
     dies: float = math.inf
+    clock: float = math.inf
+    power_cap: float = math.inf
     seed: int = 0
     count: int = 1
 
@@ -174,6 +179,8 @@ class Faults:
                 given[name] = SlowKernel.parse(text)
             elif name == "reason":
                 given[name] = _reason(text)
+            elif name in SETTINGS:
+                given[name] = _setting(name, text)
             elif name in ("frozen", "jump", "mute"):
                 given[name] = _sensor_at(name, text)
             elif name in ("lost", "hang", "dies"):
@@ -218,6 +225,17 @@ def never_came(options: Mapping[str, str], end_s: float) -> list[str]:
         f"the fault {name}={options[name]} never came: the run ended at {end_s:.0f} s of virtual time; set it earlier, or run longer"
         for name, at_s in begins.items() if name in options and at_s > end_s
     ]
+
+
+def _setting(name: str, text: str) -> float:
+    """A clock or watts, above 0."""
+    try:
+        value = units.parse(text, SETTINGS[name])
+    except (InputError, ValueError):
+        raise _wrong(name, text) from None
+    if not 0 < value < math.inf:
+        raise _wrong(name, text)
+    return value
 
 
 def _reason(text: str) -> str:

@@ -81,7 +81,7 @@ class Gpu:
 
     @property
     def clock_hz(self) -> float | None:
-        top = self.spec.clock_max_hz
+        top = min(self.spec.clock_max_hz, self.faults.clock) if self.spec.clock_max_hz else None
         held = (self.load.clock_hz if self.load else None) or top
         return min(held or top, top * (1 - self.faults.throttle.share)) if top and self.throttled else held
 
@@ -144,6 +144,8 @@ class Gpu:
             "clock_hz.sm": self.clock_hz, "throttle": float(self.reasons),
             "utilization": float(self.busy), "processes": 0.0, "fan": None,
         }
+        if not math.isinf(self.faults.power_cap):
+            true["power_limit_w"] = min(self.faults.power_cap, self.limit_w)
         return injected.shown(self.faults, time_s, true, self.kept)
 
 
@@ -212,7 +214,10 @@ class SimulatedTarget:
         return Prepared(enqueue, self._check, variant=played.how if played else "model", counters=counters)
 
     def _played(self, case: Case) -> tuple[cases.Call | None, float]:
-        played = cases.call(case, self.spec) if self.faults.times == "tiles" else None
+        setting = cases.Setting(self.faults.clock, self.faults.power_cap)
+        if self.faults.times != "tiles" and not setting.free:
+            raise NotSupported("times=bound (and efficiency) knows no clock and no power cap; leave it out, or clock and power_cap")
+        played = cases.call(case, self.spec, setting) if self.faults.times == "tiles" else None
         return played, played.seconds if played else expected_call_s(case, self.spec)
 
     def call_s(self, case: Case) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from hotlap.model.kernels.base import Chip
@@ -47,19 +48,21 @@ def simulate(
     gap_s: float = facts.GAP_S,
     power: Power = energy.measured,
     thermal: Thermal | None = None,
+    cap_w: float = math.inf,
 ) -> Counters:
     """A kernel repeated back to back for long, at the clock its power leaves; of several candidates the fastest.
 
-    Temperature is that of `thermal`, which is not moved on; 60 °C without.
+    Temperature is that of `thermal`, which is not moved on; 60 °C without. `cap_w`: a limit below the board's own.
     """
     kernel, trace = pick([kernels] if isinstance(kernels, Kernel) else kernels, chip)
     hot = thermal.temperature_c if thermal else 60.0
     limit = chip.power_w if thermal is None or chip.power_w is None else thermal.cap_w(chip.power_w)
+    limit = min(cap_w, math.inf if limit is None else limit)
     now = chip
     watts = power(activity(kernel, now, trace, gap_s, hot))
     for _ in range(ROUNDS):
         high_enough = now.clock_hz >= chip.clock_hz * 0.999
-        if limit is None or (watts <= limit if high_enough else abs(watts / limit - 1.0) <= NEAR):
+        if math.isinf(limit) or (watts <= limit if high_enough else abs(watts / limit - 1.0) <= NEAR):
             break
         known = activity(kernel, now, trace, gap_s, hot)
         clock_hz = settle(known, moving(trace) / (trace.seconds + gap_s), limit, (power, chip.clock_hz))

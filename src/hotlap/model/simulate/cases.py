@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -49,40 +50,56 @@ class Call:
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
-_KEPT: dict[tuple[str, str], tuple[Spec, Call]] = {}
+class Setting(NamedTuple):
+    """What a card is held to, below what it could."""
+
+    clock_hz: float = math.inf
+    power_w: float = math.inf
+
+    @property
+    def free(self) -> bool:
+        return math.isinf(self.clock_hz) and math.isinf(self.power_w)
 
 
-def call(case: Case, spec: Spec) -> Call:
-    """One call of the case, sustained at 60 °C. Raises NotSupported where the machine table lacks what even plain times need."""
-    key = (case.id, spec.slug)
+FREE = Setting()
+_KEPT: dict[tuple[str, str, Setting], tuple[Spec, Call]] = {}
+
+
+def call(case: Case, spec: Spec, setting: Setting = FREE) -> Call:
+    """One call of the case, sustained at 60 °C. Raises NotSupported where the machine table lacks what even plain times need, and for
+    a case with plain times on a card that is held to a clock or to watts."""
+    key = (case.id, spec.slug, setting)
     if key not in _KEPT or _KEPT[key][0] != spec:
         if len(_KEPT) >= KEPT:
             _KEPT.clear()
-        _KEPT[key] = (spec, _call(case, spec))
+        _KEPT[key] = (spec, _call(case, spec, setting))
     return _KEPT[key][1]
 
 
-def _call(case: Case, spec: Spec) -> Call:
+def _call(case: Case, spec: Spec, setting: Setting) -> Call:
     try:
-        return _played(case, spec)
+        return _played(case, spec, setting)
     except (NotSupported, InputError) as error:
+        if not setting.free:
+            raise NotSupported(f"its time at another clock or power cap is not simulated: {error}") from None
         seconds = calls.expected_call_s(case, spec)
         return _plain(work.find(case.workload).work(case.params), seconds, spec, str(error))
 
 
-def _played(case: Case, spec: Spec) -> Call:
+def _played(case: Case, spec: Spec, setting: Setting) -> Call:
     """Raises NotSupported for what has no kernel here, and InputError for sizes beyond the simulator."""
     chip = chip_of(spec)
+    chip = facts.at_clock(chip, min(chip.clock_hz, setting.clock_hz))
     asked = work.find(case.workload).work(case.params)
     if case.workload == "launch":
         return _launched(text(case.params, "mode"), chip)
     kernels, passes = kernels_of(case, asked, chip)
-    found = card.simulate(kernels, chip)
+    found = card.simulate(kernels, chip, cap_w=setting.power_w)
     waits = max(0.0, HOST_S - found.seconds) if passes == 1.0 else 0.0  # for the host, which launches no faster
     how = found.name + (f", {passes:.0f} passes a launch" if passes > 1 else "")
     return Call(
         (found.seconds + waits) / passes, how, True, found.power_w, found.clock_hz,
-        capped=found.clock_hz < 0.999 * chip.clock_max_hz, counters=named(found, passes, waits),
+        capped=found.clock_hz < 0.999 * chip.clock_hz, counters=named(found, passes, waits),
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def of(kernel: Kernel) -> Occupancy | None:
     if threads <= 0 or kernel.registers < 0 or (kernel.shared_bytes or 0) < 0:
         return None
     if kernel.vendor == "amd":
-        return _amd(kernel.capability, threads, kernel.registers, kernel.shared_bytes or 0)
+        return amd(kernel.capability, threads, kernel.registers, kernel.shared_bytes or 0)
     driver = kernel.metrics.get("shared_driver_bytes")
     config = kernel.metrics.get("shared_config_bytes")
     shared = (kernel.shared_bytes or 0) if driver is not None else None
@@ -80,7 +80,8 @@ def nvidia(
     return Occupancy(warps=min(limits.values()) * warps, most=holds["warps"], limits=limits)
 
 
-def _amd(capability: str, threads: int, registers: int, shared: int) -> Occupancy | None:
+def amd(capability: str, threads: int, registers: int, shared: int) -> Occupancy | None:
+    """`capability`: gfx942 and the like; None for one that is not in the table."""
     holds = rocprof_compute.table()["architecture"].get(capability.split(":")[0])
     if holds is None:
         return None

@@ -1,0 +1,30 @@
+"""hotlap energy RUN"""
+
+from __future__ import annotations
+
+import argparse
+
+from hotlap.cli import cases, terminal
+from hotlap.judge import energy
+from hotlap.model import kept
+from hotlap.report import energy as report
+from hotlap.report import listing
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    cases.add(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Energy of a call of each case with its bounds, what a joule buys, power, and what the model expects; 3 where nothing is known."""
+    found = [
+        (bundle, energy.energies(rows, bundle.readings, bundle.run.machine.devices))
+        for bundle, rows in cases.read(args, lambda bundle: kept.of(bundle, kept.place()))
+    ]
+    if args.json:
+        terminal.print_json([{"run": bundle.run.id, "cases": spent} for bundle, spent in found])
+    else:
+        for bundle, spent in found:
+            print(listing.heading(bundle))
+            print(report.energies(spent, terminal.width(), color=terminal.color()))
+    return 0 if any(one.joules is not None for _, spent in found for one in spent) else 3
