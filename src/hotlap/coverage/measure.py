@@ -1,0 +1,259 @@
+"""What a plan covers: real use by weight, t-way combinations of features, regions of the roofline, kernels seen, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap import work
+from hotlap.coverage import covering, features, regions
+from hotlap.coverage.regions import Roof
+from hotlap.coverage.used import Used
+from hotlap.record import Case, Use
+
+NEAR = 2.0
+"""A case is near another of equal texts, alignment and side of the roofline where every size is within this factor."""
+EXAMPLES = 3  # uncovered combinations that are told in words, per workload
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a network: shares of its expected time, in seconds by the model."""
+
+    name: str
+    seconds: float
+    exact: float  # share of it whose cases the plan has
+    near: float  # and has near ones for
+    kernels: int
+    unweighed: int = 0  # kernels that no time is expected of; they count nothing
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A case of networks that the plan lacks. `share`: of the steps' time, each step counting the same."""
+
+    case: Case
+    label: str
+    share: float
+    uses: Sequence[Use]
+    near: str = ""  # the near case that the plan has
+
+
+@dataclass(frozen=True)
+class Table:
+    """t-way coverage of one workload: combinations of levels that cases of the plan have, of those that can be."""
+
+    workload: str
+    features: Sequence[str]
+    cases: int
+    covered: int
+    possible: int
+    impossible: int
+    lowest: Sequence[tuple[str, int, int]] = ()  # feature: levels seen and there are
+    examples: Sequence[str] = ()  # uncovered, in words
+
+    @property
+    def share(self) -> float:
+        return self.covered / self.possible if self.possible else 1.0
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A directed case that every kernel should meet once: K = 1, an odd stride, something huge."""
+
+    workload: str
+    name: str
+    covered: bool
+    reason: str = ""  # why it cannot be
+
+
+@dataclass(frozen=True)
+class Path:
+    """One way through the code: a kernel or variant that results name, and the cases that took it."""
+
+    name: str
+    source: str  # variant, or trace
+    cases: Sequence[str]  # labels
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """All that is known of what a plan covers."""
+
+    plans: Sequence[str]
+    cases: int
+    strength: int
+    machine: str = ""
+    steps: Sequence[Step] = ()
+    lacking: Sequence[Lacking] = ()  # the heaviest first
+    left_out: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    edges: Sequence[Edge] = ()
+    regions: Mapping[str, int] = field(default_factory=dict)  # cases by region
+    paths: Sequence[Path] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def exact(self) -> float | None:
+        """Mean share over steps."""
+        return float(np.mean([one.exact for one in self.steps])) if self.steps else None
+
+    @property
+    def near(self) -> float | None:
+        return float(np.mean([one.near for one in self.steps])) if self.steps else None
+
+
+def grouped(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        found.setdefault(case.workload, []).append(case)
+    return found
+
+
+# ---------------------------------------------------------------- by weight
+
+
+def by_weight(cases: Sequence[Case], used: Used, roof: Roof | None) -> tuple[list[Step], list[Lacking]]:
+    """Shares of each step, and what is lacking, heaviest first."""
+    have = {case.id for case in cases}
+    near = near_cases([case for key, case in used.cases.items() if key not in have], cases, roof)
+    total: dict[str, float] = {}
+    for use in used.uses:
+        total[use.step] = total.get(use.step, 0.0) + _seconds(use)
+    steps = []
+    for name in used.steps:
+        own = [use for use in used.uses if use.step == name]
+        whole = total[name] or 1.0
+        exact = sum(_seconds(use) for use in own if use.case in have)
+        close = sum(_seconds(use) for use in own if use.case not in have and use.case in near)
+        steps.append(Step(name, total[name], exact / whole, (exact + close) / whole, len(own), sum(use.expected_s is None for use in own)))
+    shares: dict[str, float] = {}
+    where: dict[str, list[Use]] = {}
+    for use in used.uses:
+        if use.case not in have:
+            shares[use.case] = shares.get(use.case, 0.0) + _seconds(use) / (total[use.step] or 1.0) / len(steps)
+            where.setdefault(use.case, []).append(use)
+    lacking = [
+        Lacking(used.cases[key], work.label(used.cases[key]), share, where[key], work.label(near[key]) if key in near else "")
+        for key, share in sorted(shares.items(), key=lambda one: -one[1])
+    ]
+    return steps, lacking
+
+
+def _seconds(use: Use) -> float:
+    return use.calls * (use.expected_s or 0.0)
+
+
+def near_cases(asked: Sequence[Case], cases: Sequence[Case], roof: Roof | None) -> dict[str, Case]:
+    """Of the cases asked for that have a near one: Case.id → that case."""
+    have, found = grouped(cases), {}
+    for name, wanted in grouped(asked).items():
+        there = have.get(name, [])
+        if there:
+            for one, place in zip(wanted, _nearest(name, wanted, there, roof), strict=True):
+                if place >= 0:
+                    found[one.id] = there[place]
+    return found
+
+
+def _nearest(name: str, wanted: Sequence[Case], there: Sequence[Case], roof: Roof | None) -> NDArray[np.int64]:
+    """For each wanted case the place of the nearest near one, −1 where there is none."""
+    keys, sizes = _coordinates(name, [*wanted, *there], roof)
+    count = len(wanted)
+    theirs = np.lexsort((sizes[count:, 0], keys[count:]))
+    kept_keys, kept = keys[count:][theirs], sizes[count:][theirs]
+    found = np.full(count, -1, dtype=np.int64)
+    lows = np.searchsorted(kept_keys, keys[:count], side="left")
+    highs = np.searchsorted(kept_keys, keys[:count], side="right")
+    for one in range(count):
+        low, high = int(lows[one]), int(highs[one])
+        first = kept[low:high, 0]
+        begin, end = low + np.searchsorted(first, [sizes[one, 0] - 1.0001, sizes[one, 0] + 1.0001])
+        apart = np.abs(kept[begin:end] - sizes[one]).max(axis=1) if end > begin else np.zeros(0)
+        if len(apart) and apart.min() <= np.log2(NEAR) + 1e-9:
+            found[one] = theirs[begin + int(np.argmin(apart))]
+    return found
+
+
+def _coordinates(name: str, cases: Sequence[Case], roof: Roof | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """What must be equal as one number, and sizes as logarithms to 2; zero is like nothing but zero."""
+    columns = features.table(name, cases)
+    same = [np.unique(columns[one].astype(str), return_inverse=True)[1] for one in columns if columns[one].dtype == object]
+    if name in features.ROWS or name in ("gemm", "conv"):
+        same.append(features.alignment(name, columns).astype(np.int64))
+    if roof is not None:
+        same.append(regions.placed(name, columns, roof).computes.astype(np.int64))
+    same.append(np.unique([case.implementation for case in cases], return_inverse=True)[1])
+    key = np.zeros(len(cases), dtype=np.int64)
+    for one in same:
+        key = key * (int(one.max()) + 1) + one
+    numbers = [columns[one] for one in columns if columns[one].dtype != object and one != "pad"]
+    logs = [np.where(values > 0, np.log2(np.maximum(values, 1e-9)), -99.0) for values in numbers]
+    return key, np.stack(logs, axis=1) if logs else np.zeros((len(cases), 1))
+
+
+# ---------------------------------------------------------------- t-way
+
+
+def by_features(cases: Sequence[Case], strength: int) -> list[Table]:
+    """The t-way table of each workload that the cases have, in order of first appearance."""
+    return [one for name, own in grouped(cases).items() if (one := features_of(name, own, strength)) is not None]
+
+
+def features_of(name: str, cases: Sequence[Case], strength: int) -> Table | None:
+    """One workload's table; None where it has no features."""
+    of = features.features(name)
+    if not of:
+        return None
+    rows = np.unique(features.codes(of, features.table(name, cases)), axis=0)
+    tuples = covering.Tuples([len(one.levels) for one in of], min(strength, len(of)))
+    possible, _ = covering.possible(tuples, features.allowed(of, features.rules(name, of)))
+    seen = tuples.mark(rows)
+    missing = np.flatnonzero(possible & ~seen)
+    examples = [words(of, row) for row in tuples.rows(missing[np.linspace(0, len(missing) - 1, EXAMPLES).astype(int)])] if len(missing) else []
+    lowest = [(one.name, len(set(rows[:, column][rows[:, column] >= 0].tolist())), len(one.levels)) for column, one in enumerate(of)]
+    return Table(
+        name, [one.name for one in of], len(cases), int((seen & possible).sum()), int(possible.sum()), int((~possible).sum()), lowest, examples,
+    )  # fmt: skip
+
+
+def words(of: Sequence[features.Feature], row: covering.Rows) -> str:
+    """A combination in words: dtype fp16, layout tn."""
+    return ", ".join(f"{one.name} {one.levels[code]}" for one, code in zip(of, row.tolist(), strict=True) if code >= 0)
+
+
+# ---------------------------------------------------------------- regions and paths
+
+
+def by_region(cases: Sequence[Case], roof: Roof) -> dict[str, int]:
+    """Cases in each region, every region named."""
+    counts = np.zeros(len(regions.REGIONS) + 1, dtype=np.int64)
+    for name, own in grouped(cases).items():
+        counts += np.bincount(regions.placed(name, features.table(name, own), roof).region + 1, minlength=len(counts))
+    found = {name: int(counts[place + 1]) for place, name in enumerate(regions.REGIONS)}
+    return {**found, **({regions.UNKNOWN: int(counts[0])} if counts[0] else {})}
+
+
+def by_path(seen: Sequence[tuple[str, str, Case]]) -> list[Path]:
+    """Cases by what results say ran: (name, source, case)."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for name, source, case in seen:
+        found.setdefault((name, source), {})[work.label(case)] = None
+    ordered = sorted(found.items(), key=lambda one: (-len(one[1]), one[0]))
+    return [Path(name, source, list(labels)) for (name, source), labels in ordered]
+
+
+def coverage(
+    plans: Sequence[str], cases: Sequence[Case], strength: int, used: Used | None = None, roof: Roof | None = None,
+    edges: Callable[[Sequence[Case]], Sequence[Edge]] | None = None,
+) -> Coverage:  # fmt: skip
+    """Everything at once. `edges`: which directed cases there are."""
+    steps, lacking = by_weight(cases, used, roof) if used is not None else ([], [])
+    return Coverage(
+        plans=list(plans), cases=len(cases), strength=strength, machine=roof.name if roof else "", steps=steps, lacking=lacking,
+        left_out=list(used.left_out) if used else [], tables=by_features(cases, strength), edges=edges(cases) if edges else [],
+        regions=by_region(cases, roof) if roof else {},
+    )  # fmt: skip
