@@ -104,7 +104,7 @@ FORMS: Mapping[str, tuple[Forms, ...]] = {
         Forms(
             "heads",
             {
-                "latent": {"heads": 16, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576},
+                "latent": {"heads": 8, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576},
                 "own": {"heads": 8, "kv_heads": 8}, "one": {"heads": 8, "kv_heads": 1}, "grouped": {"heads": 16, "kv_heads": 4},
             },
             _sharing,
@@ -297,6 +297,8 @@ def rules(name: str, of: Sequence[Feature]) -> list[Rule]:
         for code, level in enumerate(ALIGNMENTS):
             wide = tuple(dtype for dtype, bits in BITS.items() if bits > 8 << code)
             found.append({"alignment": (level,), "dtype": wide})
+    if name == "gemm":  # half a byte an element: less than 32 elements below a tile, no row is aligned to 16 B
+        found += [{"dtype": ("fp4",), "alignment": ("16 B",), f"edge {p}": ("below",)} for p in EXTENTS["gemm"]]
     if "alignment" in there and name in ROWS:  # no pad: rows on an edge are aligned
         found.append({"alignment": ALIGNMENTS[:4], **{f"edge {row}": EDGES[:3] for row in ROWS[name] if f"edge {row}" in there}})
     if name == "conv":

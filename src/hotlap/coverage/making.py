@@ -32,13 +32,14 @@ def make(name: str, of: Sequence[Feature], row: Sequence[int]) -> Case | None:
     wanted = np.array(row, dtype=np.int16)
     levels = {one.name: one.levels[code] for one, code in zip(of, row, strict=True)}
     for params in _tried(spec, of, levels):
-        case = _case(spec, params)
+        case = checked(spec, params)
         if case is not None and (features.codes(of, features.table(name, [case]))[0] == wanted).all():
             return case
     return None
 
 
-def _case(spec: Workload, params: dict[str, Any]) -> Case | None:
+def checked(spec: Workload, params: dict[str, Any]) -> Case | None:
+    """The case of these parameters, none out of range and none against another; None where one is."""
     full = spec.full(params)
     for param in spec.params:
         value = full.get(param.name)
