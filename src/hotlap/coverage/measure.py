@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,3 +257,8 @@ def coverage(
         left_out=list(used.left_out) if used else [], tables=by_features(cases, strength), edges=edges(cases) if edges else [],
         regions=by_region(cases, roof) if roof else {},
     )  # fmt: skip
+
+
+def seen(found: Coverage, paths: Sequence[Path], notes: Sequence[str]) -> Coverage:
+    """The same with what results name, and remarks."""
+    return replace(found, paths=list(paths), notes=list(notes))

@@ -14,7 +14,7 @@ from hotlap.record import Case
 from hotlap.work.program import OWN
 
 REGIONS = ("launch-bound", "cache", "memory-bound", "near the ridge", "compute-bound", "link")
-UNKNOWN = "unknown"
+UNKNOWN = "none of these"
 NEAR = 2.0
 """Near the ridge: the time for the bytes and that for the operations are within this factor."""
 

@@ -42,6 +42,13 @@ def of_plan(plan: Plan) -> Used:
     return Used({use.case: there[use.case] for use in plan.uses}, plan.uses)
 
 
+def merged(several: Sequence[Used]) -> Used:
+    """All of them as one."""
+    cases = {key: case for one in several for key, case in one.cases.items()}
+    uses = list(dict.fromkeys(use for one in several for use in one.uses))
+    return Used(cases, uses, [text for one in several for text in one.left_out])
+
+
 def steps(names: Sequence[str], settings: Sequence[Mapping[str, object]] = ()) -> Used:
     """The cases of networks by name ("all": every one) with the settings given, else a sensible set for each. Raises InputError."""
     wanted = shape.names() if list(names) == ["all"] else list(dict.fromkeys(names))
