@@ -145,7 +145,8 @@ def _seconds(case: Case, machine: str, calibration: Any) -> float | None:
         found = predict(case.workload, machine, case.implementation, calibration, **dict[str, Any](case.params))
     except InputError:
         return None
-    return found.expected_s if found.expected_s is not None else found.bound_s
+    seconds = found.expected_s if found.expected_s is not None else found.bound_s
+    return None if seconds is None else float(seconds)
 
 
 def _settings(args: argparse.Namespace) -> list[dict[str, object]]:
@@ -209,7 +210,7 @@ def _traced(bundle: Bundle) -> list[measure.Path]:
 
     names: dict[str, None] = {}
     for file in dict.fromkeys([*about.traces, *(one.trace for one in about.processes if one.trace)]):
-        line = Timeline.read(bundle.path / file)
+        line = Timeline.open(bundle.path / file)
         kernels = line.columns["name"][line.columns["kind"] == KERNEL]
         names.update(dict.fromkeys(line.names[place] for place in sorted(set(kernels.tolist()))))
     return [measure.Path(name, "trace", []) for name in names]

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hotlap import work
 from hotlap.coverage import covering, edges, features, making, measure, regions
-from hotlap.coverage.measure import grouped
+from hotlap.coverage.measure import Group, grouped
 from hotlap.coverage.regions import Roof
 from hotlap.coverage.used import Used
 from hotlap.record import Case, Use
@@ -60,8 +61,8 @@ def complete(
     _directed(adding, memory_bytes)
     if roof is not None:
         _regions(adding, roof)
-    for name, own in grouped(adding.cases).items():
-        _combinations(adding, name, own, strength, memory_bytes)
+    for group in grouped(adding.cases).values():
+        _combinations(adding, group, strength, memory_bytes)
     ids = {case.id for case in adding.added}
     uses = [use for use in used.uses if use.case in ids] if used is not None else []
     return Completion(adding.added, adding.why, uses, adding.counts, adding.failed)
@@ -69,7 +70,7 @@ def complete(
 
 def _networks(adding: _Adding, used: Used, share: float) -> None:
     """Greedily what brings the steps that are below their share the most."""
-    steps, lacking = measure.by_weight(adding.cases, used, None)
+    steps, lacking = measure.by_weight(grouped(adding.cases), used, None)
     reached = {step.name: step.exact for step in steps}
     whole = {step.name: step.seconds or 1.0 for step in steps}
     gains = {one.case.id: [(use.step, use.calls * (use.expected_s or 0.0) / whole[use.step]) for use in one.uses] for one in lacking}
@@ -91,7 +92,7 @@ def _percent(share: float) -> str:
 
 
 def _directed(adding: _Adding, memory_bytes: float) -> None:
-    for edge in edges.edges(adding.cases, memory_bytes):
+    for edge in edges.edges(grouped(adding.cases), memory_bytes):
         if edge.covered or edge.reason:
             continue
         case = edges.make(edge.workload, edge.name, memory_bytes)
@@ -102,7 +103,7 @@ def _directed(adding: _Adding, memory_bytes: float) -> None:
 
 
 def _regions(adding: _Adding, roof: Roof) -> None:
-    for name, count in measure.by_region(adding.cases, roof).items():
+    for name, count in measure.by_region(grouped(adding.cases), roof).items():
         if count or name == regions.UNKNOWN or (name == "link" and not roof.link_b_s):
             continue
         case = regions.probe(regions.REGIONS.index(name), roof)
@@ -112,15 +113,16 @@ def _regions(adding: _Adding, roof: Roof) -> None:
             adding.add(case, "regions", f"{name} on {roof.name}")
 
 
-def _combinations(adding: _Adding, name: str, own: Sequence[Case], strength: int, memory_bytes: float) -> None:
+def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: float) -> None:
     """A covering design beside the cases there are, its rows made into cases."""
+    name = group.name
     of = features.features(name)
     if not of:
         return
     depth = min(strength, len(of))
     levels = [len(one.levels) for one in of]
     may = features.allowed(of, features.rules(name, of))
-    given = np.unique(features.codes(of, features.table(name, own)), axis=0)
+    given = measure.distinct(features.codes(of, group.columns), of)
     made = covering.design(levels, depth, may, given, EFFORT)
     tuples = covering.Tuples(levels, depth)
     seen = tuples.mark(given)
@@ -141,7 +143,7 @@ def _held(case: Case) -> float:
     return work.find(case.workload).work(case.params).working_set_bytes
 
 
-def _why(of: Sequence[features.Feature], tuples: covering.Tuples, new: np.ndarray, depth: int) -> str:
+def _why(of: Sequence[features.Feature], tuples: covering.Tuples, new: NDArray[np.int64], depth: int) -> str:
     if not len(new):
         return f"{depth}-way"
     first = measure.words(of, tuples.rows(new[:1])[0])

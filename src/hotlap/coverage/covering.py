@@ -54,7 +54,8 @@ class Tuples:
 
     def places(self, rows: Rows) -> NDArray[np.int64]:
         """Of complete rows: rows × sets of columns."""
-        return rows.astype(np.int64) @ self.steps.T + self.bases[:-1]
+        found: NDArray[np.int64] = rows.astype(np.int64) @ self.steps.T + self.bases[:-1]
+        return found
 
     def mark(self, rows: Rows) -> Flags:
         """Which tuples the rows cover; rows with a column that is open (−1) cover those of their other columns."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from hotlap import work
 from hotlap.coverage import features, making
 from hotlap.coverage.features import EXTENTS, Columns
-from hotlap.coverage.measure import Edge, grouped
+from hotlap.coverage.measure import Edge, Groups
 from hotlap.record import Case
 from hotlap.units import size
 from hotlap.work.program import OWN
@@ -35,14 +34,13 @@ def _extents(name: str) -> tuple[str, ...]:
     return () if name in OWN else EXTENTS.get(name, ())
 
 
-def edges(cases: Sequence[Case], memory_bytes: float) -> list[Edge]:
+def edges(have: Groups, memory_bytes: float) -> list[Edge]:
     """Which directed cases of their workloads the cases have; one that cannot be says why."""
     found = []
-    for name, own in grouped(cases).items():
-        columns = features.table(name, own) if _extents(name) else {}
+    for name, group in have.items():
         for edge in named(name):
             reason = impossible(name, edge, memory_bytes)
-            found.append(Edge(name, edge, not reason and bool(_holds(name, edge, columns).any()), reason))
+            found.append(Edge(name, edge, not reason and bool(_holds(name, edge, group.columns).any()), reason))
     return found
 
 
@@ -57,9 +55,13 @@ def impossible(name: str, edge: str, memory_bytes: float) -> str:
 
 
 def _holds(name: str, edge: str, columns: Columns) -> NDArray[np.bool_]:
+    return np.asarray(_is(name, edge, columns), dtype=bool)
+
+
+def _is(name: str, edge: str, columns: Columns) -> Any:
     extents = {p: _value(name, p, columns) for p in _extents(name)}
     if edge == "huge":
-        return features.counted(work.find(name), columns)["working_set_bytes"] >= HUGE_BYTES
+        return columns.counted["working_set_bytes"] >= HUGE_BYTES
     if edge == "odd stride":
         return np.asarray(features.alignment(name, columns) == 0) | (columns["pad"] % 2 == 1)
     if edge == "empty":
@@ -86,8 +88,8 @@ def make(name: str, edge: str, memory_bytes: float) -> Case | None:
         case = making.checked(spec, params)
         if case is None:
             continue
-        columns = features.table(name, [case])
-        held = features.counted(spec, columns)["working_set_bytes"][0]
+        columns = features.Columns(name, [case])
+        held = columns.counted["working_set_bytes"][0]
         if held <= memory_bytes and bool(_holds(name, edge, columns)[0]):
             return case
     return None
@@ -103,10 +105,8 @@ def _tried(name: str, edge: str) -> list[dict[str, Any]]:
         base.update(query=1)
     if edge == "huge":
         more = features.GROWN.get(name, ())
-        return [
-            {**base, **{p: 256 * (step + 1) for p in extents if step < 2**10 or not more}, **{p: int(base[p]) * (step + 1) for p in more}}
-            for step in (2**n - 1 for n in range(1, 23))
-        ]
+        grown = [(times, 256 * min(times, 2**10 if more else times)) for times in (2**n for n in range(1, 23))]
+        return [{**base, **dict.fromkeys(extents, wide), **{p: making.MODEST.get(p, 1) * times for p in more}} for times, wide in grown]
     if edge == "odd stride":
         return [{**base, "pad": 1}]
     if edge.endswith("a tile"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,48 @@ from hotlap.work.base import Workload
 from hotlap.work.program import OWN
 
 Codes = NDArray[np.int16]
-Columns = Mapping[str, NDArray[Any]]
-"""Parameters of many cases of one workload: numbers as float64, texts as objects."""
 BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "int32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp8_block": 8, "int8": 8, "fp4": 4, "int4": 4}
 EDGES = ("on 256", "on 128", "on 64", "above", "below")
 """A size against the tiles of kernels: a multiple of 256, of 128 or of 64; 1 to 32 above a multiple of 64, or 1 to 31 below one."""
 ALIGNMENTS = ("1 B", "2 B", "4 B", "8 B", "16 B")
 """The largest power of two that divides the bytes of every stored row, 16 and more as one."""
 SIZES = ("small", "medium", "large")
-SIZE_BYTES = (4 * 2**20, 64 * 2**20)
-"""Working sets under 4 MiB, under 64 MiB, and from there."""
+SIZE_BYTES = (8 * 2**20, 64 * 2**20)
+"""Working sets under 8 MiB, under 64 MiB, and from there."""
 MOST_LEVELS = 40
+
+
+class Columns(dict[str, NDArray[Any]]):
+    """Parameters of many cases of one workload, by name: numbers as float64, texts as objects. Keeps what was read of them."""
+
+    def __init__(self, name: str, cases: Sequence[Case]) -> None:
+        super().__init__()
+        self.spec, self.length = work.find(name), len(cases)
+        self._kept: dict[str, tuple[list[str], NDArray[np.int64]]] = {}
+        for param in self.spec.params:
+            values = [case.params.get(param.name, param.default) for case in cases]
+            self[param.name] = np.array(values, dtype=np.float64) if param.kind in ("int", "float") else _objects(values)
+
+    def texts(self) -> list[str]:
+        return [name for name, values in self.items() if values.dtype == object]
+
+    def words(self, name: str) -> tuple[list[str], NDArray[np.int64]]:
+        """The texts of a parameter, and which of them each case has."""
+        if name not in self._kept:
+            places: dict[str, int] = {}
+            found = [places.setdefault(value if isinstance(value, str) else str(value), len(places)) for value in self[name].tolist()]
+            self._kept[name] = list(places), np.array(found, dtype=np.int64)
+        return self._kept[name]
+
+    def by_word(self, name: str, told: Callable[[str], int]) -> NDArray[np.int64]:
+        """A number for the text of each case."""
+        words, places = self.words(name)
+        return np.array([told(word) for word in words], dtype=np.int64)[places]
+
+    @cached_property
+    def counted(self) -> dict[str, NDArray[np.float64]]:
+        """Bytes moved, working set and operations of each case; `operations.UNIT` by arithmetic unit."""
+        return _counted(self)
 
 
 @dataclass(frozen=True)
@@ -104,7 +136,7 @@ FORMS: Mapping[str, tuple[Forms, ...]] = {
         Forms(
             "heads",
             {
-                "latent": {"heads": 8, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576},
+                "latent": {"heads": 4, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576},
                 "own": {"heads": 8, "kv_heads": 8}, "one": {"heads": 8, "kv_heads": 1}, "grouped": {"heads": 16, "kv_heads": 4},
             },
             _sharing,
@@ -149,7 +181,7 @@ def features(name: str) -> tuple[Feature, ...]:
     if name in ROWS or name in ("gemm", "conv"):
         found.append(Feature("alignment", ALIGNMENTS, "alignment", lambda columns: alignment(name, columns)))
     if name not in SIZELESS:
-        found.append(Feature("size", SIZES, "size", lambda columns: size_of(spec, columns)))
+        found.append(Feature("size", SIZES, "size", size_of))
     return tuple(found)
 
 
@@ -160,11 +192,10 @@ def _counts(name: str, choices: Sequence[str]) -> bool:
 def _choice(name: str, levels: tuple[str, ...]) -> Feature:
     codes = {level: code for code, level in enumerate(levels)}
 
-    def read(columns: Columns) -> Codes:
-        words, inverse = np.unique(columns[name].astype(str), return_inverse=True)
-        return np.array([codes.get(word.lower() if word in ("True", "False") else word, -1) for word in words], dtype=np.int16)[inverse]
+    def told(word: str) -> int:
+        return codes.get(word.lower() if word in ("True", "False") else word, -1)
 
-    return Feature(name, levels, "choice", read, name)
+    return Feature(name, levels, "choice", lambda columns: columns.by_word(name, told).astype(np.int16), name)
 
 
 def _coded(of: Callable[[Columns], NDArray[np.int_]]) -> Callable[[Columns], Codes]:
@@ -185,7 +216,7 @@ def edge(values: NDArray[np.float64]) -> Codes:
 
 def alignment(name: str, columns: Columns) -> Codes:
     """The level of ALIGNMENTS of each case: its least aligned stored row."""
-    bits = _by_dtype(columns)
+    bits = columns.by_word("dtype", lambda word: BITS.get(word, 8))
     lowest = np.full(len(bits), 1 << 40, dtype=np.int64)
     for row in _row_lengths(name, columns):
         long = row.astype(np.int64) * bits
@@ -193,50 +224,43 @@ def alignment(name: str, columns: Columns) -> Codes:
     return np.clip(np.log2(np.maximum(lowest, 8) / 8), 0, 4).astype(np.int16)
 
 
-def _by_dtype(columns: Columns) -> NDArray[np.int64]:
-    words, inverse = np.unique(columns["dtype"].astype(str), return_inverse=True)
-    return np.array([BITS.get(word, 8) for word in words], dtype=np.int64)[inverse]
-
-
 def _row_lengths(name: str, columns: Columns) -> list[NDArray[np.float64]]:
     """Elements from one stored row to the next."""
     if name == "gemm":
-        layout = columns["layout"].astype(str)
-        first = np.where(np.char.startswith(layout, "n"), columns["k"], columns["m"])
-        second = np.where(np.char.endswith(layout, "n"), columns["n"], columns["k"])
+        first = np.where(columns.by_word("layout", lambda word: word[0] == "n") > 0, columns["k"], columns["m"])
+        second = np.where(columns.by_word("layout", lambda word: word[1] == "n") > 0, columns["n"], columns["k"])
         return [first + columns["pad"], second + columns["pad"]]
     if name == "conv":
-        return [np.where(columns["layout"].astype(str) == "nhwc", columns["channels"], columns["width"])]
+        return [np.where(columns.by_word("layout", lambda word: word == "nhwc") > 0, columns["channels"], columns["width"])]
     return [columns[row] for row in ROWS[name]]
 
 
-def size_of(spec: Workload, columns: Columns) -> Codes:
+def size_of(columns: Columns) -> Codes:
     """The level of SIZES of each case."""
-    held = columns["size"] if "size" in columns else counted(spec, columns)["working_set_bytes"]
+    held = columns["size"] if "size" in columns else columns.counted["working_set_bytes"]
     return np.digitize(held, SIZE_BYTES).astype(np.int16)
 
 
-def counted(spec: Workload, columns: Columns) -> dict[str, NDArray[np.float64]]:
-    """Bytes moved, working set and operations of each case; `operations.UNIT` by arithmetic unit. Texts are grouped, numbers at once."""
-    length = len(next(iter(columns.values())))
-    texts = [name for name, values in columns.items() if values.dtype == object]
+def _counted(columns: Columns) -> dict[str, NDArray[np.float64]]:
+    """Texts are grouped, numbers counted at once."""
+    length, texts = columns.length, columns.texts()
     found: dict[str, NDArray[np.float64]] = {name: np.zeros(length) for name in ("memory_bytes", "working_set_bytes", "link_bytes")}
-    for places in _alike(columns, texts, length):
+    for places in _alike(columns, texts):
         given: dict[str, Any] = {name: values[places] for name, values in columns.items() if name not in texts}
         given.update({name: columns[name][places[0]] for name in texts})
-        for name, values in _worked(spec, given, len(places)).items():
+        for name, values in _worked(columns.spec, given, len(places)).items():
             found.setdefault(name, np.zeros(length))[places] = values
     return found
 
 
-def _alike(columns: Columns, texts: Sequence[str], length: int) -> list[NDArray[np.int_]]:
+def _alike(columns: Columns, texts: Sequence[str]) -> list[NDArray[np.int64]]:
     """Places of cases with the same texts."""
-    key = np.zeros(length, dtype=np.int64)
+    key = np.zeros(columns.length, dtype=np.int64)
     for name in texts:
-        words, inverse = np.unique(columns[name].astype(str), return_inverse=True)
-        key = key * len(words) + inverse
+        words, places = columns.words(name)
+        key = key * len(words) + places
     order = np.argsort(key, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if length else []
+    return np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if columns.length else []
 
 
 def _worked(spec: Workload, given: dict[str, Any], length: int) -> dict[str, Any]:
@@ -267,16 +291,6 @@ def _plain(value: Any) -> Any:
     return int(number) if number.is_integer() else number
 
 
-def table(name: str, cases: Sequence[Case]) -> dict[str, NDArray[Any]]:
-    """The parameters of cases of one workload as columns, those left out at their defaults."""
-    spec = work.find(name)
-    found: dict[str, NDArray[Any]] = {}
-    for param in spec.params:
-        values = [case.params.get(param.name, param.default) for case in cases]
-        found[param.name] = np.array(values, dtype=np.float64) if param.kind in ("int", "float") else _objects(values)
-    return found
-
-
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
     made = np.empty(len(values), dtype=object)
     made[:] = values
@@ -285,8 +299,7 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
 
 def codes(of: Sequence[Feature], columns: Columns) -> Codes:
     """Cases × features; −1 where a case has none of the levels."""
-    length = len(next(iter(columns.values())))
-    return np.stack([one.of(columns) for one in of], axis=1) if of else np.zeros((length, 0), dtype=np.int16)
+    return np.stack([one.of(columns) for one in of], axis=1) if of else np.zeros((columns.length, 0), dtype=np.int16)
 
 
 def rules(name: str, of: Sequence[Feature]) -> list[Rule]:

@@ -33,7 +33,7 @@ def make(name: str, of: Sequence[Feature], row: Sequence[int]) -> Case | None:
     levels = {one.name: one.levels[code] for one, code in zip(of, row, strict=True)}
     for params in _tried(spec, of, levels):
         case = checked(spec, params)
-        if case is not None and (features.codes(of, features.table(name, [case]))[0] == wanted).all():
+        if case is not None and (features.codes(of, features.Columns(name, [case]))[0] == wanted).all():
             return case
     return None
 
@@ -127,10 +127,10 @@ def _fitted(name: str, params: dict[str, Any], levels: dict[str, str], step: int
 def _convolutions(params: dict[str, Any], levels: dict[str, str], step: int) -> Iterator[dict[str, Any]]:
     channels = params["channels"]
     parts = {"none": 1, "depthwise": channels}.get(levels["grouping"]) or _divisor(channels)
+    filters = {"none": 8, "depthwise": channels}.get(levels["grouping"], 2 * parts)
     wide = 64 if step == 0 or levels["layout"] == "nhwc" else 64 + step
-    high = {"1-D": 1, "3-D": 16}.get(levels["dimensions"], 32)
-    deep = 16 if levels["dimensions"] == "3-D" else 0
-    yield {**params, "filters": channels, "groups": parts, "width": wide, "height": high, "depth": deep}
+    high, deep = {"1-D": (1, 0), "3-D": (8, 8)}.get(levels["dimensions"], (16, 0))
+    yield {**params, "filters": filters, "groups": parts, "width": wide, "height": high, "depth": deep}
 
 
 def _divisor(channels: int) -> int:

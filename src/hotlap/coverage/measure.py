@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,20 +107,38 @@ class Coverage:
         return float(np.mean([one.near for one in self.steps])) if self.steps else None
 
 
-def grouped(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    found: dict[str, list[Case]] = {}
+@dataclass(frozen=True)
+class Group:
+    """The cases of one workload, and their columns, which are read once."""
+
+    name: str
+    cases: list[Case]
+
+    @cached_property
+    def columns(self) -> features.Columns:
+        return features.Columns(self.name, self.cases)
+
+
+Groups = Mapping[str, Group]
+
+
+def grouped(cases: Sequence[Case]) -> dict[str, Group]:
+    """By workload, in order of first appearance."""
+    found: dict[str, Group] = {}
     for case in cases:
-        found.setdefault(case.workload, []).append(case)
+        if case.workload not in found:
+            found[case.workload] = Group(case.workload, [])
+        found[case.workload].cases.append(case)
     return found
 
 
 # ---------------------------------------------------------------- by weight
 
 
-def by_weight(cases: Sequence[Case], used: Used, roof: Roof | None) -> tuple[list[Step], list[Lacking]]:
+def by_weight(have: Groups, used: Used, roof: Roof | None) -> tuple[list[Step], list[Lacking]]:
     """Shares of each step, and what is lacking, heaviest first."""
-    have = {case.id for case in cases}
-    near = near_cases([case for key, case in used.cases.items() if key not in have], cases, roof)
+    there = {case.id for group in have.values() for case in group.cases}
+    near = near_cases([case for key, case in used.cases.items() if key not in there], have, roof)
     total: dict[str, float] = {}
     for use in used.uses:
         total[use.step] = total.get(use.step, 0.0) + _seconds(use)
@@ -127,13 +146,13 @@ def by_weight(cases: Sequence[Case], used: Used, roof: Roof | None) -> tuple[lis
     for name in used.steps:
         own = [use for use in used.uses if use.step == name]
         whole = total[name] or 1.0
-        exact = sum(_seconds(use) for use in own if use.case in have)
-        close = sum(_seconds(use) for use in own if use.case not in have and use.case in near)
+        exact = sum(_seconds(use) for use in own if use.case in there)
+        close = sum(_seconds(use) for use in own if use.case not in there and use.case in near)
         steps.append(Step(name, total[name], exact / whole, (exact + close) / whole, len(own), sum(use.expected_s is None for use in own)))
     shares: dict[str, float] = {}
     where: dict[str, list[Use]] = {}
     for use in used.uses:
-        if use.case not in have:
+        if use.case not in there:
             shares[use.case] = shares.get(use.case, 0.0) + _seconds(use) / (total[use.step] or 1.0) / len(steps)
             where.setdefault(use.case, []).append(use)
     lacking = [
@@ -147,22 +166,21 @@ def _seconds(use: Use) -> float:
     return use.calls * (use.expected_s or 0.0)
 
 
-def near_cases(asked: Sequence[Case], cases: Sequence[Case], roof: Roof | None) -> dict[str, Case]:
+def near_cases(asked: Sequence[Case], have: Groups, roof: Roof | None) -> dict[str, Case]:
     """Of the cases asked for that have a near one: Case.id → that case."""
-    have, found = grouped(cases), {}
+    found = {}
     for name, wanted in grouped(asked).items():
-        there = have.get(name, [])
-        if there:
-            for one, place in zip(wanted, _nearest(name, wanted, there, roof), strict=True):
+        if name in have:
+            for one, place in zip(wanted.cases, _nearest(wanted, have[name], roof), strict=True):
                 if place >= 0:
-                    found[one.id] = there[place]
+                    found[one.id] = have[name].cases[place]
     return found
 
 
-def _nearest(name: str, wanted: Sequence[Case], there: Sequence[Case], roof: Roof | None) -> NDArray[np.int64]:
+def _nearest(wanted: Group, there: Group, roof: Roof | None) -> NDArray[np.int64]:
     """For each wanted case the place of the nearest near one, −1 where there is none."""
-    keys, sizes = _coordinates(name, [*wanted, *there], roof)
-    count = len(wanted)
+    keys, sizes = _coordinates([wanted, there], roof)
+    count = len(wanted.cases)
     theirs = np.lexsort((sizes[count:, 0], keys[count:]))
     kept_keys, kept = keys[count:][theirs], sizes[count:][theirs]
     found = np.full(count, -1, dtype=np.int64)
@@ -178,46 +196,61 @@ def _nearest(name: str, wanted: Sequence[Case], there: Sequence[Case], roof: Roo
     return found
 
 
-def _coordinates(name: str, cases: Sequence[Case], roof: Roof | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _coordinates(both: Sequence[Group], roof: Roof | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """What must be equal as one number, and sizes as logarithms to 2; zero is like nothing but zero."""
-    columns = features.table(name, cases)
-    same = [np.unique(columns[one].astype(str), return_inverse=True)[1] for one in columns if columns[one].dtype == object]
+    name, columns = both[0].name, [group.columns for group in both]
+    same = []
+    for text in columns[0].texts():
+        places: dict[str, int] = {}
+        same.append(np.concatenate([one.by_word(text, lambda word: places.setdefault(word, len(places))) for one in columns]))  # noqa: B023
     if name in features.ROWS or name in ("gemm", "conv"):
-        same.append(features.alignment(name, columns).astype(np.int64))
+        same.append(np.concatenate([features.alignment(name, one) for one in columns]).astype(np.int64))
     if roof is not None:
-        same.append(regions.placed(name, columns, roof).computes.astype(np.int64))
-    same.append(np.unique([case.implementation for case in cases], return_inverse=True)[1])
-    key = np.zeros(len(cases), dtype=np.int64)
+        same.append(np.concatenate([regions.placed(name, one, roof).computes for one in columns]).astype(np.int64))
+    same.append(np.unique([case.implementation for group in both for case in group.cases], return_inverse=True)[1])
+    key = np.zeros(len(same[-1]), dtype=np.int64)
     for one in same:
         key = key * (int(one.max()) + 1) + one
-    numbers = [columns[one] for one in columns if columns[one].dtype != object and one != "pad"]
+    params = [param for param, values in columns[0].items() if values.dtype != object and param != "pad"]
+    numbers = [np.concatenate([one[param] for one in columns]) for param in params]
     logs = [np.where(values > 0, np.log2(np.maximum(values, 1e-9)), -99.0) for values in numbers]
-    return key, np.stack(logs, axis=1) if logs else np.zeros((len(cases), 1))
+    return key, np.stack(logs, axis=1) if logs else np.zeros((len(key), 1))
 
 
 # ---------------------------------------------------------------- t-way
 
 
-def by_features(cases: Sequence[Case], strength: int) -> list[Table]:
+def by_features(have: Groups, strength: int) -> list[Table]:
     """The t-way table of each workload that the cases have, in order of first appearance."""
-    return [one for name, own in grouped(cases).items() if (one := features_of(name, own, strength)) is not None]
+    return [one for group in have.values() if (one := features_of(group, strength)) is not None]
 
 
-def features_of(name: str, cases: Sequence[Case], strength: int) -> Table | None:
+def features_of(group: Group, strength: int) -> Table | None:
     """One workload's table; None where it has no features."""
+    name = group.name
     of = features.features(name)
     if not of:
         return None
-    rows = np.unique(features.codes(of, features.table(name, cases)), axis=0)
+    rows = distinct(features.codes(of, group.columns), of)
     tuples = covering.Tuples([len(one.levels) for one in of], min(strength, len(of)))
     possible, _ = covering.possible(tuples, features.allowed(of, features.rules(name, of)))
     seen = tuples.mark(rows)
     missing = np.flatnonzero(possible & ~seen)
-    examples = [words(of, row) for row in tuples.rows(missing[np.linspace(0, len(missing) - 1, EXAMPLES).astype(int)])] if len(missing) else []
-    lowest = [(one.name, len(set(rows[:, column][rows[:, column] >= 0].tolist())), len(one.levels)) for column, one in enumerate(of)]
+    told = missing[np.linspace(0, len(missing) - 1, EXAMPLES).astype(int)] if len(missing) else missing
+    lowest = [(one.name, len(set(rows[:, column].tolist()) - {covering.OPEN}), len(one.levels)) for column, one in enumerate(of)]
     return Table(
-        name, [one.name for one in of], len(cases), int((seen & possible).sum()), int(possible.sum()), int((~possible).sum()), lowest, examples,
+        name, [one.name for one in of], len(group.cases), int((seen & possible).sum()), int(possible.sum()), int((~possible).sum()), lowest,
+        list(dict.fromkeys(words(of, row) for row in tuples.rows(told))),
     )  # fmt: skip
+
+
+def distinct(rows: features.Codes, of: Sequence[features.Feature]) -> features.Codes:
+    """Each combination of levels once."""
+    key = np.zeros(len(rows), dtype=np.int64)
+    for column, one in enumerate(of):
+        key = key * (len(one.levels) + 1) + rows[:, column] + 1
+    found: features.Codes = rows[np.unique(key, return_index=True)[1]]
+    return found
 
 
 def words(of: Sequence[features.Feature], row: covering.Rows) -> str:
@@ -228,11 +261,11 @@ def words(of: Sequence[features.Feature], row: covering.Rows) -> str:
 # ---------------------------------------------------------------- regions and paths
 
 
-def by_region(cases: Sequence[Case], roof: Roof) -> dict[str, int]:
+def by_region(have: Groups, roof: Roof) -> dict[str, int]:
     """Cases in each region, every region named."""
     counts = np.zeros(len(regions.REGIONS) + 1, dtype=np.int64)
-    for name, own in grouped(cases).items():
-        counts += np.bincount(regions.placed(name, features.table(name, own), roof).region + 1, minlength=len(counts))
+    for name, group in have.items():
+        counts += np.bincount(regions.placed(name, group.columns, roof).region + 1, minlength=len(counts))
     found = {name: int(counts[place + 1]) for place, name in enumerate(regions.REGIONS)}
     return {**found, **({regions.UNKNOWN: int(counts[0])} if counts[0] else {})}
 
@@ -248,14 +281,15 @@ def by_path(seen: Sequence[tuple[str, str, Case]]) -> list[Path]:
 
 def coverage(
     plans: Sequence[str], cases: Sequence[Case], strength: int, used: Used | None = None, roof: Roof | None = None,
-    edges: Callable[[Sequence[Case]], Sequence[Edge]] | None = None,
+    edges: Callable[[Groups], Sequence[Edge]] | None = None,
 ) -> Coverage:  # fmt: skip
     """Everything at once. `edges`: which directed cases there are."""
-    steps, lacking = by_weight(cases, used, roof) if used is not None else ([], [])
+    have = grouped(cases)
+    steps, lacking = by_weight(have, used, roof) if used is not None else ([], [])
     return Coverage(
         plans=list(plans), cases=len(cases), strength=strength, machine=roof.name if roof else "", steps=steps, lacking=lacking,
-        left_out=list(used.left_out) if used else [], tables=by_features(cases, strength), edges=edges(cases) if edges else [],
-        regions=by_region(cases, roof) if roof else {},
+        left_out=list(used.left_out) if used else [], tables=by_features(have, strength), edges=edges(have) if edges else [],
+        regions=by_region(have, roof) if roof else {},
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap import work
-from hotlap.coverage.features import Columns, counted, table
+from hotlap.coverage.features import Columns
 from hotlap.record import Case
 from hotlap.work.program import OWN
 
@@ -33,7 +33,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Placed:
-    """Of each case: its region (index into REGIONS, −1 unknown), whether its operations take longer than its bytes, and the roof's seconds."""
+    """Of each case: its region (place in REGIONS, −1 none), whether its operations take longer than its bytes, and the roof's seconds."""
 
     region: NDArray[np.int16]
     computes: NDArray[np.bool_]
@@ -42,11 +42,11 @@ class Placed:
 
 def placed(name: str, columns: Columns, roof: Roof) -> Placed:
     """Where the cases of one workload lie."""
-    length = len(next(iter(columns.values())))
+    length = columns.length
     if name in OWN:
         nothing = np.full(length, np.nan)
         return Placed(np.full(length, -1, dtype=np.int16), np.zeros(length, dtype=bool), nothing)
-    asked = counted(work.find(name), columns)
+    asked = columns.counted
     moved = asked["memory_bytes"] / roof.bandwidth_b_s
     done = np.zeros(length)
     for unit, amount in asked.items():
@@ -84,6 +84,6 @@ def probe(region: int, roof: Roof) -> Case | None:
     """The first of PROBES that lies in a region; None where none does on this machine."""
     for name, given in PROBES:
         case = Case(workload=name, params=work.find(name).parse(given))
-        if int(placed(name, table(name, [case]), roof).region[0]) == region:
+        if int(placed(name, Columns(name, [case]), roof).region[0]) == region:
             return case
     return None

@@ -39,7 +39,8 @@ def _percent(share: float) -> str:
 def _use(found: Coverage, width: int, color: bool) -> list[str]:
     if not found.steps or found.exact is None or found.near is None:
         return []
-    head = f"real use: {_percent(found.exact)} of the time of {words.counted(len(found.steps), 'step')}, {_percent(found.near)} with near cases"
+    head = f"real use: {_percent(found.exact)} of the time of {words.counted(len(found.steps), 'step')}"
+    head += f", {_percent(found.near)} with near cases"
     least = sorted(found.steps, key=lambda step: step.exact)[:STEPS]
     lines = [*layout.paragraph("", head, width), "", *layout.Grid(_step_columns(least, width), width).lines(color)]
     rest = len(found.steps) - len(least)
