@@ -1,26 +1,20 @@
 """Covering designs: few rows in which every tuple of levels of any `strength` columns occurs, with constraints and rows already there.
 
-A design begins with what algebra knows (`orthogonal`), else row by row with what covers most, and is then made smaller by moving
-what only one row covers into places of others that are free (after Nayeri, Colbourn and Konjevod, "Randomized post-optimization of
-covering arrays", European Journal of Combinatorics 34, 2013).
+A design begins with what algebra knows (`orthogonal`), else row by row with what covers most, and is then made smaller (`sparing`).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.coverage import orthogonal
+from hotlap.coverage import orthogonal, sparing
+from hotlap.coverage.tuples import OPEN, Allowed, Flags, Rows, Tuples
 
-Rows = NDArray[np.int16]
-Flags = NDArray[np.bool_]
-Allowed = Callable[[Rows], Flags]
-"""For rows in which −1 is not chosen yet: whether what is chosen may stand together."""
-OPEN = -1
+PATIENT = 100  # effort from which on arrays are also searched for
 CANDIDATES = 24  # rows that are tried for each row of the greedy design
 
 
@@ -32,50 +26,6 @@ class Design:
     how: str
     possible: int  # tuples that the constraints leave
     covered: int  # of these, with the given rows
-
-
-class Tuples:
-    """Every tuple of `strength` columns has a place in one long array: the base of its columns plus its levels."""
-
-    def __init__(self, levels: Sequence[int], strength: int) -> None:
-        if not 1 <= strength <= len(levels) or min(levels) < 1:
-            raise ValueError(f"a strength of 1 to {len(levels)} and levels of at least 1 are needed, not {strength} and {list(levels)}")
-        self.levels, self.strength = tuple(levels), strength
-        self.sets = np.array(list(itertools.combinations(range(len(levels)), strength)))
-        sizes = np.array(levels)[self.sets]
-        self.steps = np.zeros((len(self.sets), len(levels)), dtype=np.int64)
-        inner = np.ones(len(self.sets), dtype=np.int64)
-        for place in range(strength - 1, -1, -1):
-            self.steps[np.arange(len(self.sets)), self.sets[:, place]] = inner
-            inner = inner * sizes[:, place]
-        self.bases = np.concatenate([[0], np.cumsum(inner)])
-        self.total = int(self.bases[-1])
-        self.member = self.steps > 0
-
-    def places(self, rows: Rows) -> NDArray[np.int64]:
-        """Of complete rows: rows × sets of columns."""
-        found: NDArray[np.int64] = rows.astype(np.int64) @ self.steps.T + self.bases[:-1]
-        return found
-
-    def mark(self, rows: Rows) -> Flags:
-        """Which tuples the rows cover; rows with a column that is open (−1) cover those of their other columns."""
-        found = np.zeros(self.total, dtype=bool)
-        for start in range(0, len(rows), 8192):
-            part = rows[start : start + 8192]
-            closed = ~((part == OPEN).astype(np.int32) @ self.member.T.astype(np.int32) > 0)
-            found[self.places(part)[closed]] = True
-        return found
-
-    def rows(self, places: NDArray[np.int64]) -> Rows:
-        """Partial rows that hold the tuples alone."""
-        which = np.searchsorted(self.bases, places, side="right") - 1
-        rest, made = places - self.bases[which], np.full((len(places), len(self.levels)), OPEN, dtype=np.int16)
-        for place in range(self.strength):
-            column = self.sets[which, place]
-            step = self.steps[which, column]
-            made[np.arange(len(places)), column] = rest // step
-            rest = rest % step
-        return made
 
 
 def uncovered(rows: Rows, levels: Sequence[int], strength: int, allowed: Allowed | None = None) -> int:
@@ -138,13 +88,17 @@ def design(
     rng = np.random.default_rng(seed)
     starts: list[tuple[str, Rows]] = []
     if allowed is None and not len(given):
-        most = max(levels)
-        starts = [(how, _fused(rows, tuples, rng)) for how, rows in orthogonal.arrays(len(levels), most, strength)]
+        for how, rows in orthogonal.arrays(len(levels), max(levels), strength, effort >= PATIENT):
+            starts.append((how, _fused(rows, tuples, rng)))
+            if len(rows) == _floor(levels, strength):
+                return Design(starts[-1][1], how, tuples.total, tuples.total)
     least = min((len(rows) for _, rows in starts), default=None)
     if least is None or least > 1.25 * _floor(levels, strength):
         starts.append(("greedy", _greedy(tuples, flags & ~before, examples, allowed, rng)))
-    smaller = [(how, _spared(rows, tuples, flags & ~before, allowed, effort, rng)) for how, rows in starts]
+    smaller = [(how, sparing.spared(rows, tuples, flags & ~before, allowed, effort, rng)) for how, rows in starts]
     how, rows = min(smaller, key=lambda one: len(one[1]))
+    if len(rows) > _floor(levels, strength) or len(given) or allowed is not None:
+        rows = sparing.searched(rows, tuples, flags & ~before, allowed, effort, rng)
     covered = before | tuples.mark(rows)
     return Design(rows, how, int(flags.sum()), int((covered & flags).sum()))
 
@@ -212,75 +166,3 @@ def _grown(
         chosen = np.argmax(score, axis=1)
         rows = tried[np.arange(len(rows)), chosen][score.max(axis=1) >= 0]
     return rows
-
-
-# ---------------------------------------------------------------- made smaller
-
-
-def _spared(rows: Rows, tuples: Tuples, wanted: Flags, allowed: Allowed | None, effort: int, rng: np.random.Generator) -> Rows:
-    """The same with rows taken out: what a row alone covers is moved to places of other rows that nothing needs."""
-    rows = rows.copy()
-    places = tuples.places(rows)
-    counts = np.bincount(places.ravel(), minlength=tuples.total)
-    counts[~wanted] += 2  # nobody need cover them
-    since = 0
-    while since < effort and len(rows):
-        alone = counts[places] == 1
-        worth = alone.sum(axis=1)
-        least = int(np.argmin(worth + rng.random(len(rows)) * (0.9 if since % 2 else 3.0)))
-        if _moved(least, rows, places, counts, tuples, allowed, rng):
-            counts -= np.bincount(places[least], minlength=tuples.total)
-            rows, places = np.delete(rows, least, axis=0), np.delete(places, least, axis=0)
-            since = 0
-        else:
-            since += 1
-            _stirred(rows, places, counts, tuples, allowed, rng)
-    return rows
-
-
-def _moved(
-    least: int, rows: Rows, places: NDArray[np.int64], counts: NDArray[np.int_], tuples: Tuples, allowed: Allowed | None,
-    rng: np.random.Generator,
-) -> bool:  # fmt: skip
-    """Whether all that row `least` alone covers could be moved; what could be is moved in any case."""
-    member = tuples.member.astype(np.float32)
-    whole = True
-    for set_ in np.flatnonzero(counts[places[least]] == 1):
-        if counts[places[least, set_]] != 1:
-            continue  # moved together with another
-        needed = ((counts[places] == 1).astype(np.float32) @ member) > 0
-        columns = tuples.sets[set_]
-        fits = ((rows[:, columns] == rows[least, columns]) | ~needed[:, columns]).all(axis=1)
-        fits[least] = False
-        able = np.flatnonzero(fits)
-        rng.shuffle(able)
-        for other in able[:8]:
-            changed = rows[other].copy()
-            changed[columns] = rows[least, columns]
-            if allowed is None or allowed(changed[None])[0]:
-                _put(int(other), changed, rows, places, counts, tuples)
-                break
-        else:
-            whole = False
-    return whole
-
-
-def _put(row: int, changed: Rows, rows: Rows, places: NDArray[np.int64], counts: NDArray[np.int_], tuples: Tuples) -> None:
-    now = tuples.places(changed[None])[0]
-    np.subtract.at(counts, places[row], 1)
-    np.add.at(counts, now, 1)
-    rows[row], places[row] = changed, now
-
-
-def _stirred(
-    rows: Rows, places: NDArray[np.int64], counts: NDArray[np.int_], tuples: Tuples, allowed: Allowed | None, rng: np.random.Generator,
-) -> None:  # fmt: skip
-    """Places that nothing needs take other levels, so that the next try finds other ways."""
-    levels = np.array(tuples.levels)
-    for row in rng.permutation(len(rows))[:12]:
-        needed = tuples.member[counts[places[row]] == 1].any(axis=0)
-        if needed.all():
-            continue
-        changed = np.where(needed, rows[row], (rng.random(len(levels)) * levels).astype(np.int16)).astype(np.int16)
-        if allowed is None or allowed(changed[None])[0]:
-            _put(int(row), changed, rows, places, counts, tuples)

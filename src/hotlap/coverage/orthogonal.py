@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +16,23 @@ Rows = NDArray[np.int16]
 LARGEST = 25  # of the fields and level counts that are tried
 STEPS = 6000  # of the search for splits, each of which changes one place
 MOST_ROWS = 40_000
+MOST_SEARCHED = 16  # columns of three levels, for which the rows themselves are searched for
+TRIES = 4
 
 
-def arrays(columns: int, levels: int, strength: int) -> list[tuple[str, Rows]]:
-    """Arrays of at least these columns and levels with every tuple covered, each with the name of its construction."""
-    found: list[tuple[str, Rows]] = []
+def arrays(columns: int, levels: int, strength: int, patient: bool) -> Iterator[tuple[str, Rows]]:
+    """Arrays of at least these columns and levels with every tuple covered, each with the name of its construction. `patient`: also
+    those that are searched for, which takes seconds."""
     for order in range(max(levels, 2), LARGEST + 1):
         room = order + 2 if strength == 3 and order % 2 == 0 else order + 1
         if _prime_power(order) and columns <= room and order**strength <= MOST_ROWS:
             fused = "" if order == levels else f", fused from {order} levels"
-            found.append((f"orthogonal array over GF({order}){fused}", bush(order, strength)[:, :columns]))
+            yield f"orthogonal array over GF({order}){fused}", bush(order, strength)[:, :columns]
             break
-    if strength == 3 and levels >= 3 and _prime_power(levels - 1) and columns <= 2 * (levels - 1):
+    if patient and strength == 3 and levels >= 3 and _prime_power(levels - 1) and columns <= (MOST_SEARCHED if levels == 3 else 2 * (levels - 1)):
         made = orbits(columns, levels)
-        found += [(f"orbits of PGL(2, {levels - 1})", made)] if made is not None else []
-    return found
+        if made is not None:
+            yield f"orbits of PGL(2, {levels - 1})", made
 
 
 # ---------------------------------------------------------------- finite fields
@@ -115,7 +118,10 @@ def _maps(levels: int) -> Rows:
 
 def orbits(columns: int, levels: int, seed: int = 1) -> Rows | None:
     """Strength 3: rows whose images under PGL(2, levels − 1) cover everything (after Chateauneuf, Colbourn and Kreher, Designs, Codes
-    and Cryptography 16, 1999). One or two rows set any three columns apart; rows of two levels do the rest, found by a search."""
+    and Cryptography 16, 1999). One or two rows set any three columns apart, or a search finds those that do; rows of two levels do the
+    rest, found by a search."""
+    if columns > 2 * (levels - 1):
+        return _sought(columns, levels, seed)
     if columns <= levels:
         apart = np.arange(columns, dtype=np.int16)[None]
     else:  # two stars in the graph of pairs of levels: no three of its edges meet twice
@@ -123,17 +129,37 @@ def orbits(columns: int, levels: int, seed: int = 1) -> Rows | None:
         first, second = np.zeros((2, columns), dtype=np.int16)
         first[:half], second[half:] = np.arange(1, half + 1), np.arange(1, columns - half + 1)
         apart = np.stack([first, second])
-        if max(half, columns - half) >= levels:
-            return None
     splits = _splits(apart, seed)
-    if splits is None:
-        return None
-    maps = _maps(levels)
+    return None if splits is None else _images(apart, splits, levels)
+
+
+def _images(apart: Rows, splits: Rows, levels: int) -> Rows:
+    """All rows that the group makes of these, and those of one level."""
+    columns, maps = apart.shape[1], _maps(levels)
     parts = [maps[:, row] for row in apart]
     pairs = np.array(list(itertools.permutations(range(levels), 2)), dtype=np.int16)
     parts += [pairs[:, row] for row in splits]
     parts.append(np.repeat(np.arange(levels, dtype=np.int16)[:, None], columns, axis=1))
     return np.unique(np.concatenate(parts), axis=0)
+
+
+def _sought(columns: int, levels: int, seed: int) -> Rows | None:
+    """Rows of all levels and rows of two, as few images as a search finds."""
+    triples = np.array(list(itertools.combinations(range(columns), 3)))
+    nothing = np.zeros((4, len(triples)), dtype=bool)
+    whole, pair = levels * (levels - 1) * (levels - 2), levels * (levels - 1)
+    counts = sorted((full * whole + two * pair, full, two) for full in range(2, 9) for two in range(9) if two == 0 or pair < whole)
+    rng = np.random.default_rng(seed)
+    for size, full, two in counts:
+        if size * 3 < 2 * levels**3 or full * 4 + two * 3 < 4 * np.log2(columns):
+            continue
+        limits = np.array([levels] * full + [2] * two)
+        for _ in range(TRIES):
+            begun = (rng.random((full + two, columns)) * limits[:, None]).astype(np.int16)
+            found = _search(begun, triples, nothing, rng, limits)
+            if found is not None:
+                return _images(found[:full], found[full:], levels)
+    return None
 
 
 def _splits(apart: Rows, seed: int) -> Rows | None:
@@ -152,22 +178,34 @@ def _splits(apart: Rows, seed: int) -> Rows | None:
     return None
 
 
-def _search(rows: Rows, triples: NDArray[np.int_], there: NDArray[np.bool_], rng: np.random.Generator) -> Rows | None:
-    """Changes one place at a time, mostly for the better."""
-    left = int(np.count_nonzero(~(there | _alone(rows, triples))))
+def _search(
+    rows: Rows, triples: NDArray[np.int_], there: NDArray[np.bool_], rng: np.random.Generator, limits: NDArray[np.int_] | None = None,
+) -> Rows | None:  # fmt: skip
+    """Changes one place at a time, mostly for the better, until every pattern of three columns is there. `limits`: levels of each row;
+    without them two, and whether all three differ does not count."""
+    told = _alone if limits is None else _patterns
+    left = int(np.count_nonzero(~(there | told(rows, triples))))
     for step in range(STEPS):
         if left == 0:
             return rows
         row, column = int(rng.integers(len(rows))), int(rng.integers(rows.shape[1]))
-        rows[row, column] ^= 1
-        now = int(np.count_nonzero(~(there | _alone(rows, triples))))
+        before, room = int(rows[row, column]), 2 if limits is None else int(limits[row])
+        rows[row, column] = (before + 1 + int(rng.integers(room - 1))) % room
+        now = int(np.count_nonzero(~(there | told(rows, triples))))
         if now <= left or rng.random() < np.exp((left - now) / (0.6 * (1 - step / STEPS) + 1e-9)):
             left = now
         else:
-            rows[row, column] ^= 1
+            rows[row, column] = before
         if step == STEPS // 4 and left > 12 * len(rows):
             return None
     return rows if left == 0 else None
+
+
+def _patterns(rows: Rows, triples: NDArray[np.int_]) -> NDArray[np.bool_]:
+    """As `_alone`, and whether some row has three levels there."""
+    a, b, c = (rows[:, triples[:, place]] for place in range(3))
+    ab, ac, bc = a == b, a == c, b == c
+    return np.stack([one.any(axis=0) for one in (bc & ~ab, ac & ~ab, ab & ~ac, ~(ab | ac | bc))])
 
 
 def _alone(rows: Rows, triples: NDArray[np.int_]) -> NDArray[np.bool_]:
