@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     after = covered([*cases, *made.cases])
     if args.out:
         terminal.write(Path(args.out), _text(made, args))
-    text = f"{report.coverage(found, terminal.width(), terminal.color())}\n\n{report.completion(made, after, terminal.width())}"
+    text = f"{report.coverage(found, terminal.width(), terminal.color(), closing=True)}\n\n{report.completion(made, after, terminal.width())}"
     _say(args, {"coverage": found, "completion": made, "after": after}, text, found, made)
     return 0
 
@@ -195,7 +195,7 @@ def _paths(selectors: Sequence[str]) -> list[measure.Path]:
         for one in bundle.samples:
             if one.status == "measured" and one.variant and one.case in by_id:
                 case = by_id[one.case]
-                found.append((" ".join(filter(None, (case.workload, case.implementation, one.variant))), "variant", case))
+                found.append((measure.path_name(case, one.variant), "variant", case))
         names += _traced(bundle)
     return [*measure.by_path(found), *names]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from hotlap.record import Case, Use
 
 NEAR = 2.0
 """A case is near another of equal texts, alignment and side of the roofline where every size is within this factor."""
+_SHAPE = re.compile(r"\d+(×\d+){2,}( |$)")
 EXAMPLES = 3  # uncovered combinations that are told in words, per workload
 
 
@@ -268,6 +270,14 @@ def by_region(have: Groups, roof: Roof) -> dict[str, int]:
         counts += np.bincount(regions.placed(name, group.columns, roof).region + 1, minlength=len(counts))
     found = {name: int(counts[place + 1]) for place, name in enumerate(regions.REGIONS)}
     return {**found, **({regions.UNKNOWN: int(counts[0])} if counts[0] else {})}
+
+
+def path_name(case: Case, variant: str) -> str:
+    """What names the code in a variant: without the case's own shape and without how often it was launched."""
+    parts = [part.removeprefix(f"{case.workload} ") for part in variant.split(", ")]
+    kept = [part for part in parts if part != case.workload and not _SHAPE.match(part) and not part.endswith("passes a launch")]
+    head = " ".join(filter(None, (case.workload, case.implementation)))
+    return f"{head}: {', '.join(kept)}" if kept else head
 
 
 def by_path(seen: Sequence[tuple[str, str, Case]]) -> list[Path]:

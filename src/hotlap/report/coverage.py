@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hotlap.coverage.complete import Completion
 from hotlap.coverage.measure import Coverage, Edge, Path, Step, Table
+from hotlap.coverage.regions import REGIONS
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 
@@ -14,14 +15,16 @@ BAR, LEAST_BAR = 16, 6
 WIDE = 100  # from this width on bars have their full length
 
 
-def coverage(found: Coverage, width: int = 100, color: bool = False) -> str:
-    """Several lines, none at the end; sections that nothing was asked of are left out."""
+def coverage(found: Coverage, width: int = 100, color: bool = False, closing: bool = False) -> str:
+    """Several lines, none at the end; sections that nothing was asked of are left out. `closing`: a completion follows."""
     title = f"{words.some(list(found.plans), 4)}: {words.counted(found.cases, 'case')}, {found.strength}-way"
     lines = layout.paragraph("", f"{title}, weighed on {found.machine}" if found.machine else title, width)
     for section in (_use(found, width, color), _tables(found, width, color), _edges(found, width), _regions(found, width, color),
                     _paths(found.paths, width)):  # fmt: skip
         lines += ["", *section] if section else []
-    notes = [piece for note in found.notes for piece in layout.paragraph("  ", note, width)]
+    open_ = bool(found.lacking or any(one.covered < one.possible for one in found.tables))
+    said = [*found.notes, *(["--complete -o FILE writes the fewest cases that close what is missing"] if open_ and not closing else [])]
+    notes = [piece for note in said for piece in layout.paragraph("  ", note, width)]
     return "\n".join([*lines, *(["", *notes] if notes else [])])
 
 
@@ -163,6 +166,8 @@ def completion(made: Completion, after: Coverage, width: int = 100) -> str:
     told += [f"real use {_percent(after.exact)}"] if after.exact is not None else []
     can = [one for one in after.edges if not one.reason]
     told += [f"directed cases {sum(one.covered for one in can)} of {len(can)}"] if can else []
+    named = {name: count for name, count in after.regions.items() if name in REGIONS}
+    told += [f"regions {sum(count > 0 for count in named.values())} of {len(named)}"] if named else []
     lines += layout.paragraph("  with it: ", ", ".join(told) or "as before", width)
     lines += [piece for text in made.failed[:8] for piece in layout.paragraph("  not closed: ", text, width)]
     return "\n".join(lines)
