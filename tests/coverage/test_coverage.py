@@ -11,7 +11,8 @@ import pytest
 from hotlap import plan as plans
 from hotlap import work
 from hotlap.cli import main
-from hotlap.coverage import complete, covering, edges, features, making, measure, regions, used
+from hotlap.coverage import complete, covering, edges, features, making, measure, near, regions, used
+from hotlap.coverage.groups import Columns, grouped
 from hotlap.coverage.regions import Roof
 from hotlap.errors import InputError
 from hotlap.plan.read import read
@@ -48,7 +49,7 @@ def test_edges_of_tiles(size: int, level: str) -> None:
     ],
 )  # fmt: skip
 def test_alignment_is_that_of_the_least_aligned_stored_row(given: dict[str, object], level: str) -> None:
-    columns = features.Columns("gemm", [gemm(**given)])
+    columns = Columns("gemm", [gemm(**given)])
     assert features.ALIGNMENTS[features.alignment("gemm", columns)[0]] == level
 
 
@@ -61,7 +62,7 @@ def test_every_row_of_a_design_becomes_a_case_of_these_levels(name: str) -> None
         found = making.make(name, of, row.tolist())
         assert found is not None, measure.words(of, row)
         assert plans.case(name, found.params).id == found.id  # plans take it as it is
-        assert features.codes(of, features.Columns(name, [found]))[0].tolist() == row.tolist()
+        assert features.codes(of, Columns(name, [found]))[0].tolist() == row.tolist()
 
 
 @pytest.mark.parametrize("name", [name for name in work.WORKLOADS if edges.named(name)])
@@ -72,12 +73,12 @@ def test_every_directed_case_can_be_made_or_says_why_not(name: str) -> None:
             continue
         made = edges.make(name, edge, 8 * GIB)
         assert made is not None, edge
-        assert {one.name: one.covered for one in edges.edges(measure.grouped([made]), 8 * GIB)}[edge]
+        assert {one.name: one.covered for one in edges.edges(grouped([made]), 8 * GIB)}[edge]
 
 
 def test_counts_at_once_are_those_of_single_cases() -> None:
     some = [gemm(m=m, n=512, k=256, layout=layout, epilogue=epilogue) for m in (1, 77) for layout in ("nn", "tt") for epilogue in ("none", "bias")]
-    counted = features.Columns("gemm", some).counted
+    counted = Columns("gemm", some).counted
     for place, one in enumerate(some):
         asked = work.find("gemm").work(one.params)
         assert counted["memory_bytes"][place] == asked.memory_bytes
@@ -92,36 +93,36 @@ def uses(*some: tuple[Case, str, float, float | None]) -> used.Used:
 
 
 def test_shares_are_calls_times_expected_time() -> None:
-    have, near, far = gemm(m=1024), gemm(m=2048), gemm(m=16)
-    asked = uses((have, "a", 2, 3.0), (near, "a", 1, 3.0), (far, "a", 1, 1.0), (far, "b", 5, 2.0), (have, "b", 1, None))
-    steps, lacking = measure.by_weight(measure.grouped([have]), asked, None)
+    have, close, far = gemm(m=1024), gemm(m=2048), gemm(m=16)
+    asked = uses((have, "a", 2, 3.0), (close, "a", 1, 3.0), (far, "a", 1, 1.0), (far, "b", 5, 2.0), (have, "b", 1, None))
+    steps, lacking = measure.by_weight(grouped([have]), asked, None)
     first, second = steps
     assert (first.exact, first.near, first.seconds) == (0.6, 0.9, 10.0)
     assert (second.exact, second.near, second.unweighed) == (0.0, 0.0, 1)
-    assert [(one.case.id, round(one.share, 3)) for one in lacking] == [(far.id, 0.55), (near.id, 0.15)]  # mean over steps
+    assert [(one.case.id, round(one.share, 3)) for one in lacking] == [(far.id, 0.55), (close.id, 0.15)]  # mean over steps
     assert lacking[1].near == work.label(have)
     assert lacking[0].near == ""
 
 
 @pytest.mark.parametrize(
-    ("other", "near"),
+    ("other", "like"),
     [
         ({}, True), ({"m": 2048, "n": 8192}, True), ({"m": 2049}, False), ({"k": 4097}, False), ({"layout": "nt"}, False),
         ({"epilogue": "bias"}, False), ({"batch": 2}, True), ({"batch": 3}, False),
     ],
 )  # fmt: skip
-def test_near_is_a_factor_of_two_with_equal_texts_and_alignment(other: dict[str, object], near: bool) -> None:
+def test_near_is_a_factor_of_two_with_equal_texts_and_alignment(other: dict[str, object], like: bool) -> None:
     asked = gemm(m=1024)
-    found = measure.near_cases([asked], measure.grouped([gemm(**{"m": 1024, **other})]), None)
-    assert (asked.id in found) == near
+    found = near.near_cases([asked], grouped([gemm(**{"m": 1024, **other})]), None)
+    assert (asked.id in found) == like
 
 
 def test_near_needs_the_same_side_of_the_roofline() -> None:
     few, many = gemm(m=176), gemm(m=340)  # the ridge of this machine lies between
-    sides = regions.placed("gemm", features.Columns("gemm", [few, many]), ROOF).computes.tolist()
+    sides = regions.placed("gemm", Columns("gemm", [few, many]), ROOF).computes.tolist()
     assert sides == [False, True]
-    assert few.id in measure.near_cases([few], measure.grouped([many]), None)
-    assert few.id not in measure.near_cases([few], measure.grouped([many]), ROOF)
+    assert few.id in near.near_cases([few], grouped([many]), None)
+    assert few.id not in near.near_cases([few], grouped([many]), ROOF)
 
 
 def test_regions() -> None:
@@ -131,17 +132,17 @@ def test_regions() -> None:
         "none of these": case("launch"),
     }  # fmt: skip
     for name, one in some.items():
-        assert measure.by_region(measure.grouped([one]), ROOF).get(name) == 1, name
+        assert measure.by_region(grouped([one]), ROOF).get(name) == 1, name
     for name in regions.REGIONS:
         probe = regions.probe(regions.REGIONS.index(name), ROOF)
         assert probe is not None
-        assert measure.by_region(measure.grouped([probe]), ROOF)[name] == 1
+        assert measure.by_region(grouped([probe]), ROOF)[name] == 1
 
 
 def test_tables_count_what_cases_have() -> None:
-    (table,) = measure.by_features(measure.grouped([case("stream", op="copy", size=2**20), case("stream", op="add", size=2**30)]), 2)
+    (table,) = measure.by_features(grouped([case("stream", op="copy", size=2**20), case("stream", op="add", size=2**30)]), 2)
     assert (table.covered, table.possible, table.impossible) == (6, 6 * 2 + 6 * 3 + 2 * 3, 0)
-    assert dict((name, seen) for name, seen, _ in table.lowest) == {"op": 2, "dtype": 1, "size": 2}
+    assert {name: seen for name, seen, _ in table.lowest} == {"op": 2, "dtype": 1, "size": 2}
 
 
 def test_paths_gather_the_cases_that_share_one() -> None:
@@ -186,7 +187,7 @@ def test_a_completion_closes_every_table(strength: int, cases: list[Case]) -> No
 
 
 def test_a_small_memory_leaves_the_huge_out_and_says_so() -> None:
-    found = edges.edges(measure.grouped([gemm()]), 2.0**29)
+    found = edges.edges(grouped([gemm()]), 2.0**29)
     assert {one.name: one.reason for one in found}["huge"] == "needs 1 GiB of memory and --memory allows 512 MiB"
 
 

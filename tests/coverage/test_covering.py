@@ -61,7 +61,7 @@ def test_constraints_hold_and_what_they_leave_is_covered() -> None:
 
     found = design(levels, 3, allowed, effort=20)
     assert allowed(found.rows).all()
-    valid = np.array([row for row in itertools.product(*map(range, levels))], dtype=np.int16)
+    valid = np.array(list(itertools.product(*map(range, levels))), dtype=np.int16)
     assert tuples_by_hand(found.rows, 3) == tuples_by_hand(valid[allowed(valid)], 3)
     assert found.possible == found.covered == len(tuples_by_hand(valid[allowed(valid)], 3))
 
@@ -74,7 +74,7 @@ def test_what_no_whole_row_can_hold_is_not_possible() -> None:
         return ~((rows[:, 0] == 0) & (third == 0)) & ~((rows[:, 1] == 0) & (third == 1))
 
     flags, examples = possible(Tuples([2, 2, 2], 2), allowed)
-    valid = np.array([row for row in itertools.product(range(2), repeat=3)], dtype=np.int16)
+    valid = np.array(list(itertools.product(range(2), repeat=3)), dtype=np.int16)
     assert int(flags.sum()) == len(tuples_by_hand(valid[allowed(valid)], 2))
     assert allowed(examples).all()
     assert (examples >= 0).all()

@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     after = covered([*cases, *made.cases])
     if args.out:
         terminal.write(Path(args.out), _text(made, args))
-    text = f"{report.coverage(found, terminal.width(), terminal.color(), closing=True)}\n\n{report.completion(made, after, terminal.width())}"
+    before = report.coverage(found, terminal.width(), terminal.color(), closing=True)
+    text = f"{before}\n\n{report.completion(made, after, terminal.width())}"
     _say(args, {"coverage": found, "completion": made, "after": after}, text, found, made)
     return 0
 

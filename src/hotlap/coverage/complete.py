@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from hotlap import work
 from hotlap.coverage import covering, edges, features, making, measure, regions
-from hotlap.coverage.measure import Group, grouped
+from hotlap.coverage.groups import Group, grouped
 from hotlap.coverage.regions import Roof
+from hotlap.coverage.tuples import Tuples
 from hotlap.coverage.used import Used
 from hotlap.record import Case, Use
 
@@ -124,7 +125,7 @@ def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: fl
     may = features.allowed(of, features.rules(name, of))
     given = measure.distinct(features.codes(of, group.columns), of)
     made = covering.design(levels, depth, may, given, EFFORT)
-    tuples = covering.Tuples(levels, depth)
+    tuples = Tuples(levels, depth)
     seen = tuples.mark(given)
     for row in made.rows:
         case = making.make(name, of, row.tolist())
@@ -143,7 +144,7 @@ def _held(case: Case) -> float:
     return work.find(case.workload).work(case.params).working_set_bytes
 
 
-def _why(of: Sequence[features.Feature], tuples: covering.Tuples, new: NDArray[np.int64], depth: int) -> str:
+def _why(of: Sequence[features.Feature], tuples: Tuples, new: NDArray[np.int64], depth: int) -> str:
     if not len(new):
         return f"{depth}-way"
     first = measure.words(of, tuples.rows(new[:1])[0])

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from hotlap import work
 from hotlap.coverage import features, making
-from hotlap.coverage.features import EXTENTS, Columns
-from hotlap.coverage.measure import Edge, Groups
+from hotlap.coverage.features import EXTENTS
+from hotlap.coverage.groups import Columns, Groups
+from hotlap.coverage.measure import Edge
 from hotlap.record import Case
 from hotlap.units import size
 from hotlap.work.program import OWN
@@ -88,7 +89,7 @@ def make(name: str, edge: str, memory_bytes: float) -> Case | None:
         case = making.checked(spec, params)
         if case is None:
             continue
-        columns = features.Columns(name, [case])
+        columns = Columns(name, [case])
         held = columns.counted["working_set_bytes"][0]
         if held <= memory_bytes and bool(_holds(name, edge, columns)[0]):
             return case

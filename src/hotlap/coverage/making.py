@@ -14,6 +14,7 @@ import numpy as np
 from hotlap import work
 from hotlap.coverage import features
 from hotlap.coverage.features import ALIGNMENTS, BITS, EDGES, EXTENTS, FORMS, GROWN, Feature
+from hotlap.coverage.groups import Columns
 from hotlap.record import Case
 from hotlap.work.base import Workload
 
@@ -33,7 +34,7 @@ def make(name: str, of: Sequence[Feature], row: Sequence[int]) -> Case | None:
     levels = {one.name: one.levels[code] for one, code in zip(of, row, strict=True)}
     for params in _tried(spec, of, levels):
         case = checked(spec, params)
-        if case is not None and (features.codes(of, features.Columns(name, [case]))[0] == wanted).all():
+        if case is not None and (features.codes(of, Columns(name, [case]))[0] == wanted).all():
             return case
     return None
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hotlap import work
 from hotlap.coverage import covering, features, regions
+from hotlap.coverage.groups import Group, Groups, grouped
+from hotlap.coverage.near import near_cases
 from hotlap.coverage.regions import Roof
+from hotlap.coverage.tuples import OPEN, Rows, Tuples
 from hotlap.coverage.used import Used
 from hotlap.record import Case, Use
 
-NEAR = 2.0
-"""A case is near another of equal texts, alignment and side of the roofline where every size is within this factor."""
 _SHAPE = re.compile(r"\d+(×\d+){2,}( |$)")
 EXAMPLES = 3  # uncovered combinations that are told in words, per workload
 
@@ -109,31 +108,6 @@ class Coverage:
         return float(np.mean([one.near for one in self.steps])) if self.steps else None
 
 
-@dataclass(frozen=True)
-class Group:
-    """The cases of one workload, and their columns, which are read once."""
-
-    name: str
-    cases: list[Case]
-
-    @cached_property
-    def columns(self) -> features.Columns:
-        return features.Columns(self.name, self.cases)
-
-
-Groups = Mapping[str, Group]
-
-
-def grouped(cases: Sequence[Case]) -> dict[str, Group]:
-    """By workload, in order of first appearance."""
-    found: dict[str, Group] = {}
-    for case in cases:
-        if case.workload not in found:
-            found[case.workload] = Group(case.workload, [])
-        found[case.workload].cases.append(case)
-    return found
-
-
 # ---------------------------------------------------------------- by weight
 
 
@@ -168,57 +142,6 @@ def _seconds(use: Use) -> float:
     return use.calls * (use.expected_s or 0.0)
 
 
-def near_cases(asked: Sequence[Case], have: Groups, roof: Roof | None) -> dict[str, Case]:
-    """Of the cases asked for that have a near one: Case.id → that case."""
-    found = {}
-    for name, wanted in grouped(asked).items():
-        if name in have:
-            for one, place in zip(wanted.cases, _nearest(wanted, have[name], roof), strict=True):
-                if place >= 0:
-                    found[one.id] = have[name].cases[place]
-    return found
-
-
-def _nearest(wanted: Group, there: Group, roof: Roof | None) -> NDArray[np.int64]:
-    """For each wanted case the place of the nearest near one, −1 where there is none."""
-    keys, sizes = _coordinates([wanted, there], roof)
-    count = len(wanted.cases)
-    theirs = np.lexsort((sizes[count:, 0], keys[count:]))
-    kept_keys, kept = keys[count:][theirs], sizes[count:][theirs]
-    found = np.full(count, -1, dtype=np.int64)
-    lows = np.searchsorted(kept_keys, keys[:count], side="left")
-    highs = np.searchsorted(kept_keys, keys[:count], side="right")
-    for one in range(count):
-        low, high = int(lows[one]), int(highs[one])
-        first = kept[low:high, 0]
-        begin, end = low + np.searchsorted(first, [sizes[one, 0] - 1.0001, sizes[one, 0] + 1.0001])
-        apart = np.abs(kept[begin:end] - sizes[one]).max(axis=1) if end > begin else np.zeros(0)
-        if len(apart) and apart.min() <= np.log2(NEAR) + 1e-9:
-            found[one] = theirs[begin + int(np.argmin(apart))]
-    return found
-
-
-def _coordinates(both: Sequence[Group], roof: Roof | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """What must be equal as one number, and sizes as logarithms to 2; zero is like nothing but zero."""
-    name, columns = both[0].name, [group.columns for group in both]
-    same = []
-    for text in columns[0].texts():
-        places: dict[str, int] = {}
-        same.append(np.concatenate([one.by_word(text, lambda word: places.setdefault(word, len(places))) for one in columns]))  # noqa: B023
-    if name in features.ROWS or name in ("gemm", "conv"):
-        same.append(np.concatenate([features.alignment(name, one) for one in columns]).astype(np.int64))
-    if roof is not None:
-        same.append(np.concatenate([regions.placed(name, one, roof).computes for one in columns]).astype(np.int64))
-    same.append(np.unique([case.implementation for group in both for case in group.cases], return_inverse=True)[1])
-    key = np.zeros(len(same[-1]), dtype=np.int64)
-    for one in same:
-        key = key * (int(one.max()) + 1) + one
-    params = [param for param, values in columns[0].items() if values.dtype != object and param != "pad"]
-    numbers = [np.concatenate([one[param] for one in columns]) for param in params]
-    logs = [np.where(values > 0, np.log2(np.maximum(values, 1e-9)), -99.0) for values in numbers]
-    return key, np.stack(logs, axis=1) if logs else np.zeros((len(key), 1))
-
-
 # ---------------------------------------------------------------- t-way
 
 
@@ -234,12 +157,12 @@ def features_of(group: Group, strength: int) -> Table | None:
     if not of:
         return None
     rows = distinct(features.codes(of, group.columns), of)
-    tuples = covering.Tuples([len(one.levels) for one in of], min(strength, len(of)))
+    tuples = Tuples([len(one.levels) for one in of], min(strength, len(of)))
     possible, _ = covering.possible(tuples, features.allowed(of, features.rules(name, of)))
     seen = tuples.mark(rows)
     missing = np.flatnonzero(possible & ~seen)
     told = missing[np.linspace(0, len(missing) - 1, EXAMPLES).astype(int)] if len(missing) else missing
-    lowest = [(one.name, len(set(rows[:, column].tolist()) - {covering.OPEN}), len(one.levels)) for column, one in enumerate(of)]
+    lowest = [(one.name, len(set(rows[:, column].tolist()) - {OPEN}), len(one.levels)) for column, one in enumerate(of)]
     return Table(
         name, [one.name for one in of], len(group.cases), int((seen & possible).sum()), int(possible.sum()), int((~possible).sum()), lowest,
         list(dict.fromkeys(words(of, row) for row in tuples.rows(told))),
@@ -255,7 +178,7 @@ def distinct(rows: features.Codes, of: Sequence[features.Feature]) -> features.C
     return found
 
 
-def words(of: Sequence[features.Feature], row: covering.Rows) -> str:
+def words(of: Sequence[features.Feature], row: Rows) -> str:
     """A combination in words: dtype fp16, layout tn."""
     return ", ".join(f"{one.name} {one.levels[code]}" for one, code in zip(of, row.tolist(), strict=True) if code >= 0)
 

@@ -29,7 +29,8 @@ def arrays(columns: int, levels: int, strength: int, patient: bool) -> Iterator[
             fused = "" if order == levels else f", fused from {order} levels"
             yield f"orthogonal array over GF({order}){fused}", bush(order, strength)[:, :columns]
             break
-    if patient and strength == 3 and levels >= 3 and _prime_power(levels - 1) and columns <= (MOST_SEARCHED if levels == 3 else 2 * (levels - 1)):
+    room = MOST_SEARCHED if levels == 3 else 2 * (levels - 1)
+    if patient and strength == 3 and levels >= 3 and _prime_power(levels - 1) and columns <= room:
         made = orbits(columns, levels)
         if made is not None:
             yield f"orbits of PGL(2, {levels - 1})", made

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap import work
-from hotlap.coverage.features import Columns
+from hotlap.coverage.groups import Columns
 from hotlap.record import Case
 from hotlap.work.program import OWN
 

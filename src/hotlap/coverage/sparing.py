@@ -6,6 +6,8 @@ The first after Nayeri, Colbourn and Konjevod, "Randomized post-optimization of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,73 +18,86 @@ MOST_TUPLES = 60_000  # of larger designs a turn takes too long
 TABU = 8  # turns in which a place is not set back, at most
 
 
+@dataclass
+class _State:
+    """A design while it changes: its rows, the places of their tuples, and how many rows hold each tuple."""
+
+    tuples: Tuples
+    allowed: Allowed | None
+    rows: Rows
+    places: NDArray[np.int64]
+    counts: NDArray[np.int_]
+
+    @classmethod
+    def of(cls, rows: Rows, tuples: Tuples, wanted: Flags, allowed: Allowed | None) -> _State:
+        """What is not wanted counts as held twice: nobody need hold it."""
+        places = tuples.places(rows)
+        return cls(tuples, allowed, rows.copy(), places, np.bincount(places.ravel(), minlength=tuples.total) + 2 * ~wanted)
+
+    def may(self, row: Rows) -> bool:
+        return self.allowed is None or bool(self.allowed(row[None])[0])
+
+    def put(self, row: int, changed: Rows) -> None:
+        now = self.tuples.places(changed[None])[0]
+        np.subtract.at(self.counts, self.places[row], 1)
+        np.add.at(self.counts, now, 1)
+        self.rows[row], self.places[row] = changed, now
+
+    def drop(self, row: int) -> None:
+        np.subtract.at(self.counts, self.places[row], 1)
+        self.rows, self.places = np.delete(self.rows, row, axis=0), np.delete(self.places, row, axis=0)
+
+
 def spared(rows: Rows, tuples: Tuples, wanted: Flags, allowed: Allowed | None, effort: int, rng: np.random.Generator) -> Rows:
     """The same with rows taken out: what a row alone covers is moved to places of other rows that nothing needs."""
-    rows = rows.copy()
-    places = tuples.places(rows)
-    counts = np.bincount(places.ravel(), minlength=tuples.total)
-    counts[~wanted] += 2  # nobody need cover them
+    state = _State.of(rows, tuples, wanted, allowed)
     since = 0
-    while since < effort and len(rows):
-        alone = counts[places] == 1
-        worth = alone.sum(axis=1)
-        least = int(np.argmin(worth + rng.random(len(rows)) * (0.9 if since % 2 else 3.0)))
-        if _moved(least, rows, places, counts, tuples, allowed, rng):
-            counts -= np.bincount(places[least], minlength=tuples.total)
-            rows, places = np.delete(rows, least, axis=0), np.delete(places, least, axis=0)
+    while since < effort and len(state.rows):
+        worth = (state.counts[state.places] == 1).sum(axis=1)
+        least = int(np.argmin(worth + rng.random(len(worth)) * (0.9 if since % 2 else 3.0)))
+        if _moved(least, state, rng):
+            state.drop(least)
             since = 0
         else:
             since += 1
-            _stirred(rows, places, counts, tuples, allowed, rng)
-    return rows
+            _stirred(state, rng)
+    return state.rows
 
 
-def _moved(
-    least: int, rows: Rows, places: NDArray[np.int64], counts: NDArray[np.int_], tuples: Tuples, allowed: Allowed | None,
-    rng: np.random.Generator,
-) -> bool:  # fmt: skip
+def _moved(least: int, state: _State, rng: np.random.Generator) -> bool:
     """Whether all that row `least` alone covers could be moved; what could be is moved in any case."""
-    member = tuples.member.astype(np.float32)
+    member = state.tuples.member.astype(np.float32)
     whole = True
-    for set_ in np.flatnonzero(counts[places[least]] == 1):
-        if counts[places[least, set_]] != 1:
+    for set_ in np.flatnonzero(state.counts[state.places[least]] == 1):
+        if state.counts[state.places[least, set_]] != 1:
             continue  # moved together with another
-        needed = ((counts[places] == 1).astype(np.float32) @ member) > 0
-        columns = tuples.sets[set_]
-        fits = ((rows[:, columns] == rows[least, columns]) | ~needed[:, columns]).all(axis=1)
+        needed = ((state.counts[state.places] == 1).astype(np.float32) @ member) > 0
+        columns = state.tuples.sets[set_]
+        fits = ((state.rows[:, columns] == state.rows[least, columns]) | ~needed[:, columns]).all(axis=1)
         fits[least] = False
         able = np.flatnonzero(fits)
         rng.shuffle(able)
         for other in able[:8]:
-            changed = rows[other].copy()
-            changed[columns] = rows[least, columns]
-            if allowed is None or allowed(changed[None])[0]:
-                _put(int(other), changed, rows, places, counts, tuples)
+            changed = state.rows[other].copy()
+            changed[columns] = state.rows[least, columns]
+            if state.may(changed):
+                state.put(int(other), changed)
                 break
         else:
             whole = False
     return whole
 
 
-def _put(row: int, changed: Rows, rows: Rows, places: NDArray[np.int64], counts: NDArray[np.int_], tuples: Tuples) -> None:
-    now = tuples.places(changed[None])[0]
-    np.subtract.at(counts, places[row], 1)
-    np.add.at(counts, now, 1)
-    rows[row], places[row] = changed, now
-
-
-def _stirred(
-    rows: Rows, places: NDArray[np.int64], counts: NDArray[np.int_], tuples: Tuples, allowed: Allowed | None, rng: np.random.Generator,
-) -> None:  # fmt: skip
+def _stirred(state: _State, rng: np.random.Generator) -> None:
     """Places that nothing needs take other levels, so that the next try finds other ways."""
-    levels = np.array(tuples.levels)
-    for row in rng.permutation(len(rows))[:12]:
-        needed = tuples.member[counts[places[row]] == 1].any(axis=0)
+    levels = np.array(state.tuples.levels)
+    for row in rng.permutation(len(state.rows))[:12]:
+        needed = state.tuples.member[state.counts[state.places[row]] == 1].any(axis=0)
         if needed.all():
             continue
-        changed = np.where(needed, rows[row], (rng.random(len(levels)) * levels).astype(np.int16)).astype(np.int16)
-        if allowed is None or allowed(changed[None])[0]:
-            _put(int(row), changed, rows, places, counts, tuples)
+        changed = np.where(needed, state.rows[row], (rng.random(len(levels)) * levels).astype(np.int16)).astype(np.int16)
+        if state.may(changed):
+            state.put(int(row), changed)
 
 
 def searched(rows: Rows, tuples: Tuples, wanted: Flags, allowed: Allowed | None, effort: int, rng: np.random.Generator) -> Rows:
@@ -90,22 +105,18 @@ def searched(rows: Rows, tuples: Tuples, wanted: Flags, allowed: Allowed | None,
     if tuples.total > MOST_TUPLES or tuples.strength < 2:
         return rows
     while len(rows) > 1:
-        places = tuples.places(rows)
-        counts = np.bincount(places.ravel(), minlength=tuples.total)
-        counts[~wanted] += 2
-        worth = (counts[places] == 1).sum(axis=1)
-        fewer = _mended(np.delete(rows, int(np.argmin(worth)), axis=0), tuples, wanted, allowed, TURNS * effort, rng)
+        state = _State.of(rows, tuples, wanted, allowed)
+        state.drop(int(np.argmin((state.counts[state.places] == 1).sum(axis=1))))
+        fewer = _mended(state, TURNS * effort, rng)
         if fewer is None:
             break
         rows = fewer
     return rows
 
 
-def _mended(rows: Rows, tuples: Tuples, wanted: Flags, allowed: Allowed | None, turns: int, rng: np.random.Generator) -> Rows | None:
+def _mended(state: _State, turns: int, rng: np.random.Generator) -> Rows | None:
     """Every turn covers one tuple that is missing by the change of one place that costs least; None where turns do not suffice."""
-    places = tuples.places(rows)
-    counts = np.bincount(places.ravel(), minlength=tuples.total)
-    counts[~wanted] += 2
+    tuples, rows, places, counts = state.tuples, state.rows, state.places, state.counts
     of_column = np.array([np.flatnonzero(tuples.member[:, column]) for column in range(rows.shape[1])])
     steps = np.array([tuples.steps[of_column[column], column] for column in range(rows.shape[1])])
     until = np.zeros(rows.shape, dtype=np.int64)
@@ -114,18 +125,15 @@ def _mended(rows: Rows, tuples: Tuples, wanted: Flags, allowed: Allowed | None, 
         if not len(missing):
             return rows
         target = tuples.rows(missing[rng.integers(len(missing))][None])[0]
-        differ = (rows != target) & (target >= 0)
-        far = differ.sum(axis=1)
-        near = np.flatnonzero((far == max(int(far.min()), 1)) | (far == 1))
-        columns = np.argmax(differ[near] & (rng.random(differ[near].shape) < 0.5) | differ[near], axis=1)
+        near, columns = _nearest(rows, target, rng)
         old = places[near[:, None], of_column[columns]]
         new = old + (target[columns] - rows[near, columns]).astype(np.int64)[:, None] * steps[columns]
         gain = (counts[new] == 0).sum(axis=1) - (counts[old] == 1).sum(axis=1) + rng.random(len(near)) * 0.5
         gain = np.where(until[near, columns] > turn, gain - 1000.0, gain)
-        if allowed is not None:
+        if state.allowed is not None:
             changed = rows[near].copy()
             changed[np.arange(len(near)), columns] = target[columns]
-            gain = np.where(allowed(changed), gain, -np.inf)
+            gain = np.where(state.allowed(changed), gain, -np.inf)
         best = int(np.argmax(gain))
         if not np.isfinite(gain[best]):
             continue
@@ -136,3 +144,11 @@ def _mended(rows: Rows, tuples: Tuples, wanted: Flags, allowed: Allowed | None, 
         rows[row, column] = target[column]
         until[row, column] = turn + int(rng.integers(1, TABU + 1))
     return None
+
+
+def _nearest(rows: Rows, target: Rows, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows that lack least of a tuple, and for each of them a column to change."""
+    differ = (rows != target) & (target >= 0)
+    far = differ.sum(axis=1)
+    near = np.flatnonzero(far == max(int(far.min()), 1))
+    return near, np.argmax(differ[near] * rng.random(differ[near].shape), axis=1)
