@@ -113,16 +113,17 @@ def test_shares_are_calls_times_expected_time() -> None:
 )  # fmt: skip
 def test_near_is_a_factor_of_two_with_equal_texts_and_alignment(other: dict[str, object], like: bool) -> None:
     asked = gemm(m=1024)
-    found = near.near_cases([asked], grouped([gemm(**{"m": 1024, **other})]), None)
-    assert (asked.id in found) == like
+    exact, found = near.matched([asked], grouped([gemm(**{"m": 1024, **other})]), None)
+    assert (asked.id in exact) == (not other)
+    assert (asked.id in found) == (like and bool(other))
 
 
 def test_near_needs_the_same_side_of_the_roofline() -> None:
     few, many = gemm(m=176), gemm(m=340)  # the ridge of this machine lies between
     sides = regions.placed("gemm", Columns("gemm", [few, many]), ROOF).computes.tolist()
     assert sides == [False, True]
-    assert few.id in near.near_cases([few], grouped([many]), None)
-    assert few.id not in near.near_cases([few], grouped([many]), ROOF)
+    assert few.id in near.matched([few], grouped([many]), None)[1]
+    assert few.id not in near.matched([few], grouped([many]), ROOF)[1]
 
 
 def test_regions() -> None:

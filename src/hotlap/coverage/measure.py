@@ -11,7 +11,7 @@ import numpy as np
 from hotlap import work
 from hotlap.coverage import covering, features, regions
 from hotlap.coverage.groups import Group, Groups, grouped
-from hotlap.coverage.near import near_cases
+from hotlap.coverage.near import matched
 from hotlap.coverage.regions import Roof
 from hotlap.coverage.tuples import OPEN, Rows, Tuples
 from hotlap.coverage.used import Used
@@ -113,8 +113,7 @@ class Coverage:
 
 def by_weight(have: Groups, used: Used, roof: Roof | None) -> tuple[list[Step], list[Lacking]]:
     """Shares of each step, and what is lacking, heaviest first."""
-    there = {case.id for group in have.values() for case in group.cases}
-    near = near_cases([case for key, case in used.cases.items() if key not in there], have, roof)
+    there, near = matched(list(used.cases.values()), have, roof)
     total: dict[str, float] = {}
     for use in used.uses:
         total[use.step] = total.get(use.step, 0.0) + _seconds(use)
@@ -123,7 +122,7 @@ def by_weight(have: Groups, used: Used, roof: Roof | None) -> tuple[list[Step], 
         own = [use for use in used.uses if use.step == name]
         whole = total[name] or 1.0
         exact = sum(_seconds(use) for use in own if use.case in there)
-        close = sum(_seconds(use) for use in own if use.case not in there and use.case in near)
+        close = sum(_seconds(use) for use in own if use.case in near)
         steps.append(Step(name, total[name], exact / whole, (exact + close) / whole, len(own), sum(use.expected_s is None for use in own)))
     shares: dict[str, float] = {}
     where: dict[str, list[Use]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,34 +16,36 @@ NEAR = 2.0
 """A case is near another of equal texts, alignment and side of the roofline where every size is within this factor."""
 
 
-def near_cases(asked: Sequence[Case], have: Groups, roof: Roof | None) -> dict[str, Case]:
-    """Of the cases asked for that have a near one: Case.id → that case."""
-    found = {}
+def matched(asked: Sequence[Case], have: Groups, roof: Roof | None) -> tuple[set[str], dict[str, Case]]:
+    """Of the cases asked for: the ids of those that are there, and of the others that have a near one Case.id → that case."""
+    exact: set[str] = set()
+    near: dict[str, Case] = {}
     for name, wanted in grouped(asked).items():
-        if name in have:
-            for one, place in zip(wanted.cases, _nearest(wanted, have[name], roof), strict=True):
-                if place >= 0:
-                    found[one.id] = have[name].cases[place]
-    return found
+        if name not in have:
+            continue
+        there = have[name].cases
+        for one, (places, apart) in zip(wanted.cases, _around(wanted, have[name], roof), strict=True):
+            if not len(places):
+                continue
+            if any(there[place].id == one.id for place in places[apart == 0].tolist()):  # only these: an id takes its time
+                exact.add(one.id)
+            elif apart.min() <= np.log2(NEAR) + 1e-9:
+                near[one.id] = there[int(places[np.argmin(apart)])]
+    return exact, near
 
 
-def _nearest(wanted: Group, there: Group, roof: Roof | None) -> NDArray[np.int64]:
-    """For each wanted case the place of the nearest near one, −1 where there is none."""
+def _around(wanted: Group, there: Group, roof: Roof | None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """For each wanted case the places of those that are alike but for their sizes, and how far apart in the worst size, to 2."""
     keys, sizes = _coordinates([wanted, there], roof)
     count = len(wanted.cases)
     theirs = np.lexsort((sizes[count:, 0], keys[count:]))
     kept_keys, kept = keys[count:][theirs], sizes[count:][theirs]
-    found = np.full(count, -1, dtype=np.int64)
     lows = np.searchsorted(kept_keys, keys[:count], side="left")
     highs = np.searchsorted(kept_keys, keys[:count], side="right")
     for one in range(count):
         low, high = int(lows[one]), int(highs[one])
-        first = kept[low:high, 0]
-        begin, end = low + np.searchsorted(first, [sizes[one, 0] - 1.0001, sizes[one, 0] + 1.0001])
-        apart = np.abs(kept[begin:end] - sizes[one]).max(axis=1) if end > begin else np.zeros(0)
-        if len(apart) and apart.min() <= np.log2(NEAR) + 1e-9:
-            found[one] = theirs[begin + int(np.argmin(apart))]
-    return found
+        begin, end = low + np.searchsorted(kept[low:high, 0], [sizes[one, 0] - 1.0001, sizes[one, 0] + 1.0001])
+        yield theirs[begin:end], np.abs(kept[begin:end] - sizes[one]).max(axis=1, initial=0.0)
 
 
 def _coordinates(both: Sequence[Group], roof: Roof | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -26,7 +26,7 @@ def arrays(columns: int, levels: int, strength: int, patient: bool) -> Iterator[
     for order in range(max(levels, 2), LARGEST + 1):
         room = order + 2 if strength == 3 and order % 2 == 0 else order + 1
         if _prime_power(order) and columns <= room and order**strength <= MOST_ROWS:
-            fused = "" if order == levels else f", fused from {order} levels"
+            fused = "" if order == levels else f" fused from {order} levels"
             yield f"orthogonal array over GF({order}){fused}", bush(order, strength)[:, :columns]
             break
     room = MOST_SEARCHED if levels == 3 else 2 * (levels - 1)
