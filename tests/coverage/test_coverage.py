@@ -154,7 +154,7 @@ def test_paths_gather_the_cases_that_share_one() -> None:
 def test_paths_of_a_run_are_without_the_shapes_of_cases(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
     plan = tmp_path / "few.toml"
-    plan.write_text('[measure]\nrounds = 1\nround_time = 0.2\n[[case]]\nworkload = "gemm"\ndtype = "bf16"\nm = [4096, 8192]\n', "utf-8")
+    plan.write_text('[measure]\nrounds = 1\nrounds_max = 1\nround_time = 0.2\n[[case]]\nworkload = "gemm"\ndtype = "bf16"\nm = [4096, 8192]\n', "utf-8")
     assert main(["run", str(plan), "--target", "simulated:h200-sxm"]) in (0, 1)
     capsys.readouterr()
     assert main(["coverage", str(plan), "--results", "latest", "--json"]) == 0

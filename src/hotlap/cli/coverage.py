@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
         return measure.coverage(names, some, args.strength, asked, roof, lambda these: edges.edges(these, memory))
 
     found = covered(cases)
-    found = measure.seen(found, _paths(args.results), _notes(args, asked))
+    paths = _paths(args.results)
+    found = measure.seen(found, paths, _notes(args, asked, paths))
     if not args.complete:
         _say(args, found, report.coverage(found, terminal.width(), terminal.color()), found)
         return 0
@@ -217,8 +218,11 @@ def _traced(bundle: Bundle) -> list[measure.Path]:
     return [measure.Path(name, "trace", []) for name in names]
 
 
-def _notes(args: argparse.Namespace, asked: used.Used | None) -> list[str]:
-    return [] if asked else ["not weighed by use: the plans know of no uses; --networks all weighs by the networks of the table"]
+def _notes(args: argparse.Namespace, asked: used.Used | None, paths: Sequence[measure.Path]) -> list[str]:
+    found = [] if asked else ["not weighed by use: the plans know of no uses; --networks all weighs by the networks of the table"]
+    if args.results and not paths:
+        found.append(f"{', '.join(args.results)}: no sample names a variant, and no trace a kernel of a device")
+    return found
 
 
 # ---------------------------------------------------------------- the plan
