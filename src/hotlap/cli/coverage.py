@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +12,11 @@ from hotlap import plan as plans
 from hotlap.cli import terminal
 from hotlap.coverage import complete as completing
 from hotlap.coverage import edges, measure, used
-from hotlap.coverage.networks import shape
-from hotlap.coverage.networks.calls import PHASES
+from hotlap.coverage.networks import steps as networks
 from hotlap.coverage.regions import Roof
 from hotlap.errors import InputError, nearest
 from hotlap.model import kept, machines
+from hotlap.model.networks.price import prices
 from hotlap.model.predict import predict
 from hotlap.plan import write
 from hotlap.record import Case, MeasureOptions, Plan, Use
@@ -26,17 +25,18 @@ from hotlap.store import captured
 from hotlap.store.bundle import Bundle
 from hotlap.units import parse
 
+DTYPES = ("bf16", "fp16", "fp32", "fp8", "fp8_block")
 CASE_S = 0.1  # of a round, for each case of a completion
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="+", help="built-in plans or TOML files; what they cover together")
     parser.add_argument("--networks", metavar="NAME,…", help="weigh by these networks, by 'all', or by the uses in a plan file")
-    parser.add_argument("--phase", help="of the networks, with commas: prefill,decode,train (default: prefill and decode)")
+    parser.add_argument("--phase", help="of the networks, with commas: prefill,decode,forward,train (default: all but train)")
     parser.add_argument("--batch", help="with commas (default: 1 and 32)")
-    parser.add_argument("--context", help="with commas, as in 1k,32k (default: 2048; encoders 512)")
+    parser.add_argument("--context", help="with commas, as in 1k,32k (default: as usual for the network)")
     parser.add_argument("--tp", help="tensor-parallel GPUs, with commas (default: 1, 8 above 60 billion parameters)")
-    parser.add_argument("--dtype", help="of weights and products, with commas: bf16,fp8,fp8_block (default: bf16)")
+    parser.add_argument("--dtype", help="of weights and products, with commas: bf16,fp16,fp32,fp8,fp8_block (default: bf16)")
     parser.add_argument("--strength", type=int, default=2, metavar="N", help="how many features together: 1 to 4 (default: 2)")
     parser.add_argument("--machine", default="h200-sxm", help="whose times weigh and whose roofline counts (default: h200-sxm)")
     parser.add_argument("--results", action="append", default=[], metavar="RUN", help="kernels seen in these runs; may be repeated")
@@ -124,12 +124,13 @@ def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
     calibration = kept.chosen(args.machine, "", False, kept.place())
 
     def seconds(cases: Sequence[Case]) -> list[float | None]:
-        return [_seconds(case, args.machine, calibration) for case in cases]
+        told = prices(cases, args.machine, calibration).seconds
+        return [told.get(case.id) for case in cases]
 
     return used.weighed(found, seconds)
 
 
-def _networks(names: Sequence[str], settings: Sequence[Mapping[str, object]]) -> used.Used:
+def _networks(names: Sequence[str], settings: Mapping[str, tuple[object, ...]]) -> used.Used:
     files = [name for name in names if name.endswith(".toml") or "/" in name]
     found = [used.of_plan(plans.load(name)) for name in files]
     for name, one in zip(files, found, strict=True):
@@ -137,44 +138,32 @@ def _networks(names: Sequence[str], settings: Sequence[Mapping[str, object]]) ->
             raise InputError(f"the plan '{name}' knows of no uses; give a plan that 'hotlap plan from' wrote, or networks by name")
     rest = [name.strip() for name in names if name not in files]
     if "all" in rest and len(rest) > 1:
-        raise InputError(f"--networks is 'all', or names: {', '.join(shape.names())}")
+        raise InputError(f"--networks is 'all', or names: {', '.join(networks.names())}")
     return used.merged([*found, *([used.steps(rest, settings)] if rest else [])])
 
 
-def _seconds(case: Case, machine: str, calibration: Any) -> float | None:
-    """Expected, else the bound; None where the model knows neither."""
-    try:
-        found = predict(case.workload, machine, case.implementation, calibration, **dict[str, Any](case.params))
-    except InputError:
-        return None
-    seconds = found.expected_s if found.expected_s is not None else found.bound_s
-    return None if seconds is None else float(seconds)
-
-
-def _settings(args: argparse.Namespace) -> list[dict[str, object]]:
-    """The product of what was given; [] where nothing was."""
-    axes: dict[str, list[object]] = {}
+def _settings(args: argparse.Namespace) -> dict[str, tuple[object, ...]]:
+    """What was given of `compose.Choices`."""
+    found: dict[str, tuple[object, ...]] = {}
     if args.phase:
-        axes["phase"] = [_phase(word) for word in args.phase.split(",")]
+        found["phases"] = tuple(_phase(word) for word in args.phase.split(","))
     for name in ("batch", "context", "tp"):
         if getattr(args, name):
-            axes[name] = [_whole(name, word) for word in getattr(args, name).split(",")]
+            found[name] = tuple(_whole(name, word) for word in getattr(args, name).split(","))
     if args.dtype:
-        axes["dtype"] = [_dtype(word) for word in args.dtype.split(",")]
-    if axes and "phase" not in axes:
-        axes["phase"] = ["prefill", "decode"]
-    return [dict(zip(axes, chosen, strict=True)) for chosen in itertools.product(*axes.values())] if axes else []
+        found["dtype"] = tuple(_dtype(word) for word in args.dtype.split(","))
+    return found
 
 
 def _phase(word: str) -> str:
-    if word not in PHASES:
-        raise InputError(f"--phase cannot be '{word}'; {nearest(word, PHASES)}")
+    if word not in networks.PHASES:
+        raise InputError(f"--phase cannot be '{word}'; {nearest(word, networks.PHASES)}")
     return word
 
 
 def _dtype(word: str) -> str:
-    if word not in ("bf16", "fp8", "fp8_block"):
-        raise InputError(f"--dtype cannot be '{word}'; {nearest(word, ('bf16', 'fp8', 'fp8_block'))}")
+    if word not in DTYPES:
+        raise InputError(f"--dtype cannot be '{word}'; {nearest(word, DTYPES)}")
     return word
 
 

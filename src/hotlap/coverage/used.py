@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hotlap import work
-from hotlap.coverage.networks import calls, shape
+from hotlap.coverage.networks import compose, shape
+from hotlap.coverage.networks import steps as networks
 from hotlap.errors import InputError
 from hotlap.record import Case, Plan, Use
 
-SETTINGS: Mapping[str, tuple[Mapping[str, object], ...]] = {
-    "causal": (
-        {"phase": "prefill", "batch": 1, "context": 2048},
-        {"phase": "decode", "batch": 1, "context": 2048},
-        {"phase": "decode", "batch": 32, "context": 2048},
-    ),
-    "encoder": ({"phase": "prefill", "batch": 1, "context": 512}, {"phase": "prefill", "batch": 32, "context": 512}),
-}
-"""How a network is run unless the user says: serving, on one GPU, or on eight where its weights do not fit on one."""
+BATCHES = (1, 32)
 TP = ((60e9, 1), (float("inf"), 8))
 """GPUs that share a network, by its parameters: those of 16 bits that one GPU's memory can hold, and a node."""
 
@@ -49,45 +41,37 @@ def merged(several: Sequence[Used]) -> Used:
     return Used(cases, uses, [text for one in several for text in one.left_out])
 
 
-def steps(names: Sequence[str], settings: Sequence[Mapping[str, object]] = ()) -> Used:
-    """The cases of networks by name ("all": every one) with the settings given, else a sensible set for each. Raises InputError."""
-    wanted = shape.names() if list(names) == ["all"] else list(dict.fromkeys(names))
-    cases: dict[str, Case] = {}
-    uses: list[Use] = []
-    left_out = []
-    for name in wanted:
-        network = shape.load(name)
-        for chosen in settings or _usual(network):
-            setting = calls.Setting(**{"tp": _ways(network), **chosen})  # type: ignore[arg-type]
-            try:
-                calls.check(network, setting)
-            except InputError as error:
-                left_out.append(str(error))
-                continue
-            for case, use in _uses(network, setting):
-                cases.setdefault(case.id, case)
-                uses.append(use)
-    if not uses:
-        raise InputError(f"no setting can be run: {'; '.join(left_out)}")
-    return Used(cases, uses, left_out)
+def steps(names: Sequence[str], settings: Mapping[str, tuple[object, ...]] | None = None) -> Used:
+    """The cases of networks by name ("all": every one), run as `compose.Choices` says, else serving with a few batches. Raises
+    InputError for a name that is none, and where no step can be."""
+    wanted = networks.names() if list(names) == ["all"] else list(dict.fromkeys(names))
+    sources = [networks.find(name) for name in wanted]
+    found: list[compose.Step] = []
+    left_out: list[str] = []
+    for source in sources:
+        choices = compose.Choices(**{**_usual(source), **(settings or {})})  # type: ignore[arg-type]
+        try:
+            some, not_these = compose.every_step([source], choices)
+        except InputError as error:
+            left_out.append(str(error))
+            continue
+        found += some
+        left_out += [f"{', '.join(where)}: {reason}" for reason, where in not_these.steps.items()]
+    if not found:
+        raise InputError("; ".join(left_out[:3]))
+    plan = compose.plan(found, lambda _: {}, "networks", "", "")
+    return Used({case.id: case for case in plan.cases}, plan.uses, left_out)
 
 
-def _usual(network: shape.Network) -> tuple[Mapping[str, object], ...]:
-    return SETTINGS["causal" if network.causal else "encoder"]
+def _usual(source: networks.Source) -> dict[str, tuple[object, ...]]:
+    """All but training; on as many GPUs as the weights need."""
+    phases = tuple(phase for phase in networks.phases(source) if phase != "train")
+    return {"phases": phases, "batch": BATCHES, "tp": (_ways(source) if isinstance(source, shape.Network) else 1,)}
 
 
 def _ways(network: shape.Network) -> int:
     wanted = next(ways for most, ways in TP if network.parameters <= most)
     return next(ways for ways in (wanted, 4, 2, 1) if not network.heads % ways and not network.inter % ways)
-
-
-def _uses(network: shape.Network, setting: calls.Setting) -> list[tuple[Case, Use]]:
-    found = []
-    step = f"{network.name} {setting.phase} batch={setting.batch} context={setting.context} tp={setting.tp}"
-    for call in calls.stage(network, setting):
-        case = Case(workload=call.workload, params=work.find(call.workload).parse(call.params))
-        found.append((case, Use(case=case.id, step=step, kernel=call.name, calls=call.times)))
-    return found
 
 
 def weighed(used: Used, seconds: Callable[[Sequence[Case]], Sequence[float | None]]) -> Used:

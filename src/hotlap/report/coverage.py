@@ -10,7 +10,7 @@ from hotlap.coverage.regions import REGIONS
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 
-STEPS, LACKING, PATHS = 12, 10, 10  # listed; --json has all
+STEPS, LACKING, PATHS, LEFT_OUT = 12, 10, 10, 4  # listed; --json has all
 BAR, LEAST_BAR = 16, 6
 WIDE = 100  # from this width on bars have their full length
 
@@ -52,7 +52,8 @@ def _use(found: Coverage, width: int, color: bool) -> list[str]:
     if silent:
         text = f"{words.counted(silent, 'kernel')} of these steps count nothing: the model expects no time of them"
         lines += layout.paragraph("  ", text, width)
-    lines += [piece for text in found.left_out for piece in layout.paragraph("  left out: ", text, width)]
+    lines += [piece for text in found.left_out[:LEFT_OUT] for piece in layout.paragraph("  left out: ", text, width)]
+    lines += [f"  left out: {len(found.left_out) - LEFT_OUT} more"] if len(found.left_out) > LEFT_OUT else []
     return [*lines, *_lacking(found, width)]
 
 
