@@ -44,6 +44,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "correlate": "a simulation against silicon, case by case",
     "machines": "the machine table",
     "plan": "show or check a plan",
+    "coverage": "what plans cover of real use, of combinations of features, of the roofline; what is missing",
     "schema": "JSON Schema of what a bundle holds",
 }
 # Read years of runs: to look for cycles in them takes half the time.

@@ -11,8 +11,9 @@ from hotlap.record import Case, MeasureOptions, Plan, Use, Value
 from hotlap.work.base import Param
 
 
-def text(plan: Plan, head: Sequence[str] = ()) -> str:
-    """The file's text; `head` are lines of comment on top. Parameters that have their defaults are left out, except sizes and types."""
+def text(plan: Plan, head: Sequence[str] = (), notes: Mapping[str, str] | None = None) -> str:
+    """The file's text; `head` are lines of comment on top, `notes` comments above cases by Case.id. Parameters that have their defaults
+    are left out, except sizes and types."""
     lines = [f"# {line}".rstrip() for line in head]
     lines += [f"name = {_value(plan.name)}"]
     lines += [f"about = {_value(plan.about)}"] if plan.about else []
@@ -22,7 +23,8 @@ def text(plan: Plan, head: Sequence[str] = ()) -> str:
     for use in plan.uses:
         uses.setdefault(use.case, []).append(use)
     for case in plan.cases:
-        lines += ["", *_case(case), *_uses(uses.get(case.id, []))]
+        note = (notes or {}).get(case.id, "")
+        lines += ["", *([f"# {note}"] if note else []), *_case(case), *_uses(uses.get(case.id, []))]
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,232 @@
+"""hotlap coverage PLAN… [--networks NAME,…] [--complete]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hotlap import plan as plans
+from hotlap.cli import terminal
+from hotlap.coverage import complete as completing
+from hotlap.coverage import edges, measure, used
+from hotlap.coverage.networks import steps as networks
+from hotlap.coverage.regions import Roof
+from hotlap.errors import InputError, nearest
+from hotlap.model import kept, machines
+from hotlap.model.networks.price import prices
+from hotlap.model.predict import predict
+from hotlap.plan import write
+from hotlap.record import Case, MeasureOptions, Plan, Use
+from hotlap.report import coverage as report
+from hotlap.store import captured
+from hotlap.store.bundle import Bundle
+from hotlap.units import parse
+
+DTYPES = ("bf16", "fp16", "fp32", "fp8", "fp8_block")
+CASE_S = 0.1  # of a round, for each case of a completion
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", nargs="+", help="built-in plans or TOML files; what they cover together")
+    parser.add_argument("--networks", metavar="NAME,…", help="weigh by these networks, by 'all', or by the uses in a plan file")
+    parser.add_argument("--phase", help="of the networks, with commas: prefill,decode,forward,train (default: all but train)")
+    parser.add_argument("--batch", help="with commas (default: 1 and 32)")
+    parser.add_argument("--context", help="with commas, as in 1k,32k (default: as usual for the network)")
+    parser.add_argument("--tp", help="tensor-parallel GPUs, with commas (default: 1, 8 above 60 billion parameters)")
+    parser.add_argument("--dtype", help="of weights and products, with commas: bf16,fp16,fp32,fp8,fp8_block (default: bf16)")
+    parser.add_argument("--strength", type=int, default=2, metavar="N", help="how many features together: 1 to 4 (default: 2)")
+    parser.add_argument("--machine", default="h200-sxm", help="whose times weigh and whose roofline counts (default: h200-sxm)")
+    parser.add_argument("--results", action="append", default=[], metavar="RUN", help="kernels seen in these runs; may be repeated")
+    parser.add_argument("--complete", action="store_true", help="write the fewest cases that close what is missing, as a plan")
+    parser.add_argument("--share", default="99%", help="of every step's time that a completion reaches (default: 99%%)")
+    parser.add_argument("--memory", default="8 GiB", help="the most that a case of a completion may need (default: 8 GiB)")
+    parser.add_argument("-o", "--out", metavar="FILE", help="of the completion (default: standard output)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Shares, tables and what is missing; with --complete the plan that closes it."""
+    if not 1 <= args.strength <= 4:
+        raise InputError(f"--strength is 1 to 4 features together, not {args.strength}")
+    if args.out and not args.complete:
+        raise InputError("--out is of a completion: add --complete")
+    memory, share = parse(args.memory, "B"), _share(args.share)
+    loaded = [plans.load(name) for name in args.plan]
+    cases = list({case.id: case for plan in loaded for case in plan.cases}.values())
+    roof, asked = _roof(args.machine), _used(args, loaded)
+    names = [plan.name for plan in loaded]
+
+    def covered(some: Sequence[Case]) -> measure.Coverage:
+        return measure.coverage(names, some, args.strength, asked, roof, lambda these: edges.edges(these, memory))
+
+    found = covered(cases)
+    paths = _paths(args.results)
+    found = measure.seen(found, paths, _notes(args, asked, paths))
+    if not args.complete:
+        _say(args, found, report.coverage(found, terminal.width(), terminal.color()), found)
+        return 0
+    made = completing.complete(cases, args.strength, memory, asked, roof, share)
+    after = covered([*cases, *made.cases])
+    if args.out:
+        terminal.write(Path(args.out), _text(made, args))
+    before = report.coverage(found, terminal.width(), terminal.color(), closing=True)
+    text = f"{before}\n\n{report.completion(made, after, terminal.width())}"
+    _say(args, {"coverage": found, "completion": made, "after": after}, text, found, made)
+    return 0
+
+
+def _say(args: argparse.Namespace, answer: Any, text: str, found: measure.Coverage, made: completing.Completion | None = None) -> None:
+    """The plan is the answer where no file was named for it."""
+    if args.json:
+        terminal.print_json(answer)
+    elif made is not None and not args.out:
+        print(text, file=sys.stderr)
+        print(_text(made, args), end="")
+    else:
+        print(text)
+
+
+def _share(text: str) -> float:
+    number = parse(text.removesuffix("%"), "") / (100 if text.endswith("%") else 1)
+    if not 0 < number <= 1:
+        raise InputError(f"--share is above 0 and at most 100%, as in --share 95%, not {text}")
+    return number
+
+
+# ---------------------------------------------------------------- what the model says
+
+
+def _roof(machine: str) -> Roof:
+    """A machine of the table as coverage sees it; what a launch takes is what the model expects of one element."""
+    spec = machines.load(machine)
+    if spec.memory_bandwidth_b_s is None:
+        raise InputError(f"the table has no memory bandwidth of {machine}; 'hotlap machines' lists others")
+    peaks = {unit: rate for unit in spec.flop_per_clock if (rate := spec.rate(unit) or spec.rate(unit, spec.clock_for_peak_hz))}
+    launch = predict("pointwise", machine, elements=1).expected_s
+    return Roof(
+        spec.slug, spec.memory_bandwidth_b_s, spec.cache_bytes or 0.0, float(launch or 0.0), peaks, (spec.scaleup_b_s or 0.0) / 2,
+    )  # fmt: skip
+
+
+def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
+    """Of the networks asked for, else of the plans themselves; None where nobody knows of any."""
+    settings = _settings(args)
+    if args.networks:
+        found = _networks(args.networks.split(","), settings)
+    elif settings:
+        raise InputError("--phase, --batch, --context, --tp and --dtype are of networks: add --networks all, or NAME,…")
+    else:
+        found = used.merged([used.of_plan(plan) for plan in loaded if plan.uses])
+    if not found.uses:
+        return None
+    calibration = kept.chosen(args.machine, "", False, kept.place())
+
+    def seconds(cases: Sequence[Case]) -> list[float | None]:
+        told = prices(cases, args.machine, calibration).seconds
+        return [told.get(case.id) for case in cases]
+
+    return used.weighed(found, seconds)
+
+
+def _networks(names: Sequence[str], settings: Mapping[str, tuple[object, ...]]) -> used.Used:
+    files = [name for name in names if name.endswith(".toml") or "/" in name]
+    found = [used.of_plan(plans.load(name)) for name in files]
+    for name, one in zip(files, found, strict=True):
+        if not one.uses:
+            raise InputError(f"the plan '{name}' knows of no uses; give a plan that 'hotlap plan from' wrote, or networks by name")
+    rest = [name.strip() for name in names if name not in files]
+    if "all" in rest and len(rest) > 1:
+        raise InputError(f"--networks is 'all', or names: {', '.join(networks.names())}")
+    return used.merged([*found, *([used.steps(rest, settings)] if rest else [])])
+
+
+def _settings(args: argparse.Namespace) -> dict[str, tuple[object, ...]]:
+    """What was given of `compose.Choices`."""
+    found: dict[str, tuple[object, ...]] = {}
+    if args.phase:
+        found["phases"] = tuple(_phase(word) for word in args.phase.split(","))
+    for name in ("batch", "context", "tp"):
+        if getattr(args, name):
+            found[name] = tuple(_whole(name, word) for word in getattr(args, name).split(","))
+    if args.dtype:
+        found["dtype"] = tuple(_dtype(word) for word in args.dtype.split(","))
+    return found
+
+
+def _phase(word: str) -> str:
+    if word not in networks.PHASES:
+        raise InputError(f"--phase cannot be '{word}'; {nearest(word, networks.PHASES)}")
+    return word
+
+
+def _dtype(word: str) -> str:
+    if word not in DTYPES:
+        raise InputError(f"--dtype cannot be '{word}'; {nearest(word, DTYPES)}")
+    return word
+
+
+def _whole(name: str, word: str) -> int:
+    times = 1024 if word.lower().endswith("k") else 1
+    digits = word[:-1] if times > 1 else word
+    if not digits.isdigit() or int(digits) < 1:
+        raise InputError(f"--{name} is whole numbers with commas, as in 1,8 or 1k,32k, not '{word}'")
+    return int(digits) * times
+
+
+# ---------------------------------------------------------------- what results say
+
+
+def _paths(selectors: Sequence[str]) -> list[measure.Path]:
+    found: list[tuple[str, str, Case]] = []
+    names: list[measure.Path] = []
+    for bundle in terminal.each(selectors) if selectors else ():
+        by_id = {case.id: case for case in bundle.run.plan.cases}
+        for one in bundle.samples:
+            if one.status == "measured" and one.variant and one.case in by_id:
+                case = by_id[one.case]
+                found.append((measure.path_name(case, one.variant), "variant", case))
+        names += _traced(bundle)
+    return [*measure.by_path(found), *names]
+
+
+def _traced(bundle: Bundle) -> list[measure.Path]:
+    """Kernels of the traces that were captured with a run; a trace does not say of which case."""
+    about = captured.read(bundle.path)
+    if about is None:
+        return []
+    from hotlap.trace.events import KERNEL
+    from hotlap.trace.timeline import Timeline
+
+    names: dict[str, None] = {}
+    for file in dict.fromkeys([*about.traces, *(one.trace for one in about.processes if one.trace)]):
+        line = Timeline.open(bundle.path / file)
+        kernels = line.columns["name"][line.columns["kind"] == KERNEL]
+        names.update(dict.fromkeys(line.names[place] for place in sorted(set(kernels.tolist()))))
+    return [measure.Path(name, "trace", []) for name in names]
+
+
+def _notes(args: argparse.Namespace, asked: used.Used | None, paths: Sequence[measure.Path]) -> list[str]:
+    found = [] if asked else ["not weighed by use: the plans know of no uses; --networks all weighs by the networks of the table"]
+    if args.results and not paths:
+        found.append(f"{', '.join(args.results)}: no sample names a variant, and no trace a kernel of a device")
+    return found
+
+
+# ---------------------------------------------------------------- the plan
+
+
+def _text(made: completing.Completion, args: argparse.Namespace) -> str:
+    if not made.cases:
+        return "# nothing is missing: there is no case to add\n"
+    about = f"what {', '.join(args.plan)} did not cover"
+    round_s = max(8.0, CASE_S * len(made.cases))
+    options = MeasureOptions(round_s=round_s, budget_s=max(600.0, 12 * round_s))
+    uses: list[Use] = list(made.uses)
+    plan = Plan(
+        name="completion", about=about, cases=list(made.cases), measure=options, uses=uses, weighed_on=args.machine if uses else "",
+    )  # fmt: skip
+    counts = ", ".join(f"{count} for {purpose}" for purpose, count in made.counts.items())
+    head = [f"hotlap coverage {' '.join(args.plan)} --complete: {len(made.cases)} cases, {counts}"]
+    return write.text(plan, [*head, *(f"not closed: {text}" for text in made.failed)], made.why)

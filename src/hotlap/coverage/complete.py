@@ -1,0 +1,153 @@
+"""The fewest cases that close what a plan does not cover: by use, at the edges, in regions of the roofline, and t-way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap import work
+from hotlap.coverage import covering, edges, features, making, measure, regions
+from hotlap.coverage.groups import Group, grouped
+from hotlap.coverage.regions import Roof
+from hotlap.coverage.tuples import Tuples
+from hotlap.coverage.used import Used
+from hotlap.record import Case, Use
+
+SHARE = 0.99
+EFFORT = 40  # of making a design smaller, where all workloads have theirs
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Cases to add, each with why; what could not be closed, in words."""
+
+    cases: Sequence[Case]
+    why: Mapping[str, str]  # by Case.id
+    uses: Sequence[Use]  # of the cases added
+    counts: Mapping[str, int]  # cases added by purpose
+    failed: Sequence[str]
+
+
+class _Adding:
+    """Cases so far: each only once, with the first reason it was added for."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self.have = {case.id for case in cases}
+        self.cases = list(cases)
+        self.added: list[Case] = []
+        self.why: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
+        self.failed: list[str] = []
+
+    def add(self, case: Case, purpose: str, why: str) -> None:
+        if case.id in self.have:
+            return
+        self.have.add(case.id)
+        self.cases.append(case)
+        self.added.append(case)
+        self.why[case.id] = why
+        self.counts[purpose] = self.counts.get(purpose, 0) + 1
+
+
+def complete(
+    cases: Sequence[Case], strength: int, memory_bytes: float, used: Used | None = None, roof: Roof | None = None, share: float = SHARE,
+) -> Completion:  # fmt: skip
+    """What is to be added to `cases`. Networks' cases come first, so that what follows need not cover what they do."""
+    adding = _Adding(cases)
+    if used is not None:
+        _networks(adding, used, share)
+    _directed(adding, memory_bytes)
+    if roof is not None:
+        _regions(adding, roof)
+    for group in grouped(adding.cases).values():
+        _combinations(adding, group, strength, memory_bytes)
+    ids = {case.id for case in adding.added}
+    uses = [use for use in used.uses if use.case in ids] if used is not None else []
+    return Completion(adding.added, adding.why, uses, adding.counts, adding.failed)
+
+
+def _networks(adding: _Adding, used: Used, share: float) -> None:
+    """Greedily what brings the steps that are below their share the most."""
+    steps, lacking = measure.by_weight(grouped(adding.cases), used, None)
+    reached = {step.name: step.exact for step in steps}
+    whole = {step.name: step.seconds or 1.0 for step in steps}
+    gains = {one.case.id: [(use.step, use.calls * (use.expected_s or 0.0) / whole[use.step]) for use in one.uses] for one in lacking}
+    by_id = {one.case.id: one for one in lacking}
+    while gains:
+        worth = {key: sum(gain for step, gain in each if reached[step] < share) for key, each in gains.items()}
+        best = max(worth, key=lambda key: worth[key])
+        if worth[best] <= 0:
+            break
+        for step, gain in gains.pop(best):
+            reached[step] += gain
+        one = by_id[best]
+        more = f" and {len(one.uses) - 1} more" if len(one.uses) > 1 else ""
+        adding.add(one.case, "networks", f"{one.uses[0].kernel} of {one.uses[0].step}{more}: {_percent(one.share)} of the steps' time")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g} %"
+
+
+def _directed(adding: _Adding, memory_bytes: float) -> None:
+    for edge in edges.edges(grouped(adding.cases), memory_bytes):
+        if edge.covered or edge.reason:
+            continue
+        case = edges.make(edge.workload, edge.name, memory_bytes)
+        if case is None:
+            adding.failed.append(f"{edge.workload}: no case was found for '{edge.name}'")
+        else:
+            adding.add(case, "edges", edge.name)
+
+
+def _regions(adding: _Adding, roof: Roof) -> None:
+    for name, count in measure.by_region(grouped(adding.cases), roof).items():
+        if count or name == regions.UNKNOWN or (name == "link" and not roof.link_b_s):
+            continue
+        case = regions.probe(regions.REGIONS.index(name), roof)
+        if case is None:
+            adding.failed.append(f"no case was found that is {name} on {roof.name}")
+        else:
+            adding.add(case, "regions", f"{name} on {roof.name}")
+
+
+def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: float) -> None:
+    """A covering design beside the cases there are, its rows made into cases."""
+    name = group.name
+    of = features.features(name)
+    if not of:
+        return
+    depth = min(strength, len(of))
+    levels = [len(one.levels) for one in of]
+    may = features.allowed(of, features.rules(name, of))
+    given = measure.distinct(features.codes(of, group.columns), of)
+    made = covering.design(levels, depth, may, given, EFFORT)
+    tuples = Tuples(levels, depth)
+    seen = tuples.mark(given)
+    for row in made.rows:
+        case = making.make(name, of, row.tolist())
+        places = tuples.places(row[None])[0]
+        new = places[~seen[places]]
+        seen[places] = True
+        if case is None:
+            adding.failed.append(f"{name}: no case was found of {measure.words(of, row)}")
+        elif _held(case) > memory_bytes:
+            adding.failed.append(f"{name}: {work.label(case)} needs more than --memory")
+        else:
+            adding.add(case, "combinations", _why(of, tuples, new, depth))
+
+
+def _held(case: Case) -> float:
+    return work.find(case.workload).work(case.params).working_set_bytes
+
+
+def _why(of: Sequence[features.Feature], tuples: Tuples, new: NDArray[np.int64], depth: int) -> str:
+    if not len(new):
+        return f"{depth}-way"
+    first = measure.words(of, tuples.rows(new[:1])[0])
+    return f"{depth}-way: {first}" + (f", and {len(new) - 1} more combinations" if len(new) > 1 else "")
+
+

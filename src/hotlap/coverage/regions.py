@@ -1,0 +1,89 @@
+"""Regions of the roofline: what limits a case on a machine, told from bytes, operations and the machine's figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap import work
+from hotlap.coverage.groups import Columns
+from hotlap.record import Case
+from hotlap.work.program import OWN
+
+REGIONS = ("launch-bound", "cache", "memory-bound", "near the ridge", "compute-bound", "link")
+UNKNOWN = "none of these"
+NEAR = 2.0
+"""Near the ridge: the time for the bytes and that for the operations are within this factor."""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The figures of a machine that regions need. `launch_s`: what a kernel takes that has nothing to do."""
+
+    name: str
+    bandwidth_b_s: float
+    cache_bytes: float
+    launch_s: float
+    peaks: Mapping[str, float]  # operations per second by arithmetic unit
+    link_b_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Of each case: its region (place in REGIONS, −1 none), whether its operations take longer than its bytes, and the roof's seconds."""
+
+    region: NDArray[np.int16]
+    computes: NDArray[np.bool_]
+    seconds: NDArray[np.float64]  # the longest of launch, bytes, operations and link; NaN where the machine lacks a figure
+
+
+def placed(name: str, columns: Columns, roof: Roof) -> Placed:
+    """Where the cases of one workload lie."""
+    length = columns.length
+    if name in OWN:
+        nothing = np.full(length, np.nan)
+        return Placed(np.full(length, -1, dtype=np.int16), np.zeros(length, dtype=bool), nothing)
+    asked = columns.counted
+    moved = asked["memory_bytes"] / roof.bandwidth_b_s
+    done = np.zeros(length)
+    for unit, amount in asked.items():
+        if unit.startswith("operations."):
+            peak = _peak(unit.removeprefix("operations."), roof)
+            done = np.maximum(done, np.where(amount > 0, amount / peak if peak else np.nan, 0.0))
+    link = asked["link_bytes"] / roof.link_b_s if roof.link_b_s else np.where(asked["link_bytes"] > 0, np.nan, 0.0)
+    computes = done > moved
+    longest = np.maximum(moved, done)
+    ridge = (moved > 0) & (done > 0) & (np.maximum(moved, done) <= NEAR * np.minimum(moved, done))
+    fits = asked["working_set_bytes"] <= roof.cache_bytes
+    region = np.select(
+        [asked["link_bytes"] > 0, np.isnan(longest), longest < roof.launch_s, ridge, computes, fits & (asked["memory_bytes"] > 0)],
+        [5, -1, 0, 3, 4, 1],
+        2,
+    )
+    region = np.where((asked["link_bytes"] <= 0) & (longest == 0), -1, region)
+    return Placed(region.astype(np.int16), computes, np.maximum(np.maximum(longest, link), roof.launch_s))
+
+
+def _peak(unit: str, roof: Roof) -> float:
+    """Of a unit; matrix products of fp32 and fp64 fall back to the vector units."""
+    return roof.peaks.get(unit) or (roof.peaks.get(unit.replace("matrix", "fma"), 0.0) if unit in ("matrix.fp32", "matrix.fp64") else 0.0)
+
+
+PROBES: Sequence[tuple[str, Mapping[str, object]]] = (
+    *(("pointwise", {"op": "add", "dtype": "bf16", "elements": n}) for n in (1, 2**18, 2**20, 2**22, 2**24, 2**26, 2**28)),
+    *(("gemm", {"dtype": "bf16", "cache": "rotated", "m": m, "n": 8192, "k": 8192}) for m in (16, 64, 128, 192, 256, 384, 512, 8192)),
+    ("collective", {"op": "all_reduce", "gpus": 2, "size": 2**26}),
+)
+"""Cases that are tried for a region that is not reached, from small to large."""
+
+
+def probe(region: int, roof: Roof) -> Case | None:
+    """The first of PROBES that lies in a region; None where none does on this machine."""
+    for name, given in PROBES:
+        case = Case(workload=name, params=work.find(name).parse(given))
+        if int(placed(name, Columns(name, [case]), roof).region[0]) == region:
+            return case
+    return None
