@@ -30,6 +30,13 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
     case: str
 
 
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, tag="sampling"):
+    """Samples are about to be taken (zeros), or were: where their time went by the worker's clock. The session has one of its own."""
+
+    timed_s: float = 0.0  # all samples together
+    between_s: float = 0.0  # all that was not timed
+
+
 class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took"):
     """A case was measured; with what the sensors read since the last one."""
 
@@ -53,4 +60,4 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault"):
     exit_code: int = 3
 
 
-Message = Began | Took | Ended | Fault
+Message = Began | Sampling | Took | Ended | Fault

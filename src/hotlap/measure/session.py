@@ -152,6 +152,7 @@ class _Session:
         self.values: dict[str, dict[str, list[float]]] = {d.key: {} for d in devices}  # medians per round, by device and case
         self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
         self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
+        self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
         self.stop = threading.Event()
         self.writing = threading.Lock()
 
@@ -267,7 +268,7 @@ class _Session:
 
     def _round(self, device: Device, number: int, cases: Sequence[Case]) -> None:
         """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
-        left = list(cases)
+        left = [case for case in cases if not self._hangs(device, number, case)]
         while left and not self.stop.is_set() and not self._over():
             at = self._process(device, number, left)
             if at is None:
@@ -275,6 +276,17 @@ class _Session:
             failed = Samples(case=at.case.id, device=device.key, round=number, status="error", reason=at.reason)
             self._keep(device, number, Took(samples=failed))
             left = [case for case in left if case.id not in at.done | {at.case.id}]
+            if at.hung:
+                self.hung[device.key, at.case.id] = number
+
+    def _hangs(self, device: Device, number: int, case: Case) -> bool:
+        """Whether the case did not answer in an earlier round: it would keep all others waiting once more."""
+        before = self.hung.get((device.key, case.id))
+        if before is None:
+            return False
+        reason = f"not tried again: it did not answer in round {before + 1}"
+        self._keep(device, number, Took(samples=Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)))
+        return True
 
     def _process(self, device: Device, number: int, cases: Sequence[Case]) -> _Died | None:
         job = Job(
@@ -308,7 +320,7 @@ class _Session:
         case = next((c for c in cases if c.id == began and c.id not in done), None)
         if case is None:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
-        return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done)
+        return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
 
     def _ended(self, device: Device, number: int, ended: Ended) -> None:
         self.elapsed_s[device.key] += ended.seconds
@@ -334,6 +346,7 @@ class _Died:
     case: Case
     reason: str
     done: set[str]
+    hung: bool
 
 
 def _longest_s(case: Case) -> float:

@@ -38,6 +38,8 @@ FLAG_ACTIONS = {  # a flag of the glossary: what to do next
     "low_clock": "look at power limit and temperature, or at clocks that were set",
     "one_process": "the workload command measures the same code in fresh processes",
     "shared_device": "measure alone: stop what else uses the device",
+    "not_deterministic": "look for atomics and for sums whose order is not fixed; if it is meant, nothing",
+    "leak": "free what a call allocates; measure the case alone until then",
 }
 
 

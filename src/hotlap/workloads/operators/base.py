@@ -66,8 +66,8 @@ class Maker(Protocol):
 @dataclass(frozen=True)
 class Operator:
     """One case as PyTorch, or a user's kernel, runs it. `inputs` are tensors by name; `launch` takes them and returns outputs (a tensor or
-    a sequence of them), without waiting for the device; `reference` takes the same inputs, floating ones widened to fp64 where `widen`
-    says so, and returns an Exact for each output."""
+    a sequence of them), without waiting for the device; `reference` takes the same inputs, floating ones widened to fp64, and returns an
+    Exact for each output."""
 
     inputs: Callable[[Maker], Mapping[str, Any]]
     launch: Callable[[Mapping[str, Any]], Any]
@@ -76,6 +76,7 @@ class Operator:
     variant: str = ""  # what was chosen for this device
     dtype: str = "fp32"  # of the outputs, for the error allowed
     graph: bool = False  # time a recorded graph of the calls
+    twice: bool = False  # run the reference twice and say where it disagrees with itself: for those that users bring
 
 
 class Family(Protocol):

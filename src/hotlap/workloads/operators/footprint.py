@@ -1,0 +1,64 @@
+"""What an operator leaves behind in the process and on the device: memory that grows, cache lines held back."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LEAK_BYTES = 64 << 20  # growth below it is that of allocators
+PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE, of the CUDA driver API manual
+
+
+class Memory:
+    """Of this process, or of the device where PyTorch counts it; only what samples themselves take counts, not what checks do."""
+
+    def __init__(self, torch: Any, place: str) -> None:
+        self.torch, self.place = torch, place
+        self.began, self.steps = 0, [0]
+
+    def now(self) -> int:
+        kind = self.place.split(":")[0]
+        if kind in ("cuda", "xpu"):
+            return int(getattr(self.torch, kind).memory_allocated())
+        try:
+            return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError):
+            return 0
+
+    def before(self) -> None:
+        self.began = self.now()
+
+    def after(self) -> None:
+        self.steps.append(self.now() - self.began)
+
+    def leak(self, expected: int) -> str:
+        """In words, if it grew in more than half of the samples, by more than `expected` bytes and allocators explain; else ""."""
+        grown, often = sum(self.steps[2:]), sum(step > 0 for step in self.steps[2:])  # the first sample makes what all share
+        if grown <= max(LEAK_BYTES, expected) or often <= len(self.steps) / 2:
+            return ""
+        return f"memory grew by {grown / 2**20:.0f} MiB over {len(self.steps) - 1} samples"
+
+
+def reset_persisting_l2(place: str) -> None:
+    """Lines that a kernel has marked to stay in L2 survive a flush of the cache: they are given back, where the device has such."""
+    if place.startswith("cuda") and (reset := _driver()) is not None:
+        reset()
+
+
+@functools.cache
+def _driver() -> Callable[[], None] | None:
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+        limit, clear = library.cuCtxSetLimit, library.cuCtxResetPersistingL2Cache
+    except (OSError, AttributeError):
+        return None
+
+    def reset() -> None:
+        limit(PERSISTING_L2_LIMIT, ctypes.c_size_t(0))  # older devices answer that they have none
+        clear()
+
+    return reset
