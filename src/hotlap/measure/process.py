@@ -31,6 +31,7 @@ class Round:
 
     def __init__(self, job: Job, limit_s: float, stop: threading.Event) -> None:
         self.limit_s, self.stop, self.hung = limit_s, stop, False
+        self.tainted = False  # it ends before its last case, since nothing more can be measured in it
         self.sampled_s, self.took = 0.0, (0.0, 0.0)  # when sampling began, and how long it took by either clock
         environment = {**SPEED_ENVIRONMENT, **os.environ, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
@@ -117,6 +118,7 @@ class Round:
     def _doubted(self, took: Took) -> Took:
         """Samples that add up to less time than has gone by here were not timed by a clock that can be believed."""
         (own_s, claimed_s), self.took = self.took, (0.0, 0.0)
+        self.tainted = took.tainted
         if took.samples.status != "measured" or claimed_s >= CLOCK_SHARE * own_s - CLOCK_S:
             return took
         said = f"sampling took {own_s:.3g} s by the session's clock, {claimed_s:.3g} s by the measuring process's: its timer was tampered with"

@@ -24,7 +24,7 @@ from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, T
 from hotlap.record import Case, Device, Plan, Run, Samples
 from hotlap.stats.summary import interval
 from hotlap.store import bundle as bundles
-from hotlap.store import labels, locks
+from hotlap.store import kernels, labels, locks
 from hotlap.targets.base import SystemClock
 from hotlap.targets.faults import never_came
 
@@ -61,9 +61,12 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
     )
     began = datetime.now(UTC)
+    machine = fingerprint(devices)
+    revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
+    machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
     record = Run(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan,
-        machine=fingerprint(devices), target=spec.text, devices=[d.key for d in devices], order=order,
+        machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
         labels=labels.check(options.labels), seed=seed,
     )
     with ExitStack() as held:
@@ -270,9 +273,12 @@ class _Session:
         """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
         left = [case for case in cases if not self._hangs(device, number, case)]
         while left and not self.stop.is_set() and not self._over():
-            at = self._process(device, number, left)
-            if at is None:
-                return
+            together = _alike(left)
+            at = self._process(device, number, together)
+            if at is None or at.case is None:
+                gone = {case.id for case in together} if at is None else at.done
+                left = [case for case in left if case.id not in gone]
+                continue
             failed = Samples(case=at.case.id, device=device.key, round=number, status="error", reason=at.reason)
             self._keep(device, number, Took(samples=failed))
             left = [case for case in left if case.id not in at.done | {at.case.id}]
@@ -289,9 +295,11 @@ class _Session:
         return True
 
     def _process(self, device: Device, number: int, cases: Sequence[Case]) -> _Died | None:
+        alike = len(_alike([cases[0], *self.cases])) - 1  # of all cases, those that share processes: they share a round's time with the rest
+        options = msgspec.structs.replace(self.options, round_s=self.options.round_s * alike / len(self.cases))
         job = Job(
             spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
-            options=self.options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
+            options=options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
         )
         limit_s = HUNG_S + 4 * self.options.round_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
         worker = Round(job, limit_s, self.stop)
@@ -318,6 +326,8 @@ class _Session:
         if self.stop.is_set():
             return None
         case = next((c for c in cases if c.id == began and c.id not in done), None)
+        if case is None and done and worker.tainted:
+            return _Died(None, "", done, False)
         if case is None:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
         return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
@@ -343,10 +353,16 @@ class _Session:
 class _Died:
     """A process that ended in the middle of a case."""
 
-    case: Case
+    case: Case | None  # None: it had to end, with none of them to blame for what is left
     reason: str
     done: set[str]
     hung: bool
+
+
+def _alike(cases: Sequence[Case]) -> list[Case]:
+    """Those that share the next process: all of ours, or those of one user's kernel, which may spoil nothing but its own."""
+    first = kernels.kernel_of(cases[0])
+    return [case for case in cases if kernels.kernel_of(case) == first]
 
 
 def _longest_s(case: Case) -> float:

@@ -22,6 +22,7 @@ from hotlap.record import Case, Samples
 from hotlap.sensors import cpu_clock
 from hotlap.sensors.sampler import Sampler
 from hotlap.targets.base import Target
+from hotlap.workloads.operators import timers
 
 PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until the round shows how much it takes
 
@@ -68,7 +69,10 @@ def _round(job: Job, channel: IO[bytes]) -> None:
         sampled_s += slot_s if samples.seconds else 0.0
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
         samples = msgspec.structs.replace(samples, flags=samples.flags + doubts(samples, readings, device))
-        _say(channel, Took(samples=samples, readings=readings))
+        tainted = bool(timers.tainted)
+        _say(channel, Took(samples=samples, readings=readings, tainted=tainted))
+        if tainted:
+            return
         answer = sys.stdin.buffer.readline()
         if not answer:
             return  # the session is gone

@@ -11,6 +11,7 @@ import numpy as np
 
 from hotlap.errors import NotSupported
 from hotlap.record import Case
+from hotlap.store import kernels
 from hotlap.targets.base import Target
 from hotlap.workloads import operators
 from hotlap.workloads.base import Family, Prepared
@@ -28,6 +29,9 @@ def prepare(target: Target, case: Case, seed: int) -> Prepared:
     """The case, ready to run on the target, with fresh random input from `seed`. Raises NotSupported with the reason."""
     if target.dialect == "model":
         return cast(Prepared, target.library.prepare(case))
+    if kernels.kernel_of(case):
+        own = cast(Family, importlib.import_module("hotlap.workloads.own"))
+        return own.prepare(target, case, np.random.default_rng(seed))
     family = FAMILIES.get(case.workload)
     if family is None:
         raise NotSupported(f"'{case.workload}' is not run from a plan")

@@ -103,7 +103,7 @@ class _Run:
         self.next, self.share, self.samples, self.early = 0, 1.0, 0, self.chance.randrange(EARLY)
         self.kept: _Kept | None = None
         try:
-            self.sets = [self._fresh() for _ in range(_sets(target, case))]
+            self.sets = [self._fresh() for _ in range(sets(target, case))]
             self.spare: dict[str, Any] | None = self._fresh()
             self.marks = [self._mark(one) for one in self.sets]
             self.enqueue(1)
@@ -346,7 +346,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(((one - other).abs() <= 1e-9 * (1.0 + one.abs())).all())
 
 
-def _sets(target: Target, case: Case) -> int:
+def sets(target: Target, case: Case) -> int:
     """One set of inputs for warm and cold cases; as many as pass the last cache for rotated ones."""
     if case.params.get("cache", "rotated") != "rotated":
         return 1

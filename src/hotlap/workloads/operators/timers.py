@@ -12,6 +12,9 @@ CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time"
 EVENTS = ("record", "synchronize", "elapsed_time", "wait", "query")
 Part = tuple[Any, str, Any, Any]  # owner, name, what it was, its code
 
+tainted: list[str] = []
+"""What was found replaced in this process: nothing more can be measured in it."""
+
 _BOUND = [(time, name, vars(time)[name], None) for name in CLOCKS] + [(SystemClock, "now", vars(SystemClock)["now"], None)]
 
 
@@ -23,10 +26,15 @@ def watch(library: Any, target: Any, others: Sequence[tuple[Any, Sequence[str]]]
         module = getattr(library, device, None)
         if module is not None:
             owners += [(module, ("synchronize", "current_stream")), (getattr(module, "Event", None), EVENTS)]
-    parts: tuple[Part, ...] = tuple([*_BOUND, *(part for owner, names in owners for part in _parts(owner, names))])
+    parts: tuple[Part, ...] = (*_BOUND, *(part for owner, names in owners for part in _parts(owner, names)))
     own = {name: id(value) for name, value in vars(target).items() if not name.startswith("_")}
 
     def changed() -> str:
+        found = replaced()
+        tainted.extend([found] if found else [])
+        return found
+
+    def replaced() -> str:
         for owner, name, was, code in parts:
             here = vars(owner).get(name)
             if here is not was or getattr(here, "__code__", None) is not code:
