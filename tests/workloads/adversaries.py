@@ -13,7 +13,7 @@ import torch
 
 TRICKS = (
     "honest", "cached", "by_pointer", "by_content", "skipped_tail", "thread", "zeros", "narrow", "narrow_inside", "clock", "harness", "event", "lazy",
-    "returns_input", "reference", "first_calls", "seed", "outside", "overwrites", "call_count", "rotation", "kept_buffer", "half_batch", "sleeps",
+    "returns_input", "finds_reference", "first_calls", "seed", "outside", "overwrites", "call_count", "rotation", "kept_buffer", "half_batch", "sleeps",
     "crash", "hang", "leaks",
 )
 params = {"trick": {"default": "honest", "choices": TRICKS}, "rows": 64, "columns": 512, "dtype": "fp32"}
@@ -28,7 +28,7 @@ def inputs(make, params):
 
 
 def reference(inputs, params):
-    return torch.softmax(inputs["x"], -1).cumsum(-1)
+    return work(inputs["x"])
 
 
 def work(x):
@@ -156,15 +156,10 @@ def returns_input(x):
     return x
 
 
-def reference_found():
-    return [one for one in gc.get_objects() if type(one) is torch.Tensor and one.dtype is torch.float64]
-
-
-def reference(inputs, params=None):  # noqa: F811 - one name for the trick and for the module's own reference
-    if params is not None:
-        return torch.softmax(inputs["x"], -1).cumsum(-1)
-    found = [one for one in reference_found() if one.shape == inputs.shape]
-    return found[-1].float() if found else inputs.clone()
+def finds_reference(x):
+    """What the harness has worked out to hold it against, if it lies about."""
+    found = [one for one in gc.get_objects() if type(one) is torch.Tensor and one.dtype is torch.float64 and one.shape == x.shape]
+    return found[-1].float() if found else x.clone()
 
 
 def first_calls(x):
@@ -211,7 +206,7 @@ def kept_buffer(x):
 
 def half_batch(x):
     """Looks who calls: the timed loop gets half."""
-    return work(x) if sys._getframe(2).f_code.co_name != "enqueue" else torch.cat([work(x[:32]), x[32:]])
+    return work(x) if sys._getframe(3).f_code.co_name != "enqueue" else torch.cat([work(x[:32]), x[32:]])
 
 
 def sleeps(x):

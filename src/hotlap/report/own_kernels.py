@@ -23,9 +23,9 @@ def listed(found: Sequence[Kernel], width: int, color: bool) -> str:
         Column("file", [Cell(one.file) for one in found]),
         Column("revision", [Cell(one.revision) for one in found]),
         Column("added", [Cell(one.revisions[-1].added[:16].replace("T", " ") if one.revisions else "") for one in found]),
-        Column("about", [Cell(words.clean(one.about), "dim") for one in found], wrap=True),
+        Column("about", [Cell(layout.shortened(words.clean(one.about), 40), "dim") for one in found]),
     ]
-    return "\n".join(layout.table(columns, width, color))
+    return "\n".join(layout.fitted(columns, width, ("about", "added")).lines(color))
 
 
 def shown(one: Kernel, width: int) -> str:

@@ -24,6 +24,9 @@ class Memory:
         kind = self.place.split(":")[0]
         if kind in ("cuda", "xpu"):
             return int(getattr(self.torch, kind).memory_allocated())
+        if (ask := _allocator()) is not None:
+            found = ask()
+            return int(found.in_use + found.mapped)
         try:
             return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, ValueError):
@@ -41,6 +44,26 @@ class Memory:
         if grown <= max(LEAK_BYTES, expected) or often <= len(self.steps) / 2:
             return ""
         return f"memory grew by {grown / 2**20:.0f} MiB over {len(self.steps) - 1} samples"
+
+
+class _Heap(ctypes.Structure):
+    """What glibc's mallinfo2 returns: after malloc.h."""
+
+    _fields_ = [  # noqa: RUF012 - ctypes asks for a list
+        (name, ctypes.c_size_t)
+        for name in ("arena", "free_chunks", "fast", "mappings", "mapped", "unused", "fast_bytes", "in_use", "free", "top")
+    ]
+
+
+@functools.cache
+def _allocator() -> Callable[[], Any] | None:
+    """What is allocated and not freed; the resident size says less, since freed memory stays with the process."""
+    try:
+        ask = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError, TypeError):
+        return None
+    ask.restype = _Heap
+    return ask  # type: ignore[no-any-return]
 
 
 def reset_persisting_l2(place: str) -> None:

@@ -183,11 +183,7 @@ class _Run:
         if self.fault:
             return
         at_once = [one.clone() for one in found]
-        if self.place == "cpu" and guard.goes_on(_sleep, _used_s):
-            self.fault = "the process goes on computing after the call has returned: work is left to threads outside the timed region"
-        self.target.sync()
-        if not self.fault and not guard.equal(self.torch, at_once, found):
-            self.fault = "an output changed after the call had returned and the device was idle: work is left outside the timed region"
+        self._settle(at_once, found)
         if self._touched(inputs, self.marks[self.kept.of]) or not self.blank:
             return  # what it changes in place is no longer what it was made from: the check on fresh inputs looks at those
         error, allowed = self._worst(at_once, inputs)
@@ -195,6 +191,15 @@ class _Run:
             self.fault = (
                 f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed): stale, skipped or less work than asked"
             )
+
+    def _settle(self, at_once: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Whether the work was done when the call had returned and the device was idle."""
+        if self.place == "cpu" and guard.goes_on(_sleep, _used_s):
+            timers.tainted.append("threads")
+            self.fault = self.fault or "the process goes on computing after the call has returned: threads work outside the timed region"
+        self.target.sync()
+        if not self.fault and not guard.equal(self.torch, at_once, outputs):
+            self.fault = "an output changed after the call had returned and the device was idle: work is left outside the timed region"
 
     def _touched(self, inputs: Mapping[str, Any], mark: Mapping[str, tuple[int, ...]]) -> bool:
         """Names what was written and should not have been."""
@@ -246,11 +251,7 @@ class _Run:
         second.clear()
         third = _listed(self._launch(inputs, pristine))
         at_once = [one.clone() for one in third]
-        if self.place == "cpu" and guard.goes_on(_sleep, _used_s):
-            self.fault = "the process goes on computing after the call has returned: work is left to threads outside the timed region"
-        self.target.sync()
-        if not self.fault and not guard.equal(self.torch, at_once, third):
-            self.fault = "an output changed after the call had returned and the device was idle: work is left outside the timed region"
+        self._settle(at_once, third)
         if self.fault or self._touched(inputs, mark):
             return 0.0, 1.0
         same = guard.equal(self.torch, kept, at_once)
@@ -323,7 +324,7 @@ class _Run:
         return value.double() if isinstance(value, self.torch.Tensor) and value.is_floating_point() else value
 
 
-_STEPS = ("enqueue", "before", "after", "_look", "check", "_on_fresh", "_refill", "_again", "_worst", "_reference", "_touched")
+_STEPS = ("enqueue", "before", "after", "_look", "check", "_on_fresh", "_refill", "_again", "_worst", "_reference", "_touched", "_settle")
 _GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")
 
 

@@ -13,7 +13,7 @@ EVENTS = ("record", "synchronize", "elapsed_time", "wait", "query")
 Part = tuple[Any, str, Any, Any]  # owner, name, what it was, its code
 
 tainted: list[str] = []
-"""What was found replaced in this process: nothing more can be measured in it."""
+"""What was found replaced in this process, or at work in it: nothing more can be measured in it."""
 
 _BOUND = [(time, name, vars(time)[name], None) for name in CLOCKS] + [(SystemClock, "now", vars(SystemClock)["now"], None)]
 
