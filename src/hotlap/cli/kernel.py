@@ -25,7 +25,7 @@ TARGETS = {"python": "torch", "library": "torch:cpu", "opencl": "opencl", "cuda"
 def add(parser: argparse.ArgumentParser) -> None:
     about = "add: keep one; list; show one; check: are its results right; plan: its cases, as TOML; remove: forget it"
     parser.add_argument("what", choices=("add", "list", "show", "check", "plan", "remove"), help=about)
-    parser.add_argument("item", nargs="?", default="", help="add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; else the kernel's name")
+    parser.add_argument("item", nargs="?", default="", help="add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; else the kernel's name; plan: several with commas")
     parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, plan: parameters, several values with commas")
     parser.add_argument("--target", default="", help="check: where (default: the first target that runs this kind)")
     parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
@@ -52,16 +52,11 @@ def run(args: argparse.Namespace) -> int:
         gone = kernels.remove(args.item, home)
         print(msgspec.json.encode(gone).decode() if args.json else f"{gone.name} is forgotten; runs that measured it are kept")
         return 0
+    if args.what == "plan":
+        return _plan([kernels.load(name, home) for name in args.item.split(",")], args)
     kernel = kernels.load(args.item, home)
     if args.what == "check":
         return _check(kernel, args)
-    if args.what == "plan":
-        made = Plan(name=kernel.name, about=kernel.about, cases=_cases(kernel, args.params, args.beside))
-        if args.json:
-            terminal.print_json(made)
-        else:
-            print(plans.text(made, [f"hotlap run FILE --target {TARGETS[kernel.kind]}"]), end="")
-        return 0
     if args.json:
         terminal.print_json(kernel)
     else:
@@ -93,6 +88,21 @@ def _add(path: Path, as_json: bool, home: Path) -> int:
     return 0
 
 
+def _plan(several: Sequence[kernels.Kernel], args: argparse.Namespace) -> int:
+    """One plan of all of them, each case once."""
+    if args.beside and not any(one.workload for one in several):
+        raise InputError(f"{args.item} is a workload of its own: there is nothing of ours beside it")
+    cases = {case.id: case for one in several for case in _cases(one, args.params, args.beside)}
+    about = several[0].about if len(several) == 1 else ""
+    made = Plan(name=several[0].name if len(several) == 1 else "kernels", about=about, cases=list(cases.values()))
+    if args.json:
+        terminal.print_json(made)
+    else:
+        where = ", ".join(dict.fromkeys(TARGETS[one.kind] for one in several))
+        print(plans.text(made, [f"hotlap run FILE --target {where}"]), end="")
+    return 0
+
+
 def _check(kernel: kernels.Kernel, args: argparse.Namespace) -> int:
     cases = _cases(kernel, args.params, beside=False)
     by_id = {case.id: case for case in cases}
@@ -112,7 +122,5 @@ def _cases(kernel: kernels.Kernel, given: Sequence[str], beside: bool) -> list[C
     axes = {name: text.split(",") for name, text in terminal.pairs(given, "parameter").items()}
     asked = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())] if axes else kernel.cases or [{}]
     made = [kernels.case(kernel, one) for one in asked]
-    if beside and not kernel.workload:
-        raise InputError(f"{kernel.name} is a workload of its own: there is nothing of ours beside it")
-    ours = [Case(workload=case.workload, params=case.params) for case in made] if beside else []
+    ours = [Case(workload=case.workload, params=case.params) for case in made] if beside and kernel.workload else []
     return list({case.id: case for pair in itertools.zip_longest(ours, made) for case in pair if case is not None}.values())

@@ -156,6 +156,8 @@ class _Session:
         self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
         self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
         self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
+        self.told: dict[str, Ended] = {}  # how the last process of this round ended, by device
+        self.round_s: dict[str, float] = {}  # of all its processes
         self.stop = threading.Event()
         self.writing = threading.Lock()
 
@@ -272,6 +274,8 @@ class _Session:
     def _round(self, device: Device, number: int, cases: Sequence[Case]) -> None:
         """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
         left = [case for case in cases if not self._hangs(device, number, case)]
+        self.told.pop(device.key, None)
+        self.round_s.pop(device.key, None)
         while left and not self.stop.is_set() and not self._over():
             together = _alike(left)
             at = self._process(device, number, together)
@@ -284,6 +288,8 @@ class _Session:
             left = [case for case in left if case.id not in at.done | {at.case.id}]
             if at.hung:
                 self.hung[device.key, at.case.id] = number
+        if ended := self.told.get(device.key):
+            self.listen(device, number, msgspec.structs.replace(ended, seconds=self.round_s[device.key]))
 
     def _hangs(self, device: Device, number: int, case: Case) -> bool:
         """Whether the case did not answer in an earlier round: it would keep all others waiting once more."""
@@ -333,12 +339,14 @@ class _Session:
         return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
 
     def _ended(self, device: Device, number: int, ended: Ended) -> None:
+        """Of one of the round's processes; the round itself is told of once, with the time of all."""
         self.elapsed_s[device.key] += ended.seconds
+        self.round_s[device.key] = self.round_s.get(device.key, 0.0) + ended.seconds
         with self.writing:
             self.record = msgspec.structs.replace(self.record, sensors_missing=ended.missing, sampler_share=ended.sampler_share)
         for warning in ended.warnings if number == 0 else []:
             self.listen(device, number, warning)
-        self.listen(device, number, ended)
+        self.told[device.key] = ended
 
     def _keep(self, device: Device, number: int, took: Took) -> None:
         with self.writing:

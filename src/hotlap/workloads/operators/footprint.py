@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,11 @@ PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE, of the CUDA driver
 
 
 class Memory:
-    """Of this process, or of the device where PyTorch counts it; only what samples themselves take counts, not what checks do."""
+    """Of this process, or of the device where PyTorch counts it, after each sample."""
 
     def __init__(self, torch: Any, place: str) -> None:
         self.torch, self.place = torch, place
-        self.began, self.steps = 0, [0]
+        self.seen: list[int] = []
 
     def now(self) -> int:
         kind = self.place.split(":")[0]
@@ -32,18 +33,17 @@ class Memory:
         except (OSError, ValueError):
             return 0
 
-    def before(self) -> None:
-        self.began = self.now()
-
     def after(self) -> None:
-        self.steps.append(self.now() - self.began)
+        """After each sample, while the output that is looked at is alive."""
+        self.seen.append(self.now())
 
     def leak(self, expected: int) -> str:
         """In words, if it grew in more than half of the samples, by more than `expected` bytes and allocators explain; else ""."""
-        grown, often = sum(self.steps[2:]), sum(step > 0 for step in self.steps[2:])  # the first sample makes what all share
-        if grown <= max(LEAK_BYTES, expected) or often <= len(self.steps) / 2:
+        kept = self.seen[1:]  # the first sample makes what all share
+        steps = [later - earlier for earlier, later in itertools.pairwise(kept)]
+        if not steps or kept[-1] - kept[0] <= max(LEAK_BYTES, expected) or sum(step > 0 for step in steps) <= len(steps) / 2:
             return ""
-        return f"memory grew by {grown / 2**20:.0f} MiB over {len(self.steps) - 1} samples"
+        return f"memory grew by {(kept[-1] - kept[0]) / 2**20:.0f} MiB over {len(kept)} samples"
 
 
 class _Heap(ctypes.Structure):

@@ -103,14 +103,15 @@ class _Run:
         self.next, self.share, self.samples, self.early = 0, 1.0, 0, self.chance.randrange(EARLY)
         self.kept: _Kept | None = None
         try:
-            self.sets = [self._fresh() for _ in range(sets(target, case))]
+            first = self._fresh()
+            self.bytes = sum(one.numel() * one.element_size() for _, one in guard.tensors(self.torch, first))
+            self.sets = [first, *(self._fresh() for _ in range(sets(target, case, self.bytes) - 1))]
             self.spare: dict[str, Any] | None = self._fresh()
             self.marks = [self._mark(one) for one in self.sets]
             self.enqueue(1)
             target.sync()
         except (RuntimeError, MemoryError, TypeError, NotImplementedError) as error:
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
-        self.bytes = sum(one.numel() * one.element_size() for _, one in guard.tensors(self.torch, self.sets[0]))
         self.began_s, self.changing_s = _clock(), 0.0
         self.memory = footprint.Memory(self.torch, self.place)
 
@@ -150,7 +151,6 @@ class _Run:
                 self._swap(of)
                 self.changing_s += _clock() - began_s
         self.share = 1.0 if self.chance.random() < 0.5 else self.chance.random()
-        self.memory.before()
 
     def _swap(self, of: int) -> None:
         """Content of the spare set into set `of`, and its own into the spare one; memory stays where it is."""
@@ -347,11 +347,11 @@ def _same(one: Any, other: Any) -> bool:
     return bool(((one - other).abs() <= 1e-9 * (1.0 + one.abs())).all())
 
 
-def sets(target: Target, case: Case) -> int:
-    """One set of inputs for warm and cold cases; as many as pass the last cache for rotated ones."""
+def sets(target: Target, case: Case, nbytes: int = 0) -> int:
+    """One set of inputs for warm and cold cases; as many as pass the last cache for rotated ones. `nbytes`: of the inputs, where known."""
     if case.params.get("cache", "rotated") != "rotated":
         return 1
-    working = find(case.workload).work(case.params).working_set_bytes
+    working = max(find(case.workload).work(case.params).working_set_bytes, nbytes)
     wanted = ROTATED_CACHES * (target.device.cache_bytes or UNKNOWN_CACHE_BYTES)
     return int(np.clip(np.ceil(wanted / max(working, 1.0)), 1, MOST_SETS))
 

@@ -55,7 +55,9 @@ class _Run:
         self.outputs = list(table.tables(kernel, "outputs"))
         self.types: dict[str, Any] = {}
         self.content: list[dict[str, Array]] = []  # what each set was filled with
-        self.sets = [self._made() for _ in range(sets(target, case))]
+        self.sets = [self._made()]
+        nbytes = sum(buffer.nbytes for buffer in self.sets[0].values())
+        self.sets += [self._made() for _ in range(sets(target, case, nbytes) - 1)]
         first = self._tensors(0)
         self.calls = [self._arguments(one, first) for one in self.sets]
         self.next, self.last = 0, -1
