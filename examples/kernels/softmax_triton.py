@@ -11,9 +11,9 @@ cases = [{"rows": 4096, "columns": 1024, "dtype": "bf16"}, {"rows": 16384, "colu
 
 
 @triton.jit
-def softmax(x, out, columns, BLOCK: tl.constexpr):
+def softmax(x, out, columns, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
-    place = tl.arange(0, BLOCK)
+    place = tl.arange(0, block)
     inside = place < columns
     value = tl.load(x + row * columns + place, mask=inside, other=float("-inf")).to(tl.float32)
     e = tl.exp(value - tl.max(value, 0))
@@ -23,5 +23,5 @@ def softmax(x, out, columns, BLOCK: tl.constexpr):
 def launch(inputs, params):
     x = inputs["x"]
     out = torch.empty_like(x)
-    softmax[(params["rows"],)](x, out, params["columns"], BLOCK=triton.next_power_of_2(params["columns"]))
+    softmax[(params["rows"],)](x, out, params["columns"], block=triton.next_power_of_2(params["columns"]))
     return out

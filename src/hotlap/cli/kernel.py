@@ -6,6 +6,7 @@ import argparse
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,7 +26,8 @@ TARGETS = {"python": "torch", "library": "torch:cpu", "opencl": "opencl", "cuda"
 def add(parser: argparse.ArgumentParser) -> None:
     about = "add: keep one; list; show one; check: are its results right; plan: its cases, as TOML; remove: forget it"
     parser.add_argument("what", choices=("add", "list", "show", "check", "plan", "remove"), help=about)
-    parser.add_argument("item", nargs="?", default="", help="add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; else the kernel's name; plan: several with commas")
+    item = "add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; else the kernel's name, for plan several with commas"
+    parser.add_argument("item", nargs="?", default="", help=item)
     parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, plan: parameters, several values with commas")
     parser.add_argument("--target", default="", help="check: where (default: the first target that runs this kind)")
     parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
@@ -43,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
             print(own_kernels.listed(found, terminal.width(), color=terminal.color()))
         return 0
     if not args.item:
-        raise InputError(f"{args.what} what? {'give a file' if args.what == 'add' else 'give the name of a kernel; hotlap kernel list has them'}")
+        wanted = "a file" if args.what == "add" else "the name of a kernel; hotlap kernel list has them"
+        raise InputError(f"{args.what} what? give {wanted}")
     if args.params and args.what not in ("check", "plan"):
         raise InputError(f"{args.what} takes no parameters, not '{args.params[0]}'")
     if args.what == "add":
@@ -120,7 +123,7 @@ def _check(kernel: kernels.Kernel, args: argparse.Namespace) -> int:
 def _cases(kernel: kernels.Kernel, given: Sequence[str], beside: bool) -> list[Case]:
     """Those asked for, else those that its file has, else the one at its defaults; with `beside` also ours of the same parameters."""
     axes = {name: text.split(",") for name, text in terminal.pairs(given, "parameter").items()}
-    asked = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())] if axes else kernel.cases or [{}]
-    made = [kernels.case(kernel, one) for one in asked]
+    asked: list[dict[str, Any]] = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    made = [kernels.case(kernel, one) for one in (asked if axes else kernel.cases or [{}])]
     ours = [Case(workload=case.workload, params=case.params) for case in made] if beside and kernel.workload else []
     return list({case.id: case for pair in itertools.zip_longest(ours, made) for case in pair if case is not None}.values())

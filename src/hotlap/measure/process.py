@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hotlap.measure.protocol import Job, Message, Sampling, Took
+from hotlap.measure.protocol import Began, Ended, Fault, Job, Message, Sampling, Took
 from hotlap.targets.base import SystemClock
 
 SPEED_ENVIRONMENT = {  # the user's own settings win
@@ -23,7 +23,7 @@ SPEED_ENVIRONMENT = {  # the user's own settings win
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),  # fault in every page again: 0.2 to 2 s for each GiB in a guest
 }
 
-CLOCK_SHARE, CLOCK_S = 0.75, 0.05  # of the time that has gone by here, that the worker's own account may lack: messages are late on a busy host
+CLOCK_SHARE, CLOCK_S = 0.75, 0.05  # of the time gone by here the worker must account for so much, but for messages that are late
 
 
 class Round:
@@ -82,7 +82,7 @@ class Round:
         """No further case: the round ends here."""
         self._write(b"enough\n")
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[Began | Took | Ended | Fault]:
         """Until the process ends, hangs, or the user stops it."""
         assert self.process.stdout is not None
         clock, pending = SystemClock(), b""

@@ -63,7 +63,7 @@ def _allocator() -> Callable[[], Any] | None:
     except (AttributeError, OSError, TypeError):
         return None
     ask.restype = _Heap
-    return ask  # type: ignore[no-any-return]
+    return ask
 
 
 def reset_persisting_l2(place: str) -> None:

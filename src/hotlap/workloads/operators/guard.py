@@ -29,7 +29,7 @@ def _span(value: Any) -> int:
     """Elements from the first to the last, gaps between rows included."""
     if value.numel() == 0:
         return 0
-    return 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+    return 1 + sum((int(size) - 1) * int(stride) for size, stride in zip(value.shape, value.stride(), strict=True))
 
 
 def _overlaps(value: Any) -> bool:

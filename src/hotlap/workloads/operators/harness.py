@@ -21,8 +21,9 @@ from hotlap.work import find
 from hotlap.workloads.base import Prepared
 from hotlap.workloads.flush import flusher
 from hotlap.workloads.operators import FAMILIES, footprint, guard, timers
-from hotlap.workloads.operators.base import Exact, Family, Operator, kind
+from hotlap.workloads.operators.base import Exact, Family, Operator
 from hotlap.workloads.operators.compare import held
+from hotlap.workloads.operators.making import Tensors
 
 ROTATED_CACHES, MOST_SETS = 2.0, 64  # inputs are rotated over so many last-level caches, in at most so many sets
 UNKNOWN_CACHE_BYTES = 32 << 20
@@ -33,36 +34,6 @@ SHORT_S = 0.05  # calls that are longer are repeated less
 CHANGING_SHARE = 0.25  # of the time for samples, to change inputs between them
 
 _clock, _sleep, _used_s = time.perf_counter, time.sleep, time.process_time  # bound before any operator runs
-
-
-class Tensors:
-    """Fresh random tensors; see `base.Maker`."""
-
-    def __init__(self, library: Any, place: str, seed: int) -> None:
-        self.library, self.place = library, place
-        self.generator = library.Generator(device=place).manual_seed(seed)
-        self.blank: list[Any] = []  # made for outputs
-
-    def normal(self, *shape: int, dtype: str) -> Any:
-        made = kind(self.library, dtype)
-        first = made if dtype != "fp8" else self.library.float32
-        return self.library.randn(shape, dtype=first, device=self.place, generator=self.generator).to(made)
-
-    def uniform(self, *shape: int, dtype: str, low: float = 0.0, high: float = 1.0) -> Any:
-        made = self.library.rand(shape, dtype=self.library.float32, device=self.place, generator=self.generator)
-        return (made * (high - low) + low).to(kind(self.library, dtype))
-
-    def whole(self, high: int, *shape: int, dtype: str = "int32", low: int = 0) -> Any:
-        made = kind(self.library, dtype)
-        return self.library.randint(low, high, shape, dtype=made, device=self.place, generator=self.generator)
-
-    def order(self, count: int) -> Any:
-        return self.library.randperm(count, device=self.place, generator=self.generator)
-
-    def empty(self, *shape: int, dtype: str) -> Any:
-        made = self.library.empty(shape, dtype=kind(self.library, dtype), device=self.place)
-        self.blank.append(made.fill_(float("nan")) if made.is_floating_point() else made.fill_(-1))
-        return self.blank[-1]
 
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
@@ -273,7 +244,7 @@ class _Run:
         fresh, of = self._fresh(seed), self.kept.of if self.kept else 0
         inputs = self.sets[of] = dict(self.sets[of])
         for name, value in fresh.items():
-            here = inputs.get(name)
+            here = inputs[name]
             alike = isinstance(value, self.torch.Tensor) and value.layout is self.torch.strided and value.shape == here.shape
             if alike:
                 here.copy_(value)
@@ -284,7 +255,8 @@ class _Run:
 
     def _again(self) -> None:
         """A call on changed input against the same call again: who remembers results is faster the second time."""
-        changed, again = [], []
+        changed: list[float] = []
+        again: list[float] = []
         for _ in range(PAIRS):
             inputs = self._refill(self.chance.getrandbits(31))
             if len(self.sets) > 1:

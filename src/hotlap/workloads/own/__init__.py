@@ -11,6 +11,7 @@ from hotlap.errors import NotSupported
 from hotlap.record import Case, Value
 from hotlap.store import kernels, paths
 from hotlap.targets.base import Prepared, Target
+from hotlap.work import find
 from hotlap.workloads import operators
 from hotlap.workloads.operators.base import Family, Operator
 from hotlap.workloads.operators.harness import prepared
@@ -26,7 +27,7 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     here = target.device.target
     if here != wanted.split(":")[0] or (wanted == "torch:cpu" and target.device.kind != "cpu"):
         raise NotSupported(f"the kernel {kernel.name} ({kernel.file}) runs on the target {wanted}, not on {here}")
-    params = _params(kernel, case)
+    params = params_of(kernel, case)
     if kernel.kind in ("opencl", "cuda"):
         return native.prepare(target, case, native.Loaded(kernel, params, _library(), _ours(kernel, case, _library())), rng)
     library = target.library
@@ -35,11 +36,9 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     return prepared(target, case, operator, rng)
 
 
-def _params(kernel: kernels.Kernel, case: Case) -> dict[str, Value]:
+def params_of(kernel: kernels.Kernel, case: Case) -> dict[str, Value]:
     """What the kernel's code is given; the cost that a plan states must be the kernel's own."""
     if kernel.workload:
-        from hotlap.work import find
-
         if reason := kernels.refused(kernel, case):
             raise NotSupported(reason)
         return dict(find(case.workload).full(case.params))

@@ -63,7 +63,7 @@ def _table(path: Path, kind: kernels.Kind) -> kernels.Kernel:
     elif kind == "library":
         raise InputError(f"{path.name} needs {beside.name} beside it, which says how to launch it; see docs/own-kernels.md")
     else:
-        lines = [found for line in path.read_text("utf-8").splitlines() if (found := HEADER.match(line))]
+        lines = [head for line in path.read_text("utf-8").splitlines() if (head := HEADER.match(line))]
         text, where = "\n".join(line[2] for line in lines), f"the lines of {path.name} that begin with //:"
     if not text.strip():
         raise InputError(f"{path.name} does not say how to launch it: TOML in lines that begin with //:, or in {beside.name}")
@@ -88,10 +88,12 @@ def _made(path: Path, kind: kernels.Kind, found: Mapping[str, Any], table: dict[
     kernel = kernels.Kernel(
         name=name, kind=kind, file=path.name, about=str(found.get("about", ""))[:200], workload=workload,
         only=_only(path, workload, found.get("only", {})), settings=[_setting(path, *item) for item in dict(found.get("params", {})).items()],
-        **{key: str(found.get(key, "")) for key in ("read_bytes", "written_bytes", "operations", "unit_of_arithmetic")},
+        read_bytes=str(found.get("read_bytes", "")), written_bytes=str(found.get("written_bytes", "")),
+        operations=str(found.get("operations", "")), unit_of_arithmetic=str(found.get("unit_of_arithmetic", "")),
         cases=[dict(one) for one in found.get("cases", [])], table=table,
     )  # fmt: skip
-    for one in kernel.cases or ([] if workload else [{}]):
+    own: list[dict[str, Value]] = [] if workload else [{}]
+    for one in kernel.cases or own:
         kernels.case(kernel, one)  # its cost can be worked out, and its cases are valid
     return kernel
 
@@ -110,7 +112,7 @@ def _only(path: Path, workload: str, given: object) -> dict[str, list[Value]]:
 
 
 def _setting(path: Path, name: str, given: object) -> kernels.Setting:
-    table = given if isinstance(given, Mapping) else {"default": given}
+    table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"default": given}
     default = table.get("default")
     if not isinstance(default, (bool, int, float, str)):
         raise InputError(f"{path.name}: the parameter '{name}' needs a default: a number, a word, true or false")

@@ -11,13 +11,15 @@ import numpy as np
 from hotlap.errors import InputError
 from hotlap.record import Case, Check, Flag, Value
 from hotlap.store import kernels, paths
+from hotlap.targets import cuda_compile
 from hotlap.targets.base import Array, Buffer, Prepared, Target
 from hotlap.work.cost import evaluate
 from hotlap.workloads.flush import flusher
 from hotlap.workloads.operators import guard
 from hotlap.workloads.operators.base import Operator
 from hotlap.workloads.operators.compare import held
-from hotlap.workloads.operators.harness import Tensors, sets
+from hotlap.workloads.operators.harness import sets
+from hotlap.workloads.operators.making import Tensors
 from hotlap.workloads.own import table
 
 Set = dict[str, Buffer]
@@ -41,6 +43,23 @@ def prepare(target: Target, case: Case, loaded: Loaded, rng: np.random.Generator
     )
 
 
+def compiled(kernel: kernels.Kernel, params: Mapping[str, Value]) -> str:
+    """CUDA C++ by NVRTC alone, without a GPU: for which architecture, and how large. Raises NotSupported with the compiler's first error."""
+    arch = f"sm_{cuda_compile.architectures()[-1]}"
+    source = kernels.path(kernel, paths.home()).read_text("utf-8")
+    code = cuda_compile.compile_source(source, str(kernel.table.get("function", kernel.name)), arch, tuple(defines(kernel, params)))
+    return f"compiles for {arch}, {len(code)} B by NVRTC {cuda_compile.version()}"
+
+
+def defines(kernel: kernels.Kernel, params: Mapping[str, Value]) -> list[str]:
+    """NAME=value for the compiler: a parameter's word as it is, else a whole number that is worked out."""
+    given = kernel.table.get("defines", {})
+    if not isinstance(given, dict):
+        raise InputError(f"{kernel.file}: 'defines' is a table, as in defines = {{ COLUMNS = 'columns' }}")
+    words = {name: value for name, value in params.items() if isinstance(value, str)}
+    return [f"{name}={words[value] if value in words else int(evaluate(value, params))}" for name, value in given.items()]
+
+
 class _Run:
     """Sets of buffers with a zone after each, and the kernel that goes round them."""
 
@@ -49,7 +68,7 @@ class _Run:
         self.target, self.own, self.rng, self.chance = target, kernel, rng, random.SystemRandom()
         self.operator = table.operator(kernel, self.params, loaded.ours, self.torch)
         source, name = kernels.path(kernel, paths.home()).read_text("utf-8"), str(kernel.table.get("function", kernel.name))
-        self.kernel = target.kernel(source, name, self._defines())
+        self.kernel = target.kernel(source, name, defines(kernel, self.params))
         self.group = self._whole("group", 64)
         self.items = -(-self._whole("items", 0) // self.group) * self.group
         self.outputs = list(table.tables(kernel, "outputs"))
@@ -65,18 +84,6 @@ class _Run:
         self.flags: list[Flag] = []
         self.enqueue(1)
         target.sync()
-
-    def _defines(self) -> list[str]:
-        given = self.own.table.get("defines", {})
-        if not isinstance(given, dict):
-            raise InputError(f"{self.own.file}: 'defines' is a table, as in defines = {{ COLUMNS = 'columns' }}")
-        return [f"{name}={self._define(value)}" for name, value in given.items()]
-
-    def _define(self, value: object) -> str:
-        """A parameter's word as it is, else a whole number that is worked out."""
-        if isinstance(value, str) and isinstance(self.params.get(value), str):
-            return str(self.params[value])
-        return str(int(evaluate(value, self.params)))  # type: ignore[arg-type]
 
     def _whole(self, key: str, default: int) -> int:
         found = int(evaluate(self.own.table.get(key, default), self.params))  # type: ignore[arg-type]
@@ -147,7 +154,7 @@ class _Run:
         """The set that the loop used last, then fresh input in its memory, twice, each held against the reference."""
         of = max(self.last, 0)
         worst, fault = self._held(of, "a call of the timed loop")
-        found = []
+        found: list[list[Any]] = []
         for _ in range(2):
             if fault:
                 break

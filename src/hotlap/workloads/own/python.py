@@ -13,6 +13,7 @@ from typing import Any
 from hotlap.errors import InputError
 from hotlap.record import Value
 from hotlap.store import kernels, paths
+from hotlap.work.cost import evaluate
 from hotlap.workloads.operators.base import Exact, Maker, Operator
 
 
@@ -52,8 +53,6 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
 
 
 def _terms(code: ModuleType, params: Mapping[str, Value]) -> int:
-    from hotlap.work.cost import evaluate
-
     return int(evaluate(getattr(code, "terms", 1), params))
 
 
