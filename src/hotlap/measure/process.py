@@ -121,7 +121,7 @@ class Round:
         self.tainted = took.tainted
         if took.samples.status != "measured" or claimed_s >= CLOCK_SHARE * own_s - CLOCK_S:
             return took
-        said = f"sampling took {own_s:.3g} s by the session's clock, {claimed_s:.3g} s by the measuring process's: its timer was tampered with"
+        said = f"sampling took {own_s:.3g} s by the session's clock and {claimed_s:.3g} s by the worker's: its timer was tampered with"
         return msgspec.structs.replace(took, samples=msgspec.structs.replace(took.samples, status="invalid", reason=said))
 
     def ending(self) -> str:

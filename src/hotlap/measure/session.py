@@ -301,7 +301,7 @@ class _Session:
         return True
 
     def _process(self, device: Device, number: int, cases: Sequence[Case]) -> _Died | None:
-        alike = len(_alike([cases[0], *self.cases])) - 1  # of all cases, those that share processes: they share a round's time with the rest
+        alike = len(_alike([cases[0], *self.cases])) - 1  # of all cases, those that share its process
         options = msgspec.structs.replace(self.options, round_s=self.options.round_s * alike / len(self.cases))
         job = Job(
             spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),

@@ -25,8 +25,8 @@ def beside(found: Sequence[Beside], width: int, color: bool) -> str:
     lines.append("")
     for name in names:
         lines += layout.paragraph(f"  {name:<{max(map(len, names))}}  ", _about([row[name] for row in entries if name in row]), width)
-    reading = f"× is against {names[0]}, above 1 is better, whichever way the case counts; ? cannot tell, = the same; ✓ right in every round, "
-    reading += "✗ wrong, – not measured"
+    reading = f"× is against {names[0]}, above 1 is better, whichever way the case counts; ? cannot tell, = the same; "
+    reading += "✓ right in every round, ✗ wrong, – not measured"
     return "\n".join([*lines, *layout.paragraph("", reading, width)])
 
 
@@ -34,7 +34,7 @@ def _cell(one: Entry | None) -> Cell:
     if one is None:
         return Cell()
     if one.median is None:
-        return Cell("✗ " + words.STATES.get(one.status, one.status) if one.status != "not_run" else words.DASH, "dim" if one.status == "not_run" else "bad")
+        return Cell(words.DASH, "dim") if one.status == "not_run" else Cell(f"✗ {words.STATES.get(one.status, one.status)}", "bad")
     answer = one.comparison
     ratio = f"  {answer.ratio:.2f} ×{SIGNS.get(answer.answer, '')}" if answer and answer.ratio else ""
     style = ANSWER_STYLES[answer.answer] if answer and answer.ratio else ""
