@@ -220,15 +220,15 @@ def test_a_run_goes_on_past_a_kernel_that_crashes(home: Path, tmp_path: Path, ca
     _kept(EXAMPLES / "softmax_steps.py", home)
     crash = 'import os\nname = "crash"\nworkload = "rowwise"\ndef launch(inputs, params): os.abort()\n'
     _kept(_written(tmp_path, "crash.py", crash), home)
-    tables = ['[[case]]\nworkload = "rowwise"\nrows = 32\ncolumns = 64\ndtype = "fp32"\n' + line for line in ('implementation = "crash"', "", 'implementation = "softmax-steps"')]
+    tables = ['[[case]]\nworkload = "rowwise"\nop = "softmax"\nrows = 32\ncolumns = 64\ndtype = "fp32"\n' + line for line in ('implementation = "crash"', "", 'implementation = "softmax-steps"')]
     plan = _written(tmp_path, "three.toml", "\n".join(tables))
     assert main(["run", str(plan), "--target", "torch:cpu", "--rounds", "1", "--round-time", "0.3", "--label", "k=v"]) == 0
     capsys.readouterr()
     assert main(["kernel", "remove", "softmax-steps"]) == 0  # the run is read where the kernel is not
     assert main(["compare", "k=v", "--by", "implementation"]) == 1
     said = capsys.readouterr().out
-    assert "SIGABRT" in said
-    assert "softmax-steps  1 of 1 right" in said
+    assert "SIGABRT" in said, said
+    assert "softmax-steps  1 of 1 right" in said, said
     assert "library        1 of 1 right" in said
     assert main(["show", "k=v", "--json"]) == 0
     assert '"kernel softmax-steps"' in (home / "runs").glob("*/run.json").__next__().read_text(encoding="utf-8")
