@@ -110,7 +110,7 @@ def main() -> int:
     taken = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(max(args.processes, 6))]
     found = [one["found"] for one in taken]
     answer = {
-        "side": statistics.median(one["side"] for one in taken), "time_s": statistics.median(map(_middle, (one["hotlap"] for one in found))),
+        "side": statistics.median(one["side"] for one in taken), "time_s": statistics.median(_middle(one["hotlap"]) for one in found),
         "right": all(one["check"] for one in taken), "ratios": {}, "apart": {"hotlap": _apart(_medians_of_six(found))},
     }
     for name in found[0]:
@@ -146,7 +146,8 @@ def _apart(answers: list[float]) -> float:
 
 
 def _said(answer: dict[str, Any], processes: int) -> str:
-    lines = [f"a product of {answer['side']:.0f}³ in fp32, {answer['time_s'] * 1e6:.0f} µs, {processes} processes, right: {answer['right']}"]
+    head = f"a product of {answer['side']:.0f}³ in fp32, {answer['time_s'] * 1e6:.0f} µs"
+    lines = [f"{head}, {processes} processes, right: {answer['right']}"]
     for name, one in answer["ratios"].items():
         lines.append(f"hotlap ÷ {name:<22} {one['ratio']:.4f}   95 % interval {one['low']:.4f} to {one['high']:.4f}")
     lines += [f"answers apart by ± (95 %)  {name:<22} {100 * one:.2f} %" for name, one in answer["apart"].items()]

@@ -32,7 +32,8 @@ def read(path: Path) -> list[Row]:
             types = " ".join((line.get(name) or "").partition(":")[0] for name in ("A", "B", "C") if line.get(name))
             right = (line.get("Disposition") or "passed").lower() in ("passed", "not_verified", "")
             value = (line.get("Runtime") or "") if right else str(line.get("Disposition"))
-            rows.append(Row(number, when, " ".join(part for part in (line["Operation"], sizes, types) if part), value, "ms", labels={"provider": line.get("Provider") or "CUTLASS"}))
+            name = " ".join(part for part in (line["Operation"], sizes, types) if part)
+            rows.append(Row(number, when, name, value, "ms", labels={"provider": line.get("Provider") or "CUTLASS"}))
     if not rows:
         raise InputError(f"{path} has no kernels: its first line is all there is")
     return rows

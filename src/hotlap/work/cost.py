@@ -31,8 +31,8 @@ LONGEST = 1000  # characters
 
 
 def evaluate(expression: str | float, params: Mapping[str, Value]) -> float:
-    """The number that `expression` means for these parameters: + − × ÷ // %, powers by whole numbers, names, size(dtype), ceil, floor, log2,
-    sqrt, min, max. Raises InputError saying what is wrong and what is valid."""
+    """The number that `expression` means for these parameters: + − × ÷ // %, powers by whole numbers, names, size(dtype), ceil, floor,
+    log2, sqrt, min, max. Raises InputError saying what is wrong and what is valid."""
     if not isinstance(expression, str):
         return float(expression)
     if len(expression) > LONGEST:

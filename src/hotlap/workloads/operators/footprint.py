@@ -49,7 +49,7 @@ class Memory:
 class _Heap(ctypes.Structure):
     """What glibc's mallinfo2 returns: after malloc.h."""
 
-    _fields_ = [  # noqa: RUF012 - ctypes asks for a list
+    _fields_ = [
         (name, ctypes.c_size_t)
         for name in ("arena", "free_chunks", "fast", "mappings", "mapped", "unused", "fast_bytes", "in_use", "free", "top")
     ]

@@ -87,7 +87,8 @@ def not_plain(torch: Any, outputs: Sequence[Any], inputs: Mapping[str, Any], pla
     for number, one in enumerate(outputs):
         which = f"output {number}"
         if type(one) is not torch.Tensor:
-            return f"{which} is no plain tensor but {type(one).__module__}.{type(one).__qualname__}: its work may be put off until it is read"
+            what = f"{type(one).__module__}.{type(one).__qualname__}"
+            return f"{which} is no plain tensor but {what}: its work may be put off until it is read"
         if one.device.type != torch.device(place).type:
             return f"{which} lies on {one.device}, not on {place}"
         if one.layout is torch.strided and one.numel() and one.untyped_storage().data_ptr() in own:

@@ -159,9 +159,8 @@ class _Run:
             return  # what it changes in place is no longer what it was made from: the check on fresh inputs looks at those
         error, allowed = self._worst(at_once, inputs)
         if error > allowed and not self.fault:
-            self.fault = (
-                f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed): stale, skipped or less work than asked"
-            )
+            said = f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed)"
+            self.fault = f"{said}: stale, skipped or less work than asked"
 
     def _settle(self, at_once: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Whether the work was done when the call had returned and the device was idle."""

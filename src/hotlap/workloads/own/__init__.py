@@ -46,7 +46,8 @@ def params_of(kernel: kernels.Kernel, case: Case) -> dict[str, Value]:
     pairs = dict(item.split("=", 1) for item in given) if isinstance(given, list) else {}
     settings = kernels.settings(kernel, pairs)
     if kernels.case(kernel, pairs).id != case.id:
-        raise NotSupported(f"the plan states another cost than the kernel {kernel.name} does; write it anew: hotlap kernel plan {kernel.name}")
+        said = f"the plan states another cost than the kernel {kernel.name} does"
+        raise NotSupported(f"{said}; write it anew: hotlap kernel plan {kernel.name}")
     return settings
 
 

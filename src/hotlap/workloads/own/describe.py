@@ -87,7 +87,7 @@ def _made(path: Path, kind: kernels.Kind, found: Mapping[str, Any], table: dict[
     name = str(found.get("name", "")) or re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_")
     kernel = kernels.Kernel(
         name=name, kind=kind, file=path.name, about=str(found.get("about", ""))[:200], workload=workload,
-        only=_only(path, workload, found.get("only", {})), settings=[_setting(path, *item) for item in dict(found.get("params", {})).items()],
+        only=_only(path, workload, found.get("only", {})), settings=_settings(path, found.get("params", {})),
         read_bytes=str(found.get("read_bytes", "")), written_bytes=str(found.get("written_bytes", "")),
         operations=str(found.get("operations", "")), unit_of_arithmetic=str(found.get("unit_of_arithmetic", "")),
         cases=[dict(one) for one in found.get("cases", [])], table=table,
@@ -106,9 +106,16 @@ def _only(path: Path, workload: str, given: object) -> dict[str, list[Value]]:
         param = find(workload).param(str(key)) if workload else None
         if param is None:
             names = [p.name for p in find(workload).params] if workload else []
-            raise InputError(f"{path.name}: 'only' names '{key}', which is no parameter of {workload or 'a workload'}; {nearest(str(key), names)}")
+            said = f"'only' names '{key}', which is no parameter of {workload or 'a workload'}"
+            raise InputError(f"{path.name}: {said}; {nearest(str(key), names)}")
         found[str(key)] = [param.parse(one) for one in (values if isinstance(values, (list, tuple)) else [values])]
     return found
+
+
+def _settings(path: Path, given: object) -> list[kernels.Setting]:
+    if not isinstance(given, Mapping):
+        raise InputError(f"{path.name}: 'params' is a table of parameters with their defaults, as in params = {{ n = 1024 }}")
+    return [_setting(path, str(name), one) for name, one in given.items()]
 
 
 def _setting(path: Path, name: str, given: object) -> kernels.Setting:
@@ -116,7 +123,8 @@ def _setting(path: Path, name: str, given: object) -> kernels.Setting:
     default = table.get("default")
     if not isinstance(default, (bool, int, float, str)):
         raise InputError(f"{path.name}: the parameter '{name}' needs a default: a number, a word, true or false")
-    return kernels.Setting(name=name, default=default, about=str(table.get("about", "")), choices=[str(one) for one in table.get("choices", [])])
+    choices = [str(one) for one in table.get("choices", [])]
+    return kernels.Setting(name=name, default=default, about=str(table.get("about", "")), choices=choices)
 
 
 def main() -> int:
