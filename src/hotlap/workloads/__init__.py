@@ -18,7 +18,7 @@ from hotlap.workloads.base import Family, Prepared
 
 FAMILIES = {
     "stream": "stream", "gather": "access", "chase": "access",
-    "fma": "arithmetic", "intensity": "arithmetic", "gemm": "matrix",
+    "fma": "arithmetic", "intensity": "arithmetic",
     "launch": "latency", "sync": "latency", "atomic": "latency", "barrier": "latency",
     "transfer": "link", "peer": "link", "command": "command",
     **dict.fromkeys(operators.FAMILIES, "operators.harness"),

@@ -48,7 +48,7 @@ def prepared(target: Target, case: Case, operator: Operator, rng: np.random.Gene
     """Raises NotSupported where the library refuses the case or it does not fit."""
     run = _Run(target, case, operator, rng)
     return Prepared(
-        run.enqueue, run.check, variant=operator.variant, flush=flusher(target, case), graph=operator.graph,
+        run.enqueue, run.check, variant=operator.chosen() if operator.chosen else operator.variant, flush=flusher(target, case), graph=operator.graph,
         before=run.before, after=run.after, metrics=lambda: run.metrics, flags=lambda: run.flags,
     )
 
@@ -66,6 +66,7 @@ class _Run:
     def __init__(self, target: Target, case: Case, operator: Operator, rng: np.random.Generator) -> None:
         self.target, self.operator, self.rng, self.torch = target, operator, rng, target.library
         self.place = target.device.facts["place"]
+        self.exact = self.place if "fp64" in target.features else "cpu"  # where references are computed
         self.chance = random.SystemRandom()  # what a kernel must not know beforehand, whatever the plan's seed is
         self.changed = timers.watch(self.torch, target, ((_Run, _STEPS), (guard, _GUARDS)))
         self.fault = ""  # the first thing that was seen and cannot stand
@@ -81,7 +82,7 @@ class _Run:
             self.marks = [self._mark(one) for one in self.sets]
             self.enqueue(1)
             target.sync()
-        except (RuntimeError, MemoryError, TypeError, NotImplementedError) as error:
+        except (RuntimeError, MemoryError, TypeError, ValueError, NotImplementedError) as error:
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
         self.began_s, self.changing_s = _clock(), 0.0
         self.memory = footprint.Memory(self.torch, self.place)
@@ -274,14 +275,15 @@ class _Run:
         if len(exact) != len(outputs):
             self.fault = f"{len(outputs)} outputs, where the reference has {len(exact)}"
             return 0.0, 1.0
-        pairs = [held(one, want, self.operator.dtype) for one, want in zip(outputs, exact, strict=True)]
+        views = [(one.to(self.exact), view) for one, want in zip(outputs, exact, strict=True) for view in (want, *want.also)]
+        pairs = [held(one, view, self.operator.dtype) for one, view in views]
         wrong = next((said for _, _, said in pairs if said), "")
         self.fault = self.fault or wrong
         error, allowed, _ = max(pairs, key=lambda found: found[0] / found[1])
         return error, allowed
 
     def _reference(self, inputs: Mapping[str, Any]) -> Sequence[Exact]:
-        wide = {name: self._wide(value) for name, value in inputs.items()}
+        wide = {name: self._wide(value) for name, value in inputs.items()} if self.operator.widen else inputs
         exact = self.operator.reference(wide)
         if self.operator.twice:
             once_more = self.operator.reference({name: self._wide(value) for name, value in inputs.items()})
@@ -292,7 +294,10 @@ class _Run:
     def _wide(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return type(value)(self._wide(one) for one in value)
-        return value.double() if isinstance(value, self.torch.Tensor) and value.is_floating_point() else value
+        if not isinstance(value, self.torch.Tensor):
+            return value
+        value = value.to(self.exact)
+        return value.double() if value.is_floating_point() else value
 
 
 _STEPS = ("enqueue", "before", "after", "_look", "check", "_on_fresh", "_refill", "_again", "_worst", "_reference", "_touched", "_settle")
@@ -328,4 +333,5 @@ def sets(target: Target, case: Case, nbytes: int = 0) -> int:
 
 
 def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0]
+    """The first sentence: PyTorch goes on to list every backend that there is."""
+    return (str(error).splitlines() or [""])[0].split(". This could be")[0][:300]
