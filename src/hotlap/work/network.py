@@ -305,6 +305,7 @@ WORKLOADS = (
         "lower",
         _attention,
         fault=_attention_fault,
+        implementations=("flash", "efficient", "cudnn", "math"),
     ),
     Workload(
         "moe",
@@ -326,6 +327,7 @@ WORKLOADS = (
         "lower",
         _moe,
         fault=_moe_fault,
+        implementations=("grouped", "loop"),
     ),
     Workload(
         "conv",

@@ -19,6 +19,7 @@ from hotlap.workloads.operators.products import WHOLE_FLOP
 Inputs = Mapping[str, Any]
 ROUNDINGS = 3  # of the inner width, of the activation and of the output
 FEWEST_TOKENS = 64
+DRAW = 20261121  # seed of the routing
 
 
 def operator(case: Case, library: Any) -> Operator:
@@ -58,11 +59,14 @@ def inputs(make: Maker, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choices(make: Maker, tokens: int, experts: int, topk: int, exponent: float) -> Any:
-    """`topk` different experts of each token, drawn in proportion to rank^−exponent (Gumbel's trick); ranks are shuffled."""
+    """`topk` different experts of each token, drawn in proportion to rank^−exponent (Gumbel's trick). The draw is the same each time and
+    tokens are shuffled: every round has as many rows for each expert, since their numbers decide the time."""
     torch = make.library
+    generator = torch.Generator(device=make.place).manual_seed(DRAW)
     popular = torch.from_numpy(np.log(np.arange(1, experts + 1, dtype=np.float64) ** -exponent)).float().to(make.place)
-    drawn = make.uniform(tokens, experts, dtype="fp32").clamp(1e-7, 1 - 1e-7)
-    return (popular[make.order(experts)] - (-drawn.log()).log()).topk(topk, -1).indices
+    drawn = torch.rand(tokens, experts, device=make.place, generator=generator).clamp(1e-7, 1 - 1e-7)
+    spread = torch.randperm(experts, device=make.place, generator=generator)
+    return (popular[spread] - (-drawn.log()).log()).topk(topk, -1).indices[make.order(tokens)]
 
 
 def _experts(torch: Any, i: Inputs, multiply: Callable[..., Any], gated: bool, whole: bool) -> Any:
