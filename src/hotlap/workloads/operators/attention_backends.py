@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hotlap.errors import NotSupported
+from hotlap.workloads.operators.attention_shape import Shape, visible
 from hotlap.workloads.operators.base import Maker
-
-if TYPE_CHECKING:
-    from hotlap.workloads.operators.attention import Shape
 
 Inputs = Mapping[str, Any]
 NUMBERED = ("math", "flash", "efficient", "cudnn", "overrideable")  # as torch._fused_sdp_choice and torch.nn.attention.SDPBackend count
@@ -132,17 +130,3 @@ class Runner:
             run = ops._scaled_dot_product_flash_attention_for_cpu_backward
             return tuple(run(grad, q, k, v, o, sums, 0.0, causal, attn_mask=self.bias))
         return tuple(ops._scaled_dot_product_flash_attention_backward(grad, q, k, v, o, sums, *rest[:4], 0.0, causal, *rest[4:6]))
-
-
-def visible(torch: Any, shape: Shape, queries: Any) -> Any:
-    """Which of these queries sees which key, as truth values (queries, keys). The last query sees the last key; without a causal mask a
-    window lies about its query, and is moved where it would pass an end."""
-    keys = torch.arange(shape.kv, device=queries.device)
-    at = (shape.kv - shape.query + queries)[:, None]
-    if shape.causal:
-        seen = keys <= at
-        return seen & (keys > at - shape.window) if shape.window else seen
-    if not shape.window:
-        return torch.ones(len(queries), shape.kv, dtype=torch.bool, device=queries.device)
-    first = (at - shape.window // 2).clamp(0, shape.kv - shape.window)
-    return (keys >= first) & (keys < first + shape.window)

@@ -6,16 +6,13 @@ Scores are those of random inputs: rounded weights are off independently, so tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from hotlap.workloads.operators.attention_backends import visible
+from hotlap.workloads.operators.attention_shape import Shape, visible
 from hotlap.workloads.operators.base import UNIT, Exact
 from hotlap.workloads.operators.products import WHOLE_FLOP
-
-if TYPE_CHECKING:
-    from hotlap.workloads.operators.attention import Shape
 
 Inputs = Mapping[str, Any]
 MOST_PAIRS, FEWEST_QUERIES = 32, 8  # sequences with key heads, and queries of each, where not all are recomputed
@@ -100,9 +97,10 @@ def _gradients(i: Inputs, shape: Shape, keys: tuple[Any, Any], pair: tuple[int, 
 
 
 def _bound(value: Any, squares: Any, magnitudes: Any, shape: Shape, terms: int) -> Any:
-    """Weights and results are rounded to the inputs' type, each independently; sums are in fp32."""
-    unit = UNIT[shape.dtype]
-    return 4 * unit * (value.abs() + 4 * squares.sqrt()) + 4 * terms**0.5 * UNIT["fp32"] * magnitudes
+    """Weights and results are rounded to the inputs' type, each independently; sums are in fp32. Gradients are rounded more often on the
+    way: dP and dS are."""
+    unit = (4 if shape.backward else 2) * UNIT[shape.dtype]
+    return 2 * unit * (value.abs() + 4 * squares.sqrt()) + 4 * terms**0.5 * UNIT["fp32"] * magnitudes
 
 
 def _weights(q: Any, k: Any, shape: Shape, queries: Any) -> Any:

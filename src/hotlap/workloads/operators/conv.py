@@ -81,10 +81,12 @@ def read(case: Case) -> Shape:
         raise NotSupported("PyTorch keeps channels last in images and volumes, not in lines")
     pad, step = sizes(given, "pad", "stride")
     flat = {name for name in names if found[name][0] == 1 and found[name][1] == 1 and (given["filter_height"] == 1 or name == "depth")}
+    images, channels, filters, groups, gap = sizes(given, "images", "channels", "filters", "groups", "dilation")
+    sides, taps, results = (tuple(int(found[name][index]) for name in names) for index in range(3))
     return Shape(
-        *sizes(given, "images", "channels", "filters", "groups", "dilation"), str(given["op"]), dtype, last,
-        *(tuple(int(found[name][index]) for name in names) for index in range(3)),  # type: ignore[arg-type]
-        pads=tuple(0 if name in flat else pad for name in names), steps=tuple(1 if name in flat else step for name in names),
+        images=images, channels=channels, filters=filters, groups=groups, gap=gap, op=str(given["op"]), dtype=dtype, last=last,
+        sides=sides, taps=taps, results=results, pads=tuple(0 if name in flat else pad for name in names),
+        steps=tuple(1 if name in flat else step for name in names),
     )  # fmt: skip
 
 

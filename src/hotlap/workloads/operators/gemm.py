@@ -51,9 +51,9 @@ def operator(case: Case, library: Any) -> Operator:
         return kernels.gemm(case, library)
     shape = read(case)
     words = f"torch {_function(shape)} {shape.dtype}{_remark(shape)}"
+    writes = () if shape.dtype == "int4" else ("c",)
     return Operator(
-        lambda make: inputs(make, shape), _launch(library, shape), lambda i: reference(i, shape), writes=() if shape.dtype == "int4" else ("c",),
-        variant=words,
+        lambda make: inputs(make, shape), _launch(library, shape), lambda i: reference(i, shape), writes=writes, variant=words,
         dtype=shape.out,
     )  # fmt: skip
 
@@ -200,9 +200,8 @@ def _scaled(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
     bias, residual = shape.epilogue.startswith("bias"), shape.epilogue == "residual"
 
     def launch(i: Inputs) -> Any:
-        c = torch._scaled_mm(
-            i["a"], i["b"], scale_a=i["scale_a"], scale_b=i["scale_b"], bias=i["add"] if bias else None, out_dtype=torch.bfloat16, out=i["c"]
-        )
+        scales, add = {name: i[name] for name in ("scale_a", "scale_b")}, i["add"] if bias else None
+        c = torch._scaled_mm(i["a"], i["b"], **scales, bias=add, out_dtype=torch.bfloat16, out=i["c"])
         c = c.add_(i["add"]) if residual else c
         return apart(c) if apart else c
 

@@ -34,8 +34,8 @@ def operator(case: Case, library: Any) -> Operator:
         return found | ends(make, shares[make.order(groups).cpu().numpy()])
 
     return Operator(
-        inputs, lambda i: multiply(i["a"], i["b"], i["ends"], i["host_ends"]), lambda i: reference(i, dtype), variant=f"torch {name} {dtype}",
-        dtype=dtype, widen=False,
+        inputs, lambda i: multiply(i["a"], i["b"], i["ends"], i["host_ends"]), lambda i: reference(i, dtype),
+        variant=f"torch {name} {dtype}", dtype=dtype, widen=False,
     )  # fmt: skip
 
 
@@ -111,7 +111,8 @@ def _fp8(case: Case, library: Any) -> Operator:
     def inputs(make: Maker) -> dict[str, Any]:
         return {
             "a": make.normal(m, k, dtype="fp8"), "b": make.normal(groups, n, k, dtype="fp8").transpose(-1, -2),
-            "scale_a": make.uniform(m, dtype="fp32", low=0.5, high=2.0), "scale_b": make.uniform(groups, n, dtype="fp32", low=0.5, high=2.0),
+            "scale_a": make.uniform(m, dtype="fp32", low=0.5, high=2.0),
+            "scale_b": make.uniform(groups, n, dtype="fp32", low=0.5, high=2.0),
             **ends(make, shares[make.order(groups).cpu().numpy()]),
         }  # fmt: skip
 
