@@ -72,7 +72,7 @@ WORKLOADS = (
             Param("pad", "int", "elements added to the length of stored rows: odd strides and alignments", 0, low=0, high=4096, later=True),
             Param("scaling", "str", "8 bits: one scale for each operand, or for each row", "tensor", choices=("tensor", "row"), later=True),
         ),
-        "compute", "FLOP/s", "higher", _gemm,
+        "compute", "FLOP/s", "higher", _gemm, implementations=("triton",),
     ),
     Workload(
         "intensity", "a chain of multiply-adds on every element of a stream: draws the measured roofline",

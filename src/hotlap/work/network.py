@@ -405,6 +405,7 @@ WORKLOADS = (
         "B/s",
         "higher",
         _rowwise,
+        implementations=("triton",),
     ),
     Workload(
         "embedding",

@@ -8,6 +8,7 @@ from typing import Any
 
 from hotlap.errors import NotSupported
 from hotlap.record import Case
+from hotlap.workloads.operators import in_triton
 from hotlap.workloads.operators.base import Exact, Maker, Operator, complete, sizes
 from hotlap.workloads.operators.products import Finish, product
 
@@ -45,17 +46,14 @@ class Shape:
 
 def operator(case: Case, library: Any) -> Operator:
     """Raises NotSupported for what PyTorch has no product of."""
-    if case.implementation == "triton":
-        from hotlap.workloads.operators import kernels
-
-        return kernels.gemm(case, library)
     shape = read(case)
     words = f"torch {_function(shape)} {shape.dtype}{_remark(shape)}"
     writes = () if shape.dtype == "int4" else ("c",)
-    return Operator(
+    found = Operator(
         lambda make: inputs(make, shape), _launch(library, shape), lambda i: reference(i, shape), writes=writes, variant=words,
         dtype=shape.out,
     )  # fmt: skip
+    return in_triton.gemm(case, found) if case.implementation == "triton" else found
 
 
 def read(case: Case) -> Shape:
@@ -106,6 +104,8 @@ def inputs(make: Maker, shape: Shape) -> dict[str, Any]:
         return _packed(make, shape)  # its function takes no output to write into
     a = _operand(make, shape, (shape.m, shape.k), shape.layout[0])
     b = _operand(make, shape, (shape.k, shape.n), "t" if shape.fp8 else shape.layout[1])
+    if shape.epilogue == "bias_gelu" and str(make.place).split(":")[0] not in ("cpu", "cuda"):
+        raise NotSupported("PyTorch does not say which approximation of GELU its product on this device has")
     found = {"a": a, "b": b, "c": make.empty(*shape.lead, shape.m, shape.n, dtype=shape.out)}
     if shape.epilogue == "residual":
         found["add"] = make.normal(*shape.lead, shape.m, shape.n, dtype=shape.out)
@@ -185,7 +185,7 @@ def _launch(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
 
 
 def _activation(torch: Any, name: str) -> Callable[[Any], Any] | None:
-    """In place for relu; PyTorch's fused products approximate GELU by tanh, so that this does too."""
+    """GELU by tanh, as in PyTorch's fused products on GPUs."""
     gelu = torch.nn.functional.gelu
     return {"relu": torch.relu_, "gelu": lambda x: gelu(x, approximate="tanh")}.get(name)
 
@@ -219,7 +219,7 @@ def reference(i: Inputs, shape: Shape) -> list[Exact]:
         b = b * i["scale_b"].repeat_interleave(BLOCK, 0)[: shape.k].repeat_interleave(BLOCK, 1)[:, : shape.n]
     elif shape.fp8:
         a, b = a * i["scale_a"], b * i["scale_b"]
-    return [product(a, b, Finish(shape.out, "fp64" if shape.dtype == "fp64" else "fp32", i.get("add"), _smooth(shape.epilogue)))]
+    return [product(a, b, Finish(shape.out, "fp64" if shape.dtype == "fp64" else "fp32", i.get("add"), _smooth(i, shape)))]
 
 
 def _unpacked(i: Inputs) -> Any:
@@ -228,7 +228,10 @@ def _unpacked(i: Inputs) -> Any:
     return (i["whole"].t().double() - 8) * by_k[..., 0] + by_k[..., 1]
 
 
-def _smooth(epilogue: str) -> Callable[[Any], Any] | None:
+def _smooth(i: Inputs, shape: Shape) -> Callable[[Any], Any] | None:
+    """The activation; PyTorch's fused product on the CPU has GELU by the error function."""
     import torch
 
-    return _activation(torch, epilogue.removeprefix("bias_"))
+    if shape.epilogue == "bias_gelu" and i["c"].device.type == "cpu" and _function(shape) == "_addmm_activation":
+        return torch.nn.functional.gelu
+    return _activation(torch, shape.epilogue.removeprefix("bias_"))

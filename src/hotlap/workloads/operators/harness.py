@@ -47,8 +47,9 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
 def prepared(target: Target, case: Case, operator: Operator, rng: np.random.Generator) -> Prepared:
     """Raises NotSupported where the library refuses the case or it does not fit."""
     run = _Run(target, case, operator, rng)
+    variant = operator.chosen() if operator.chosen else operator.variant
     return Prepared(
-        run.enqueue, run.check, variant=operator.chosen() if operator.chosen else operator.variant, flush=flusher(target, case), graph=operator.graph,
+        run.enqueue, run.check, variant=variant, flush=flusher(target, case), graph=operator.graph,
         before=run.before, after=run.after, metrics=lambda: run.metrics, flags=lambda: run.flags,
     )
 

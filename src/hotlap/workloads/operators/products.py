@@ -37,11 +37,16 @@ class Finish(NamedTuple):
     def bound(self, value: Any, norms: Any, terms: int) -> Any:
         """The largest error of an element whose exact value is `value`, and whose operands have these norms' product."""
         wanders = 4 * norms / math.sqrt(terms)
-        return 2 * UNIT[self.dtype] * (value.abs() + wanders) + 4 * math.sqrt(terms) * UNIT[self.accumulate] * norms
+        return 2 * UNIT[self.dtype] * (value.abs() + wanders) + 4 * self._summing(terms) * norms
 
     def typical(self, norms: Any, terms: int) -> Any:
         """The root mean square of many elements' errors, at most."""
-        return 2 * UNIT[self.dtype] * norms / math.sqrt(terms) + math.sqrt(terms) * UNIT[self.accumulate] * norms
+        return 2 * UNIT[self.dtype] * norms / math.sqrt(terms) + self._summing(terms) * norms
+
+    def _summing(self, terms: int) -> float:
+        """What summing adds, as a share of the norms: a fifth of a unit where partial sums are rounded to nearest, independently; where a
+        matrix unit cuts them off after every 16 terms or more, that adds up to √terms ÷ 48."""
+        return UNIT[self.accumulate] * max(1.0, math.sqrt(terms) / 32)
 
 
 def product(a: Any, b: Any, finish: Finish) -> Exact:
