@@ -229,7 +229,7 @@ def test_every_family_is_simulated(name: str, given: Given) -> None:
 
 
 def test_kernels_in_triton_are_not_run_without_a_gpu(cpu: Any) -> None:
-    with pytest.raises(NotSupported, match="CUDA and ROCm|pip install"):
+    with pytest.raises(NotSupported, match=r"CUDA and ROCm|pip install"):
         workloads.prepare(cpu, case_of("gemm", {**GEMM, "dtype": "fp16"}, "triton"), seed=1)
 
 

@@ -57,7 +57,7 @@ class Runner:
         self.part = q.device.type
         if self.asked in GPU_ONLY and self.part != "cuda":
             raise NotSupported(f"PyTorch has its {self.asked} attention on CUDA and ROCm devices alone")
-        flash_window = self.asked == "flash" and self.part == "cuda"  # its kernel takes windows and late queries as they are
+        flash_window = self.asked == "flash" and self.part == "cuda" and shape.causal  # windows and late queries as they are
         if shape.masked and not flash_window:
             unseen = ~visible(torch, shape, torch.arange(shape.query, device=q.device))
             self.bias = torch.zeros(unseen.shape, dtype=q.dtype, device=q.device).masked_fill_(unseen, float("-inf"))
@@ -102,12 +102,12 @@ class Runner:
             return ops._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=self.bias)
         if not shape.masked:
             return ops._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
+        if self.bias is not None:
+            raise NotSupported("PyTorch's flash attention on GPUs takes no mask")
         # The kernel aligns a causal mask with the last key, and counts a window to the left of a query without the query itself.
-        ahead = 0 if shape.causal else shape.window - shape.window // 2 - 1
-        left = shape.window - 1 - ahead if shape.window else -1
-        tokens_first = [x.transpose(1, 2) for x in (q, k, v)]
+        left, tokens_first = (shape.window - 1 if shape.window else -1), [x.transpose(1, 2) for x in (q, k, v)]
         found = ops._flash_attention_forward(
-            *tokens_first, None, None, shape.query, shape.kv, 0.0, shape.causal, False, window_size_left=left, window_size_right=ahead
+            *tokens_first, None, None, shape.query, shape.kv, 0.0, True, False, window_size_left=left, window_size_right=0
         )
         return (found[0].transpose(1, 2),)
 

@@ -139,6 +139,8 @@ def _stored(dtype: str) -> str:
 def _scales(make: Maker, shape: Shape) -> dict[str, Any]:
     """fp32: one for each operand, for each row of A and column of B, or for 1 × 128 of A and 128 × 128 of B."""
     if shape.dtype == "fp8_block":
+        if "cuda" not in str(make.place):
+            raise NotSupported("PyTorch scales blocks of fp8 on CUDA and ROCm devices alone")
         along = -(-shape.k // BLOCK)
         a = make.uniform(along, shape.m, dtype="fp32", low=0.5, high=2.0).t()  # the library wants these by columns
         b = make.uniform(-(-shape.n // BLOCK), along, dtype="fp32", low=0.5, high=2.0).t()

@@ -63,9 +63,8 @@ def tiles(m: int, dtype: str, shared_bytes: int) -> dict[str, int]:
     rows = 128 if m > 64 else 64 if m > 16 else 16
     wide = dtype in ("fp32", "tf32")
     deep = not wide and shared_bytes >= DEEP_BYTES
-    return {
-        "tile_m": rows, "tile_n": 64 if wide else 128, "tile_k": 64 if deep else 32, "group": 8, "num_warps": 8 if rows == 128 else 4, "num_stages": 3,
-    }  # fmt: skip
+    sides = {"tile_m": rows, "tile_n": 64 if wide else 128, "tile_k": 64 if deep else 32}
+    return {**sides, "group": 8, "num_warps": 8 if rows == 128 else 4, "num_stages": 3}
 
 
 def _shared_bytes(make: Maker) -> int:
