@@ -39,6 +39,7 @@ MAY_BE_MISSING = {"fp16", "bf16", "fp8", "fp8_block", "tf32", "int8", "int4", "g
 BY_NAME = [("gemm", {"dtype": "bf16", "m": 256, "n": 128, "k": 192}, "triton"), ("rowwise", {"op": "softmax", "rows": 33, "columns": 77}, "triton"), ("rowwise", {"op": "rmsnorm", "rows": 33, "columns": 77}, "triton"),
     *(("attention", {"op": op, "batch": 2, "query": 64, "heads": 4, "kv_heads": 4, "head_dim": 64}, name) for op in ("forward", "backward") for name in ("flash", "efficient", "cudnn", "math")),
     *(("attention", {"query": 64, "heads": 4, "kv_heads": 4, "head_dim": 64, **more}, "flash") for more in ({"window": 20}, {"kv": 100}, {"window": 20, "mask": "full"})),
+    *(("attention", {"query": 64, "heads": 4, "kv_heads": 2, "head_dim": 64, **more}, "flex") for more in ({"window": 20}, {"kv": 100, "page": 16}, {"window": 20, "mask": "full"})),
     *(("grouped_gemm", {"groups": 4, "m": 96, "n": 64, "k": 64}, name) for name in ("grouped", "loop"))]  # fmt: skip
 
 
@@ -81,6 +82,8 @@ def test_the_result_is_right(target: Any, name: str, given: dict[str, Any]) -> N
 
 @pytest.mark.parametrize(("name", "given", "implementation"), BY_NAME, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())))
 def test_an_implementation_that_is_there_is_right(target: Any, name: str, given: dict[str, Any], implementation: str) -> None:
+    if implementation == "flex" and target.device.kind == "cpu":
+        pytest.skip("a C++ compiler takes a minute for it")
     try:
         prepared = workloads.prepare(target, Case(workload=name, params=work.find(name).parse(given), implementation=implementation), seed=5)
     except NotSupported as reason:

@@ -305,7 +305,7 @@ WORKLOADS = (
         "lower",
         _attention,
         fault=_attention_fault,
-        implementations=("flash", "efficient", "cudnn", "math"),
+        implementations=("flash", "efficient", "cudnn", "math", "flex"),
     ),
     Workload(
         "moe",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hotlap.errors import NotSupported
@@ -23,11 +23,15 @@ class Runner:
         self.rest: tuple[Any, ...] = ()  # of the forward pass, what its gradient kernel asks for beside outputs and log-sums
         self.shared = {"enable_gqa": True} if shape.shared else {}
         self.part = ""
+        self.compiled: Any = None  # of flex
+        if backend == "flex" and shape.backward:
+            raise NotSupported("gradients of PyTorch's flex attention are reached through autograd alone, with its forward pass")
         if backend == "efficient" and shape.shared:
             raise NotSupported("PyTorch's efficient attention has as many key heads as query heads")
 
     def name(self) -> str:
-        what = {"math": "plain mathematics", "overrideable": "the vendor's own"}.get(self.backend, self.backend)
+        names = {"math": "plain mathematics", "overrideable": "the vendor's own", "flex": "flex, compiled"}
+        what = names.get(self.backend, self.backend)
         how = "attention backward" if self.shape.backward else "attention"
         return f"{how} ({what}{', mask' if self.bias is not None else ''})"
 
@@ -57,6 +61,9 @@ class Runner:
         self.part = q.device.type
         if self.asked in GPU_ONLY and self.part != "cuda":
             raise NotSupported(f"PyTorch has its {self.asked} attention on CUDA and ROCm devices alone")
+        if self.asked == "flex":
+            self.compiled = _flex(torch, shape, q.device)
+            return
         flash_window = self.asked == "flash" and self.part == "cuda" and shape.causal  # windows and late queries as they are
         if shape.masked and not flash_window:
             unseen = ~visible(torch, shape, torch.arange(shape.query, device=q.device))
@@ -84,6 +91,8 @@ class Runner:
 
     def forward(self, i: Inputs) -> Any:
         k, v = self.keys(i)
+        if self.compiled is not None:
+            return self.compiled(i["q"], k, v)
         if self.asked:
             return self._direct(i["q"], k, v)[0]
         attend = self.torch.nn.functional.scaled_dot_product_attention
@@ -130,3 +139,24 @@ class Runner:
             run = ops._scaled_dot_product_flash_attention_for_cpu_backward
             return tuple(run(grad, q, k, v, o, sums, 0.0, causal, attn_mask=self.bias))
         return tuple(ops._scaled_dot_product_flash_attention_backward(grad, q, k, v, o, sums, *rest[:4], 0.0, causal, *rest[4:6]))
+
+
+def _flex(torch: Any, shape: Shape, device: Any) -> Callable[[Any, Any, Any], Any]:
+    """PyTorch's flex attention, compiled for this shape at the first call: on GPUs by Triton, on CPUs by a C++ compiler."""
+    try:
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    except ImportError as error:
+        raise NotSupported(f"PyTorch {torch.__version__} has no flex attention; it came with 2.5") from error
+    after, window = shape.kv - shape.query, shape.window
+
+    def seen(_batch: Any, _head: Any, query: Any, key: Any) -> Any:
+        at = query + after
+        if not shape.causal:
+            first = torch.clamp(at - window // 2, 0, shape.kv - window)
+            return (key >= first) & (key < first + window)
+        return (key <= at) & (key > at - window) if window else key <= at
+
+    masked = shape.masked or shape.plain_causal
+    mask = create_block_mask(seen, None, None, shape.query, shape.kv, device=str(device)) if masked else None
+    run = torch.compile(flex_attention, dynamic=False)
+    return lambda q, k, v: run(q, k, v, block_mask=mask, enable_gqa=shape.shared)
