@@ -235,5 +235,6 @@ def _smooth(i: Inputs, shape: Shape) -> Callable[[Any], Any] | None:
     import torch
 
     if shape.epilogue == "bias_gelu" and i["c"].device.type == "cpu" and _function(shape) == "_addmm_activation":
-        return torch.nn.functional.gelu
+        exact: Callable[[Any], Any] = torch.nn.functional.gelu
+        return exact
     return _activation(torch, shape.epilogue.removeprefix("bias_"))
