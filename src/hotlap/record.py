@@ -181,7 +181,7 @@ class Samples(Record, frozen=True, kw_only=True):
     reason: str = ""  # of any status but measured
     seconds: list[float] = []  # per call, overhead subtracted, in order of time
     calls: int = 1  # calls in one sample (the batch)
-    method: str = ""  # how it was timed: event-batch, wall-batch, graph-batch, wall-single, program
+    method: str = ""  # how it was timed: event-batch, wall-batch, graph-batch, wall-single, program, simulator
     overhead_s: float = 0.0  # per sample, already subtracted
     resolution_s: float = 0.0  # of the timer
     wall_ratio: float | None = None  # device timer ÷ wall clock over the same batches; None where only one was read

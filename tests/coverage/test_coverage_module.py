@@ -64,7 +64,7 @@ def _found(traced: module.Traced) -> dict[tuple[str, str], int]:
 def test_an_image_network_forward(nets: str) -> None:
     traced = module.trace(f"{nets}:image")
     assert _found(traced) == {
-        ("first", "conv"): 1, ("norm", "rowwise"): 1, ("forward", "pointwise"): 1, ("deep", "conv"): 1, ("forward", "rowwise"): 1, ("last", "gemm"): 1,
+        ("first", "conv"): 1, ("norm", "pointwise"): 1, ("forward", "pointwise"): 1, ("deep", "conv"): 1, ("forward", "rowwise"): 1, ("last", "gemm"): 1,
     }  # fmt: skip
     first, deep = (call.asked.params for call in traced.calls if call.asked.workload == "conv")
     assert (first["stride"], first["pad"], first["filter"], first["filters"], first["groups"]) == (2, 3, 7, 64, 1)

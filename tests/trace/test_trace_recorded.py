@@ -38,7 +38,11 @@ def test_without_a_device_the_innermost_operators_count() -> None:
     inner = made.into.shapes["[[256], [64, 128], [128, 256]]", HALF, "", ""]
     made.operator("aten::linear", 0, 100, shape=outer)
     made.operator("aten::addmm", 10, 80, shape=inner)
-    (one,) = recorded.program(Study(made.events())).workloads
+    made.operator("aten::as_strided", 20, 5, shape=made.into.shapes["[[64, 256]]", HALF, "", ""])
+    made.operator("aten::median", 200, 5, shape=made.into.shapes["[[64, 256]]", HALF, "", ""])
+    found = recorded.program(Study(made.events()))
+    (one,) = found.workloads
+    assert found.unknown == {"aten::median": pytest.approx(5e-6)}
     assert (one.operator, one.calls, one.median_s) == ("aten::addmm", 1, pytest.approx(80e-6))
     assert one.asked.params["epilogue"] == "bias"
 

@@ -36,6 +36,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "import": "numbers measured elsewhere, as runs",
     "report": "one HTML page of one or more runs",
     "predict": "what a machine allows for a workload or a network, and what to expect of it",
+    "sensitivity": "what a plan gains from more of each figure of a machine",
     "calibrate": "what this machine is against its published figures, for better predictions",
     "correlate": "a simulation against silicon, case by case",
     "machines": "the machine table",
@@ -46,6 +47,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
 MANY = ("ls", "compare", "history", "judge", "baseline", "import")  # read years of runs: to look for cycles in them takes half the time
 MODULES = {"import": "importing"}  # a verb that is a keyword of Python
 PARTS = {  # verbs of two words
+    "plan from": "the kernels that networks really run, as a plan with their weight in each step",
     "trace lint": "markers that will mislead: unbalanced, misspelt, with numbers in their names, too short",
     "trace diff": "two traces of one program: what changed, summed to the whole",
 }

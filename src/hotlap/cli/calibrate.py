@@ -95,7 +95,7 @@ def _check(args: argparse.Namespace) -> None:
     if len(devices) != 1:
         raise InputError(f"a calibration is of one device, not of {len(devices)}; give --device INDEX")
     slug = devices[0].machine or machines.recognise(devices[0])
-    sweep.machine_of(machines.load(slug) if slug in machines.names() else None, devices[0])
+    sweep.machine_of(machines.load(slug) if slug and machines.known(slug) else None, devices[0])
 
 
 def _learn(bundle: bundles.Bundle, args: argparse.Namespace, home: Path) -> int:

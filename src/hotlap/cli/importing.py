@@ -8,14 +8,16 @@ from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.errors import InputError
+from hotlap.model import machines
 from hotlap.report import words
-from hotlap.store import imported, paths, table
+from hotlap.store import accelsim, imported, outside, paths, table
+from hotlap.units import parse, show
 
 SHOWN = 8  # values of no use
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="CSV or JSON, perhaps with .gz: a line per number, or a column per metric")
+    parser.add_argument("file", help="CSV or JSON, perhaps with .gz: a line per number, or a column per metric; or statistics of Accel-Sim")
     for name, about in (("time", "of times"), ("case", "that says what a number is of")):
         parser.add_argument(f"--{name}", default="", metavar="COLUMN", help=f"the column {about} (default: by its usual names)")
     values = "the column of the numbers (default: by its usual names); in a file with a column per metric one to take, may be repeated"
@@ -26,12 +28,20 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label", action="append", default=[], metavar="COLUMN", help="a column kept as a label; may be repeated")
     better = "lower or higher: which way numbers are better (default: by their unit); COLUMN=lower for one case, may be repeated"
     parser.add_argument("--better", action="append", default=[], metavar="WAY", help=better)
+    parser.add_argument("--map", metavar="FILE", help="statistics of a simulator: which kernel is which workload, as TOML")
+    parser.add_argument("--clock", default="", metavar="HZ", help="statistics of a simulator: the core's clock, where the file says none")
+    parser.add_argument("--machine", default="", metavar="NAME", help="statistics of a simulator: the machine of the table that it is of")
     parser.add_argument("--dry-run", action="store_true", help="say what would be kept, and keep nothing")
 
 
 def run(args: argparse.Namespace) -> int:
     """Numbers measured elsewhere become runs, so that history, compare and judge work on them."""
     path = Path(args.file)
+    if accelsim.recognised(path):
+        return _simulated(path, args)
+    stray = [name for name in ("map", "clock", "machine") if getattr(args, name)]
+    if stray:
+        raise InputError(f"--{stray[0]} is of a simulator's statistics, and {path} holds none: no line 'kernel_name = …'")
     name = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
     rows = table.read(path, _columns(args))
     unit = args.unit if args.unit and not any(row.unit for row in rows) else ""
@@ -43,6 +53,27 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_json(found)
         return 0
     print("\n".join(_said(found, len(rows) - found.unreadable, args.dry_run)))
+    return 0
+
+
+def _simulated(path: Path, args: argparse.Namespace) -> int:
+    """Statistics of Accel-Sim or GPGPU-Sim: a run of their kernels, which correlate takes like any simulation."""
+    entries = outside.read_map(Path(args.map)) if args.map else []
+    machine = machines.load(args.machine).slug if args.machine else ""
+    asked = outside.Asked(entries, parse(args.clock, "Hz") if args.clock else None, machine)
+    found = outside.bring_in(path, asked, paths.home(), args.dry_run)
+    if args.json:
+        terminal.print_json(found)
+        return 0
+    verb = "would be made" if args.dry_run else "made"
+    at = f"{words.counted(found.launches, 'kernel')} at {show(found.clock_hz, 'Hz')}"
+    lines = [f"{words.counted(len(found.made), 'run')} {verb} of {at}, {len(found.there)} there already"]
+    lines += [f"cases: {words.some(found.mapped, 6)}"] if found.mapped else []
+    lines += [f"kernels that no entry of a map names: {words.some(found.others, 6)}"] if found.others else []
+    lines += [f"{words.counted(found.broken, 'kernel')} left out: not simulated to the end"] if found.broken else []
+    if found.mapped and found.made and not args.dry_run:
+        lines.append(f"next    hotlap correlate {found.made[0]} MEASURED")
+    print("\n".join(lines))
     return 0
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hotlap.record import Case, Record, Row
 from hotlap.stats.series import ranked
 from hotlap.store import counted
+from hotlap.store.outside import METHOD as SIMULATOR
 from hotlap.units import show
 
 Floats = NDArray[np.float64]
@@ -90,7 +91,9 @@ def _by_case(runs: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, list[Row]]:
 
 
 def _simulated(rows: Sequence[Row]) -> bool:
-    return rows[0].result.target.partition(":")[0] == "simulated"
+    """By Hotlap's simulated GPU, or by a simulator whose statistics were brought in."""
+    result = rows[0].result
+    return result.target.partition(":")[0] == "simulated" or any(one.method == SIMULATOR for one in result.rounds)
 
 
 def worst(found: Sequence[Correlated], most: int) -> list[Correlated]:

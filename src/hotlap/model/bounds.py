@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from hotlap import work
 from hotlap.model.limits import link_rate, per_clock
 from hotlap.model.machines import Spec
-from hotlap.work import network
+from hotlap.work import layers, network, science
 
 Floats = NDArray[np.float64]
-MANY = ("gemm", *(one.name for one in network.WORKLOADS))  # workloads whose counts can be arrays
+MANY = ("gemm", *(one.name for family in (network, layers, science) for one in family.WORKLOADS))  # workloads whose counts can be arrays
 
 
 def bounds(workload: str, params: Mapping[str, Any], spec: Spec) -> tuple[Floats, NDArray[np.str_]]:

@@ -10,19 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from hotlap import work
 from hotlap.errors import InputError
-from hotlap.model import intervals, limits
+from hotlap.model import composed, intervals, limits
 from hotlap.model.bounds import MANY, bounds
 from hotlap.model.calibration import Calibration, scaled
 from hotlap.model.chips import chip
-from hotlap.model.kernels import collective, decode, gemm, moe, power, prefill, streaming, transfer
+from hotlap.model.kernels import collective, decode, moe, passes, power, prefill, streaming, transfer
 from hotlap.model.kernels.base import Estimate, stored
 from hotlap.model.machines import Spec
 from hotlap.record import Case
 from hotlap.work.base import unit_of
-from hotlap.work.network import attention_widths, conv_output
+from hotlap.work.network import attention_widths
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
+LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol", "pipeline fill")  # parts that a launch sets; that the way over a link sets
 UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
 CAPPED = "clock under the power cap"
 BETWEEN_NODES = (
@@ -31,6 +32,7 @@ BETWEEN_NODES = (
 ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
 
 
+PRODUCTS = ("gemm", "conv", "grouped_gemm", "rnn")
 WORDS = {  # of which one is in the name of a library's kernel that a family can tell from others
     "attention": ("vllm", "sglang", "trtllm", "flash", "fa2", "fa3", "fa4"),
     "moe": ("triton", "cutlass", "marlin", "trtllm", "flashinfer", "vllm", "sglang", "torch_flow", "moe"),
@@ -60,17 +62,23 @@ def expect(
     """`params`: complete, numbers as arrays of one length or single, texts single. `calibration`: of this machine by a sweep; scales
     the parts of the families that it knows. `bound_s`: of the one case, where it is known already. Raises InputError for what the
     machine cannot do or what no family knows."""
+    params = work.find(workload).full(params)  # with those that a case leaves out at their defaults
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, found = _estimate(workload, arrays, spec, implementation, count)
+    found = _overheads(family, found, spec)
     if not _like_measured(spec):
         found = found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
     known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
     if calibration is not None and family in calibration.families:
         corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
         found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
+        if spec.original is not None:
+            known = known._replace(words=f"{known.words}; {', '.join(spec.edits)} edited")
     if family == "collective" and np.any(np.asarray(params["nodes"]) > 1):
         known = known._replace(words=f"{known.words}; {BETWEEN_NODES}")
+    if how := _unlike(workload, params):
+        known = known._replace(words=f"no kernel like it was measured: {how}; these {known.words}")
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
     low, high = intervals.interval(family, known.key, seconds, found.inside)
@@ -81,16 +89,35 @@ def expect(
     return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
 
 
+def _unlike(workload: str, params: Params) -> str:
+    """Of what a workload that was never measured is composed; "" for the others."""
+    if workload in passes.WORKLOADS:
+        return "bytes by stated passes, at the rates of streaming kernels"
+    if workload in ("conv", "grouped_gemm", "rnn"):
+        return "composed of matrix products"
+    return "forward kernels, scaled" if workload == "attention" and params["op"] == "backward" else ""
+
+
+def _overheads(family: str, found: Estimate, spec: Spec) -> Estimate:
+    """With the launches and the way of a link that an imagined machine has."""
+    ways = WAYS if family == "collective" else ()
+    by = {**dict.fromkeys(LAUNCHES, spec.launch_factor), **dict.fromkeys(ways, spec.link_latency_factor)}
+    if spec.launch_factor == spec.link_latency_factor == 1.0:
+        return found
+    parts = {name: value * by.get(name, 1.0) for name, value in found.parts.items()}
+    return found._replace(parts=parts, seconds=np.sum(list(parts.values()), axis=0))
+
+
 def check_implementation(workload: str, name: str) -> None:
     """Raises InputError for a kernel's name that the workload's family would not know from any other."""
-    if workload in ("gemm", "conv"):
+    if workload in PRODUCTS:
         valid = sorted({one.rpartition(".")[0] for one in stored("gemm") if "/" in one})
         known = name in valid
     else:
         valid = list(WORDS.get(workload, ()))
         known = any(word in name.lower() for word in valid)
     if not known:
-        have = f"valid: {', '.join(valid)}" if workload in ("gemm", "conv") else f"valid: names with {', '.join(valid)}"
+        have = f"valid: {', '.join(valid)}" if workload in PRODUCTS else f"valid: names with {', '.join(valid)}"
         raise InputError(f"{workload} has no implementation '{name}'; {have if valid else 'leave --implementation out'}")
 
 
@@ -131,31 +158,30 @@ def _estimate(workload: str, params: Params, spec: Spec, implementation: str | A
         raise InputError(f"nothing is expected of {spec.name}: the model knows GPUs")
     if workload in streaming.WORKLOADS:
         return _streamed(workload, params, spec, implementation)
+    if workload in passes.WORKLOADS:
+        return "streaming", passes.estimate(workload, params, chip(spec))
     if workload == "transfer":
         return _transfer(params, spec)
     if workload not in _FAMILIES:
-        valid = ", ".join([*_FAMILIES, *streaming.WORKLOADS, "transfer"])
+        valid = ", ".join([*_FAMILIES, *streaming.WORKLOADS, *passes.WORKLOADS, "transfer"])
         raise InputError(f"no expected value is known for '{workload}'; valid: {valid}")
     return _FAMILIES[workload](params, spec, implementation, count)
 
 
 def _gemm(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
-    names = ("m", "n", "k", "batch", "dtype")
-    return "gemm", gemm.estimate({name: params[name] for name in names}, chip(spec, "max"), implementation)
+    return "gemm", composed.product(params, chip(spec, "max"), implementation)
 
 
 def _conv(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
-    """As the matrix product that an implicit GEMM computes: pixels × filters, over channels × taps."""
-    high, wide = conv_output(params)
-    sizes = {"m": params["images"] * high * wide, "n": params["filters"], "k": params["channels"] * params["filter"] ** 2}
-    found = gemm.estimate({**sizes, "dtype": params["dtype"]}, chip(spec, "max"), implementation)
-    counted = work.find("conv").work(params)  # the unrolled matrix is never in memory: its bytes are read again from caches
-    moved = np.minimum(np.asarray(counted.read_bytes + counted.written_bytes, dtype=float) / np.maximum(found.demand.dram_bytes, 1.0), 1.0)
-    parts = {name: value * moved if name == "DRAM" else value for name, value in found.parts.items()}
-    demand = found.demand._replace(dram_bytes=found.demand.dram_bytes * moved)
-    return "gemm", found._replace(
-        seconds=np.sum(list(parts.values()), axis=0), parts=parts, demand=demand, inside=np.zeros(len(found.seconds), dtype=bool)
-    )
+    return "gemm", composed.convolution(params, chip(spec, "max"), implementation)
+
+
+def _grouped(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    return "gemm", composed.grouped(params, chip(spec, "max"), implementation)
+
+
+def _rnn(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    return "gemm", composed.recurrent(params, chip(spec, "max"), implementation)
 
 
 def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
@@ -169,6 +195,10 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
     shared = {name: params[name] for name in ("batch", "heads", "kv_heads", "head_dim", "window", "dtype", "kv_dtype")}
     shared |= {"value_dim": attention_widths(params)[0], "latent": params.get("latent", 0)}
     machine = chip(spec, "max")
+    if params.get("op", "forward") == "backward":
+        causal = params["mask"] == "causal"
+        forward = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
+        return "prefill", composed.attention_backward(params, forward)
     if one:
         return "decode", decode.estimate({**shared, "kv": keys}, machine, implementation)
     causal = params["mask"] == "causal"
@@ -198,7 +228,7 @@ def _collective(params: Params, spec: Spec, implementation: str | ArrayLike, _: 
 
 
 _FAMILIES: Mapping[str, Callable[[Params, Spec, str | ArrayLike, int], tuple[str, Estimate]]] = {
-    "gemm": _gemm, "conv": _conv, "attention": _attention, "moe": _moe, "collective": _collective,
+    "gemm": _gemm, "conv": _conv, "grouped_gemm": _grouped, "rnn": _rnn, "attention": _attention, "moe": _moe, "collective": _collective,
 }  # fmt: skip
 
 

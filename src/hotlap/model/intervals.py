@@ -35,7 +35,9 @@ class Level(NamedTuple):
 
 
 def level(spec: Spec) -> Level:
-    """Machines that were fitted, others of their architectures, and the rest."""
+    """Machines that were fitted, others of their architectures, and the rest. Nobody has measured an imagined one."""
+    if spec.original is not None:
+        return Level("spec", f"an imagined machine: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
     if spec.slug in FITTED:
         key = "fitted"
     else:

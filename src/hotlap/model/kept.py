@@ -32,14 +32,16 @@ def load(name: str, home: Path) -> Calibration:
 
 
 def chosen(machine: str, name: str, spec_only: bool, home: Path) -> Calibration | None:
-    """Of a machine of the table: the one named, else its own; None where it has none or it is not wanted."""
+    """Of a machine of the table: the one named, else its own; None where it has none or it is not wanted. An imagined machine takes its
+    original's, so that both stand to their figures alike."""
     if spec_only and name:
         raise InputError(f"published figures only and the calibration '{name}' do not go together; give one of them")
-    slug = machines.load(machine).slug
+    spec = machines.load(machine)
+    slug = spec.slug if name or spec.slug in store.names(home) else spec.table_slug
     if spec_only or (not name and slug not in store.names(home)):
         return None
     found = load(name or slug, home)
-    if found.machine != slug:
+    if found.machine not in (spec.slug, spec.table_slug):
         raise InputError(f"the calibration '{name or slug}' is of {found.machine}, not of {slug}; valid: the machine {found.machine}")
     return found
 

@@ -50,7 +50,7 @@ def spec_for(device: Device, machine: Machine, clocks_hz: Sequence[float] = ()) 
         found = cpu.spec(machine.cpu, seen)
         return replace(found, compute_units=found.compute_units or device.compute_units, llc_bytes=found.llc_bytes or device.cache_bytes)
     slug = device.machine or machines.recognise(device)
-    return _with_driver(machines.load(slug), device, seen) if slug in machines.names() else None
+    return _with_driver(machines.load(slug), device, seen) if slug and machines.known(slug) else None
 
 
 def _with_driver(spec: Spec, device: Device, seen_hz: float | None) -> Spec:

@@ -1,7 +1,6 @@
 """The machine table: what is published of each GPU, one TOML file per machine, and how a device is recognised in it.
 
-A field that is None is not known. Rates are per unit (SM, CU, Xe core, or processor core) and clock, dense, a multiply-add
-counting as 2; sizes in bytes, rates per second. `[link]` figures are of both directions together.
+`NAME+KEY=VALUE` is a machine of the table with a figure edited (`edits`). `[link]` figures are of both directions together.
 """
 
 from __future__ import annotations
@@ -12,112 +11,18 @@ import importlib.resources
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.resources.abc import Traversable
 from typing import Any, Literal
 
 from hotlap.errors import InputError, nearest
+from hotlap.model import edits
+from hotlap.model.spec import PCIE_TRANSFERS_PER_S, PublishedPeak
+from hotlap.model.spec import UNITS_OF_ARITHMETIC as UNITS_OF_ARITHMETIC
+from hotlap.model.spec import Spec as Spec
 from hotlap.record import Device
 
-UNITS_OF_ARITHMETIC = (
-    "fma.fp64", "fma.fp32", "fma.fp16", "fma.bf16", "fma.int32", "fma.int8",
-    "matrix.fp64", "matrix.fp32", "matrix.tf32", "matrix.fp16", "matrix.bf16", "matrix.fp8", "matrix.int8", "matrix.fp4",
-)
-PCIE_TRANSFERS_PER_S = {3: 8e9, 4: 16e9, 5: 32e9}  # per lane, one bit each; PCI Express Base Specification
-PCIE_PAYLOAD_SHARE = 128 / 130  # generations 3 to 5 send 128 bits in 130
 SMALLEST_SHARE, LARGEST_SHARE = 0.85, 1.03  # of the nominal memory that drivers show; a slice of a card shows half or less
-
-
-@dataclass(frozen=True)
-class PublishedPeak:
-    """A peak that the vendor publishes. `back_solved`: the clock was derived from it, so agreement proves nothing."""
-
-    unit: str
-    flop_s: float
-    back_solved: bool
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What is known of a machine. `clock_source` says where `clock_max_hz` comes from, which is None where nobody says."""
-
-    slug: str
-    name: str
-    vendor: str
-    kind: Literal["gpu", "cpu"] = "gpu"
-    architecture: str = ""
-    compile_target: str = ""
-    aliases: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    pci_ids: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    notes: str = ""
-    compute_units: int | None = None
-    clock_max_hz: float | None = None
-    clock_for_peak_hz: float | None = None
-    clock_source: str = ""
-    clock_proven: bool = True  # nothing of this machine runs faster than clock_max_hz
-    flop_per_clock: Mapping[str, float] = field(default_factory=dict)
-    published_peak: PublishedPeak | None = None
-    shared_bytes_per_unit: float | None = None
-    registers_per_unit: int | None = None
-    warps_max_per_unit: int | None = None
-    blocks_max_per_unit: int | None = None
-    memory_bytes: float | None = None
-    memory_type: str = ""
-    memory_bandwidth_b_s: float | None = None
-    memory_bandwidth_source: str = ""
-    l1_bytes: float | None = None  # of one unit
-    l1_load_bytes_per_clock: float | None = None  # of one unit
-    l1_store_bytes_per_clock: float | None = None
-    l2_bytes: float | None = None  # of the whole machine on GPUs, of one core on processors
-    llc_bytes: float | None = None
-    scaleup_b_s: float | None = None
-    host_b_s: float | None = None
-    pcie_generation: int | None = None
-    pcie_lanes: int | None = None
-    power_w: float | None = None
-
-    @property
-    def cache_bytes(self) -> float | None:
-        """The last level that all units share."""
-        return self.llc_bytes or self.l2_bytes
-
-    @property
-    def resident_bytes(self) -> float | None:
-        """The most that can stay on the chip from one call to the next: all shared levels together."""
-        if self.kind == "cpu":
-            inner = (self.l2_bytes or 0.0) * (self.compute_units or 0)
-            return inner + self.llc_bytes if self.llc_bytes else None
-        return None if self.l2_bytes is None else self.l2_bytes + (self.llc_bytes or 0.0)
-
-    @property
-    def pcie_b_s(self) -> float | None:
-        """Payload of one direction, packets' headers not yet subtracted: transfers × lanes × 128/130 ÷ 8."""
-        if self.pcie_generation is None or self.pcie_lanes is None:
-            return None
-        return PCIE_TRANSFERS_PER_S[self.pcie_generation] * self.pcie_lanes * PCIE_PAYLOAD_SHARE / 8
-
-    def rate(self, unit: str, clock_hz: float | None = None) -> float | None:
-        """Operations per second of an arithmetic unit at `clock_hz` (default: the highest); None where a factor is unknown."""
-        clock, per_clock = clock_hz or self.clock_max_hz, self.flop_per_clock.get(unit)
-        return self.compute_units * per_clock * clock if self.compute_units and per_clock and clock else None
-
-    @property
-    def source(self) -> str:
-        """One line that names where the figures come from."""
-        return self._named([s for s in self.sources if "PCI ids" not in s and ": vector" not in s])
-
-    def source_of(self, unit: str) -> str:
-        """The same for the rate of one unit of arithmetic."""
-        kind, _, dtype = unit.partition(".")
-        special = [s for s in self.sources if kind == "fma" and dtype in re.split(r"[ ,]+", s.partition(": vector ")[2])]
-        return self._named(special) if special else self.source
-
-    def _named(self, sources: list[str]) -> str:
-        text = "; ".join(sources)
-        return f"machine table, {self.slug} ({text})" if self.kind == "gpu" else text
 
 
 # ---------------------------------------------------------------- the files
@@ -139,12 +44,21 @@ def _aliases() -> dict[str, str]:
 
 
 def load(name: str) -> Spec:
-    """The machine of this slug or alias; capitals, spaces and underscores do not matter. Raises InputError."""
+    """The machine of this slug or alias; capitals, spaces and underscores do not matter. `NAME+KEY=VALUE…` is that machine with figures
+    edited. Raises InputError."""
+    name, changes = edits.parted(name)
+    if changes:
+        return edits.edited(load(name), changes)
     plain = re.sub(r"[\s_]+", "-", name.strip().lower())
     slug = plain if plain in names() else _aliases().get(plain)
     if slug is None:
         raise InputError(f"there is no machine '{name}'; {nearest(plain, names())}")
     return _read(slug)
+
+
+def known(name: str) -> bool:
+    """Whether it is a slug of the table, or such a machine with figures edited."""
+    return edits.parted(name)[0] in names()
 
 
 @functools.cache
@@ -155,7 +69,8 @@ def _read(slug: str) -> Spec:
 
 def facts(spec: Spec) -> dict[str, Any]:
     """All that is known, for JSON; what is not known is null."""
-    return {**dataclasses.asdict(spec), "flop_per_clock": dict(spec.flop_per_clock), "pcie_b_s": spec.pcie_b_s}
+    plain = {"flop_per_clock": dict(spec.flop_per_clock), "edits": dict(spec.edits), "pcie_b_s": spec.pcie_b_s}
+    return {**dataclasses.asdict(dataclasses.replace(spec, original=None)), **plain, "original": spec.table_slug}
 
 
 # ---------------------------------------------------------------- reading one file

@@ -226,6 +226,7 @@ def machine(spec: Spec, width: int = 100) -> str:
     """One machine: every figure that is known, its peaks, and where they come from."""
     facts = [_plain(f.name, getattr(spec, f.name)) for f in dataclasses.fields(spec) if f.name not in _ELSEWHERE]
     facts += [(f"peak {unit}", words.quantity(spec.rate(unit), "FLOP/s" if "int" not in unit else "OP/s")) for unit in spec.flop_per_clock]
+    facts += [("edited" if not n else "", f"{name}: {was}") for n, (name, was) in enumerate(spec.edits.items())]
     if spec.published_peak:
         facts.append(("published peak", f"{words.quantity(spec.published_peak.flop_s, 'FLOP/s', 4)} ({spec.published_peak.unit})"))
     facts += [("sources" if not n else "", source) for n, source in enumerate(spec.sources)] + [("notes", spec.notes)]
@@ -237,7 +238,8 @@ def machine(spec: Spec, width: int = 100) -> str:
     return "\n".join(lines)
 
 
-_ELSEWHERE = ("slug", "sources", "notes", "flop_per_clock", "published_peak", "kind", "clock_proven")
+_EDITED = ("original", "edits", "l2_factor", "launch_factor", "link_latency_factor")
+_ELSEWHERE = ("slug", "sources", "notes", "flop_per_clock", "published_peak", "kind", "clock_proven", *_EDITED)
 _ENDINGS = {"_bytes": "B", "_b_s": "B/s", "_hz": "Hz", "_w": "W"}
 
 

@@ -64,7 +64,7 @@ def bring_in(rows: Sequence[Row], name: str, home: Path, better: Mapping[str, Be
     if not dry:
         paths.made(folder)
         for run, samples in fresh:
-            _keep(folder, run, samples)
+            keep(folder, run, samples)
     reasons = [one.reason for _, samples in bundles for one in samples if one.status == "error"]
     otherwise = [run.id for run, samples in bundles if run.id in known and _meant_otherwise(folder, run, samples)]
     cases = {case: one.unit for case, one in meanings.items()}
@@ -171,7 +171,7 @@ def _sample(row: Row, case: Case, device: Device, number: int, unit: str) -> Sam
     return Samples(case=case.id, device=device.key, round=number, seconds=[value], method="program")
 
 
-def _keep(folder: Path, run: Run, samples: Sequence[Samples]) -> None:
+def keep(folder: Path, run: Run, samples: Sequence[Samples]) -> None:
     """The bundle whole or not at all. Not synced one by one: what is lost can be brought in again."""
     beside = folder / f".{run.id}"
     try:

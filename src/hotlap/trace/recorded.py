@@ -82,11 +82,46 @@ def groups(study: Study) -> Iterator[Group]:
 
 
 def _innermost(study: Study) -> NDArray[np.int64]:
-    """Operators of the host without operators inside, within the steps where there are any."""
-    events, first_end = study.events, study.window
-    places = np.asarray(events.of_kind(OPERATOR))
-    inside = (events.start[places] >= first_end[0]) & (events.start[places] < first_end[1])
-    places = places[inside]
-    nesting = study.parent[places]
-    outer = np.unique(nesting[nesting >= 0])
-    return np.asarray(places[~np.isin(places, outer)], dtype=np.int64)
+    """Operators of the host, within the steps where there are any: workloads without another one inside, and of what is in none of these
+    the operators that hold no other."""
+    events, (began, ended) = study.events, study.window
+    places = np.asarray(events.of_kind(OPERATOR), dtype=np.int64)
+    places = places[(events.start[places] >= began) & (events.start[places] < ended)]
+    known = places[_are_workloads(study, places)]
+    outside = np.zeros(len(events), dtype=bool)  # of a known one: what it is in
+    _mark(study, known, outside)
+    chosen = known[~outside[known]]
+    inner = np.zeros(len(events), dtype=bool)
+    inner[chosen] = True
+    holds = np.zeros(len(events), dtype=bool)
+    _mark(study, places, holds)
+    rest = places[~holds[places] & ~outside[places]]
+    within = np.zeros(len(rest), dtype=bool)
+    at = rest.copy()
+    while (up := at >= 0).any():
+        within |= up & inner[np.maximum(at, 0)]
+        at = np.where(up, study.parent[np.maximum(at, 0)], -1)
+    return np.concatenate([chosen, rest[~within]])
+
+
+def _mark(study: Study, places: NDArray[np.int64], marked: NDArray[np.bool_]) -> None:
+    """Marks every event that one of `places` is inside of."""
+    at = np.unique(study.parent[places])
+    at = at[at >= 0]
+    while len(at):
+        marked[at] = True
+        at = np.unique(study.parent[at])
+        at = at[(at >= 0) & ~marked[np.maximum(at, 0)]]
+
+
+def _are_workloads(study: Study, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of each operator whether its name and shape are a workload's; each kind is asked once."""
+    events = study.events
+    if not len(places):
+        return np.zeros(0, dtype=bool)
+    kinds, inverse = np.unique(np.stack([events.name[places], events.shape[places]]), axis=1, return_inverse=True)
+    answers = []
+    for name, shape in kinds.T:
+        one = events.shapes[shape] if shape >= 0 else None
+        answers.append(one is not None and bool(aten.parts(events.names[name], one.dims, one.types, one.values, one.strides)))
+    return np.array(answers, dtype=bool)[inverse.reshape(-1)]

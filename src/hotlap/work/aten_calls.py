@@ -200,6 +200,13 @@ def rowwise(op: str, place: int = 0, rows_from: str = "last") -> Made:
 GROUPS_AT = {"groupnorm": 6, "groupnorm_backward": 8}  # native_group_norm(x, w, b, N, C, HxW, group); backward (dy, x, mean, rstd, w, …)
 
 
+def batchnorm(call: Call) -> list[Asked]:
+    """Rows of a channel while it learns; with kept means (argument 5 is false) each element by itself."""
+    if call.value(5).lower() == "false":
+        return pointwise("scale")(call._replace(dims=call.dims[:1]))
+    return rowwise("batchnorm", rows_from="channel")(call)
+
+
 def softmax(op: str) -> Made:
     """Along the last side, as rows; along another one it is a workload of another kind."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hotlap.record import Value
 from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, count, plain, text
-from hotlap.work.network import bounded, element_type
+from hotlap.work.network import bounded, element_type, touched
 
 REDUCTIONS = {"sum": 1.0, "max": 1.0, "norm": 2.0}
 """FLOP an element."""
@@ -31,10 +31,11 @@ def _fft(params: Mapping[str, Value]) -> Work:
 
 
 def _spmv(params: Mapping[str, Value]) -> Work:
-    """Compressed rows: a value and a column number for each nonzero, the vectors once."""
+    """Compressed rows: a value and a column number for each nonzero; of the vector what random columns meet, the result once."""
     rows, columns, nonzeros = (count(params, name) for name in ("rows", "columns", "nonzeros"))
     size = STORED[text(params, "dtype")]
-    read = rows * nonzeros * (size + INDEX_BYTES) + INDEX_BYTES * (rows + 1) + np.minimum(columns, rows * nonzeros) * size
+    met = touched(rows * nonzeros, columns) if text(params, "pattern") == "random" else np.minimum(columns, rows * nonzeros)
+    read = rows * nonzeros * (size + INDEX_BYTES) + INDEX_BYTES * (rows + 1) + met * size
     return Work(
         read_bytes=plain(read),
         written_bytes=rows * size,

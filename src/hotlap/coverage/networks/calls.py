@@ -60,6 +60,7 @@ class Call:
     workload: str
     params: dict[str, Any]
     times: float = 1.0
+    leaf: bool = False  # nothing before it learns: its input needs no gradient
 
 
 def check(network: Network, setting: Setting) -> None:
@@ -111,7 +112,11 @@ def _attention(network: Network, setting: Setting) -> Iterator[Call]:
         heads, kv_heads = network.heads // tp, max(network.kv_heads // tp, 1)
         width = network.head_dim
         yield Call("query, key, value", "attention", "gemm", gemm(tokens, (heads + 2 * kv_heads) * width, network.hidden, dtype))
-        yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + kv_heads) * width})
+        if network.qk_norm:
+            normed = {"op": "rmsnorm", "rows": tokens * (heads + kv_heads), "columns": width}
+            yield Call("query and key norm", "attention", "rowwise", normed)
+        if network.rotary:
+            yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + kv_heads) * width})
         for window, share in ((network.window, network.windowed_share), (0, 1 - network.windowed_share)):
             if share:
                 yield Call("attention", "attention", "attention", _kernel(network, setting, heads, kv_heads, width, window), share)
@@ -168,7 +173,7 @@ def nodes(gpus: int, apart: int = 1) -> int:
 
 def _norms(network: Network, setting: Setting) -> Iterator[Call]:
     op = "rmsnorm" if network.gated else "layernorm"
-    yield Call("norm", "norms", "rowwise", {"op": op, "rows": setting.tokens, "columns": network.hidden}, 2)
+    yield Call("norm", "norms", "rowwise", {"op": op, "rows": setting.tokens, "columns": network.hidden}, network.norms)
     yield Call("residual", "norms", "pointwise", {"op": "add", "elements": setting.tokens * network.hidden}, 2)
 
 
@@ -181,7 +186,8 @@ def _dense(network: Network, setting: Setting, inter: int = 0) -> Iterator[Call]
         "gemm",
         gemm(tokens, width * (2 if network.gated else 1), network.hidden, dtype),
     )
-    yield Call("activation", "feed-forward", "pointwise", {"op": "silu_mul" if network.gated else "gelu", "elements": tokens * width})
+    op = network.activation or ("silu_mul" if network.gated else "gelu")
+    yield Call("activation", "feed-forward", "pointwise", {"op": op, "elements": tokens * width})
     yield Call("down", "feed-forward", "gemm", gemm(tokens, network.hidden, width, dtype))
     yield from _reduced(network, setting, "feed-forward")
 
@@ -215,6 +221,12 @@ def _ends(network: Network, setting: Setting) -> Iterator[Call]:
     rows = setting.tokens if setting.phase == "train" else setting.sequences
     columns = -(-network.vocabulary // setting.tp)
     yield Call("embedding", "head", "embedding", {"tokens": setting.tokens, "columns": network.hidden, "vocabulary": network.vocabulary})
+    if network.positions:
+        yield Call("positions", "head", "embedding", {"tokens": setting.tokens, "columns": network.hidden, "vocabulary": network.positions})
+        yield Call("positions added", "head", "pointwise", {"op": "add", "elements": setting.tokens * network.hidden})
+    op = "rmsnorm" if network.gated else "layernorm"
+    normed = {"op": op, "rows": setting.tokens, "columns": network.hidden}
+    yield Call("last norm" if network.causal else "first norm", "norms", "rowwise", normed)
     yield Call("head", "head", "gemm", gemm(rows, columns, network.hidden, "bf16"))
     yield Call("softmax", "head", "rowwise", {"op": "softmax", "rows": rows, "columns": columns})
 
@@ -225,3 +237,11 @@ def _hand_over(network: Network, setting: Setting) -> Iterator[Call]:
         size = setting.tokens * network.hidden * ACTIVATION_BYTES
         params = {"op": "send", "gpus": 2, "size": size, "nodes": 2 if setting.gpus > GPUS_A_NODE else 1}
         yield Call("to the next stage", "communication", "collective", params)
+
+
+def parameters(network: Network, setting: Setting) -> float:
+    """Of one GPU: layers spread evenly over stages, matrices over tensor-parallel GPUs."""
+    layers = network.layers - network.expert_layers
+    dense = network.layers * network.attention_parameters + layers * network.feed_forward_parameters(network.inter)
+    experts = network.expert_layers * network.expert_parameters / max(setting.ep, setting.tp) if network.experts else 0.0
+    return (dense / setting.tp + experts + network.embedding_parameters / setting.tp) / setting.pp

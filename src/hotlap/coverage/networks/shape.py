@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,15 @@ class Network:
     expert_inter: int = 0
     shared_experts: int = 0
     dense_layers: int = 0  # first layers without experts
+    rotary: bool = True  # positions are rotations of queries and keys
+    positions: int = 0  # rows of a table of positions
+    pooled: bool = False  # an encoder with a square matrix over its first token
+    bias: str = ""  # of products: none, qkv or all
+    qk_norm: bool = False  # every head's query and key is normed
+    activation: str = ""  # of the inner width, where it is not SiLU and product of gated networks, GELU of others
+    norms: int = 2  # of a layer
+    in_out: bool = False  # matrices lie (in, out) in memory; else (out, in), as PyTorch's linear layers have them
+    longest: int = 0  # context that it can take; 0: as long as one likes
 
     @property
     def latent(self) -> bool:
@@ -73,7 +83,8 @@ class Network:
 
     @property
     def embedding_parameters(self) -> int:
-        return self.vocabulary * self.hidden * (1 if self.tied else 2)
+        ends = self.vocabulary * (1 if self.tied else 2) + self.positions + (self.hidden if self.pooled else 0)
+        return self.hidden * ends
 
     @property
     def counted(self) -> int:
@@ -104,8 +115,26 @@ def load(name: str) -> Network:
 
 @functools.cache
 def _read(slug: str) -> Network:
-    given: dict[str, Any] = tomllib.loads((_FOLDER / f"{slug}.toml").read_text("utf-8"))
-    unknown = set(given) - {field.name for field in fields(Network)}
-    if unknown:
-        raise InputError(f"{slug}.toml: no key '{min(unknown)}'; valid: {', '.join(sorted(f.name for f in fields(Network)))}")
-    return Network(**{**given, "name": slug, "aliases": tuple(given.get("aliases", ()))})
+    return made(tomllib.loads((_FOLDER / f"{slug}.toml").read_text("utf-8")), slug)
+
+
+def made(given: Mapping[str, Any], name: str) -> Network:
+    """A network from the keys of its file. Raises InputError for one that is unknown, missing or of the wrong kind."""
+    known = {field.name: field for field in fields(Network) if field.name != "name"}
+    for key, value in given.items():
+        if key not in known:
+            raise InputError(f"{name}.toml: no key '{key}'; {nearest(key, known)}")
+        kind = str(known[key].type).partition("[")[0]
+        if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "bool"):
+            raise InputError(f"{name}.toml: '{key}' is {_SAID[kind]}, not {value!r:.40}")
+        if isinstance(value, (int, float)) and value < 0:
+            raise InputError(f"{name}.toml: '{key}' is {_SAID[kind]} from 0, not {value}")
+    missing = [key for key, field in known.items() if field.default is MISSING and not given.get(key)]
+    if missing:
+        said = ", ".join(repr(key) for key in missing)
+        raise InputError(f"{name}.toml: {said} missing; a transformer needs these, another network a list of 'layers'")
+    return Network(**{**given, "name": name, "aliases": tuple(given.get("aliases", ()))})
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "tuple": (list,)}
+_SAID = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "tuple": "a list of names"}

@@ -103,7 +103,7 @@ def library(implementation: str, c: Cases, chip: Chip, phase: str) -> NDArray[np
     """The kernel that an implementation ("vllm vllm_flash_attn", "trtllm torch_flow", …) starts. Sources: vLLM
     `fa_utils.get_flash_attn_version` (version 3 from Hopper on), SGLang's default backends (the same), TensorRT-LLM
     `xqaDispatcher` (groups of 2 to 32; 8-bit caches have a Hopper kernel), else its masked multi-head attention."""
-    name, modern = implementation.lower(), chip.flop_per_clock.get("matrix.bf16", 0) >= WARP_SPECIALISED
+    name, modern = implementation.lower(), (chip.original or chip).flop_per_clock.get("matrix.bf16", 0) >= WARP_SPECIALISED
     size = len(c.batch)
     if "trt" in name:
         return _tensorrt(c, modern, phase)

@@ -119,7 +119,7 @@ def _hops(op: NDArray[np.str_], gpus: Floats) -> tuple[Floats, Floats]:
 def _candidates(cases: Mapping[str, NDArray[Any]], chip: Chip, c: Mapping[str, Floats]) -> tuple[dict[str, Floats], Floats]:
     """Parts of each candidate, arrays of protocols × cases, and their sums. Protocols that cannot run take forever."""
     assert chip.link_b_s
-    clock = CLOCK_REFERENCE_HZ / np.clip(chip.clock_max_hz, *CLOCKS_HZ)
+    clock = CLOCK_REFERENCE_HZ / np.clip((chip.original or chip).clock_max_hz, *CLOCKS_HZ)
     slow, hop = 1e-6 * clock ** c["clock_power"], 1e-6 * clock * cases["hops"]
     wire = cases["share"] * cases["steps"] / chip.link_b_s
     flagged = np.where(cases["op"] == "alltoall", cases["share"] / chip.link_b_s, wire)

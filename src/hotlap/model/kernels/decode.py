@@ -93,7 +93,7 @@ def plan(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> Plan:
     memory = (kv + q) * miss / (min(k["memory_efficiency"], 1.0) * chip.memory_b_s)
     overlap = k["overlap"] if t.staged else 1.0
     both = norm(busy, memory, overlap)
-    cache = (reread + q) / (k["l2_bytes_per_clock"] * chip.units * chip.clock_hz)
+    cache = (reread + q) / (k["l2_bytes_per_clock"] * chip.l2_factor * chip.units * chip.clock_hz)
     total, weight = norm(both, cache, 4.0), attention.share(both, cache, 4.0)
     own = attention.share(busy, memory, overlap) * weight * total
     clocks = per_unit * (start / t.resident + w.each * block)

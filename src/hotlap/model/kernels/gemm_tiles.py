@@ -104,7 +104,8 @@ def machine(chip: Chip, dtype: str, c: Mapping[str, float]) -> Machine:
         valid = ", ".join(sorted(name.split(".")[1] for name in table if name.startswith("matrix.")))
         raise InputError(f"this machine has no matrix unit for {dtype}; valid: {valid or 'none'}")
     size = STORED[dtype]
-    whole = table.get("matrix.bf16") or table.get("matrix.fp16") or rate
+    built = (chip.original or chip).flop_per_clock
+    whole = built.get("matrix.bf16") or built.get("matrix.fp16") or rate
     return Machine(chip, c, size, {"int8": 4.0}.get(dtype, max(size, OUT_BYTES)), rate, whole)
 
 
@@ -155,7 +156,7 @@ def overlapped(power: float, one: Singles | np.float32, two: Singles | np.float3
 
 def l2_b_s(on: Machine) -> float:
     """What L2 gives all units together."""
-    return on.c["feed_bytes_per_flop"] * on.whole * on.chip.units * on.chip.clock_hz
+    return on.c["feed_bytes_per_flop"] * on.chip.l2_factor * on.whole * on.chip.units * on.chip.clock_hz
 
 
 def _splits(count: Singles, steps: Singles, on: Machine) -> list[Singles]:
@@ -195,7 +196,7 @@ def _fed(tile_m: Singles, tile_n: Singles, on: Machine) -> Singles:
     rows = np.minimum(tile_m, max(ROWS_A_FETCH, on.whole / 64.0))
     columns = np.minimum(tile_n, COLUMNS_A_FETCH if alone else ROWS_A_FETCH)
     shared = area * (1 / rows + 1 / columns).astype(np.float32) * np.float32(on.size / SHARED_BYTES)
-    feed = (tile_m + tile_n) * np.float32(on.size / (c["feed_bytes_per_flop"] * c.get("feed_factor", 1.0) * on.whole))
+    feed = (tile_m + tile_n) * np.float32(on.size / (c["feed_bytes_per_flop"] * c.get("feed_factor", 1.0) * on.chip.l2_factor * on.whole))
     return overlapped(c["feed_power"], overlapped(c["feed_power"], pipe, shared), feed)
 
 

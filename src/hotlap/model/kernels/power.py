@@ -86,8 +86,16 @@ def limit_w(chip: Chip) -> float:
     return chip.power_w
 
 
+def built_for_w(chip: Chip) -> float:
+    """The limit that idle, leakage and toggling are shares of. An imagined machine is made as its original: with more units or a higher
+    clock it draws more, with a higher limit it does not."""
+    made = chip.original
+    return limit_w(chip) if made is None else limit_w(made) * chip.units * chip.clock_max_hz / (made.units * made.clock_max_hz)
+
+
 def energy_scale(chip: Chip, coefficients: Coefficients) -> float:
     """Energy of an operation against Hopper's: watts of the limit per peak 16-bit matrix operation; 1 where there is no such unit."""
+    chip = chip.original or chip
     rate = max((chip.flop_per_clock.get(unit, 0.0) for unit in ("matrix.bf16", "matrix.fp16")), default=0.0)
     if not rate:
         return 1.0
@@ -142,7 +150,7 @@ def parts(
 ) -> Parts:
     """Power by cause. `kind`: of kernel, which says how much its units toggle beside what is counted; `active`: share of the units
     that have work."""
-    table, limit = stored() if coefficients is None else coefficients, limit_w(chip)
+    table, limit = stored() if coefficients is None else coefficients, built_for_w(chip)
     switching, dram = energies_j(demand, chip, table)
     time_s = np.asarray(seconds, dtype=np.float64)
     if not np.all(time_s > 0):

@@ -30,7 +30,11 @@ from hotlap.work.base import STORED, Work
 from hotlap.work.memory import gather_shape
 
 WORKLOADS = ("pointwise", "rowwise", "embedding", "transpose", "stream", "gather")
-SPECIALS = {"gelu": 1.0, "silu_mul": 2.0, "softmax": 1.0}  # exponentials and reciprocals of an element
+SPECIALS = {  # exponentials and reciprocals of an element
+    "gelu": 1.0, "silu_mul": 2.0, "softmax": 1.0, "sigmoid": 2.0, "tanh": 1.0, "silu": 2.0, "gelu_mul": 1.0, "gelu_backward": 2.0,
+    "silu_mul_backward": 2.0, "cross_entropy": 1.0, "cross_entropy_backward": 1.0,
+}
+READ_ONCE = ("sum", "max")  # of rows: nothing is done with an element after its row's result is known
 MEASURED = ("rmsnorm", "layernorm", "softmax", "rope")
 SECTOR = 32.0  # bytes of the least fetch; CUDA C++ Best Practices Guide, coalesced access
 SPECIALS_PER_CLOCK = 16.0  # of a unit; CUDA C++ Programming Guide, arithmetic throughput, since compute capability 6
@@ -76,8 +80,12 @@ def estimate(
         raise InputError(f"'{workload}' is not a streaming kernel; {nearest(workload, WORKLOADS)}")
     name = implementation if isinstance(implementation, str) else str(np.asarray(implementation).ravel()[0])
     c = stored() if coefficients is None else coefficients
-    moves = _moves(workload, params, chip, c, "quack" in name.split())
-    parts = _parts(moves, chip, c, "alone" in name.split())
+    return timed(_moves(workload, params, chip, c, "quack" in name.split()), chip, c, "alone" in name.split())
+
+
+def timed(moves: Moves, chip: Chip, c: Mapping[str, float], alone: bool = False) -> Estimate:
+    """Expected times of calls that move so much."""
+    parts = _parts(moves, chip, c, alone)
     total = moves.read + moves.written + moves.again
     spilled = moves.again * _spilled(moves, chip, c)
     crossing = (moves.read + moves.written) * (1 - moves.in_l2) + spilled
@@ -106,7 +114,7 @@ def _moves(workload: str, params: Mapping[str, Any], chip: Chip, c: Mapping[str,
         rows = full(params["rows"])
         row, elements = read / rows, rows * full(params["columns"])
         kept = chip.shared_bytes + 4.0 * chip.registers  # of one unit
-        again = read * ((op == "quantise") | ((row > kept) & (op != "sum") & (kept > 0) & (not shared)))
+        again = read * ((op == "quantise") | ((row > kept) & np.full(len(read), op not in READ_ONCE) & (kept > 0) & (not shared)))
     elif workload == "embedding":
         extra = _sectors(full(params["columns"]) * float(STORED[str(params["dtype"])])) * full(params["tokens"])
         read = np.maximum(read, extra + 4.0 * full(params["tokens"]))
@@ -167,7 +175,8 @@ def _blocks(chip: Chip) -> float:
 def _parts(moves: Moves, chip: Chip, c: Mapping[str, float], alone: bool) -> dict[str, Floats]:
     """Times by cause; they add up to the call."""
     again_dram = moves.again * _spilled(moves, chip, c)
-    plain = (moves.read + moves.written) * (1 - moves.in_l2)
+    total = moves.read + moves.written
+    plain = total * (1 - moves.in_l2)
     mixed = 2.0 * np.minimum(moves.read, moves.written) / np.maximum(moves.read + moves.written, 1.0)
     share = moves.share * (c["read_share"] + (c["copy_share"] - c["read_share"]) * mixed)
     per_second = chip.units * chip.clock_hz
@@ -175,13 +184,13 @@ def _parts(moves: Moves, chip: Chip, c: Mapping[str, float], alone: bool) -> dic
     rates = {
         "DRAM": plain / (share * chip.memory_b_s),
         "row passes": again_dram / (c["read_share"] * chip.memory_b_s),
-        "L2": (plain / L2_PORT + (moves.read + moves.written - plain + moves.again) / c["l2_bytes_per_clock"]) / per_second,
+        "L2": (plain / L2_PORT + (total - plain + moves.again) / c["l2_bytes_per_clock"]) / (per_second * chip.l2_factor),
         "bytes in flight": moves.read / _in_flight(moves, chip, c) * latency,
         "special functions": moves.special / (per_second * SPECIALS_PER_CLOCK),
         "arithmetic": sum((n / _rate(unit, chip, c) for unit, n in moves.flop.items()), np.zeros(len(moves.read))),
     }
     rates["DRAM"], passes = rates["DRAM"] + rates["row passes"], rates.pop("row passes")
-    fixed = (c["launch_cycles"] + (c["alone_cycles"] if alone else 0.0)) / chip.clock_hz / moves.passes
+    fixed = (c["launch_cycles"] + (c["alone_cycles"] if alone else 0.0)) / (chip.original or chip).clock_hz / moves.passes
     found = {"launch": fixed, "latency": latency / moves.passes, **_overlapped(rates, c["overlap"])}
     again = found["DRAM"] * passes / np.maximum(rates["DRAM"], 1e-30)
     return {**found, "DRAM": found["DRAM"] - again, "row passes": again}

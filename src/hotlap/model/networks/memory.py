@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Setting
+from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Setting, parameters
 from hotlap.coverage.networks.shape import Network
 from hotlap.work.base import STORED
 
@@ -29,14 +29,6 @@ def needed(network: Network, setting: Setting) -> dict[str, float]:
         "activations": _live(network, setting),
         "runtime": RUNTIME_BYTES,
     }
-
-
-def parameters(network: Network, setting: Setting) -> float:
-    """Of one GPU."""
-    layers = network.layers - network.expert_layers
-    dense = network.layers * network.attention_parameters + layers * network.feed_forward_parameters(network.inter)
-    experts = network.expert_layers * network.expert_parameters / max(setting.ep, setting.tp) if network.experts else 0.0
-    return (dense / setting.tp + experts + network.embedding_parameters / setting.tp) / setting.pp
 
 
 def _cached(network: Network, setting: Setting) -> float:

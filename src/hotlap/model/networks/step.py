@@ -92,7 +92,7 @@ def _turned(part: StepPart) -> StepPart:
 
 def _after(network: Network, setting: Setting, expect: Expect, last_backward_s: float) -> list[StepPart]:
     """Exchange of gradients, as far as the last backward pass does not hide it, and the optimizer."""
-    own, found = memory.parameters(network, setting), []
+    own, found = calls.parameters(network, setting), []
     if setting.dp > 1:
         params = {"op": "all_reduce", "gpus": setting.dp, "size": int(own * GRADIENT_BYTES)}
         params["nodes"] = calls.nodes(setting.dp, setting.tp * setting.pp)

@@ -117,7 +117,7 @@ def prefill(p: Problem, chip: Chip) -> Kernel:
             Operand(np.arange(len(row)), queries, len(row), all_bytes * p.copies),
         ),
         written_bytes=queries, block=block, stages=stages, overlap=overlap(chip), loads=LOADS, output_age_bytes=all_bytes,
-        end_cycles=facts.END_CYCLES + high * p.head_dim * size / facts.L2_PORT_BYTES,
+        end_cycles=facts.END_CYCLES + high * p.head_dim * size / (facts.L2_PORT_BYTES * chip.l2_factor),
         useful_flop=4.0 * lots * scores(p) * p.head_dim, kind="prefill",
     )  # fmt: skip
 

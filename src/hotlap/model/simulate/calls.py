@@ -46,6 +46,8 @@ def expected_call_s(case: Case, spec: Spec) -> float:
         return asked.steps * (BARRIER_CYCLES + BARRIER_CYCLES_PER_ITEM * integer(case.params, "group")) / _clock(spec)
     if case.workload == "atomic":
         return max(_atomic_s(case, spec), LAUNCH_S["stream"])
+    if case.workload == "rnn":  # every step waits for the one before
+        return max(_bound_s(case, spec), integer(case.params, "steps") * LAUNCH_S["graph"])
     floor_s = COPY_S if asked.link_bytes else LAUNCH_S["stream"] / _calls_a_launch(case, asked, spec)
     return max(_bound_s(case, spec), _traffic_s(case, asked, spec), floor_s)
 

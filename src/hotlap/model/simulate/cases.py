@@ -10,20 +10,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from msgspec import structs
+
 from hotlap import work
 from hotlap.errors import InputError, NotSupported
-from hotlap.model.kernels.base import Chip
+from hotlap.model import composed
+from hotlap.model.kernels import passes as counted
+from hotlap.model.kernels.base import Chip, Floats
 from hotlap.model.machines import Spec
 from hotlap.model.simulate import attention, calls, card, energy, gemm, stream
 from hotlap.model.simulate import chip as facts
 from hotlap.model.simulate.counters import named
 from hotlap.model.simulate.launch import HOST_S, Mode, timeline
-from hotlap.model.simulate.tasks import Kernel
+from hotlap.model.simulate.tasks import Kernel, Operand
 from hotlap.record import Case
 from hotlap.work.base import Work, count, integer, text, unit_of
-from hotlap.work.network import attention_widths, conv_output
+from hotlap.work.network import attention_widths, conv_sides
 
 STREAMS = ("stream", "intensity", "pointwise", "rowwise", "embedding", "transpose")
+AGAIN = ("stream", "intensity")  # the same data in every call; operators' inputs are rotated over more than the last cache
 OUT = {"int8": "fp32", "fp8": "bf16", "fp4": "bf16"}  # of a product, where it is not its operands' type; int32 is as wide as fp32
 LAUNCHES = 256  # empty kernels in a queue, over whose number the first one's way is spread
 KEPT = 4096  # answers
@@ -89,25 +95,45 @@ def chip_of(spec: Spec) -> Chip:
 
 def kernels_of(case: Case, asked: Work, chip: Chip) -> tuple[list[Kernel], float]:
     """Candidates for the case, and how many calls one launch of them holds. Raises NotSupported where nothing plays it."""
-    cold, passes = case.params.get("cache") == "cold", 1.0
-    if case.workload == "gemm":
+    case = _complete(case)
+    cold, passes = case.params.get("cache") in ("cold", "rotated"), 1.0
+    if case.workload in ("gemm", "grouped_gemm"):
         found = _product(case, chip)
     elif case.workload == "conv":
-        found = _convolution(case, chip)
+        found = _convolution(case, asked, chip)
     elif case.workload == "attention":
-        found = [_attention(case, chip)]
+        found = [_attention(case, asked, chip)]
     elif case.workload in STREAMS:
         passes = _passes(case, asked, chip)
         found = [_streamed(case, asked, chip, passes)]
+    elif case.workload in counted.WORKLOADS:
+        found = [_passed(case, asked, chip)]
     else:
         raise NotSupported("kernels of this workload are not simulated tile by tile")
     return [_cold(one) if cold else one for one in found], passes
 
 
+def _complete(case: Case) -> Case:
+    """With the parameters that a case leaves out at their defaults."""
+    return structs.replace(case, params=work.find(case.workload).full(case.params))
+
+
 def _product(case: Case, chip: Chip) -> list[Kernel]:
-    m, n, k, batch = (integer(case.params, name) for name in ("m", "n", "k", "batch"))
+    """A product, or a batch of them for groups, each of the mean number of rows. A residual is read as the result is written."""
+    grouped = case.workload == "grouped_gemm"
+    m, n, k = (integer(case.params, name) for name in ("m", "n", "k"))
+    batch = min(integer(case.params, "groups"), m) if grouped else integer(case.params, "batch")
     dtype = unit_of(text(case.params, "dtype")).partition(".")[2]
-    return gemm.candidates(gemm.Problem(m, n, k, dtype, out=OUT.get(dtype, dtype), batch=batch), _simt(chip, dtype))
+    problem = gemm.Problem(max(m // batch, 1) if grouped else m, n, k, dtype, out=OUT.get(dtype, dtype), batch=batch)
+    found = gemm.candidates(problem, _simt(chip, dtype))
+    if case.params.get("epilogue") == "residual":
+        found = [replace(one, reads=(*one.reads, _each(one.written_bytes)), name=f"{one.name}, residual") for one in found]
+    return found
+
+
+def _each(read_bytes: Floats) -> Operand:
+    """A piece of its own for every tile."""
+    return Operand(np.arange(len(read_bytes)), read_bytes, len(read_bytes))
 
 
 def _simt(chip: Chip, dtype: str) -> Chip:
@@ -117,15 +143,18 @@ def _simt(chip: Chip, dtype: str) -> Chip:
     return replace(chip, flop_per_clock={name: value for name, value in chip.flop_per_clock.items() if name.startswith("fma.")})
 
 
-def _convolution(case: Case, chip: Chip) -> list[Kernel]:
-    """The implicit product: rows are output pixels, k runs over taps; of the input each byte comes from memory once."""
+def _convolution(case: Case, asked: Work, chip: Chip) -> list[Kernel]:
+    """The implicit product, one for each group: k runs over taps, pixels or filters; of the image each byte comes from memory once."""
     params = case.params
-    high, wide = conv_output(params)
-    images, channels, filters, taps = (integer(params, name) for name in ("images", "channels", "filters", "filter"))
+    if composed.depthwise(params):
+        return [_streamed_bytes(case, asked.read_bytes, asked.written_bytes, asked.total_operations, chip)]
+    m, n, k, groups = (max(int(value), 1) for value in composed.implicit(params))
     dtype = unit_of(text(params, "dtype")).partition(".")[2]
-    problem = gemm.Problem(int(images * high * wide), filters, channels * taps**2, dtype, out=OUT.get(dtype, dtype))
-    pixels = count(params, "height") * count(params, "width") * images
-    once = min(1.0, pixels * channels / (problem.m * problem.k))
+    problem = gemm.Problem(m, n, k, dtype, out=OUT.get(dtype, dtype), batch=groups)
+    sides = conv_sides(params).values()
+    back = params["op"] == "input_gradient"  # its rows are made of the result's gradient
+    pixels = math.prod(side[2 if back else 0] for side in sides) * count(params, "images")
+    once = min(1.0, pixels * count(params, "filters" if back else "channels") / (m * k * groups))
     found = []
     for one in gemm.candidates(problem, _simt(chip, dtype)):
         read, weights = one.reads
@@ -133,7 +162,7 @@ def _convolution(case: Case, chip: Chip) -> list[Kernel]:
     return found
 
 
-def _attention(case: Case, chip: Chip) -> Kernel:
+def _attention(case: Case, asked: Work, chip: Chip) -> Kernel:
     params = case.params
     queries = integer(params, "query")
     values, row = attention_widths(params)
@@ -145,7 +174,38 @@ def _attention(case: Case, chip: Chip) -> Kernel:
         causal=text(params, "mask") == "causal", window=integer(params, "window"), dtype=text(params, "dtype"),
         kv_dtype=text(params, "kv_dtype"),
     )  # fmt: skip
+    if params["op"] == "backward":
+        return _backward(case, asked, attention.prefill(problem, chip))
     return attention.decode(problem, chip) if queries == 1 else attention.prefill(problem, chip)
+
+
+def _backward(case: Case, asked: Work, forward: Kernel) -> Kernel:
+    """The forward kernel with the backward pass's operations and bytes: more steps of the same kind."""
+    front = work.find("attention").work({**case.params, "op": "forward"})
+    more, read = asked.total_operations / front.total_operations, asked.read_bytes / front.read_bytes
+    return replace(
+        forward, name=f"{forward.name}, backward", steps=forward.steps * more, useful_flop=forward.useful_flop * more,
+        reads=tuple(one._replace(bytes=one.bytes * read) for one in forward.reads),
+        written_bytes=forward.written_bytes * asked.written_bytes / front.written_bytes,
+    )  # fmt: skip
+
+
+def _passed(case: Case, asked: Work, chip: Chip) -> Kernel:
+    """All passes of a kernel as one stream of their bytes."""
+    moves, _ = counted.moved(case.workload, case.params, chip)
+    read = float(moves.read[0] + moves.again[0])
+    return _streamed_bytes(case, read, float(moves.written[0]), asked.total_operations, chip, _vector(asked))
+
+
+def _streamed_bytes(case: Case, read: float, written: float, operations: float, chip: Chip, unit: str = "fma.fp32") -> Kernel:
+    """So many bytes, none of which L2 has, and operations of the vector units."""
+    facts.rate(chip, unit)
+    found = stream.build(read, written, chip, operations / (read + written))
+    return replace(found, name=case.workload, vector=unit)
+
+
+def _vector(asked: Work) -> str:
+    return next((unit for unit in asked.operations if unit.startswith("fma.")), "fma.fp32")
 
 
 def _passes(case: Case, asked: Work, chip: Chip) -> float:
@@ -156,11 +216,12 @@ def _passes(case: Case, asked: Work, chip: Chip) -> float:
 
 
 def _streamed(case: Case, asked: Work, chip: Chip, passes: float) -> Kernel:
-    dtype = next((unit for unit in asked.operations if unit.startswith("fma.")), "fma.fp32")
+    dtype = _vector(asked)
     facts.rate(chip, dtype)  # what the machine lacks is said, not played on another unit
     a_byte = asked.total_operations / asked.memory_bytes
     rounds = 1 if passes > 1 else stream.ROUNDS
-    found = stream.build(asked.read_bytes * passes, asked.written_bytes * passes, chip, a_byte, asked.working_set_bytes, rounds)
+    age = asked.working_set_bytes if case.workload in AGAIN else math.inf
+    found = stream.build(asked.read_bytes * passes, asked.written_bytes * passes, chip, a_byte, age, rounds)
     return replace(found, name=case.workload, vector=dtype)
 
 

@@ -53,7 +53,8 @@ def chip_of(spec: Spec, clock_hz: float | None = None) -> Chip:
         memory_b_s=float(spec.memory_bandwidth_b_s or 0), l2_bytes=float(spec.resident_bytes or 0),
         shared_bytes=float(spec.shared_bytes_per_unit or 0), registers=int(spec.registers_per_unit or 0),
         warps_max=int(spec.warps_max_per_unit or 0), blocks_max=int(spec.blocks_max_per_unit or 0), power_w=spec.power_w,
-        link_b_s=spec.scaleup_b_s, facts={"node_nm": node_nm(spec.architecture)},
+        link_b_s=spec.scaleup_b_s, l2_factor=spec.l2_factor,
+        original=chip_of(spec.original) if spec.original else None, facts={"node_nm": node_nm(spec.architecture)},
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def measured(activity: Activity) -> float:
     chip, table = activity.chip, board.stored()
     vector = f"fma.{activity.vector.partition('.')[2]}"
     try:
-        limit, scale = board.limit_w(chip), board.energy_scale(chip, table)
+        limit, scale = board.built_for_w(chip), board.energy_scale(chip, table)
         matrix_pj = board.operation_pj(activity.unit, table) if activity.matrix_flop else 0.0
         known = activity.kind in board.KINDS  # then toggling as measured holds what vector units do beside the matrix unit
         vector_pj = 0.0 if known or not activity.vector_flop else board.operation_pj(vector, table)

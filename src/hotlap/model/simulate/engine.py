@@ -67,7 +67,7 @@ class Engine:
         c = np.arange(self.slots + 1)
         self.table = clock / np.maximum(np.maximum(c * cycles, kernel.step.latency_cycles), 1e-9)
         self.holds = [top if k * cycles >= kernel.step.latency_cycles else "instruction latency" for k in range(self.slots + 1)]
-        self.l2_b_s = facts.L2_SLICE_BYTES * self.chip.units * self.chip.clock_max_hz
+        self.l2_b_s = facts.L2_SLICE_BYTES * self.chip.l2_factor * self.chip.units * self.chip.clock_max_hz
         self.dram_b_s = facts.DRAM_SHARE * kernel.dram_share * self.chip.memory_b_s
         self.l2_s = facts.L2_CYCLES / clock
         self.l2_step_bytes = kernel.step.l2_bytes + kernel.step.l2_written_bytes

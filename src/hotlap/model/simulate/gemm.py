@@ -62,6 +62,7 @@ def unit_of(problem: Problem) -> str:
 
 def modern(chip: Chip, rate: float) -> bool:
     """Whether matrix units of this machine take operands from shared memory on their own."""
+    chip = chip.original or chip  # an imagined machine keeps its generation
     return max(chip.flop_per_clock.get("matrix.bf16", 0.0), chip.flop_per_clock.get("matrix.fp16", 0.0)) >= rate
 
 
@@ -149,7 +150,7 @@ def ending(plan: Plan, problem: Problem, chip: Chip, split: int) -> float:
     """Cycles to bring a tile from accumulators to memory, and where k is split to exchange partial sums."""
     elements = plan.tile_m * plan.tile_n
     vector = ENDING_OPS * elements / (facts.rate(chip, "fma.fp32") / 2.0)
-    through = elements / facts.L2_PORT_BYTES
+    through = elements / (facts.L2_PORT_BYTES * chip.l2_factor)
     return vector + through * facts.BYTES[problem.out] if split == 1 else vector + through * 8.0 + SPLIT_CYCLES
 
 
@@ -179,7 +180,7 @@ def rough(problem: Problem, plan: Plan, chip: Chip) -> float:
     busy = min(tiles, chip.units)
     loads = each * steps * step.l2_bytes
     arrive = loads / (held * stages * step.l2_bytes) * (facts.MEMORY_S if problem.m < 1024 else facts.MEMORY_S / 2)
-    shared = loads * busy / (facts.L2_SLICE_BYTES * chip.units * chip.clock_max_hz)
+    shared = loads * busy / (facts.L2_SLICE_BYTES * chip.l2_factor * chip.units * chip.clock_max_hz)
     dram = (problem.n * problem.k + problem.m * problem.k) * size * problem.batch / (facts.DRAM_SHARE * chip.memory_b_s)
     rounds = math.ceil(each / held)
     ends = facts.START_CYCLES + rounds * (facts.END_CYCLES + ending(plan, problem, chip, plan.split)) + (

@@ -112,7 +112,7 @@ def pipe_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
         "vector unit": vector,
         "special functions": step.special / facts.SPECIAL,
         "shared memory": step.shared_bytes / facts.SHARED_BYTES,
-        "L2 port": max(step.l2_bytes, step.l2_written_bytes) / facts.L2_PORT_BYTES,
+        "L2 port": max(step.l2_bytes, step.l2_written_bytes) / (facts.L2_PORT_BYTES * chip.l2_factor),
     }
 
 

@@ -1,0 +1,164 @@
+"""hotlap plan from NETWORK… | CONFIG.json | MODULE:FACTORY | TRACE"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from hotlap import plan as plans
+from hotlap import units
+from hotlap.cli import plan_sources, terminal
+from hotlap.coverage.networks import compose, layered, steps, walk
+from hotlap.coverage.networks.steps import Choice
+from hotlap.errors import InputError, nearest
+from hotlap.model import machines
+from hotlap.model.networks.price import Prices, prices
+from hotlap.plan.axes import MOST
+from hotlap.plan.read import LARGEST_BYTES
+from hotlap.record import Case
+from hotlap.report import network_plan
+from hotlap.report.network_plan import Listed
+
+DTYPES = ("bf16", "fp8", "fp8_block", "fp16", "fp32")
+MACHINE = "h200-sxm"
+LARGE = 1e9  # parameters from which a language network is called large
+_T = TypeVar("_T")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("network", nargs="*", help="of --list, 'all'; or config.json of Hugging Face, MODULE:FACTORY, a trace")
+    parser.add_argument("--list", action="store_true", help="the networks, with parameters and operations beside what was published")
+    how = parser.add_argument_group("how they are run", "several values with commas; 1k is 1024")
+    how.add_argument("--phase", metavar="NAME", help="prefill, decode, forward, train (default: all that a network has)")
+    for name, default, about in _COUNTS:
+        how.add_argument(f"--{name}", metavar="N", help=f"{about} (default: {default})")
+    how.add_argument("--dtype", metavar="NAME", help=f"of weights and products: {', '.join(DTYPES)} (default: bf16)")
+    how.add_argument("--micro-batch", metavar="N", help="training: sequences that pass together (default: 1 of a causal network, else all)")
+    parser.add_argument("--machine", default=MACHINE, metavar="NAME", help=f"whose expected times are the weights (default: {MACHINE})")
+    parser.add_argument("--top", metavar="SHARE", help="only the cases that make this share of every step's expected time, as 99%%")
+    parser.add_argument("-o", "--out", metavar="FILE", help="write the plan there (default: print it)")
+
+
+_COUNTS = (
+    ("batch", "1", "sequences or images of a step, of each replica"),
+    ("context", "as usual for the network", "tokens of a prompt, or in the cache"), ("tp", "1", "tensor-parallel GPUs"),
+    ("pp", "1", "pipeline stages"), ("dp", "1", "replicas"), ("ep", "1", "GPUs that experts are spread over"),
+)  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """The plan on standard output or in a file, a summary on standard error."""
+    if args.list:
+        listed = [_listed(name) for name in steps.names()]
+        if args.json:
+            terminal.print_json(listed)
+        else:
+            print(network_plan.table(listed, terminal.width(), terminal.color()))
+        return 0
+    if not args.network:
+        raise InputError("which network? as in: hotlap plan from llama-3-8b --batch 1,8; 'hotlap plan from --list' lists them")
+    machine = machines.load(args.machine).slug
+    share = _share(args.top)
+    made = plan_sources.made(args.network, _choices(args))
+    kept_prices: list[Prices] = []
+
+    def price(cases: Sequence[Case]) -> Mapping[str, float]:
+        kept_prices.append(prices(cases, machine))
+        return kept_prices[-1].seconds
+
+    names = made.names
+    title = names[0] if len(names) == 1 else "networks"
+    about = f"the kernels of {', '.join(names) if len(names) < 4 else f'{len(names)} networks'}"
+    whole = compose.plan(made.steps, price, title, about, machine)
+    plan = whole if share is None else compose.top(whole, share)
+    if len(plan.cases) > MOST:
+        raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
+    said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share)
+    notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
+    _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
+    print(network_plan.summary(notes, plan, terminal.width(), sys.stderr.isatty() and terminal.color()), file=sys.stderr)
+    return 0
+
+
+def _write(args: argparse.Namespace, text: str, everything: object) -> None:
+    if len(text.encode()) > LARGEST_BYTES:
+        print("hotlap: the plan is larger than what 'run' reads; ask for fewer settings, or for --top 99%", file=sys.stderr)
+    if args.out:
+        terminal.write(Path(args.out), text)
+    if args.json:
+        terminal.print_json(everything)
+    elif not args.out:
+        print(text, end="")
+
+
+def _choices(args: argparse.Namespace) -> compose.Choices:
+    def counts(name: str, default: int) -> tuple[int, ...]:
+        return _values(getattr(args, name.replace("-", "_")), f"--{name}", _count, (default,))
+
+    micro = counts("micro-batch", 0)
+    if len(micro) > 1:
+        raise InputError("--micro-batch is one number")
+    return compose.Choices(
+        phases=_values(args.phase, "--phase", _one_of(steps.PHASES), ()), batch=counts("batch", 1), context=counts("context", 0),
+        tp=counts("tp", 1), pp=counts("pp", 1), dp=counts("dp", 1), ep=counts("ep", 1),
+        dtype=_values(args.dtype, "--dtype", _one_of(DTYPES), ("bf16",)), micro_batch=micro[0],
+    )  # fmt: skip
+
+
+def _values(text: str | None, option: str, read: Callable[[str, str], _T], default: tuple[_T, ...]) -> tuple[_T, ...]:
+    return default if text is None else tuple(dict.fromkeys(read(one.strip(), option) for one in text.split(",")))
+
+
+def _count(text: str, option: str) -> int:
+    """A whole number from 1; k is 1024."""
+    digits = text[:-1] if text[-1:] in ("k", "K") else text
+    if not digits.isdecimal() or not 1 <= int(digits) <= 2**24:
+        raise InputError(f"{option} is a whole number from 1, several with commas, 1k for 1024, not '{text}'")
+    return int(digits) * (1 if digits == text else 1024)
+
+
+def _one_of(valid: Sequence[str]) -> Callable[[str, str], str]:
+    def read(text: str, option: str) -> str:
+        if text not in valid:
+            raise InputError(f"{option} cannot be '{text}'; {nearest(text, valid)}")
+        return text
+
+    return read
+
+
+def _share(text: str | None) -> float | None:
+    if text is None:
+        return None
+    value = units.parse(text, "")
+    if not 0 < value <= 1:
+        raise InputError(f"--top is a share above 0 and up to 1, as 99% or 0.99, not '{text}'")
+    return value
+
+
+def _command(args: argparse.Namespace) -> str:
+    """The command that makes this plan again."""
+    names = ("phase", "batch", "context", "tp", "pp", "dp", "ep", "dtype", "micro_batch", "top")
+    given = [(f"--{name.replace('_', '-')}", value) for name in names if (value := getattr(args, name)) is not None]
+    parts = [*args.network, *(part for pair in given for part in pair), "--machine", args.machine]
+    return f"hotlap plan from {shlex.join(parts)}"
+
+
+def _listed(name: str) -> Listed:
+    network = steps.find(name)
+    phase = next(one for one in ("prefill", "forward") if one in steps.phases(network))
+    if isinstance(network, layered.Layered):
+        walked = walk.walk(network, "layers", 1)
+        counted, macs, domain = walked.parameters, walk.multiply_adds(walked.calls, network.uncounted), network.domain
+        published: float | None = 2 * network.macs or None
+    else:
+        choice = Choice(phase, context=1) if phase == "prefill" else Choice(phase)
+        counted, macs, published = network.counted, walk.multiply_adds(steps.step(network, choice)), None
+        domain = "language" if network.counted < LARGE else "large language"
+    return Listed(
+        name=name, domain=domain, about=network.about, source=network.source, phases=list(steps.phases(network)),
+        parameters=network.parameters, counted=counted, operations=2 * macs, published_operations=published,
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""What a word of `plan from` means: networks by name or file, a Hugging Face configuration, a user's module, a recorded trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hotlap.coverage.networks import compose, config, layered, shape, steps
+from hotlap.coverage.networks.calls import Call
+from hotlap.coverage.networks.compose import Step
+from hotlap.coverage.networks.steps import Source
+from hotlap.errors import InputError, nearest
+
+TRACED = ("forward", "train")  # phases of a module
+PEEKED_BYTES = 2**22  # a file of JSON up to here is looked into for a configuration; traces are mostly larger
+
+
+class Made(NamedTuple):
+    """Steps, and what is not in them: reason → where."""
+
+    steps: list[Step]
+    left_out: dict[str, list[str]]
+    names: list[str]
+
+
+def made(words: Sequence[str], choices: compose.Choices) -> Made:
+    """The steps of everything that was named. Raises InputError: what is wrong with which word, or that no step can be."""
+    networks: list[Source] = []
+    found = Made([], {}, [])
+    for word in dict.fromkeys(words):
+        if word == "all":
+            networks += [steps.find(name) for name in steps.names()]
+        elif _is_file(word):
+            path = Path(word)
+            if path.suffix == ".toml":
+                networks.append(_written(path))
+            elif path.is_dir() or _is_config(path):
+                networks.append(config.read(path))
+            else:
+                _add(found, _recorded(path))
+        elif ":" in word:
+            _add(found, _traced(word, choices.phases))
+        else:
+            networks.append(steps.find(word))
+    if networks:
+        every, left_out = compose.every_step(_distinct(networks), choices)
+        _add(found, Made(every, left_out.steps, list(dict.fromkeys(network.name for network in networks))))
+    return found
+
+
+def _add(found: Made, more: Made) -> None:
+    found.steps.extend(more.steps)
+    found.names.extend(more.names)
+    for reason, where in more.left_out.items():
+        found.left_out.setdefault(reason, []).extend(where)
+
+
+def _distinct(networks: Sequence[Source]) -> list[Source]:
+    found: dict[str, Source] = {}
+    for network in networks:
+        if found.setdefault(network.name, network) != network:
+            raise InputError(f"two networks are called '{network.name}': a configuration's has the name of its folder; rename one")
+    return list(found.values())
+
+
+def _is_file(word: str) -> bool:
+    """A path that there is, or one that is written as a file's: a missing one is reported as a file."""
+    path = Path(word)
+    return path.exists() or path.suffix in (".json", ".toml")
+
+
+def _written(path: Path) -> Source:
+    """A user's own network, as those of the table are written: by its layers, or as a stack of transformer layers."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise InputError(f"there is no file '{path}'; give a network's TOML file, or a name of 'hotlap plan from --list'") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"'{path}' cannot be read as text: {error}") from None
+    given = layered.parsed(text, path.stem)
+    if "case" in given:
+        raise InputError(f"'{path}' is a plan already: 'hotlap run' measures it")
+    return layered.made(given, path.stem) if isinstance(given.get("layers"), list) else shape.made(given, path.stem)
+
+
+def _is_config(path: Path) -> bool:
+    """One that is missing or no JSON counts as a configuration, too, if it is named so: reading it says what is wrong."""
+    if path.name == "config.json" or not path.exists():
+        return True
+    try:
+        if path.suffix != ".json" or path.stat().st_size > PEEKED_BYTES:
+            return False
+        return config.is_config(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _traced(word: str, phases: Sequence[str]) -> Made:
+    """A module's operators on fake tensors; how it is run stands in its factory's inputs."""
+    from hotlap.coverage import module  # imports nothing heavy before a trace is asked for
+
+    wanted = [phase for phase in phases or TRACED if phase in TRACED]
+    if not wanted:
+        raise InputError(f"a module has no phase {', '.join(phases)}; {nearest(phases[0], TRACED)}")
+    name = word.rpartition("/")[2]
+    found = Made([], {}, [name])
+    for phase in wanted:
+        traced = module.trace(word, phase == "train")
+        calls = [
+            Call(" ".join(filter(None, (one.place, one.operator))), "module", one.asked.workload, one.asked.params, one.times)
+            for one in traced.calls
+        ]
+        found.steps.append(Step(f"{name} {phase}", calls))
+        for operator, times in traced.unknown.items():
+            found.left_out.setdefault("no workloads", []).append(f"{operator} ({times} calls in {name} {phase})")
+    return found
+
+
+def _recorded(path: Path) -> Made:
+    """A step of a trace, on average over its steps."""
+    from hotlap.trace import recorded
+    from hotlap.trace.study import Study
+    from hotlap.trace.timeline import Timeline
+
+    program = recorded.program(Study(Timeline.open(path)))
+    if not program.workloads:
+        raise InputError(f"'{path}' has no operators with shapes; record it with record_shapes=True, or give a config.json of Hugging Face")
+    name = f"{path.name} recorded"
+    calls = [Call(one.operator, "trace", one.asked.workload, one.asked.params, one.calls) for one in program.workloads]
+    missing = [f"{operator} ({seconds * 1e3:.3g} ms of {name})" for operator, seconds in program.unknown.items()]
+    return Made([Step(name, calls)], {"no workloads": missing} if missing else {}, [path.name])

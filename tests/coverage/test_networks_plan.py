@@ -1,0 +1,296 @@
+"""Plans of networks: what a step really runs, backward passes as cases, weights, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hotlap import plan as plans
+from hotlap import work
+from hotlap.cli import main
+from hotlap.coverage.networks import calls, compose, shape, steps, walk
+from hotlap.coverage.networks.backward import backward
+from hotlap.coverage.networks.calls import Call
+from hotlap.coverage.networks.compose import Choices
+from hotlap.coverage.networks.steps import Choice
+from hotlap.errors import InputError
+from hotlap.model.networks import predict as predicting
+from hotlap.model.networks.price import prices
+from hotlap.plan.read import read
+from hotlap.record import Case, Plan
+
+
+def step(name: str, phase: str, **how: int | str) -> list[Call]:
+    return steps.step(steps.find(name), Choice(phase, **how))  # type: ignore[arg-type]
+
+
+def second(cases: Sequence[Case]) -> dict[str, float]:
+    return {case.id: 1.0 for case in cases}
+
+
+def priced(cases: Sequence[Case]) -> dict[str, float]:
+    return prices(cases, "h200-sxm").seconds
+
+
+def planned(*names: str, **how: tuple[object, ...]) -> Plan:
+    found, _ = compose.every_step([steps.find(name) for name in names], Choices(**how))  # type: ignore[arg-type]
+    return compose.plan(found, priced, "net", "", "h200-sxm")
+
+
+# ---------------------------------------------------------------- what is run
+
+
+@pytest.mark.parametrize(("phase", "tp"), [("prefill", 1), ("decode", 8), ("prefill", 8)])
+def test_a_step_takes_what_predict_net_says(phase: str, tp: int) -> None:
+    """The same kernels but the end: a token is sampled, where `predict net` has a softmax."""
+    said = predicting.predict("llama-3-70b", "h200-sxm", phase=phase, batch=4, context=1024, tp=tp)
+    expected = sum(part.total_s for part in said.parts if part.name != "softmax")
+    found = [call for call in step("llama-3-70b", phase, batch=4, context=1024, tp=tp) if call.workload != "sampling"]
+    cases = [Case(workload=call.workload, params=work.find(call.workload).parse(call.params)) for call in found]
+    seconds = priced(cases)
+    assert sum(call.times * seconds[case.id] for call, case in zip(found, cases, strict=True)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "mixtral-8x7b", "bert-base"])
+def test_training_multiplies_three_times(name: str) -> None:
+    """Each product once for its result, once for each operand's gradient; attention's backward pass has five products for two."""
+    found = step(name, "train", batch=2, context=512, micro_batch=2)
+    forward = [call for call in found if call.group not in ("backward", "optimizer")]
+    back = [call for call in found if call.group == "backward"]
+    without = ("attention",)
+    assert walk.multiply_adds(back, without) == pytest.approx(2 * walk.multiply_adds(forward, without), rel=1e-9)
+    both = [walk.multiply_adds([call for call in half if call.workload == "attention"]) for half in (forward, back)]
+    assert both[1] == pytest.approx(2.5 * both[0])
+
+
+def test_gradients_of_convolutions_are_cases_of_their_own() -> None:
+    found = step("resnet-50", "train", batch=8)
+    ops = Counter()
+    for call in found:
+        if call.workload == "conv":
+            ops[call.params.get("op", "forward")] += int(call.times)
+    assert ops == {"forward": 53, "input_gradient": 52, "weight_gradient": 53}
+    assert walk.multiply_adds([call for call in found if call.params.get("op") == "weight_gradient"]) == pytest.approx(
+        walk.multiply_adds([call for call in found if call.workload == "conv" and "op" not in call.params])
+    )
+
+
+def test_products_have_the_layouts_of_linear_layers() -> None:
+    """y = x·Wᵀ with W as (out, in); its data gradient reads W by rows, its weight gradient reads dyᵀ."""
+    found = {call.name: call.params for call in step("llama-3-8b", "train", batch=2, context=128)}
+    assert found["down"] == {"m": 128, "n": 4096, "k": 14336, "dtype": "bf16", "layout": "nt"}
+    assert found["down, data gradient"] == {"m": 128, "n": 14336, "k": 4096, "dtype": "bf16"}
+    assert found["down, weight gradient"] == {"m": 4096, "n": 14336, "k": 128, "dtype": "bf16", "layout": "tn"}
+
+
+def test_matrices_that_lie_the_other_way_have_other_layouts() -> None:
+    """GPT-2's are (in, out), all but the head's: y = x·W, dx = dy·Wᵀ, dW = xᵀ·dy."""
+    found = {call.name: call.params for call in step("gpt-2", "train", batch=1, context=128)}
+    bare = {what: {key: value for key, value in found[f"down{what}"].items() if key != "epilogue"} for what in ("", ", data gradient", ", weight gradient")}
+    assert bare == {
+        "": {"m": 128, "n": 768, "k": 3072, "dtype": "bf16"},
+        ", data gradient": {"m": 128, "n": 3072, "k": 768, "dtype": "bf16", "layout": "nt"},
+        ", weight gradient": {"m": 3072, "n": 768, "k": 128, "dtype": "bf16", "layout": "tn"},
+    }
+    assert found["head"]["layout"] == "nt"
+
+
+def test_eight_bits_are_quantised_before_products() -> None:
+    served = {call.name: call.params for call in step("llama-3-8b", "decode", batch=8, dtype="fp8")}
+    assert served["down, input in 8 bits"] == {"op": "quantise", "rows": 8, "columns": 14336}
+    trained = {call.name: call for call in step("llama-3-8b", "train", batch=4, context=64, dtype="fp8")}
+    assert {trained[f"down{what}"].params["layout"] for what in ("", ", data gradient", ", weight gradient")} == {"nt"}
+    assert trained["down, weights in 8 bits"].times == 32  # once a step, however many micro-batches
+    assert trained["down"].times == 4 * 32
+
+
+def test_trained_experts_are_grouped_products() -> None:
+    found = {call.name: call.params for call in step("mixtral-8x7b", "train", context=1024)}
+    assert found["experts' gate and up"] == {"groups": 8, "m": 2048, "n": 2 * 14336, "k": 4096, "dtype": "bf16"}
+    assert found["experts' down, weight gradient"] == {"m": 4096, "n": 14336, "k": 256, "batch": 8, "dtype": "bf16", "layout": "tn"}
+    assert "experts" not in found
+
+
+def test_replicas_exchange_gradients_and_one_gpu_updates_its_share() -> None:
+    found = {call.name: call for call in step("llama-3-8b", "train", context=128, dp=4)}
+    parameters = calls.parameters(shape.load("llama-3-8b"), calls.Setting("train"))
+    assert found["gradients between replicas"].params == {"op": "all_reduce", "gpus": 4, "size": 2 * int(parameters), "nodes": 1}
+    assert found["optimizer"].params == {"op": "adamw", "elements": int(parameters / 4)}
+    sparse = {call.name: call.params for call in step("dlrm", "train", batch=64)}
+    widths = [(13, 512), (512, 256), (256, 128), (479, 1024), (1024, 1024), (1024, 512), (512, 256), (256, 1)]
+    dense = sum((inner + 1) * out for inner, out in widths)  # the tables' rows are updated where they were met
+    assert sparse["optimizer"]["elements"] == dense
+
+
+def test_every_backward_kernel_is_a_case() -> None:
+    made = [Call("x", "g", "pointwise", {"op": op, "elements": 8}) for op in ("mul", "tanh", "gelu_mul", "dropout")]
+    made += [Call("p", "g", "pool", {"op": op, "images": 1, "channels": 2, "height": 8, "width": 8, "filter": 2, "stride": 2}) for op in ("max", "average", "upsample")]
+    made += [Call("s", "g", "rowwise", {"op": "sum", "rows": 2, "columns": 4}), Call("q", "g", "rowwise", {"op": "quantise", "rows": 2, "columns": 4})]
+    found = backward(made)
+    assert [call.params["op"] for call in found] == ["copy", "average", "upsample", "upsample", "dropout", "silu_mul_backward", "relu_backward", "mul"]
+    assert found[-1].times == 2
+    for call in found:
+        work.find(call.workload).parse(call.params)
+
+
+def test_an_encoder_has_no_head_but_while_training() -> None:
+    assert "head" not in {call.name for call in step("bert-base", "forward", batch=4)}
+    assert {"pooler", "up"} <= {call.name for call in step("bert-base", "forward", batch=4)}
+    trained = {call.name: call.params for call in step("bert-base", "train", batch=4, context=128)}
+    assert (trained["head"]["m"], trained["head"]["n"], trained["head transform"]["n"]) == (512, 30522, 768)
+
+
+# ---------------------------------------------------------------- plans
+
+
+def test_equal_kernels_are_one_case_with_several_uses() -> None:
+    plan = planned("llama-3-8b", phases=("decode",), batch=(1, 8), tp=(1, 2))
+    ids = Counter(use.case for use in plan.uses)
+    assert len(plan.cases) == len(ids) < len(plan.uses)
+    assert len({case.id for case in plan.cases}) == len(plan.cases)
+    assert {use.step for use in plan.uses} == {
+        f"llama-3-8b decode batch={batch} context=2048 tp={tp}" for batch in (1, 8) for tp in (1, 2)
+    }  # fmt: skip
+
+
+def test_a_plan_is_read_back_as_it_was() -> None:
+    plan = planned("mixtral-8x7b", "vit-b-16", batch=(2,))
+    again = read(plans.text(plan, ["a comment"]), "net.toml", "net", "net.toml")
+    assert again.cases == plan.cases
+    assert [(use.case, use.step, use.kernel) for use in again.uses] == sorted(
+        [(use.case, use.step, use.kernel) for use in plan.uses], key=lambda key: [case.id for case in plan.cases].index(key[0])
+    )
+    assert again.weighed_on == "h200-sxm"
+
+
+def test_many_cases_at_once_cost_what_each_costs() -> None:
+    plan = planned("llama-3-8b", "resnet-50", phases=("prefill", "decode", "forward"), batch=(1, 8), dtype=("bf16",))
+    together = priced(plan.cases)
+    for case in plan.cases[::3]:
+        alone = priced([case])
+        assert alone.get(case.id) == pytest.approx(together[case.id]) if case.id in together else not alone
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_top_keeps_that_share_of_every_step(share: float) -> None:
+    whole = planned("llama-3-8b", "efficientnet-b0", batch=(4,))
+    kept = compose.top(whole, share)
+    before, after = compose.totals(whole.uses), compose.totals(kept.uses)
+    assert len(kept.cases) < len(whole.cases)
+    assert all(after[name] >= share * before[name] * (1 - 1e-12) for name in before)
+    assert {use.case for use in kept.uses} == {case.id for case in kept.cases}
+
+
+def test_settings_that_cannot_be_are_left_out_and_said() -> None:
+    found, left_out = compose.every_step([steps.find("bert-base"), steps.find("resnet-50")], Choices(phases=("forward",), tp=(1, 8), context=(512, 1024)))
+    assert [one.name for one in found] == ["bert-base forward batch=1 context=512 tp=1", "resnet-50 forward batch=1"]
+    assert left_out.steps == {
+        "12 heads cannot be cut into 8": ["bert-base forward batch=1 context=512 tp=8"],
+        "takes a context of at most 512, not 1024": [f"bert-base forward batch=1 context=1024 tp={tp}" for tp in (1, 8)],
+        "is not cut over GPUs: tp, pp and ep are 1": ["resnet-50 forward batch=1 tp=8"],
+    }
+
+
+def test_where_no_setting_can_be_it_is_an_error() -> None:
+    with pytest.raises(InputError, match="none of these steps can be: llama-3-8b: 32 heads cannot be cut into 3"):
+        compose.every_step([steps.find("llama-3-8b")], Choices(tp=(3,)))
+
+
+# ---------------------------------------------------------------- the verb
+
+
+def test_the_verb_prints_a_plan_and_says_what_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["plan", "from", "llama-3-8b", "--phase", "prefill,decode", "--batch", "1,8", "--context", "1k", "--tp", "1,8,3", "--top", "95%"]) == 0
+    printed = capsys.readouterr()
+    file = tmp_path / "llama.toml"
+    file.write_text(printed.out, encoding="utf-8")
+    plan = plans.load(str(file))
+    assert len({use.step for use in plan.uses}) == 8
+    assert {case.workload for case in plan.cases} >= {"gemm", "attention", "collective"}
+    assert "# hotlap plan from llama-3-8b --phase prefill,decode --batch 1,8 --context 1k --tp 1,8,3 --top 95% --machine h200-sxm" in printed.out
+    for part in (f"{len(plan.cases)} cases of 8 steps of 1 network, weighed on h200-sxm", "gate and up", "left out: 32 heads cannot be cut into 3", "--top 95 %"):
+        assert part in printed.err
+        assert part in printed.out or "cases of" in part or part == "gate and up"
+
+
+def test_a_file_is_written_and_json_has_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "net.toml"
+    assert main(["plan", "from", "rnn-t", "--batch", "8", "--phase", "decode", "-o", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["plan"]["cases"]) == len(plans.load(str(file)).cases)
+    assert list(found["notes"]["steps"]) == ["rnn-t decode batch=8"]
+    assert math.isfinite(found["notes"]["steps"]["rnn-t decode batch=8"])
+
+
+def test_the_table_of_networks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["plan", "from", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(any(line.startswith(f"{name} ") for line in lines) for name in steps.names())
+    assert main(["plan", "from", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert all(one["source"] and abs(one["counted"] / one["parameters"] - 1) < 0.02 for one in listed)
+
+
+def test_a_module_and_a_configuration_are_networks_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    (tmp_path / "mine.py").write_text("import torch\ndef make(): return torch.nn.Linear(64, 32), (torch.randn(8, 64),)\n", encoding="utf-8")
+    keys = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 100}
+    (tmp_path / "config.json").write_text(json.dumps(keys), encoding="utf-8")
+    assert main(["plan", "from", f"{tmp_path}/mine.py:make", str(tmp_path), "--phase", "forward,decode", "--context", "16", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["notes"]["steps"]) == ["mine.py:make forward", f"{tmp_path.name} decode batch=1 context=16 tp=1"]
+
+
+def test_a_recorded_trace_is_a_step(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[8, 64], [64, 32]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}
+    events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10 + 20 * i, "dur": 15, "args": shapes} for i in range(3)]
+    (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    assert main(["plan", "from", str(tmp_path / "trace.json"), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert [(use["step"], use["kernel"], use["calls"]) for use in plan["uses"]] == [("trace.json recorded", "aten::mm", 3)]
+    assert {name: plan["cases"][0]["params"][name] for name in ("m", "n", "k", "dtype")} == {"m": 8, "n": 32, "k": 64, "dtype": "fp32"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("layers = [{ set = 1 }]", "the key 'about' is missing"), ('layers = [3]\nabout = "a"\nsource = "s"\ndomain = "d"\nparameters = 1', "layers and blocks are lists of tables"),
+        ("hidden = 8", "'about', 'source', 'parameters', 'layers', 'heads'"), ('hidden = "8"', "'hidden' is a whole number, not '8'"), ("hiden = 8", "no key 'hiden'; did you mean 'hidden'?"),
+        ("[[case]]\nworkload = 'gemm'", "is a plan already"), ("a = [", "is not valid TOML"), ("hidden = true", "'hidden' is a whole number, not True"), ("heads = -1", "'heads' is a whole number from 0, not -1"),
+    ],
+)  # fmt: skip
+def test_a_network_of_ones_own_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    assert main(["plan", "from", str(tmp_path / "mine.toml")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_network_of_ones_own_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    head = 'about = "mine"\nsource = "me"\nparameters = 1e6\n'
+    (tmp_path / "mine.toml").write_text(f'{head}domain = "images"\nlayers = [{{ set = 64 }}, {{ linear = 32 }}]', encoding="utf-8")
+    (tmp_path / "ours.toml").write_text(f"{head}layers = 2\nhidden = 64\nheads = 4\nkv_heads = 4\nhead_dim = 16\ninter = 256\nvocabulary = 100\n", encoding="utf-8")
+    assert main(["plan", "from", str(tmp_path / "mine.toml"), str(tmp_path / "ours.toml"), "--phase", "forward,decode", "--context", "64", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["notes"]["steps"]) == ["mine forward batch=1", "ours decode batch=1 context=64 tp=1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "which network?"), (["lama-3-8b"], "there is no network 'lama-3-8b'; did you mean 'llama-3-8b'?"), (["gpt-2", "--batch", "0"], "--batch is a whole number from 1"),
+        (["gpt-2", "--phase", "serve"], "--phase cannot be 'serve'; valid: decode, forward, prefill, train"), (["gpt-2", "--dtype", "bf17"], "--dtype cannot be 'bf17'"),
+        (["gpt-2", "--top", "200%"], "--top is a share above 0"), (["gpt-2", "--machine", "h2000"], "there is no machine 'h2000'"), (["missing.json"], "there is no file 'missing.json'"),
+        (["gpt-2", "-o", "no/such/folder/x.toml"], "cannot be written"), (["gpt-2", "--context", "1m"], "1k for 1024, not '1m'"), (["gpt-2", "--micro-batch", "1,2"], "--micro-batch is one number"),
+    ],
+)  # fmt: skip
+def test_what_is_asked_wrongly_is_named(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    assert main(["plan", "from", *words]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
