@@ -310,7 +310,10 @@ class _Run:
         return value.double() if value.is_floating_point() else value
 
 
-_STEPS = ("enqueue", "before", "after", "_look", "check", "_on_fresh", "_refill", "_again", "_pairs", "_worst", "_reference", "_touched", "_settle")
+_STEPS = (
+    "enqueue", "before", "after", "_look", "check", "_on_fresh",
+    "_refill", "_again", "_pairs", "_worst", "_reference", "_touched", "_settle",
+)  # fmt: skip
 _GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")
 
 
