@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from hotlap.record import Gap, Row, Summary, Term
 from hotlap.units import BASE_UNITS, percent, round_to, show
+from hotlap.work import layers, network, science
 from hotlap.work.program import OWN
 
 DASH = "–"
@@ -18,7 +19,9 @@ FAMILIES = {  # in the order of the tables
     "memory": ("stream", "gather"),
     "compute": ("fma", "gemm", "intensity"),
     "latency": ("chase", "launch", "sync", "barrier", "atomic"),
-    "links": ("transfer", "peer"),
+    "networks": tuple(w.name for w in (*network.WORKLOADS, *layers.WORKLOADS) if w.name != "collective"),
+    "science": tuple(w.name for w in science.WORKLOADS),
+    "links": ("transfer", "peer", "collective"),
     "own": OWN,
 }
 
