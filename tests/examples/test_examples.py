@@ -111,3 +111,16 @@ def test_the_simulated_gpu_writes_a_trace_with_its_fault(fault: str, rule: str, 
     assert first.gain_low is not None
     assert first.gain_high is not None
     assert first.gain_low - 0.05 < saved < first.gain_high + 0.05
+
+
+def test_the_life_of_a_kernel_ends_at_the_planted_commit(tmp_path: Path) -> None:
+    """Of a kernel that becomes four times slower: which revisions brought it is seen by track, and the commit found by bisect."""
+    argv = [sys.executable, str(ROOT / "examples" / "kernel_life.py"), "--commits", "5", "--every", "2", "--folder", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    told = {line.partition(":")[0]: line.partition(":")[2].strip() for line in done.stdout.splitlines()[-3:]}
+    commits = subprocess.run(["git", "-C", str(tmp_path / "repository"), "log", "--reverse", "--format=%h"], capture_output=True, text=True, check=True)
+    revisions = commits.stdout.split()
+    assert told["planted"] == revisions[3]
+    assert told["track"] == f"after {revisions[2]}, by {revisions[4]}"
+    assert told["bisect"][: len(revisions[3])] == revisions[3]

@@ -25,9 +25,11 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "capture": "run a program under a profiler for a few of its steps, and say where the time went",
     "trace": "where the time of a recorded program went, and what would gain most",
     "explain": "each number against its limit: the headroom and its cause",
+    "opportunities": "where work on kernels pays: time to win in the steps of networks, why, and what would have to change",
     "compare": "runs or groups of runs, case by case: faster, slower, same, or not to be told",
     "ab": "two commands or plans, measured in turns until the answer is sure",
     "history": "cases over time: where a level changed, by how much, and what changed there",
+    "track": "the life of each kernel over revisions, libraries and devices: what changed it, what that costs a network",
     "judge": "one verdict per case and run: against a limit, a baseline, the fleet or rules",
     "baseline": "what is normal, learnt from runs: save, show, promote",
     "stress": "hours at the limit: load that is checked, and a verdict",
@@ -44,11 +46,13 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "kernel": "your own kernels: keep, check and measure them beside the library's",
     "schema": "JSON Schema of what a bundle holds",
 }
-MANY = ("ls", "compare", "history", "judge", "baseline", "import")  # read years of runs: to look for cycles in them takes half the time
+# Read years of runs: to look for cycles in them takes half the time.
+MANY = ("ls", "compare", "history", "track", "judge", "baseline", "import")
 MODULES = {"import": "importing"}  # a verb that is a keyword of Python
 PARTS = {  # verbs of two words
     "plan from": "the kernels that networks really run, as a plan with their weight in each step",
     "trace lint": "markers that will mislead: unbalanced, misspelt, with numbers in their names, too short",
+    "track report": "a release against another, kernel by kernel: new, fixed, slower, faster, and what networks pay",
     "trace diff": "two traces of one program: what changed, summed to the whole",
 }
 

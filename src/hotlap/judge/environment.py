@@ -65,9 +65,14 @@ def apart(a: Sequence[Run], b: Sequence[Run]) -> str:
     return ""
 
 
+def harmless(name: str) -> bool:
+    """Whether a fact of this name moves nothing."""
+    return bool(HARMLESS.match(name))
+
+
 def _difference(name: str, ours: set[str], theirs: set[str]) -> Difference:
     moves = next((metrics for pattern, metrics in MATTERS if re.match(pattern, name)), None)
-    matters: Literal["yes", "no", "unknown"] = "no" if HARMLESS.match(name) else "unknown" if moves is None else "yes"
+    matters: Literal["yes", "no", "unknown"] = "no" if harmless(name) else "unknown" if moves is None else "yes"
     return Difference(name=name, a=_said(ours), b=_said(theirs), matters=matters, moves=list(moves or ()))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from hotlap import work
-from hotlap.judge import degradation, environment
+from hotlap.judge import degradation, environment, revisions
 from hotlap.judge.series import Point, Series
 from hotlap.record import IMPORTED, Change, Device, Difference, Result, Run
 from hotlap.stats.changes import changes
@@ -21,6 +21,7 @@ NEAR = 5  # points that a reported change may be off
 Key = tuple[str, str, str, str]
 """Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
 after a swap, and the series says where. What was imported tells no places: there a series is of the device with its name."""
+Seen = Callable[[Key, Run, Result], None]
 
 
 @dataclass
@@ -39,34 +40,54 @@ def history(bundles: Iterable[Bundle], where: Mapping[str, str] | None = None, g
     `gate`: the smallest change worth reporting, as a share. Where the device, the schema or the meaning of the case changes,
     the series is cut, and no change is sought across.
     """
+    return degradation.with_trends([_series(line, gate, provisional) for line in _lines(bundles, where or {}, None).values()])
+
+
+def by_place(bundles: Iterable[Bundle], where: Mapping[str, str], gate: float, seen: Seen) -> dict[Key, Series]:
+    """The same by key, with the steps between revisions where a series is too short to be tested point by point. `seen` is told of
+    every result, measured or not, in order of time."""
+    lines = _lines(bundles, where, seen)
+    found = degradation.with_trends([_series(line, gate, True, between=True) for line in lines.values()])
+    return dict(zip(lines, found, strict=True))
+
+
+def _lines(bundles: Iterable[Bundle], where: Mapping[str, str], seen: Seen | None) -> dict[Key, _Line]:
     lines: dict[Key, _Line] = {}
     # The samples of a bundle go as soon as its results are known: years of them do not fit in memory.
-    kept = [(began_s, one.run, _measured(one, where or {})) for one in bundles if (began_s := when.seconds(one.run.began)) is not None]
+    kept = [
+        (began_s, one.run, [replace(r, rounds=[]) for r in select.results(one, where)])
+        for one in bundles if (began_s := when.seconds(one.run.began)) is not None
+    ]
     for began_s, run, results in sorted(kept, key=lambda one: (one[0], one[1].id)):
         devices = {d.key: d for d in run.machine.devices}
         for result in results:
-            _add(lines, run, result, devices.get(result.device), began_s)
-    return degradation.with_trends([_series(line, gate, provisional) for line in lines.values()])
+            device = devices.get(result.device) or Device(target=result.target, index=0, name=result.device, kind="other")
+            key = _key(run, result, device)
+            if seen:
+                seen(key, run, result)
+            if result.status == "measured" and result.values:
+                _add(lines.setdefault(key, _Line()), run, result, device, began_s)
+    return lines
 
 
-def _measured(bundle: Bundle, where: Mapping[str, str]) -> list[Result]:
-    return [replace(one, rounds=[]) for one in select.results(bundle, where) if one.status == "measured" and one.values]
-
-
-def _add(lines: dict[Key, _Line], run: Run, result: Result, device: Device | None, began_s: float) -> None:
-    device = device or Device(target=result.target, index=0, name=result.device, kind="other")
+def _key(run: Run, result: Result, device: Device) -> Key:
     place = device.key if device.target == IMPORTED else device.pci_address or device.selector
-    line = lines.setdefault((result.case.id, run.machine.host, result.target, place), _Line())
+    return result.case.id, run.machine.host, result.target, place
+
+
+def _add(line: _Line, run: Run, result: Result, device: Device, began_s: float) -> None:
     line.results.append(result)
     line.runs.append(run)
     line.devices.append(device)
     line.points.append(Point(time_s=began_s, value=statistics.median(result.values), run=run.id))
 
 
-def _series(line: _Line, gate: float, provisional: bool) -> Series:
+def _series(line: _Line, gate: float, provisional: bool, between: bool = False) -> Series:
     cuts = _boundaries(line)
     values, times = [p.value for p in line.points], [p.time_s for p in line.points]
     found = changes(values, times, gate=gate, provisional=provisional, boundaries=sorted(cuts))
+    if between:
+        found = revisions.with_steps(found, line.results, line.runs, times, [*cuts], gate)
     last, run = line.results[-1], line.runs[-1]
     return Series(
         case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,

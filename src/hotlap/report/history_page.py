@@ -31,7 +31,7 @@ def page(found: Sequence[Series]) -> str:
     changes = sum(len(one.changes) for one in found)
     title = f"{len(found)} series, {words.counted(changes, 'change')}"
     where = places(ordered)
-    figures = [_figure(one, place) for one, place in zip(ordered, where, strict=True)]
+    figures = [figure(one, place) for one, place in zip(ordered, where, strict=True)]
     rest = "".join(figures[SHOWN:])
     folded = f'<details><summary>{len(figures) - SHOWN} further series</summary><div class="plots">{rest}</div></details>' if rest else ""
     head = f'<section id="top"><h1>History: {text(title)}</h1>{_table(ordered, where)}</section>'
@@ -56,7 +56,7 @@ def _told(one: Series) -> list[tuple[int, str]]:
     return told + [(away.index, lies_apart(one, away)) for away in one.excursions]
 
 
-def _figure(one: Series, place: str) -> str:
+def figure(one: Series, place: str) -> str:
     now = words.quantity(one.points[-1].value, one.unit)
     unit = _scale([point.value for point in one.points], one.unit)[1]
     about = f"{place}, {words.counted(len(one.points), 'run')}, now {now}"

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hotlap import units
+from hotlap import units, work
 from hotlap.errors import InputError, nearest
+from hotlap.record import Case
 
 TIMES = ("tiles", "bound")
 INJECTIONS = {  # option: what it injects, and an example
@@ -27,6 +28,7 @@ INJECTIONS = {  # option: what it injects, and an example
     "lost": ("time at which the device vanishes", "40s"),
     "spread": ("relative standard deviation between devices that are all well", "0.002"),
     "slow": ("some of several devices slower by a share, by their indices", "0.03@2,5"),
+    "slow_kernel": ("kernels slower by a share, by the names of their workloads", "1.0@rowwise"),
     "reason": ("what 'throttle' gives as its reason: a name of the driver's bits", "hardware_thermal"),
     "stuck": ("clock held lower by a share from a time on, without a reason", "0.4@60s"),
     "mute": ("a sensor that sends nothing from a time on", "power_w@60s"),
@@ -90,6 +92,29 @@ class Slow:
 
 
 @dataclass(frozen=True)
+class SlowKernel:
+    """Workloads, or single operations of them as in rowwise.softmax, whose kernels are slower than they should be."""
+
+    share: float = 0.0
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> SlowKernel:
+        share, sign, which = text.partition("@")
+        names = [part.strip() for part in which.split(",")]
+        if not sign or not all(names):
+            raise _wrong("slow_kernel", text)
+        for name in names:
+            work.find(name.partition(".")[0])
+        return cls(_number("slow_kernel", share), frozenset(names))
+
+    def factor(self, case: Case) -> float:
+        """How many times longer than it should a call takes."""
+        named = {case.workload, f"{case.workload}.{case.params.get('op', '')}"} & self.names
+        return 1 + self.share if named else 1.0
+
+
+@dataclass(frozen=True)
 class Faults:
     """What was asked to go wrong; the defaults are a perfect machine."""
 
@@ -107,6 +132,7 @@ class Faults:
     lost: float = math.inf
     spread: float = 0.0
     slow: Slow = field(default_factory=Slow)
+    slow_kernel: SlowKernel = field(default_factory=SlowKernel)
     reason: str = "software_power_cap"
     stuck: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
     mute: tuple[str, float] = ("", math.inf)
@@ -144,6 +170,8 @@ class Faults:
                 given[name] = _sensors(text)
             elif name == "slow":
                 given[name] = Slow.parse(text)
+            elif name == "slow_kernel":
+                given[name] = SlowKernel.parse(text)
             elif name == "reason":
                 given[name] = _reason(text)
             elif name in ("frozen", "jump", "mute"):
@@ -165,7 +193,7 @@ class Faults:
             ("throttle", self.throttle.share, 0.99), ("stuck", self.stuck.share, 0.99), ("cooling", self.cooling, 10.0),
             ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
             ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),
-            ("spread", self.spread, 1.0), ("slow", self.slow.share, 100.0),
+            ("spread", self.spread, 1.0), ("slow", self.slow.share, 100.0), ("slow_kernel", self.slow_kernel.share, 100.0),
             ("bursts", self.bursts.share if self.bursts else 0.0, 1.0),
         ):
             least = int(name == "count")

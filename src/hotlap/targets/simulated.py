@@ -200,13 +200,14 @@ class SimulatedTarget:
             raise NotSupported(f"{units.size(needed)} do not fit the device's memory of {units.size(self.device.memory_bytes)}")
         link = case.workload in ("transfer", "peer")
         self.gpu.load = played  # until another case runs
+        late = self.faults.slow_kernel.factor(case)
 
         def enqueue(calls: int) -> None:
-            self.pending_s += base_s * calls
+            self.pending_s += base_s * late * calls
             self.on_link, self.gpu.load = link, played
 
         def counters() -> dict[str, float]:
-            return self._counters(played, link) if played else {}
+            return self._counters(played, link, late) if played else {}
 
         return Prepared(enqueue, self._check, variant=played.how if played else "model", counters=counters)
 
@@ -218,11 +219,11 @@ class SimulatedTarget:
         """Of one call, where nothing is wrong with the card."""
         return self._played(case)[1]
 
-    def _counters(self, played: cases.Call, link: bool) -> dict[str, float]:
+    def _counters(self, played: cases.Call, link: bool, late: float) -> dict[str, float]:
         """Of the played call as it ran: what was injected is a cause of its own, and power and clock are those of this machine."""
         if not played.counters:
             return {}
-        factor, gpu = self.gpu.slowdown(link), self.gpu
+        factor, gpu = self.gpu.slowdown(link) * late, self.gpu
         watts = gpu.watts(busy=True)
         clock = {"clock_hz": gpu.clock_hz} if gpu.clock_hz else {}
         late_s = played.seconds * (factor - 1)

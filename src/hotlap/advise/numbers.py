@@ -1,0 +1,57 @@
+"""The number of a row as seconds of one call."""
+
+from __future__ import annotations
+
+import statistics
+
+from hotlap.errors import HotlapError
+from hotlap.model.ceilings import nominal_s
+from hotlap.record import Record, Row
+from hotlap.work.program import OWN
+
+STANDS = ("pass", "fail", "measured", "inconclusive")  # states of numbers that may be read as such
+
+
+class Span(Record, frozen=True, kw_only=True):
+    """Seconds with their interval; both ends None where it is not known."""
+
+    s: float
+    low_s: float | None = None
+    high_s: float | None = None
+
+    @property
+    def lower_s(self) -> float:
+        return self.s if self.low_s is None else float(self.low_s)
+
+    @property
+    def upper_s(self) -> float:
+        return self.s if self.high_s is None else float(self.high_s)
+
+
+def stands(row: Row) -> bool:
+    """Whether it has a number that may be read as one, and seconds behind it."""
+    return row.verdict.state in STANDS and bool(row.summary.median) and seconds(row) is not None
+
+
+def seconds(row: Row) -> float | None:
+    """Of one call; None for a number that a program gave in another unit."""
+    if not row.summary.median or row.summary.median <= 0:
+        return None
+    if row.case.workload in OWN:
+        return row.summary.median if row.result.unit == "s" else statistics.median(row.result.seconds) if row.result.seconds else None
+    try:
+        return nominal_s(row.case, row.summary.median)
+    except (HotlapError, KeyError):  # of a later version
+        return None
+
+
+def span(row: Row) -> Span | None:
+    """With the interval over rounds."""
+    middle, summary = seconds(row), row.summary
+    if middle is None or summary.median is None:
+        return None
+    known = [end for end in (summary.low, summary.high) if end is not None and end > 0]
+    if len(known) < 2:
+        return Span(s=middle)
+    low, high = sorted(middle * (summary.median / end if row.result.better == "higher" else end / summary.median) for end in known)
+    return Span(s=middle, low_s=low, high_s=high)

@@ -1,0 +1,72 @@
+"""hotlap track [SELECTOR …]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from hotlap import units
+from hotlap.cli import terminal
+from hotlap.coverage import demand
+from hotlap.coverage.demand import Needed, Ways
+from hotlap.coverage.networks import steps
+from hotlap.errors import InputError, nearest
+from hotlap.judge import track as tracking
+from hotlap.report import track, track_page
+from hotlap.store import paths, select
+from hotlap.store.bundle import Bundle
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="*", help="only these runs: label=value, a range of times … (default: all)")
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
+    parser.add_argument("--network", default="", metavar="NAME", help="only what this network calls, and what changes cost its step")
+    parser.add_argument("--device", default="", help="only this device: its key, UUID, name or index")
+    parser.add_argument("--gate", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
+    parser.add_argument("--changed", action="store_true", help="only kernels with a change or a wrong result")
+    parser.add_argument("--out", metavar="FILE", help="also as one HTML page with a chart per kernel")
+
+
+def run(args: argparse.Namespace) -> int:
+    """A line per kernel: its life, what brought each change, what that costs a network's step, and whether its results are right."""
+    where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
+    found = tracking.track(_bundles(args), where, units.parse(args.gate, "%"), args.network, network_table(args.network))
+    if not found.lives and not found.never:
+        _explain(args, where)
+    kept = [one for one in found.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else found.lives
+    shown = replace(found, lives=kept)
+    if args.out:
+        terminal.write(Path(args.out), track_page.page(shown))
+        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
+    if args.json:
+        terminal.print_json(shown)
+    elif args.changed and not kept:
+        print(f"{found.runs} runs, {len(found.lives)} kernels: none with a change or a wrong result")
+    else:
+        print(track.track(shown, terminal.width(), color=terminal.color()))
+    return 0
+
+
+def _bundles(args: argparse.Namespace) -> Iterator[Bundle]:
+    return terminal.each(args.run) if args.run else select.every(paths.home())
+
+
+def network_table(network: str) -> list[Needed]:
+    """What a network of the table calls, for runs whose plans say nothing of it."""
+    return demand.of_networks([network], Ways()) if network and demand.known(network) else []
+
+
+def _explain(args: argparse.Namespace, where: dict[str, str]) -> None:
+    """Raises: why there is no kernel, where that is the user's to change."""
+    bundles: Sequence[Bundle] = list(_bundles(args))
+    if not bundles:
+        raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
+    if args.network:
+        has = {demand.network_of(use.step) for one in bundles for use in one.run.plan.uses}
+        raise InputError(f"no case of these runs is called by '{args.network}'; {nearest(args.network, {*has, *steps.names()})}")
+    if where:
+        raise select.nothing(bundles, where)

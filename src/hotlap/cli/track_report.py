@@ -1,0 +1,54 @@
+"""hotlap track report --from X --to Y"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from hotlap import units
+from hotlap.cli import terminal
+from hotlap.cli.track import network_table
+from hotlap.coverage import demand
+from hotlap.errors import InputError
+from hotlap.judge import release as comparing
+from hotlap.report import release, release_page
+from hotlap.store import bundle as bundles
+from hotlap.store import paths, sides
+from hotlap.store.bundle import Bundle
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--from", dest="a", required=True, metavar="X", help=f"the older side: {sides.VALID}")
+    parser.add_argument("--to", dest="b", required=True, metavar="Y", help="the newer side, in the same words")
+    parser.add_argument("--network", default="", metavar="NAME", help="only what this network calls")
+    parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest change worth a word (default: 2 %%)")
+    parser.add_argument("--out", metavar="FILE", help="also as a file: Markdown where it ends in .md, else an HTML page")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The report; exit code 1 for a regression, 3 when a case is lost or nothing can be told."""
+    gate = units.parse(args.gate, "%")
+    if not 0 <= gate < 1:
+        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
+    a, b = _side(args.a), _side(args.b)
+    table = network_table(args.network)
+    found = comparing.release(a, b, gate, args.network, table)
+    if args.network and not found.kernels:
+        has = {demand.network_of(use.step) for _, side in (a, b) for one in side for use in one.run.plan.uses}
+        raise InputError(f"no case of these runs is called by '{args.network}'; their plans know {', '.join(sorted(has)) or 'no network'}")
+    if args.out:
+        written = release.markdown(found) if args.out.endswith(".md") else release_page.page(found)
+        terminal.write(Path(args.out), written)
+        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
+    if args.json:
+        terminal.print_json({"code": found.code, "counts": found.counted(), "report": found})
+    else:
+        print(release.release(found, terminal.width(), color=terminal.color()))
+    return found.code
+
+
+def _side(name: str) -> tuple[str, list[Bundle]]:
+    """What it was taken for, and its runs, oldest first."""
+    said, entries = sides.entries(name, paths.home())
+    return said, sorted((bundles.load(one.path, readings=False) for one in entries), key=lambda one: one.run.began)

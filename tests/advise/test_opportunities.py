@@ -1,0 +1,201 @@
+"""Opportunities: a planted slow kernel ranks first with the right amount, weights count, and what is not known is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from hotlap import plan as plans
+from hotlap.advise import signs
+from hotlap.advise.opportunities import On, Opportunities, find
+from hotlap.coverage import demand
+from hotlap.coverage.demand import Needed, Ways
+from hotlap.errors import InputError
+from hotlap.model import machines
+from hotlap.record import Case, Gap, Limit, Machine, Plan, Row, Run, Samples, Use
+from hotlap.report import opportunities as shown
+from hotlap.report import opportunities_page, tables
+from hotlap.store.bundle import Bundle
+from hotlap.targets import simulated
+from hotlap.targets.faults import Faults
+from hotlap.work import find as workload
+
+ON = On("r1", spec=machines.load("h200-sxm"), weighed_on="h200-sxm")
+STEP, OTHER = "llama-3-8b prefill batch=1 context=2048 tp=1", "other decode batch=1"
+
+
+def case(name: str, **params: object) -> Case:
+    return Case(workload=name, params=workload(name).parse(params))
+
+
+NORM = case("rowwise", op="rmsnorm", rows=8192, columns=4096)
+GEMM = case("gemm", m=4096, n=4096, k=4096)
+SKEWED = case("gemm", m=4097, n=4096, k=4095)
+ADD = case("pointwise", op="add", elements=2**26)
+CASES = (NORM, GEMM, SKEWED, ADD)
+
+
+def simulated_run(uses: Sequence[Use], options: Mapping[str, str] = {}, cases: Sequence[Case] = CASES, machine: str = "h200-sxm") -> Bundle:
+    """Six rounds of each case on the simulated GPU, in this process."""
+    (device,) = simulated.find(machine, options)
+    samples = []
+    for n in range(6):
+        target = simulated.open(device, {"seed": str(n), **options})
+        for one in cases:
+            prepared = target.prepare(one)
+            seconds = [target.time(prepared.enqueue, 1).device_s for _ in range(5)]
+            samples.append(Samples(case=one.id, device=device.key, round=n, seconds=seconds, method="event-batch", counters=prepared.counters()))
+    plan = Plan(name="test", cases=list(cases), uses=list(uses), weighed_on=machine)
+    run = Run(
+        id="r1", began="2026-11-21T10:00:00.000+00:00", stopped="rounds_max", hotlap="0", plan=plan, target="simulated",
+        devices=[device.key], machine=Machine(host="node1", devices=[device]),
+    )  # fmt: skip
+    return Bundle(run, Path("nowhere"), samples)
+
+
+def use(one: Case, calls: float, step: str = STEP, kernel: str = "kernel") -> Use:
+    return Use(case=one.id, step=step, kernel=kernel, calls=calls)
+
+
+def found(bundle: Bundle, weights: Mapping[str, float] = {}, needed: Sequence[Needed] = ()) -> Opportunities:
+    rows = tables.rows(bundle)
+    return find(rows, needed or demand.of_plan(bundle.run.plan), ON, weights)
+
+
+USES = [use(NORM, 64, kernel="norm"), use(GEMM, 32), use(ADD, 64)]
+
+
+def test_a_planted_slow_kernel_ranks_first_with_the_right_amount() -> None:
+    healthy, slow = (simulated_run(USES, options) for options in ({}, {"slow_kernel": "2.0@rowwise"}))
+    before, after = (next(row for row in tables.rows(b) if row.case.id == NORM.id).result.seconds[0] for b in (healthy, slow))
+    planted_s = 64 * (after - before)
+    assert not any(one.case.id == NORM.id for one in found(healthy).found)
+    (first, *_) = found(slow).found
+    assert first.case.id == NORM.id
+    assert first.against == "expected"
+    (place,) = first.places
+    assert place.win_s == pytest.approx(planted_s, rel=0.15)
+    assert first.win.lower_s * 64 < planted_s < first.win.upper_s * 64
+    step = found(slow).steps[0]
+    assert place.share == pytest.approx(place.win_s / step.seconds)
+    assert first.energy_j == pytest.approx((first.power_w or 0) * first.win.s)
+
+
+def test_a_difference_within_the_intervals_is_no_opportunity() -> None:
+    answer = found(simulated_run(USES))
+    assert {one.case.id for one in (*answer.found, *answer.within)} == {NORM.id, GEMM.id, ADD.id}
+    assert all(one.measured.s > 0 and one.win.lower_s <= 0 for one in answer.within)
+
+
+def test_weights_decide_between_networks() -> None:
+    uses = [use(NORM, 64), use(GEMM, 640, STEP), use(ADD, 64, OTHER), use(GEMM, 64, OTHER)]
+    bundle = simulated_run(uses, {"slow_kernel": "3.0@rowwise,pointwise"})
+    assert found(bundle, {"llama-3-8b": 0.001}).found[0].case.id == ADD.id
+    assert found(bundle, {"other": 0.001}).found[0].case.id == NORM.id
+    assert [one.weight for one in found(bundle).steps] == [0.5, 0.5]
+    with pytest.raises(InputError, match="none of the networks here"):
+        found(bundle, {"lama": 2})
+    with pytest.raises(InputError, match="all weights are 0"):
+        found(bundle, {"llama-3-8b": 0, "other": 0})
+
+
+def test_what_was_not_measured_is_said_with_its_share() -> None:
+    lost = case("gemm", m=8192, n=8192, k=8192)
+    needed = [*demand.of_plan(simulated_run(USES).run.plan), Needed(STEP, "up", 10, lost)]
+    answer = found(simulated_run(USES), needed=needed)
+    (missing,) = answer.missing
+    assert (missing.kernel, missing.reason) == ("up", "not in the run's plan")
+    step = answer.steps[0]
+    assert missing.seconds == pytest.approx(step.seconds - step.measured_s)
+    text = shown.opportunities(answer, 200)
+    assert "not measured" in text
+    assert "up (not in the run's plan)" in text
+
+
+def test_without_an_expected_time_the_bound_stands_in_and_says_so() -> None:
+    rows = [_without_expectation(row) for row in tables.rows(simulated_run(USES))]
+    answer = find(rows, demand.of_plan(simulated_run(USES).run.plan), ON)
+    gemm = next(one for one in answer.found if one.case.id == GEMM.id)
+    assert gemm.against == "bound"
+    assert gemm.win.s == pytest.approx(gemm.most_s)
+    assert "no expected time is known; bound" in shown.goal(gemm)
+    assert shown.win(gemm).startswith("≤ ")
+
+
+def test_a_case_that_nothing_is_known_of_is_said() -> None:
+    rows = [replace(row, gap=Gap(limit=Limit(kind="unknown"))) if row.case.id == ADD.id else row for row in tables.rows(simulated_run(USES))]
+    answer = find(rows, demand.of_plan(simulated_run(USES).run.plan), ON)
+    assert answer.unheld == [next(row.label for row in rows if row.case.id == ADD.id)]
+    assert "nothing is known to hold it against" in shown.opportunities(answer, 200)
+
+
+def _without_expectation(row: Row) -> Row:
+    assert row.gap.limit is not None
+    gone = replace(row.gap.limit, expected_s=None, low_s=None, high_s=None, parts={})
+    return replace(row, gap=replace(row.gap, limit=gone, split={}))
+
+
+def test_similar_cases_that_do_better_are_named() -> None:
+    half = case("rowwise", op="rmsnorm", rows=4096, columns=4096)
+    named = [replace(one, implementation=name) for one in (half,) for name in ("slow", "fast")]
+    bundle = simulated_run([use(NORM, 64), use(half, 1)], {"slow_kernel": "1.0@rowwise"}, (NORM, half, *named))
+    quick = [replace(s, seconds=[x / 2 for x in s.seconds]) if s.case in (named[1].id, half.id) else s for s in bundle.samples]
+    (first,) = [one for one in found(Bundle(bundle.run, bundle.path, quick)).found if one.case.id == NORM.id]
+    assert [one.kind for one in first.similar] == ["size"] * len(first.similar)
+    assert "rows=4096" in shown.peer(first.similar[0])
+    needed = [Needed(STEP, "norm", 1, named[0])]
+    (slow,) = found(Bundle(bundle.run, bundle.path, quick), needed=needed).found
+    assert slow.similar[0].kind == "implementation"
+    assert slow.similar[0].ratio == pytest.approx(2.0, rel=0.01)
+    assert slow.rule == "other-implementation"
+
+
+def test_signs_of_sizes_and_every_rule_has_words() -> None:
+    rows = {row.case.id: row for row in tables.rows(simulated_run([], cases=(GEMM, SKEWED)))}
+    assert "misaligned" in signs.of_sizes(rows[SKEWED.id], 132)
+    assert "misaligned" not in signs.of_sizes(rows[GEMM.id], 132)
+    assert signs.rule(SKEWED, ["misaligned"], "unknown", "").name == "misaligned"
+    assert signs.rule(GEMM, [], "power", "").name == "held-back"
+    assert signs.rule(case("chase", size="1 MiB"), [], "", "").name == "measure"
+    assert all(one.change and not one.change.endswith(".") for one in signs.rules())
+
+
+def test_networks_of_the_table_weigh_a_plan_without_uses() -> None:
+    needed = demand.chosen(Plan(name="bare"), ["llama-3-8b"], Ways())
+    assert {one.step for one in needed} == {STEP, "llama-3-8b decode batch=8 context=2048 tp=1"}
+    assert {one.network for one in needed} == {"llama-3-8b"}
+    with pytest.raises(InputError, match="says nothing of networks"):
+        demand.chosen(Plan(name="bare"), [], Ways())
+    with pytest.raises(InputError, match="there is no network 'lama'"):
+        demand.chosen(Plan(name="bare"), ["lama"], Ways())
+    with pytest.raises(InputError, match="no case of the run r1"):
+        found(simulated_run([], cases=(ADD,)), needed=needed)
+
+
+def test_the_page_and_the_text_say_the_same() -> None:
+    bundle = simulated_run(USES, {"slow_kernel": "2.0@rowwise"})
+    answer = found(bundle)
+    page, text = opportunities_page.page(bundle, [answer]), shown.opportunities(answer, 80)
+    for part in (answer.found[0].label, "bytes set its pace"):
+        assert part in page
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"hotlap explain r1 --where case={NORM.id}" in text
+
+
+def test_the_uses_survive_a_plan_file(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(plans.text(Plan(name="p", cases=list(CASES), uses=USES)), encoding="utf-8")
+    assert [one.calls for one in demand.of_plan(plans.load(str(file)))] == [64, 32, 64]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("1.0", "slow_kernel"), ("1.0@rowise", "no workload 'rowise'"), ("x@gemm", "slow_kernel"), ("-1@gemm", "from 0")]
+)
+def test_a_slow_kernel_that_cannot_be_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        Faults.parse({"slow_kernel": text})
+    assert Faults.parse({"slow_kernel": "1.0@rowwise.rmsnorm"}).slow_kernel.factor(NORM) == 2.0
+    assert Faults.parse({"slow_kernel": "1.0@rowwise.softmax"}).slow_kernel.factor(NORM) == 1.0
