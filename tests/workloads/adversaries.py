@@ -234,6 +234,6 @@ def hang(x):
 
 
 def leaks(x):
-    """Half a MiB a call that nobody frees."""
-    state.setdefault("pile", []).append(torch.ones(1 << 17))
+    """4 MiB a call that nobody frees."""
+    state.setdefault("pile", []).append(torch.ones(1 << 20))
     return work(x)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-LEAK_BYTES = 64 << 20  # growth below it is that of allocators
+LEAK_BYTES = 64 << 20  # growth below it may be that of allocators
+ALWAYS, SMALL_BYTES = 3, 1 << 20  # so many samples that all grow are a leak from here on
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE, of the CUDA driver API manual
 
 
@@ -41,9 +42,12 @@ class Memory:
         """In words, if it grew in more than half of the samples, by more than `expected` bytes and allocators explain; else ""."""
         kept = self.seen[1:]  # the first sample makes what all share
         steps = [later - earlier for earlier, later in itertools.pairwise(kept)]
-        if not steps or kept[-1] - kept[0] <= max(LEAK_BYTES, expected) or sum(step > 0 for step in steps) <= len(steps) / 2:
+        grown = kept[-1] - kept[0] if kept else 0
+        always = len(steps) >= ALWAYS and min(steps) > 0 and grown > SMALL_BYTES  # what is counted exactly grows in no sample else
+        often = sum(step > 0 for step in steps) > len(steps) / 2 and grown > max(LEAK_BYTES, expected)
+        if not always and not often:
             return ""
-        return f"memory grew by {(kept[-1] - kept[0]) / 2**20:.0f} MiB over {len(kept)} samples"
+        return f"memory grew by {grown / 2**20:.0f} MiB over {len(kept)} samples"
 
 
 class _Heap(ctypes.Structure):
