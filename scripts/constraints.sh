@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3.11}
 torch=${TORCH:-2.13.0}
 nvrtc=${NVRTC:-13.0.88}
+triton=${TRITON:-3.7.1}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -14,14 +15,14 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/tree" # built elsewhere: a build/ folder in the tree would keep files that are gone
 cp -r pyproject.toml LICENSE src "$work/tree"
 [ ! -f README.md ] || cp README.md "$work/tree"
-printf 'torch==%s\nnvidia-cuda-nvrtc==%s\n' "$torch" "$nvrtc" >"$work/pins.txt"
+printf 'torch==%s\nnvidia-cuda-nvrtc==%s\ntriton==%s\n' "$torch" "$nvrtc" "$triton" >"$work/pins.txt"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --constraint "$work/pins.txt" "$work/tree[opencl,cuda,torch,system,pdf,test,lint]"
+    --constraint "$work/pins.txt" "$work/tree[opencl,cuda,torch,triton,system,pdf,test,lint]"
 {
     cat <<'HEADER'
 # Versions of everything the extras install, by `scripts/constraints.sh` (pip on Python 3.11; valid for 3.12 too).
 # pip reads this file with --constraint: it limits what is installed and installs nothing by itself.
-# nvidia-cuda-nvrtc is held at the version that this torch asks for, so that the extras cuda and torch go together.
+# nvidia-cuda-nvrtc and triton are held at the versions that this torch asks for, so that the extras cuda, triton and torch go together.
 # The CUDA libraries that torch's default build brings are pinned by torch itself.
 HEADER
     "$work/venv/bin/pip" freeze --all --exclude hotlap --exclude pip --exclude wheel --disable-pip-version-check 2>/dev/null |

@@ -3,7 +3,7 @@
 #
 #   scripts/gpu_check.sh [all|conform|measure|model|burn]
 #
-#   conform   the conformance suite on every target that is found; the same kernel by events, wall clock and graph replay
+#   conform   the conformance suite and every workload on every target that is found; the same kernel by events, wall clock and graph replay
 #   measure   the plans quick and standard on cuda, and quick on torch:cuda
 #   model     each measured number against its limit; nothing may beat its bound. PyTorch's kernels, power and clock beside the model
 #   burn      'hotlap stress' for five minutes with its verdict, every sensor for twenty seconds, and the facts of the node audited
@@ -80,7 +80,7 @@ measure_plan() { # name, seconds, plan, target, further options …
 
 conform() { # seconds
     if has pytest; then
-        step "conformance of the targets" "$1" "$PYTHON" -m pytest -p no:cacheprovider --tb=short -rfE tests/targets
+        step "conformance of the targets" "$1" "$PYTHON" -m pytest -p no:cacheprovider --tb=short -rfE tests/targets tests/workloads/test_workloads.py
     else
         without "conformance of the targets" "pytest is missing ($PYTHON -m pip install pytest)"
     fi

@@ -41,12 +41,14 @@ def files(root: Path, folders: tuple[str, ...]) -> Iterator[Path]:
 
 
 def functions(root: Path, path: Path) -> Iterator[Function]:
-    """Every function of a Python file; nested ones are counted by themselves and within the outer one."""
+    """Every function of a Python file; nested ones are counted by themselves and within the outer one. The parameters of a kernel for a
+    device are pointers and strides: they are not counted."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             named = [a for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if a.arg not in ("self", "cls")]
-            yield Function(f"{path.relative_to(root)}:{node.lineno} {node.name}", lines, len(named))
+            compiled = any(isinstance(one, ast.Attribute) and one.attr == "jit" for one in node.decorator_list)
+            yield Function(f"{path.relative_to(root)}:{node.lineno} {node.name}", lines, 0 if compiled else len(named))
 
 
 def measure(root: Path) -> tuple[list[File], list[Function]]:

@@ -178,7 +178,7 @@ WRONG = {  # text: line, words of the answer
     CASE + "op = { from = 1, to = 2, step = 1 }\n": (4, ["'op' is not a number and cannot have a range"]),
     '[[case]]\nworkload = "stream"\nsize = ["4 KiB", "512mib"]\n': (3, ["did you mean '512 MiB'?"]),
     '[[case]]\nworkload = "gemm"\nm = 100000000\n': (3, ["at least 1 and at most 16777216, not 10^8"]),
-    '[[case]]\nworkload = "gemm"\ndtype = "fp99"\n': (3, ["valid: bf16, fp16, fp32, fp4, fp64, fp8, fp8_block, int8, tf32"]),
+    '[[case]]\nworkload = "gemm"\ndtype = "fp99"\n': (3, ["valid: bf16, fp16, fp32, fp4, fp64, fp8, fp8_block, int4, int8, tf32"]),
     '[measure]\nround_time = "8 m"\n' + CASE + "\n": (2, ["not '8 m'; did you mean '8 min'?"]),
     CASE + 'implementation = "foo"\n': (4, ["stream has no implementation 'foo'", "leave 'implementation' out"]),
     CASE + 'implementation = [\n"",\n"foo"]\n': (6, ["no implementation 'foo'"]),

@@ -20,14 +20,27 @@ SMALL: list[tuple[str, dict[str, Any]]] = [
     *(("fma", {"dtype": dtype, "operations": 10**7}) for dtype in ("fp64", "fp32", "fp16", "bf16", "int32", "int8")),
     *(("intensity", {"fmas": fmas, "dtype": dtype, "size": "1 MiB"}) for fmas in (1, 7, 64) for dtype in ("fp32", "fp64")),
     *(("gemm", {"dtype": dtype, "m": 64, "n": 48, "k": 80}) for dtype in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")),
-    ("gemm", {"dtype": "fp32", "m": 32, "n": 32, "k": 32, "batch": 3}),
+    ("gemm", {"dtype": "fp32", "m": 32, "n": 32, "k": 32, "batch": 3}), ("gemm", {"dtype": "bf16", "m": 32, "n": 48, "k": 64, "layout": "nt", "epilogue": "bias_gelu"}),
+    *(("gemm", {"dtype": dtype, "m": 128, "n": 256, "k": 256, **more}) for dtype, more in (("fp8", {"scaling": "row"}), ("fp8_block", {}), ("int4", {}))),
+    *(("grouped_gemm", {"groups": 4, "m": 96, "n": 64, "k": 64, "dtype": dtype}) for dtype in ("bf16", "fp8")),
+    ("moe", {"tokens": 64, "hidden": 64, "inter": 128, "topk": 2, "experts": 4}), ("rnn", {"steps": 8, "batch": 4, "inputs": 32, "hidden": 64}),
+    *(("conv", {"op": op, "images": 2, "channels": 16, "height": 14, "width": 14, "filters": 32}) for op in ("forward", "input_gradient", "weight_gradient")),
+    *(("attention", {"op": op, "batch": 2, "query": 64, "heads": 4, "kv_heads": 2, "head_dim": 64}) for op in ("forward", "backward")),
+    *(("attention", {"batch": 2, "query": 1, "kv": 100, "heads": 4, "kv_heads": 2, "head_dim": 64, **more}) for more in ({}, {"page": 16}, {"kv_heads": 1, "latent": 96, "window": 40})),
     *(("launch", {"mode": mode}) for mode in ("single", "stream", "graph")), *(("sync", {"kind": kind}) for kind in ("synchronize", "event")),
     *(("atomic", {"contention": c, "repeats": 3}) for c in ("same", "spread")), ("barrier", {"repeats": 20}), ("barrier", {"repeats": 6, "group": 32}),
     *(("transfer", {"direction": d, "memory": m, "size": 100_003}) for d in ("h2d", "d2h", "both") for m in ("pinned", "pageable")),
     ("peer", {"size": 4096}),
     *(("rowwise", {"op": op, "dtype": dtype, "rows": 33, "columns": 77}) for op in ("softmax", "sum", "rmsnorm", "layernorm") for dtype in ("fp32", "bf16")),
 ]
-MAY_BE_MISSING = {"fp16", "bf16", "fp8", "tf32", "int8", "graph", "peer"}
+MAY_BE_MISSING = {"fp16", "bf16", "fp8", "fp8_block", "tf32", "int8", "int4", "graph", "peer"}
+
+
+BY_NAME = [("gemm", {"dtype": "bf16", "m": 256, "n": 128, "k": 192}, "triton"), ("rowwise", {"op": "softmax", "rows": 33, "columns": 77}, "triton"), ("rowwise", {"op": "rmsnorm", "rows": 33, "columns": 77}, "triton"),
+    *(("attention", {"op": op, "batch": 2, "query": 64, "heads": 4, "kv_heads": 4, "head_dim": 64}, name) for op in ("forward", "backward") for name in ("flash", "efficient", "cudnn", "math")),
+    *(("attention", {"query": 64, "heads": 4, "kv_heads": 4, "head_dim": 64, **more}, "flash") for more in ({"window": 20}, {"kv": 100}, {"window": 20, "mask": "full"})),
+    *(("attention", {"query": 64, "heads": 4, "kv_heads": 2, "head_dim": 64, **more}, "flex") for more in ({"window": 20}, {"kv": 100, "page": 16}, {"window": 20, "mask": "full"})),
+    *(("grouped_gemm", {"groups": 4, "m": 96, "n": 64, "k": 64}, name) for name in ("grouped", "loop"))]  # fmt: skip
 
 
 @functools.cache
@@ -67,6 +80,19 @@ def test_the_result_is_right(target: Any, name: str, given: dict[str, Any]) -> N
     assert check.passed, check
 
 
+@pytest.mark.parametrize(("name", "given", "implementation"), BY_NAME, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())))
+def test_an_implementation_that_is_there_is_right(target: Any, name: str, given: dict[str, Any], implementation: str) -> None:
+    if implementation == "flex" and target.device.kind == "cpu":
+        pytest.skip("a C++ compiler takes a minute for it")
+    try:
+        prepared = workloads.prepare(target, Case(workload=name, params=work.find(name).parse(given), implementation=implementation), seed=5)
+    except NotSupported as reason:
+        pytest.skip(f"not run: {reason}")
+    prepared.enqueue(1)
+    check = prepared.check()
+    assert check.passed, check
+
+
 ELIDED = {
     "stream": "stream_triad", "gather": "gather_random", "chase": "chase", "fma": "fma_chains", "intensity": "intensity", "launch": "counted",
     "atomic": "atomic", "barrier": "barrier_ring",
@@ -101,23 +127,3 @@ def test_a_read_that_skips_elements_is_caught(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("hotlap.workloads.stream.source", lambda name: original.replace("s3 = s3 + b[i + 3 * STEP];", ""))
     prepared = workloads.prepare(opened, _case("stream", {"op": "read", "size": "1 MiB"}), seed=5)
     assert not prepared.check().passed
-
-
-def test_a_flipped_product_is_caught() -> None:
-    opened = _target("torch:cpu")
-    if isinstance(opened, str):
-        pytest.skip(opened)
-    from hotlap.workloads import matrix
-
-    case = _case("gemm", {"dtype": "fp32", "m": 32, "n": 32, "k": 32})
-    import numpy as np
-
-    product = matrix._Product(opened, case, np.random.default_rng(1))
-    real = product.step
-
-    def flipped() -> None:
-        real()
-        product.c[3, 5] *= 1.5
-
-    product.step = flipped  # type: ignore[method-assign]
-    assert not product.check().passed

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import hotlap
 from hotlap.errors import HotlapError, InputError, nearest
+from hotlap.store import paths
 
 VERBS = {  # in the order a newcomer needs them; the module is imported when its verb is used
     "devices": "what is here to measure, and what would make the rest usable",
@@ -45,6 +46,7 @@ VERBS = {  # in the order a newcomer needs them; the module is imported when its
     "machines": "the machine table",
     "plan": "show or check a plan",
     "coverage": "what plans cover of real use, of combinations of features, of the roofline; what is missing",
+    "kernel": "your own kernels: keep, check and measure them beside the library's",
     "schema": "JSON Schema of what a bundle holds",
 }
 # Read years of runs: to look for cycles in them takes half the time.
@@ -97,6 +99,8 @@ def _dispatch(words: list[str]) -> int:
     parser = _Parser(prog=f"hotlap {verb}", description=about[0].upper() + about[1:] + ".", allow_abbrev=False)
     module.add(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    if (paths.place(os.environ, sys.platform) / "kernels").is_dir():
+        importlib.import_module("hotlap.store.kernels").announce(paths.home())
     with _collecting(verb not in MANY):
         code: int = module.run(parser.parse_args(rest))
     return code

@@ -11,16 +11,19 @@ from hotlap import units
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import compare as comparing
-from hotlap.judge import environment
+from hotlap.judge import environment, implementations
 from hotlap.record import Comparison, OnDevice
 from hotlap.report import comparison, comparison_page
+from hotlap.report import implementations as side_by_side
 from hotlap.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("side", nargs="+", help="runs or groups of runs (label=value), two or more: the others are held against the first")
+    about = "runs or groups of runs (label=value): the others are held against the first; with --by implementation all together"
+    parser.add_argument("side", nargs="+", help=about)
     parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest change worth a word (default: 2 %%)")
     parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
+    parser.add_argument("--by", choices=("run", "implementation"), default="run", help="what is set side by side (default: run)")
     parser.add_argument("--out", metavar="FILE", help="also as one HTML page, with the intervals drawn on one scale")
 
 
@@ -29,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     gate = units.parse(args.gate, "%")
     if not 0 <= gate < 1:
         raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
+    if args.by == "implementation":
+        return _by_implementation(args, gate)
     if len(args.side) < 2:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; 'hotlap ls' lists what is kept")
     sides = [list(terminal.each([one])) for one in args.side]
@@ -50,6 +55,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
     return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
+
+
+def _by_implementation(args: argparse.Namespace, gate: float) -> int:
+    """All runs together; exit code 3 when no case has two implementations, 1 when one of them is wrong."""
+    if args.out:
+        raise InputError("--out is a page of two sides; with --by implementation there is --json")
+    found = implementations.beside(list(terminal.each(args.side)), gate)
+    if not found:
+        said = f"no case of {', '.join(args.side)} was measured in two implementations"
+        raise InputError(f"{said}; hotlap kernel plan NAME --beside makes such a plan")
+    if args.json:
+        terminal.print_json(side_by_side.document(found))
+    else:
+        print(side_by_side.beside(found, terminal.width(), color=terminal.color()))
+    return 1 if any(one.status in ("invalid", "error") for case in found for one in case.entries) else 0
 
 
 def _document(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.Other]) -> dict[str, Any]:

@@ -82,11 +82,17 @@ def compare(a: Sequence[Bundle], b: Sequence[Bundle], gate: float = GATE, force:
     pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
     if apart and not force:
         return [_unlike(x, y, apart) for x, y in pairs]
+    return weigh(pairs, gate, f"forced: {apart}" if apart else "", found)
+
+
+def weigh(
+    pairs: Sequence[tuple[Side | None, Side | None]], gate: float = GATE, forced: str = "", found: Sequence[Difference] = (),
+) -> list[Comparison]:
+    """An answer for each pair of sides, at one error rate over all of them; `found` is what differs between their environments."""
     weighed = [_weighed(x, y, gate) for x, y in pairs]
     adjusted = several.adjust([one.base.p for one in weighed])
     by_device = iter(several.adjust([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
     weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
-    forced = f"forced: {apart}" if apart else ""
     return [_answered(one, q, forced, found) for one, q in zip(weighed, adjusted, strict=True)]
 
 
@@ -138,7 +144,7 @@ def _tails(result: Result) -> tuple[float, ...]:
 
 def _unlike(a: Side | None, b: Side | None, reason: str) -> Comparison:
     case, unit = _named(a, b)
-    return Comparison(case=case, a=_summary(a), b=_summary(b), answer="not comparable", reason=reason, unit=unit)
+    return Comparison(case=case, a=summary(a), b=summary(b), answer="not comparable", reason=reason, unit=unit)
 
 
 def _named(a: Side | None, b: Side | None) -> tuple[Case, str]:
@@ -148,7 +154,7 @@ def _named(a: Side | None, b: Side | None) -> tuple[Case, str]:
     return side.case, first.unit
 
 
-def _summary(side: Side | None) -> Summary:
+def summary(side: Side | None) -> Summary:
     return _counted(summarize(side.values), side) if side else summarize([])
 
 

@@ -39,6 +39,7 @@ class Slot:
     seed: int = 0
     round: int = 0
     clock: Callable[[], float | None] = lambda: None  # the device's clock in Hz, where it can be measured
+    sampling: Callable[[float, float], None] | None = None  # told when sampling begins (zeros) and ends: seconds timed, seconds between
 
 
 Floats = NDArray[np.float64]
@@ -58,6 +59,7 @@ class Taken(NamedTuple):
     wall_s: list[float]
     gaps_s: list[float]
     clocks_hz: list[float]
+    between_s: list[float]  # all that was not timed, by the target's clock
 
 
 def measure(target: Target, case: Case, slot: Slot, overhead: Overhead | None = None) -> Samples:
@@ -103,8 +105,8 @@ def time_prepared(target: Target, prepared: Prepared, slot: Slot, blank: Samples
         began_s=began, ended_s=ended, clocks_hz=taken.clocks_hz,
         autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, check=check,
         counters=prepared.counters() if prepared.counters else {},
-        metrics={"operations": prepared.operations} if prepared.operations else {},
-        flags=_flags(kept, first, taken, resolution, calls), bookkeeping_s=float(np.median(taken.gaps_s)) if taken.gaps_s else None,
+        metrics=_metrics(prepared), flags=_flags(kept, first, taken, resolution, calls) + (prepared.flags() if prepared.flags else []),
+        bookkeeping_s=float(np.median(taken.gaps_s)) if taken.gaps_s else None,
     )
 
 
@@ -133,14 +135,19 @@ def _seconds(prepared: Prepared, timing: Timing) -> float:
 
 def _take(target: Target, prepared: Prepared, slot: Slot, calls: int) -> Taken:
     """Samples until the slot is used up. Nothing but the batch itself is inside the timed region."""
-    taken, clock, deadline = Taken([], [], [], []), target.clock, target.clock.now() + slot.seconds
+    taken, clock, deadline = Taken([], [], [], [], []), target.clock, target.clock.now() + slot.seconds
     _note(taken.clocks_hz, slot.clock())
     middle = target.clock.now() + slot.seconds / 2
     collecting = gc.isenabled()
     gc.disable()
+    if slot.sampling:
+        slot.sampling(0.0, 0.0)
     try:
-        left = clock.now()
+        left = since = clock.now()
         while True:
+            if prepared.before is not None:
+                prepared.before()
+                left = clock.now()
             if prepared.flush is not None:
                 prepared.flush()
                 left = clock.now()
@@ -149,7 +156,11 @@ def _take(target: Target, prepared: Prepared, slot: Slot, calls: int) -> Taken:
             taken.device_s.append(prepared.own_value() if prepared.own_value else timing.device_s)
             taken.wall_s.append(timing.wall_s)
             taken.gaps_s.append(entered - left)
-            left = clock.now()
+            taken.between_s.append(entered - since)
+            left = since = clock.now()
+            if prepared.after is not None:
+                prepared.after()
+                left = clock.now()
             if left >= middle:
                 middle = float("inf")
                 _note(taken.clocks_hz, slot.clock())
@@ -161,6 +172,8 @@ def _take(target: Target, prepared: Prepared, slot: Slot, calls: int) -> Taken:
     finally:
         if collecting:
             gc.enable()
+    if slot.sampling:
+        slot.sampling(sum(taken.wall_s), sum(taken.between_s) + clock.now() - since)
     _note(taken.clocks_hz, slot.clock())
     return taken
 
@@ -219,6 +232,8 @@ def _agree_at_last(target: Target, prepared: Prepared, calls: int, overhead: Ove
 
 def _judge(check: Check, taken: Taken, ratios: Floats, agree: bool) -> tuple[str, str]:
     """Whether the measurement itself can stand: right answer, timers that agree, a clock that did not jump."""
+    if not check.passed and check.error is None:
+        return "invalid", check.what
     if not check.passed:
         return "invalid", f"wrong result: {check.what}: error {check.error} against {check.tolerance} allowed"
     if not agree:
@@ -227,6 +242,11 @@ def _judge(check: Check, taken: Taken, ratios: Floats, agree: bool) -> tuple[str
         low, high = min(taken.clocks_hz), max(taken.clocks_hz)
         return "invalid", f"the clock jumped between {low / 1e9:.2f} and {high / 1e9:.2f} GHz during the case"
     return "measured", ""
+
+
+def _metrics(prepared: Prepared) -> dict[str, float]:
+    own = prepared.metrics() if prepared.metrics else {}
+    return {**own, "operations": prepared.operations} if prepared.operations else own
 
 
 def _flags(kept: list[float], first: int | None, taken: Taken, resolution_s: float, calls: int) -> list[Flag]:

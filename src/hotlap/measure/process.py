@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hotlap.measure.protocol import Job, Message
+from hotlap.measure.protocol import Began, Ended, Fault, Job, Message, Sampling, Took
 from hotlap.targets.base import SystemClock
 
 SPEED_ENVIRONMENT = {  # the user's own settings win
@@ -23,12 +23,16 @@ SPEED_ENVIRONMENT = {  # the user's own settings win
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),  # fault in every page again: 0.2 to 2 s for each GiB in a guest
 }
 
+CLOCK_SHARE, CLOCK_S = 0.75, 0.05  # of the time gone by here the worker must account for so much, but for messages that are late
+
 
 class Round:
     """A fresh process for one job. A process that says nothing for `limit_s` counts as hung."""
 
     def __init__(self, job: Job, limit_s: float, stop: threading.Event) -> None:
         self.limit_s, self.stop, self.hung = limit_s, stop, False
+        self.tainted = False  # it ends before its last case, since nothing more can be measured in it
+        self.sampled_s, self.took = 0.0, (0.0, 0.0)  # when sampling began, and how long it took by either clock
         environment = {**SPEED_ENVIRONMENT, **os.environ, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "hotlap.measure.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -78,7 +82,7 @@ class Round:
         """No further case: the round ends here."""
         self._write(b"enough\n")
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[Began | Took | Ended | Fault]:
         """Until the process ends, hangs, or the user stops it."""
         assert self.process.stdout is not None
         clock, pending = SystemClock(), b""
@@ -97,7 +101,28 @@ class Round:
                 heard, pending = clock.now(), pending + chunk
                 *lines, pending = pending.split(b"\n")
                 for line in lines:
-                    yield msgspec.json.decode(line, type=Message)
+                    message = msgspec.json.decode(line, type=Message)
+                    if isinstance(message, Sampling):
+                        self._sampling(message, clock.now())
+                    else:
+                        yield self._doubted(message) if isinstance(message, Took) else message
+
+    def _sampling(self, message: Sampling, now_s: float) -> None:
+        """Notes by this process's clock how long sampling took, and what the worker's clock made of it."""
+        claimed_s = message.timed_s + message.between_s
+        if not claimed_s:
+            self.sampled_s = now_s
+        else:
+            self.took = (now_s - self.sampled_s, claimed_s)
+
+    def _doubted(self, took: Took) -> Took:
+        """Samples that add up to less time than has gone by here were not timed by a clock that can be believed."""
+        (own_s, claimed_s), self.took = self.took, (0.0, 0.0)
+        self.tainted = took.tainted
+        if took.samples.status != "measured" or claimed_s >= CLOCK_SHARE * own_s - CLOCK_S:
+            return took
+        said = f"sampling took {own_s:.3g} s by the session's clock and {claimed_s:.3g} s by the worker's: its timer was tampered with"
+        return msgspec.structs.replace(took, samples=msgspec.structs.replace(took.samples, status="invalid", reason=said))
 
     def ending(self) -> str:
         if self.hung:

@@ -30,11 +30,19 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
     case: str
 
 
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, tag="sampling"):
+    """Samples are about to be taken (zeros), or were: where their time went by the worker's clock. The session has one of its own."""
+
+    timed_s: float = 0.0  # all samples together
+    between_s: float = 0.0  # all that was not timed
+
+
 class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took"):
     """A case was measured; with what the sensors read since the last one."""
 
     samples: Samples
     readings: list[Readings] = []
+    tainted: bool = False  # the case left its process such that nothing more can be measured in it: it ends here
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
@@ -53,4 +61,4 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault"):
     exit_code: int = 3
 
 
-Message = Began | Took | Ended | Fault
+Message = Began | Sampling | Took | Ended | Fault

@@ -24,7 +24,7 @@ from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, T
 from hotlap.record import Case, Device, Plan, Run, Samples
 from hotlap.stats.summary import interval
 from hotlap.store import bundle as bundles
-from hotlap.store import labels, locks
+from hotlap.store import kernels, labels, locks
 from hotlap.targets.base import SystemClock
 from hotlap.targets.faults import never_came
 
@@ -61,9 +61,12 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
     )
     began = datetime.now(UTC)
+    machine = fingerprint(devices)
+    revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
+    machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
     record = Run(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan,
-        machine=fingerprint(devices), target=spec.text, devices=[d.key for d in devices], order=order,
+        machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
         labels=labels.check(options.labels), seed=seed,
     )
     with ExitStack() as held:
@@ -152,6 +155,9 @@ class _Session:
         self.values: dict[str, dict[str, list[float]]] = {d.key: {} for d in devices}  # medians per round, by device and case
         self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
         self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
+        self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
+        self.told: dict[str, Ended] = {}  # how the last process of this round ended, by device
+        self.round_s: dict[str, float] = {}  # of all its processes
         self.stop = threading.Event()
         self.writing = threading.Lock()
 
@@ -267,19 +273,39 @@ class _Session:
 
     def _round(self, device: Device, number: int, cases: Sequence[Case]) -> None:
         """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
-        left = list(cases)
+        left = [case for case in cases if not self._hangs(device, number, case)]
+        self.told.pop(device.key, None)
+        self.round_s.pop(device.key, None)
         while left and not self.stop.is_set() and not self._over():
-            at = self._process(device, number, left)
-            if at is None:
-                return
+            together = _alike(left)
+            at = self._process(device, number, together)
+            if at is None or at.case is None:
+                gone = {case.id for case in together} if at is None else at.done
+                left = [case for case in left if case.id not in gone]
+                continue
             failed = Samples(case=at.case.id, device=device.key, round=number, status="error", reason=at.reason)
             self._keep(device, number, Took(samples=failed))
             left = [case for case in left if case.id not in at.done | {at.case.id}]
+            if at.hung:
+                self.hung[device.key, at.case.id] = number
+        if ended := self.told.get(device.key):
+            self.listen(device, number, msgspec.structs.replace(ended, seconds=self.round_s[device.key]))
+
+    def _hangs(self, device: Device, number: int, case: Case) -> bool:
+        """Whether the case did not answer in an earlier round: it would keep all others waiting once more."""
+        before = self.hung.get((device.key, case.id))
+        if before is None:
+            return False
+        reason = f"not tried again: it did not answer in round {before + 1}"
+        self._keep(device, number, Took(samples=Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)))
+        return True
 
     def _process(self, device: Device, number: int, cases: Sequence[Case]) -> _Died | None:
+        alike = len(_alike([cases[0], *self.cases])) - 1  # of all cases, those that share its process
+        options = msgspec.structs.replace(self.options, round_s=self.options.round_s * alike / len(self.cases))
         job = Job(
             spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
-            options=self.options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
+            options=options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
         )
         limit_s = HUNG_S + 4 * self.options.round_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
         worker = Round(job, limit_s, self.stop)
@@ -306,17 +332,21 @@ class _Session:
         if self.stop.is_set():
             return None
         case = next((c for c in cases if c.id == began and c.id not in done), None)
+        if case is None and done and worker.tainted:
+            return _Died(None, "", done, False)
         if case is None:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
-        return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done)
+        return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
 
     def _ended(self, device: Device, number: int, ended: Ended) -> None:
+        """Of one of the round's processes; the round itself is told of once, with the time of all."""
         self.elapsed_s[device.key] += ended.seconds
+        self.round_s[device.key] = self.round_s.get(device.key, 0.0) + ended.seconds
         with self.writing:
             self.record = msgspec.structs.replace(self.record, sensors_missing=ended.missing, sampler_share=ended.sampler_share)
         for warning in ended.warnings if number == 0 else []:
             self.listen(device, number, warning)
-        self.listen(device, number, ended)
+        self.told[device.key] = ended
 
     def _keep(self, device: Device, number: int, took: Took) -> None:
         with self.writing:
@@ -331,9 +361,16 @@ class _Session:
 class _Died:
     """A process that ended in the middle of a case."""
 
-    case: Case
+    case: Case | None  # None: it had to end, with none of them to blame for what is left
     reason: str
     done: set[str]
+    hung: bool
+
+
+def _alike(cases: Sequence[Case]) -> list[Case]:
+    """Those that share the next process: all of ours, or those of one user's kernel, which may spoil nothing but its own."""
+    first = kernels.kernel_of(cases[0])
+    return [case for case in cases if kernels.kernel_of(case) == first]
 
 
 def _longest_s(case: Case) -> float:

@@ -17,11 +17,12 @@ from hotlap import sensors, targets
 from hotlap.errors import HotlapError
 from hotlap.measure.doubts import doubts
 from hotlap.measure.loop import Overhead, Slot, measure, timing_overhead
-from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Took
+from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Sampling, Took
 from hotlap.record import Case, Samples
 from hotlap.sensors import cpu_clock
 from hotlap.sensors.sampler import Sampler
 from hotlap.targets.base import Target
+from hotlap.workloads.operators import timers
 
 PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until the round shows how much it takes
 
@@ -63,11 +64,15 @@ def _round(job: Job, channel: IO[bytes]) -> None:
     for number, case in enumerate(cases):
         _say(channel, Began(case=case.id))
         slot_s = _slot(job.options.round_s, target.clock.now() - began, sampled_s, number, len(cases))
-        samples = _case(target, case, job, slot_s, overhead)
+        real = None if target.dialect == "model" else channel
+        samples = _case(target, case, job, slot_s, overhead, real)
         sampled_s += slot_s if samples.seconds else 0.0
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
         samples = msgspec.structs.replace(samples, flags=samples.flags + doubts(samples, readings, device))
-        _say(channel, Took(samples=samples, readings=readings))
+        tainted = bool(timers.tainted)
+        _say(channel, Took(samples=samples, readings=readings, tainted=tainted))
+        if tainted:
+            return
         answer = sys.stdin.buffer.readline()
         if not answer:
             return  # the session is gone
@@ -88,9 +93,15 @@ def _slot(round_s: float, spent_s: float, sampled_s: float, done: int, cases: in
     return max(share - preparing, SHORTEST_SLOT_S)
 
 
-def _case(target: Target, case: Case, job: Job, slot_s: float, overhead: Overhead) -> Samples:
+def _case(target: Target, case: Case, job: Job, slot_s: float, overhead: Overhead, channel: IO[bytes] | None) -> Samples:
+    """`channel` is None where the clock is not the session's."""
+
+    def sampling(timed_s: float, between_s: float) -> None:
+        if channel is not None:
+            _say(channel, Sampling(timed_s=timed_s, between_s=between_s))
+
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
-    slot = Slot(seconds=slot_s, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=_clock_of(target))
+    slot = Slot(seconds=slot_s, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=_clock_of(target), sampling=sampling)
     return msgspec.structs.replace(measure(target, case, slot, overhead), device=job.device_key)
 
 

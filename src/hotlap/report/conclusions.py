@@ -187,6 +187,8 @@ FLAG_TITLES = {
     "low_clock": "The clock was low",
     "one_process": "Rounds shared one process",
     "shared_device": "The device was not alone",
+    "not_deterministic": "Equal calls gave other bits",
+    "leak": "Memory grew with the calls",
 }
 
 

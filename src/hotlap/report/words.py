@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from hotlap.record import Gap, Row, Summary, Term
 from hotlap.units import BASE_UNITS, percent, round_to, show
+from hotlap.work import layers, network, science
 from hotlap.work.program import OWN
 
 DASH = "–"
@@ -18,7 +19,9 @@ FAMILIES = {  # in the order of the tables
     "memory": ("stream", "gather"),
     "compute": ("fma", "gemm", "intensity"),
     "latency": ("chase", "launch", "sync", "barrier", "atomic"),
-    "links": ("transfer", "peer"),
+    "networks": tuple(w.name for w in (*network.WORKLOADS, *layers.WORKLOADS) if w.name != "collective"),
+    "science": tuple(w.name for w in science.WORKLOADS),
+    "links": ("transfer", "peer", "collective"),
     "own": OWN,
 }
 
@@ -38,6 +41,8 @@ FLAG_ACTIONS = {  # a flag of the glossary: what to do next
     "low_clock": "look at power limit and temperature, or at clocks that were set",
     "one_process": "the workload command measures the same code in fresh processes",
     "shared_device": "measure alone: stop what else uses the device",
+    "not_deterministic": "look for atomics and for sums whose order is not fixed; if it is meant, nothing",
+    "leak": "free what a call allocates; measure the case alone until then",
 }
 
 

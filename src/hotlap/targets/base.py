@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.record import Check, Device
+from hotlap.record import Check, Device, Flag
 
 Where = Literal["device", "pinned", "pageable"]
 Array = NDArray[Any]
@@ -115,6 +115,10 @@ class Prepared:
     flush: Callable[[], None] | None = None  # empties the caches before every sample (cache = cold)
     own_value: Callable[[], float] | None = None
     counters: Callable[[], dict[str, float]] | None = None  # of one call, as in Samples; called after the samples were taken
+    before: Callable[[], None] | None = None  # called before every sample, outside the timed region, and before `flush`
+    after: Callable[[], None] | None = None  # called right after every sample
+    metrics: Callable[[], dict[str, float]] | None = None  # other numbers of the case; called after the check
+    flags: Callable[[], list[Flag]] | None = None  # doubts that the case has of itself; called after the check
     keep: list[object] = field(default_factory=list)  # whatever must live as long
 
 

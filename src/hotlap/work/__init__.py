@@ -26,6 +26,9 @@ def label(case: Case) -> str:
     if case.workload == "command":
         argv = case.params.get("argv", [])
         return "command " + " ".join(argv if isinstance(argv, list) else [str(argv)])
+    if case.workload == "kernel":
+        settings = case.params.get("settings", [])
+        return " ".join([str(case.params.get("name", "")), *(settings if isinstance(settings, list) else [])])
     if case.workload == "imported":
         return str(case.params.get("name", ""))
     spec = WORKLOADS.get(case.workload)

@@ -28,6 +28,10 @@ def unit_of(dtype: str) -> str:
     return f"matrix.{ {'fp8_block': 'fp8', 'int4': 'bf16'}.get(dtype, dtype) }".replace(" ", "")
 
 
+ADDED: dict[str, tuple[str, ...]] = {}
+"""Workload → names of users' kernels that implement it; filled by whoever knows where they are kept."""
+
+
 @dataclass(frozen=True)
 class Param:
     """One parameter. `unit` is its base unit (B, s, "" for a count); a string in a plan may carry prefixes."""
@@ -159,9 +163,10 @@ class Workload:
         return complete
 
     def implementation(self, name: str) -> str:
-        """`name`, if it is one of this workload's. Raises InputError."""
-        if name and name not in self.implementations:
-            valid = nearest(name, self.implementations) or "it has only one: leave 'implementation' out"
+        """`name`, if it is one of this workload's, or of a kernel that a user added. Raises InputError."""
+        known = (*self.implementations, *ADDED.get(self.name, ()))
+        if name and name not in known:
+            valid = nearest(name, known) or "it has only one: leave 'implementation' out"
             raise InputError(f"{self.name} has no implementation '{name}'; {valid}")
         return name
 

@@ -10,7 +10,7 @@ from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, cache_param,
 LAYOUTS = ("nn", "nt", "tn", "tt")
 EPILOGUES = ("none", "bias", "bias_relu", "bias_gelu", "residual")
 VECTOR_DTYPES = ("fp64", "fp32", "fp16", "bf16", "int32", "int8")
-MATRIX_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "fp4", "int8")
+MATRIX_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "fp4", "int8", "int4")
 
 
 def _fma(params: Mapping[str, Value]) -> Work:
@@ -23,11 +23,12 @@ def _gemm(params: Mapping[str, Value]) -> Work:
     m, n, k, b = (count(params, name) for name in ("m", "n", "k", "batch"))
     dtype = text(params, "dtype")
     size = STORED[dtype]
-    out = {"int8": 4.0, "fp8": 2.0, "fp8_block": 2.0, "fp4": 2.0}.get(dtype, size)  # int32 and bf16 results
+    out = {"int8": 4.0, "fp8": 2.0, "fp8_block": 2.0, "fp4": 2.0, "int4": 2.0}.get(dtype, size)  # int32 and bf16 results
+    read = (2.0 if dtype == "int4" else size) * m * k + size * k * n  # of 4 bits are the weights alone
     more = {"none": 0.0, "residual": b * out * m * n}.get(text(params, "epilogue"), out * n)
     return Work(
-        read_bytes=b * size * (m * k + k * n) + more, written_bytes=b * out * m * n,
-        operations={unit_of(dtype): 2 * b * m * n * k}, working_set_bytes=b * (size * (m * k + k * n) + out * m * n) + more,
+        read_bytes=b * read + more, written_bytes=b * out * m * n,
+        operations={unit_of(dtype): 2 * b * m * n * k}, working_set_bytes=b * (read + out * m * n) + more,
     )
 
 
@@ -71,7 +72,7 @@ WORKLOADS = (
             Param("pad", "int", "elements added to the length of stored rows: odd strides and alignments", 0, low=0, high=4096, later=True),
             Param("scaling", "str", "8 bits: one scale for each operand, or for each row", "tensor", choices=("tensor", "row"), later=True),
         ),
-        "compute", "FLOP/s", "higher", _gemm,
+        "compute", "FLOP/s", "higher", _gemm, implementations=("triton",),
     ),
     Workload(
         "intensity", "a chain of multiply-adds on every element of a stream: draws the measured roofline",

@@ -166,6 +166,7 @@ WORKLOADS = (
         "FLOP/s",
         "higher",
         _grouped,
+        implementations=("grouped", "loop"),
     ),
     _bandwidth(
         "scatter",

@@ -305,6 +305,7 @@ WORKLOADS = (
         "lower",
         _attention,
         fault=_attention_fault,
+        implementations=("flash", "efficient", "cudnn", "math", "flex"),
     ),
     Workload(
         "moe",
@@ -326,6 +327,7 @@ WORKLOADS = (
         "lower",
         _moe,
         fault=_moe_fault,
+        implementations=("grouped", "loop"),
     ),
     Workload(
         "conv",
@@ -403,6 +405,7 @@ WORKLOADS = (
         "B/s",
         "higher",
         _rowwise,
+        implementations=("triton",),
     ),
     Workload(
         "embedding",

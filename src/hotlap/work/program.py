@@ -37,6 +37,17 @@ def command_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     return _pattern_fault(str(expression)) if read == "pattern" else None
 
 
+def kernel_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    """What keeps a user's kernel from being a case."""
+    settings = params.get("settings")
+    for item in settings if isinstance(settings, list) else []:
+        if "=" not in item or item.startswith("="):
+            return "settings", f"'settings' is a list of NAME=value, not '{item}'"
+    if params.get("operations") and not params.get("unit_of_arithmetic"):
+        return "unit_of_arithmetic", "'operations' needs 'unit_of_arithmetic', the unit that does them, as in fma.fp32"
+    return None
+
+
 def _wall_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     if params.get("expression"):
         return "expression", "'expression' is not used with read = 'wall'; add read = 'pattern' or 'pointer', or leave it out"
@@ -53,7 +64,7 @@ def _pattern_fault(expression: str) -> tuple[str, str] | None:
     return None
 
 
-OWN = ("command", "callable", "imported")
+OWN = ("command", "kernel", "callable", "imported")
 """What they do is their owner's: no work is counted, nothing can be predicted."""
 NOT_RUN_HERE = ("callable", "imported")
 """Made in Python or elsewhere: no plan can hold them."""
@@ -85,6 +96,18 @@ WORKLOADS = (
             Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
         ),
         "time", "s", "lower", _own,
+    ),
+    Workload(
+        "kernel", "a user's own kernel, added by hotlap kernel add; hotlap kernel plan writes its cases",
+        (
+            Param("name", "str", "its name in hotlap kernel list"),
+            Param("settings", "list", "its own parameters, as in n=1024 dtype=fp32", []),
+            Param("bytes", "float", "bytes one call reads, if known", 0.0, unit="B", low=0),
+            Param("bytes_written", "float", "bytes one call writes, if known", 0.0, unit="B", low=0),
+            Param("operations", "float", "operations of one call, if known", 0.0, low=0),
+            Param("unit_of_arithmetic", "str", "the unit that does them, as in fma.fp32 or matrix.bf16", ""),
+        ),
+        "time", "s", "lower", _own, fault=kernel_fault,
     ),
     Workload(
         "callable", "a Python callable given to hotlap.measure",

@@ -11,13 +11,14 @@ import numpy as np
 
 from hotlap.errors import NotSupported
 from hotlap.record import Case
+from hotlap.store import kernels
 from hotlap.targets.base import Target
 from hotlap.workloads import operators
 from hotlap.workloads.base import Family, Prepared
 
 FAMILIES = {
     "stream": "stream", "gather": "access", "chase": "access",
-    "fma": "arithmetic", "intensity": "arithmetic", "gemm": "matrix",
+    "fma": "arithmetic", "intensity": "arithmetic",
     "launch": "latency", "sync": "latency", "atomic": "latency", "barrier": "latency",
     "transfer": "link", "peer": "link", "command": "command",
     **dict.fromkeys(operators.FAMILIES, "operators.harness"),
@@ -28,6 +29,9 @@ def prepare(target: Target, case: Case, seed: int) -> Prepared:
     """The case, ready to run on the target, with fresh random input from `seed`. Raises NotSupported with the reason."""
     if target.dialect == "model":
         return cast(Prepared, target.library.prepare(case))
+    if kernels.kernel_of(case):
+        own = cast(Family, importlib.import_module("hotlap.workloads.own"))
+        return own.prepare(target, case, np.random.default_rng(seed))
     family = FAMILIES.get(case.workload)
     if family is None:
         raise NotSupported(f"'{case.workload}' is not run from a plan")

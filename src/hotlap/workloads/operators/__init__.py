@@ -2,5 +2,7 @@
 
 from __future__ import annotations
 
-FAMILIES = {"rowwise": "rowwise"}
+FAMILIES = {
+    "gemm": "gemm", "grouped_gemm": "grouped", "moe": "moe", "conv": "conv", "attention": "attention", "rnn": "rnn", "rowwise": "rowwise",
+}  # fmt: skip
 """Workload → module."""

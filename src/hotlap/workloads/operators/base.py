@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hotlap.errors import NotSupported
 from hotlap.record import Case, Value
+from hotlap.work import find
 
 UNIT = {
     "fp64": 2.0**-52, "fp32": 2.0**-23, "tf32": 2.0**-10, "fp16": 2.0**-10, "bf16": 2.0**-7, "fp8": 2.0**-3, "int8": 0.0, "int32": 0.0,
@@ -33,6 +34,8 @@ class Exact(NamedTuple):
     roundings: int = 1  # to the output's type on the way, the last one included
     accumulate: str = "fp32"  # type of the sums
     tolerance: float | None = None  # where a bound of its own is known, as for approximations of functions; None: from the above
+    part: Callable[[Any], Any] | None = None  # what of the output, widened, is held against `value`: some rows, a sum; None: all of it
+    also: tuple[Exact, ...] = ()  # further views of the same output
 
     def allowed(self, dtype: str) -> float:
         """roundings × a unit of `dtype`, and 4·√terms units of the accumulator: errors of a sum grow as a random walk (Higham,
@@ -66,8 +69,8 @@ class Maker(Protocol):
 @dataclass(frozen=True)
 class Operator:
     """One case as PyTorch, or a user's kernel, runs it. `inputs` are tensors by name; `launch` takes them and returns outputs (a tensor or
-    a sequence of them), without waiting for the device; `reference` takes the same inputs, floating ones widened to fp64 where `widen`
-    says so, and returns an Exact for each output."""
+    a sequence of them), without waiting for the device; `reference` takes the same inputs, floating ones widened to fp64, and returns an
+    Exact for each output."""
 
     inputs: Callable[[Maker], Mapping[str, Any]]
     launch: Callable[[Mapping[str, Any]], Any]
@@ -76,6 +79,9 @@ class Operator:
     variant: str = ""  # what was chosen for this device
     dtype: str = "fp32"  # of the outputs, for the error allowed
     graph: bool = False  # time a recorded graph of the calls
+    widen: bool = True  # hand the reference fp64; False where it takes what it needs of large inputs and widens that
+    chosen: Callable[[], str] | None = None  # `variant`, where the library chooses only once it has seen inputs
+    twice: bool = False  # run the reference twice and say where it disagrees with itself: for those that users bring
 
 
 class Family(Protocol):
@@ -91,6 +97,11 @@ def kind(library: Any, dtype: str) -> Any:
     if found is None:
         raise NotSupported(f"PyTorch has no tensors of {dtype}")
     return found
+
+
+def complete(case: Case) -> dict[str, Any]:
+    """Every parameter of a case, those that it leaves out at their defaults too."""
+    return find(case.workload).full(case.params)
 
 
 def sizes(params: Mapping[str, Value], *names: str) -> tuple[int, ...]:

@@ -1,52 +1,39 @@
-"""An operator into something that can be timed and checked: inputs rotated past the last cache, outputs held against the reference."""
+"""An operator into something that can be timed and checked, such that only the work itself can make it fast and right.
+
+Inputs are rotated past the last cache and changed between samples; an output of the timed loop itself is held against the reference,
+as is one of fresh inputs in memory that was poisoned; see docs/honest-timing.md for what each step is there to catch.
+"""
 
 from __future__ import annotations
 
 import importlib
+import random
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from hotlap.errors import NotSupported
-from hotlap.record import Case, Check
+from hotlap.record import Case, Check, Flag
 from hotlap.targets.base import Target
 from hotlap.work import find
 from hotlap.workloads.base import Prepared
 from hotlap.workloads.flush import flusher
-from hotlap.workloads.operators import FAMILIES
-from hotlap.workloads.operators.base import Exact, Family, Operator, kind
+from hotlap.workloads.operators import FAMILIES, footprint, guard, timers
+from hotlap.workloads.operators.base import Exact, Family, Operator
+from hotlap.workloads.operators.compare import held
+from hotlap.workloads.operators.making import Tensors
 
 ROTATED_CACHES, MOST_SETS = 2.0, 64  # inputs are rotated over so many last-level caches, in at most so many sets
 UNKNOWN_CACHE_BYTES = 32 << 20
+EARLY = 8  # one of the first so many samples is looked at, beside the last
+PAIRS, MOST_PAIRS, AGAIN, AGAIN_S = 4, 24, 2.0, 20e-6  # calls on changed input may take so much longer than the same call again, by both
+SHORT_S = 0.05  # calls that are longer are repeated less
 
+CHANGING_SHARE = 0.25  # of the time for samples, to change inputs between them
 
-class Tensors:
-    """Fresh random tensors; see `base.Maker`."""
-
-    def __init__(self, library: Any, place: str, seed: int) -> None:
-        self.library, self.place = library, place
-        self.generator = library.Generator(device=place).manual_seed(seed)
-
-    def normal(self, *shape: int, dtype: str) -> Any:
-        made = kind(self.library, dtype)
-        first = made if dtype != "fp8" else self.library.float32
-        return self.library.randn(shape, dtype=first, device=self.place, generator=self.generator).to(made)
-
-    def uniform(self, *shape: int, dtype: str, low: float = 0.0, high: float = 1.0) -> Any:
-        made = self.library.rand(shape, dtype=self.library.float32, device=self.place, generator=self.generator)
-        return (made * (high - low) + low).to(kind(self.library, dtype))
-
-    def whole(self, high: int, *shape: int, dtype: str = "int32", low: int = 0) -> Any:
-        made = kind(self.library, dtype)
-        return self.library.randint(low, high, shape, dtype=made, device=self.place, generator=self.generator)
-
-    def order(self, count: int) -> Any:
-        return self.library.randperm(count, device=self.place, generator=self.generator)
-
-    def empty(self, *shape: int, dtype: str) -> Any:
-        made = self.library.empty(shape, dtype=kind(self.library, dtype), device=self.place)
-        return made.fill_(float("nan")) if made.is_floating_point() else made.fill_(-1)
+_clock, _sleep, _used_s = time.perf_counter, time.sleep, time.process_time  # bound before any operator runs
 
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
@@ -60,67 +47,297 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
 def prepared(target: Target, case: Case, operator: Operator, rng: np.random.Generator) -> Prepared:
     """Raises NotSupported where the library refuses the case or it does not fit."""
     run = _Run(target, case, operator, rng)
-    return Prepared(run.enqueue, run.check, variant=operator.variant, flush=flusher(target, case), graph=operator.graph)
+    variant = operator.chosen() if operator.chosen else operator.variant
+    return Prepared(
+        run.enqueue, run.check, variant=variant, flush=flusher(target, case), graph=operator.graph,
+        before=run.before, after=run.after, metrics=lambda: run.metrics, flags=lambda: run.flags,
+    )
+
+
+class _Kept(NamedTuple):
+    """An output of the timed loop, and the set of inputs that it is of."""
+
+    found: Any
+    of: int
 
 
 class _Run:
     """The sets of inputs of one case, and the operator that goes round them."""
 
     def __init__(self, target: Target, case: Case, operator: Operator, rng: np.random.Generator) -> None:
-        self.target, self.operator, self.rng = target, operator, rng
+        self.target, self.operator, self.rng, self.torch = target, operator, rng, target.library
         self.place = target.device.facts["place"]
+        self.exact = self.place if "fp64" in target.features else "cpu"  # where references are computed
+        self.chance = random.SystemRandom()  # what a kernel must not know beforehand, whatever the plan's seed is
+        self.changed = timers.watch(self.torch, target, ((_Run, _STEPS), (guard, _GUARDS)))
+        self.fault = ""  # the first thing that was seen and cannot stand
+        self.metrics: dict[str, float] = {}
+        self.flags: list[Flag] = []
+        self.next, self.share, self.samples, self.early = 0, 1.0, 0, self.chance.randrange(EARLY)
+        self.kept: _Kept | None = None
         try:
-            self.sets = [self._fresh() for _ in range(_sets(target, case))]
-            self.next = 0
+            first = self._fresh()
+            self.bytes = sum(one.numel() * one.element_size() for _, one in guard.tensors(self.torch, first))
+            self.sets = [first, *(self._fresh() for _ in range(sets(target, case, self.bytes) - 1))]
+            self.spare: dict[str, Any] | None = self._fresh()
+            self.marks = [self._mark(one) for one in self.sets]
             self.enqueue(1)
             target.sync()
-        except (RuntimeError, MemoryError, TypeError, NotImplementedError) as error:
+        except (RuntimeError, MemoryError, TypeError, ValueError, NotImplementedError) as error:
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
+        self.began_s, self.changing_s = _clock(), 0.0
+        self.memory = footprint.Memory(self.torch, self.place)
 
-    def _fresh(self) -> Mapping[str, Any]:
-        return self.operator.inputs(Tensors(self.target.library, self.place, int(self.rng.integers(2**31))))
+    def _fresh(self, seed: int | None = None) -> dict[str, Any]:
+        maker = Tensors(self.torch, self.place, int(self.rng.integers(2**31)) if seed is None else seed)
+        made = self.operator.inputs(maker)
+        self.blank = all(any(made.get(name) is one for one in maker.blank) for name in self.operator.writes)
+        return {name: guard.guarded(self.torch, value) for name, value in made.items()}
+
+    def _mark(self, inputs: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        return guard.fingerprint(self.torch, inputs, self.operator.writes)
+
+    # ------------------------------------------------------------ the timed path
 
     def enqueue(self, calls: int) -> None:
-        launch, sets, count = self.operator.launch, self.sets, len(self.sets)
-        for _ in range(calls):
-            launch(sets[self.next])
-            self.next = (self.next + 1) % count
+        """One call's output is kept to be looked at; which one, is known to nobody before."""
+        launch, sets, count, at = self.operator.launch, self.sets, len(self.sets), self.next
+        pick = min(int(self.share * calls), calls - 1)
+        for _ in range(pick):
+            launch(sets[at])
+            at = at + 1 if at + 1 < count else 0
+        self.kept = _Kept(launch(sets[at]), at)
+        for _ in range(calls - 1 - pick):
+            at = at + 1 if at + 1 < count else 0
+            launch(sets[at])
+        self.next = at + 1 if at + 1 < count else 0
+
+    # ------------------------------------------------------------ between samples
+
+    def before(self) -> None:
+        """Outside the timed region: other content for the inputs that were looked at last, and no L2 lines held back."""
+        footprint.reset_persisting_l2(self.place)
+        if self.kept is not None:
+            of, self.kept = self.kept.of, None
+            began_s = _clock()
+            if self.samples < 3 or self.changing_s < CHANGING_SHARE * (began_s - self.began_s):
+                self._swap(of)
+                self.changing_s += _clock() - began_s
+        self.share = 1.0 if self.chance.random() < 0.5 else self.chance.random()
+
+    def _swap(self, of: int) -> None:
+        """Content of the spare set into set `of`, and its own into the spare one; memory stays where it is."""
+        if self.spare is None:
+            return
+        for (_, one), (_, other) in zip(
+            list(guard.tensors(self.torch, self.sets[of])), list(guard.tensors(self.torch, self.spare)), strict=True
+        ):
+            if one.shape != other.shape or one.layout is not self.torch.strided:
+                self.sets[of], self.spare = self.spare, dict(self.sets[of])
+                break
+            held_over = one.clone()
+            one.copy_(other)
+            other.copy_(held_over)
+        self.marks[of] = self._mark(self.sets[of])
+
+    def after(self) -> None:
+        """Right after the timed region: one of the first samples is looked at at once."""
+        self.memory.after()
+        self.samples += 1
+        if self.samples - 1 == self.early and not self.fault:
+            self._look()
+
+    def _look(self) -> None:
+        """The output that the timed loop left: complete at once, plain, right, with nothing going on behind it."""
+        if self.kept is None:
+            return
+        found, inputs = _listed(self.kept.found), self.sets[self.kept.of]
+        self.fault = self.fault or guard.not_plain(self.torch, found, inputs, self.place, self.operator.writes)
+        if self.fault:
+            return
+        at_once = [one.clone() for one in found]
+        self._settle(at_once, found)
+        if self._touched(inputs, self.marks[self.kept.of]) or not self.blank:
+            return  # what it changes in place is no longer what it was made from: the check on fresh inputs looks at those
+        error, allowed = self._worst(at_once, inputs)
+        if error > allowed and not self.fault:
+            said = f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed)"
+            self.fault = f"{said}: stale, skipped or less work than asked"
+
+    def _settle(self, at_once: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Whether the work was done when the call had returned and the device was idle."""
+        if self.place == "cpu" and guard.goes_on(_sleep, _used_s):
+            timers.tainted.append("threads")
+            self.fault = self.fault or "the process goes on computing after the call has returned: threads work outside the timed region"
+        self.target.sync()
+        if not self.fault and not guard.equal(self.torch, at_once, outputs):
+            self.fault = "an output changed after the call had returned and the device was idle: work is left outside the timed region"
+
+    def _touched(self, inputs: Mapping[str, Any], mark: Mapping[str, tuple[int, ...]]) -> bool:
+        """Names what was written and should not have been."""
+        outside = guard.written_outside(self.torch, inputs)
+        now = {} if outside else self._mark(inputs)
+        name = next((name for name in mark if not outside and mark[name] != now.get(name)), "")
+        if outside and not self.fault:
+            self.fault = f"wrote outside the memory of '{outside}'"
+        elif name and not self.fault:
+            self.fault = f"changed its input '{name}', which it may only read"
+        return bool(outside or name)
+
+    # ------------------------------------------------------------ after the samples
 
     def check(self) -> Check:
-        """Fresh inputs, every element of every output."""
-        inputs = self._fresh()
-        before = {name: value.clone() for name, value in inputs.items() if hasattr(value, "clone")}
+        """The last sample's output, then fresh content in memory that the loop has used, then whether time itself was touched."""
+        if self.samples and not self.fault:
+            self._look()
+        worst = (0.0, 1.0)
+        seed = self.chance.getrandbits(31)
+        if not self.fault:
+            worst = self._on_fresh(seed)
+        if not self.fault:
+            self._again()
+        if part := self.changed():
+            self.fault = f"{part} was replaced while the kernel ran: what times and checks must stay as it is"
+        if leak := self.memory.leak(4 * self.bytes):
+            self.flags.append(Flag(name="leak", detail=leak))
+        if self.fault:
+            return Check(passed=False, what=self.fault)
+        said = f"{self.metrics.pop('outputs', 1):.0f} outputs against fp64, one of them from the timed loop"
+        right = worst[0] <= worst[1]
+        return Check(passed=right, what=said if right else f"{said} (seed {seed})", error=worst[0], tolerance=worst[1])
+
+    def _on_fresh(self, seed: int) -> tuple[float, float]:
+        """Three calls on the same fresh input: two alive at once, then one in the memory of both, poisoned. The error of the last one."""
+        inputs = self._refill(seed)
+        pristine = {name: _copied(inputs[name]) for name in self.operator.writes}
+        mark = self._mark(inputs)
+        first, second = _listed(self._launch(inputs, {})), _listed(self._launch(inputs, pristine))
+        self.fault = guard.not_plain(self.torch, first, inputs, self.place, self.operator.writes) or guard.shared(
+            self.torch, first, second, inputs, self.operator.writes
+        )
+        if self.fault:
+            return 0.0, 1.0
+        kept = [one.clone() for one in second]
+        guard.poison(self.torch, [*first, *second], inputs)
+        first.clear()
+        second.clear()
+        third = _listed(self._launch(inputs, pristine))
+        at_once = [one.clone() for one in third]
+        self._settle(at_once, third)
+        if self.fault or self._touched(inputs, mark):
+            return 0.0, 1.0
+        same = guard.equal(self.torch, kept, at_once)
+        self.metrics |= {"deterministic": float(same), "outputs": float(len(third))}
+        if not same:
+            self.flags.append(Flag(name="not_deterministic", detail="the same call on the same input gives other bits"))
+        return self._worst(at_once, {**inputs, **pristine})
+
+    def _launch(self, inputs: Mapping[str, Any], pristine: Mapping[str, Any]) -> Any:
+        """One call, waited for; what it writes is first as it was."""
+        for name, value in pristine.items():
+            _restore(inputs[name], value)
         found = self.operator.launch(inputs)
         self.target.sync()
-        outputs = list(found) if isinstance(found, Sequence) else [found]
-        exact = self.operator.reference({**inputs, **{name: self._wide(value) for name, value in before.items()}})
-        worst = max((self._error(one, want) for one, want in zip(outputs, exact, strict=True)), key=lambda pair: pair[0] / pair[1])
-        return Check(passed=worst[0] <= worst[1], what=f"{len(outputs)} outputs against fp64", error=worst[0], tolerance=worst[1])
+        return found
+
+    def _refill(self, seed: int) -> dict[str, Any]:
+        """Fresh content where the timed loop has found its inputs: what is remembered by address is stale."""
+        fresh, of = self._fresh(seed), self.kept.of if self.kept else 0
+        inputs = self.sets[of] = dict(self.sets[of])
+        for name, value in fresh.items():
+            here = inputs[name]
+            alike = isinstance(value, self.torch.Tensor) and value.layout is self.torch.strided and value.shape == here.shape
+            if alike:
+                here.copy_(value)
+            else:
+                inputs[name] = value
+        self.marks[of] = self._mark(inputs)
+        return inputs
+
+    def _again(self) -> None:
+        """A call on changed input against the same call again: who remembers results is faster the second time, however often it is tried;
+        on a busy host others are, too, until it is tried again."""
+        changed: list[float] = []
+        again: list[float] = []
+        for pair in range(MOST_PAIRS):
+            inputs = self._refill(self.chance.getrandbits(31))
+            other = self.sets[(self.kept.of if self.kept else 0) - 1] if len(self.sets) > 1 else self.spare
+            if other is not None:
+                self.operator.launch(other)
+            for times in (changed, again):
+                times.append(self.target.time(lambda _, inputs=inputs: self.operator.launch(inputs), 1).wall_s)  # type: ignore[misc]
+            slow, fast = min(changed), min(again)
+            suspicious = slow > AGAIN * fast and slow - fast > AGAIN_S
+            if not suspicious and (pair >= PAIRS - 1 or (changed[-1] > SHORT_S and pair > 0)):
+                return
+        self.fault = f"the same call again took {fast:.3g} s, on changed input {slow:.3g} s: results are remembered"
+
+    def _worst(self, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> tuple[float, float]:
+        """Error and what is allowed, of the output that is farthest off."""
+        exact = self._reference(inputs)
+        if len(exact) != len(outputs):
+            self.fault = f"{len(outputs)} outputs, where the reference has {len(exact)}"
+            return 0.0, 1.0
+        views = [(one.to(self.exact), view) for one, want in zip(outputs, exact, strict=True) for view in (want, *want.also)]
+        pairs = [held(one, view, self.operator.dtype) for one, view in views]
+        wrong = next((said for _, _, said in pairs if said), "")
+        self.fault = self.fault or wrong
+        error, allowed, _ = max(pairs, key=lambda found: found[0] / found[1])
+        return error, allowed
+
+    def _reference(self, inputs: Mapping[str, Any]) -> Sequence[Exact]:
+        wide = {name: self._wide(value) for name, value in inputs.items()} if self.operator.widen else inputs
+        exact = self.operator.reference(wide)
+        if self.operator.twice:
+            once_more = self.operator.reference({name: self._wide(value) for name, value in inputs.items()})
+            if not all(_same(one.value, other.value) for one, other in zip(exact, once_more, strict=True)):
+                self.fault = self.fault or "the reference disagrees with itself: two runs on the same input differ by more than rounding"
+        return exact
 
     def _wide(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._wide(one) for one in value)
+        if not isinstance(value, self.torch.Tensor):
+            return value
+        value = value.to(self.exact)
         return value.double() if value.is_floating_point() else value
 
-    def _error(self, found: Any, want: Exact) -> tuple[float, float]:
-        """The largest error ÷ scale, and what is allowed; one unequal element of whole numbers is an error of infinity."""
-        allowed = want.allowed(self.operator.dtype)
-        if tuple(found.shape) != tuple(want.value.shape):
-            return float("inf"), allowed or 1.0
-        if not want.value.is_floating_point():
-            return (0.0 if bool((found == want.value).all()) else float("inf")), 1.0
-        scale = want.value.abs() if want.scale is None else want.scale
-        error = (found.double() - want.value).abs() / scale.clamp_min(1e-300)
-        worst = float(error.max()) if error.numel() else 0.0
-        return (float("inf") if worst != worst else worst), max(allowed, 1e-300)
+
+_STEPS = (
+    "enqueue", "before", "after", "_look", "check", "_on_fresh",
+    "_refill", "_again", "_worst", "_reference", "_touched", "_settle",
+)  # fmt: skip
+_GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")
 
 
-def _sets(target: Target, case: Case) -> int:
-    """One set of inputs for warm and cold cases; as many as pass the last cache for rotated ones."""
+def _listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+def _copied(value: Any) -> Any:
+    return [_copied(one) for one in value] if isinstance(value, (list, tuple)) else value.clone()
+
+
+def _restore(value: Any, was: Any) -> None:
+    for one, before in zip(value, was, strict=True) if isinstance(value, (list, tuple)) else [(value, was)]:
+        one.copy_(before)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if not one.is_floating_point():
+        return bool((one == other).all())
+    return bool(((one - other).abs() <= 1e-9 * (1.0 + one.abs())).all())
+
+
+def sets(target: Target, case: Case, nbytes: int = 0) -> int:
+    """One set of inputs for warm and cold cases; as many as pass the last cache for rotated ones. `nbytes`: of the inputs, where known."""
     if case.params.get("cache", "rotated") != "rotated":
         return 1
-    working = find(case.workload).work(case.params).working_set_bytes
+    working = max(find(case.workload).work(case.params).working_set_bytes, nbytes)
     wanted = ROTATED_CACHES * (target.device.cache_bytes or UNKNOWN_CACHE_BYTES)
     return int(np.clip(np.ceil(wanted / max(working, 1.0)), 1, MOST_SETS))
 
 
 def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0]
+    """The first sentence: PyTorch goes on to list every backend that there is."""
+    return (str(error).splitlines() or [""])[0].split(". This could be")[0][:300]

@@ -7,6 +7,7 @@ from typing import Any
 
 from hotlap.errors import NotSupported
 from hotlap.record import Case
+from hotlap.workloads.operators import in_triton
 from hotlap.workloads.operators.base import Exact, Maker, Operator, sizes
 
 EPSILON = 1e-5
@@ -24,7 +25,8 @@ def operator(case: Case, library: Any) -> Operator:
         return found | ({"weight": make.normal(columns, dtype=dtype)} if op in ("layernorm", "rmsnorm") else {})
 
     launch, reference = OPERATORS[op](library)
-    return Operator(inputs, launch, reference, variant=f"torch {op} {dtype}", dtype=dtype)
+    found = Operator(inputs, launch, reference, variant=f"torch {op} {dtype}", dtype=dtype)
+    return in_triton.rowwise(case, found, EPSILON) if case.implementation == "triton" else found
 
 
 Inputs = Mapping[str, Any]

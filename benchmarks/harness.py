@@ -1,0 +1,158 @@
+"""Times of the operators' harness beside those of torch.utils.benchmark, and on CUDA of triton.testing.do_bench, in turns in the same run.
+
+    python benchmarks/harness.py [--processes 24] [--place cpu] [--json]
+
+A matrix product of about 100 µs is timed in fresh processes, the ways of timing in turns in short blocks. Said are: the ratio of the
+times, with its 95 % interval over processes; and how far an answer lies from the next one of the same way for the same time spent:
+Hotlap's is the median over 6 processes that take a sixth of the time each, theirs is one process that takes all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hotlap import targets, work
+from hotlap.record import Case
+from hotlap.stats.summary import interval
+from hotlap.workloads.operators.base import Exact, Operator
+from hotlap.workloads.operators.harness import prepared
+
+BLOCKS, BLOCK_S, PROCESSES_OF_ONE = 48, 0.02, 6
+ASKED_S = 100e-6
+WITHIN = 0.01  # agreement asked
+
+
+def child(place: str) -> None:
+    """Median seconds per call of each block, by way of timing: one line of JSON."""
+    spec = targets.parse(f"torch:{place}")
+    target = targets.open_device(spec, targets.find(spec)[0])
+    side = _side(target)
+    case = Case(workload="gemm", params=work.find("gemm").parse({"m": side, "n": side, "k": side, "dtype": "fp32"}))
+    run = prepared(target, case, _product(target.library, side), np.random.default_rng(1))
+    calls = max(1, round(BLOCK_S / _once(target, run.enqueue, 20)))
+    ways = {"hotlap": lambda: _hotlap(target, run, calls), **_others(target, side, calls)}
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(BLOCKS):
+        for name in random.sample(list(ways), len(ways)):
+            found[name].append(ways[name]())
+    print(json.dumps({"side": side, "calls": calls, "found": found, "check": run.check().passed}))
+
+
+def _product(torch: Any, side: int) -> Operator:
+    return Operator(
+        inputs=lambda make: {"a": make.normal(side, side, dtype="fp32"), "b": make.normal(side, side, dtype="fp32")},
+        launch=lambda i: torch.mm(i["a"], i["b"]),
+        reference=lambda i: [Exact(i["a"] @ i["b"], i["a"].abs() @ i["b"].abs(), terms=side)],
+    )
+
+
+def _side(target: Any) -> int:
+    """Of a square product that takes about 100 µs; a multiple of 16."""
+    torch, place = target.library, target.device.facts["place"]
+    for side in range(64, 4097, 16):
+        a = torch.randn(side, side, device=place)
+        if _once(target, lambda calls, a=a: [torch.mm(a, a) for _ in range(calls)], 20) > ASKED_S:
+            return side
+    return 4096
+
+
+def _once(target: Any, enqueue: Callable[[int], Any], calls: int) -> float:
+    return min(_timed(target, enqueue, calls) for _ in range(5))
+
+
+def _timed(target: Any, enqueue: Callable[[int], Any], calls: int) -> float:
+    timing = target.time(enqueue, calls)
+    return (timing.wall_s if timing.device_s is None else timing.device_s) / calls
+
+
+def _hotlap(target: Any, run: Any, calls: int) -> float:
+    """One sample as the loop takes it: inputs change before, outside the timed region."""
+    run.before()
+    found = _timed(target, run.enqueue, calls)
+    run.after()
+    return found
+
+
+def _others(target: Any, side: int, calls: int) -> dict[str, Callable[[], float]]:
+    from torch.utils.benchmark import Timer
+
+    torch, place = target.library, target.device.facts["place"]
+    a, b = (torch.randn(side, side, device=place) for _ in range(2))
+    timer = Timer("mm(a, b)", globals={"mm": torch.mm, "a": a, "b": b}, num_threads=torch.get_num_threads())
+    ways: dict[str, Callable[[], float]] = {"torch.utils.benchmark": lambda: timer.timeit(calls).mean}
+    if place.startswith("cuda"):
+        from triton.testing import do_bench
+
+        ways["triton do_bench"] = lambda: do_bench(lambda: torch.mm(a, b), warmup=1, rep=1e3 * BLOCK_S, return_mode="median") * 1e-3
+    return ways
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--processes", type=int, default=24)
+    parser.add_argument("--place", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", action="store_true")
+    args = parser.parse_args()
+    if args.child:
+        child(args.place)
+        return 0
+    command = [sys.executable, __file__, "--child", "--place", args.place]
+    taken = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(max(args.processes, 6))]
+    found = [one["found"] for one in taken]
+    answer = {
+        "side": statistics.median(one["side"] for one in taken), "time_s": statistics.median(_middle(one["hotlap"]) for one in found),
+        "right": all(one["check"] for one in taken), "ratios": {}, "apart": {"hotlap": _apart(_medians_of_six(found))},
+    }
+    for name in found[0]:
+        if name != "hotlap":
+            ratios = [statistics.median(a / b for a, b in zip(one["hotlap"], one[name], strict=True)) for one in found]
+            low, high, _ = interval(ratios) or (min(ratios), max(ratios), 0.0)
+            answer["ratios"][name] = {"ratio": statistics.median(ratios), "low": low, "high": high}
+            answer["apart"][name] = _apart([_middle(one[name]) for one in found])
+    print(json.dumps(answer, indent=1) if args.json else _said(answer, len(found)))
+    agree = all(abs(one["ratio"] - 1) <= WITHIN for one in answer["ratios"].values())
+    return 0 if agree and all(answer["apart"]["hotlap"] <= one for one in answer["apart"].values()) else 1
+
+
+def _middle(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def _medians_of_six(found: list[dict[str, list[float]]]) -> list[float]:
+    """Answers of Hotlap: six processes drawn at random, a sixth of each one's blocks, the median of their medians."""
+    draw, part = random.Random(1), BLOCKS // PROCESSES_OF_ONE
+    answers = []
+    for _ in range(1000):
+        chosen = draw.sample(found, PROCESSES_OF_ONE)
+        first = draw.randrange(BLOCKS - part + 1)
+        answers.append(statistics.median(_middle(one["hotlap"][first : first + part]) for one in chosen))
+    return answers
+
+
+def _apart(answers: list[float]) -> float:
+    """Half of what 95 % of the answers span, as a share of the middle one."""
+    low, middle, high = np.quantile(answers, (0.025, 0.5, 0.975))
+    return float((high - low) / 2 / middle)
+
+
+def _said(answer: dict[str, Any], processes: int) -> str:
+    head = f"a product of {answer['side']:.0f}³ in fp32, {answer['time_s'] * 1e6:.0f} µs"
+    lines = [f"{head}, {processes} processes, right: {answer['right']}"]
+    for name, one in answer["ratios"].items():
+        lines.append(f"hotlap ÷ {name:<22} {one['ratio']:.4f}   95 % interval {one['low']:.4f} to {one['high']:.4f}")
+    lines += [f"answers apart by ± (95 %)  {name:<22} {100 * one:.2f} %" for name, one in answer["apart"].items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""hotlap kernel add|list|show|check|plan|remove"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hotlap import plan as plans
+from hotlap import units
+from hotlap.cli import terminal
+from hotlap.errors import InputError
+from hotlap.measure import kernels as measuring
+from hotlap.record import Case, Plan
+from hotlap.report import own_kernels
+from hotlap.store import cutlass, imported, kernels, paths
+from hotlap.work import WORKLOADS, find
+
+TARGETS = {"python": "torch", "library": "torch:cpu", "opencl": "opencl", "cuda": "cuda"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    about = "add: keep one; list; show one; check: are its results right; plan: its cases, as TOML; remove: forget it"
+    parser.add_argument("what", choices=("add", "list", "show", "check", "plan", "remove"), help=about)
+    item = "add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; else the kernel's name, for plan several with commas"
+    parser.add_argument("item", nargs="?", default="", help=item)
+    parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, plan: parameters, several values with commas")
+    parser.add_argument("--target", default="", help="check: where (default: the first target that runs this kind)")
+    parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
+    parser.add_argument("--beside", action="store_true", help="plan: of a kernel that implements a workload, our own implementation too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """A user's own kernels: kept with their revisions, checked, made into plans. Exit code 1 when a check finds a wrong result."""
+    home = paths.home()
+    if args.what == "list":
+        found = kernels.kept(home)
+        if args.json:
+            terminal.print_json(found)
+        else:
+            print(own_kernels.listed(found, terminal.width(), color=terminal.color()))
+        return 0
+    if not args.item:
+        wanted = "a file" if args.what == "add" else "the name of a kernel; hotlap kernel list has them"
+        raise InputError(f"{args.what} what? give {wanted}")
+    if args.params and args.what not in ("check", "plan"):
+        raise InputError(f"{args.what} takes no parameters, not '{args.params[0]}'")
+    if args.what == "add":
+        return _add(Path(args.item), args.json, home)
+    if args.what == "remove":
+        gone = kernels.remove(args.item, home)
+        print(msgspec.json.encode(gone).decode() if args.json else f"{gone.name} is forgotten; runs that measured it are kept")
+        return 0
+    if args.what == "plan":
+        return _plan([kernels.load(name, home) for name in args.item.split(",")], args)
+    kernel = kernels.load(args.item, home)
+    if args.what == "check":
+        return _check(kernel, args)
+    if args.json:
+        terminal.print_json(kernel)
+    else:
+        print(own_kernels.shown(kernel, terminal.width()))
+    return 0
+
+
+def _add(path: Path, as_json: bool, home: Path) -> int:
+    if path.suffix == ".csv" and cutlass.is_one(path):
+        found = imported.bring_in(cutlass.read(path), path.stem, home, {"": "lower"})
+        if as_json:
+            terminal.print_json(found)
+        else:
+            said = f"{len(found.made)} run made of {len(found.cases)} kernels of the CUTLASS profiler, {found.unreadable} without a time"
+            print("\n".join([said, "next    hotlap show latest"]) if found.made else "all of it is kept already")
+        return 0
+    described, files = measuring.described(path)
+    if described.name in WORKLOADS or (described.workload and described.name in find(described.workload).implementations):
+        raise InputError(f"'{described.name}' is a name of Hotlap's own; set name in {path.name}")
+    kernel = kernels.keep(described, files, home)
+    kernels.announce(home)
+    if as_json:
+        terminal.print_json(kernel)
+        return 0
+    what = f"implements {kernel.workload}" if kernel.workload else f"a workload of its own with {len(kernel.settings)} parameters"
+    again = "" if len(kernel.revisions) == 1 else f", the {len(kernel.revisions)}. that is kept"
+    print(f"{kernel.name}: {what}, revision {kernel.revision}{again}")
+    print(f"next    hotlap kernel check {kernel.name}; hotlap kernel plan {kernel.name} > {kernel.name}.toml")
+    return 0
+
+
+def _plan(several: Sequence[kernels.Kernel], args: argparse.Namespace) -> int:
+    """One plan of all of them, each case once."""
+    if args.beside and not any(one.workload for one in several):
+        raise InputError(f"{args.item} is a workload of its own: there is nothing of ours beside it")
+    cases = {case.id: case for one in several for case in _cases(one, args.params, args.beside)}
+    about = several[0].about if len(several) == 1 else ""
+    made = Plan(name=several[0].name if len(several) == 1 else "kernels", about=about, cases=list(cases.values()))
+    if args.json:
+        terminal.print_json(made)
+    else:
+        where = ", ".join(dict.fromkeys(TARGETS[one.kind] for one in several))
+        print(plans.text(made, [f"hotlap run FILE --target {where}"]), end="")
+    return 0
+
+
+def _check(kernel: kernels.Kernel, args: argparse.Namespace) -> int:
+    cases = _cases(kernel, args.params, beside=False)
+    by_id = {case.id: case for case in cases}
+    limit = units.parse(args.timeout, "s")
+    found = [(by_id[one.case], one) for one in measuring.checked(cases, args.target or TARGETS[kernel.kind], limit)]
+    if args.json:
+        terminal.print_json([{"case": case, "samples": samples} for case, samples in found])
+    else:
+        print(own_kernels.checked(found, terminal.width(), color=terminal.color()))
+    if any(samples.status in ("invalid", "error") for _, samples in found):
+        return 1
+    return 0 if any(samples.status == "measured" for _, samples in found) else 3
+
+
+def _cases(kernel: kernels.Kernel, given: Sequence[str], beside: bool) -> list[Case]:
+    """Those asked for, else those that its file has, else the one at its defaults; with `beside` also ours of the same parameters."""
+    axes = {name: text.split(",") for name, text in terminal.pairs(given, "parameter").items()}
+    asked: list[dict[str, Any]] = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    made = [kernels.case(kernel, one) for one in (asked if axes else kernel.cases or [{}])]
+    ours = [Case(workload=case.workload, params=case.params) for case in made] if beside and kernel.workload else []
+    return list({case.id: case for pair in itertools.zip_longest(ours, made) for case in pair if case is not None}.values())

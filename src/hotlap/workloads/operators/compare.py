@@ -1,0 +1,40 @@
+"""An output against what it should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotlap.workloads.operators.base import KINDS, UNIT, Exact
+
+_SPACING = {KINDS[name]: unit for name, unit in UNIT.items() if name != "tf32"}  # by PyTorch's names
+INFINITE = float("inf")
+
+
+def held(found: Any, want: Exact, dtype: str) -> tuple[float, float, str]:
+    """The largest error ÷ scale, what is allowed, and what is wrong by itself: a shape, or a narrower type than is due. One unequal element
+    of whole numbers is an error of infinity, and so is a NaN that the reference has not."""
+    allowed = want.allowed(dtype)
+    whole = found
+    if want.part is not None:
+        try:
+            found = want.part(found.double() if want.value.is_floating_point() else found)
+        except (IndexError, RuntimeError):
+            return INFINITE, allowed or 1.0, f"an output of shape {tuple(whole.shape)}, which lacks parts that are due"
+    if tuple(found.shape) != tuple(want.value.shape):
+        return INFINITE, allowed or 1.0, f"an output of shape {tuple(found.shape)}, where {tuple(want.value.shape)} is due"
+    if not want.value.is_floating_point():
+        return (0.0 if bool((found == want.value).all()) else INFINITE), 1.0, ""
+    if narrow := _narrow(whole, dtype):
+        return INFINITE, allowed or 1.0, narrow
+    scale = want.value.abs() if want.scale is None else want.scale
+    exact = found.double()
+    error = (exact - want.value).abs() / scale.clamp_min(1e-300)
+    error = error.where(exact != want.value, error.new_zeros(()))  # equal infinities have no difference
+    worst = float(error.max()) if error.numel() else 0.0
+    return (INFINITE if worst != worst else worst), max(allowed, 1e-300), ""
+
+
+def _narrow(found: Any, dtype: str) -> str:
+    """What is wrong with the type of an output that is due in `dtype`; "" if it is at least as fine."""
+    here, due = str(found.dtype).removeprefix("torch."), KINDS[dtype]
+    return f"an output of {here}, where {due} is due" if not found.is_floating_point() or _SPACING.get(here, 0.0) > _SPACING[due] else ""

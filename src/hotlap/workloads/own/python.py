@@ -1,0 +1,83 @@
+"""A kernel in a Python module: PyTorch, Triton, or whatever takes tensors and returns tensors."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hotlap.errors import InputError
+from hotlap.record import Value
+from hotlap.store import kernels, paths
+from hotlap.work.cost import evaluate
+from hotlap.workloads.operators.base import Exact, Maker, Operator
+
+
+def module(path: Path, name: str) -> ModuleType:
+    """The file, run as a module. Raises InputError with its own error in a line."""
+    spec = importlib.util.spec_from_file_location(f"hotlap_kernel_{name}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is no Python module")
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[made.__name__] = made  # Triton looks its source up there
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(made)
+    except Exception as error:  # a user's code raises what it likes
+        raise InputError(f"{path.name} cannot be loaded: {type(error).__name__}: {line(error)}") from error
+    return made
+
+
+def line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:200]
+
+
+def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any, place: str) -> Operator:
+    """The module's functions as an Operator; what it leaves out is that of the workload which it implements."""
+    code = module(kernels.path(kernel, paths.home()), kernel.name)
+    variant = f"{kernel.name} {kernel.revision}"
+
+    def launch(inputs: Mapping[str, Any]) -> Any:
+        return code.launch(inputs, params)
+
+    if ours is not None:
+        return replace(ours, launch=launch, variant=variant, writes=tuple(getattr(code, "writes", ours.writes)), graph=False)
+    return Operator(
+        inputs=lambda make: code.inputs(make, params), launch=launch, reference=reference(code.reference, params, _terms(code, params)),
+        writes=tuple(getattr(code, "writes", ())), variant=variant, dtype=dtype(params), twice=True,
+    )
+
+
+def _terms(code: ModuleType, params: Mapping[str, Value]) -> int:
+    return int(evaluate(getattr(code, "terms", 1), params))
+
+
+def dtype(params: Mapping[str, Value]) -> str:
+    return str(params.get("dtype", "fp32"))
+
+
+def reference(function: Callable[..., Any], params: Mapping[str, Value], terms: int) -> Callable[[Mapping[str, Any]], Sequence[Exact]]:
+    """A user's reference: what it returns as tensors becomes Exact, with as many terms as its module says."""
+
+    def exact(inputs: Mapping[str, Any]) -> Sequence[Exact]:
+        found = function(inputs, params)
+        listed = [found] if isinstance(found, Exact) or not isinstance(found, (list, tuple)) else found
+        return [one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2) for one in listed]
+
+    return exact
+
+
+def given(make: Maker, wanted: Mapping[str, Mapping[str, Any]], shape: Callable[[Any], int], params: Mapping[str, Value]) -> dict[str, Any]:
+    """Inputs by a table of shapes, types and how they are filled."""
+    made = {}
+    for name, one in wanted.items():
+        sides, kind = [shape(side) for side in one["shape"]], str(params.get(str(one.get("dtype", "dtype")), one.get("dtype", "fp32")))
+        if one.get("fill", "normal") == "whole":
+            made[name] = make.whole(shape(one.get("high", 256)), *sides, dtype=kind)
+        else:
+            made[name] = make.uniform(*sides, dtype=kind) if one.get("fill") == "uniform" else make.normal(*sides, dtype=kind)
+    return made

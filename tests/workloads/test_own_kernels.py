@@ -1,0 +1,234 @@
+"""Users' kernels: described, kept with revisions, run on the targets that are here, and named where they are wrong."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotlap import targets, work
+from hotlap.cli import main
+from hotlap.errors import HotlapError, InputError
+from hotlap.measure import kernels as measuring
+from hotlap.measure.loop import Slot, measure
+from hotlap.model import limits, machines
+from hotlap.record import Case, Samples
+from hotlap.store import kernels
+from hotlap.work.cost import evaluate
+from hotlap.workloads.own import describe
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@functools.cache
+def _target(name: str) -> Any:
+    pytest.importorskip("torch")
+    try:
+        spec = targets.parse(name)
+        return targets.open_device(spec, targets.find(spec)[0])
+    except HotlapError as error:
+        pytest.skip(f"{name}: {error}")
+
+
+def _kept(path: Path, home: Path) -> kernels.Kernel:
+    return kernels.keep(describe.describe(path), describe.files(path), home)
+
+
+def _measured(case: Case, target: str) -> Samples:
+    return measure(_target(target), case, Slot(seconds=0.02, seed=1))
+
+
+def _written(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+@pytest.mark.parametrize(("expression", "value"), [("4 * n * size(dtype)", 8000.0), ("ceil(n / 3) ** 2", 334.0**2), (7, 7.0), ("-n // 3", -334.0)])
+def test_costs_are_arithmetic_over_parameters(expression: str | float, value: float) -> None:
+    assert evaluate(expression, {"n": 1000, "dtype": "bf16"}) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [("4 * m", "names 'm'"), ("__import__('os')", "not arithmetic"), ("n.bit_length()", "not arithmetic"), ("1 / 0", "is no number"), ("size(n)", "takes a type"), ("n **", "is no number"), ("9e999", "must be finite")],
+)
+def test_what_is_no_cost_is_named(expression: str, said: str) -> None:
+    with pytest.raises(InputError, match=said.replace("(", r"\(")):
+        evaluate(expression, {"n": 8})
+
+
+def test_a_kernel_of_python_is_right_and_modelled(home: Path) -> None:
+    pytest.importorskip("torch")
+    kernel = _kept(EXAMPLES / "axpy.py", home)
+    case = kernels.case(kernel, {"n": "4 Ki", "a": 3})
+    assert case.params["bytes"] == 2 * 4096 * 4
+    assert case.params["settings"] == ["n=4096", "a=3.0", "dtype=fp32"]
+    found = _measured(case, "torch:cpu")
+    assert found.status == "measured", found.reason
+    assert found.variant == f"axpy {kernel.revision}"
+    limit = limits.limit(case, machines.load("h200-sxm"))
+    assert limit.bound_s is not None  # from the cost that travels in the case, where the kernel's code is not read
+    assert work.label(case) == "axpy n=4096 a=3.0 dtype=fp32"
+
+
+def test_a_plan_that_states_another_cost_is_not_run(home: Path) -> None:
+    pytest.importorskip("torch")
+    case = kernels.case(_kept(EXAMPLES / "axpy.py", home), {})
+    lying = Case(workload="kernel", params={**case.params, "bytes": 1.0})
+    assert "states another cost" in _measured(lying, "torch:cpu").reason
+
+
+def test_a_kernel_of_python_implements_a_workload(home: Path) -> None:
+    pytest.importorskip("torch")
+    kernel = _kept(EXAMPLES / "softmax_steps.py", home)
+    case = kernels.case(kernel, {"rows": 64, "columns": 128})
+    assert (case.workload, case.implementation) == ("rowwise", "softmax-steps")
+    assert _measured(case, "torch:cpu").status == "measured"
+    other = Case(workload="rowwise", params=work.find("rowwise").parse({"op": "sum"}), implementation="softmax-steps")
+    assert "does op = softmax" in _measured(other, "torch:cpu").reason
+    with pytest.raises(InputError, match="does op = softmax, not sum"):
+        kernels.case(kernel, {"op": "sum"})
+
+
+def test_a_shared_library_through_ctypes(home: Path, tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    shutil.copy(EXAMPLES / "softmax_c.toml", tmp_path)
+    made = tmp_path / "softmax_c.so"
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(made), str(EXAMPLES / "softmax_c.c"), "-lm"], check=True)
+    found = _measured(kernels.case(_kept(made, home), {"rows": 64, "columns": 128}), "torch:cpu")
+    assert found.status == "measured", found.reason
+
+
+def test_opencl_c_on_its_target_alone(home: Path) -> None:
+    case = kernels.case(_kept(EXAMPLES / "softmax_rows.cl", home), {"rows": 70, "columns": 33})
+    found = _measured(case, "opencl")
+    assert found.status == "measured", found.reason
+    assert found.metrics["deterministic"] == 1.0
+    elsewhere = _measured(case, "torch:cpu")
+    assert elsewhere.status == "not_run"
+    assert "runs on the target opencl" in elsewhere.reason
+
+
+DOUBLE = """//: name = "double"
+//: params = { n = 1000, dtype = "fp32" }
+//: read_bytes = "4 * n"
+//: inputs = { x = { shape = ["n"] } }
+//: outputs = { out = { shape = ["n"] } }
+//: arguments = ["x", "out", "n:int32"]
+//: reference = "2 * x"
+//: items = "n"
+//: function = "twice"
+__kernel void twice(__global float *x, __global float *out, int n) { int i = get_global_id(0); if (i < BOUND) { out[i] = 2 * x[i]; } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"), [("n", ""), ("n + 20", "wrote outside the memory of 'out'"), ("n - 1", "was wrong")],
+)
+def test_opencl_c_of_a_workload_of_its_own(home: Path, tmp_path: Path, bound: str, said: str) -> None:
+    path = _written(tmp_path / bound.replace(" ", ""), "double.cl", DOUBLE.replace("BOUND", bound))
+    found = _measured(kernels.case(_kept(path, home), {}), "opencl")
+    assert found.status == ("invalid" if said else "measured"), found.reason
+    assert said in found.reason
+
+
+def test_cuda_compiles_where_there_is_no_gpu(home: Path, tmp_path: Path) -> None:
+    case = kernels.case(_kept(EXAMPLES / "softmax_block.cu", home), {})
+    (found,) = measuring.checked([case], "cuda")
+    if found.status == "measured":
+        return
+    assert found.status == "not_run"
+    assert "compiles for sm_" in found.reason or "not known" in found.reason
+    text = (EXAMPLES / "softmax_block.cu").read_text(encoding="utf-8").replace("softmax-block", "broken").replace("/ sum;", "/ nothing;")
+    (broken,) = measuring.checked([kernels.case(_kept(_written(tmp_path / "b", "broken.cu", text), home), {})], "cuda")
+    assert broken.status == "error" or "not known" in broken.reason
+    if broken.status == "error":
+        assert 'identifier "nothing" is undefined' in broken.reason
+
+
+FICKLE = """import torch
+params = {"n": 64}
+def inputs(make, params): return {"x": make.normal(params["n"], dtype="fp32")}
+def launch(inputs, params): return inputs["x"] * 2
+def reference(inputs, params): return inputs["x"] * 2 + torch.rand(params["n"])
+"""
+
+
+def test_a_reference_that_disagrees_with_itself_is_named(home: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    found = _measured(kernels.case(_kept(_written(tmp_path, "fickle.py", FICKLE), home), {}), "torch:cpu")
+    assert found.status == "invalid"
+    assert "the reference disagrees with itself" in found.reason
+
+
+def test_a_changed_file_is_a_new_revision_and_the_old_one_stays(home: Path, tmp_path: Path) -> None:
+    first = _kept(_written(tmp_path, "double.cl", DOUBLE.replace("BOUND", "n")), home)
+    second = _kept(_written(tmp_path, "double.cl", DOUBLE.replace("BOUND", "n - 1")), home)
+    assert [one.hash for one in second.revisions] == [first.revision, second.revision]
+    assert (kernels.folder(home) / "double" / first.revision / "double.cl").is_file()
+    assert kernels.kept(home) == [second]
+    kernels.remove("double", home)
+    assert kernels.names(home) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.py", "def launch(inputs, params): pass", "has no function inputs"), ("a.py", "workload = 'rowwise'", "has no function launch"),
+        ("a.py", "workload = 'chase'\ndef launch(i, p): pass", "kernels can implement"), ("a.py", "import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
+        ("a.py", "workload = 'rowwise'\nonly = {'opp': 'sum'}\ndef launch(i, p): pass", "'opp', which is no parameter of rowwise"),
+        ("a.cl", "__kernel void f() {}", "does not say how to launch it"), ("a.cl", "//: items = 3", "'outputs' is missing"), ("a.cl", "//: item = 3", "there is no key 'item'"),
+        ("a.cl", "//: = 3", "not valid TOML"), ("a.f90", "", "is no kernel; valid: .py"), ("a.so", "", "needs a.toml beside it"),
+        ("a.py", "params = {'n': None}\ninputs = launch = reference = print", "needs a default"),
+        ("a.py", "params = {'n': 1}\nread_bytes = '4 * m'\ninputs = launch = reference = print", "names 'm'"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_in_a_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        describe.describe(_written(tmp_path, name, text))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_ends_its_process_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="ended the process that loaded it"):
+        measuring.described(_written(tmp_path, "a.py", "import os\nos._exit(7)"))
+
+
+def test_the_cutlass_profilers_csv_becomes_a_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernel", "add", str(EXAMPLES / "cutlass.csv")]) == 0
+    assert "1 run made of 3 kernels" in capsys.readouterr().out
+    assert main(["show", "latest", "--json"]) == 0
+    assert "'incorrect' is not a number" in capsys.readouterr().out
+
+
+def test_a_run_goes_on_past_a_kernel_that_crashes(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _target("torch:cpu")
+    _kept(EXAMPLES / "softmax_steps.py", home)
+    crash = 'import os\nname = "crash"\nworkload = "rowwise"\ndef launch(inputs, params): os.abort()\n'
+    _kept(_written(tmp_path, "crash.py", crash), home)
+    tables = ['[[case]]\nworkload = "rowwise"\nop = "softmax"\nrows = 32\ncolumns = 64\ndtype = "fp32"\n' + line for line in ('implementation = "crash"', "", 'implementation = "softmax-steps"')]
+    plan = _written(tmp_path, "three.toml", "\n".join(tables))
+    assert main(["run", str(plan), "--target", "torch:cpu", "--rounds", "1", "--round-time", "0.3", "--label", "k=v"]) == 0
+    capsys.readouterr()
+    assert main(["kernel", "remove", "softmax-steps"]) == 0  # the run is read where the kernel is not
+    assert main(["compare", "k=v", "--by", "implementation"]) == 1
+    said = capsys.readouterr().out
+    assert "SIGABRT" in said, said
+    assert "softmax-steps  1 of 1 right" in said, said
+    assert "library        1 of 1 right" in said
+    assert main(["show", "k=v", "--json"]) == 0
+    assert '"kernel softmax-steps"' in (home / "runs").glob("*/run.json").__next__().read_text(encoding="utf-8")
