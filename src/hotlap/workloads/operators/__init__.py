@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-FAMILIES = {"rowwise": "rowwise"}
+FAMILIES = {"rowwise": "rowwise", "pointwise": "pointwise"}
 """Workload → module."""
