@@ -2,5 +2,12 @@
 
 from __future__ import annotations
 
-FAMILIES = {"rowwise": "rowwise", "pointwise": "pointwise"}
+FAMILIES = {
+    "rowwise": "rowwise", "pointwise": "pointwise",
+    **dict.fromkeys(("embedding", "embedding_bag", "scatter", "permute", "transpose"), "tables"),
+    **dict.fromkeys(("topk", "sampling", "routing"), "choices"),
+    "optimizer": "optimizer", "pool": "pool",
+    **dict.fromkeys(("fft", "spmv", "stencil", "montecarlo"), "science"),
+    **dict.fromkeys(("reduce", "scan", "sort", "histogram"), "sums"),
+}  # fmt: skip
 """Workload → module."""

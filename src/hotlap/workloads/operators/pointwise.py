@@ -13,8 +13,9 @@ from hotlap.workloads.operators.values import draw, floating, near, same
 
 Inputs = Mapping[str, Any]
 HEAD, POSITIONS = 128, 4096  # of rotary embeddings: elements that turn together, and rows of their table of angles
+ROW = 4096  # elements that share a scale, at most
 KEPT = 0.9  # share of the elements that dropout leaves
-EXACT_OPS = ("add", "mul", "relu", "copy", "scale", "relu_backward", "dequantise")  # run on whole numbers too
+EXACT_OPS = ("add", "mul", "relu", "copy", "scale", "relu_backward")  # run on whole numbers too
 
 
 class Step(NamedTuple):
@@ -184,9 +185,26 @@ def _rope(torch: Any, elements: int, dtype: str) -> Operator:
     return Operator(inputs, launch, reference, variant=f"torch rope {dtype} (mul, then addcmul on each half)", dtype=dtype)
 
 
+def _dequantise(torch: Any, elements: int, dtype: str) -> Operator:
+    """fp8 by a scale for each row, in fp32, as `rowwise quantise` makes them."""
+    columns = math.gcd(elements, ROW)
+    made = kind(torch, dtype)
+
+    def inputs(make: Maker) -> dict[str, Any]:
+        codes = make.normal(elements // columns, columns, dtype="fp8")
+        return {"x": codes, "scale": make.uniform(elements // columns, 1, dtype="fp32", low=0.5, high=2.0)}
+
+    def reference(i: Inputs) -> list[Exact]:
+        return [near(i["x"] * i["scale"], dtype, 2)]
+
+    floating(dtype, "dequantise")
+    how = f"torch dequantise fp8 to {dtype} (to {dtype}, then mul)"
+    return Operator(inputs, lambda i: i["x"].to(made).mul_(i["scale"]), reference, variant=how, dtype=dtype)
+
+
 STEPS: Mapping[str, Callable[[Any, str], Step]] = {
     "add": _add, "mul": _mul, "scale": _scale, "copy": _copy, "relu": _relu, "sigmoid": _sigmoid, "tanh": _tanh, "silu": _silu,
     "gelu": _gelu, "silu_mul": _silu_mul, "gelu_mul": _gelu_mul, "dropout": _dropout, "relu_backward": _relu_backward,
     "gelu_backward": _gelu_backward, "silu_mul_backward": _silu_mul_backward,
 }  # fmt: skip
-SPECIAL: Mapping[str, Callable[[Any, int, str], Operator]] = {"rope": _rope}
+SPECIAL: Mapping[str, Callable[[Any, int, str], Operator]] = {"rope": _rope, "dequantise": _dequantise}
