@@ -76,6 +76,7 @@ class Operator:
     variant: str = ""  # what was chosen for this device
     dtype: str = "fp32"  # of the outputs, for the error allowed
     graph: bool = False  # time a recorded graph of the calls
+    shared: tuple[str, ...] = ()  # inputs that all sets have in common: tables larger than what a call touches of them
     settle: Callable[[Mapping[str, Any], Sequence[Any]], Sequence[Any]] | None = None
     """Where more than one answer is right (places of equal elements, a random mask): outputs into what `reference` says, from the same
     inputs; after the call, never timed."""

@@ -65,10 +65,10 @@ def _sampling(case: Case, torch: Any) -> Operator:
         x, token = i["x"], outputs[0][:, None]
         score = x.gather(-1, token)
         if topk:
-            least = x.sort(-1, descending=True).values[:, kept - 1 : kept]
-            weight = torch.softmax(x.masked_fill(x < least, float("-inf")), -1)
-            above, at = (weight * (x > score)).sum(-1), (weight * (x == score)).sum(-1)
-            outside = (score < least)[:, 0]
+            best = x.sort(-1, descending=True).values[:, :kept]
+            weight = torch.softmax(best, -1)
+            above, at = (weight * (best > score)).sum(-1), (weight * (best == score)).sum(-1)
+            outside = score[:, 0] < best[:, -1]
         else:
             weight, places = torch.softmax(x, -1), torch.arange(columns, device=x.device)
             above, at = (weight * (places < token)).sum(-1), weight.gather(-1, token)[:, 0]

@@ -69,6 +69,7 @@ class _Run:
     def __init__(self, target: Target, case: Case, operator: Operator, rng: np.random.Generator) -> None:
         self.target, self.operator, self.rng = target, operator, rng
         self.place = target.device.facts["place"]
+        self.common: dict[str, Any] = {}  # inputs that all sets share
         try:
             self.sets = [self._fresh() for _ in range(_sets(target, case))]
             self.next = 0
@@ -78,7 +79,8 @@ class _Run:
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
 
     def _fresh(self) -> Mapping[str, Any]:
-        return self.operator.inputs(Tensors(self.target.library, self.place, int(self.rng.integers(2**31))))
+        made = dict(self.operator.inputs(Tensors(self.target.library, self.place, int(self.rng.integers(2**31)))))
+        return made | {name: self.common.setdefault(name, made[name]) for name in self.operator.shared}
 
     def enqueue(self, calls: int) -> None:
         launch, sets, count = self.operator.launch, self.sets, len(self.sets)

@@ -50,26 +50,34 @@ def _adamw(elements: int, dtype: str, torch: Any, op: str) -> Operator:
 
 
 def _descent(elements: int, dtype: str, torch: Any, op: str) -> Operator:
-    """With a momentum: buffer ← momentum·buffer + gradient, weight ← weight − rate·buffer; without, by the gradient itself."""
-    kept = MOMENTUM if op == "momentum" else 0.0
+    """With a momentum: buffer ← momentum·buffer + gradient, weight ← weight − rate·buffer; without, by the gradient itself.
+
+    PyTorch's fused kernel leaves weights of 16 bits as they were on CPUs (2.13), so only fp32 goes through it."""
+    fused = op == "momentum" and dtype == "fp32"
 
     def inputs(make: Maker) -> Inputs:
-        names = ("weight", "gradient", "buffer") if kept else ("weight", "gradient")
+        names = ("weight", "gradient", "buffer") if op == "momentum" else ("weight", "gradient")
         return {name: make.normal(elements, dtype=dtype) for name in names}
 
     def launch(i: Inputs) -> Any:
-        buffers = [i["buffer"]] if kept else []
-        torch._fused_sgd_(
-            [i["weight"]], [i["gradient"]], buffers, weight_decay=0.0, momentum=kept, lr=RATE, dampening=0.0, nesterov=False,
-            maximize=False, is_first_step=False,
-        )  # fmt: skip
-        return (i["weight"], *buffers)
+        if fused:
+            torch._fused_sgd_(
+                [i["weight"]], [i["gradient"]], [i["buffer"]], weight_decay=0.0, momentum=MOMENTUM, lr=RATE, dampening=0.0,
+                nesterov=False, maximize=False, is_first_step=False,
+            )  # fmt: skip
+        elif op == "momentum":
+            i["weight"].add_(i["buffer"].mul_(MOMENTUM).add_(i["gradient"]), alpha=-RATE)
+        else:
+            return i["weight"].add_(i["gradient"], alpha=-RATE)
+        return i["weight"], i["buffer"]
 
     def reference(i: Inputs) -> list[Exact]:
-        old = MOMENTUM * i["buffer"] if kept else i["gradient"] * 0
-        buffer, size = old + i["gradient"], old.abs() + i["gradient"].abs()
+        if op == "sgd":
+            return [near(i["weight"] - RATE * i["gradient"], dtype, 2, scale=i["weight"].abs() + RATE * i["gradient"].abs())]
+        buffer, size = MOMENTUM * i["buffer"] + i["gradient"], i["buffer"].abs() + i["gradient"].abs()
         weight = near(i["weight"] - RATE * buffer, dtype, 3, scale=i["weight"].abs() + RATE * size)
-        return [weight, near(buffer, dtype, 3, scale=size)] if kept else [weight]
+        return [weight, near(buffer, dtype, 3, scale=size)]
 
-    writes = ("weight", "buffer") if kept else ("weight",)
-    return Operator(inputs, launch, reference, writes, variant=f"torch _fused_sgd_ {op} {dtype}", dtype=dtype)
+    writes = ("weight", "buffer") if op == "momentum" else ("weight",)
+    how = "_fused_sgd_" if fused else "mul_, add_, add_" if op == "momentum" else "add_"
+    return Operator(inputs, launch, reference, writes, variant=f"torch {how} {dtype}", dtype=dtype)

@@ -51,7 +51,7 @@ def operator(case: Case, library: Any) -> Operator:
         raise NotSupported(f"PyTorch has no operator for rowwise {op}")
     step = STEPS[op](library, shape)
     variant = f"torch {op} {dtype}" + (f" ({step.how})" if step.how else "")
-    return Operator(step.inputs, step.launch, step.reference, variant=variant, dtype=dtype)
+    return Operator(step.inputs, step.launch, step.reference, variant=variant, dtype="fp8" if op == "quantise" else dtype)
 
 
 def _softmax(torch: Any, shape: Shape) -> Step:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hotlap.record import Case
@@ -20,6 +22,14 @@ def operator(case: Case, library: Any) -> Operator:
     return {"fft": _fft, "spmv": _spmv, "stencil": _stencil, "montecarlo": _montecarlo}[case.workload](case, library)
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch says once in a process that a type is new; this is where."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
 def _fft(case: Case, torch: Any) -> Operator:
     """Complex numbers are pairs of their parts. The error of each output is held against the norm of its transform's input: rounding
     grows with the stages, log₂ n of them (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, theorem 24.2)."""
@@ -28,6 +38,8 @@ def _fft(case: Case, torch: Any) -> Operator:
     over = tuple(range(1, dims + 2))
 
     def inputs(make: Maker) -> Inputs:
+        with _quiet():
+            torch.empty(0, dtype=torch.complex32)
         return {"x": make.normal(batch, *[n] * dims, 2, dtype=dtype)}
 
     def launch(i: Inputs) -> Any:
@@ -57,6 +69,8 @@ def _spmv(case: Case, torch: Any) -> Operator:
             low, high = first * columns // each, (first + 1) * columns // each
             share = make.uniform(rows, each, dtype="fp32")
             found = low + ((high - low) * share).long().clamp_max(high - low - 1)
+        with _quiet():
+            torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False)
         starts = torch.arange(rows + 1, **place) * each
         made = {"starts": starts.int(), "columns": found.flatten().int()} if rows * each < 2**31 else {}
         values = make.normal(rows * each, dtype=dtype)

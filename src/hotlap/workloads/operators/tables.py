@@ -18,7 +18,7 @@ def operator(case: Case, library: Any) -> Operator:
 
 
 class _Table:
-    """One table that all sets of inputs share: it may be far larger than what a call touches, so indices are what is rotated."""
+    """One table that all sets of inputs share: it may be far larger than what a call touches, so indices are what is rotated. Made once."""
 
     def __init__(self, case: Case) -> None:
         self.rows, self.columns = sizes(case.params, "vocabulary", "columns")
@@ -40,7 +40,10 @@ def _embedding(case: Case, torch: Any) -> Operator:
     def reference(i: Inputs) -> list[Exact]:
         return [same(i["table"].index_select(0, i["index"]))]
 
-    return Operator(inputs, lambda i: fetch(i["index"], i["table"]), reference, variant=f"torch embedding {table.dtype}", dtype=table.dtype)
+    def launch(i: Inputs) -> Any:
+        return fetch(i["index"], i["table"])
+
+    return Operator(inputs, launch, reference, variant=f"torch embedding {table.dtype}", dtype=table.dtype, shared=("table",))
 
 
 def _embedding_bag(case: Case, torch: Any) -> Operator:
@@ -59,8 +62,12 @@ def _embedding_bag(case: Case, torch: Any) -> Operator:
             size += rows.abs()
         return [near(value, table.dtype, 2, lookups, scale=size)]
 
-    how = f"torch embedding_bag {table.dtype} sum"
-    return Operator(inputs, lambda i: fetch(i["index"], i["table"], mode="sum"), reference, variant=how, dtype=table.dtype)
+    def launch(i: Inputs) -> Any:
+        return fetch(i["index"], i["table"], mode="sum")
+
+    return Operator(
+        inputs, launch, reference, variant=f"torch embedding_bag {table.dtype} sum", dtype=table.dtype, shared=("table",)
+    )  # fmt: skip
 
 
 def _scatter(case: Case, torch: Any) -> Operator:
@@ -82,7 +89,9 @@ def _scatter(case: Case, torch: Any) -> Operator:
     def launch(i: Inputs) -> Any:
         return i["table"].index_add_(0, i["index"], i["rows"])
 
-    return Operator(inputs, launch, reference, ("table",), variant=f"torch index_add_ {table.dtype}", dtype=table.dtype)
+    return Operator(
+        inputs, launch, reference, ("table",), variant=f"torch index_add_ {table.dtype}", dtype=table.dtype, shared=("table",)
+    )  # fmt: skip
 
 
 def _permute(case: Case, _: Any) -> Operator:
