@@ -42,7 +42,8 @@ class Shape(NamedTuple):
 def operator(case: Case, library: Any) -> Operator:
     """Raises NotSupported for what PyTorch has no operator of."""
     op, dtype = str(case.params["op"]), str(case.params["dtype"])
-    shape = Shape(*sizes(case.params, "rows", "columns"), dtype)
+    rows, columns = sizes(case.params, "rows", "columns")
+    shape = Shape(rows, columns, dtype)
     if op not in ("sum", "max"):
         floating(dtype, op)
     if op.endswith("_backward"):

@@ -118,7 +118,7 @@ def _stencil(case: Case, torch: Any) -> Operator:
     return Operator(inputs, launch, reference, variant=f"torch stencil {dtype} ({points} passes over slices)", dtype=dtype)
 
 
-def _weights(points: int) -> Mapping[tuple[int, int, int], float]:
+def _weights(points: int) -> Mapping[tuple[int, ...], float]:
     """Offset (depth, height, width) → weight, all different, so that no two can be exchanged unseen."""
     most = {5: 1, 7: 1, 27: 3}[points]
     near_ones = [o for o in itertools.product((-1, 0, 1), repeat=3) if sum(map(abs, o)) <= most and (points != 5 or o[0] == 0)]
