@@ -69,7 +69,7 @@ def target() -> Any:
 @pytest.fixture(autouse=True)
 def one_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rotation past the caches is for timing."""
-    monkeypatch.setattr(harness, "_sets", lambda *_: 1)
+    monkeypatch.setattr(harness, "MOST_SETS", 1)
 
 
 def made(target: Any, name: str, given: Mapping[str, Any]) -> tuple[Case, Operator]:
@@ -211,7 +211,7 @@ def test_draws_follow_the_softmax(target: Any) -> None:
 
 
 def test_tables_are_shared_between_sets_of_inputs(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness, "_sets", lambda *_: 3)
+    monkeypatch.setattr(harness, "MOST_SETS", 3)
     case, operator = made(target, "embedding", {"tokens": 5, "columns": 8, "vocabulary": 100, "dtype": "fp32"})
     run = harness._Run(target, case, operator, np.random.default_rng(3))
     assert len({one["table"].data_ptr() for one in run.sets}) == 1
