@@ -247,7 +247,7 @@ def test_deep_nesting_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("quik", ["no plan 'quik'", "did you mean 'quick'?", "valid: calibrate, compute, latency, link, memory, quick, standard"]),
+    ("quik", ["no plan 'quik'", "did you mean 'quick'?", "valid: calibrate, compute, kernels, kernels-small, latency, link, memory, quick, standard"]),
     ("no/such.toml", ["no plan 'no/such.toml'", "valid: calibrate"]),
     ("", ["no plan ''"]),
     ("a\0b", ["no plan"]),
@@ -343,7 +343,7 @@ def test_override() -> None:
 
 class TestBuiltin:
     def test_names(self) -> None:
-        assert set(plan.builtin()) == {"quick", "standard", "memory", "compute", "latency", "link", "calibrate"}
+        assert set(plan.builtin()) == {"quick", "standard", "memory", "compute", "latency", "link", "calibrate", "kernels", "kernels-small"}
         assert all(about and "\n" not in about for about in plan.builtin().values())
 
     @pytest.mark.parametrize("name", ["quick", "standard", "memory", "compute", "latency", "link", "calibrate"])
@@ -353,6 +353,15 @@ class TestBuiltin:
         assert got.measure.rounds >= 6
         assert got.measure.round_s / len(got.cases) >= 0.3  # seconds for a case in a round
         assert got.measure.rounds * got.measure.round_s <= got.measure.budget_s
+
+    @pytest.mark.parametrize("name", ["kernels", "kernels-small"])
+    def test_kernels_hold_every_family_and_end_in_time(self, name: str) -> None:
+        got = plan.load(name)
+        every = {one.name for family in (network, layers, science) for one in family.WORKLOADS} - {"collective"}
+        assert {case.workload for case in got.cases} == every | {"gemm"}
+        assert len(got.cases) == 200 or name == "kernels-small"
+        assert got.measure.rounds == got.measure.rounds_max == 6
+        assert got.measure.rounds * got.measure.round_s <= got.measure.budget_s < 300
 
     def test_quick_is_a_minute_of_at_least_a_dozen_cases(self) -> None:
         quick = plan.load("quick")

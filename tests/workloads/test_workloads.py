@@ -32,6 +32,14 @@ SMALL: list[tuple[str, dict[str, Any]]] = [
     *(("transfer", {"direction": d, "memory": m, "size": 100_003}) for d in ("h2d", "d2h", "both") for m in ("pinned", "pageable")),
     ("peer", {"size": 4096}),
     *(("rowwise", {"op": op, "dtype": dtype, "rows": 33, "columns": 77}) for op in ("softmax", "sum", "rmsnorm", "layernorm") for dtype in ("fp32", "bf16")),
+    ("rowwise", {"op": "layernorm_backward", "rows": 33, "columns": 77}), ("rowwise", {"op": "quantise", "rows": 33, "columns": 77}),
+    ("pointwise", {"op": "silu_mul", "elements": 1237}), ("pointwise", {"op": "rope", "elements": 1280}), ("embedding", {"tokens": 53, "columns": 7, "vocabulary": 31}),
+    ("scatter", {"tokens": 53, "columns": 7, "vocabulary": 31}), ("embedding_bag", {"bags": 13, "lookups": 5, "columns": 7, "vocabulary": 31}),
+    ("permute", {"tokens": 13, "columns": 7, "topk": 3}), ("transpose", {"rows": 13, "columns": 27}), ("topk", {"rows": 5, "columns": 301, "k": 17}),
+    ("sampling", {"rows": 37, "columns": 131, "topk": 20}), ("routing", {"tokens": 57, "experts": 19, "topk": 3}), ("optimizer", {"elements": 1237}),
+    ("pool", {"images": 2, "channels": 3, "height": 13, "width": 11}), ("fft", {"batch": 3, "n": 32}), ("spmv", {"rows": 57, "columns": 43, "nonzeros": 5}),
+    ("stencil", {"width": 13, "height": 7, "depth": 5}), ("montecarlo", {"paths": 1237}), ("reduce", {"elements": 1237}), ("scan", {"elements": 1237}),
+    ("sort", {"elements": 1237}), ("histogram", {"elements": 1237, "bins": 37}),
 ]
 MAY_BE_MISSING = {"fp16", "bf16", "fp8", "fp8_block", "tf32", "int8", "int4", "graph", "peer"}
 

@@ -82,6 +82,10 @@ class Operator:
     widen: bool = True  # hand the reference fp64; False where it takes what it needs of large inputs and widens that
     chosen: Callable[[], str] | None = None  # `variant`, where the library chooses only once it has seen inputs
     twice: bool = False  # run the reference twice and say where it disagrees with itself: for those that users bring
+    shared: tuple[str, ...] = ()  # inputs that all sets have in common: tables larger than what a call touches of them
+    settle: Callable[[Mapping[str, Any], Sequence[Any]], Sequence[Any]] | None = None
+    """Where more than one answer is right (places of equal elements, a random mask): outputs into what `reference` says, from the same
+    inputs; after the call, never timed."""
 
 
 class Family(Protocol):

@@ -1,64 +1,185 @@
-"""Something of every row: softmax, norms, sums."""
+"""Something of every row: softmax, norms, losses, sums, quantisation. Backward passes are in rowwise_backward."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hotlap.errors import NotSupported
 from hotlap.record import Case
-from hotlap.workloads.operators import in_triton
-from hotlap.workloads.operators.base import Exact, Maker, Operator, sizes
+from hotlap.workloads.operators import in_triton, rowwise_backward
+from hotlap.workloads.operators.base import UNIT, Exact, Maker, Operator, kind, sizes
+from hotlap.workloads.operators.values import draw, floating, near, same
 
 EPSILON = 1e-5
+IMAGES, GROUPS = 32, 32  # that rows and columns are parted into, where they can be
+LARGEST_FP8 = 448.0  # of E4M3
+
+Inputs = Mapping[str, Any]
+
+
+class Step(NamedTuple):
+    """One operation: what it makes of rows and columns, what is called, and what that has to give."""
+
+    inputs: Callable[[Maker], Inputs]
+    launch: Callable[[Inputs], Any]
+    reference: Callable[[Inputs], Sequence[Exact]]
+    how: str = ""  # where it is no single kernel of the library
+
+
+class Shape(NamedTuple):
+    """Of one case."""
+
+    rows: int
+    columns: int
+    dtype: str
+
+    def matrix(self, make: Maker) -> Any:
+        return draw(make, self.rows, self.columns, dtype=self.dtype)
 
 
 def operator(case: Case, library: Any) -> Operator:
     """Raises NotSupported for what PyTorch has no operator of."""
-    rows, columns = sizes(case.params, "rows", "columns")
     op, dtype = str(case.params["op"]), str(case.params["dtype"])
-    if op not in OPERATORS:
+    rows, columns = sizes(case.params, "rows", "columns")
+    shape = Shape(rows, columns, dtype)
+    if op not in ("sum", "max"):
+        floating(dtype, op)
+    if op.endswith("_backward"):
+        return rowwise_backward.operator(op, shape.rows, shape.columns, dtype, library)
+    if op not in STEPS:
         raise NotSupported(f"PyTorch has no operator for rowwise {op}")
-
-    def inputs(make: Maker) -> dict[str, Any]:
-        found = {"x": make.normal(rows, columns, dtype=dtype)}
-        return found | ({"weight": make.normal(columns, dtype=dtype)} if op in ("layernorm", "rmsnorm") else {})
-
-    launch, reference = OPERATORS[op](library)
-    found = Operator(inputs, launch, reference, variant=f"torch {op} {dtype}", dtype=dtype)
+    step = STEPS[op](library, shape)
+    variant = f"torch {op} {dtype}" + (f" ({step.how})" if step.how else "")
+    found = Operator(step.inputs, step.launch, step.reference, variant=variant, dtype="fp8" if op == "quantise" else dtype)
     return in_triton.rowwise(case, found, EPSILON) if case.implementation == "triton" else found
 
 
-Inputs = Mapping[str, Any]
-Pair = tuple[Callable[[Inputs], Any], Callable[[Inputs], Sequence[Exact]]]
+def _softmax(torch: Any, shape: Shape) -> Step:
+    def reference(i: Inputs) -> list[Exact]:
+        return [near(torch.softmax(i["x"], -1), shape.dtype, 2, shape.columns)]
+
+    return Step(lambda make: {"x": shape.matrix(make)}, lambda i: torch.softmax(i["x"], -1), reference)
 
 
-def _softmax(torch: Any) -> Pair:
-    return (lambda i: torch.softmax(i["x"], -1)), lambda i: [Exact(torch.softmax(i["x"], -1), terms=i["x"].shape[-1], roundings=2)]
+def _sum(torch: Any, shape: Shape) -> Step:
+    def reference(i: Inputs) -> list[Exact]:
+        return [near(i["x"].sum(-1), shape.dtype, 1, shape.columns, scale=i["x"].abs().sum(-1))]
+
+    return Step(lambda make: {"x": shape.matrix(make)}, lambda i: i["x"].sum(-1), reference)
 
 
-def _sum(torch: Any) -> Pair:
-    return (lambda i: i["x"].sum(-1)), lambda i: [Exact(i["x"].sum(-1), i["x"].abs().sum(-1), terms=i["x"].shape[-1])]
+def _max(torch: Any, shape: Shape) -> Step:
+    def reference(i: Inputs) -> list[Exact]:
+        return [same(i["x"].amax(-1))]
+
+    return Step(lambda make: {"x": shape.matrix(make)}, lambda i: i["x"].amax(-1), reference)
 
 
-def _rmsnorm(torch: Any) -> Pair:
-    norm = torch.nn.functional.rms_norm
+def _rmsnorm(torch: Any, shape: Shape) -> Step:
+    norm, columns = torch.nn.functional.rms_norm, shape.columns
 
     def reference(i: Inputs) -> list[Exact]:
-        return [Exact(norm(i["x"], i["x"].shape[-1:], i["weight"], EPSILON), terms=i["x"].shape[-1], roundings=3)]
+        value = i["x"] * torch.rsqrt(i["x"].square().mean(-1, keepdim=True) + EPSILON) * i["weight"]
+        return [near(value, shape.dtype, 3, columns)]
 
-    return (lambda i: norm(i["x"], i["x"].shape[-1:], i["weight"], EPSILON)), reference
+    return Step(lambda make: _weighted(make, shape), lambda i: norm(i["x"], (columns,), i["weight"], EPSILON), reference)
 
 
-def _layernorm(torch: Any) -> Pair:
-    norm = torch.nn.functional.layer_norm
+def _layernorm(torch: Any, shape: Shape) -> Step:
+    norm, columns = torch.nn.functional.layer_norm, shape.columns
 
     def reference(i: Inputs) -> list[Exact]:
-        value = norm(i["x"], i["x"].shape[-1:], i["weight"], None, EPSILON)
-        scale = value.abs() + i["weight"].abs()  # a mean is taken away: elements near it keep its error
-        return [Exact(value, scale, terms=i["x"].shape[-1], roundings=3)]
+        return [_normed(i["x"], i["weight"], shape.dtype, (-1,))]
 
-    return (lambda i: norm(i["x"], i["x"].shape[-1:], i["weight"], None, EPSILON)), reference
+    return Step(lambda make: _weighted(make, shape), lambda i: norm(i["x"], (columns,), i["weight"], None, EPSILON), reference)
 
 
-OPERATORS: Mapping[str, Callable[[Any], Pair]] = {"softmax": _softmax, "sum": _sum, "rmsnorm": _rmsnorm, "layernorm": _layernorm}
+def _weighted(make: Maker, shape: Shape) -> Inputs:
+    return {"x": shape.matrix(make), "weight": make.normal(shape.columns, dtype=shape.dtype)}
+
+
+def _normed(x: Any, weight: Any, dtype: str, over: tuple[int, ...]) -> Exact:
+    """(x − mean) ÷ deviation × weight. A mean is taken away: elements near it keep its error, which is some of the weight's."""
+    away = x - x.mean(over, keepdim=True)
+    value = away * (away.square().mean(over, keepdim=True) + EPSILON).rsqrt() * weight
+    terms = math.prod(int(x.shape[side]) for side in over)
+    return near(value, dtype, 3, terms, wide=weight.abs().expand_as(value))
+
+
+def _batchnorm(torch: Any, shape: Shape) -> Step:
+    """Rows are channels, columns images × pixels; in training: the statistics are the batch's own."""
+    norm, images = torch.nn.functional.batch_norm, math.gcd(shape.columns, IMAGES)
+
+    def inputs(make: Maker) -> Inputs:
+        made = {name: make.normal(shape.rows, dtype=shape.dtype) for name in ("weight", "bias")}
+        return {"x": draw(make, images, shape.rows, shape.columns // images, dtype=shape.dtype), **made}
+
+    def reference(i: Inputs) -> list[Exact]:
+        found = _normed(i["x"], i["weight"][:, None], shape.dtype, (0, 2))
+        return [_shifted(found, i["bias"][:, None])]
+
+    return Step(inputs, lambda i: norm(i["x"], None, None, i["weight"], i["bias"], True, 0.1, EPSILON), reference)
+
+
+def _shifted(found: Exact, bias: Any) -> Exact:
+    """Plus a bias: what it cancels keeps its error."""
+    return found._replace(value=found.value + bias, scale=found.scale + bias.abs())
+
+
+def _groupnorm(torch: Any, shape: Shape) -> Step:
+    """Rows are images × groups, columns the channels of a group × pixels."""
+    norm = torch.nn.functional.group_norm
+    groups, inner = math.gcd(shape.rows, GROUPS), math.gcd(shape.columns, 8)
+    sides = (shape.rows // groups, groups * inner, shape.columns // inner)
+
+    def inputs(make: Maker) -> Inputs:
+        made = {name: make.normal(groups * inner, dtype=shape.dtype) for name in ("weight", "bias")}
+        return {"x": draw(make, *sides, dtype=shape.dtype), **made}
+
+    def reference(i: Inputs) -> list[Exact]:
+        x = i["x"].unflatten(1, (groups, inner))
+        weight, bias = (i[name].view(groups, inner, 1) for name in ("weight", "bias"))
+        found = _shifted(_normed(x, weight, shape.dtype, (2, 3)), bias)
+        return [found._replace(value=found.value.reshape(sides), scale=found.scale.reshape(sides))]
+
+    return Step(inputs, lambda i: norm(i["x"], groups, i["weight"], i["bias"], EPSILON), reference)
+
+
+def _cross_entropy(torch: Any, shape: Shape) -> Step:
+    """Of each row's logits with one class: log Σ exp − logit."""
+    loss = torch.nn.functional.cross_entropy
+
+    def inputs(make: Maker) -> Inputs:
+        return {"x": shape.matrix(make), "classes": make.whole(shape.columns, shape.rows).long()}
+
+    def reference(i: Inputs) -> list[Exact]:
+        whole, one = torch.logsumexp(i["x"], -1), i["x"].gather(-1, i["classes"][:, None])[:, 0]
+        # log Σ exp is rounded to the output's type before the logit is taken from it
+        scale = whole.abs() + one.abs() + 1
+        return [near(whole - one, shape.dtype, 2, shape.columns, scale=scale)]
+
+    return Step(inputs, lambda i: loss(i["x"], i["classes"], reduction="none"), reference, "log_softmax, then nll_loss")
+
+
+def _quantise(torch: Any, shape: Shape) -> Step:
+    """Each row's largest becomes the largest number of fp8; scales are kept in fp32."""
+    eight = kind(torch, "fp8")
+
+    def launch(i: Inputs) -> tuple[Any, Any]:
+        scale = i["x"].abs().amax(-1, keepdim=True).float().div_(LARGEST_FP8)
+        return (i["x"] / scale).clamp_(-LARGEST_FP8, LARGEST_FP8).to(eight), scale
+
+    def reference(i: Inputs) -> list[Exact]:
+        scale = i["x"].abs().amax(-1, keepdim=True) / LARGEST_FP8
+        codes = near(i["x"] / scale, "fp8")._replace(tolerance=0.51 * UNIT["fp8"])
+        return [codes, Exact(scale, tolerance=2 * UNIT["fp32"])]
+
+    return Step(lambda make: {"x": shape.matrix(make)}, launch, reference, "abs, amax, div, clamp, to fp8")
+
+
+STEPS: Mapping[str, Callable[[Any, Shape], Step]] = {
+    "softmax": _softmax, "sum": _sum, "max": _max, "rmsnorm": _rmsnorm, "layernorm": _layernorm, "batchnorm": _batchnorm,
+    "groupnorm": _groupnorm, "cross_entropy": _cross_entropy, "quantise": _quantise,
+}  # fmt: skip
