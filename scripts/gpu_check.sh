@@ -4,8 +4,9 @@
 #   scripts/gpu_check.sh [all|conform|measure|model|burn]
 #
 #   conform   the conformance suite and every workload on every target that is found; the same kernel by events, wall clock and graph replay
-#   measure   the plans quick and standard on cuda, and quick on torch:cuda
-#   model     each measured number against its limit; nothing may beat its bound. PyTorch's kernels, power and clock beside the model
+#   measure   the plan quick on cuda and torch:cuda; the plan kernels, each of its 200 cases checked, on torch:cuda
+#   model     the kernels of Llama 3 8B and 70B, each measured number against its limit; nothing may beat its bound; where work on them pays.
+#             PyTorch's kernels, power and clock beside the model
 #   burn      'hotlap stress' for five minutes with its verdict, every sensor for twenty seconds, and the facts of the node audited
 #
 # Logs, summary.txt and the packed runs land in $OUT (default: out), at most 8 files. PYTHON names the Python (default: python3); Hotlap is
@@ -122,9 +123,17 @@ part_conform() {
 }
 
 part_measure() {
-    measure_plan "quick on ${TARGET%%:*}" 120 quick "$TARGET"
-    measure_plan "quick on ${TORCH%%:*}" 120 quick "$TORCH"
-    measure_plan "standard on ${TARGET%%:*}" 240 standard "$TARGET" --rounds 6 --round-time '20 s' --budget '200 s'
+    measure_plan "quick on ${TARGET%%:*}" 100 quick "$TARGET" --round-time '6 s'
+    measure_plan "quick on ${TORCH%%:*}" 100 quick "$TORCH" --round-time '6 s'
+    measure_plan "kernels on ${TORCH%%:*}" 320 kernels "$TORCH"
+}
+
+llama() { # seconds: the kernels of a served step of Llama 3, two sizes, two types, and what they leave
+    local plan=$OUT/llama.toml
+    step "plan from Llama 3" 20 "$PYTHON" -m hotlap plan from llama-3-8b llama-3-70b --phase prefill,decode --batch 1,64 --context 2k \
+        --dtype bf16,fp8 --top 99% --out "$plan" || return 0
+    measure_plan "Llama 3 on ${TORCH%%:*}" "$1" "$plan" "$TORCH" --rounds 6 --round-time '18 s' --budget "$(($1 - 30)) s"
+    measured && step "opportunities" 30 "$PYTHON" -m hotlap opportunities latest --out "$OUT/opportunities.html"
 }
 
 beside() { # name, seconds, what, further options …: PyTorch's own kernels beside the model
@@ -141,11 +150,11 @@ beside() { # name, seconds, what, further options …: PyTorch's own kernels bes
     fi
 }
 
-part_model() { # at worst 110 + 150 + 70 + 150 + 40 s
-    measure_plan "quick on ${TARGET%%:*}" 110 quick "$TARGET" --round-time '5 s'
-    measure_plan "compute on ${TORCH%%:*}" 150 compute "$TORCH" --rounds 6 --round-time '8 s' --budget '100 s'
+part_model() { # at worst 90 + 230 + 70 + 110 + 40 s
+    measure_plan "quick on ${TARGET%%:*}" 90 quick "$TARGET" --round-time '5 s'
+    llama 180
     limits
-    beside "kernels beside the model" 150 kernels --budget 110
+    beside "kernels beside the model" 110 kernels --budget 80
     beside "power and clock beside the model" 40 power
 }
 
