@@ -96,31 +96,32 @@ class Places(NamedTuple):
 
 def conv(at: Places) -> Made:
     def made(call: Call) -> list[Asked]:
-        params = _conv_params(call, at)
+        turned = at.turned is not None and call.truth(at.turned)
+        params = _conv_params(call, at, turned)
         if params is None:
             return []
-        turned = at.turned is not None and call.truth(at.turned)
         return [Asked("conv", _exchanged(call, at, params) if turned else params)]
 
     return made
 
 
-def _conv_params(call: Call, at: Places) -> dict[str, Any] | None:
-    """N, C and one to three sides by F, C ÷ groups and the filter's; equal strides, paddings and dilations on all sides."""
+def _conv_params(call: Call, at: Places, turned: bool = False) -> dict[str, Any] | None:
+    """N, C and one to three sides by F, C ÷ groups and the filter's (turned: C, F ÷ groups); equal strides, paddings and dilations on all
+    sides."""
     images, channels, *sides = call.dims[at.image]
     filters, inner, *taps = call.dims[at.weights]
-    groups = int(call.value(at.groups, "0")) or max(channels // inner, 1)
+    groups = int(call.value(at.groups, "0")) or (1 if turned else max(channels // inner, 1))
     steps, pads, gaps = call.numbers(at.stride), call.numbers(at.pad), call.numbers(at.dilation) or [1]
-    if inner * groups != channels or not steps or not pads or len(sides) != len(taps) or not 1 <= len(sides) <= 3:
+    if (filters if turned else inner * groups) != channels or not steps or not pads or len(sides) != len(taps) or not 1 <= len(sides) <= 3:
         return None
     inside = [pad for pad, size in zip(pads * len(sides), sides, strict=False) if size > 1] or [0]
-    if len({*steps}) > 1 or len({*gaps}) > 1:
+    if len({*steps}) > 1 or len({*gaps}) > 1 or len({*inside}) > 1:
         return None
     *upper, width = sides
     *over, filter_ = taps
     return {
         "images": images, "channels": channels, "height": upper[-1] if upper else 1, "width": width, "filters": filters, "filter": filter_,
-        "stride": steps[0], "pad": max(inside), "dtype": call.dtype, "groups": groups, "dilation": gaps[0],
+        "stride": steps[0], "pad": inside[0], "dtype": call.dtype, "groups": groups, "dilation": gaps[0],
         "filter_height": (0 if over[-1] == filter_ else over[-1]) if over else 1,
         **({"depth": upper[0], "filter_depth": 0 if over[0] == filter_ else over[0]} if len(sides) == 3 else {}),
     }  # fmt: skip
@@ -150,13 +151,15 @@ def conv_backward(call: Call) -> list[Asked]:
 # ---------------------------------------------------------------- attention
 
 
-def attention(op: str = "forward", first: int = 0, heads_first: bool = True) -> Made:
-    """Query, key and value as (batch, heads, tokens, head), scaled_dot_product_attention's order, from argument `first` on."""
+def attention(causal_at: int, op: str = "forward", heads_first: bool = True) -> Made:
+    """Query, key and value as (batch, heads, tokens, head), scaled_dot_product_attention's order; backward after a gradient. `causal_at`:
+    the place of is_causal, one truth value among several."""
+    first = 1 if op == "backward" else 0
 
     def made(call: Call) -> list[Asked]:
         sides = [side if heads_first else [side[0], side[2], side[1], side[3]] for side in call.dims[first : first + 3]]
         (batch, heads, query, head), (_, kv_heads, kv, _), last = sides
-        causal = any(one.lower() == "true" for one in call.values)
+        causal = call.truth(causal_at)
         return [Asked("attention", {
             "batch": batch, "query": query, "kv": kv, "heads": heads, "kv_heads": kv_heads, "head_dim": head,
             "value_dim": 0 if last[-1] == head else last[-1], "mask": "causal" if causal and kv >= query else "full", "dtype": call.dtype,
@@ -175,7 +178,8 @@ def pointwise(op: str) -> Made:
         # Operands are broadcast: each side of the result is the largest there, from the last on.
         whole = [max(one[-i] for one in call.dims if len(one) >= i) for i in range(1, sides + 1)]
         elements = math.prod(whole) if whole and all(math.prod(one) for one in call.dims if one) else 0
-        return [Asked("pointwise", {"op": op, "elements": elements, "dtype": call.dtype})] if elements else []
+        alone = op in ("add", "mul") and sum(math.prod(one) == elements for one in call.dims if one) < 2  # the other: a number, or a row
+        return [Asked("pointwise", {"op": "scale" if alone else op, "elements": elements, "dtype": call.dtype})] if elements else []
 
     return made
 
@@ -207,19 +211,32 @@ def batchnorm(call: Call) -> list[Asked]:
     return rowwise("batchnorm", rows_from="channel")(call)
 
 
-def softmax(op: str) -> Made:
-    """Along the last side, as rows; along another one it is a workload of another kind."""
+def along(op: str, place: int = 1) -> Made:
+    """Along the last side, as rows; along another one it is a workload of another kind. `place`: of the argument that says which."""
 
     def made(call: Call) -> list[Asked]:
-        side = int(call.value(2 if op.endswith("backward") else 1, "-1"))
+        side = int(call.value(place, "-1"))
         return rowwise(op)(call) if side in (-1, len(call.dims[0]) - 1) else []
 
     return made
 
 
+def largest(call: Call) -> list[Asked]:
+    """argmax: of everything where no side is named."""
+    return along("max")(call) if call.value(1) not in ("", "None") else whole("reduce", op="max")(call)
+
+
 def embedding(call: Call) -> list[Asked]:
     (vocabulary, columns), tokens = call.dims[0], math.prod(call.dims[1])
     return [Asked("embedding", {"tokens": tokens, "columns": columns, "vocabulary": vocabulary, "dtype": call.dtype})] if tokens else []
+
+
+def selected(call: Call) -> list[Asked]:
+    """index_select(table, side, index): whole rows of the first side."""
+    (vocabulary, *rest), tokens = call.dims[0], math.prod(call.dims[2])
+    if call.value(1) != "0" or not tokens:
+        return []
+    return [Asked("embedding", {"tokens": tokens, "columns": math.prod(rest), "vocabulary": vocabulary, "dtype": call.dtype})]
 
 
 def scatter(call: Call) -> list[Asked]:
@@ -242,7 +259,10 @@ def bag(call: Call) -> list[Asked]:
 
 
 def topk(call: Call) -> list[Asked]:
+    """topk(x, k, side, …): of the last side."""
     *rows, columns = call.dims[0]
+    if int(call.value(2, "-1")) not in (-1, len(rows)):
+        return []
     return [Asked("topk", {"rows": math.prod(rows), "columns": columns, "k": int(call.value(1)), "dtype": call.dtype})]
 
 
@@ -265,27 +285,33 @@ def pool(op: str) -> Made:
     return made
 
 
-def whole(workload: str, **more: Any) -> Made:
-    """All elements of the first argument."""
+def whole(workload: str, line: bool = False, **more: Any) -> Made:
+    """All elements of the first argument. `line`: only where they lie along one side, since others would be many lines at once."""
 
     def made(call: Call) -> list[Asked]:
         elements = math.prod(call.dims[0]) if call.dims[0] else 0
-        return [Asked(workload, {**more, "elements": elements, "dtype": call.dtype})] if elements else []
+        if not elements or (line and max(call.dims[0]) != elements):
+            return []
+        return [Asked(workload, {**more, "elements": elements, "dtype": call.dtype})]
 
     return made
 
 
-def total(call: Call) -> list[Asked]:
+def total(op: str) -> Made:
     """Over everything: one number; over the last sides: rows; over others it is a workload of another kind."""
-    over, sides = call.numbers(1), call.dims[0]
-    if not over:
-        return whole("reduce", op="sum")(call) if call.value(1) in ("", "[]", "None") else []
-    inner = sorted(one % len(sides) for one in over)
-    if inner != list(range(len(sides) - len(inner), len(sides))):
-        return []
-    columns = math.prod(sides[inner[0] :])
-    rows = math.prod(sides[: inner[0]])
-    return [Asked("rowwise", {"op": "sum", "rows": rows, "columns": columns, "dtype": call.dtype})] if rows and columns else []
+
+    def made(call: Call) -> list[Asked]:
+        over, sides = call.numbers(1), call.dims[0]
+        if not over:
+            return whole("reduce", op=op)(call) if call.value(1) in ("", "[]", "None") else []
+        inner = sorted(one % len(sides) for one in over)
+        if inner != list(range(len(sides) - len(inner), len(sides))):
+            return []
+        columns = math.prod(sides[inner[0] :])
+        rows = math.prod(sides[: inner[0]])
+        return [Asked("rowwise", {"op": op, "rows": rows, "columns": columns, "dtype": call.dtype})] if rows and columns else []
+
+    return made
 
 
 def recurrent(call: Call) -> list[Asked]:
