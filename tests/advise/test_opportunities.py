@@ -157,6 +157,10 @@ def test_signs_of_sizes_and_every_rule_has_words() -> None:
     rows = {row.case.id: row for row in tables.rows(simulated_run([], cases=(GEMM, SKEWED)))}
     assert "misaligned" in signs.of_sizes(rows[SKEWED.id], 132)
     assert "misaligned" not in signs.of_sizes(rows[GEMM.id], 132)
+    transposed = case("gemm", m=4097, n=4096, k=4096, dtype="bf16", layout="tn")
+    row = replace(rows[SKEWED.id], case=transposed)
+    assert "m = 4097" in signs.of_sizes(row, 132)["misaligned"]  # A lies by columns: its stored rows are m long
+    assert "misaligned" not in signs.of_sizes(replace(row, case=case("gemm", m=4097, n=4096, k=4096, dtype="bf16")), 132)
     assert signs.rule(SKEWED, ["misaligned"], "unknown", "").name == "misaligned"
     assert signs.rule(GEMM, [], "power", "").name == "held-back"
     assert signs.rule(case("chase", size="1 MiB"), [], "", "").name == "measure"

@@ -53,6 +53,12 @@ def test_alignment_is_that_of_the_least_aligned_stored_row(given: dict[str, obje
     assert features.ALIGNMENTS[features.alignment("gemm", columns)[0]] == level
 
 
+@pytest.mark.parametrize(("given", "odd"), [({"k": 255, "pad": 1}, False), ({"k": 256, "pad": 1}, True), ({"k": 255}, True), ({"k": 256}, False)])
+def test_a_stride_is_odd_with_its_padding(given: dict[str, object], odd: bool) -> None:
+    found = {edge.name: edge.covered for edge in edges.edges(grouped([gemm(m=64, **given, **{"n": 256 if odd else 255 if "pad" in given else 256})]), GIB)}
+    assert found["odd stride"] is odd
+
+
 @pytest.mark.parametrize("name", [name for name in work.WORKLOADS if features.features(name)])
 def test_every_row_of_a_design_becomes_a_case_of_these_levels(name: str) -> None:
     of = features.features(name)

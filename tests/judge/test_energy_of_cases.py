@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 from hotlap import cli
-from hotlap.errors import InputError
+from hotlap.errors import Busy, InputError
 from hotlap.judge.energy import energies
 from hotlap.judge.frontier import Point, frontier
+from hotlap.measure import session
 from hotlap.plan import case
-from hotlap.record import Case, Device, Gap, Limit, Readings, Result, Row, Samples, Summary, Verdict
-from hotlap.store import select
+from hotlap.record import Case, Device, Gap, Limit, Plan, Readings, Result, Row, Samples, Summary, Verdict
+from hotlap.sensors.nvml_guard import Wish
+from hotlap.sensors.nvml_settings import Bounds
+from hotlap.store import locks, select
+from hotlap.tune import frontier as tuning
 
 DEVICE = Device(target="cuda", index=0, name="Test", kind="gpu", uuid="GPU-1")
 PLAN = """
@@ -131,11 +135,21 @@ def test_the_simulated_cards_own_energy_is_found_again(home: Path, capsys: pytes
     assert one["rounds"] == 2
 
 
+def test_nobody_mends_what_another_has_set_and_still_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning.targets, "find", lambda _: [DEVICE])
+    monkeypatch.setattr(tuning, "bounds", lambda _: Bounds())
+    monkeypatch.setattr(tuning, "guarded", lambda *_: pytest.fail("settings were reached"))
+    with locks.hold(f"settings of {DEVICE.key}", tmp_path), pytest.raises(Busy):
+        tuning.measure(Plan(name="p"), session.Options(target="cuda", home=tmp_path), [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
+
+
 def test_settings_move_time_and_energy_as_the_model_says(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["energy", "frontier", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--clocks", "1.2GHz", "--power", "450", "--json"]
+    argv = ["energy", "frontier", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--device", "0", "--clocks", "1.2GHz", "--power", "450", "--json"]
     assert cli.main(argv) == 0
     dry = json.loads(capsys.readouterr().out)
     assert any("nothing is set" in line for line in dry["dry_run"])
+    (command,) = (line for line in dry["dry_run"] if line.startswith("command: "))
+    assert "--device 0 --clocks 1.2GHz --power 450" in command  # of the device that was looked at
     assert not (home / "home" / "runs").exists()
     assert cli.main([*argv, "--apply"]) == 0
     measured = {one["name"]: one for one in json.loads(capsys.readouterr().out)["frontier"]["points"]}

@@ -126,3 +126,10 @@ def test_the_page_holds_the_curves() -> None:
     page = report.page(sensitivity(MIXED, H200, Asked(keys=["memory_bandwidth", "clock"])))
     assert page.count('class="line main"') == 2
     assert "memory bandwidth" in page
+
+
+def test_the_smallest_step_of_units_is_one_unit() -> None:
+    (found,) = sensitivity(Plan(name="one", cases=[PRODUCT]), H200, Asked(by=0.001, keys=["units"])).figures
+    assert math.isfinite(found.elasticity)
+    few = edits.apply(H200, {"compute_units": 4 / 132})
+    assert math.isfinite(sensitivity(Plan(name="one", cases=[PRODUCT]), few, Asked(keys=["units"])).figures[0].elasticity)

@@ -206,3 +206,17 @@ def test_without_permission_nothing_is_set_and_the_reason_is_said(start: Callabl
     assert "root" in text
     assert exit_code == 3
     assert stands(tmp_path) == "0 700000"
+
+
+def test_a_cap_that_could_not_be_put_back_is_not_set(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("0 650000")
+    code = HEAD + """
+    try:
+        with frontier.guarded(device, home, lambda text: None) as put:
+            put(Wish(power_w=400.0))
+    except HotlapError as error:
+        print(json.dumps(str(error)))
+    """
+    said = answer(start(code, FAKE_NVML_FAIL="nvmlDeviceGetPowerManagementLimit:3"))
+    assert "could not be put back" in said
+    assert stands(tmp_path) == "0 650000"

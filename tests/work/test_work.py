@@ -148,3 +148,11 @@ def test_a_case_without_the_widths_is_as_it_was() -> None:
 def test_a_latent_that_cannot_be_is_said(change: dict[str, int], says: str) -> None:
     with pytest.raises(InputError, match=says):
         _case("attention", **{**LATENT, **change})
+
+
+def test_rows_of_a_table_that_are_met_again_are_read_once() -> None:
+    spec = work.find("embedding")
+    few, many = (spec.work(spec.parse({"tokens": 10_000, "columns": 64, "vocabulary": rows, "dtype": "bf16"})) for rows in (100, 10**9))
+    assert few.read_bytes == pytest.approx(100 * 64 * 2 + 4 * 10_000)
+    assert many.read_bytes == pytest.approx(10_000 * 64 * 2 + 4 * 10_000, rel=1e-4)
+    assert few.written_bytes == many.written_bytes == 10_000 * 64 * 2

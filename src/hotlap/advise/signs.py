@@ -8,6 +8,7 @@ import math
 import tomllib
 from collections.abc import Sequence
 
+from hotlap import work
 from hotlap.record import Case, Record, Row
 from hotlap.units import percent
 from hotlap.work.base import DTYPES
@@ -57,7 +58,7 @@ def of_sizes(row: Row, units: float | None) -> dict[str, str]:
         return {}
     m, n, k = (float(params[name]) for name in ("m", "n", "k"))  # type: ignore[arg-type]
     choice = limit.choice if limit else {}
-    found = _misaligned(row.case, n, k)
+    found = _misaligned(row.case)
     tile_m, tile_n = float(choice.get("tile_m", TILE)), float(choice.get("tile_n", TILE))
     across, down = math.ceil(m / tile_m), math.ceil(n / tile_n)
     tiles = across * down * float(params.get("batch", 1))  # type: ignore[arg-type]
@@ -75,10 +76,13 @@ def of_sizes(row: Row, units: float | None) -> dict[str, str]:
     return found
 
 
-def _misaligned(case: Case, n: float, k: float) -> dict[str, str]:
-    size = DTYPES.get(str(case.params.get("dtype")), 0)
-    pad = float(case.params.get("pad", 0))  # type: ignore[arg-type]
-    off = [f"{name} = {value:.0f}" for name, value in (("n", n), ("k", k)) if size and ((value + pad) * size) % WIDE_LOAD_BYTES]
+def _misaligned(case: Case) -> dict[str, str]:
+    """Stored rows of A and B, as the layout has them, and of C, which is not padded."""
+    size, given = DTYPES.get(str(case.params.get("dtype")), 0), work.find("gemm").full(case.params)
+    a, b = (names[order == "t"] for names, order in zip((("k", "m"), ("n", "k")), given["layout"], strict=True))
+    lengths = {("n", 0), (a, given["pad"]), (b, given["pad"])}
+    names = sorted({name for name, pad in lengths if size and (given[name] + pad) * size % WIDE_LOAD_BYTES}, reverse=True)
+    off = [f"{name} = {given[name]:.0f}" for name in names]
     return {"misaligned": f"rows of {' and '.join(off)} elements are no multiple of {WIDE_LOAD_BYTES} bytes"} if off else {}
 
 

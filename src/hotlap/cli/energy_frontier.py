@@ -162,8 +162,9 @@ def _dry(args: argparse.Namespace, target: targets.Spec, device: Device, wishes:
     else:
         lines.append("a simulated card takes any setting as options of its target: clock and power_cap")
     shown = ", ".join(tuning.name(wish) for wish in wishes if wish != Wish())
-    words = ["hotlap", "energy", "frontier", args.plan or "quick", *(["--target", args.target] if args.target else [])]
-    words += [*(["--clocks", args.clocks] if args.clocks else []), *(["--power", args.power] if args.power else []), "--apply"]
+    asked = ("target", "device", "clocks", "power", "slower")
+    given = [word for name in asked if (value := getattr(args, name)) for word in (f"--{name}", value)]
+    words = ["hotlap", "energy", "frontier", args.plan or "quick", *given, "--apply"]
     return [*lines, f"would set, one after another: {shown}", f"command: {shlex.join(words)}", ""]
 
 

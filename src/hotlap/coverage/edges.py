@@ -64,7 +64,7 @@ def _is(name: str, edge: str, columns: Columns) -> Any:
     if edge == "huge":
         return columns.counted["working_set_bytes"] >= HUGE_BYTES
     if edge == "odd stride":
-        return np.asarray(features.alignment(name, columns) == 0) | (columns["pad"] % 2 == 1)
+        return np.any([length % 2 == 1 for length in features.row_lengths(name, columns)], axis=0)
     if edge == "empty":
         return np.any([values == 0 for values in extents.values()], axis=0)
     if edge.endswith("a tile"):

@@ -69,6 +69,8 @@ ROWS = {  # parameters that are the length of a stored row
     "grouped_gemm": ("k", "n"), "rowwise": ("columns",), "transpose": ("columns",), "embedding": ("columns",), "scatter": ("columns",),
     "embedding_bag": ("columns",), "permute": ("columns",), "topk": ("columns",), "sampling": ("columns",), "stencil": ("width",),
 }  # fmt: skip
+STORED_IN = {"m": ("tn", "tt"), "n": ("nn", "tn"), "k": ("nn", "nt", "tt")}
+"""Of a gemm: the layouts in which a stored row is so long."""
 SIZELESS = ("montecarlo", "routing", "fma", "launch", "sync", "atomic", "barrier", "histogram")
 """Their working set says little, or cannot be had in every size."""
 
@@ -183,13 +185,13 @@ def alignment(name: str, columns: Columns) -> Codes:
     """The level of ALIGNMENTS of each case: its least aligned stored row."""
     bits = columns.by_word("dtype", lambda word: BITS.get(word, 8))
     lowest = np.full(len(bits), 1 << 40, dtype=np.int64)
-    for row in _row_lengths(name, columns):
+    for row in row_lengths(name, columns):
         long = row.astype(np.int64) * bits
         lowest = np.minimum(lowest, long & -long)
     return np.clip(np.log2(np.maximum(lowest, 8) / 8), 0, 4).astype(np.int16)
 
 
-def _row_lengths(name: str, columns: Columns) -> list[NDArray[np.float64]]:
+def row_lengths(name: str, columns: Columns) -> list[NDArray[np.float64]]:
     """Elements from one stored row to the next."""
     if name == "gemm":
         first = np.where(columns.by_word("layout", lambda word: word[0] == "n") > 0, columns["k"], columns["m"])
@@ -220,7 +222,9 @@ def rules(name: str, of: Sequence[Feature]) -> list[Rule]:
             wide = tuple(dtype for dtype, bits in BITS.items() if bits > 8 << code)
             found.append({"alignment": (level,), "dtype": wide})
     if name == "gemm":  # half a byte an element: less than 32 elements below a tile, no row is aligned to 16 B
-        found += [{"dtype": ("fp4",), "alignment": ("16 B",), f"edge {p}": ("below",)} for p in EXTENTS["gemm"]]
+        halves = tuple(dtype for dtype, bits in BITS.items() if bits == 4)
+        for row, layouts in STORED_IN.items():
+            found.append({"dtype": halves, "layout": layouts, "alignment": ("16 B",), f"edge {row}": ("below",)})
     if "alignment" in there and name in ROWS:  # no pad: rows on an edge are aligned
         found.append({"alignment": ALIGNMENTS[:4], **{f"edge {row}": EDGES[:3] for row in ROWS[name] if f"edge {row}" in there}})
     if name == "conv":

@@ -190,6 +190,8 @@ def _changed(figure: Figure, spec: Spec, factor: float) -> tuple[Spec, float]:
 
 def _gain(figure: Figure, spec: Spec, by: float, ask: Ask, weigh: Weights, simulation: bool) -> tuple[Gain, Floats]:
     """The gain over the whole plan, and each case's elasticity."""
+    if figure.fields == ("compute_units",) and spec.compute_units:
+        by = min(max(by, 1 / spec.compute_units), MOST_STEP)  # one unit at least, for they are whole
     curve: dict[float, Floats] = {}
     really: dict[float, float] = {}
     for factor in (1 - by, 1 + by, *STEPS):
@@ -215,6 +217,8 @@ def _enough(figure: Figure, spec: Spec, ask: Ask, weigh: Weights) -> float | Non
     before, at, enough = 0.0, 1.0, 1.0
     for factor in GRID:
         machine, really = _changed(figure, spec, factor)
+        if really == at:  # of a few whole units
+            continue
         after = weigh.log_ratio(ask(machine).seconds)
         if (before - after) / math.log(really / at) >= NOTHING:
             enough = factor

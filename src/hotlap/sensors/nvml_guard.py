@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from hotlap.errors import HotlapError
+from hotlap.errors import HotlapError, MachineError
 from hotlap.record import Device
 from hotlap.sensors.nvml_settings import Bounds, Settings
 
@@ -62,6 +62,8 @@ class Guard:
         """The note is written before the setting: a change without a note cannot be."""
         clock, power = wish.clock_hz is not None, wish.power_w is not None
         was = self.note
+        if power and was.power_w is None:
+            raise MachineError(f"{was.device.name}: the driver does not say what power cap stands, so it could not be put back; it is not set")
         self._remember(clock or was.clock_changed, power or was.power_changed)
         try:
             if wish.clock_hz is not None:

@@ -18,6 +18,7 @@ from hotlap.record import Device, Plan
 from hotlap.sensors import nvml_guard
 from hotlap.sensors.nvml_guard import Answer, Begin, Wish
 from hotlap.sensors.nvml_settings import Bounds, Settings, check
+from hotlap.store import locks
 
 RESTORES_S = 20.0  # at most, to put everything back
 FREE = Wish()
@@ -64,7 +65,8 @@ def measure(
     for wish in wishes:
         check(allowed, wish.clock_hz, wish.power_w)
     found = []
-    with guarded(devices[0], options.home, say) as put:
+    own = locks.hold(f"settings of {devices[0].key}", options.home, options.wait_s)  # another would mend what this one has set
+    with own, guarded(devices[0], options.home, say) as put:
         for wish in wishes:
             put(wish)
             found.append(_run(plan, options, wish, listen, say))

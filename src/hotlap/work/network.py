@@ -206,10 +206,10 @@ def _streamed(shape: tuple[int, int, int], elements: Any, params: Mapping[str, V
 
 
 def _embedding(params: Mapping[str, Value]) -> Work:
-    """A row of the table for each token, read and written; 4-byte indices."""
+    """A row written for each token, each row of the table that is met read once; 4-byte indices."""
     tokens, columns, size = count(params, "tokens"), count(params, "columns"), STORED[text(params, "dtype")]
-    moved = tokens * columns * size
-    return Work(read_bytes=moved + 4.0 * tokens, written_bytes=moved, working_set_bytes=2 * moved)
+    met, written = touched(tokens, count(params, "vocabulary")) * columns * size, tokens * columns * size
+    return Work(read_bytes=met + 4.0 * tokens, written_bytes=written, working_set_bytes=met + written)
 
 
 def _transpose(params: Mapping[str, Value]) -> Work:

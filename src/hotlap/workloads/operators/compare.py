@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hotlap.workloads.operators.base import KINDS, UNIT, Exact
 
 _SPACING = {KINDS[name]: unit for name, unit in UNIT.items() if name != "tf32"}  # by PyTorch's names
 INFINITE = float("inf")
+
+
+def farthest(outputs: Sequence[Any], exact: Sequence[Exact], dtype: str) -> tuple[float, float, str]:
+    """`held` of all outputs in all their views: error and allowance of the one that is farthest off, and the first that is wrong by itself."""
+    if len(exact) != len(outputs):
+        return INFINITE, 1.0, f"{len(outputs)} outputs, where the reference has {len(exact)}"
+    pairs = [held(one, view, dtype) for one, want in zip(outputs, exact, strict=True) for view in (want, *want.also)]
+    error, allowed, _ = max(pairs, key=lambda found: found[0] / found[1], default=(0.0, 1.0, ""))
+    return error, allowed, next((said for _, _, said in pairs if said), "")
 
 
 def held(found: Any, want: Exact, dtype: str) -> tuple[float, float, str]:

@@ -22,7 +22,7 @@ from hotlap.workloads.base import Prepared
 from hotlap.workloads.flush import flusher
 from hotlap.workloads.operators import FAMILIES, footprint, guard, timers
 from hotlap.workloads.operators.base import Exact, Family, Operator
-from hotlap.workloads.operators.compare import held
+from hotlap.workloads.operators.compare import farthest
 from hotlap.workloads.operators.making import Tensors
 
 ROTATED_CACHES, MOST_SETS = 2.0, 64  # inputs are rotated over so many last-level caches, in at most so many sets
@@ -297,14 +297,8 @@ class _Run:
             wide = {name: self._wide(value) for name, value in inputs.items()}
             outputs = self.operator.settle(wide, [one.to(self.exact) for one in outputs])
         exact = self._reference(inputs)
-        if len(exact) != len(outputs):
-            self.fault = f"{len(outputs)} outputs, where the reference has {len(exact)}"
-            return 0.0, 1.0
-        views = [(one.to(self.exact), view) for one, want in zip(outputs, exact, strict=True) for view in (want, *want.also)]
-        pairs = [held(one, view, self.operator.dtype) for one, view in views]
-        wrong = next((said for _, _, said in pairs if said), "")
+        error, allowed, wrong = farthest([one.to(self.exact) for one in outputs], exact, self.operator.dtype)
         self.fault = self.fault or wrong
-        error, allowed, _ = max(pairs, key=lambda found: found[0] / found[1])
         return error, allowed
 
     def _reference(self, inputs: Mapping[str, Any]) -> Sequence[Exact]:
