@@ -6,13 +6,14 @@ import importlib.util
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hotlap import cli
 from hotlap.binaries.graphs import Break
 from hotlap.report import eager as report
 from hotlap.tune import eager
-from hotlap.tune.eager_round import Job, Round
+from hotlap.tune.eager_round import Job, Round, _apart
 
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "graph_break.py"
@@ -86,6 +87,13 @@ def test_a_real_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert found.difference < 1e-5
     assert found.rounding is not None
     assert found.rounding < 1e-5
-    for factory, said in (("net:wrong", "must return (module, inputs)"), ("net:wrnog", "did you mean 'wrong'"), ("nte:make", "cannot be imported")):
+    for factory, said in (("net:wrong", "must return (module, inputs)"), ("net:wrnog", "did you mean 'wrong'"), ("nte:make", "there is no module nte")):
         assert cli.main(["compiled", factory, "--against", "eager", "--target", "torch:cpu"]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_nan_on_one_side_alone_is_a_difference() -> None:
+    nan, inf = float("nan"), float("inf")
+    assert _apart([np.array([1.0, nan, inf])], [np.array([1.5, nan, inf])]) == 0.5
+    assert _apart([np.array([1.0, 2.0])], [np.array([1.0, nan])]) == inf
+    assert _apart([np.array([1.0])], [np.array([[1.0]])]) == inf

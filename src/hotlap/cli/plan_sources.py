@@ -99,15 +99,14 @@ def _is_config(path: Path) -> bool:
 
 def _traced(word: str, phases: Sequence[str]) -> Made:
     """A module's operators on fake tensors; how it is run stands in its factory's inputs."""
-    from hotlap.coverage import module  # imports nothing heavy before a trace is asked for
+    from hotlap.inspect import module
 
     wanted = [phase for phase in phases or TRACED if phase in TRACED]
     if not wanted:
         raise InputError(f"a module has no phase {', '.join(phases)}; {nearest(phases[0], TRACED)}")
     name = word.rpartition("/")[2]
     found = Made([], {}, [name])
-    for phase in wanted:
-        traced = module.trace(word, phase == "train")
+    for phase, traced in zip(wanted, module.traces(word, [phase == "train" for phase in wanted]), strict=True):
         calls = [
             Call(" ".join(filter(None, (one.place, one.operator))), "module", one.asked.workload, one.asked.params, one.times)
             for one in traced.calls

@@ -18,6 +18,7 @@ import numpy as np
 from hotlap import targets
 from hotlap.binaries.graphs import Break
 from hotlap.errors import HotlapError, InputError, nearest
+from hotlap.inspect import named
 from hotlap.measure.loop import Slot, time_prepared, timing_overhead
 from hotlap.record import Check, Samples
 from hotlap.targets.base import Prepared, Target
@@ -160,23 +161,7 @@ def _turns(target: Target, job: Job, eager: Callable[[], Any], compiled: Callabl
 
 def _made(factory: str) -> tuple[Any, Any]:
     """What the user's function returns. Raises InputError."""
-    module, sign, name = factory.rpartition(":")
-    if not sign:
-        raise InputError(f"'{factory}' is not MODULE:FACTORY or FILE.py:FACTORY")
-    if module.endswith(".py"):
-        path = Path(module).resolve()
-        sys.path.insert(0, str(path.parent))
-        module = path.stem
-    else:
-        sys.path.insert(0, os.getcwd())
-    try:
-        loaded = importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(f"'{module}' cannot be imported ({error}); write MODULE:FACTORY or FILE.py:FACTORY") from None
-    if not callable(getattr(loaded, name, None)):
-        have = [key for key, value in vars(loaded).items() if callable(value) and not key.startswith("_")]
-        raise InputError(f"{module} has no function '{name}'; {nearest(name, have)}")
-    made = getattr(loaded, name)()
+    made = named.find(factory, "FACTORY")()
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0])):
         raise InputError(f"{factory}() must return (module, inputs): a module or function, and a tuple of its example inputs")
     return made
@@ -225,8 +210,16 @@ def _apart(a: list[Any], b: list[Any]) -> float:
     """The largest difference; infinite where shapes differ."""
     if [one.shape for one in a] != [one.shape for one in b]:
         return float("inf")
-    apart = [float(np.nanmax(np.abs(x - y))) for x, y in zip(a, b, strict=True) if x.size]
+    apart = [_difference(x, y) for x, y in zip(a, b, strict=True) if x.size]
     return max(apart, default=0.0)
+
+
+def _difference(x: Any, y: Any) -> float:
+    """Equal infinities, and NaN on both sides, have none; NaN on one side alone is infinite."""
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    with np.errstate(invalid="ignore"):
+        found = np.where(same, 0.0, np.abs(x - y))
+    return float(np.where(np.isnan(found), np.inf, found).max())
 
 
 def _rounding(torch: Any, job: Job, module: Any, plain: list[Any], scale: float) -> float | None:

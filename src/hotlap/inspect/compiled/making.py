@@ -5,7 +5,6 @@ A process of its own for each compilation: caches are cold, and a compiler or mo
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from hotlap.errors import HotlapError, InputError, NotSupported, Unavailable, nearest
+from hotlap.inspect import named
 from hotlap.inspect.compiled import disassembling, nvrtc, opencl
 from hotlap.inspect.compiled.protocol import Job, Made, Product
 
@@ -71,9 +71,7 @@ def triton(job: Job) -> Made:
         from triton.compiler import ASTSource
     except ImportError as error:
         raise Unavailable(f"Triton cannot be imported ({error})", "pip install triton") from error
-    function = _found(job.source)
-    if not hasattr(function, "arg_names"):
-        raise InputError(f"{job.source} is no Triton function but {type(function).__name__}; it needs the decorator @triton.jit")
+    function = named.find(job.source, "FUNCTION", lambda one: hasattr(one, "arg_names"))  # what @triton.jit makes
     signature, constants, options, aligned = _signature(job, list(function.arg_names))
     if job.architecture.startswith("gfx"):
         target = GPUTarget("hip", job.architecture, 64 if job.architecture.startswith("gfx9") else 32)
@@ -99,25 +97,6 @@ def triton(job: Job) -> Made:
         threads=threads,
         shared_dynamic_bytes=made.metadata.shared,
     )
-
-
-def _found(source: str) -> Any:
-    """What MODULE:FUNCTION or FILE.py:FUNCTION names."""
-    module, _, name = source.rpartition(":")
-    if module.endswith(".py"):
-        path = Path(module).resolve()
-        sys.path.insert(0, str(path.parent))
-        module = path.stem
-    else:
-        sys.path.insert(0, os.getcwd())
-    try:
-        loaded = importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(f"'{module}' cannot be imported ({error}); write MODULE:FUNCTION or FILE.py:FUNCTION") from None
-    if not hasattr(loaded, name):
-        functions = [key for key, value in vars(loaded).items() if hasattr(value, "arg_names")]
-        raise InputError(f"{module} has no '{name}'; {nearest(name, functions) or 'it holds no function of Triton'}")
-    return getattr(loaded, name)
 
 
 def _signature(job: Job, names: list[str]) -> tuple[dict[str, str], dict[str, Any], dict[str, int], list[int]]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
+import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from hotlap.errors import InputError, Unavailable
+import msgspec
+
+from hotlap.errors import HotlapError, InputError, MachineError, Unavailable
+from hotlap.inspect import named
+from hotlap.inspect.named import line
 from hotlap.work import aten
 from hotlap.work.aten import Asked
 
@@ -46,11 +49,54 @@ class Traced(NamedTuple):
     unknown: Mapping[str, int]
 
 
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process is to trace."""
+
+    name: str
+    train: list[bool]  # each a trace
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Traces in the order asked for, or why there are none."""
+
+    traced: list[Traced] = []
+    problem: str = ""
+    exit_code: int = 3
+
+
+def traces(name: str, train: Sequence[bool]) -> list[Traced]:
+    """`trace` in a process of its own: a module that prints, crashes or hooks into PyTorch leaves this one as it is. Raises as `trace`
+    does, MachineError where the process ends badly."""
+    job = msgspec.json.encode(Job(name=name, train=list(train)))
+    done = subprocess.run([sys.executable, "-m", "hotlap.inspect.module"], input=job, stdout=subprocess.PIPE, check=False)
+    try:
+        answer = msgspec.json.decode(done.stdout, type=Answer)
+    except msgspec.DecodeError:
+        raise MachineError(f"'{name}': the process that traced it ended with status {done.returncode}") from None
+    if answer.problem:
+        raise (InputError if answer.exit_code == InputError.exit_code else MachineError)(answer.problem)
+    return answer.traced
+
+
+def main() -> int:
+    """A job on standard input, an answer on what was standard output, which the user's module cannot reach."""
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    answer, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr
+    os.dup2(2, 1)
+    try:
+        made = Answer(traced=[trace(job.name, train) for train in job.train])
+    except HotlapError as error:
+        made = Answer(problem=str(error), exit_code=error.exit_code)
+    answer.write(msgspec.json.encode(made))
+    answer.close()
+    return 0
+
+
 def trace(name: str, train: bool = False) -> Traced:
     """`name`: MODULE:FACTORY or FILE.py:FACTORY. `train`: forward, backward and one update by AdamW. Raises InputError where the factory is
     not found, fails, or calls an operator that cannot be traced without data; Unavailable without PyTorch."""
     torch = _torch()
-    factory = _factory(name)
+    factory = named.find(name, "FACTORY")
     seen: list[tuple[str, str, list[Asked]]] = []
     with _fake(torch, name) as place:
         module, inputs, more = _made(factory, name)
@@ -66,41 +112,6 @@ def _torch() -> Any:
     except ImportError as error:
         raise Unavailable(f"a module is traced with PyTorch, which cannot be imported ({error})", "pip install 'hotlap[torch]'") from error
     return torch
-
-
-def _factory(name: str) -> Callable[[], Any]:
-    where, _, attribute = name.rpartition(":")
-    if not where or not attribute:
-        raise InputError(f"'{name}': {WHERE}")
-    try:
-        if where.endswith(".py"):
-            found = _file(Path(where))
-        else:
-            if "" not in sys.path:
-                sys.path.insert(0, "")
-            found = importlib.import_module(where)
-    except ModuleNotFoundError as error:
-        raise InputError(f"'{name}': there is no module {error.name}; {WHERE}") from None
-    except Exception as error:  # the user's code may raise anything
-        raise InputError(f"'{name}': importing it fails: {_line(error)}") from None
-    factory = getattr(found, attribute, None)
-    if not callable(factory):
-        valid = ", ".join(sorted(key for key, value in vars(found).items() if callable(value) and not key.startswith("_")))[:200]
-        raise InputError(f"'{where}' has no function '{attribute}'; valid: {valid or 'none'}")
-    made: Callable[[], Any] = factory
-    return made
-
-
-def _file(path: Path) -> Any:
-    if not path.is_file():
-        raise InputError(f"there is no file '{path}'; {WHERE}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _made(factory: Callable[[], Any], name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
@@ -154,7 +165,7 @@ def _fake(torch: Any, name: str) -> Iterator[list[str]]:
             if "cuda" in str(error).lower() or "nvidia" in str(error).lower()
             else ""
         )
-        raise InputError(f"'{name}' cannot be traced{_at(place)}: {_line(error)}{hint}") from None
+        raise InputError(f"'{name}' cannot be traced{_at(place)}: {line(error)}{hint}") from None
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
         for handle in handles:
@@ -264,5 +275,5 @@ def _folded(name: str, seen: Sequence[tuple[str, str, list[Asked]]]) -> Traced:
     )
 
 
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+if __name__ == "__main__":
+    sys.exit(main())

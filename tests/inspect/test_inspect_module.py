@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hotlap import plan as plans
-from hotlap.coverage import module
-from hotlap.errors import InputError
+from hotlap.errors import InputError, MachineError
+from hotlap.inspect import module
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -45,6 +45,12 @@ def blocks(): return Blocks(), {"x": torch.randn(2, 16, 64)}
 def huge(): return nn.Linear(65536, 65536, bias=False, dtype=torch.bfloat16), (torch.empty(65536, 65536, dtype=torch.bfloat16),)
 def looks(): return Looks(), (torch.randn(4),)
 def number(): return 3
+def loud():
+    print("not a plan")
+    return nn.Linear(8, 4), (torch.empty(2, 8),)
+def dies():
+    import os
+    os._exit(5)
 def fails(): raise RuntimeError("no weights here")
 """
 
@@ -104,7 +110,7 @@ def test_no_memory_is_needed(nets: str) -> None:
         ("looks", "the operator aten.nonzero.default needs the data"),
         ("number", "the factory of .* returned int; a module is named MODULE:FACTORY"),
         ("fails", "RuntimeError: no weights here"),
-        ("nothing", "has no function 'nothing'; valid: .*image"),
+        ("nothing", "has no factory 'nothing'; valid: .*image"),
     ],
 )
 def test_what_cannot_be_traced_is_said(nets: str, factory: str, message: str) -> None:
@@ -116,3 +122,14 @@ def test_what_cannot_be_traced_is_said(nets: str, factory: str, message: str) ->
 def test_a_name_that_leads_nowhere(name: str) -> None:
     with pytest.raises(InputError, match="MODULE:FACTORY"):
         module.trace(name)
+
+
+def test_what_a_module_does_to_its_process_stays_there(nets: str, capfd: pytest.CaptureFixture[str]) -> None:
+    forward, train = module.traces(f"{nets}:loud", [False, True])
+    assert [call.asked.workload for call in forward.calls] == ["gemm"]
+    assert any(call.place == "optimizer" for call in train.calls)
+    assert capfd.readouterr().out == ""
+    with pytest.raises(MachineError, match="ended with status 5"):
+        module.traces(f"{nets}:dies", [False])
+    with pytest.raises(InputError, match="has no factory 'nothing'"):
+        module.traces(f"{nets}:nothing", [False])
