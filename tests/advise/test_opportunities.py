@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from hotlap import plan as plans
 from hotlap.advise import signs
 from hotlap.advise.opportunities import On, Opportunities, find
-from hotlap.coverage import demand
-from hotlap.coverage.demand import Needed, Ways
+from hotlap.coverage import used
+from hotlap.coverage.used import Needed
 from hotlap.errors import InputError
 from hotlap.model import machines
 from hotlap.record import Case, Gap, Limit, Machine, Plan, Row, Run, Samples, Use
@@ -62,7 +62,7 @@ def use(one: Case, calls: float, step: str = STEP, kernel: str = "kernel") -> Us
 
 def found(bundle: Bundle, weights: Mapping[str, float] = {}, needed: Sequence[Needed] = ()) -> Opportunities:
     rows = tables.rows(bundle)
-    return find(rows, needed or demand.of_plan(bundle.run.plan), ON, weights)
+    return find(rows, needed or used.of_plan(bundle.run.plan).needed, ON, weights)
 
 
 USES = [use(NORM, 64, kernel="norm"), use(GEMM, 32), use(ADD, 64)]
@@ -104,7 +104,7 @@ def test_weights_decide_between_networks() -> None:
 
 def test_what_was_not_measured_is_said_with_its_share() -> None:
     lost = case("gemm", m=8192, n=8192, k=8192)
-    needed = [*demand.of_plan(simulated_run(USES).run.plan), Needed(STEP, "up", 10, lost)]
+    needed = [*used.of_plan(simulated_run(USES).run.plan).needed, Needed(STEP, "up", 10, lost)]
     answer = found(simulated_run(USES), needed=needed)
     (missing,) = answer.missing
     assert (missing.kernel, missing.reason) == ("up", "not in the run's plan")
@@ -117,7 +117,7 @@ def test_what_was_not_measured_is_said_with_its_share() -> None:
 
 def test_without_an_expected_time_the_bound_stands_in_and_says_so() -> None:
     rows = [_without_expectation(row) for row in tables.rows(simulated_run(USES))]
-    answer = find(rows, demand.of_plan(simulated_run(USES).run.plan), ON)
+    answer = find(rows, used.of_plan(simulated_run(USES).run.plan).needed, ON)
     gemm = next(one for one in answer.found if one.case.id == GEMM.id)
     assert gemm.against == "bound"
     assert gemm.win.s == pytest.approx(gemm.most_s)
@@ -127,7 +127,7 @@ def test_without_an_expected_time_the_bound_stands_in_and_says_so() -> None:
 
 def test_a_case_that_nothing_is_known_of_is_said() -> None:
     rows = [replace(row, gap=Gap(limit=Limit(kind="unknown"))) if row.case.id == ADD.id else row for row in tables.rows(simulated_run(USES))]
-    answer = find(rows, demand.of_plan(simulated_run(USES).run.plan), ON)
+    answer = find(rows, used.of_plan(simulated_run(USES).run.plan).needed, ON)
     assert answer.unheld == [next(row.label for row in rows if row.case.id == ADD.id)]
     assert "nothing is known to hold it against" in shown.opportunities(answer, 200)
 
@@ -168,13 +168,15 @@ def test_signs_of_sizes_and_every_rule_has_words() -> None:
 
 
 def test_networks_of_the_table_weigh_a_plan_without_uses() -> None:
-    needed = demand.chosen(Plan(name="bare"), ["llama-3-8b"], Ways())
-    assert {one.step for one in needed} == {STEP, "llama-3-8b decode batch=8 context=2048 tp=1"}
+    needed = used.chosen(Plan(name="bare"), ["llama-3-8b"])
+    assert {one.step for one in needed} == {f"llama-3-8b {how} context=2048 tp=1" for how in ("prefill batch=1", "prefill batch=32", "decode batch=1", "decode batch=32")}
+    assert used.of_table("llama-3-8b") == needed
+    assert used.of_table("lama") == []
     assert {one.network for one in needed} == {"llama-3-8b"}
     with pytest.raises(InputError, match="says nothing of networks"):
-        demand.chosen(Plan(name="bare"), [], Ways())
+        used.chosen(Plan(name="bare"), [])
     with pytest.raises(InputError, match="there is no network 'lama'"):
-        demand.chosen(Plan(name="bare"), ["lama"], Ways())
+        used.chosen(Plan(name="bare"), ["lama"])
     with pytest.raises(InputError, match="no case of the run r1"):
         found(simulated_run([], cases=(ADD,)), needed=needed)
 
@@ -192,7 +194,7 @@ def test_the_page_and_the_text_say_the_same() -> None:
 def test_the_uses_survive_a_plan_file(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(plans.text(Plan(name="p", cases=list(CASES), uses=USES)), encoding="utf-8")
-    assert [one.calls for one in demand.of_plan(plans.load(str(file)))] == [64, 32, 64]
+    assert [one.calls for one in used.of_plan(plans.load(str(file))).needed] == [64, 32, 64]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from judging import COPY, GEMM, make
 from msgspec.structs import replace
 
-from hotlap.coverage.demand import Needed
+from hotlap.coverage.used import Needed
 from hotlap.judge import revisions
 from hotlap.judge.history import history
 from hotlap.judge.track import track

@@ -17,7 +17,7 @@ from hotlap import work
 from hotlap.advise import signs
 from hotlap.advise.numbers import Span, seconds, span, stands
 from hotlap.advise.similar import Peer, similar
-from hotlap.coverage.demand import Needed, network_of
+from hotlap.coverage.used import Needed, network_of
 from hotlap.errors import HotlapError, InputError, nearest
 from hotlap.model import expect
 from hotlap.model.machines import Spec

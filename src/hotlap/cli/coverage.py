@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hotlap import plan as plans
-from hotlap.cli import terminal
+from hotlap.cli import network_options, terminal
 from hotlap.coverage import complete as completing
 from hotlap.coverage import edges, measure, used
 from hotlap.coverage.networks import steps as networks
 from hotlap.coverage.regions import Roof
-from hotlap.errors import InputError, nearest
+from hotlap.errors import InputError
 from hotlap.model import kept, machines
 from hotlap.model.networks.price import prices
 from hotlap.model.predict import predict
@@ -25,18 +25,13 @@ from hotlap.store import captured
 from hotlap.store.bundle import Bundle
 from hotlap.units import parse
 
-DTYPES = ("bf16", "fp16", "fp32", "fp8", "fp8_block")
 CASE_S = 0.1  # of a round, for each case of a completion
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="+", help="built-in plans or TOML files; what they cover together")
     parser.add_argument("--networks", metavar="NAME,…", help="weigh by these networks, by 'all', or by the uses in a plan file")
-    parser.add_argument("--phase", help="of the networks, with commas: prefill,decode,forward,train (default: all but train)")
-    parser.add_argument("--batch", help="with commas (default: 1 and 32)")
-    parser.add_argument("--context", help="with commas, as in 1k,32k (default: as usual for the network)")
-    parser.add_argument("--tp", help="tensor-parallel GPUs, with commas (default: 1, 8 above 60 billion parameters)")
-    parser.add_argument("--dtype", help="of weights and products, with commas: bf16,fp16,fp32,fp8,fp8_block (default: bf16)")
+    network_options.add(parser)
     parser.add_argument("--strength", type=int, default=2, metavar="N", help="how many features together: 1 to 4 (default: 2)")
     parser.add_argument("--machine", default="h200-sxm", help="whose times weigh and whose roofline counts (default: h200-sxm)")
     parser.add_argument("--results", action="append", default=[], metavar="RUN", help="kernels seen in these runs; may be repeated")
@@ -112,7 +107,7 @@ def _roof(machine: str) -> Roof:
 
 def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
     """Of the networks asked for, else of the plans themselves; None where nobody knows of any."""
-    settings = _settings(args)
+    settings = network_options.settings(args)
     if args.networks:
         found = _networks(args.networks.split(","), settings)
     elif settings:
@@ -130,7 +125,7 @@ def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
     return used.weighed(found, seconds)
 
 
-def _networks(names: Sequence[str], settings: Mapping[str, tuple[object, ...]]) -> used.Used:
+def _networks(names: Sequence[str], settings: used.Settings) -> used.Used:
     files = [name for name in names if name.endswith(".toml") or "/" in name]
     found = [used.of_plan(plans.load(name)) for name in files]
     for name, one in zip(files, found, strict=True):
@@ -140,42 +135,6 @@ def _networks(names: Sequence[str], settings: Mapping[str, tuple[object, ...]]) 
     if "all" in rest and len(rest) > 1:
         raise InputError(f"--networks is 'all', or names: {', '.join(networks.names())}")
     return used.merged([*found, *([used.steps(rest, settings)] if rest else [])])
-
-
-def _settings(args: argparse.Namespace) -> dict[str, tuple[object, ...]]:
-    """What was given of `compose.Choices`."""
-    found: dict[str, tuple[object, ...]] = {}
-    if args.phase:
-        found["phases"] = tuple(_phase(word) for word in args.phase.split(","))
-    for name in ("batch", "context", "tp"):
-        if getattr(args, name):
-            found[name] = tuple(_whole(name, word) for word in getattr(args, name).split(","))
-    if args.dtype:
-        found["dtype"] = tuple(_dtype(word) for word in args.dtype.split(","))
-    return found
-
-
-def _phase(word: str) -> str:
-    if word not in networks.PHASES:
-        raise InputError(f"--phase cannot be '{word}'; {nearest(word, networks.PHASES)}")
-    return word
-
-
-def _dtype(word: str) -> str:
-    if word not in DTYPES:
-        raise InputError(f"--dtype cannot be '{word}'; {nearest(word, DTYPES)}")
-    return word
-
-
-def _whole(name: str, word: str) -> int:
-    times = 1024 if word.lower().endswith("k") else 1
-    digits = word[:-1] if times > 1 else word
-    if not digits.isdigit() or int(digits) < 1:
-        raise InputError(f"--{name} is whole numbers with commas, as in 1,8 or 1k,32k, not '{word}'")
-    return int(digits) * times
-
-
-# ---------------------------------------------------------------- what results say
 
 
 def _paths(selectors: Sequence[str]) -> list[measure.Path]:

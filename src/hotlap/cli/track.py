@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from hotlap import units
 from hotlap.cli import terminal
-from hotlap.coverage import demand
-from hotlap.coverage.demand import Needed, Ways
+from hotlap.coverage import used
 from hotlap.coverage.networks import steps
 from hotlap.errors import InputError, nearest
 from hotlap.judge import track as tracking
@@ -34,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A line per kernel: its life, what brought each change, what that costs a network's step, and whether its results are right."""
     where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
-    found = tracking.track(_bundles(args), where, units.parse(args.gate, "%"), args.network, network_table(args.network))
+    found = tracking.track(_bundles(args), where, units.parse(args.gate, "%"), args.network, used.of_table(args.network))
     if not found.lives and not found.never:
         _explain(args, where)
     kept = [one for one in found.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else found.lives
@@ -55,18 +54,13 @@ def _bundles(args: argparse.Namespace) -> Iterator[Bundle]:
     return terminal.each(args.run) if args.run else select.every(paths.home())
 
 
-def network_table(network: str) -> list[Needed]:
-    """What a network of the table calls, for runs whose plans say nothing of it."""
-    return demand.of_networks([network], Ways()) if network and demand.known(network) else []
-
-
 def _explain(args: argparse.Namespace, where: dict[str, str]) -> None:
     """Raises: why there is no kernel, where that is the user's to change."""
     bundles: Sequence[Bundle] = list(_bundles(args))
     if not bundles:
         raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
     if args.network:
-        has = {demand.network_of(use.step) for one in bundles for use in one.run.plan.uses}
+        has = {used.network_of(use.step) for one in bundles for use in one.run.plan.uses}
         raise InputError(f"no case of these runs is called by '{args.network}'; {nearest(args.network, {*has, *steps.names()})}")
     if where:
         raise select.nothing(bundles, where)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from hotlap import units
 from hotlap.cli import terminal
-from hotlap.cli.track import network_table
-from hotlap.coverage import demand
+from hotlap.coverage import used
 from hotlap.errors import InputError
 from hotlap.judge import release as comparing
 from hotlap.report import release, release_page
@@ -32,10 +31,10 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= gate < 1:
         raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
     a, b = _side(args.a), _side(args.b)
-    table = network_table(args.network)
+    table = used.of_table(args.network)
     found = comparing.release(a, b, gate, args.network, table)
     if args.network and not found.kernels:
-        has = {demand.network_of(use.step) for _, side in (a, b) for one in side for use in one.run.plan.uses}
+        has = {used.network_of(use.step) for _, side in (a, b) for one in side for use in one.run.plan.uses}
         raise InputError(f"no case of these runs is called by '{args.network}'; their plans know {', '.join(sorted(has)) or 'no network'}")
     if args.out:
         written = release.markdown(found) if args.out.endswith(".md") else release_page.page(found)

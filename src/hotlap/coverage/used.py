@@ -1,18 +1,37 @@
-"""Where networks call which cases: the weights that coverage is measured by. One place, so that every source of uses meets here."""
+"""Where networks call which cases: what weighs coverage, opportunities and changes. One place, so that every source of uses meets here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from msgspec.structs import replace as changed
 
 from hotlap.coverage.networks import compose, shape
 from hotlap.coverage.networks import steps as networks
-from hotlap.errors import InputError
+from hotlap.errors import InputError, nearest
 from hotlap.record import Case, Plan, Use
 
+Settings = Mapping[str, tuple[object, ...]]
+"""How networks are run: fields of `compose.Choices`."""
 BATCHES = (1, 32)
 TP = ((60e9, 1), (float("inf"), 8))
 """GPUs that share a network, by its parameters: those of 16 bits that one GPU's memory can hold, and a node."""
+
+
+@dataclass(frozen=True)
+class Needed:
+    """One use with its case."""
+
+    step: str
+    kernel: str
+    calls: float  # in one step, on one GPU
+    case: Case
+    expected_s: float | None = None  # of one call, as the plan says
+
+    @property
+    def network(self) -> str:
+        return network_of(self.step)
 
 
 @dataclass(frozen=True)
@@ -27,11 +46,72 @@ class Used:
     def steps(self) -> list[str]:
         return list(dict.fromkeys(use.step for use in self.uses))
 
+    @property
+    def needed(self) -> list[Needed]:
+        return [Needed(use.step, use.kernel, use.calls, self.cases[use.case], use.expected_s) for use in self.uses]
+
+
+def network_of(step: str) -> str:
+    """The first word of a step's name: the network, trace or module it is of."""
+    return step.partition(" ")[0]
+
+
+def work_of(case: Case) -> str:
+    """What a case does, whichever implementation does it: a network's call concerns them all."""
+    return changed(case, implementation="").id
+
 
 def of_plan(plan: Plan) -> Used:
     """What a plan itself knows of uses."""
     there = {case.id: case for case in plan.cases}
-    return Used({use.case: there[use.case] for use in plan.uses}, plan.uses)
+    uses = [use for use in plan.uses if use.case in there]
+    return Used({use.case: there[use.case] for use in uses}, uses)
+
+
+def of_plans(plans: Iterable[Plan], network: str = "") -> list[Needed]:
+    """The uses of several plans, oldest first: the newest plan of a name counts, and what several plans say is taken once. `network`:
+    of it alone."""
+    found: dict[tuple[str, str, str], Needed] = {}
+    for plan in {plan.name: plan for plan in plans}.values():
+        for one in of_plan(plan).needed:
+            if not network or one.network == network:
+                found[one.step, one.kernel, one.case.id] = one
+    return list(found.values())
+
+
+def of_table(network: str) -> list[Needed]:
+    """What a network of the table calls as it is usually run; nothing where the table has none of that name."""
+    return steps([network]).needed if network and known(network) else []
+
+
+def known(name: str) -> bool:
+    """Whether the table of networks has it, by name or alias."""
+    try:
+        networks.find(name)
+    except InputError:
+        return False
+    return True
+
+
+def chosen(plan: Plan, names: Sequence[str], settings: Settings | None = None) -> list[Needed]:
+    """Of the networks asked for, as the plan weighs them, else as the table of networks has them; none asked for: all of the plan's.
+
+    Raises InputError where the plan has no uses and no network is named, or one is not known.
+    """
+    own = of_plan(plan).needed
+    if not names and not own:
+        raise InputError(
+            f"the plan '{plan.name}' of this run says nothing of networks, so its cases have no weight; name networks, as in "
+            f"--networks llama-3-8b, or measure a plan with uses (hotlap plan from llama-3-8b); {nearest('', networks.names())}"
+        )
+    if own and (not names or list(names) == ["all"]):
+        return own
+    has = {one.network for one in own}
+    for name in names:
+        if name not in {*has, "all"} and not known(name):
+            raise InputError(f"there is no network '{name}'; {nearest(name, {*has, *networks.names()})}")
+    rest = [name for name in names if name not in has]
+    return [one for one in own if one.network in names] + (steps(rest, settings).needed if rest else [])
 
 
 def merged(several: Sequence[Used]) -> Used:
@@ -41,7 +121,7 @@ def merged(several: Sequence[Used]) -> Used:
     return Used(cases, uses, [text for one in several for text in one.left_out])
 
 
-def steps(names: Sequence[str], settings: Mapping[str, tuple[object, ...]] | None = None) -> Used:
+def steps(names: Sequence[str], settings: Settings | None = None) -> Used:
     """The cases of networks by name ("all": every one), run as `compose.Choices` says, else serving with a few batches. Raises
     InputError for a name that is none, and where no step can be."""
     wanted = networks.names() if list(names) == ["all"] else list(dict.fromkeys(names))

@@ -12,8 +12,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from hotlap import work
-from hotlap.coverage import demand
-from hotlap.coverage.demand import Needed
+from hotlap.coverage import used
+from hotlap.coverage.used import Needed
 from hotlap.judge import compare as comparing
 from hotlap.judge import environment, revisions
 from hotlap.judge.compare import Side
@@ -91,13 +91,13 @@ def release(
     (a_name, a_runs), (b_name, b_runs) = a, b
     left, right = comparing.sides(a_runs), comparing.sides(b_runs)
     compared = _with_few(comparing.compare(a_runs, b_runs, gate), left, right)
-    calls = demand.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)
+    calls = used.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)
     by_work: dict[str, list[Needed]] = {}
     for one in calls:
-        by_work.setdefault(demand.work_of(one.case), []).append(one)
+        by_work.setdefault(used.work_of(one.case), []).append(one)
     kernels = [
-        _kernel(one, left.get(one.case.id), right.get(one.case.id), by_work.get(demand.work_of(one.case), []))
-        for one in compared if not network or demand.work_of(one.case) in by_work
+        _kernel(one, left.get(one.case.id), right.get(one.case.id), by_work.get(used.work_of(one.case), []))
+        for one in compared if not network or used.work_of(one.case) in by_work
     ]
     ends = tuple(_revision(runs) for runs in (a_runs, b_runs))
     kernels = [_with_next(one, ends, (a_runs, b_runs)) for one in kernels]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hotlap import work
-from hotlap.coverage import demand
-from hotlap.coverage.demand import Needed
+from hotlap.coverage import used
+from hotlap.coverage.used import Needed
 from hotlap.errors import HotlapError
 from hotlap.judge import history, revisions
 from hotlap.judge.history import Key
@@ -142,13 +142,13 @@ def track(
     by those uses, else by `table`. `gate`: the smallest change to report, as a share."""
     seen = _Seen()
     found = history.by_place(bundles, where, gate, seen)
-    calls = demand.of_plans((run.plan for run in seen.plans.values()), network) or list(table)
+    calls = used.of_plans((run.plan for run in seen.plans.values()), network) or list(table)
     by_work: dict[str, list[Needed]] = {}
     for one in calls:
-        by_work.setdefault(demand.work_of(one.case), []).append(one)
-    lives = [_life(series, seen, key, by_work.get(demand.work_of(series.case), [])) for key, series in found.items()]
+        by_work.setdefault(used.work_of(one.case), []).append(one)
+    lives = [_life(series, seen, key, by_work.get(used.work_of(series.case), [])) for key, series in found.items()]
     if network:
-        lives = [one for one in lives if demand.work_of(one.series.case) in by_work]
+        lives = [one for one in lives if used.work_of(one.series.case) in by_work]
     never = [_never(kept) for key, kept in seen.results.items() if key not in found]
     return Tracked(lives=lives, never=never, totals=_totals(lives, calls), runs=len(seen.runs), kernels=len(lives))
 

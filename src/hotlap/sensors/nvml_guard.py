@@ -63,7 +63,8 @@ class Guard:
         clock, power = wish.clock_hz is not None, wish.power_w is not None
         was = self.note
         if power and was.power_w is None:
-            raise MachineError(f"{was.device.name}: the driver does not say what power cap stands, so it could not be put back; it is not set")
+            said = "the driver does not say what power cap stands, so it could not be put back: none is set"
+            raise MachineError(f"{was.device.name}: {said}")
         self._remember(clock or was.clock_changed, power or was.power_changed)
         try:
             if wish.clock_hz is not None:

@@ -12,7 +12,7 @@ INFINITE = float("inf")
 
 
 def farthest(outputs: Sequence[Any], exact: Sequence[Exact], dtype: str) -> tuple[float, float, str]:
-    """`held` of all outputs in all their views: error and allowance of the one that is farthest off, and the first that is wrong by itself."""
+    """`held` of all outputs in all their views: error and allowance of the one that is farthest off, and what is wrong by itself."""
     if len(exact) != len(outputs):
         return INFINITE, 1.0, f"{len(outputs)} outputs, where the reference has {len(exact)}"
     pairs = [held(one, view, dtype) for one, want in zip(outputs, exact, strict=True) for view in (want, *want.also)]
