@@ -38,8 +38,7 @@ HALF = '["c10::BFloat16", "c10::BFloat16"]'
     ],
 )  # fmt: skip
 def test_shapes_become_workloads(operator: str, dims: str, types: str, values: str, expected: dict[str, object]) -> None:
-    found = aten.asked(operator, dims, types, values)
-    assert found is not None
+    (found,) = aten.parts(operator, dims, types, values)
     assert {key: found.params[key] for key in expected} == expected
     predict(found.workload, "h100-sxm", **found.params)  # its parameters are those of the workload
 
@@ -50,7 +49,7 @@ def test_shapes_become_workloads(operator: str, dims: str, types: str, values: s
      ("aten::mm", "[[4, 4], [4, 4]]", '["Scalar", ""]'), ("aten::mm", "[[0, 4], [4, 4]]", HALF), ("aten::add", "[[], []]", HALF)],
 )  # fmt: skip
 def test_what_is_no_workload_is_none(operator: str, dims: str, types: str) -> None:
-    assert aten.asked(operator, dims, types) is None
+    assert aten.parts(operator, dims, types) == []
 
 
 def products(times: float, name: str = "NVIDIA H100 80GB HBM3") -> Study:
@@ -83,6 +82,20 @@ def test_faster_than_possible_is_an_error_of_the_data() -> None:
     assert row.impossible
     assert row.headroom_s == 0
     assert "impossible" in {one.rule for one in advising.advise(fast).findings}
+
+
+def test_both_gradients_of_a_convolution_are_held_against_both_limits() -> None:
+    made = Made()
+    dims = "[[8, 64, 28, 28], [8, 32, 28, 28], [64, 32, 3, 3], [], [], [], [], [], [], [], []]"
+    values = '["", "", "", "[0]", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[True, True, False]"]'
+    made.operator("aten::convolution_backward", 0, 9, shape=made.into.shapes[dims, HALF, "", values])
+    made.launch("dgrad", 2, 20, 50)
+    made.launch("wgrad", 3, 80, 50)
+    (row,) = roofline.rows(Study(made.events(devices=[{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 80 << 30}])))
+    each = [predict("conv", "h100-sxm", **one.params).bound_s for one in aten.parts("convolution_backward", dims, HALF, values)]
+    assert row.bound_s == pytest.approx(sum(each))
+    assert row.median_s == pytest.approx(100e-6)
+    assert "input_gradient and weight_gradient" in row.work.label
 
 
 def test_a_machine_that_is_not_known_has_no_limits() -> None:

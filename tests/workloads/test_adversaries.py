@@ -30,6 +30,10 @@ ENDED = {"crash": "was ended by SIGSEGV", "hang": "did not answer"}
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Samples]:
+    try:
+        targets.find(targets.parse("torch:cpu"))
+    except HotlapError as error:
+        pytest.skip(f"torch:cpu: {error}")
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOTLAP_HOME", str(home))
@@ -38,13 +42,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Samples]:
         assert set(kernel.settings[0].choices) == {*CAUGHT, *ENDED, "honest", "leaks"}
         cases = {kernels.case(kernel, {"trick": trick}).id: trick for trick in kernel.settings[0].choices}
         made = [kernels.case(kernel, {"trick": trick}) for trick in cases.values()]
-        try:
-            ends = [case for case in made if cases[case.id] in ENDED]
-            rest = [case for case in made if cases[case.id] not in (*ENDED, "leaks")]
-            samples = [*measuring.checked(rest, "torch:cpu"), *measuring.checked(ends, "torch:cpu", limit_s=8.0)]
-            return {cases[one.case]: one for one in samples}
-        except HotlapError as error:
-            pytest.skip(f"torch:cpu: {error}")
+        ends = [case for case in made if cases[case.id] in ENDED]
+        rest = [case for case in made if cases[case.id] not in (*ENDED, "leaks")]
+        samples = [*measuring.checked(rest, "torch:cpu"), *measuring.checked(ends, "torch:cpu", limit_s=8.0)]
+        return {cases[one.case]: one for one in samples}
 
 
 @pytest.mark.parametrize("trick", CAUGHT)

@@ -78,9 +78,9 @@ def rows(study: Study) -> list[Row]:
     found = []
     for group in itertools.islice(recorded.groups(study), MOST):
         shape = group.shape
-        work = aten.asked(group.operator, shape.dims, shape.types, shape.values, shape.strides)
-        if work is not None:
-            found.append(_row(work, group, slug, _names(study, group.places)))
+        parts = aten.parts(group.operator, shape.dims, shape.types, shape.values, shape.strides)
+        if parts:
+            found.append(_row(parts, group, slug, _names(study, group.places)))
     return found
 
 
@@ -88,15 +88,32 @@ def _names(study: Study, places: NDArray[np.int64]) -> Sequence[str]:
     return [study.events.names[int(one)] for one in np.unique(study.events.name[places])]
 
 
-def _row(work: aten.Asked, group: recorded.Group, slug: str, kernels: Sequence[str]) -> Row:
+def _row(parts: Sequence[aten.Asked], group: recorded.Group, slug: str, kernels: Sequence[str]) -> Row:
+    """An operator of several parts, as both gradients of a convolution, is held against their limits together."""
     median_s, total_s, count = float(np.median(group.each_s)), float(group.each_s.sum()), len(group.each_s)
-    if work.params.get("dtype") == "fp32" and work.workload in ("gemm", "conv") and any("tf32" in one or "s1688" in one for one in kernels):
-        work = aten.Asked(work.workload, {**work.params, "dtype": "tf32"})
+    parts = [_typed(one, kernels) for one in parts]
+    first = parts[0]
+    names = " and ".join(str(one.params["op"]) for one in parts if "op" in one.params)
+    work = first if len(parts) == 1 else aten.Asked(first.workload, {**first.params, "op": names})
     try:
-        limit = predict(work.workload, slug, **work.params)
+        limits = [predict(one.workload, slug, **one.params) for one in parts]
     except InputError as error:
         return Row(group.operator, work, count, median_s, total_s, None, None, None, group.places, str(error))
-    high = limit.high_s if limit.high_s is not None else limit.expected_s
-    return Row(
-        group.operator, work, count, median_s, total_s, limit.bound_s, limit.expected_s, high, group.places, limit.reason
+    bound_s, expected_s, high_s = (
+        _together(ends) for ends in zip(*((one.bound_s, one.expected_s, one.high_s or one.expected_s) for one in limits), strict=True)
     )
+    reason = next((one.reason for one in limits if one.reason), "")
+    return Row(group.operator, work, count, median_s, total_s, bound_s, expected_s, high_s, group.places, reason)
+
+
+def _typed(work: aten.Asked, kernels: Sequence[str]) -> aten.Asked:
+    """Kernels tell that fp32 was multiplied as tf32."""
+    if work.params.get("dtype") != "fp32" or work.workload not in ("gemm", "conv"):
+        return work
+    tf32 = any("tf32" in one or "s1688" in one for one in kernels)
+    return aten.Asked(work.workload, {**work.params, "dtype": "tf32"}) if tf32 else work
+
+
+def _together(ends: Sequence[float | None]) -> float | None:
+    known = [end for end in ends if end is not None]
+    return sum(known) if len(known) == len(ends) else None

@@ -8,17 +8,12 @@ from collections.abc import Mapping
 from hotlap.work import aten_calls as calls
 from hotlap.work.aten_calls import Asked, Call
 
-__all__ = ["DTYPES", "Asked", "asked", "parts"]
+__all__ = ["DTYPES", "Asked", "parts"]
 
 DTYPES = {
     "float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16", "signed char": "int8", "c10::Float8_e4m3fn": "fp8",
     "Float": "fp32", "Half": "fp16", "BFloat16": "bf16", "float16": "fp16", "bfloat16": "bf16",
 }  # fmt: skip
-
-
-def asked(operator: str, dims_json: str, types_json: str, values_json: str = "", strides_json: str = "") -> Asked | None:
-    """The first of `parts`; None where there is none."""
-    return next(iter(parts(operator, dims_json, types_json, values_json, strides_json)), None)
 
 
 def parts(operator: str, dims_json: str, types_json: str, values_json: str = "", strides_json: str = "") -> list[Asked]:
