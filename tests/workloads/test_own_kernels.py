@@ -174,6 +174,14 @@ def test_a_reference_that_disagrees_with_itself_is_named(home: Path, tmp_path: P
     assert "the reference disagrees with itself" in found.reason
 
 
+def test_a_kernel_that_raises_is_an_error_of_its_own(home: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = FICKLE.replace('return inputs["x"] * 2\ndef', 'return inputs["x"] @ torch.ones(3)\ndef').replace("64", "65")
+    found = _measured(kernels.case(_kept(_written(tmp_path, "raises.py", text), home), {}), "torch:cpu")
+    assert found.status == "error"
+    assert "the kernel raises fails: RuntimeError" in found.reason
+
+
 def test_a_changed_file_is_a_new_revision_and_the_old_one_stays(home: Path, tmp_path: Path) -> None:
     first = _kept(_written(tmp_path, "double.cl", DOUBLE.replace("BOUND", "n")), home)
     second = _kept(_written(tmp_path, "double.cl", DOUBLE.replace("BOUND", "n - 1")), home)

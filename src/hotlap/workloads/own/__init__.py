@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hotlap.errors import NotSupported
+from hotlap.errors import InputError, NotSupported
 from hotlap.record import Case, Value
 from hotlap.store import kernels, paths
 from hotlap.targets.base import Prepared, Target
@@ -33,7 +33,18 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     library = target.library
     load = python.operator if kernel.kind == "python" else shared.operator
     operator = load(kernel, params, _ours(kernel, case, library), library, target.device.facts["place"])
-    return prepared(target, case, operator, rng)
+    try:
+        return prepared(target, case, operator, rng)
+    except NotSupported as refused:
+        broken = refused.__cause__
+        if not isinstance(broken, (RuntimeError, TypeError, ValueError)) or isinstance(broken, NotImplementedError) or _no_memory(broken):
+            raise
+        raise InputError(f"the kernel {kernel.name} fails: {type(broken).__name__}: {python.line(broken)}") from broken
+
+
+def _no_memory(error: BaseException) -> bool:
+    """Whether the device was too small: PyTorch has an exception of its own, which is a RuntimeError."""
+    return type(error).__name__ == "OutOfMemoryError"
 
 
 def params_of(kernel: kernels.Kernel, case: Case) -> dict[str, Value]:
