@@ -156,3 +156,10 @@ def test_rows_of_a_table_that_are_met_again_are_read_once() -> None:
     assert few.read_bytes == pytest.approx(100 * 64 * 2 + 4 * 10_000)
     assert many.read_bytes == pytest.approx(10_000 * 64 * 2 + 4 * 10_000, rel=1e-4)
     assert few.written_bytes == many.written_bytes == 10_000 * 64 * 2
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("fp32", 4), ("bf16", 2), ("fp8", 2)])
+def test_attention_writes_its_own_type(dtype: str, size: int) -> None:
+    spec = work.find("attention")
+    done = spec.work(spec.parse({"query": 16, "heads": 2, "kv_heads": 2, "head_dim": 8, "dtype": dtype}))
+    assert done.written_bytes == 16 * 2 * 8 * size

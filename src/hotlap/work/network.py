@@ -84,7 +84,7 @@ def _attention(params: Mapping[str, Value]) -> Work:
         )  # fmt: skip
     return Work(
         read_bytes=batch * (query * heads * width * own + kept),
-        written_bytes=batch * query * heads * values * 2,
+        written_bytes=batch * query * heads * values * max(own, 2.0),  # of 8 bits the result has 16
         operations={unit_of(text(params, "dtype")): 2.0 * batch * heads * (width + values) * pairs},
         working_set_bytes=batch * (query * heads * (width + values) * own + kept),
     )
