@@ -216,6 +216,14 @@ def test_networks_have_the_steps_they_are_run_by() -> None:
         used.steps(["lama"])
 
 
+def test_a_step_of_which_no_time_is_expected_is_not_known() -> None:
+    one, other = gemm(m=64, n=64, k=64), gemm(m=128, n=64, k=64)
+    silent = measure.coverage(["p"], [one], 2, uses((one, "net decode", 1, None)))
+    assert (silent.exact, silent.near) == (None, None)
+    both = measure.coverage(["p"], [one], 2, uses((one, "net decode", 1, 1e-3), (other, "other decode", 1, None)))
+    assert both.exact == 1.0
+
+
 def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "more.toml"
     assert main(["coverage", "quick", "--networks", "llama-3-8b", "--phase", "decode", "--batch", "8", "--context", "1k", "--complete", "-o", str(out)]) == 0

@@ -100,12 +100,15 @@ class Coverage:
 
     @property
     def exact(self) -> float | None:
-        """Mean share over steps."""
-        return float(np.mean([one.exact for one in self.steps])) if self.steps else None
+        """Mean share over steps of which a time is expected; None where there is none."""
+        return self._mean([one.exact for one in self.steps if one.seconds])
 
     @property
     def near(self) -> float | None:
-        return float(np.mean([one.near for one in self.steps])) if self.steps else None
+        return self._mean([one.near for one in self.steps if one.seconds])
+
+    def _mean(self, shares: Sequence[float]) -> float | None:
+        return float(np.mean(shares)) if shares else None
 
 
 # ---------------------------------------------------------------- by weight

@@ -40,8 +40,10 @@ def _percent(share: float) -> str:
 
 
 def _use(found: Coverage, width: int, color: bool) -> list[str]:
-    if not found.steps or found.exact is None or found.near is None:
+    if not found.steps:
         return []
+    if found.exact is None or found.near is None:
+        return layout.paragraph("", "real use: not known, for the model expects no time of any kernel of these steps", width)
     head = f"real use: {_percent(found.exact)} of the time of {words.counted(len(found.steps), 'step')}"
     head += f", {_percent(found.near)} with near cases"
     least = sorted(found.steps, key=lambda step: step.exact)[:STEPS]

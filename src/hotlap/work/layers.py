@@ -9,7 +9,7 @@ import numpy as np
 
 from hotlap.record import Value
 from hotlap.work.base import STORED, Param, Work, Workload, count, plain, text, unit_of
-from hotlap.work.network import DISTRIBUTIONS, bounded, element_type, touched
+from hotlap.work.network import DISTRIBUTIONS, bandwidth, bounded, element_type, touched
 
 OPTIMIZERS = {"adamw": (4, 3, 12), "momentum": (3, 2, 4), "sgd": (2, 1, 2)}
 """Arrays read, arrays written, FLOP an element: weights, gradients and the moments that there are."""
@@ -146,10 +146,6 @@ def _pool_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     return None
 
 
-def _bandwidth(name: str, about: str, params: tuple[Param, ...], work: Any, fault: Any = lambda _: None) -> Workload:
-    return Workload(name, about, params, "bandwidth", "B/s", "higher", work, fault=fault)
-
-
 WORKLOADS = (
     Workload(
         "grouped_gemm",
@@ -168,7 +164,7 @@ WORKLOADS = (
         _grouped,
         implementations=("grouped", "loop"),
     ),
-    _bandwidth(
+    bandwidth(
         "scatter",
         "rows added into a table by index: the gradient of an embedding",
         (
@@ -179,7 +175,7 @@ WORKLOADS = (
         ),
         _scatter,
     ),
-    _bandwidth(
+    bandwidth(
         "embedding_bag",
         "rows of a table by index, summed in bags: the tables of recommenders",
         (
@@ -191,7 +187,7 @@ WORKLOADS = (
         ),
         _bag,
     ),
-    _bandwidth(
+    bandwidth(
         "topk",
         "the largest of every row, with their places",
         (
@@ -203,7 +199,7 @@ WORKLOADS = (
         _topk,
         _topk_fault,
     ),
-    _bandwidth(
+    bandwidth(
         "sampling",
         "one draw from the softmax of every row of scores",
         (
@@ -214,7 +210,7 @@ WORKLOADS = (
         ),
         _sampling,
     ),
-    _bandwidth(
+    bandwidth(
         "optimizer",
         "one update of weights by their gradients, in place",
         (
@@ -224,7 +220,7 @@ WORKLOADS = (
         ),
         _optimizer,
     ),
-    _bandwidth(
+    bandwidth(
         "routing",
         "the experts of every token: softmax of their scores, and the best",
         (
@@ -235,7 +231,7 @@ WORKLOADS = (
         _routing,
         _routing_fault,
     ),
-    _bandwidth(
+    bandwidth(
         "permute",
         "tokens' rows copied into the order of their experts",
         (
@@ -262,7 +258,7 @@ WORKLOADS = (
         "higher",
         _rnn,
     ),
-    _bandwidth(
+    bandwidth(
         "pool",
         "windows of an image by their largest or mean; or pixels repeated",
         (

@@ -267,6 +267,11 @@ def bounded(name: str, about: str, default: int, high: float = 2**24) -> Param:
     return Param(name, "int", about, default, low=1, high=high)
 
 
+def bandwidth(name: str, about: str, params: tuple[Param, ...], work: Any, fault: Any = lambda _: None) -> Workload:
+    """A workload that is told by the bytes it moves in a second."""
+    return Workload(name, about, params, "bandwidth", "B/s", "higher", work, fault=fault)
+
+
 def _none(name: str, about: str) -> Param:
     return Param(name, "int", about, 0, low=0, high=2**30)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from hotlap.record import Value
 from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, count, plain, text
-from hotlap.work.network import bounded, element_type, touched
+from hotlap.work.network import bandwidth, bounded, element_type, touched
 
 REDUCTIONS = {"sum": 1.0, "max": 1.0, "norm": 2.0}
 """FLOP an element."""
@@ -105,12 +104,8 @@ def _montecarlo(params: Mapping[str, Value]) -> Work:
     return Work(read_bytes=read, operations={f"fma.{text(params, 'dtype')}": PAYOFF * paths * steps}, steps=paths, working_set_bytes=read)
 
 
-def _bandwidth(name: str, about: str, params: tuple[Param, ...], work: Any, fault: Any = lambda _: None) -> Workload:
-    return Workload(name, about, params, "bandwidth", "B/s", "higher", work, fault=fault)
-
-
 WORKLOADS = (
-    _bandwidth(
+    bandwidth(
         "fft",
         "complex Fourier transforms",
         (
@@ -121,7 +116,7 @@ WORKLOADS = (
         ),
         _fft,
     ),
-    _bandwidth(
+    bandwidth(
         "spmv",
         "sparse matrix by vector, compressed rows",
         (
@@ -134,7 +129,7 @@ WORKLOADS = (
         _spmv,
         _spmv_fault,
     ),
-    _bandwidth(
+    bandwidth(
         "stencil",
         "a weighted sum of every cell of a grid and its neighbours",
         (
@@ -147,7 +142,7 @@ WORKLOADS = (
         _stencil,
         _stencil_fault,
     ),
-    _bandwidth(
+    bandwidth(
         "reduce",
         "all elements to one number",
         (
@@ -157,7 +152,7 @@ WORKLOADS = (
         ),
         _reduce,
     ),
-    _bandwidth(
+    bandwidth(
         "scan", "running sums", (bounded("elements", "of the input", 2**26, 2**46), element_type("fp32", ("fp64", "fp32", "int32"))), _scan
     ),
     Workload(
@@ -169,7 +164,7 @@ WORKLOADS = (
         "higher",
         _sort,
     ),
-    _bandwidth(
+    bandwidth(
         "histogram",
         "how many elements fall into each bin",
         (bounded("elements", "32-bit numbers", 2**26, 2**46), bounded("bins", "of equal width", 256, 2**24)),
