@@ -66,3 +66,9 @@ def test_a_younger_parameter_at_its_default_leaves_a_case_its_id() -> None:
     assert new.work(new.parse({"layout": "nt"})).read_bytes == 2.0
     assert new.fault({"n": 3}) is None
     assert new.fault({"n": 3, "layout": "nt"}) == ("layout", "no")
+
+
+def test_numbers_with_many_digits_keep_a_case_its_id(tmp_path: Path) -> None:
+    given = {"name": "own", "settings": ["n=7"], "bytes": 34 / 9 * 1e6, "operations": 1e17 + 2e15, "unit_of_arithmetic": "fma.fp32"}
+    case = plans.case("kernel", given)
+    assert _read(tmp_path, plans.text(Plan(name="p", cases=[case]))).cases == [case]

@@ -54,14 +54,15 @@ def _uses(uses: Sequence[Use]) -> list[str]:
 
 
 def _table(use: Use) -> str:
-    fields: dict[str, Value] = {"step": use.step, "kernel": use.kernel, "calls": use.calls}
+    fields: dict[str, Value] = {"step": use.step, "kernel": use.kernel, "calls": float(f"{use.calls:.6g}")}
     if use.expected_s is not None:
-        fields["expected"] = use.expected_s
+        fields["expected"] = float(f"{use.expected_s:.6g}")
     return "{ " + ", ".join(f"{name} = {_value(value)}" for name, value in fields.items()) + " }"
 
 
 def _value(value: Value | Mapping[str, Value]) -> str:
-    """TOML's strings, numbers and lists of them are written as JSON's; whole floats without a point are read as the same number."""
-    if isinstance(value, float):
-        return f"{value:.6g}" if value != int(value) or abs(value) > 1e15 else str(int(value))
+    """TOML's strings, numbers and lists of them are written as JSON's; whole floats without a point are read as the same number, others
+    have all their digits, for ids hash them."""
+    if isinstance(value, float) and value == int(value) and abs(value) <= 1e15:
+        return str(int(value))
     return json.dumps(value, ensure_ascii=False)
