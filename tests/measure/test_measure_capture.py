@@ -35,9 +35,19 @@ sys.exit(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
 """
 INFER = """
 import time, torch
-began = time.time()
-while time.time() - began < 3:
+worked, now = 0.0, time.time()
+while worked < SECONDS:  # of its own: while the profiler starts it stands still
     torch.ones(64, 64) @ torch.ones(64, 64)
+    before, now = now, time.time()
+    worked += min(now - before, 0.05)
+"""
+LEAVES_SLOWLY = """
+class Slow:
+    def __del__(self):
+        before = time.monotonic()
+        while time.monotonic() - before < 1.5:
+            pass
+slow = Slow()
 """
 
 
@@ -130,8 +140,17 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path: Path, train: Path) -> None:
 
 
 @torch
+def test_a_program_that_ends_within_its_window_ends_as_it_would_have(tmp_path: Path) -> None:
+    (tmp_path / "infer.py").write_text(INFER.replace("SECONDS", "0.6") + LEAVES_SLOWLY)
+    done = run(tmp_path / "home", "--seconds", "1 s", "--after", "0.3 s", "--", sys.executable, str(tmp_path / "infer.py"))
+    assert done.returncode == 0, done.stderr
+    _, found = only(tmp_path / "home")
+    assert not found.processes[0].windows[0].complete
+
+
+@torch
 def test_a_window_by_the_clock_for_a_program_without_steps(tmp_path: Path) -> None:
-    (tmp_path / "infer.py").write_text(INFER)
+    (tmp_path / "infer.py").write_text(INFER.replace("SECONDS", "3"))
     done = run(tmp_path / "home", "--seconds", "0.5 s", "--after", "0.5 s", "--", sys.executable, str(tmp_path / "infer.py"))
     assert done.returncode == 0, done.stderr
     _, found = only(tmp_path / "home")

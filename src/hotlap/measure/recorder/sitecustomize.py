@@ -283,6 +283,8 @@ class Recorder:
 
     def close(self) -> None:
         """The program ends, perhaps within the window: what was recorded is kept."""
+        if hasattr(signal, "setitimer") and getattr(signal.getsignal(signal.SIGALRM), "__self__", None) is self:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm on the interpreter's way out, where no handler is left, would kill it
         if self.recording:
             self._end(complete=False)
         self.save()
