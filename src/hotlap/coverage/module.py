@@ -17,12 +17,6 @@ from hotlap.errors import InputError, Unavailable
 from hotlap.work import aten
 from hotlap.work.aten import Asked
 
-FREE = re.compile(
-    r"(_unsafe_|_reshape_)?(view|reshape|alias)|t|transpose|permute|expand|slice|select|squeeze|unsqueeze|detach|split|split_with_sizes|chunk|unbind|"
-    r"as_strided|unfold|empty|empty_like|empty_strided|new_empty|new_empty_strided|lift_fresh|zeros|ones|full|arange|zeros_like|ones_like|"
-    r"full_like|new_zeros|new_ones|new_full|fill|zero|scalar_tensor|_local_scalar_dense|is_same_size|diagonal|triu|tril|movedim|_to_copy_meta"
-)
-"""Operators that move no data or only fill small constants."""
 WHERE = (
     "a module is named MODULE:FACTORY or FILE.py:FACTORY; the factory returns (module, inputs), as in: "
     "return Net(), (torch.randn(8, 3, 224, 224),)"
@@ -174,7 +168,7 @@ def _recording(torch: Any, seen: list[tuple[str, str, list[Asked]]], place: Sequ
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             operator = func._schema.name.removeprefix("aten::")
-            if "::" not in operator and not FREE.fullmatch(operator.rstrip("_")):
+            if "::" not in operator and not aten.is_free(operator):
                 where = (place[-1] or "forward") if place else "backward"
                 seen.append((where, operator, _parts(torch, operator, func, args, kwargs or {})))
             return func(*args, **(kwargs or {}))
