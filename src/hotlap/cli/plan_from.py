@@ -75,6 +75,9 @@ def run(args: argparse.Namespace) -> int:
     about = f"the kernels of {', '.join(names) if len(names) < 4 else f'{len(names)} networks'}"
     whole = compose.plan(made.steps, price, title, about, machine)
     plan = whole if share is None else compose.top(whole, share)
+    if not plan.cases:
+        why = "; ".join(f"{reason}: {', '.join(where)}" for reason, where in made.left_out.items())
+        raise InputError(f"{', '.join(args.network)} has no kernel that a plan could have; left out: {why}")
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
     said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share)

@@ -23,6 +23,10 @@ WHERE = (
 )
 
 
+class NoGradient(InputError):
+    """A module that cannot be trained."""
+
+
 class Call(NamedTuple):
     """Equal calls of one operator at one place of the module."""
 
@@ -213,7 +217,7 @@ def _run(torch: Any, module: Any, inputs: Sequence[Any], more: Mapping[str, Any]
     made = module(*inputs, **more)
     outputs = [one for one in _tensors(torch, made) if one.requires_grad]
     if not outputs:
-        raise InputError("no output of the module needs a gradient; for training its parameters must require one")
+        raise NoGradient("no output of the module needs a gradient; for training its parameters must require one")
     torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
 
 
