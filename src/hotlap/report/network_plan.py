@@ -136,6 +136,7 @@ def _unknown(unknown: Mapping[str, Sequence[Case]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for reason, cases in unknown.items():
         short = "the model expects nothing of these yet" if reason.startswith("no expected value is known") else reason
+        short = next((short.removeprefix(f"{case.workload}: ") for case in cases if short.startswith(f"{case.workload}: ")), short)
         names = found.setdefault(short, [])
         names += [name for name in dict.fromkeys(case.workload for case in cases) if name not in names]
     return found
