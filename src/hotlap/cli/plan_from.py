@@ -83,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{', '.join(args.network)} has no kernel that a plan could have; left out: {why}")
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
-    said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share, too_large=_too_large(made.steps, spec))
+    too_large = _too_large(made.steps, spec)
+    said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share, too_large=too_large)
     notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
     print(network_plan.summary(notes, plan, terminal.width(), sys.stderr.isatty() and terminal.color()), file=sys.stderr)

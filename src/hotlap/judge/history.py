@@ -21,8 +21,8 @@ SIMULATED = "simulated"
 NEAR = 5  # points that a reported change may be off
 Key = tuple[str, str, str, str]
 """Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
-after a swap, and the series says where. What was imported tells no places: there a series is of the device with its name, and of what was simulated
-of the machine."""
+after a swap, and the series says where. What was imported tells no places: there a series is of the device with its name,
+and a simulated one is of its machine."""
 Seen = Callable[[Key, Run, Result], None]
 
 

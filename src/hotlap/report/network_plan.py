@@ -60,7 +60,8 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
         gone = notes.cases_before - len(plan.cases)
         least = f", {percent(notes.least_share)} of a step at least" if notes.least_share is not None else ""
         lines.append(f"--top {percent(notes.kept_share)}: {words.counted(gone, 'case')} of {notes.cases_before} left out{least}")
-    lines += [line for reason, steps in notes.left_out.items() for line in layout.paragraph("left out: ", f"{reason}: {_named(steps)}", width)]
+    for reason, steps in notes.left_out.items():
+        lines += layout.paragraph("left out: ", f"{reason}: {_named(steps)}", width)
     if notes.too_large:
         said = f"more memory than {plan.weighed_on} has, though each kernel alone may fit: {_named(notes.too_large)}"
         lines += layout.paragraph("no such step: ", said, width)
