@@ -294,3 +294,17 @@ def test_what_is_asked_wrongly_is_named(capsys: pytest.CaptureFixture[str], word
     printed = capsys.readouterr()
     assert message in printed.err
     assert printed.out == ""
+
+
+def test_a_step_that_no_memory_holds_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--batch", "1,64", "--context", "32k"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no such step: more memory than h200-sxm has, though each kernel alone may fit: llama-3-8b decode batch=64 context=32768 tp=1" in said
+    assert said.count("tp=1") == 1
+
+
+@pytest.mark.parametrize(("text", "message"), [('{"model_type": ', "is no JSON"), ('{"hidden_size": 8}', "which has a 'model_type'")])
+def test_json_that_is_neither_trace_nor_configuration(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.json").write_text(text, encoding="utf-8")
+    assert main(["plan", "from", str(tmp_path / "mine.json")]) == 2
+    assert message in capsys.readouterr().err

@@ -178,3 +178,10 @@ def test_a_series_of_zeros_has_labels_that_fit() -> None:
     ticks = re.findall(r'text-anchor="end">([^<]*)</text><text class="tick"', history_page.page([zeros]))
     assert ticks
     assert max(map(len, ticks)) <= 6
+
+
+def test_simulations_of_two_machines_are_two_series_with_their_names() -> None:
+    both = runs([1.0] * 12) + runs([1.3] * 12, device=lambda _: replace(H200, uuid="simulated-b200-0", machine="b200"))
+    found = history(both)
+    assert shown.places(found) == ["node1 simulated:0 h200-sxm", "node1 simulated:0 b200"]
+    assert not any(one.boundaries or one.changes for one in found)

@@ -279,7 +279,7 @@ def test_without_a_model_the_run_s_own_clock_launches_and_waits_split_the_gap() 
     waits = [Readings(sensor="pressure", device="host", times_s=[n + 0.2], values=[0.1], round=n) for n in range(6)]
     found = judge(result(asked, 1.6 * bound, clock_hz=0.8 * 3.7e9), HOST, [result(case("launch"), 1e-3 * bound)], waits)
     assert found.split["clock below its highest"] == pytest.approx(0.25 * bound)
-    assert found.split["waiting for a core"] == pytest.approx(0.16 * bound)
+    assert found.split["waiting for a core, at most"] == pytest.approx(0.16 * bound)
     assert found.split["launch"] == pytest.approx(1e-3 * bound)
     assert sum(found.split.values()) == pytest.approx(0.6 * bound)
     assert found.split["unexplained"] == pytest.approx(0.189 * bound)

@@ -67,3 +67,18 @@ def test_a_trace_without_shapes_has_no_workloads() -> None:
     made.launch("gemm", 5, 10, 60)
     found = recorded.program(Study(made.events()))
     assert (found.workloads, found.total_s) == ([], 0.0)
+
+
+def test_a_bias_that_a_product_copies_is_the_products_own() -> None:
+    made = Made()
+    product = made.into.shapes["[[256], [64, 128], [128, 256]]", HALF, "", ""]
+    copied = made.into.shapes["[[64, 256], [64, 256], []]", HALF, "", ""]
+    made.operator("aten::addmm", 0, 80, shape=product)
+    made.operator("aten::expand", 2, 5, shape=copied)
+    made.operator("aten::copy_", 10, 20, shape=copied)
+    made.operator("aten::copy_", 100, 20, shape=copied)
+    made.operator("aten::view", 130, 5, shape=copied)
+    found = recorded.program(Study(made.events()))
+    assert [(one.operator, one.calls) for one in found.workloads] == [("aten::addmm", 1), ("aten::copy_", 1)]
+    assert found.workloads[0].median_s == pytest.approx(80e-6)
+    assert not found.unknown  # expand and view move nothing

@@ -240,3 +240,13 @@ def test_a_run_goes_on_past_a_kernel_that_crashes(home: Path, tmp_path: Path, ca
     assert "library        1 of 1 right" in said
     assert main(["show", "k=v", "--json"]) == 0
     assert '"kernel softmax-steps"' in (home / "runs").glob("*/run.json").__next__().read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("body", "said"), [
+    ("raise ValueError('no such tile')", "launch of the kernel raises ValueError: no such tile"),
+    ("return inputs['y']", "launch of the kernel raises KeyError: 'y'; its inputs: x"),
+])  # fmt: skip
+def test_a_kernel_that_raises_is_an_error_that_names_it(home: Path, tmp_path: Path, body: str, said: str) -> None:
+    text = f"name = 'broken'\nworkload = 'rowwise'\nonly = {{'op': 'softmax'}}\ndef launch(inputs, params):\n    {body}\n"
+    samples = _measured(kernels.case(_kept(_written(tmp_path / "k", "broken.py", text), home), {}), "torch:cpu")
+    assert (samples.status, samples.reason) == ("error", said)

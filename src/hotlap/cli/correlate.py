@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge.correlate import correlate
@@ -21,11 +23,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Errors of the simulation by regime, and the worst cases."""
     where = terminal.pairs(args.where, "a filter")
-    sides = [[(one.run.id, tables.rows(one, where)) for one in terminal.runs([side])] for side in (args.simulated, args.measured)]
+    groups = [terminal.runs([side]) for side in (args.simulated, args.measured)]
+    sides = [[(one.run.id, tables.rows(one, where)) for one in group] for group in groups]
+    models = [" and ".join(sorted({device.model for one in group for device in one.run.machine.devices})) for group in groups]
     try:
         found = correlate(*sides)
     except ValueError as error:
         raise InputError(f"{args.simulated} and {args.measured}: {error}") from None
+    if models[0] != models[1]:
+        found = replace(found, apart=f"{models[0]} simulated against {models[1]}")
     if args.out:
         terminal.write(Path(args.out), correlation.page(found))
     if args.json:

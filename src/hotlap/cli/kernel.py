@@ -31,6 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, plan: parameters, several values with commas")
     parser.add_argument("--target", default="", help="check: where (default: the first target that runs this kind)")
     parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
+    parser.add_argument("-o", "--out", metavar="FILE", help="plan: write it there (default: print it)")
     parser.add_argument("--beside", action="store_true", help="plan: of a kernel that implements a workload, our own implementation too")
 
 
@@ -102,15 +103,20 @@ def _plan(several: Sequence[kernels.Kernel], args: argparse.Namespace) -> int:
         terminal.print_json(made)
     else:
         where = ", ".join(dict.fromkeys(TARGETS[one.kind] for one in several))
-        print(plans.text(made, [f"hotlap run FILE --target {where}"]), end="")
+        written = plans.text(made, [f"hotlap run FILE --target {where}"])
+        if args.out:
+            terminal.write(Path(args.out), written)
+        else:
+            print(written, end="")
     return 0
 
 
 def _check(kernel: kernels.Kernel, args: argparse.Namespace) -> int:
     cases = _cases(kernel, args.params, beside=False)
-    by_id = {case.id: case for case in cases}
+    by_id, order = {case.id: case for case in cases}, [case.id for case in cases]
     limit = units.parse(args.timeout, "s")
     found = [(by_id[one.case], one) for one in measuring.checked(cases, args.target or TARGETS[kernel.kind], limit)]
+    found.sort(key=lambda pair: order.index(pair[0].id))
     if args.json:
         terminal.print_json([{"case": case, "samples": samples} for case, samples in found])
     else:

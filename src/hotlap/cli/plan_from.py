@@ -16,7 +16,9 @@ from hotlap.coverage.networks import compose, layered, steps, walk
 from hotlap.coverage.networks.steps import Choice
 from hotlap.errors import InputError, nearest
 from hotlap.model import machines
+from hotlap.model.networks import memory
 from hotlap.model.networks.price import Prices, prices
+from hotlap.model.spec import Spec
 from hotlap.plan.axes import MOST
 from hotlap.plan.read import LARGEST_BYTES
 from hotlap.record import Case
@@ -61,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.network:
         raise InputError("which network? as in: hotlap plan from llama-3-8b --batch 1,8; 'hotlap plan from --list' lists them")
-    machine = machines.load(args.machine).slug
+    spec = machines.load(args.machine)
+    machine = spec.slug
     share = _share(args.top)
     made = plan_sources.made(args.network, _choices(args))
     kept_prices: list[Prices] = []
@@ -75,13 +78,23 @@ def run(args: argparse.Namespace) -> int:
     about = f"the kernels of {', '.join(names) if len(names) < 4 else f'{len(names)} networks'}"
     whole = compose.plan(made.steps, price, title, about, machine)
     plan = whole if share is None else compose.top(whole, share)
+    if not plan.cases:
+        why = "; ".join(f"{reason}: {', '.join(where)}" for reason, where in made.left_out.items())
+        raise InputError(f"{', '.join(args.network)} has no kernel that a plan could have; left out: {why}")
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
-    said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share)
+    too_large = _too_large(made.steps, spec)
+    said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share, too_large=too_large)
     notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
     print(network_plan.summary(notes, plan, terminal.width(), sys.stderr.isatty() and terminal.color()), file=sys.stderr)
     return 0
+
+
+def _too_large(found: Sequence[compose.Step], spec: Spec) -> list[str]:
+    """Steps that the machine's memory does not hold, by the model's estimate."""
+    most = spec.memory_bytes
+    return [one.name for one in found if most and one.asked and sum(memory.needed(*one.asked).values()) > most]
 
 
 def _write(args: argparse.Namespace, text: str, everything: object) -> None:

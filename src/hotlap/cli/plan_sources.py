@@ -97,6 +97,17 @@ def _is_config(path: Path) -> bool:
         return False
 
 
+def _no_json(path: Path) -> str:
+    """Why a small JSON file that is no trace is no configuration either; "" for any other file."""
+    if path.suffix != ".json" or path.stat().st_size > PEEKED_BYTES:
+        return ""
+    try:
+        json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        return f"'{path}' is no JSON: {error}"
+    return f"'{path}' is neither a trace nor a configuration of Hugging Face, which has a 'model_type'"
+
+
 def _traced(word: str, phases: Sequence[str]) -> Made:
     """A module's operators on fake tensors; how it is run stands in its factory's inputs."""
     from hotlap.inspect import module
@@ -107,6 +118,11 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
     name = word.rpartition("/")[2]
     found = Made([], {}, [name])
     for phase, traced in zip(wanted, module.traces(word, [phase == "train" for phase in wanted]), strict=True):
+        if isinstance(traced, str):
+            if phases:
+                raise InputError(traced)
+            found.left_out.setdefault(traced, []).append(f"{name} {phase}")
+            continue
         calls = [
             Call(" ".join(filter(None, (one.place, one.operator))), "module", one.asked.workload, one.asked.params, one.times)
             for one in traced.calls
@@ -123,7 +139,11 @@ def _recorded(path: Path) -> Made:
     from hotlap.trace.study import Study
     from hotlap.trace.timeline import Timeline
 
-    program = recorded.program(Study(Timeline.open(path)))
+    try:
+        opened = Timeline.open(path)
+    except InputError as error:
+        raise InputError(_no_json(path) or str(error)) from None
+    program = recorded.program(Study(opened))
     if not program.workloads:
         raise InputError(f"'{path}' has no operators with shapes; record it with record_shapes=True, or give a config.json of Hugging Face")
     name = f"{path.name} recorded"

@@ -20,16 +20,14 @@ from hotlap.inspect.named import line
 from hotlap.work import aten
 from hotlap.work.aten import Asked
 
-FREE = re.compile(
-    r"(_unsafe_|_reshape_)?(view|reshape|alias)|t|transpose|permute|expand|slice|select|squeeze|unsqueeze|detach|split|split_with_sizes|chunk|unbind|"
-    r"as_strided|unfold|empty|empty_like|empty_strided|new_empty|new_empty_strided|lift_fresh|zeros|ones|full|arange|zeros_like|ones_like|"
-    r"full_like|new_zeros|new_ones|new_full|fill|zero|scalar_tensor|_local_scalar_dense|is_same_size|diagonal|triu|tril|movedim|_to_copy_meta"
-)
-"""Operators that move no data or only fill small constants."""
 WHERE = (
     "a module is named MODULE:FACTORY or FILE.py:FACTORY; the factory returns (module, inputs), as in: "
     "return Net(), (torch.randn(8, 3, 224, 224),)"
 )
+
+
+class NoGradient(InputError):
+    """A module that cannot be trained."""
 
 
 class Call(NamedTuple):
@@ -59,14 +57,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Traces in the order asked for, or why there are none."""
 
-    traced: list[Traced] = []
+    traced: list[Traced | str] = []
     problem: str = ""
     exit_code: int = 3
 
 
-def traces(name: str, train: Sequence[bool]) -> list[Traced]:
-    """`trace` in a process of its own: a module that prints, crashes or hooks into PyTorch leaves this one as it is. Raises as `trace`
-    does, MachineError where the process ends badly."""
+def traces(name: str, train: Sequence[bool]) -> list[Traced | str]:
+    """`trace` in a process of its own: a module that prints, crashes or hooks into PyTorch leaves this one as it is. Of a module that
+    cannot be trained the reason stands in its place. Raises as `trace` does, MachineError where the process ends badly."""
     job = msgspec.json.encode(Job(name=name, train=list(train)))
     done = subprocess.run([sys.executable, "-m", "hotlap.inspect.module"], input=job, stdout=subprocess.PIPE, check=False)
     try:
@@ -84,12 +82,19 @@ def main() -> int:
     answer, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr
     os.dup2(2, 1)
     try:
-        made = Answer(traced=[trace(job.name, train) for train in job.train])
+        made = Answer(traced=[_or_reason(job.name, train) for train in job.train])
     except HotlapError as error:
         made = Answer(problem=str(error), exit_code=error.exit_code)
     answer.write(msgspec.json.encode(made))
     answer.close()
     return 0
+
+
+def _or_reason(name: str, train: bool) -> Traced | str:
+    try:
+        return trace(name, train)
+    except NoGradient as error:
+        return str(error)
 
 
 def trace(name: str, train: bool = False) -> Traced:
@@ -185,7 +190,7 @@ def _recording(torch: Any, seen: list[tuple[str, str, list[Asked]]], place: Sequ
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             operator = func._schema.name.removeprefix("aten::")
-            if "::" not in operator and not FREE.fullmatch(operator.rstrip("_")):
+            if "::" not in operator and not aten.is_free(operator):
                 where = (place[-1] or "forward") if place else "backward"
                 seen.append((where, operator, _parts(torch, operator, func, args, kwargs or {})))
             return func(*args, **(kwargs or {}))
@@ -230,7 +235,7 @@ def _run(torch: Any, module: Any, inputs: Sequence[Any], more: Mapping[str, Any]
     made = module(*inputs, **more)
     outputs = [one for one in _tensors(torch, made) if one.requires_grad]
     if not outputs:
-        raise InputError("no output of the module needs a gradient; for training its parameters must require one")
+        raise NoGradient("no output of the module needs a gradient; for training its parameters must require one")
     torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
 
 

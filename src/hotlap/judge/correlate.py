@@ -57,6 +57,7 @@ class Correlation(Record, frozen=True, kw_only=True):
     cases: list[Correlated] = []  # the worst first
     against: str = "measured"  # what the second side is: measured, or a reference, itself simulated
     missing: int = 0  # cases that only one side has a number for
+    apart: str = ""  # the two sides' devices where they are not of one model
 
 
 def correlate(simulated: Sequence[tuple[str, Sequence[Row]]], measured: Sequence[tuple[str, Sequence[Row]]]) -> Correlation:

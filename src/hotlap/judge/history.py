@@ -17,10 +17,12 @@ from hotlap.stats.excursions import excursions
 from hotlap.store import select, when
 from hotlap.store.bundle import Bundle
 
+SIMULATED = "simulated"
 NEAR = 5  # points that a reported change may be off
 Key = tuple[str, str, str, str]
 """Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
-after a swap, and the series says where. What was imported tells no places: there a series is of the device with its name."""
+after a swap, and the series says where. What was imported tells no places: there a series is of the device with its name,
+and a simulated one is of its machine."""
 Seen = Callable[[Key, Run, Result], None]
 
 
@@ -72,6 +74,8 @@ def _lines(bundles: Iterable[Bundle], where: Mapping[str, str], seen: Seen | Non
 
 def _key(run: Run, result: Result, device: Device) -> Key:
     place = device.key if device.target == IMPORTED else device.pci_address or device.selector
+    if device.target == SIMULATED:
+        place += f" {device.model}"
     return result.case.id, run.machine.host, result.target, place
 
 

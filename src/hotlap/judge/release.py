@@ -18,7 +18,7 @@ from hotlap.judge import compare as comparing
 from hotlap.judge import environment, revisions
 from hotlap.judge.compare import Side
 from hotlap.judge.matching import Unit
-from hotlap.judge.track import Cost, seconds
+from hotlap.judge.track import Cost, costs, seconds
 from hotlap.record import Case, Comparison, Difference, Record, Result
 from hotlap.stats import few, several
 from hotlap.stats.ratio import Ratio, ratio, verdict
@@ -155,13 +155,10 @@ def _kernel(one: Comparison, a: Side | None, b: Side | None, calls: Sequence[Nee
     kind, reason = _kind(one, a, b)
     times, low, high = (None if end is None or end <= 0 else 1 / end for end in (one.ratio, one.high, one.low))
     before, after = (seconds(one.case, one.unit, side.median) for side in (one.a, one.b))
-    costs = [
-        Cost(step=n.step, kernel=n.kernel, calls=n.calls, seconds=n.calls * (after - before))
-        for n in calls if before is not None and after is not None
-    ]
+    found = costs(calls, after - before) if before is not None and after is not None else []
     return Kernel(
         comparison=one, label=work.label(one.case), kind=kind, reason=reason, time_ratio=times, low=low, high=high,
-        error_a=_error(a), error_b=_error(b), costs=sorted(costs, key=lambda cost: -abs(cost.seconds)),
+        error_a=_error(a), error_b=_error(b), costs=found,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -155,7 +156,8 @@ def track(
 
 def _life(series: Series, seen: _Seen, key: Key, calls: Sequence[Needed]) -> Life:
     marks = [revisions.revision(seen.runs[point.run], series.case) for point in series.points]
-    edges = sorted({0, len(series.points), *series.boundaries, *(one.index for one in series.changes)})
+    since = max(series.boundaries, default=0)  # what was measured before is another device, or another thing
+    edges = sorted({since, len(series.points), *(one.index for one in series.changes if one.index > since)})
     stretches = [(start, end) for start, end in pairwise(edges) if end > start]
     (start, end), (last, stop) = stretches[0], stretches[-1]
     first = _level(series, marks, start, min(end, start + LEVEL))
@@ -204,7 +206,20 @@ def _costs(series: Series, before: float, after: float, calls: Sequence[Needed])
     a, b = (seconds(series.case, series.unit, value) for value in (before, after))
     if a is None or b is None:
         return []
-    found = [Cost(step=one.step, kernel=one.kernel, calls=one.calls, seconds=one.calls * (b - a)) for one in calls]
+    return costs(calls, b - a)
+
+
+def costs(calls: Sequence[Needed], each_s: float) -> list[Cost]:
+    """What `each_s` more of one call is in a step of each network, the largest first: all of the step's kernels that are this case."""
+    steps: dict[str, list[Needed]] = {}
+    for one in calls:
+        steps.setdefault(one.step, []).append(one)
+    found = []
+    for step, theirs in steps.items():
+        names, times = list(dict.fromkeys(one.kernel for one in theirs)), sum(one.calls for one in theirs)
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        named = f"{', '.join(names[:2])}{more}" if more else " and ".join(names)
+        found.append(Cost(step=step, kernel=named, calls=times, seconds=times * each_s))
     return sorted(found, key=lambda one: -abs(one.seconds))
 
 
@@ -249,17 +264,18 @@ def _never(kept: Sequence[tuple[str, Result]]) -> Never:
 
 def _totals(lives: Sequence[Life], calls: Sequence[Needed]) -> list[Total]:
     """Steps by device, the largest loss against the best first."""
-    devices: dict[tuple[str, str], dict[str, Life]] = {}
+    devices: dict[tuple[str, str, str], dict[str, Life]] = {}
     for one in lives:
-        devices.setdefault((one.series.host, one.series.selector), {})[one.series.case.id] = one
+        devices.setdefault((one.series.host, one.series.selector, one.series.model), {})[one.series.case.id] = one
+    places = Counter((host, selector) for host, selector, _ in devices)
     found = []
-    for (host, selector), own in devices.items():
+    for (host, selector, model), own in devices.items():
         for step in dict.fromkeys(one.step for one in calls):
             members = [one for one in calls if one.step == step]
             known = [(one.calls, own[one.case.id]) for one in members if one.case.id in own]
             if known:
                 sums = [_sum(known, which) for which in ("first", "best", "now")]
-                place = f"{host} {selector}"
+                place = f"{host} {selector}" + (f" {model}" if places[host, selector] > 1 else "")
                 found.append(Total(
                     step=step, device=place, kernels=len(known), of=len(members), first_s=sums[0], best_s=sums[1], now_s=sums[2],
                 ))

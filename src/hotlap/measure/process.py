@@ -134,4 +134,4 @@ class Round:
 
     def last_words(self) -> str:
         words = [line.decode(errors="replace").strip() for line in self.talk if line.strip()]
-        return words[-1][:300] if words else "none"
+        return words[-1][:300] if words else "it said nothing"

@@ -186,10 +186,14 @@ def _low_clock(seen: Seen) -> tuple[str, str] | None:
     return "clock", f"the clock was {ratio:.0%} of its highest, {highest}; at that clock it reaches {seen.share / ratio:.0%}"
 
 
+WAITED = "waiting for a core, at most"
+"""Pressure is the share of time in which some task waited, not how long this one did."""
+
+
 def measured_split(seen: Seen) -> dict[str, float]:
     """Seconds between the bound and the measured time where no model knows the kernel: what the run's clock, its launches and, on a
-    processor, the time that a task waited for a core account for, and what they do not. Empty at the bound, where there is none,
-    and where none of them does."""
+    processor, the time in which some task waited for a core account for (at most), and what they do not. Empty at the bound, where there
+    is none, and where none of them does."""
     bound = float(seen.limit.bound_s or 0.0)
     missing = seen.seconds - bound
     if seen.against != "bound" or missing <= AT_BOUND * bound or seen.case.workload in OWN:
@@ -201,7 +205,7 @@ def measured_split(seen: Seen) -> dict[str, float]:
         found["launch"] = min(launch, missing - found["clock below its highest"])
     waited = _during(seen, "pressure")
     if waited:
-        found["waiting for a core"] = min(waited * seen.seconds, missing - sum(found.values()))
+        found[WAITED] = min(waited * seen.seconds, missing - sum(found.values()))
     found = {name: value for name, value in found.items() if value > 0}
     return {**found, "unexplained": missing - sum(found.values())} if found else {}
 

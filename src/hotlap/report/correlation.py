@@ -11,10 +11,13 @@ from hotlap.report.layout import Cell, Column
 from hotlap.report.sections import text
 
 WORST = 5
+APART = "by their names two devices, so differences may be theirs and do not say how right the simulation is"
 
 
 def correlation(found: Correlation, width: int = 100, color: bool = False) -> str:
     lines = layout.Grid(_columns(found.regimes), width).lines(color)
+    if found.apart:
+        lines = [*layout.paragraph("", f"{words.clean(found.apart)}: {APART}", width), "", *lines]
     listed = worst(found.cases, WORST)
     if listed:
         lines += ["", f"worst cases of different regimes, simulated ÷ {found.against} − 1", ""]
@@ -51,7 +54,8 @@ def page(found: Correlation) -> str:
     """One HTML page: the scatter, the table of regimes, the worst cases."""
     against = "silicon" if found.against == "measured" else "a simulation"
     title = f"{found.regimes[0].cases} cases, mean error {_share(found.regimes[0].mape, False)}"
-    body = f'<section id="top"><h1>Simulation against {against}: {text(title)}</h1>{_table(found.regimes)}</section>'
+    apart = f"<p>{text(f'{found.apart}: {APART}')}</p>" if found.apart else ""
+    body = f'<section id="top"><h1>Simulation against {against}: {text(title)}</h1>{apart}{_table(found.regimes)}</section>'
     figure = f"<figure><figcaption>{_legend(found)}</figcaption>{_chart(found).svg()}</figure>"
     scatter = f'<section id="scatter"><h2>Time of a call</h2>{figure}</section>'
     lines = "".join(

@@ -22,7 +22,7 @@ def energies(found: Sequence[Spent], width: int = 100, color: bool = False) -> s
             said.setdefault("bounds are wide: --round-time longer gives the sensor more to see", []).append(one.label)
     lines += [""] * bool(lines) * bool(said)
     for text, labels in said.items():
-        lines += layout.paragraph(f"{words.some(labels)}: ", text, width)
+        lines += layout.paragraph("", f"{words.some(labels)}: {text}", width)
     if known:
         sources = ", ".join(sorted({one.source for one in known}))
         legend = f"energy by {sources}; bounds hold whatever the sensor missed and whatever ran between calls; expected: by the model"

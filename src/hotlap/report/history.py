@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from hotlap.judge.history import SIMULATED
 from hotlap.judge.series import Series
 from hotlap.record import IMPORTED, Change, Excursion
 from hotlap.report import layout, words
@@ -71,11 +72,18 @@ def _next(one: Series) -> list[str]:
 
 
 def places(found: Sequence[Series]) -> list[str]:
-    """Where each series is of: host and target, and the device where the host has several or only its name is known."""
+    """Where each series is of: host and target, and the device where the host has several or only its name is known. Simulated devices
+    have no place of their own: those of several machines say which."""
     devices: dict[tuple[str, str], set[str]] = {}
+    models: dict[tuple[str, str], set[str]] = {}
     for one in found:
         devices.setdefault((one.host, one.target), set()).add(one.device if one.target == IMPORTED else one.selector)
-    return [_place(one, len(devices[one.host, one.target]) > 1) for one in found]
+        models.setdefault((one.host, one.selector), set()).add(one.model)
+    several = [len(models[one.host, one.selector]) > 1 and one.target == SIMULATED for one in found]
+    return [
+        _place(one, len(devices[one.host, one.target]) > 1 or model) + (f" {words.clean(one.model)}" if model else "")
+        for one, model in zip(found, several, strict=True)
+    ]
 
 
 def _place(one: Series, several: bool) -> str:

@@ -39,6 +39,7 @@ class Notes(Record, frozen=True, kw_only=True):
     steps: dict[str, float] = {}  # step → expected seconds of its kernels
     left_out: dict[str, list[str]]  # reason → steps
     unknown: dict[str, list[str]] = {}  # reason why nothing is expected → workloads
+    too_large: list[str] = []  # steps that one GPU of the machine does not hold
     cases_before: int = 0  # before --top
     kept_share: float | None = None  # asked by --top
     least_share: float | None = None  # that was kept of any step
@@ -60,11 +61,17 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
         least = f", {percent(notes.least_share)} of a step at least" if notes.least_share is not None else ""
         lines.append(f"--top {percent(notes.kept_share)}: {words.counted(gone, 'case')} of {notes.cases_before} left out{least}")
     for reason, steps in notes.left_out.items():
-        named = ", ".join(steps[:STEPS_NAMED]) + (f" and {len(steps) - STEPS_NAMED} more" if len(steps) > STEPS_NAMED else "")
-        lines += layout.paragraph("left out: ", f"{reason}: {named}", width)
+        lines += layout.paragraph("left out: ", f"{reason}: {_named(steps)}", width)
+    if notes.too_large:
+        said = f"more memory than {plan.weighed_on} has, though each kernel alone may fit: {_named(notes.too_large)}"
+        lines += layout.paragraph("no such step: ", said, width)
     for reason, workloads in notes.unknown.items():
         lines += layout.paragraph("without weight: ", f"{', '.join(workloads)}: {reason}", width)
     return lines
+
+
+def _named(steps: Sequence[str]) -> str:
+    return ", ".join(steps[:STEPS_NAMED]) + (f" and {len(steps) - STEPS_NAMED} more" if len(steps) > STEPS_NAMED else "")
 
 
 def summary(notes: Notes, plan: Plan, width: int, color: bool = False) -> str:
@@ -136,6 +143,7 @@ def _unknown(unknown: Mapping[str, Sequence[Case]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for reason, cases in unknown.items():
         short = "the model expects nothing of these yet" if reason.startswith("no expected value is known") else reason
+        short = next((short.removeprefix(f"{case.workload}: ") for case in cases if short.startswith(f"{case.workload}: ")), short)
         names = found.setdefault(short, [])
         names += [name for name in dict.fromkeys(case.workload for case in cases) if name not in names]
     return found

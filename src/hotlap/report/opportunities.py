@@ -17,7 +17,8 @@ OF = {"expected": "expected time"}
 READING = (
     "to win: measured − expected, × calls in one step; [ ] from the intervals of both (the run's 95 %, the model's 90 %). A case whose "
     "measured interval is not wholly above that of the expected time is no opportunity. ≤: nothing is expected of the kernel, and what "
-    "it is held against is the bound or the run's best, so this is the most that could be won"
+    "it is held against is the bound or the run's best, so this is the most that could be won. A step is the kernels "
+    "that the plan has of it: what --top left out is not in its time"
 )
 
 

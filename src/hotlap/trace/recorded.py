@@ -49,6 +49,8 @@ def program(study: Study) -> Program:
     for group in groups(study):
         total = float(group.each_s.sum()) / steps
         parts = aten.parts(group.operator, group.shape.dims, group.shape.types, group.shape.values, group.shape.strides)
+        if not parts and aten.is_free(group.operator):
+            continue
         if not parts:
             unknown[group.operator] = unknown.get(group.operator, 0.0) + total
             continue
@@ -83,45 +85,52 @@ def groups(study: Study) -> Iterator[Group]:
 
 def _innermost(study: Study) -> NDArray[np.int64]:
     """Operators of the host, within the steps where there are any: workloads without another one inside, and of what is in none of these
-    the operators that hold no other."""
+    the operators that hold no other. What a workload does to single elements before it computes (a product copies its bias) is its own."""
     events, (began, ended) = study.events, study.window
     places = np.asarray(events.of_kind(OPERATOR), dtype=np.int64)
     places = places[(events.start[places] >= began) & (events.start[places] < ended)]
-    known = places[_are_workloads(study, places)]
-    outside = np.zeros(len(events), dtype=bool)  # of a known one: what it is in
-    _mark(study, known, outside)
-    chosen = known[~outside[known]]
-    inner = np.zeros(len(events), dtype=bool)
+    known, single = _workloads(study, places)
+    chosen = known[~single & ~_holding(study, known[~single])[known]]
+    others = known[single]
+    others = others[~_holding(study, known)[others] & ~_within(study, others, chosen)]
+    chosen = np.concatenate([chosen, others])
+    rest = places[~_holding(study, places)[places] & ~_holding(study, known)[places]]
+    return np.concatenate([chosen, rest[~_within(study, rest, chosen)]])
+
+
+def _within(study: Study, places: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of each of `places` whether it is one of `chosen` or inside one."""
+    inner = np.zeros(len(study.events), dtype=bool)
     inner[chosen] = True
-    holds = np.zeros(len(events), dtype=bool)
-    _mark(study, places, holds)
-    rest = places[~holds[places] & ~outside[places]]
-    within = np.zeros(len(rest), dtype=bool)
-    at = rest.copy()
+    within, at = np.zeros(len(places), dtype=bool), places.copy()
     while (up := at >= 0).any():
         within |= up & inner[np.maximum(at, 0)]
         at = np.where(up, study.parent[np.maximum(at, 0)], -1)
-    return np.concatenate([chosen, rest[~within]])
+    return within
 
 
-def _mark(study: Study, places: NDArray[np.int64], marked: NDArray[np.bool_]) -> None:
-    """Marks every event that one of `places` is inside of."""
+def _holding(study: Study, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of every event whether one of `places` is inside of it."""
+    marked = np.zeros(len(study.events), dtype=bool)
     at = np.unique(study.parent[places])
     at = at[at >= 0]
     while len(at):
         marked[at] = True
         at = np.unique(study.parent[at])
         at = at[(at >= 0) & ~marked[np.maximum(at, 0)]]
+    return marked
 
 
-def _are_workloads(study: Study, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of each operator whether its name and shape are a workload's; each kind is asked once."""
+def _workloads(study: Study, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Those of `places` whose name and shape are a workload's, and which of them compute single elements alone; each kind is asked once."""
     events = study.events
     if not len(places):
-        return np.zeros(0, dtype=bool)
+        return places, np.zeros(0, dtype=bool)
     kinds, inverse = np.unique(np.stack([events.name[places], events.shape[places]]), axis=1, return_inverse=True)
     answers = []
     for name, shape in kinds.T:
         one = events.shapes[shape] if shape >= 0 else None
-        answers.append(one is not None and bool(aten.parts(events.names[name], one.dims, one.types, one.values, one.strides)))
-    return np.array(answers, dtype=bool)[inverse.reshape(-1)]
+        parts = aten.parts(events.names[name], one.dims, one.types, one.values, one.strides) if one else []
+        answers.append((bool(parts), bool(parts) and parts[0].workload == "pointwise"))
+    known, single = np.array(answers, dtype=bool)[inverse.reshape(-1)].T
+    return places[known], single[known]

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from hotlap.work import aten_calls as calls
 from hotlap.work.aten_calls import Asked, Call
 
-__all__ = ["DTYPES", "Asked", "parts"]
+__all__ = ["DTYPES", "Asked", "is_free", "parts"]
 
 DTYPES = {
     "float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16", "signed char": "int8", "c10::Float8_e4m3fn": "fp8",
     "Float": "fp32", "Half": "fp16", "BFloat16": "bf16", "float16": "fp16", "bfloat16": "bf16",
 }  # fmt: skip
+
+FREE = re.compile(
+    r"(_unsafe_|_reshape_)?(view|reshape|alias)|t|transpose|permute|expand|slice|select|squeeze|unsqueeze|detach|split|split_with_sizes|chunk|unbind|"
+    r"as_strided|unfold|empty|empty_like|empty_strided|new_empty|new_empty_strided|lift_fresh|zeros|ones|full|arange|zeros_like|ones_like|"
+    r"full_like|new_zeros|new_ones|new_full|fill|zero|scalar_tensor|_local_scalar_dense|is_same_size|diagonal|triu|tril|movedim|_to_copy_meta|"
+    r"resolve_conj|resolve_neg"
+)
+"""Operators that move no data or only fill small constants."""
+
+
+def is_free(operator: str) -> bool:
+    """Whether an operator moves no data, or only fills a small constant."""
+    return FREE.fullmatch(operator.removeprefix("aten::").rstrip("_")) is not None
 
 
 def parts(operator: str, dims_json: str, types_json: str, values_json: str = "", strides_json: str = "") -> list[Asked]:
@@ -45,6 +59,7 @@ OPERATORS: Mapping[str, calls.Made] = {
     "mm": lambda call: calls.gemm(call, 0, 1),
     "bmm": lambda call: calls.gemm(call, 0, 1),
     "addmm": lambda call: calls.gemm(call, 1, 2, 0),
+    "_addmm_activation": calls.addmm_activation,
     "baddbmm": lambda call: calls.gemm(call, 1, 2),
     "linear": calls.linear,
     "convolution": calls.conv(_CONVOLUTION),

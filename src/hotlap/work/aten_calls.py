@@ -64,6 +64,12 @@ def gemm(call: Call, left: int, right: int, bias: int | None = None) -> list[Ask
     return [Asked("gemm", {"dtype": call.dtype, "m": m, "n": n, "k": k, "batch": math.prod(a[:-2]), "layout": layout, **added})]
 
 
+def addmm_activation(call: Call) -> list[Asked]:
+    """_addmm_activation(bias, A, B, beta, alpha, use_gelu): the activation is part of the product."""
+    found = gemm(call, 1, 2, 0)
+    return [Asked(one.workload, {**one.params, "epilogue": "bias_gelu" if call.truth(5) else "bias_relu"}) for one in found]
+
+
 def _turned(call: Call, place: int) -> bool:
     """Whether an operand lies in memory by columns."""
     steps = call.strides[place] if place < len(call.strides) else []
@@ -234,7 +240,7 @@ def embedding(call: Call) -> list[Asked]:
 def selected(call: Call) -> list[Asked]:
     """index_select(table, side, index): whole rows of the first side."""
     (vocabulary, *rest), tokens = call.dims[0], math.prod(call.dims[2])
-    if call.value(1) != "0" or not tokens:
+    if not rest or not tokens or call.value(1, "0") not in ("0", f"-{len(rest) + 1}"):
         return []
     return [Asked("embedding", {"tokens": tokens, "columns": math.prod(rest), "vocabulary": vocabulary, "dtype": call.dtype})]
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace as changed
 
 from hotlap import work
 from hotlap.coverage.networks import steps
-from hotlap.coverage.networks.calls import Call
+from hotlap.coverage.networks.calls import Call, Setting
+from hotlap.coverage.networks.shape import Network
 from hotlap.coverage.networks.steps import Choice, Source
 from hotlap.errors import InputError
 from hotlap.record import Case, Plan, Use
@@ -40,6 +41,7 @@ class Step(NamedTuple):
 
     name: str
     calls: list[Call]
+    asked: tuple[Network, Setting] | None = None  # what its memory follows from, where that is known
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step]
                 continue
             tried.add(name)
             try:
-                found[name] = Step(name, steps.step(network, choice))
+                found[name] = Step(name, steps.step(network, choice), steps.asked(network, choice))
             except InputError as error:
                 errors.append(str(error))
                 # Without the network's name and advice, so that one reason is said once for all that it holds for.

@@ -127,6 +127,11 @@ def _transformer(network: Network, choice: Choice) -> list[Call]:
     return [*found, *weights, *backward(found), *_after("adamw", elements, choice.dp, apart, choice.dp)]
 
 
+def asked(network: Source, choice: Choice) -> tuple[Network, Setting] | None:
+    """What the memory of a step is known by: of causal networks alone."""
+    return (network, _setting(network, choice)) if isinstance(network, Network) and network.causal else None
+
+
 def _setting(network: Network, choice: Choice) -> Setting:
     given: dict[str, Any] = {name: getattr(choice, name) for name in ("batch", "tp", "pp", "dp", "ep", "dtype")}
     micro = choice.micro_batch or (1 if network.causal else choice.batch)

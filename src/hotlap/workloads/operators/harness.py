@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from hotlap.errors import NotSupported
+from hotlap.errors import InputError, NotSupported
 from hotlap.record import Case, Check, Flag
 from hotlap.targets.base import Target
 from hotlap.work import find
@@ -84,6 +84,8 @@ class _Run:
             self.marks = [self._mark(one) for one in self.sets]
             self.enqueue(1)
             target.sync()
+        except InputError:  # of a user's kernel
+            raise
         except (RuntimeError, MemoryError, TypeError, ValueError, NotImplementedError) as error:
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
         self.began_s, self.changing_s = _clock(), 0.0

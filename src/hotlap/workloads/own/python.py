@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hotlap.errors import InputError
+from hotlap.errors import HotlapError, InputError
 from hotlap.record import Value
 from hotlap.store import kernels, paths
 from hotlap.work.cost import evaluate
@@ -36,18 +36,37 @@ def line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0][:200]
 
 
+WRONG = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NameError, AssertionError)
+"""What broken code raises. PyTorch refuses what it cannot do by RuntimeError and NotImplementedError."""
+
+
+def _wrong(function: str, error: Exception) -> HotlapError:
+    return error if isinstance(error, HotlapError) else InputError(f"{function} of the kernel raises {type(error).__name__}: {line(error)}")
+
+
 def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any, place: str) -> Operator:
     """The module's functions as an Operator; what it leaves out is that of the workload which it implements."""
     code = module(kernels.path(kernel, paths.home()), kernel.name)
     variant = f"{kernel.name} {kernel.revision}"
 
     def launch(inputs: Mapping[str, Any]) -> Any:
-        return code.launch(inputs, params)
+        try:
+            return code.launch(inputs, params)
+        except KeyError as error:
+            raise InputError(f"launch of the kernel raises KeyError: {line(error)}; its inputs: {', '.join(sorted(inputs))}") from error
+        except WRONG as error:
+            raise _wrong("launch", error) from error
+
+    def inputs(make: Maker) -> Any:
+        try:
+            return code.inputs(make, params)
+        except WRONG as error:
+            raise _wrong("inputs", error) from error
 
     if ours is not None:
         return replace(ours, launch=launch, variant=variant, writes=tuple(getattr(code, "writes", ours.writes)), graph=False)
     return Operator(
-        inputs=lambda make: code.inputs(make, params), launch=launch, reference=reference(code.reference, params, _terms(code, params)),
+        inputs=inputs, launch=launch, reference=reference(code.reference, params, _terms(code, params)),
         writes=tuple(getattr(code, "writes", ())), variant=variant, dtype=dtype(params), twice=True,
     )
 

@@ -68,6 +68,9 @@ def arguments(kernel: kernels.Kernel, params: Mapping[str, Value], inputs: Mappi
         if text in inputs and not kind:
             found.append(text)
             continue
+        if not kind and text.isidentifier() and text not in params:
+            valid = f"it has the inputs and outputs {', '.join(sorted(inputs))}, and the parameters {', '.join(params)}"
+            raise InputError(f"{kernel.file}: the argument '{text}' is nothing of this kernel: {valid}")
         if (kind or "int32") not in SCALARS:
             raise InputError(f"{kernel.file}: '{item}' has no type of a number; {nearest(kind, SCALARS)}")
         value = evaluate(text, params)
