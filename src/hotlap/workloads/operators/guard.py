@@ -150,7 +150,7 @@ def _bits(torch: Any, value: Any) -> Any:
 
 def goes_on(pause: Callable[[float], None], clock: Callable[[], float], others_s: Callable[[], float]) -> bool:
     """Whether other threads of the process compute while nothing was asked of them: not for a moment, as those of a pool that spin before
-    they sleep, but until each that is at work has used more of a processor than such a one would. `others_s`: processor time of all of them.
+    they sleep, but until each that is at work has used more of a processor than that. `others_s`: processor time of all of them.
     On a busy host they wait for it, and so does this; if they get none at all, nothing is said."""
     began, used_s = clock(), others_s()
     most = 0

@@ -32,7 +32,7 @@ EARLY = 8  # one of the first so many samples is looked at, beside the last
 PAIRS, MOST_PAIRS, AGAIN, AGAIN_S = 4, 24, 2.0, 20e-6  # calls on changed input may take so much longer than the same call again, by both
 SHORT_S = 0.05  # where calls or drawing input take longer, there are fewer pairs
 
-ALONE_BYTES, ALONE_OPERATIONS = 4 << 20, 2e8  # below both, a CPU makes and checks faster in one thread than in several that wait for each other
+ALONE_BYTES, ALONE_OPERATIONS = 4 << 20, 2e8  # below both, a CPU makes and checks in one thread: several would wait for each other
 CHANGING_SHARE = 0.25  # of the time for samples, to change inputs between them
 
 _clock, _sleep, _all_s, _own_s = time.perf_counter, time.sleep, time.process_time, time.thread_time  # bound before any operator runs
@@ -191,7 +191,7 @@ class _Run:
         self.fault = self.fault or guard.not_plain(self.torch, found, inputs, self.place, self.operator.writes)
         if self.fault:
             return
-        at_once = [one.clone() for one in found]
+        at_once = self._cloned(found)
         self._settle(at_once, found)
         if self._touched(inputs, self.marks[self.kept.of]) or not self.blank:
             return  # what it changes in place is no longer what it was made from: the check on fresh inputs looks at those
@@ -200,13 +200,19 @@ class _Run:
             said = f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed)"
             self.fault = f"{said}: stale, skipped or less work than asked"
 
+    def _cloned(self, outputs: Sequence[Any]) -> list[Any]:
+        with footprint.threads(self.torch, self.alone):
+            return [one.clone() for one in outputs]
+
     def _settle(self, at_once: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Whether the work was done when the call had returned and the device was idle."""
         if self.place == "cpu" and guard.goes_on(_sleep, _clock, lambda: _all_s() - _own_s()):
             timers.tainted.append("threads")
             self.fault = self.fault or "the process goes on computing after the call has returned: threads work outside the timed region"
         self.target.sync()
-        if not self.fault and not guard.equal(self.torch, at_once, outputs):
+        with footprint.threads(self.torch, self.alone):
+            same = guard.equal(self.torch, at_once, outputs)
+        if not self.fault and not same:
             self.fault = "an output changed after the call had returned and the device was idle: work is left outside the timed region"
 
     def _touched(self, inputs: Mapping[str, Any], mark: Mapping[str, tuple[int, ...]]) -> bool:
@@ -254,12 +260,13 @@ class _Run:
         )
         if self.fault:
             return 0.0, 1.0
-        kept = [one.clone() for one in second]
-        guard.poison(self.torch, [*first, *second], inputs)
+        kept = self._cloned(second)
+        with footprint.threads(self.torch, self.alone):
+            guard.poison(self.torch, [*first, *second], inputs)
         first.clear()
         second.clear()
         third = _listed(self._launch(inputs, pristine))
-        at_once = [one.clone() for one in third]
+        at_once = self._cloned(third)
         self._settle(at_once, third)
         if self.fault or self._touched(inputs, mark):
             return 0.0, 1.0
@@ -365,7 +372,7 @@ class _Run:
 
 _STEPS = (
     "enqueue", "before", "after", "_look", "check", "_on_fresh",
-    "_refill", "_refilled", "_again", "_worst", "_farthest", "_reference", "_touched", "_settle",
+    "_refill", "_refilled", "_again", "_worst", "_farthest", "_reference", "_touched", "_settle", "_cloned",
 )  # fmt: skip
 _GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")
 
