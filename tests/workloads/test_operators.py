@@ -265,9 +265,9 @@ def test_a_pool_that_spins_is_not_work_left_behind(
 
 def test_small_things_are_made_in_one_thread_and_the_number_comes_back() -> None:
     most = torch.get_num_threads()
-    with pytest.raises(ValueError, match="x"), footprint.threads(torch, True):
+    with footprint.threads(torch, True):
         assert torch.get_num_threads() == 1
-        raise ValueError("x")
+    assert torch.get_num_threads() == most
     with footprint.threads(torch, False):
         assert torch.get_num_threads() == most
     assert torch.get_num_threads() == most
