@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from hotlap import targets, work
 from hotlap.errors import HotlapError, NotSupported
 from hotlap.record import Case
 from hotlap.work.network import POINTWISE, ROWWISE
-from hotlap.workloads.operators import FAMILIES, harness
+from hotlap.workloads.operators import FAMILIES, footprint, guard, harness
 from hotlap.workloads.operators.base import Operator
 
 torch = pytest.importorskip("torch")
@@ -223,3 +224,59 @@ def test_what_is_not_computed_in_a_type_is_said(target: Any) -> None:
         made(target, "pointwise", {"op": "sigmoid", "elements": 64, "dtype": "int8"})
     with pytest.raises(NotSupported, match="an even number of elements is needed, not 63"):
         made(target, "pointwise", {"op": "rope", "elements": 63})
+
+
+def test_further_sets_are_copies_in_memory_of_their_own(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "MOST_SETS", 7)
+    for name, given in (("pointwise", {"op": "silu_mul", "elements": 64}), ("spmv", {"rows": 32, "columns": 32, "nonzeros": 3})):
+        case, operator = made(target, name, given)
+        run = harness._Run(target, case, operator, np.random.default_rng(3))
+        assert run.content == [0, 1, 2, 3, 0, 1, 2]
+        assert [run._mark(one) for one in run.sets] == run.marks
+        last = next(reversed(run.sets[0]))
+        assert guard.equal(torch, [run.sets[0][last]], [run.sets[4][last]])
+        assert not guard.equal(torch, [run.sets[0][last]], [run.sets[1][last]])
+        memory = [(one[last] if one[last].layout is torch.strided else one[last].values()).data_ptr() for one in run.sets]
+        assert len(set(memory)) == len(run.sets)
+
+
+def test_a_swap_always_brings_other_content(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "MOST_SETS", 6)
+    case, operator = made(target, "pointwise", {"op": "relu", "elements": 64})
+    run = harness._Run(target, case, operator, np.random.default_rng(3))
+    for of in (1, 5, 1, 5, 0, 4):
+        before = run.marks[of]
+        run._swap(of)
+        assert run.marks[of] != before
+        assert run.marks[of] == run._mark(run.sets[of])
+
+
+@pytest.mark.parametrize(("spins_s", "share", "left_behind"), [(0.008, 1.0, False), (9.0, 1.0, True), (9.0, 0.0, False), (9.0, 0.05, True)])
+def test_a_pool_that_spins_is_not_work_left_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spins_s: float, share: float, left_behind: bool
+) -> None:
+    """Two threads that are ready until they have had `spins_s` of a processor each, of which they get a share: on a busy host a small one."""
+    now = [0.0]
+    used = lambda: min(2 * share * now[0], 2 * spins_s)  # noqa: E731
+    monkeypatch.setattr(guard, "TASKS", tmp_path)
+    monkeypatch.setattr(guard, "_others_ready", lambda: 2 if used() < 2 * spins_s else 0)
+    assert guard.goes_on(lambda s: now.__setitem__(0, now[0] + s), lambda: now[0], used) is left_behind
+
+
+def test_small_things_are_made_in_one_thread_and_the_number_comes_back() -> None:
+    most = torch.get_num_threads()
+    with footprint.threads(torch, True):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == most
+    with footprint.threads(torch, False):
+        assert torch.get_num_threads() == most
+    assert torch.get_num_threads() == most
+
+
+def test_a_batch_norm_may_lose_what_of_its_mean_cancels(target: Any) -> None:
+    """Libraries compute x·α + β with α in the type of the weights: this content was once called wrong."""
+    case, operator = made(target, "rowwise", {"op": "batchnorm", "rows": 33, "columns": 77, "dtype": "fp16"})
+    run = harness._Run(target, case, operator, np.random.default_rng(3))
+    inputs = run._fresh(575700879)
+    error, allowed = run._worst([operator.launch(inputs)], inputs)
+    assert error < 0.5 * allowed

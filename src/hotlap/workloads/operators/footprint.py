@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,19 @@ class Memory:
         if not always and not often:
             return ""
         return f"memory grew by {grown / 2**20:.0f} MiB over {len(kept)} samples"
+
+
+@contextlib.contextmanager
+def threads(torch: Any, alone: bool) -> Iterator[None]:
+    """PyTorch in one thread meanwhile, if `alone`: small things take longer in several where others use the processors too."""
+    most = torch.get_num_threads()
+    if alone:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if alone:
+            torch.set_num_threads(most)
 
 
 class _Heap(ctypes.Structure):

@@ -10,8 +10,9 @@ from typing import Any
 
 ZONE_BYTES = 4096  # before and after each tensor; keeps the alignment that allocators give
 PATTERN = 0xA5
-PAUSES, PAUSE_S = 5, 0.001
-BUSY_SHARE = 0.2  # of a pause that is computed through where work goes on, where the system does not tell of threads
+PAUSE_S, LONGEST_S = 0.001, 3.0
+SPUN_S = 0.03  # of a processor: threads of OpenMP spin for a quarter of this after each region (libgomp: 300,000 turns), before they sleep
+BUSY_SHARE = 0.05  # of a pause that others compute through where they go on, where the system does not tell of threads
 TASKS = Path("/proc/self/task")
 
 
@@ -28,6 +29,20 @@ def guarded(torch: Any, value: Any) -> Any:
     made = inside.as_strided(value.shape, value.stride())
     made.copy_(value)
     return made
+
+
+def copyable(torch: Any, inputs: Mapping[str, Any]) -> bool:
+    """Whether every tensor among the inputs can be copied as it lies in memory."""
+    return all(type(one) is torch.Tensor and (one.layout is not torch.strided or not _overlaps(one)) for _, one in tensors(torch, inputs))
+
+
+def copied(torch: Any, value: Any) -> Any:
+    """The same in memory of its own, between zones where the first one is. Lists are copied one by one."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(copied(torch, one) for one in value)
+    if not isinstance(value, torch.Tensor):
+        return value
+    return guarded(torch, value) if value.layout is torch.strided else value.clone()
 
 
 def _span(value: Any) -> int:
@@ -133,21 +148,28 @@ def _bits(torch: Any, value: Any) -> Any:
     )
 
 
-def goes_on(pause: Callable[[float], None], used_s: Callable[[], float]) -> bool:
-    """Whether the process computes while nothing was asked of it, in each of several pauses: threads that a call left behind."""
-    for _ in range(PAUSES):
-        before = used_s()
+def goes_on(pause: Callable[[float], None], clock: Callable[[], float], others_s: Callable[[], float]) -> bool:
+    """Whether other threads of the process compute while nothing was asked of them: not for a moment, as those of a pool that spin before
+    they sleep, but until each that is at work has used more of a processor than that. `others_s`: processor time of all of them.
+    On a busy host they wait for it, and so does this; if they get none at all, nothing is said."""
+    began, used_s = clock(), others_s()
+    most = 0
+    while clock() - began < LONGEST_S:
+        before, asked = others_s(), clock()
         pause(PAUSE_S)
-        if not (_another_runs() if TASKS.is_dir() else used_s() - before > BUSY_SHARE * PAUSE_S):
+        busy = _others_ready() if TASKS.is_dir() else int(others_s() - before > BUSY_SHARE * (clock() - asked))
+        if not busy:
             return False
-    return True
+        most = max(most, busy)
+        if others_s() - used_s > SPUN_S * most:
+            return True
+    return False
 
 
-def _another_runs() -> bool:
-    """Whether a thread beside this one runs or waits for a processor; on a busy host it may get none, and is ready all the same."""
-    own = str(threading.get_native_id())
+def _others_ready() -> int:
+    """Threads beside this one that run or wait for a processor; on a busy host they may get none, and are ready all the same."""
+    own, found = str(threading.get_native_id()), 0
     for task in TASKS.iterdir():
         with contextlib.suppress(OSError):
-            if task.name != own and (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
-                return True
-    return False
+            found += task.name != own and (task / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+    return found

@@ -26,14 +26,18 @@ from hotlap.workloads.operators.compare import farthest
 from hotlap.workloads.operators.making import Tensors
 
 ROTATED_CACHES, MOST_SETS = 2.0, 64  # inputs are rotated over so many last-level caches, in at most so many sets
+DRAWN = 4  # sets of content of their own; further ones hold copies, in memory of their own
 UNKNOWN_CACHE_BYTES = 32 << 20
 EARLY = 8  # one of the first so many samples is looked at, beside the last
 PAIRS, MOST_PAIRS, AGAIN, AGAIN_S = 4, 24, 2.0, 20e-6  # calls on changed input may take so much longer than the same call again, by both
-SHORT_S = 0.05  # calls that are longer are repeated less
+SHORT_S = 0.05  # where calls or drawing input take longer, there are fewer pairs
 
+ALONE_BYTES, ALONE_OPERATIONS = 4 << 20, 2e8  # below both, a CPU makes and checks in one thread: several would wait for each other
+NEAR = 16.0  # an error within so many times what is allowed may be the library's own
+WOKEN = 10  # in batches of so many calls or more, the first is no longer one after a pause
 CHANGING_SHARE = 0.25  # of the time for samples, to change inputs between them
 
-_clock, _sleep, _used_s = time.perf_counter, time.sleep, time.process_time  # bound before any operator runs
+_clock, _sleep, _all_s, _own_s = time.perf_counter, time.sleep, time.process_time, time.thread_time  # bound before any operator runs
 
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
@@ -73,15 +77,22 @@ class _Run:
         self.fault = ""  # the first thing that was seen and cannot stand
         self.metrics: dict[str, float] = {}
         self.flags: list[Flag] = []
-        self.next, self.share, self.samples, self.early = 0, 1.0, 0, self.chance.randrange(EARLY)
+        self.calls, self.next, self.share, self.samples, self.early = 0, 0, 1.0, 0, self.chance.randrange(EARLY)
         self.kept: _Kept | None = None
         self.common: dict[str, Any] = {}  # inputs that all sets share
+        self.alone = False
         try:
             first = self._fresh()
             self.bytes = sum(one.numel() * one.element_size() for _, one in guard.tensors(self.torch, first))
-            self.sets = [first, *(self._fresh() for _ in range(sets(target, case, self.bytes) - 1))]
-            self.spare: dict[str, Any] | None = self._fresh()
-            self.marks = [self._mark(one) for one in self.sets]
+            operations = sum(find(case.workload).work(case.params).operations.values())
+            self.alone = self.place == "cpu" and self.bytes < ALONE_BYTES and operations < ALONE_OPERATIONS
+            with footprint.threads(self.torch, self.alone):
+                self.sets, self.marks, self.content = [first], [self._mark(first)], [0]
+                while len(self.sets) < sets(target, case, self.bytes):
+                    self._add()
+                self.spare: dict[str, Any] | None = self._fresh()
+            self.drawn = len(self.sets)  # every content that was drawn has a number
+            self.content_of_spare = self.drawn
             self.enqueue(1)
             target.sync()
         except InputError:  # of a user's kernel
@@ -96,6 +107,19 @@ class _Run:
         made = self.operator.inputs(maker)
         self.blank = all(any(made.get(name) is one for one in maker.blank) for name in self.operator.writes)
         return {name: self._placed(name, value) for name, value in made.items()}
+
+    def _add(self) -> None:
+        """One more set: of fresh content, or where there are enough of those a copy, which takes less time to make."""
+        source = len(self.sets) - DRAWN
+        if source >= 0 and guard.copyable(self.torch, self.sets[source]):
+            found = {name: value if name in self.common else guard.copied(self.torch, value) for name, value in self.sets[source].items()}
+            self.marks.append(self.marks[source])
+            self.content.append(self.content[source])
+        else:
+            found = self._fresh()
+            self.marks.append(self._mark(found))
+            self.content.append(len(self.sets))
+        self.sets.append(found)
 
     def _placed(self, name: str, value: Any) -> Any:
         """Between guard zones; one for all sets where they share it."""
@@ -121,7 +145,7 @@ class _Run:
         for _ in range(calls - 1 - pick):
             at = at + 1 if at + 1 < count else 0
             launch(sets[at])
-        self.next = at + 1 if at + 1 < count else 0
+        self.next, self.calls = at + 1 if at + 1 < count else 0, calls
 
     # ------------------------------------------------------------ between samples
 
@@ -132,14 +156,22 @@ class _Run:
             of, self.kept = self.kept.of, None
             began_s = _clock()
             if self.samples < 3 or self.changing_s < CHANGING_SHARE * (began_s - self.began_s):
-                self._swap(of)
+                with footprint.threads(self.torch, self.alone):
+                    self._swap(of)
                 self.changing_s += _clock() - began_s
         self.share = 1.0 if self.chance.random() < 0.5 else self.chance.random()
+        if self.calls >= WOKEN:  # threads that slept meanwhile and code that left the caches would make the first call slower than the rest
+            self.operator.launch(self.sets[self.next - 1])
+            self.target.sync()
 
     def _swap(self, of: int) -> None:
         """Content of the spare set into set `of`, and its own into the spare one; memory stays where it is."""
         if self.spare is None:
             return
+        if self.content[of] == self.content_of_spare:
+            self.drawn += 1
+            self.spare, self.content_of_spare = self._fresh(), self.drawn
+        self.content[of], self.content_of_spare = self.content_of_spare, self.content[of]
         mine, spare = ([one for _, one in guard.tensors(self.torch, found)] for found in (self.sets[of], self.spare))
         if any(one.shape != other.shape or one.layout is not self.torch.strided for one, other in zip(mine, spare, strict=True)):
             self.sets[of], self.spare = self.spare, dict(self.sets[of])
@@ -166,28 +198,36 @@ class _Run:
         self.fault = self.fault or guard.not_plain(self.torch, found, inputs, self.place, self.operator.writes)
         if self.fault:
             return
-        at_once = [one.clone() for one in found]
+        at_once = self._cloned(found)
         self._settle(at_once, found)
         if self._touched(inputs, self.marks[self.kept.of]) or not self.blank:
             return  # what it changes in place is no longer what it was made from: the check on fresh inputs looks at those
         error, allowed = self._worst(at_once, inputs)
         if error > allowed and not self.fault:
             said = f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed)"
-            self.fault = f"{said}: stale, skipped or less work than asked"
+            near = "sums that lose digits, or a part of the work left out; which of them, this does not tell"
+            self.fault = f"{said}: {near if error < NEAR * allowed else 'stale, skipped or less work than asked'}"
+
+    def _cloned(self, outputs: Sequence[Any]) -> list[Any]:
+        with footprint.threads(self.torch, self.alone):
+            return [one.clone() for one in outputs]
 
     def _settle(self, at_once: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Whether the work was done when the call had returned and the device was idle."""
-        if self.place == "cpu" and guard.goes_on(_sleep, _used_s):
+        if self.place == "cpu" and guard.goes_on(_sleep, _clock, lambda: _all_s() - _own_s()):
             timers.tainted.append("threads")
             self.fault = self.fault or "the process goes on computing after the call has returned: threads work outside the timed region"
         self.target.sync()
-        if not self.fault and not guard.equal(self.torch, at_once, outputs):
+        with footprint.threads(self.torch, self.alone):
+            same = guard.equal(self.torch, at_once, outputs)
+        if not self.fault and not same:
             self.fault = "an output changed after the call had returned and the device was idle: work is left outside the timed region"
 
     def _touched(self, inputs: Mapping[str, Any], mark: Mapping[str, tuple[int, ...]]) -> bool:
         """Names what was written and should not have been."""
-        outside = guard.written_outside(self.torch, inputs)
-        now = {} if outside else self._mark(inputs)
+        with footprint.threads(self.torch, self.alone):
+            outside = guard.written_outside(self.torch, inputs)
+            now = {} if outside else self._mark(inputs)
         name = next((name for name in mark if not outside and mark[name] != now.get(name)), "")
         if outside and not self.fault:
             self.fault = f"wrote outside the memory of '{outside}'"
@@ -228,12 +268,13 @@ class _Run:
         )
         if self.fault:
             return 0.0, 1.0
-        kept = [one.clone() for one in second]
-        guard.poison(self.torch, [*first, *second], inputs)
+        kept = self._cloned(second)
+        with footprint.threads(self.torch, self.alone):
+            guard.poison(self.torch, [*first, *second], inputs)
         first.clear()
         second.clear()
         third = _listed(self._launch(inputs, pristine))
-        at_once = [one.clone() for one in third]
+        at_once = self._cloned(third)
         self._settle(at_once, third)
         if self.fault or self._touched(inputs, mark):
             return 0.0, 1.0
@@ -253,6 +294,10 @@ class _Run:
 
     def _refill(self, seed: int) -> dict[str, Any]:
         """Fresh content where the timed loop has found its inputs: what is remembered by address is stale."""
+        with footprint.threads(self.torch, self.alone):
+            return self._refilled(seed)
+
+    def _refilled(self, seed: int) -> dict[str, Any]:
         fresh, of = self._fresh(seed), self.kept.of if self.kept else 0
         inputs = self.sets[of] = dict(self.sets[of])
         for name, value in fresh.items():
@@ -263,6 +308,8 @@ class _Run:
             else:
                 inputs[name] = value
         self.marks[of] = self._mark(inputs)
+        self.drawn += 1
+        self.content[of] = self.drawn
         return inputs
 
     def _again(self) -> None:
@@ -271,7 +318,7 @@ class _Run:
         one found in caches."""
         changed: list[float] = []
         again: list[float] = []
-        junk = None
+        junk, began_s = None, _clock()
         for pair in range(MOST_PAIRS):
             inputs = self._refill(self.chance.getrandbits(31))
             other = self.sets[(self.kept.of if self.kept else 0) - 1] if len(self.sets) > 1 else self.spare
@@ -284,7 +331,7 @@ class _Run:
                 times.append(self.target.time(lambda _, inputs=inputs: self.operator.launch(inputs), 1).wall_s)  # type: ignore[misc]
             slow, fast = min(changed), min(again)
             suspicious = slow > AGAIN * fast and slow - fast > AGAIN_S
-            if not suspicious and (pair >= PAIRS - 1 or (changed[-1] > SHORT_S and pair > 0)):
+            if not suspicious and (pair >= PAIRS - 1 or (_clock() - began_s > SHORT_S and pair > 0)):
                 return
             if suspicious and junk is None and pair >= PAIRS - 1:
                 size = 2 * (self.target.device.cache_bytes or UNKNOWN_CACHE_BYTES)
@@ -295,6 +342,10 @@ class _Run:
 
     def _worst(self, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> tuple[float, float]:
         """Error and what is allowed, of the output that is farthest off."""
+        with footprint.threads(self.torch, self.alone):
+            return self._farthest(outputs, inputs)
+
+    def _farthest(self, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> tuple[float, float]:
         if self.operator.settle is not None:
             wide = {name: self._wide(value) for name, value in inputs.items()}
             outputs = self.operator.settle(wide, [one.to(self.exact) for one in outputs])
@@ -323,7 +374,7 @@ class _Run:
 
 _STEPS = (
     "enqueue", "before", "after", "_look", "check", "_on_fresh",
-    "_refill", "_again", "_worst", "_reference", "_touched", "_settle",
+    "_refill", "_refilled", "_again", "_worst", "_farthest", "_reference", "_touched", "_settle", "_cloned",
 )  # fmt: skip
 _GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotlap.targets.base import SystemClock
 
-CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time", "sleep")
+CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time", "thread_time", "sleep")
 EVENTS = ("record", "synchronize", "elapsed_time", "wait", "query")
 Part = tuple[Any, str, Any, Any]  # owner, name, what it was, its code
 
