@@ -146,7 +146,8 @@ def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: fl
 
 
 def _held(case: Case) -> float:
-    return work.find(case.workload).work(case.params).working_set_bytes
+    asked = work.find(case.workload).work(case.params)
+    return max(asked.working_set_bytes, asked.link_bytes)
 
 
 def _why(of: Sequence[features.Feature], tuples: Tuples, new: NDArray[np.int64], depth: int) -> str:
