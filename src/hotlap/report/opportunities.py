@@ -40,7 +40,8 @@ def opportunities(found: Opportunities, width: int = 100, color: bool = False) -
 def nothing(found: Opportunities) -> str:
     """Why there is no opportunity, in a sentence."""
     if found.within and all(one.measured.low_s is None for one in found.within):
-        return f"Whether a kernel is slower than expected cannot be told: the run has no intervals, which take {words.ROUNDS_NEEDED} rounds."
+        rounds = f"the run has no intervals, which take {words.ROUNDS_NEEDED} rounds"
+        return f"Whether a kernel is slower than expected cannot be told: {rounds}."
     return "No kernel of these steps is slower than expected by more than the intervals leave open."
 
 
@@ -174,7 +175,8 @@ def _perhaps(found: Sequence[Opportunity], width: int) -> list[str]:
         some = [one for one in slower if (one.measured.low_s is not None) == known]
         named = [f"{words.clean(one.label)} {one.measured.s / one.goal_s:.2g} × the expected time, {_share(one)}" for one in some[:FEW]]
         more = f"; and {len(some) - FEW} more" if len(some) > FEW else ""
-        lines += layout.paragraph("", f"Perhaps, for they are slower than expected but {why}: {'; '.join(named)}{more}.", width, most=8) if some else []
+        said = f"Perhaps, for they are slower than expected but {why}: {'; '.join(named)}{more}."
+        lines += layout.paragraph("", said, width, most=8) if some else []
     return lines
 
 
