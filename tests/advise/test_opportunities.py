@@ -90,6 +90,15 @@ def test_a_difference_within_the_intervals_is_no_opportunity() -> None:
     assert all(one.measured.s > 0 and one.win.lower_s <= 0 for one in answer.within)
 
 
+def test_without_intervals_nothing_is_sure_and_the_reason_is_the_rounds() -> None:
+    bundle = simulated_run(USES, {"slow_kernel": "4.0@rowwise"})
+    two = Bundle(bundle.run, Path("nowhere"), [one for one in bundle.samples if one.round < 2])
+    said = " ".join(shown.opportunities(found(two)).split())
+    assert "cannot be told: the run has no intervals, which take 6 rounds" in said
+    assert "slower than expected but measured in too few rounds for an interval: rowwise" in said
+    assert "take 6 rounds" in opportunities_page.page(two, [found(two)])
+
+
 def test_weights_decide_between_networks() -> None:
     uses = [use(NORM, 64), use(GEMM, 640, STEP), use(ADD, 64, OTHER), use(GEMM, 64, OTHER)]
     bundle = simulated_run(uses, {"slow_kernel": "3.0@rowwise,pointwise"})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.cli import VERBS, main, terminal
+from hotlap.cli import HEADINGS, VERBS, main, terminal
 
 RUN = ["run", "quick", "--target", "simulated:h200-sxm?times=bound&noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 
@@ -37,6 +37,9 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert all(f"  {verb} " in out for verb in VERBS)
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert set(HEADINGS) <= set(VERBS)
+    assert all(f"\n\n{heading}\n  {verb} " in out for verb, heading in HEADINGS.items())
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["devices", "--help"]])

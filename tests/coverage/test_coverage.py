@@ -200,6 +200,16 @@ def test_a_small_memory_leaves_the_huge_out_and_says_so() -> None:
     assert {one.name: one.reason for one in found}["huge"] == "needs 1 GiB of memory and --memory allows 512 MiB"
 
 
+def test_nothing_of_a_completion_is_above_the_memory_and_what_was_left_out_is_said() -> None:
+    head = case("pointwise", elements=2**24)
+    made = complete.complete([gemm()], 1, 2.0**20, uses((head, "decode", 4, 1.0)), ROOF)
+    held = [work.find(one.workload).work(one.params).working_set_bytes for one in made.cases]
+    assert held
+    assert max(held) <= 2**20
+    assert f"networks: {work.label(head)} needs more than --memory" in made.failed
+    assert any(said.startswith("memory-bound on") for said in made.failed)
+
+
 # ---------------------------------------------------------------- networks and the command
 
 

@@ -14,50 +14,58 @@ import hotlap
 from hotlap.errors import HotlapError, InputError, nearest
 from hotlap.store import paths
 
-VERBS = {  # in the order a newcomer needs them; the module is imported when its verb is used
+VERBS = {  # in the order of HEADINGS; the module is imported when its verb is used
     "devices": "what is here to measure, and what would make the rest usable",
-    "inspect": "the facts of a node: processor, GPUs, links, cards, settings, firmware",
-    "audit": "those facts against rules: what is set wrong, what it costs, what fixes it",
+    "inspect": "the facts of a node: GPUs, links, cards, settings, firmware",
+    "audit": "those facts against rules: what is wrong, and what mends it",
+    "watch": "telemetry: on the terminal, as an exporter, into a file",
+    "stress": "hours at the limit: load that is checked, and a verdict",
     "run": "measure a plan and keep every number",
-    "watch": "telemetry alone, on the terminal, as an exporter or into a file",
+    "plan": "show or check a plan",
     "ls": "the runs that were kept",
     "show": "a run's table of results",
-    "capture": "run a program under a profiler for a few of its steps, and say where the time went",
-    "trace": "where the time of a recorded program went, and what would gain most",
-    "explain": "each number against its limit: the headroom and its cause",
-    "opportunities": "where work on kernels pays: time to win in the steps of networks, why, and what would have to change",
-    "compare": "runs or groups of runs, case by case: faster, slower, same, or not to be told",
-    "ab": "two commands or plans, measured in turns until the answer is sure",
-    "history": "cases over time: where a level changed, by how much, and what changed there",
-    "track": "the life of each kernel over revisions, libraries and devices: what changed it, what that costs a network",
-    "judge": "one verdict per case and run: against a limit, a baseline, the fleet or rules",
-    "baseline": "what is normal, learnt from runs: save, show, promote",
-    "stress": "hours at the limit: load that is checked, and a verdict",
-    "selftest": "A/A on this machine: does it cry wolf, and how small a difference can it see",
-    "bisect": "which commit of a repository changed a case",
-    "import": "numbers measured elsewhere, as runs",
     "report": "one HTML page of one or more runs",
-    "predict": "what a machine allows for a workload or a network, and what to expect of it",
-    "sensitivity": "what a plan gains from more of each figure of a machine",
-    "compiled": "what compilers made of a kernel: registers, spills, occupancy, instructions; compiled against eager",
-    "energy": "energy per call and per operation, and the frontier of time against energy",
-    "calibrate": "what this machine is against its published figures, for better predictions",
-    "correlate": "a simulation against silicon, case by case",
-    "machines": "the machine table",
-    "plan": "show or check a plan",
-    "coverage": "what plans cover of real use, of combinations of features, of the roofline; what is missing",
-    "kernel": "your own kernels: keep, check and measure them beside the library's",
+    "import": "numbers measured elsewhere, as runs",
     "schema": "JSON Schema of what a bundle holds",
+    "explain": "each number against its limit: headroom and cause",
+    "predict": "what a workload or network can reach on a machine",
+    "calibrate": "learn this machine, for better predictions",
+    "machines": "the machine table",
+    "sensitivity": "what a plan gains from more of each figure of a machine",
+    "correlate": "a simulation against silicon, case by case",
+    "energy": "energy of a call and of an operation",
+    "compare": "case by case: faster, slower, same, or not to be told",
+    "ab": "two commands or plans in turns, until the answer is sure",
+    "history": "cases over time: where a level changed, and what with it",
+    "baseline": "what is normal, learnt from runs: save, show, promote",
+    "judge": "one verdict: against a limit, a baseline, the fleet, rules",
+    "bisect": "which commit of a repository changed a case",
+    "selftest": "A/A on this machine: how small a difference it can see",
+    "coverage": "what plans cover of real use, and what they lack",
+    "kernel": "your own kernels: keep, check, measure beside the library's",
+    "compiled": "what compilers made of a kernel: registers, spills, occupancy",
+    "opportunities": "where work on kernels pays, why, and what would change it",
+    "track": "the life of each kernel over revisions, versions, devices",
+    "capture": "record some steps of a program, and say where the time went",
+    "trace": "where the time of a recorded program went, what gains most",
+}
+HEADINGS = {  # by the verb that they stand above
+    "devices": "What is here, and is it sound",
+    "run": "Measure, and keep",
+    "explain": "Against what is possible",
+    "compare": "Better or worse, since when",
+    "coverage": "Kernels: what to test, what to mend",
+    "capture": "Where a program's time goes",
 }
 # Read years of runs: to look for cycles in them takes half the time.
 MANY = ("ls", "compare", "history", "track", "judge", "baseline", "import")
 MODULES = {"import": "importing"}  # a verb that is a keyword of Python
 PARTS = {  # verbs of two words
-    "plan from": "the kernels that networks really run, as a plan with their weight in each step",
-    "trace lint": "markers that will mislead: unbalanced, misspelt, with numbers in their names, too short",
-    "track report": "a release against another, kernel by kernel: new, fixed, slower, faster, and what networks pay",
-    "energy frontier": "time against energy over clocks or power caps: a dry run unless told to set them",
+    "plan from": "the kernels that networks really run, with their weight",
+    "energy frontier": "time against energy over clocks or power caps",
+    "track report": "a release against another, kernel by kernel",
     "trace diff": "two traces of one program: what changed, summed to the whole",
+    "trace lint": "markers that will mislead: unbalanced, misspelt, too short",
 }
 
 
@@ -127,10 +135,14 @@ class _Parser(argparse.ArgumentParser):
 
 def usage() -> str:
     """The help of `hotlap` itself."""
-    verbs = "\n".join(f"  {name:<10} {about}" for name, about in VERBS.items())
+    rows = []
+    for verb, about in VERBS.items():
+        rows += [f"\n{HEADINGS[verb]}"] if verb in HEADINGS else []
+        rows += [f"  {name:<15} {said}" for name, said in ((verb, about), *PARTS.items()) if name.split()[0] == verb]
+    verbs = "\n".join(rows)
     return (
-        "hotlap: measure what an accelerator really delivers, and how far that is from what the hardware allows\n\n"
-        f"usage: hotlap VERB [arguments]\n\n{verbs}\n\n"
-        "hotlap VERB --help says more. A RUN is an id or its beginning, 'latest', label=value, a time or a path.\n"
+        "hotlap: what an accelerator really delivers, and how far that is from what the\nhardware allows\n\n"
+        f"usage: hotlap VERB [arguments]\n{verbs}\n\n"
+        "hotlap VERB --help says more. A RUN is an id or its beginning, 'latest',\nlabel=value, a time or a path. "
         f"Runs are kept under HOTLAP_HOME. Version {hotlap.__version__}."
     )

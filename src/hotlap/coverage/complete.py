@@ -58,10 +58,10 @@ def complete(
     """What is to be added to `cases`. Networks' cases come first, so that what follows need not cover what they do."""
     adding = _Adding(cases)
     if used is not None:
-        _networks(adding, used, share)
+        _networks(adding, used, share, memory_bytes)
     _directed(adding, memory_bytes)
     if roof is not None:
-        _regions(adding, roof)
+        _regions(adding, roof, memory_bytes)
     for group in grouped(adding.cases).values():
         _combinations(adding, group, strength, memory_bytes)
     ids = {case.id for case in adding.added}
@@ -69,7 +69,7 @@ def complete(
     return Completion(adding.added, adding.why, uses, adding.counts, adding.failed)
 
 
-def _networks(adding: _Adding, used: Used, share: float) -> None:
+def _networks(adding: _Adding, used: Used, share: float, memory_bytes: float) -> None:
     """Greedily what brings the steps that are below their share the most."""
     steps, lacking = measure.by_weight(grouped(adding.cases), used, None)
     reached = {step.name: step.exact for step in steps}
@@ -81,9 +81,12 @@ def _networks(adding: _Adding, used: Used, share: float) -> None:
         best = max(worth, key=lambda key: worth[key])
         if worth[best] <= 0:
             break
-        for step, gain in gains.pop(best):
+        one, brought = by_id[best], gains.pop(best)
+        if _held(one.case) > memory_bytes:
+            adding.failed.append(f"networks: {work.label(one.case)} needs more than --memory")
+            continue
+        for step, gain in brought:
             reached[step] += gain
-        one = by_id[best]
         more = f" and {len(one.uses) - 1} more" if len(one.uses) > 1 else ""
         adding.add(one.case, "networks", f"{one.uses[0].kernel} of {one.uses[0].step}{more}: {_percent(one.share)} of the steps' time")
 
@@ -103,13 +106,15 @@ def _directed(adding: _Adding, memory_bytes: float) -> None:
             adding.add(case, "edges", edge.name)
 
 
-def _regions(adding: _Adding, roof: Roof) -> None:
+def _regions(adding: _Adding, roof: Roof, memory_bytes: float) -> None:
     for name, count in measure.by_region(grouped(adding.cases), roof).items():
         if count or name == regions.UNKNOWN or (name == "link" and not roof.link_b_s):
             continue
         case = regions.probe(regions.REGIONS.index(name), roof)
         if case is None:
             adding.failed.append(f"no case was found that is {name} on {roof.name}")
+        elif _held(case) > memory_bytes:
+            adding.failed.append(f"{name} on {roof.name}: {work.label(case)} needs more than --memory")
         else:
             adding.add(case, "regions", f"{name} on {roof.name}")
 
@@ -141,7 +146,8 @@ def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: fl
 
 
 def _held(case: Case) -> float:
-    return work.find(case.workload).work(case.params).working_set_bytes
+    asked = work.find(case.workload).work(case.params)
+    return max(asked.working_set_bytes, asked.link_bytes)
 
 
 def _why(of: Sequence[features.Feature], tuples: Tuples, new: NDArray[np.int64], depth: int) -> str:

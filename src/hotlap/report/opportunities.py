@@ -28,7 +28,7 @@ def opportunities(found: Opportunities, width: int = 100, color: bool = False) -
     if found.found:
         lines += ["where work pays", *_table(found.found[:SHOWN], width, color)]
     else:
-        lines += layout.paragraph("", "No kernel of these steps is slower than expected by more than the intervals leave open.", width)
+        lines += layout.paragraph("", nothing(found), width)
     if len(found.found) > SHOWN:
         lines += [f"and {len(found.found) - SHOWN} more: --out writes a page with all, --json has their numbers"]
     lines += within(found, width) + missing(found.missing, found.steps, width)
@@ -36,6 +36,14 @@ def opportunities(found: Opportunities, width: int = 100, color: bool = False) -
     if found.found:
         lines += ["", f"next    hotlap explain {found.run} --where case={found.found[0].case.id}"]
     return "\n".join(lines)
+
+
+def nothing(found: Opportunities) -> str:
+    """Why there is no opportunity, in a sentence."""
+    if found.within and all(one.measured.low_s is None for one in found.within):
+        rounds = f"the run has no intervals, which take {words.ROUNDS_NEEDED} rounds"
+        return f"Whether a kernel is slower than expected cannot be told: {rounds}."
+    return "No kernel of these steps is slower than expected by more than the intervals leave open."
 
 
 def _steps(steps: Sequence[Step], width: int, color: bool) -> list[str]:
@@ -159,14 +167,18 @@ def within(found: Opportunities, width: int) -> list[str]:
 
 
 def _perhaps(found: Sequence[Opportunity], width: int) -> list[str]:
-    """Cases that are slower than expected, though by less than the intervals leave open."""
+    """Cases that are slower than expected, though by less than the intervals leave open or without one."""
     slower = sorted((one for one in found if one.share < PERHAPS and one.places), key=lambda one: -one.score)
     if not slower:
         return []
-    named = [f"{words.clean(one.label)} {one.measured.s / one.goal_s:.2g} × the expected time, {_share(one)}" for one in slower[:FEW]]
-    more = f"; and {len(slower) - FEW} more" if len(slower) > FEW else ""
-    said = f"Perhaps, for they are slower than expected but within its interval: {'; '.join(named)}{more}."
-    return layout.paragraph("", said, width, most=8)
+    lines = []
+    for known, why in ((True, "within its interval"), (False, "measured in too few rounds for an interval")):
+        some = [one for one in slower if (one.measured.low_s is not None) == known]
+        named = [f"{words.clean(one.label)} {one.measured.s / one.goal_s:.2g} × the expected time, {_share(one)}" for one in some[:FEW]]
+        more = f"; and {len(some) - FEW} more" if len(some) > FEW else ""
+        said = f"Perhaps, for they are slower than expected but {why}: {'; '.join(named)}{more}."
+        lines += layout.paragraph("", said, width, most=8) if some else []
+    return lines
 
 
 def _share(one: Opportunity) -> str:

@@ -30,7 +30,7 @@ def _section(found: Opportunities, several: bool) -> str:
     kernels = [_kernel(number, one) for number, one in enumerate(found.found, 1)]
     rest = "".join(kernels[OPEN:])
     folded = f"<details><summary>{len(kernels) - OPEN} more</summary>{rest}</details>" if rest else ""
-    none = "" if kernels else "<p>No kernel of these steps is slower than expected by more than the intervals leave open.</p>"
+    none = "" if kernels else f"<p>{text(said.nothing(found))}</p>"
     title = f"{found.device}: {found.name}" if several else "What would gain most"
     width = 100_000  # a page wraps by itself
     below = "".join(

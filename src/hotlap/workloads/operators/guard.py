@@ -15,7 +15,6 @@ SPUN_S = 0.03  # of a processor: threads of OpenMP spin for a quarter of this af
 BUSY_SHARE = 0.05  # of a pause that others compute through where they go on, where the system does not tell of threads
 TASKS = Path("/proc/self/task")
 
-
 def guarded(torch: Any, value: Any) -> Any:
     """The same content, strides and type in memory with a zone of known bytes on either side. What has no plain memory stays as it is:
     sparse tensors, tensors whose elements overlap, numbers; lists are guarded one by one."""
