@@ -1,10 +1,12 @@
 """Times of the operators' harness beside those of torch.utils.benchmark, and on CUDA of triton.testing.do_bench, in turns in the same run.
 
-    python benchmarks/harness.py [--processes 24] [--place cpu] [--json]
+    python benchmarks/harness.py [--processes 24] [--place cpu] [--sample-ms 20] [--cache warm] [--json]
 
-A matrix product of about 100 µs is timed in fresh processes, the ways of timing in turns in short blocks. Said are: the ratio of the
-times, with its 95 % interval over processes; and how far an answer lies from the next one of the same way for the same time spent:
-Hotlap's is the median over 6 processes that take a sixth of the time each, theirs is one process that takes all of it.
+A matrix product of about 100 µs, its size found once and then the same in all processes, is timed in fresh processes, the ways of timing in
+turns in short blocks. Said are: the ratio of the times, with its 95 % interval over processes; and how far an answer lies from the next one
+of the same way for the same time spent: Hotlap's is the median over 6 processes that take a sixth of the time each, theirs is one process
+that takes all of it. Like is held against like: inputs that stay in the cache (`--cache rotated`: Hotlap's default, more of them than the
+cache holds), and samples as long as theirs (`--sample-ms 2`: as short as the loop takes them unless `sample_time` says more).
 """
 
 from __future__ import annotations
@@ -26,22 +28,25 @@ from hotlap.stats.summary import interval
 from hotlap.workloads.operators.base import Exact, Operator
 from hotlap.workloads.operators.harness import prepared
 
-BLOCKS, BLOCK_S, PROCESSES_OF_ONE = 48, 0.02, 6
+BLOCKS_S, PROCESSES_OF_ONE = 0.96, 6  # seconds of all samples of a way in a process
+TRIES = 8  # to find a size: the least time of these counts, for other programs only add to it
 ASKED_S = 100e-6
 WITHIN = 0.01  # agreement asked
 
 
-def child(place: str) -> None:
-    """Median seconds per call of each block, by way of timing: one line of JSON."""
+def child(place: str, side: int, sample_s: float, cache: str) -> None:
+    """Median seconds per call of each block, by way of timing: one line of JSON. Without a side it only says which one to take."""
     spec = targets.parse(f"torch:{place}")
     target = targets.open_device(spec, targets.find(spec)[0])
-    side = _side(target)
-    case = Case(workload="gemm", params=work.find("gemm").parse({"m": side, "n": side, "k": side, "dtype": "fp32"}))
+    if not side:
+        print(json.dumps({"side": _side(target)}))
+        return
+    case = Case(workload="gemm", params=work.find("gemm").parse({"m": side, "n": side, "k": side, "dtype": "fp32", "cache": cache}))
     run = prepared(target, case, _product(target.library, side), np.random.default_rng(1))
-    calls = max(1, round(BLOCK_S / _once(target, run.enqueue, 20)))
+    calls = max(1, round(sample_s / _once(target, run.enqueue, 20)))
     ways = {"hotlap": lambda: _hotlap(target, run, calls), **_others(target, side, calls)}
     found: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(BLOCKS):
+    for _ in range(round(BLOCKS_S / sample_s)):
         for name in random.sample(list(ways), len(ways)):
             found[name].append(ways[name]())
     print(json.dumps({"side": side, "calls": calls, "found": found, "check": run.check().passed}))
@@ -60,7 +65,7 @@ def _side(target: Any) -> int:
     torch, place = target.library, target.device.facts["place"]
     for side in range(64, 4097, 16):
         a = torch.randn(side, side, device=place)
-        if _once(target, lambda calls, a=a: [torch.mm(a, a) for _ in range(calls)], 20) > ASKED_S:
+        if min(_once(target, lambda calls, a=a: [torch.mm(a, a) for _ in range(calls)], 5) for _ in range(TRIES)) > ASKED_S:
             return side
     return 4096
 
@@ -92,7 +97,7 @@ def _others(target: Any, side: int, calls: int) -> dict[str, Callable[[], float]
     if place.startswith("cuda"):
         from triton.testing import do_bench
 
-        ways["triton do_bench"] = lambda: do_bench(lambda: torch.mm(a, b), warmup=1, rep=1e3 * BLOCK_S, return_mode="median") * 1e-3
+        ways["triton do_bench"] = lambda: do_bench(lambda: torch.mm(a, b), warmup=1, rep=1e3 * ASKED_S * calls, return_mode="median") * 1e-3
     return ways
 
 
@@ -101,16 +106,20 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=24)
     parser.add_argument("--place", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", action="store_true")
+    parser.add_argument("--sample-ms", type=float, default=20.0)
+    parser.add_argument("--cache", default="warm", choices=("warm", "rotated"))
+    parser.add_argument("--side", type=int, default=0, help="of the product; without it found, one of about 100 µs")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        child(args.place)
+        child(args.place, args.side, args.sample_ms / 1e3, args.cache)
         return 0
-    command = [sys.executable, __file__, "--child", "--place", args.place]
-    taken = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(max(args.processes, 6))]
+    args.side = args.side or _run(args)["side"]
+    taken = [_run(args) for _ in range(max(args.processes, PROCESSES_OF_ONE))]
     found = [one["found"] for one in taken]
     answer = {
-        "side": statistics.median(one["side"] for one in taken), "time_s": statistics.median(_middle(one["hotlap"]) for one in found),
+        "side": args.side, "sample_ms": args.sample_ms, "cache": args.cache,
+        "time_s": statistics.median(_middle(one["hotlap"]) for one in found),
         "right": all(one["check"] for one in taken), "ratios": {}, "apart": {"hotlap": _apart(_medians_of_six(found))},
     }
     for name in found[0]:
@@ -124,17 +133,26 @@ def main() -> int:
     return 0 if agree and all(answer["apart"]["hotlap"] <= one for one in answer["apart"].values()) else 1
 
 
+def _run(args: argparse.Namespace) -> dict[str, Any]:
+    """What a fresh process says."""
+    told = {"--place": args.place, "--side": args.side, "--sample-ms": args.sample_ms, "--cache": args.cache}
+    command = [sys.executable, __file__, "--child", *(str(word) for pair in told.items() for word in pair)]
+    said: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return said
+
+
 def _middle(values: list[float]) -> float:
     return statistics.median(values)
 
 
 def _medians_of_six(found: list[dict[str, list[float]]]) -> list[float]:
     """Answers of Hotlap: six processes drawn at random, a sixth of each one's blocks, the median of their medians."""
-    draw, part = random.Random(1), BLOCKS // PROCESSES_OF_ONE
+    blocks = len(found[0]["hotlap"])
+    draw, part = random.Random(1), max(1, blocks // PROCESSES_OF_ONE)
     answers = []
     for _ in range(1000):
         chosen = draw.sample(found, PROCESSES_OF_ONE)
-        first = draw.randrange(BLOCKS - part + 1)
+        first = draw.randrange(blocks - part + 1)
         answers.append(statistics.median(_middle(one["hotlap"][first : first + part]) for one in chosen))
     return answers
 
@@ -146,8 +164,9 @@ def _apart(answers: list[float]) -> float:
 
 
 def _said(answer: dict[str, Any], processes: int) -> str:
-    head = f"a product of {answer['side']:.0f}³ in fp32, {answer['time_s'] * 1e6:.0f} µs"
-    lines = [f"{head}, {processes} processes, right: {answer['right']}"]
+    head = f"a product of {answer['side']}³ in fp32, {answer['time_s'] * 1e6:.0f} µs"
+    how = f"{answer['cache']}, samples of {answer['sample_ms']:g} ms"
+    lines = [f"{head}, {how}, {processes} processes, right: {answer['right']}"]
     for name, one in answer["ratios"].items():
         lines.append(f"hotlap ÷ {name:<22} {one['ratio']:.4f}   95 % interval {one['low']:.4f} to {one['high']:.4f}")
     lines += [f"answers apart by ± (95 %)  {name:<22} {100 * one:.2f} %" for name, one in answer["apart"].items()]
