@@ -12,7 +12,6 @@ from hotlap.measure import kernels as measuring
 from hotlap.measure.loop import Slot, measure
 from hotlap.record import Samples
 from hotlap.store import kernels
-from hotlap.workloads.operators import guard
 from hotlap.workloads.own import describe
 
 pytest.importorskip("torch")
@@ -79,20 +78,3 @@ def test_a_leak_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     found = measure(target, kernels.case(kernel, {"trick": "leaks"}), Slot(seconds=0.4, seed=1))
     assert found.status == "measured", found.reason
     assert "leak" in {flag.name for flag in found.flags}
-
-
-@pytest.mark.skipif(not guard.TASKS.is_dir(), reason="the system does not tell of threads")
-@pytest.mark.parametrize(("ready", "each_s", "wanted"), [(20, 0.0, False), (10**9, 0.001, True), (10**9, 0.0, True), (4, 0.1, False)])
-def test_a_thread_that_only_waits_for_a_processor_does_not_go_on(
-    ready: int, each_s: float, wanted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ready for so many looks, given so much of a processor in each: it counts when it computes on, or never sleeps."""
-    looks: list[float] = []
-
-    def another() -> bool:
-        looks.append(each_s)
-        return len(looks) <= ready
-
-    monkeypatch.setattr(guard, "_another_runs", another)
-    monkeypatch.setattr(guard, "_own_s", lambda: 0.0)
-    assert guard.goes_on(lambda seconds: None, lambda: sum(looks)) == wanted
