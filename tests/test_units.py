@@ -73,3 +73,8 @@ def test_sizes_are_binary_where_exact() -> None:
 @given(st.floats(1e-9, 1e18))
 def test_what_is_shown_can_be_read_again(value: float) -> None:
     assert units.parse(units.show(value, "B/s", 6), "B/s") == pytest.approx(value, rel=1e-5, abs=1e-8)
+
+
+def test_a_share_beyond_all_numbers_is_still_told() -> None:
+    assert units.percent(1e307) == "1e+307 × 100 %"
+    assert units.percent(float("nan")) == "nan × 100 %"

@@ -134,6 +134,8 @@ def percent(share: float, digits: int = 2) -> str:
     """A share in per cent: ``0.64 %``, ``12 %``, ``103 %``; nothing finer than a hundredth."""
     number = abs(share) * 100
     sign = "-" if share < 0 else ""
+    if not math.isfinite(number):  # of figures that are no share of anything
+        return f"{share:g} × 100 %"
     if number < 0.005:
         return "0 %"
     if number < 1:
