@@ -72,3 +72,10 @@ def test_numbers_with_many_digits_keep_a_case_its_id(tmp_path: Path) -> None:
     given = {"name": "own", "settings": ["n=7"], "bytes": 34 / 9 * 1e6, "operations": 1e17 + 2e15, "unit_of_arithmetic": "fma.fp32"}
     case = plans.case("kernel", given)
     assert _read(tmp_path, plans.text(Plan(name="p", cases=[case]))).cases == [case]
+
+
+def test_a_plan_is_shown_with_the_defaults_that_cases_leave_out() -> None:
+    cases = [plans.case("gemm", {"m": 8, "n": 8, "k": 8, "layout": layout}) for layout in ("nn", "nt")]
+    shown = plans.show(Plan(name="two", cases=cases))
+    assert "layout nn, nt" in shown
+    assert "epilogue" not in shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hotlap import units, work
 from hotlap.record import Case, MeasureOptions, Plan, Value
@@ -70,19 +70,20 @@ def _groups(cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
 def _spread(cases: Sequence[Case]) -> str:
     """The values of each parameter that the cases set: ``op copy, triad · size 16 KiB … 1 GiB (17)``."""
     spec = work.find(cases[0].workload)
+    full = [spec.full(case.params) for case in cases]
     parts = []
     for param in spec.params:
-        found = list(dict.fromkeys(_word(case.params.get(param.name, ""), param.unit) for case in _sorted(cases, param.name)))
+        found = list(dict.fromkeys(_word(params.get(param.name, ""), param.unit) for params in _sorted(full, param.name)))
         if len(found) > 1 or found != [_word(param.default if param.default is not None else "", param.unit)]:
             parts.append(f"{param.name} {_values(found)}")
     return " · ".join(parts) or "all defaults"
 
 
-def _sorted(cases: Sequence[Case], name: str) -> Sequence[Case]:
+def _sorted(params: Sequence[Mapping[str, Value]], name: str) -> Sequence[Mapping[str, Value]]:
     """By value for numbers, as they come for words."""
-    if any(not isinstance(case.params.get(name), (int, float)) for case in cases):
-        return cases
-    return sorted(cases, key=lambda case: number(case.params, name))
+    if any(not isinstance(one.get(name), (int, float)) for one in params):
+        return params
+    return sorted(params, key=lambda one: number(one, name))
 
 
 def _word(value: Value, unit: str) -> str:
