@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 
 from hotlap.binaries.graphs import Against, Spread
 from hotlap.errors import InputError, MachineError
+from hotlap.inspect import apart
 from hotlap.measure.process import SPEED_ENVIRONMENT
 from hotlap.stats import summary
 from hotlap.tune.eager_round import Job, Round
@@ -96,22 +95,12 @@ def _round(job: Job) -> Round:
     with tempfile.TemporaryDirectory(prefix="hotlap-eager-") as scratch:
         cold = {"TORCHINDUCTOR_CACHE_DIR": str(Path(scratch) / "inductor"), "TRITON_CACHE_DIR": str(Path(scratch) / "triton")}
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", "hotlap.tune.eager_round"],
-                input=msgspec.json.encode(job),
-                capture_output=True,
-                timeout=LIMIT_S,
-                check=False,
-                env={**SPEED_ENVIRONMENT, **os.environ, **cold},
+            said = apart.answer(
+                "hotlap.tune.eager_round", msgspec.json.encode(job), LIMIT_S, {**SPEED_ENVIRONMENT, **os.environ, **cold}
             )
-        except subprocess.TimeoutExpired:
-            raise MachineError(f"{job.factory}: a round did not end within {LIMIT_S:.0f} s and was stopped") from None
-    if done.returncode or not done.stdout.strip():
-        words = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        raise MachineError(
-            f"{job.factory}: the round's process ended with status {done.returncode}; its last words: {words[-1] if words else 'none'}"
-        )
-    found = msgspec.json.decode(done.stdout, type=Round)
+        except apart.Broken as error:
+            raise MachineError(f"{job.factory}: the round's process {error}") from None
+    found = msgspec.json.decode(said, type=Round)
     if found.problem:
         raise (InputError if found.asked_wrongly else MachineError)(f"{job.factory}: {found.problem}")
     return found

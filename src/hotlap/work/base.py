@@ -144,9 +144,11 @@ class Workload:
     needs: str = ""  # what a device must have, in words, for the manual
     fault: Callable[[Mapping[str, Value]], tuple[str, str] | None] = lambda _: None  # which parameter does not go with the others, and why
     implementations: tuple[str, ...] = ()  # to choose from, where there are several
+    defaults: Mapping[str, Value] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """`work` and `fault` always see every parameter, also those that a case leaves out."""
+        object.__setattr__(self, "defaults", {p.name: p.default for p in self.params if p.default is not None})
         if any(p.later for p in self.params):
             work, fault = self.work, self.fault
             object.__setattr__(self, "work", lambda params: work(self.full(params)))
@@ -192,7 +194,7 @@ class Workload:
 
     def full(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """A case's parameters with those that it leaves out at their defaults."""
-        return {**{p.name: p.default for p in self.params if p.default is not None}, **params}
+        return {**self.defaults, **params}
 
     def value(self, seconds: float, params: Mapping[str, Value]) -> float:
         """The metric of one call that took `seconds`, in `unit`."""

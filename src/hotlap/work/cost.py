@@ -10,12 +10,17 @@ from typing import Any
 
 from hotlap.errors import InputError, nearest
 from hotlap.record import Value
+from hotlap.work import arithmetic
 from hotlap.work.base import DTYPES
 
-_BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}  # fmt: skip
+
+def _power(base: Any, exponent: Any) -> float:
+    if not isinstance(exponent, int) or abs(exponent) > 8:
+        raise arithmetic.NoArithmetic(f"{base} ** {exponent}")
+    return float(base) ** exponent
+
+
+_OPERATORS: arithmetic.Operators = {**arithmetic.PLAIN, ast.Mod: operator.mod, ast.Pow: _power}
 
 
 def _size(dtype: object) -> int:
@@ -38,8 +43,13 @@ def evaluate(expression: str | float, params: Mapping[str, Value]) -> float:
     if len(expression) > LONGEST:
         raise InputError(f"an expression has at most {LONGEST} characters: {expression[:40]}…")
     try:
-        found = _value(ast.parse(expression.strip(), mode="eval").body, params, expression)
-        number = float(found)
+        number = float(arithmetic.evaluated(arithmetic.parsed(expression), params, _OPERATORS, _FUNCTIONS))
+    except KeyError as error:
+        name = error.args[0]
+        raise InputError(f"'{expression}' names '{name}', which is no parameter; {nearest(name, params)}") from None
+    except arithmetic.NoArithmetic as error:
+        valid = f"+ - * / // % **, names, {', '.join(_FUNCTIONS)}"
+        raise InputError(f"'{error}' in '{expression}' is not arithmetic; valid: {valid}") from None
     except (SyntaxError, RecursionError, ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
@@ -47,23 +57,3 @@ def evaluate(expression: str | float, params: Mapping[str, Value]) -> float:
     if not math.isfinite(number):
         raise InputError(f"'{expression}' is {number} for these parameters; it must be finite")
     return number
-
-
-def _value(node: ast.expr, params: Mapping[str, Value], whole: str) -> Any:
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, str)):
-        return node.value
-    if isinstance(node, ast.Name):
-        if node.id not in params:
-            raise InputError(f"'{whole}' names '{node.id}', which is no parameter; {nearest(node.id, params)}")
-        return params[node.id]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand, params, whole)
-    if isinstance(node, ast.BinOp):
-        left, right = _value(node.left, params, whole), _value(node.right, params, whole)
-        if type(node.op) in _BINARY:
-            return _BINARY[type(node.op)](left, right)
-        if isinstance(node.op, ast.Pow) and isinstance(right, int) and abs(right) <= 8:
-            return float(left) ** right
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords:
-        return _FUNCTIONS[node.func.id](*(_value(one, params, whole) for one in node.args))
-    raise InputError(f"'{ast.unparse(node)}' in '{whole}' is not arithmetic; valid: + - * / // % **, names, {', '.join(_FUNCTIONS)}")

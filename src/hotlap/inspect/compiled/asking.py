@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from msgspec.structs import replace as changed
 from hotlap.binaries import text
 from hotlap.binaries.base import Compiled
 from hotlap.errors import InputError, NotSupported
+from hotlap.inspect import apart
 from hotlap.inspect.compiled import reading
 from hotlap.inspect.compiled.protocol import ARCHITECTURE, Job, Made
 
@@ -103,17 +102,7 @@ def _folder(scratch: str, number: int) -> str:
 def _compile(job: Job) -> Made:
     cache = {"POCL_CACHE_DIR": str(Path(job.folder) / "pocl"), "PYOPENCL_NO_CACHE": "1", "CUDA_CACHE_DISABLE": "1"}
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "hotlap.inspect.compiled.making"],
-            input=msgspec.json.encode(job),
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-            env={**os.environ, **cache},
-        )
-    except subprocess.TimeoutExpired:
-        return Made(problem=f"the compiler did not end within {LIMIT_S:.0f} s and was stopped")
-    if done.returncode or not done.stdout.strip():
-        words = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        return Made(problem=f"the compiler's process ended with status {done.returncode}; its last words: {words[-1] if words else 'none'}")
-    return msgspec.json.decode(done.stdout, type=Made)
+        said = apart.answer("hotlap.inspect.compiled.making", msgspec.json.encode(job), LIMIT_S, {**os.environ, **cache})
+    except apart.Broken as error:
+        return Made(problem=f"the compiler's process {error}")
+    return msgspec.json.decode(said, type=Made)

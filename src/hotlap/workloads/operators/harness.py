@@ -346,22 +346,25 @@ class _Run:
             return self._farthest(outputs, inputs)
 
     def _farthest(self, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> tuple[float, float]:
+        found: Sequence[Any] = [one.to(self.exact) for one in outputs]
+        wide = self._widened(inputs) if self.operator.widen or self.operator.settle is not None else inputs
         if self.operator.settle is not None:
-            wide = {name: self._wide(value) for name, value in inputs.items()}
-            outputs = self.operator.settle(wide, [one.to(self.exact) for one in outputs])
-        exact = self._reference(inputs)
-        error, allowed, wrong = farthest([one.to(self.exact) for one in outputs], exact, self.operator.dtype)
+            found = self.operator.settle(wide, found)
+        exact = self.operator.reference(wide if self.operator.widen else inputs)
+        if self.operator.twice:
+            self._once_more(exact, inputs)
+        error, allowed, wrong = farthest([one.to(self.exact) for one in found], exact, self.operator.dtype)
         self.fault = self.fault or wrong
         return error, allowed
 
-    def _reference(self, inputs: Mapping[str, Any]) -> Sequence[Exact]:
-        wide = {name: self._wide(value) for name, value in inputs.items()} if self.operator.widen else inputs
-        exact = self.operator.reference(wide)
-        if self.operator.twice:
-            once_more = self.operator.reference({name: self._wide(value) for name, value in inputs.items()})
-            if not all(_same(one.value, other.value) for one, other in zip(exact, once_more, strict=True)):
-                self.fault = self.fault or "the reference disagrees with itself: two runs on the same input differ by more than rounding"
-        return exact
+    def _once_more(self, exact: Sequence[Exact], inputs: Mapping[str, Any]) -> None:
+        """The reference on inputs of its own, for it may have changed those that it was given."""
+        other = self.operator.reference(self._widened(inputs))
+        if not all(_same(one.value, again.value) for one, again in zip(exact, other, strict=True)):
+            self.fault = self.fault or "the reference disagrees with itself: two runs on the same input differ by more than rounding"
+
+    def _widened(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._wide(value) for name, value in inputs.items()}
 
     def _wide(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
@@ -374,7 +377,7 @@ class _Run:
 
 _STEPS = (
     "enqueue", "before", "after", "_look", "check", "_on_fresh",
-    "_refill", "_refilled", "_again", "_worst", "_farthest", "_reference", "_touched", "_settle", "_cloned",
+    "_refill", "_refilled", "_again", "_worst", "_farthest", "_once_more", "_touched", "_settle", "_cloned",
 )  # fmt: skip
 _GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")
 
