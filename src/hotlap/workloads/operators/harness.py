@@ -97,7 +97,7 @@ class _Run:
             target.sync()
         except InputError:  # of a user's kernel
             raise
-        except (RuntimeError, MemoryError, TypeError, ValueError, NotImplementedError) as error:
+        except (RuntimeError, MemoryError, NotImplementedError) as error:
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
         self.began_s, self.changing_s = _clock(), 0.0
         self.memory = footprint.Memory(self.torch, self.place)
