@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 CLASSES = ("matrix", "fma", "half", "double", "special", "integer", "convert", "global", "shared", "local", "constant", "control", "other")
 _SASS = (
+    ("other", r"U?MOV|S2R|S2UR|CS2R|MOVM|SHFL"),
     ("matrix", r"[HIDQOBF]MMA|[HIQBO]GMMA|UTC\w*MMA|BMMA"),
     ("double", r"D(FMA|ADD|MUL|SETP|MNMX)"),
     ("half", r"H(FMA|ADD|MUL|MNMX|SET|SETP)2?"),
@@ -32,7 +33,7 @@ _SASS = (
         "integer",
         (
             r"U?(IMAD|IADD3?|IMUL\w*|LOP3?|SHF|SHL|SHR|LEA|ISETP|IMNMX|VIMNMX\w*|VIADD\w*|IABS|PRMT|SEL|SGXT|POPC|FLO|BREV|BMSK|PLOP3|P2R|R2P"
-            r"|IDP\w*|ISCADD|XMAD|LOP|IADDC|VIADDMNMX|IADD|VABSDIFF\w*|VOTE\w*|REDUX|MOV|I2IP)"
+            r"|IDP\w*|ISCADD|XMAD|LOP|IADDC|VIADDMNMX|IADD|VABSDIFF\w*|VOTE\w*|REDUX)"
         ),
     ),
 )
@@ -90,12 +91,6 @@ LANGUAGES = {
     for name, table in (("SASS", _SASS), ("PTX", _PTX), ("AMDGCN", _AMD), ("SPIR-V", _SPIRV))
 }
 PADDING = {"NOP", "s_nop", "s_code_end", "v_nop"}  # fills code up to alignment
-MOVES = {
-    "SASS": re.compile(r"(?:U?MOV|S2R|S2UR|CS2R|MOVM|SHFL|NOP)\b"),
-    "PTX": re.compile(r"\0"),
-    "AMDGCN": re.compile(r"\0"),
-    "SPIR-V": re.compile(r"\0"),
-}
 _NARROW = re.compile(r"(?<![a-z0-9])(bf16|f16|e4m3|e5m2|e2m1|s8|u8|BF16|F16|E4M3|E5M2|E2M1|S8|U8)(?:x\d)?(?![a-z0-9])")
 _SAME = {"f16": "fp16", "bf16": "bf16", "e4m3": "fp8", "e5m2": "fp8", "e2m1": "fp4", "s8": "int8", "u8": "int8"}
 
@@ -103,8 +98,6 @@ _SAME = {"f16": "fp16", "bf16": "bf16", "e4m3": "fp8", "e5m2": "fp8", "e2m1": "f
 def kind(instruction: str, language: str) -> str:
     """The class of an instruction's name with its modifiers: HMMA.16816.F32, mma.sync.aligned…, v_mfma_f32_32x32x8_f16."""
     name = instruction.partition(".")[0] if language == "SASS" else instruction
-    if MOVES[language].fullmatch(name):
-        return "other"
     for found, pattern in LANGUAGES[language]:
         if pattern.fullmatch(name):
             return found

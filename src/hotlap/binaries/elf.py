@@ -25,15 +25,12 @@ class Section:
     data: bytes  # empty of a section that takes no room in the file
     size: int
     link: int
-    info: int
 
 
 @dataclass(frozen=True)
 class Symbol:
     name: str
     kind: int
-    section: int
-    value: int
     size: int
     other: int
 
@@ -62,7 +59,7 @@ class Elf:
             raise InputError(f"{self.name}: its section of names has number {self._names} of {len(rows)}: damaged")
         names = self._bytes(rows[self._names][4], rows[self._names][5])
         return [
-            Section(_text(names, row[0]), row[1], b"" if row[1] == NO_BITS else self._bytes(row[4], row[5]), row[5], row[6], row[7])
+            Section(_text(names, row[0]), row[1], b"" if row[1] == NO_BITS else self._bytes(row[4], row[5]), row[5], row[6])
             for row in rows
         ]
 
@@ -74,8 +71,8 @@ class Elf:
         names = self.sections[table.link].data
         found = []
         for at in range(0, len(table.data) - _SYMBOL.size + 1, _SYMBOL.size):
-            name, info, other, section, value, size = _SYMBOL.unpack_from(table.data, at)
-            found.append(Symbol(_text(names, name), info & 15, section, value, size, other))
+            name, info, other, _, _, size = _SYMBOL.unpack_from(table.data, at)
+            found.append(Symbol(_text(names, name), info & 15, size, other))
         return found
 
     def section(self, name: str) -> Section | None:

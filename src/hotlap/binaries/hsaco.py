@@ -56,7 +56,6 @@ def _kernel(told: dict[str, Any], architecture: str, elf: Elf) -> Compiled:
         registers=vector,
         scalar_registers=told.get(".sgpr_count"),
         spill_store_bytes=4 * spilled,
-        spill_load_bytes=None,
         stack_bytes=told.get(".private_segment_fixed_size"),
         shared_bytes=told.get(".group_segment_fixed_size"),
         threads=told.get(".max_flat_workgroup_size"),

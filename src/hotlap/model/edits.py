@@ -61,6 +61,7 @@ FIGURES = {
         Figure("link_latency_factor", also=("link_latency", "link_latency_s"), relative=True),
     )
 }
+RATES = {"matrix_rate": "matrix.", "vector_rate": "fma."}  # how the rates begin that they are of
 SHOWN = {"l2_factor": "l2_bandwidth", "launch_factor": "launch", "link_latency_factor": "link_latency"}  # as users write them
 NAMES = {name.lower(): one for one in FIGURES.values() for name in (one.field, *one.also)}
 EXAMPLE = "as in h200-sxm+l2_bytes=100MB+memory_bandwidth_b_s=*1.2"
@@ -88,7 +89,7 @@ def edited(spec: Spec, changes: Sequence[str]) -> Spec:
     if "clock_max_hz" in given and "clock_for_peak_hz" not in given and spec.clock_max_hz and spec.clock_for_peak_hz:
         ratio = (found.clock_max_hz or spec.clock_max_hz) / spec.clock_max_hz
         found = replace(found, clock_for_peak_hz=spec.clock_for_peak_hz * ratio)
-    arithmetic = {"compute_units", "clock_max_hz", "clock_for_peak_hz", "matrix_rate", "vector_rate", *UNITS_OF_ARITHMETIC}
+    arithmetic = {"compute_units", "clock_max_hz", "clock_for_peak_hz", *RATES, *UNITS_OF_ARITHMETIC}
     if found.clock_max_hz and found.clock_for_peak_hz and found.clock_for_peak_hz > found.clock_max_hz:
         raise InputError(f"{spec.slug}: the clock of the peak, {units.show(found.clock_for_peak_hz, 'Hz')}, is above the highest clock")
     return replace(
@@ -115,11 +116,11 @@ def _shown(figure: Figure) -> str:
 def _taken(spec: Spec, figure: Figure, text: str) -> tuple[Spec, str]:
     """The machine with one figure edited, and the value as the slug says it."""
     factor = _factor(figure, text)
-    if figure.field in ("matrix_rate", "vector_rate"):
+    if figure.field in RATES:
         return _rates(spec, figure, factor), f"*{factor:g}"
     if figure.relative:
         return _noted(spec, figure.field, factor, "as the model takes it for every machine"), f"*{factor:g}"
-    old = _old(spec, figure)
+    old = stands(spec, figure.field)
     if math.isnan(factor):
         value = _absolute(figure, text)
     elif old is None:
@@ -156,12 +157,13 @@ def _absolute(figure: Figure, text: str) -> float:
         raise InputError(f"'{_shown(figure)}': {error}") from None
 
 
-def _old(spec: Spec, figure: Figure) -> float | None:
-    if figure.field in UNITS_OF_ARITHMETIC:
-        return spec.flop_per_clock.get(figure.field)
-    if figure.field == "host_b_s" and spec.host_b_s is None and spec.pcie_b_s:
+def stands(spec: Spec, name: str) -> float | None:
+    """What a field is before it is edited."""
+    if name in UNITS_OF_ARITHMETIC:
+        return spec.flop_per_clock.get(name)
+    if name == "host_b_s" and spec.host_b_s is None and spec.pcie_b_s:
         return 2 * spec.pcie_b_s  # the link to the host is PCI Express, of which the table has lanes
-    value: float | None = getattr(spec, figure.field)
+    value: float | None = getattr(spec, name)
     return value
 
 
@@ -179,8 +181,8 @@ def _sane(spec: Spec, figure: Figure, value: float, old: float | None) -> None:
 
 
 def _rates(spec: Spec, figure: Figure, factor: float) -> Spec:
-    kind = "matrix." if figure.field == "matrix_rate" else "fma."
-    if not any(unit.startswith(kind) for unit in spec.flop_per_clock):
+    kind = RATES[figure.field]
+    if not known(spec, figure.field):
         raise InputError(f"{spec.table_slug} has no {kind.rstrip('.')} rate in the machine table: nothing to multiply")
     rates = {unit: rate * factor if unit.startswith(kind) else rate for unit, rate in spec.flop_per_clock.items()}
     return replace(spec, flop_per_clock=rates, edits={**spec.edits, figure.field: f"all {kind}* were 1/{factor:g} of it"})
@@ -205,9 +207,9 @@ _SOURCES = {"memory_bandwidth_b_s": "memory_bandwidth_source", "clock_max_hz": "
 
 def known(spec: Spec, name: str) -> bool:
     """Whether a field of the machine can be multiplied."""
-    if name in ("matrix_rate", "vector_rate"):
-        return any(unit.startswith("matrix." if name == "matrix_rate" else "fma.") for unit in spec.flop_per_clock)
-    return FIGURES[name].relative or bool(_old(spec, FIGURES[name]))
+    if name in RATES:
+        return any(unit.startswith(RATES[name]) for unit in spec.flop_per_clock)
+    return FIGURES[name].relative or bool(stands(spec, name))
 
 
 def apply(spec: Spec, factors: Mapping[str, float]) -> Spec:

@@ -145,12 +145,16 @@ def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[F
         return unknown, unknown
     clock = found.clock_hz
     if clock is None:
-        fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
-        clock = power.clock(found.demand, power.Spent(seconds - fixed, fixed), machine, kind=kind).clock_hz
+        clock = power.clock(found.demand, _spent(found, seconds), machine, kind=kind).clock_hz
         drawn = power.power_w(found.demand, seconds, machine, kind)
     else:
         drawn = power.at_share_w(found.demand, seconds, clock / machine.clock_max_hz, machine, kind)
     return np.minimum(drawn, spec.power_w * power.MARGIN), clock
+
+
+def _spent(found: Estimate, seconds: Floats) -> power.Spent:
+    fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
+    return power.Spent(seconds - fixed, fixed)
 
 
 def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.Spent]:
@@ -163,8 +167,7 @@ def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.Spent]:
     if family in ("collective", "transfer") or not spec.power_w or not power.known(found.demand.operations):
         raise InputError(f"no power is known of '{case.workload}' on {spec.name}")
     seconds = found.seconds - found.parts.get(CAPPED, 0.0 * found.seconds)
-    fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
-    return family if family in power.KINDS else "", found.demand, power.Spent(seconds - fixed, fixed)
+    return family if family in power.KINDS else "", found.demand, _spent(found, seconds)
 
 
 def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
@@ -209,14 +212,12 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
     shared = {name: params[name] for name in ("batch", "heads", "kv_heads", "head_dim", "window", "dtype", "kv_dtype")}
     shared |= {"value_dim": attention_widths(params)[0], "latent": params.get("latent", 0)}
     machine = chip(spec, "max")
-    if params.get("op", "forward") == "backward":
-        causal = params["mask"] == "causal"
-        forward = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
-        return "prefill", composed.attention_backward(params, forward)
-    if one:
+    backward = params.get("op", "forward") == "backward"
+    if one and not backward:
         return "decode", decode.estimate({**shared, "kv": keys}, machine, implementation)
     causal = params["mask"] == "causal"
-    return "prefill", prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
+    forward = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
+    return "prefill", composed.attention_backward(params, forward) if backward else forward
 
 
 def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:

@@ -17,6 +17,7 @@ from hotlap.errors import InputError
 from hotlap.model.chips import chip
 from hotlap.model.expect import settled
 from hotlap.model.kernels import power
+from hotlap.model.kernels.base import Chip, Demand
 from hotlap.model.machines import Spec
 from hotlap.record import Case
 
@@ -53,7 +54,7 @@ def over(cases: Sequence[Case], calls: Mapping[str, float], spec: Spec, settings
     for case in cases:
         many = calls.get(case.id, 1.0)
         try:
-            found = [_one(case, spec, setting) for setting in settings]
+            found = _each(case, spec, settings)
         except InputError as error:
             unknown[work.label(case)] = str(error)
             continue
@@ -63,10 +64,14 @@ def over(cases: Sequence[Case], calls: Mapping[str, float], spec: Spec, settings
     return Swept([Sum(seconds, joules, hertz / seconds) for seconds, joules, hertz in totals], unknown)
 
 
-def _one(case: Case, spec: Spec, setting: Setting) -> tuple[float, float, float]:
-    """Seconds, watts and clock of one call, repeated until it has settled."""
+def _each(case: Case, spec: Spec, settings: Sequence[Setting]) -> list[tuple[float, float, float]]:
     kind, demand, spent = settled(case, spec)
     machine = chip(spec, "max")
+    return [_one(kind, demand, spent, machine, setting) for setting in settings]
+
+
+def _one(kind: str, demand: Demand, spent: power.Spent, machine: Chip, setting: Setting) -> tuple[float, float, float]:
+    """Seconds, watts and clock of one call, repeated until it has settled."""
     held = power.clock(demand, spent, machine, setting.power_w, kind)
     clock_hz, seconds, watts = float(held.clock_hz[0]), float(held.seconds[0]), float(held.power_w[0])
     if setting.clock_hz is None or setting.clock_hz >= clock_hz:
@@ -80,9 +85,9 @@ def _one(case: Case, spec: Spec, setting: Setting) -> tuple[float, float, float]
 def _check(setting: Setting, spec: Spec) -> None:
     if setting.power_w is not None and spec.power_w and setting.power_w > spec.power_w:
         raise InputError(f"{setting.power_w:g} W is above the limit of {spec.name}, {spec.power_w:g} W")
-    least = power.stored()["clock_least_share"] * chip(spec, "max").clock_max_hz
-    if setting.clock_hz is not None and not least <= setting.clock_hz <= chip(spec, "max").clock_max_hz * 1.001:
-        top = chip(spec, "max").clock_max_hz
+    top = chip(spec, "max").clock_max_hz
+    least = power.stored()["clock_least_share"] * top
+    if setting.clock_hz is not None and not least <= setting.clock_hz <= top * 1.001:
         raise InputError(
             f"{setting.clock_hz / 1e6:g} MHz is outside of what the model knows of {spec.name}: {least / 1e6:.0f} to {top / 1e6:.0f} MHz"
         )

@@ -13,7 +13,8 @@ cases such errors are alike, so the ends are averaged as the middle is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -135,16 +136,9 @@ def sensitivity(plan: Plan, spec: Spec, asked: Asked | None = None) -> Sensitivi
         plan=plan.name, machine=spec.slug, cases=len(weigh.kept), by=by, method="simulation" if simulation else "model",
         weighted="calls in networks" if plan.uses else "each case alike", figures=[gain for gain, _ in found],
         whole=None if asked.keys else sum(gain.elasticity for gain, _ in found if not gain.part), steps=weigh.steps(each),
-        workloads=weigh.workloads(each, groups), bounded=len(base.bounded), left_out=_counted(base.missing.values()),
+        workloads=weigh.workloads(each, groups), bounded=len(base.bounded), left_out=dict(Counter(base.missing.values())),
         largest_bytes=max(needed), too_large=sum(spec.memory_bytes is not None and size > spec.memory_bytes for size in needed),
     )  # fmt: skip
-
-
-def _counted(reasons: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for reason in reasons:
-        found[reason] = found.get(reason, 0) + 1
-    return found
 
 
 # ---------------------------------------------------------------- figures
@@ -201,8 +195,7 @@ def _gain(figure: Figure, spec: Spec, by: float, ask: Ask, weigh: Weights, simul
     own = -np.log(curve[up] / curve[down]) / math.log(really[up] / really[down])
     elasticity = -weigh.log_ratio(curve[up], curve[down]) / math.log(really[up] / really[down])
     low, high = (None, None) if simulation else weigh.ends(own, elasticity)
-    now = getattr(spec, figure.fields[0], None) if figure.unit or figure.fields == ("compute_units",) else None
-    now = 2 * spec.pcie_b_s if figure.name == "host_link" and now is None and spec.pcie_b_s else now
+    now = edits.stands(spec, figure.fields[0]) if figure.unit or figure.fields == ("compute_units",) else None
     gains = {f"{factor:g}": math.exp(-weigh.log_ratio(seconds)) for factor, seconds in curve.items()}
     enough = 1.0 if elasticity < NOTHING else None if simulation else _enough(figure, spec, ask, weigh)
     gain = Gain(

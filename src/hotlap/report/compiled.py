@@ -14,7 +14,6 @@ from hotlap.report.layout import Cell, Column
 from hotlap.stats import summary
 
 BOUND = {"threads per block": "block size", "registers per thread": "registers", "shared memory per block": "shared", "blocks": "blocks"}
-FEW = 6  # fresh processes below which the median of compile times has no interval
 
 
 def compiled(studied: Sequence[Studied], found: Sequence[Finding], width: int = 100, color: bool = False) -> str:
@@ -79,7 +78,7 @@ def _time(one: Studied) -> str:
     if not taken:
         return "–"
     shown = words.quantity(float(np.median(taken)), "s")
-    between = summary.interval(taken) if len(taken) >= FEW else None
+    between = summary.interval(taken)
     return f"{shown} [{words.quantity(between[0], 's')} – {words.quantity(between[1], 's')}]" if between else shown
 
 

@@ -22,7 +22,7 @@ def against(found: Against, width: int = 100, color: bool = False) -> str:
         lines += ["", *layout.paragraph("", _verdict(found.speedup, found.break_even), width)]
     lines += ["", *_graphs(found, width)]
     if found.difference is not None:
-        lines += layout.paragraph("outputs: ", _outputs(found), width)
+        lines += layout.paragraph("outputs: ", _outputs(found.difference, found.rounding), width)
     if found.memory:
         told = "; ".join(f"{name} {words.quantity(value, 'B')}" for name, value in found.memory.items())
         lines += layout.paragraph("memory: ", f"peak, {told}", width)
@@ -82,11 +82,9 @@ def _graphs(found: Against, width: int) -> list[str]:
     return lines
 
 
-def _outputs(found: Against) -> str:
-    if found.difference is None:
-        return "not compared"
-    text = f"the largest difference is {found.difference:.2g} of the largest output"
-    if found.rounding is None:
+def _outputs(apart: float, rounding: float | None) -> str:
+    text = f"the largest difference is {apart:.2g} of the largest output"
+    if rounding is None:
         return text
-    text += f"; eager's own from fp64 is {found.rounding:.2g}"
-    return text + (": more than rounding explains" if found.difference > WORSE * max(found.rounding, 1e-16) else "")
+    text += f"; eager's own from fp64 is {rounding:.2g}"
+    return text + (": more than rounding explains" if apart > WORSE * max(rounding, 1e-16) else "")

@@ -52,11 +52,7 @@ def _columns(found: Sensitivity, width: int) -> list[Column]:
 
 
 def _name(one: Gain) -> str:
-    return words_of(one.figure)
-
-
-def words_of(figure: str) -> str:
-    return figure.replace("_", " ").replace("l2 ", "L2 ")
+    return one.figure.replace("_", " ").replace("l2 ", "L2 ")
 
 
 def _zero(value: float) -> float:
@@ -89,8 +85,8 @@ def _enough(one: Gain, method: str) -> str:
 
 
 def _notes(found: Sensitivity) -> list[str]:
-    parts = [words_of(one.figure) for one in found.figures if one.part and not one.figure.startswith("matrix.")]
-    rest = [words_of(one.figure) for one in found.figures if not one.part]
+    parts = [_name(one) for one in found.figures if one.part and not one.figure.startswith("matrix.")]
+    rest = [_name(one) for one in found.figures if not one.part]
     notes = ["elasticity: by how many per cent the speed grows with 1 % more of a figure; more launch and link latency means shorter ones"]
     notes[0] += "; enough: beyond it 1 % more gains less than 0.02 %."
     if parts and found.whole is not None:

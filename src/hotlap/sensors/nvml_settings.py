@@ -20,7 +20,6 @@ class Bounds(Record, frozen=True, kw_only=True):
     """What can be set, and what stands. None: the driver does not say."""
 
     power_w: float | None = None  # stands now
-    power_default_w: float | None = None
     power_least_w: float | None = None
     power_most_w: float | None = None
     clock_least_hz: float | None = None
@@ -40,11 +39,10 @@ class Settings:
     def bounds(self) -> Bounds:
         n, h = self.n, self.handle
         limits = self._told(lambda: n.nvmlDeviceGetPowerManagementLimitConstraints(h))
-        clocks = self._told(lambda: self._clocks()) or []
+        clocks = self._told(self._clocks) or []
         reasons = self._told(lambda: n.nvmlDeviceGetCurrentClocksThrottleReasons(h))
         return Bounds(
             power_w=self._watts(lambda: n.nvmlDeviceGetPowerManagementLimit(h)),
-            power_default_w=self._watts(lambda: n.nvmlDeviceGetPowerManagementDefaultLimit(h)),
             power_least_w=limits[0] / 1e3 if limits else None,
             power_most_w=limits[1] / 1e3 if limits else None,
             clock_least_hz=min(clocks, default=None),

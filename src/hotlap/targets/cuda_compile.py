@@ -60,29 +60,28 @@ def architecture(capability: int) -> str:
 @functools.cache
 def compile_source(source: str, name: str, arch: str, defines: tuple[str, ...] = ()) -> bytes:
     """A cubin (`sm_90`) or PTX (`compute_90`) of the prelude and `source`. Raises NotSupported with the compiler's first error."""
-    nvrtc = _nvrtc()
     text = prelude() + "".join(f"#define {_define(d)}\n" for d in defines) + "#line 1\n" + source
-    result, program = nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, None, None)
-    _done(result, "nvrtcCreateProgram")
-    try:
-        (result,) = nvrtc.nvrtcCompileProgram(program, 2, [f"--gpu-architecture={arch}".encode(), b"--std=c++17"])
-        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise NotSupported(f"the kernel '{name}' does not compile: {_first_error(_log(program), result.name)}")
-        return _code(program, "CUBIN" if arch.startswith("sm_") else "PTX")
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+    kind = "CUBIN" if arch.startswith("sm_") else "PTX"
+    (code,), _ = _compiled(text, f"{name}.cu", f"the kernel '{name}'", [f"--gpu-architecture={arch}", "--std=c++17"], [kind])
+    return code
 
 
 def compile_plain(source: str, name: str, options: list[str]) -> tuple[bytes, bytes, str]:
     """Cubin, PTX and log of CUDA C++ as it stands, without the prelude. Raises NotSupported with the compiler's first error."""
+    (cubin, ptx), log = _compiled(source, name, name, options, ["CUBIN", "PTX"])
+    return cubin, ptx, log
+
+
+def _compiled(text: str, file: str, what: str, options: list[str], kinds: list[str]) -> tuple[list[bytes], str]:
+    """Code of each kind, and the log."""
     nvrtc = _nvrtc()
-    result, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, None, None)
+    result, program = nvrtc.nvrtcCreateProgram(text.encode(), file.encode(), 0, None, None)
     _done(result, "nvrtcCreateProgram")
     try:
         (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [one.encode() for one in options])
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise NotSupported(f"{name} does not compile: {_first_error(_log(program), result.name)}")
-        return _code(program, "CUBIN"), _code(program, "PTX"), _log(program)
+            raise NotSupported(f"{what} does not compile: {_first_error(_log(program), result.name)}")
+        return [_code(program, kind) for kind in kinds], _log(program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -76,10 +77,9 @@ def folded(job: Job, found: Sequence[Round], reason: str = "") -> Against:
 def spread(values: Sequence[float] | np.ndarray) -> Spread:
     """From order statistics, so that infinite values have their place."""
     ordered = sorted(float(one) for one in values)
-    middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    place, confidence = summary.ranks(len(ordered)) if len(ordered) >= 6 else (0, 0.0)
-    if confidence < 0.95:
+    median = statistics.median(ordered)
+    place, _ = summary.ranks(len(ordered))
+    if not place:
         return Spread(median=median)
     return Spread(median=median, low=ordered[place - 1], high=ordered[-place])
 

@@ -159,18 +159,18 @@ def _turns(target: Target, job: Job, eager: Callable[[], Any], compiled: Callabl
     return {name: float(np.median(some)) for name, some in found.items()}
 
 
-def _made(factory: str) -> tuple[Any, Any]:
-    """What the user's function returns. Raises InputError."""
+def _made(factory: str) -> tuple[Any, tuple[Any, ...]]:
+    """The module, or function, and its example inputs, that the user's function returns. Raises InputError."""
     made = named.find(factory, "FACTORY")()
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0])):
         raise InputError(f"{factory}() must return (module, inputs): a module or function, and a tuple of its example inputs")
-    return made
+    module, inputs = made
+    return module, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
 
 
-def _placed(torch: Any, target: Target, module: Any, inputs: Any) -> tuple[Any, tuple[Any, ...]]:
+def _placed(torch: Any, target: Target, module: Any, inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     place = torch.device(target.device.facts["place"])
-    given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    moved = tuple(one.to(place) if isinstance(one, torch.Tensor) else one for one in given)
+    moved = tuple(one.to(place) if isinstance(one, torch.Tensor) else one for one in inputs)
     return (module.to(place) if isinstance(module, torch.nn.Module) else module), moved
 
 
@@ -231,8 +231,7 @@ def _rounding(torch: Any, job: Job, module: Any, plain: list[Any], scale: float)
         exact = made.to("cpu", torch.float64)
         if isinstance(module, torch.nn.Module):
             exact.load_state_dict({name: value.detach().cpu().double() for name, value in module.state_dict().items()})
-        given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-        wide = tuple(one.double() if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in given)
+        wide = tuple(one.double() if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in inputs)
         torch.manual_seed(0)
         with torch.no_grad():
             return _apart(_numbers(torch, exact(*wide)), plain) / scale

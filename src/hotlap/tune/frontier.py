@@ -21,7 +21,6 @@ from hotlap.sensors.nvml_settings import Bounds, Settings, check
 from hotlap.store import locks
 
 RESTORES_S = 20.0  # at most, to put everything back
-FREE = Wish()
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,15 @@ def run(argv: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(argv, 1, "", str(error))
 
 
+def toolkits() -> list[Path]:
+    """Where CUDA's may be installed."""
+    return [Path(home) for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda") if home]
+
+
 @functools.cache
 def tool(name: str) -> str | None:
     """Its path."""
-    homes = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
-    places = [Path(home) / "bin" for home in homes if home]
+    places = [home / "bin" for home in toolkits()]
     for package, below in (
         ("nvidia", ("cu13/bin", "cuda_nvdisasm/bin", "cuda_cuobjdump/bin", "cuda_nvcc/bin")),
         ("triton", ("backends/nvidia/bin",)),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from pathlib import Path
 
 from hotlap.errors import InputError, NotSupported
+from hotlap.inspect.compiled import disassembling
 from hotlap.inspect.compiled.protocol import Job, Made, Product
 from hotlap.targets import cuda_compile
 
@@ -49,5 +49,4 @@ def make(job: Job) -> Made:
 
 def _toolkit() -> list[str]:
     """Headers of an installed toolkit, where there is one."""
-    homes = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
-    return [str(path) for home in homes if home and (path := Path(home) / "include").is_dir()][:1]
+    return [str(path) for home in disassembling.toolkits() if (path := home / "include").is_dir()][:1]

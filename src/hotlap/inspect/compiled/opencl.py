@@ -8,7 +8,7 @@ from pathlib import Path
 from hotlap.errors import NotSupported, Unavailable
 from hotlap.inspect.compiled.protocol import Job, Made, Product
 
-PTX, ELF, SPIRV, LLVM = b"//", b"\x7fELF", b"\x03\x02\x23\x07", b"BC\xc0\xde"
+KINDS = {b"//": "ptx", b"\x7fELF": "elf", b"\x03\x02\x23\x07": "spirv", b"BC\xc0\xde": "llvm"}  # by how a binary begins
 
 
 def make(job: Job) -> Made:
@@ -36,8 +36,7 @@ def make(job: Job) -> Made:
     seconds = time.perf_counter() - began
     facts = {kernel.function_name: _facts(cl, kernel, device) for kernel in program.all_kernels()}
     binary = program.get_info(cl.program_info.BINARIES)[0]
-    kind = "ptx" if binary.lstrip().startswith(PTX) else "spirv" if binary[:4] == SPIRV else "llvm" if binary[:4] == LLVM else "binary"
-    kind = "elf" if binary[:4] == ELF else kind
+    kind = next((kind for head, kind in KINDS.items() if binary.lstrip().startswith(head)), "binary")
     path = Path(job.folder) / f"{Path(job.source).stem}.{kind}"
     path.write_bytes(binary)
     return Made(
@@ -55,7 +54,6 @@ def _facts(cl: object, kernel: object, device: object) -> dict[str, int]:
         "shared_bytes": "LOCAL_MEM_SIZE",
         "stack_bytes": "PRIVATE_MEM_SIZE",
         "threads": "WORK_GROUP_SIZE",
-        "preferred": "PREFERRED_WORK_GROUP_SIZE_MULTIPLE",
     }
     found = {}
     for name, info in asked.items():

@@ -16,14 +16,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     flags: list[str] = []  # of the compiler
     include: list[str] = []  # folders of headers
     signature: str = ""  # of a Triton function: x=*fp32, n=i32, BLOCK=1024
-    target: str = ""  # of OpenCL: which device
     folder: str  # where products are written
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
     """A file that a compiler wrote."""
 
-    kind: str  # cubin, ptx, hsaco, amdgcn, spirv, llvm, binary
+    kind: str  # cubin, ptx, hsaco, amdgcn, spirv, llvm, elf, binary
     path: str
 
 

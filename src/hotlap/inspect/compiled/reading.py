@@ -14,7 +14,7 @@ from hotlap.errors import InputError
 from hotlap.inspect.compiled import disassembling
 from hotlap.inspect.compiled.protocol import Made
 
-FATBIN, SPIRV = 0xBA55ED50, 0x07230203
+FATBIN = 0xBA55ED50
 NO_SASS = f"no nvdisasm is here, so its machine code is not counted; {disassembling.REMEDY}"
 LOCAL = "its PTX declares no array in local memory: the stack holds spilled registers"
 
@@ -29,7 +29,7 @@ def sniff(path: Path) -> str:
         machine = struct.unpack_from("<H", head, 18)[0] if len(head) >= 20 else 0
         return {elf.CUDA: "cubin", elf.AMDGPU: "hsaco"}.get(machine, "elf")
     word = struct.unpack_from("<I", head)[0] if len(head) >= 4 else 0
-    if word in (FATBIN, SPIRV):
+    if word in (FATBIN, spirv.MAGIC):
         return "fatbin" if word == FATBIN else "spirv"
     return "ptx" if b".version" in head and (b".target" in head) else ""
 
@@ -94,7 +94,6 @@ def made(answer: Made, source: str, architecture: str, flags: str) -> list[Compi
             how=answer.compiler,
             threads=one.threads or answer.threads,
             shared_dynamic_bytes=answer.shared_dynamic_bytes,
-            compile_s=[answer.seconds],
             notes=[*one.notes, *answer.notes],
         )
         for one in found
@@ -140,7 +139,10 @@ def _with_ptx(found: Sequence[Compiled], path: Path | None, answer: Made) -> lis
 
 
 def _cubin(path: Path) -> list[Compiled]:
-    return [_counted_sass(one, path) for one in cubin.read(path.read_bytes(), path.name)]
+    found = cubin.read(path.read_bytes(), path.name)
+    shown = disassembling.sass(path) if found else None
+    listing = None if shown is None else text.sass(shown)
+    return [_counted_sass(one, listing) for one in found]
 
 
 def _local(one: Compiled) -> Compiled:
@@ -150,23 +152,10 @@ def _local(one: Compiled) -> Compiled:
     return replace(one, notes=[*one.notes, "spills or arrays: a cubin does not say what its local memory is for"])
 
 
-def _counted_sass(one: Compiled, path: Path) -> Compiled:
-    listing = _sass(str(path))
+def _counted_sass(one: Compiled, listing: Mapping[str, list[str]] | None) -> Compiled:
     if listing is None or one.kernel not in listing:
         return replace(one, how="read", notes=[*one.notes, NO_SASS] if listing is None else one.notes)
     return _mixed(replace(one, how="read"), listing[one.kernel], "SASS")
-
-
-_LISTINGS: dict[tuple[str, int], Mapping[str, list[str]] | None] = {}
-
-
-def _sass(path: str) -> Mapping[str, list[str]] | None:
-    """Disassembled once."""
-    key = (path, Path(path).stat().st_mtime_ns)
-    if key not in _LISTINGS:
-        shown = disassembling.sass(Path(path))
-        _LISTINGS[key] = None if shown is None else text.sass(shown)
-    return _LISTINGS[key]
 
 
 def _amd(path: Path, listing: Path | None) -> list[Compiled]:
