@@ -98,7 +98,7 @@ def _innermost(study: Study) -> NDArray[np.int64]:
     others = known[single]
     others = others[~_holding(study, known)[others] & ~_within(study, others, chosen)]
     chosen = np.concatenate([chosen, others])
-    rest = places[~_holding(study, places)[places] & ~_holding(study, known)[places]]
+    rest = places[~_holding(study, places)[places]]
     return np.concatenate([chosen, rest[~_within(study, rest, chosen)]])
 
 

@@ -126,9 +126,6 @@ def _moe(params: Mapping[str, Value]) -> Work:
     )
 
 
-_CONV = {"groups": 1, "dilation": 1, "depth": 0, "filter_height": 0, "filter_depth": 0}
-
-
 class Side(NamedTuple):
     """One side of a convolution: sizes of the input, of the filter and of the result; zeros on each end, step of the filter."""
 
@@ -142,9 +139,8 @@ class Side(NamedTuple):
 def conv_sides(params: Mapping[str, Any]) -> dict[str, Side]:
     """Of each side of an image: depth, height, width. Without a depth it is 1. A side of 1 under a filter of 1, as lines have, is not
     padded."""
-    given = {**_CONV, **params}
-    every_pad, every_step, gap, filter_ = (count(given, name) for name in ("pad", "stride", "dilation", "filter"))
-    depth, tall, deep = count(given, "depth"), count(given, "filter_height"), count(given, "filter_depth")
+    every_pad, every_step, gap, filter_ = (count(params, name) for name in ("pad", "stride", "dilation", "filter"))
+    depth, tall, deep = count(params, "depth"), count(params, "filter_height"), count(params, "filter_depth")
     filters = {
         "depth": np.where(depth > 0, np.where(deep > 0, deep, filter_), 1.0),
         "height": np.where(tall > 0, tall, filter_),
@@ -152,7 +148,7 @@ def conv_sides(params: Mapping[str, Any]) -> dict[str, Side]:
     }
     found = {}
     for name, taps in filters.items():
-        size = np.maximum(count(given, name), 1.0)
+        size = np.maximum(count(params, name), 1.0)
         line = (size == 1) & (taps == 1) & ((np.asarray(tall) == 1) | (name == "depth"))
         pad, step = np.where(line, 0.0, every_pad), np.where(line, 1.0, every_step)
         whole = (size + 2 * pad - gap * (taps - 1) - 1) // step + 1
