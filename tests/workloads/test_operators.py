@@ -47,7 +47,7 @@ ODD: Mapping[str, list[dict[str, Any]]] = {
     "histogram": [{"elements": 1237, "bins": 37}],
     "montecarlo": [{"paths": 1237, "steps": 3}],
 }
-NOT_RUN = {"fp8", "int8", "fp16"}  # types that PyTorch may have no operator of on a CPU
+NOT_RUN = {"fp8", "int8"}  # types that PyTorch may have no operator of on a CPU; transforms of fp16 neither
 
 
 def cases() -> Iterator[Any]:
@@ -90,7 +90,7 @@ def test_every_type_is_right_at_odd_sizes(target: Any, name: str, given: dict[st
         assert check.passed, check
         assert check.tolerance is not None
         return
-    assert given.get("dtype") in NOT_RUN, refused
+    assert given.get("dtype") in NOT_RUN or (name, given.get("dtype")) == ("fft", "fp16"), refused
     assert given["dtype"] in refused or "PyTorch refuses" in refused
 
 

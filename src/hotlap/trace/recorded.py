@@ -48,17 +48,21 @@ def program(study: Study) -> Program:
     found, unknown, known = [], dict[str, float](), 0.0
     for group in groups(study):
         total = float(group.each_s.sum()) / steps
-        parts = aten.parts(group.operator, group.shape.dims, group.shape.types, group.shape.values, group.shape.strides)
-        if not parts and aten.is_free(group.operator):
-            continue
+        parts = asked(group.operator, group.shape)
         if not parts:
-            unknown[group.operator] = unknown.get(group.operator, 0.0) + total
+            if not aten.is_free(group.operator):
+                unknown[group.operator] = unknown.get(group.operator, 0.0) + total
             continue
         known += total
         each = float(np.median(group.each_s)) / len(parts)
         found += [Recorded(group.operator, one, len(group.each_s) / steps, each) for one in parts]
     found.sort(key=lambda one: -one.calls * one.median_s)
     return Program(found, steps, known, known + sum(unknown.values()), dict(sorted(unknown.items(), key=lambda pair: -pair[1])))
+
+
+def asked(operator: str, shape: Shape) -> list[Asked]:
+    """The workloads of a recorded call; none where it is none of ours."""
+    return aten.parts(operator, shape.dims, shape.types, shape.values, shape.strides)
 
 
 def groups(study: Study) -> Iterator[Group]:
@@ -94,7 +98,7 @@ def _innermost(study: Study) -> NDArray[np.int64]:
     others = known[single]
     others = others[~_holding(study, known)[others] & ~_within(study, others, chosen)]
     chosen = np.concatenate([chosen, others])
-    rest = places[~_holding(study, places)[places] & ~_holding(study, known)[places]]
+    rest = places[~_holding(study, places)[places]]
     return np.concatenate([chosen, rest[~_within(study, rest, chosen)]])
 
 
@@ -130,7 +134,7 @@ def _workloads(study: Study, places: NDArray[np.int64]) -> tuple[NDArray[np.int6
     answers = []
     for name, shape in kinds.T:
         one = events.shapes[shape] if shape >= 0 else None
-        parts = aten.parts(events.names[name], one.dims, one.types, one.values, one.strides) if one else []
+        parts = asked(events.names[name], one) if one else []
         answers.append((bool(parts), bool(parts) and parts[0].workload == "pointwise"))
     known, single = np.array(answers, dtype=bool)[inverse.reshape(-1)].T
     return places[known], single[known]

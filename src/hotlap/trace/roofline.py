@@ -71,15 +71,11 @@ def machine(study: Study) -> str:
 def rows(study: Study) -> list[Row]:
     """Operators by total time, most first, with their limits on their machine; none where shapes or the machine are not known."""
     slug = machine(study)
-    if not slug:
-        return []
-    if not len(study.devices):
+    if not slug or not len(study.devices):
         return []
     found = []
     for group in itertools.islice(recorded.groups(study), MOST):
-        shape = group.shape
-        parts = aten.parts(group.operator, shape.dims, shape.types, shape.values, shape.strides)
-        if parts:
+        if parts := recorded.asked(group.operator, group.shape):
             found.append(_row(parts, group, slug, _names(study, group.places)))
     return found
 

@@ -9,13 +9,12 @@ import numpy as np
 
 from hotlap.record import Value
 from hotlap.work.base import STORED, Param, Work, Workload, count, plain, text, unit_of
-from hotlap.work.network import DISTRIBUTIONS, bandwidth, bounded, element_type, touched
+from hotlap.work.network import DISTRIBUTIONS, INDEX_BYTES, bandwidth, bounded, element_type, touched
 
 OPTIMIZERS = {"adamw": (4, 3, 12), "momentum": (3, 2, 4), "sgd": (2, 1, 2)}
 """Arrays read, arrays written, FLOP an element: weights, gradients and the moments that there are."""
 GATES = {"lstm": 4, "gru": 3}
 POOLS = ("max", "average", "upsample")
-INDEX_BYTES = 4.0
 
 
 def _grouped(params: Mapping[str, Value]) -> Work:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,7 @@ ROWWISE = {
 """Of rows × columns; quantise finds each row's largest and writes fp8. batchnorm: a row is a channel; groupnorm: a group of an image."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send")
 DISTRIBUTIONS = ("balanced", "power_law_1.01", "power_law_1.2")
+INDEX_BYTES = 4.0
 
 
 def visible_pairs(query: Any, kv: Any, causal: bool, window: Any) -> Any:
@@ -125,15 +126,21 @@ def _moe(params: Mapping[str, Value]) -> Work:
     )
 
 
-_CONV = {"groups": 1, "dilation": 1, "depth": 0, "filter_height": 0, "filter_depth": 0}
+class Side(NamedTuple):
+    """One side of a convolution: sizes of the input, of the filter and of the result; zeros on each end, step of the filter."""
+
+    size: Any
+    taps: Any
+    result: Any
+    pad: Any
+    step: Any
 
 
-def conv_sides(params: Mapping[str, Any]) -> dict[str, tuple[Any, Any, Any]]:
-    """Of each side of an image (depth, height, width): size of the input, of the filter, of the result. Without a depth it is 1. A side of
-    1 under a filter of 1, as lines have, is not padded."""
-    given = {**_CONV, **params}
-    pad, step, gap, filter_ = (count(given, name) for name in ("pad", "stride", "dilation", "filter"))
-    depth, tall, deep = count(given, "depth"), count(given, "filter_height"), count(given, "filter_depth")
+def conv_sides(params: Mapping[str, Any]) -> dict[str, Side]:
+    """Of each side of an image: depth, height, width. Without a depth it is 1. A side of 1 under a filter of 1, as lines have, is not
+    padded."""
+    every_pad, every_step, gap, filter_ = (count(params, name) for name in ("pad", "stride", "dilation", "filter"))
+    depth, tall, deep = count(params, "depth"), count(params, "filter_height"), count(params, "filter_depth")
     filters = {
         "depth": np.where(depth > 0, np.where(deep > 0, deep, filter_), 1.0),
         "height": np.where(tall > 0, tall, filter_),
@@ -141,26 +148,21 @@ def conv_sides(params: Mapping[str, Any]) -> dict[str, tuple[Any, Any, Any]]:
     }
     found = {}
     for name, taps in filters.items():
-        size = np.maximum(count(given, name), 1.0)
+        size = np.maximum(count(params, name), 1.0)
         line = (size == 1) & (taps == 1) & ((np.asarray(tall) == 1) | (name == "depth"))
-        whole = (size + 2 * np.where(line, 0.0, pad) - gap * (taps - 1) - 1) // np.where(line, 1.0, step) + 1
-        found[name] = (plain(size), plain(taps), plain(whole))
+        pad, step = np.where(line, 0.0, every_pad), np.where(line, 1.0, every_step)
+        whole = (size + 2 * pad - gap * (taps - 1) - 1) // step + 1
+        found[name] = Side(*(plain(one) for one in (size, taps, whole, pad, step)))
     return found
-
-
-def conv_output(params: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Height and width of the result."""
-    sides = conv_sides(params)
-    return sides["height"][2], sides["width"][2]
 
 
 def _conv(params: Mapping[str, Value]) -> Work:
     """2·taps multiply-adds per input channel of a group, output channel and output pixel; both operands and the result once. Gradients take
     as many as the forward pass: each exchanges the result with one operand."""
     images, channels, filters = (count(params, name) for name in ("images", "channels", "filters"))
-    sides = list(conv_sides(params).values())
+    depth, high, wide = conv_sides(params).values()
     size, inner = STORED[text(params, "dtype")], channels / count(params, "groups")
-    pixels, taps, out = (plain(side[0] * side[1] * side[2]) for side in zip(*sides, strict=True))
+    pixels, taps, out = (plain(depth[i] * high[i] * wide[i]) for i in range(3))
     parts = {
         "input_gradient": size * images * channels * pixels, "weight_gradient": size * taps * inner * filters,
         "forward": size * images * filters * out,
@@ -175,7 +177,7 @@ def _conv(params: Mapping[str, Value]) -> Work:
 
 
 def _conv_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
-    if min(side[2] for side in conv_sides(params).values()) < 1:
+    if min(side.result for side in conv_sides(params).values()) < 1:
         return "filter", f"a filter of {params['filter']} does not fit into {params['height']} × {params['width']} with pad {params['pad']}"
     groups = integer(params, "groups")
     for name in ("channels", "filters"):
@@ -209,7 +211,7 @@ def _embedding(params: Mapping[str, Value]) -> Work:
     """A row written for each token, each row of the table that is met read once; 4-byte indices."""
     tokens, columns, size = count(params, "tokens"), count(params, "columns"), STORED[text(params, "dtype")]
     met, written = touched(tokens, count(params, "vocabulary")) * columns * size, tokens * columns * size
-    return Work(read_bytes=met + 4.0 * tokens, written_bytes=written, working_set_bytes=met + written)
+    return Work(read_bytes=met + INDEX_BYTES * tokens, written_bytes=written, working_set_bytes=met + written)
 
 
 def _transpose(params: Mapping[str, Value]) -> Work:

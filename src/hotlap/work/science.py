@@ -8,11 +8,10 @@ import numpy as np
 
 from hotlap.record import Value
 from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, count, plain, text
-from hotlap.work.network import bandwidth, bounded, element_type, touched
+from hotlap.work.network import INDEX_BYTES, bandwidth, bounded, element_type, touched
 
 REDUCTIONS = {"sum": 1.0, "max": 1.0, "norm": 2.0}
 """FLOP an element."""
-INDEX_BYTES = 4.0
 FLOATS = ("fp64", "fp32", "fp16", "bf16")
 PAYOFF = 8.0  # FLOP a path and step: scale, shift, exponential counted as one, payoff, sum
 

@@ -170,7 +170,7 @@ def _convolution(case: Case, asked: Work, chip: Chip) -> list[Kernel]:
     problem = gemm.Problem(m, n, k, dtype, out=OUT.get(dtype, dtype), batch=groups)
     sides = conv_sides(params).values()
     back = params["op"] == "input_gradient"  # its rows are made of the result's gradient
-    pixels = math.prod(side[2 if back else 0] for side in sides) * count(params, "images")
+    pixels = math.prod(side.result if back else side.size for side in sides) * count(params, "images")
     once = min(1.0, pixels * count(params, "filters" if back else "channels") / (m * k * groups))
     found = []
     for one in gemm.candidates(problem, _simt(chip, dtype)):

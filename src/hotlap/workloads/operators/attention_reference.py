@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from hotlap.workloads.operators.attention_shape import Shape, visible
 from hotlap.workloads.operators.base import UNIT, Exact
-from hotlap.workloads.operators.products import WHOLE_FLOP
+from hotlap.workloads.operators.products import WHOLE_FLOP, some, stretched
 
 Inputs = Mapping[str, Any]
 MOST_PAIRS, FEWEST_QUERIES = 32, 8  # sequences with key heads, and queries of each, where not all are recomputed
@@ -26,12 +24,11 @@ def forward(i: Inputs, shape: Shape, k: Any, v: Any) -> list[Exact]:
     each = 2.0 * shape.heads // shape.kv_heads * shape.seen * (shape.width + shape.values)  # operations of a query of all heads of a pair
     pairs = shape.batch * shape.kv_heads
     if pairs * shape.query * each <= WHOLE_FLOP:
-        picked, count = np.arange(pairs), shape.query
+        picked, count = torch.arange(pairs), shape.query
     else:
-        picked = _some(pairs, MOST_PAIRS)
+        picked = some(pairs, MOST_PAIRS)
         count = int(min(shape.query, max(FEWEST_QUERIES, WHOLE_FLOP / len(picked) / each)))
-    edges = np.linspace(0, shape.query, count + 1).astype(np.int64)
-    queries = torch.from_numpy(np.random.default_rng().integers(edges[:-1], edges[1:])).to(q.device)
+    queries = stretched(shape.query, count).to(q.device)
     value, allowed = [], []
     for of, head in _at(picked, shape):
         p = _weights(_group(q, of, head, shape)[:, queries], k[of, head], shape, queries)
@@ -51,7 +48,7 @@ def backward(i: Inputs, shape: Shape, k: Any, v: Any) -> list[Exact]:
     """Gradients of whole sequences and key heads: as many random ones as are cheap, one at least."""
     torch, each = _torch(), 2.0 * shape.heads // shape.kv_heads * shape.query * shape.kv * (3 * shape.width + 2 * shape.values)
     pairs = shape.batch * shape.kv_heads
-    picked = _some(pairs, int(max(1, WHOLE_FLOP / each)))
+    picked = some(pairs, int(max(1, WHOLE_FLOP / each)))
     found = [_gradients(i, shape, (k, v), pair) for pair in _at(picked, shape)]
 
     def of_group(c: Any) -> Any:
@@ -119,11 +116,6 @@ def _group(x: Any, of: int, head: int, shape: Shape) -> Any:
 
 def _at(picked: Any, shape: Shape) -> list[tuple[int, int]]:
     return [(int(pair) // shape.kv_heads, int(pair) % shape.kv_heads) for pair in picked]
-
-
-def _some(of: int, most: int) -> Any:
-    """Random ones, and the last one."""
-    return np.append(np.random.default_rng().choice(of - 1, min(of, most) - 1, replace=False), of - 1)
 
 
 def _torch() -> Any:

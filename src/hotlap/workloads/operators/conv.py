@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from hotlap.record import Case
 from hotlap.work.network import conv_sides
 from hotlap.workloads.operators.base import Exact, Maker, Operator, complete, sizes
 from hotlap.workloads.operators.gemm import precision
-from hotlap.workloads.operators.products import SIGMAS, WHOLE_FLOP, Finish
+from hotlap.workloads.operators.products import SIGMAS, WHOLE_FLOP, Finish, some
 
 Inputs = Mapping[str, Any]
 
@@ -58,11 +58,9 @@ class Shape:
 def operator(case: Case, library: Any) -> Operator:
     """Gradients are aten's convolution_backward, asked for one of them: the forward pass is not run. Raises NotSupported."""
     shape = read(case)
-    rank = len(shape.sides)
-    run = _forward if shape.op == "forward" else _gradient
-    name = f"conv{rank}d" if shape.op == "forward" else f"convolution_backward, {shape.op.replace('_', ' ')}"
+    name = f"conv{len(shape.sides)}d" if shape.op == "forward" else f"convolution_backward, {shape.op.replace('_', ' ')}"
     return Operator(
-        lambda make: inputs(make, shape), run(library, shape), lambda i: reference(i, shape),
+        lambda make: inputs(make, shape), _launch(library, shape), lambda i: reference(i, shape),
         variant=f"torch {name} {shape.dtype}{', channels last' if shape.last else ''}", dtype=shape.dtype,
     )  # fmt: skip
 
@@ -79,29 +77,24 @@ def read(case: Case) -> Shape:
     last = given["layout"] == "nhwc"
     if last and line:
         raise NotSupported("PyTorch keeps channels last in images and volumes, not in lines")
-    pad, step = sizes(given, "pad", "stride")
-    flat = {name for name in names if found[name][0] == 1 and found[name][1] == 1 and (given["filter_height"] == 1 or name == "depth")}
     images, channels, filters, groups, gap = sizes(given, "images", "channels", "filters", "groups", "dilation")
-    sides, taps, results = (tuple(int(found[name][index]) for name in names) for index in range(3))
+    sides, taps, results, pads, steps = (tuple(int(found[name][index]) for name in names) for index in range(5))
     return Shape(
         images=images, channels=channels, filters=filters, groups=groups, gap=gap, op=str(given["op"]), dtype=dtype, last=last,
-        sides=sides, taps=taps, results=results, pads=tuple(0 if name in flat else pad for name in names),
-        steps=tuple(1 if name in flat else step for name in names),
+        sides=sides, taps=taps, results=results, pads=pads, steps=steps,
     )  # fmt: skip
 
 
 def inputs(make: Maker, shape: Shape) -> dict[str, Any]:
-    """Two of images (x), filters (w) and the result's gradient (y)."""
+    """Images (x), filters (w) and, for gradients, that of the result (y)."""
     precision(make, shape.dtype)
     sizes_of = {
         "x": (shape.images, shape.channels, *shape.sides), "w": (shape.filters, shape.inner, *shape.taps),
         "y": (shape.images, shape.filters, *shape.results),
     }  # fmt: skip
-    without = {"forward": "y", "input_gradient": "x", "weight_gradient": "w"}[shape.op]
-    made = {name: _tensor(make, size, shape) for name, size in sizes_of.items() if name != without}
-    if without != "y":  # aten asks for the operand whose gradient is wanted too, and reads its shape alone
-        made[without] = _tensor(make, sizes_of[without], shape)
-    return made
+    if shape.op == "forward":  # a gradient takes all three: of the operand whose gradient is wanted, aten reads the shape alone
+        del sizes_of["y"]
+    return {name: _tensor(make, size, shape) for name, size in sizes_of.items()}
 
 
 def _tensor(make: Maker, size: tuple[int, ...], shape: Shape) -> Any:
@@ -110,28 +103,17 @@ def _tensor(make: Maker, size: tuple[int, ...], shape: Shape) -> Any:
     return make.normal(size[0], *size[2:], size[1], dtype=shape.dtype).movedim(-1, 1)
 
 
-def _forward(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
-    run = (torch.conv1d, torch.conv2d, torch.conv3d)[len(shape.sides) - 1]
-    return lambda i: run(i["x"], i["w"], None, shape.steps, shape.pads, shape.gap, shape.groups)
-
-
-def _gradient(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
-    which = 0 if shape.op == "input_gradient" else 1
-    return lambda i: _backward(torch, (i["y"], i["x"], i["w"]), shape, shape.groups)[which]
-
-
-def _backward(torch: Any, tensors: tuple[Any, Any, Any], shape: Shape, groups: int) -> Any:
-    """Gradients from (y, x, w)."""
-    rank, wanted = len(shape.sides), [shape.op == "input_gradient", shape.op == "weight_gradient", False]
-    return torch.ops.aten.convolution_backward(
-        *tensors, None, list(shape.steps), list(shape.pads), [shape.gap] * rank, False, [0] * rank, groups, wanted
-    )
+def _launch(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
+    rank = len(shape.sides)
+    if shape.op == "forward":
+        run = (torch.conv1d, torch.conv2d, torch.conv3d)[rank - 1]
+        return lambda i: run(i["x"], i["w"], None, shape.steps, shape.pads, shape.gap, shape.groups)
+    backward, wanted = torch.ops.aten.convolution_backward, [shape.op == "input_gradient", shape.op == "weight_gradient", False]
+    given = (None, list(shape.steps), list(shape.pads), [shape.gap] * rank, False, [0] * rank, shape.groups, wanted)
+    return lambda i: backward(i["y"], i["x"], i["w"], *given)[wanted.index(True)]
 
 
 # ---------------------------------------------------------------- reference
-
-_Signs = Callable[..., Any]
-
 
 def reference(i: Inputs, shape: Shape) -> list[Exact]:
     """`i` in fp64. All of the result where that is cheap; else some images, or filters, in full, and sums with random signs over the
@@ -140,37 +122,25 @@ def reference(i: Inputs, shape: Shape) -> list[Exact]:
     if shape.flop <= WHOLE_FLOP:
         return [_exact(i, shape, finish, None)]
     if shape.op != "weight_gradient":
-        count = max(1, int(shape.images * WHOLE_FLOP / shape.flop))
-        some = _some(shape.images, count, i["w"])
-        few = {name: (x if name == "w" else x[some]) for name, x in i.items()}
-        return [_exact(few, shape, finish, lambda c: c[some])._replace(also=(_sketch(i, shape, finish),))]
+        whole = some(shape.images, max(1, int(shape.images * WHOLE_FLOP / shape.flop)))
+        few = {name: (x if name == "w" else x[whole]) for name, x in i.items()}
+        return [_exact(few, shape, finish, lambda c: c[whole])._replace(also=(_sketch(i, shape, finish),))]
     if shape.groups > 1:
         return [_exact(i, shape, finish, None)]
-    some = _some(shape.filters, max(1, int(shape.filters * WHOLE_FLOP / shape.flop)), i["x"])
-    few = {"x": i["x"], "y": i["y"][:, some], "w": i["w"][some]}
-    return [_exact(few, shape, finish, lambda c: c[some])._replace(also=(_sketch(i, shape, finish),))]
-
-
-def _some(of: int, count: int, like: Any) -> Any:
-    """Random ones, and the last one."""
-    import torch
-
-    found = np.random.default_rng().choice(of - 1, min(of, count) - 1, replace=False)
-    return torch.from_numpy(np.append(found, of - 1)).to(like.device)
+    whole = some(shape.filters, max(1, int(shape.filters * WHOLE_FLOP / shape.flop)))
+    few = {"x": i["x"], "y": i["y"][:, whole], "w": i["w"][whole]}
+    return [_exact(few, shape, finish, lambda c: c[whole])._replace(also=(_sketch(i, shape, finish),))]
 
 
 def _exact(i: Inputs, shape: Shape, finish: Finish, part: Any) -> Exact:
-    value = _apply(i, shape, shape.groups)
+    value = _apply(i, shape)
     return Exact(value, finish.bound(value, _norms(i, shape), shape.terms), tolerance=1.0, part=part)
 
 
-def _apply(i: Inputs, shape: Shape, groups: int) -> Any:
+def _apply(i: Inputs, shape: Shape) -> Any:
     import torch
 
-    if shape.op == "forward":
-        run = (torch.conv1d, torch.conv2d, torch.conv3d)[len(shape.sides) - 1]
-        return run(i["x"], i["w"], None, shape.steps, shape.pads, shape.gap, groups)
-    return _backward(torch, (i["y"], i["x"], i["w"]), shape, groups)[0 if shape.op == "input_gradient" else 1]
+    return _launch(torch, shape)(i)
 
 
 def _norms(i: Inputs, shape: Shape) -> Any:
@@ -188,7 +158,7 @@ def _norms(i: Inputs, shape: Shape) -> Any:
         by_channel = squares["w"].unflatten(0, (shape.groups, -1)).sum((1, *(side + 1 for side in every)))  # groups, inner
         of_w = by_channel.flatten().sqrt()
         ones = {"y": squares["y"], "x": squares["x"][:, :: shape.inner], "w": squares["w"][:, :1] * 0 + 1}
-    under = _apply(ones, shape, shape.groups).clamp_min(0).sqrt()  # of each group
+    under = _apply(ones, shape).clamp_min(0).sqrt()  # of each group
     return under.repeat_interleave(len(of_w) // shape.groups, 1) * of_w[(None, slice(None), *(None,) * len(shape.sides))]
 
 
@@ -196,36 +166,37 @@ def _sketch(i: Inputs, shape: Shape, finish: Finish) -> Exact:
     """Sums over the result's channels of each group, with random signs, as one convolution with so fewer channels."""
     axis = 1 if shape.op != "weight_gradient" else 0
     of = shape.channels if shape.op == "input_gradient" else shape.filters
-    sums = _signed(of, shape.groups, i["w"])
+    sums = _Signs.drawn(of, shape.groups, i["w"])
     if shape.op == "forward":
         few = {"x": i["x"], "w": sums(i["w"], 0)}
     elif shape.op == "weight_gradient":
         few = {"x": i["x"], "y": sums(i["y"], 1), "w": i["w"][:: of // shape.groups]}
     else:
-        combined = _signed_inner(i["w"], sums, shape)
-        few = {"y": i["y"], "w": combined, "x": i["x"][:, :: shape.inner]}
-    value = _apply(few, shape, shape.groups)
+        few = {"y": i["y"], "w": sums.inner(i["w"]), "x": i["x"][:, :: shape.inner]}
+    value = _apply(few, shape)
     return Exact(value, SIGMAS * _spread(i, shape, finish), tolerance=1.0, part=lambda c: sums(c, axis))
 
 
-def _signed(of: int, groups: int, like: Any) -> _Signs:
-    """A function that adds up the channels of each group along an axis, with signs that no kernel can know."""
-    import torch
+class _Signs(NamedTuple):
+    """Random signs of channels, which no kernel can know: adds up the channels of each group along an axis."""
 
-    signs = torch.from_numpy(np.random.default_rng().choice([-1.0, 1.0], of)).to(like.device)
+    signs: Any
+    groups: int
 
-    def sums(x: Any, axis: int) -> Any:
-        by = signs.reshape(of, *(1,) * (x.dim() - axis - 1))
-        return (x * by).unflatten(axis, (groups, of // groups)).sum(axis + 1)
+    @classmethod
+    def drawn(cls, of: int, groups: int, like: Any) -> _Signs:
+        import torch
 
-    sums.signs = signs  # type: ignore[attr-defined]
-    return sums
+        return cls(torch.from_numpy(np.random.default_rng().choice([-1.0, 1.0], of)).to(like.device), groups)
 
+    def __call__(self, x: Any, axis: int) -> Any:
+        by = self.signs.reshape(-1, *(1,) * (x.dim() - axis - 1))
+        return (x * by).unflatten(axis, (self.groups, -1)).sum(axis + 1)
 
-def _signed_inner(w: Any, sums: _Signs, shape: Shape) -> Any:
-    """Filters (filters, inner, …) with the channels of their group added up, by the signs of those channels."""
-    by_group = sums.signs.reshape(shape.groups, 1, shape.inner, *(1,) * len(shape.taps))  # type: ignore[attr-defined]
-    return (w.unflatten(0, (shape.groups, -1)) * by_group).sum(2, keepdim=True).flatten(0, 1)
+    def inner(self, w: Any) -> Any:
+        """Filters (filters, inner, …) with the channels of their group added up."""
+        by_group = self.signs.reshape(self.groups, 1, -1, *(1,) * (w.dim() - 2))
+        return (w.unflatten(0, (self.groups, -1)) * by_group).sum(2, keepdim=True).flatten(0, 1)
 
 
 def _spread(i: Inputs, shape: Shape, finish: Finish) -> Any:
@@ -242,7 +213,7 @@ def _spread(i: Inputs, shape: Shape, finish: Finish) -> Any:
         ones = {**squares, "w": i["w"][:: shape.filters // shape.groups] * 0 + 1}
     else:
         ones = {"y": squares["y"], "x": i["x"][:, :: shape.inner], "w": i["w"][:, :1] * 0 + 1}
-    under = _apply(ones, shape, shape.groups).clamp_min(0)
+    under = _apply(ones, shape).clamp_min(0)
     return one * (under * of_w[(None, slice(None), *(None,) * len(shape.sides))]).sqrt()
 
 

@@ -14,7 +14,7 @@ from hotlap.errors import NotSupported
 from hotlap.record import Case
 from hotlap.workloads.operators.base import UNIT, Exact, Maker, Operator, complete, sizes
 from hotlap.workloads.operators.grouped import ends, power, products
-from hotlap.workloads.operators.products import WHOLE_FLOP
+from hotlap.workloads.operators.products import WHOLE_FLOP, stretched
 
 Inputs = Mapping[str, Any]
 ROUNDINGS = 3  # of the inner width, of the activation and of the output
@@ -87,11 +87,12 @@ def _experts(torch: Any, i: Inputs, multiply: Callable[..., Any], gated: bool, w
 
 def reference(i: Inputs, dtype: str, gated: bool) -> list[Exact]:
     """In fp64, of a random token in every stretch of tokens, of all of them where that is cheap."""
-    torch, x, down = _torch(), i["x"], i["down"]
+    import torch
+
+    x, down = i["x"], i["down"]
     each = 2.0 * (i["up"][0].numel() + down[0].numel()) * i["rows"].numel() / max(len(x), 1)  # operations of a token
     count = int(min(len(x), max(FEWEST_TOKENS, WHOLE_FLOP / max(each, 1.0))))
-    edges = np.linspace(0, len(x), count + 1).astype(np.int64)
-    picked = torch.from_numpy(np.random.default_rng().integers(edges[:-1], edges[1:])).to(x.device)
+    picked = stretched(len(x), count).to(x.device)
     slot = torch.full((len(x),), -1, device=x.device).index_put((picked,), torch.arange(count, device=x.device))
     value, wander = (torch.zeros(count, x.shape[1], dtype=torch.float64, device=x.device) for _ in range(2))
     start = 0
@@ -110,9 +111,3 @@ def reference(i: Inputs, dtype: str, gated: bool) -> list[Exact]:
         wander.index_add_(0, slot[rows], by * inner.norm(dim=-1, keepdim=True) * last.norm(dim=0) / last.shape[0] ** 0.5)
     allowed = 2 * ROUNDINGS * UNIT[dtype] * (value.abs() + 4 * wander)
     return [Exact(value, allowed, tolerance=1.0, part=lambda c: c[picked])]
-
-
-def _torch() -> Any:
-    import torch
-
-    return torch

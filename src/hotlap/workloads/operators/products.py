@@ -55,9 +55,9 @@ def product(a: Any, b: Any, finish: Finish) -> Exact:
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     if 2.0 * math.prod(a.shape[:-2]) * m * n * k <= WHOLE_FLOP:
         return _view(a, b, finish.add, finish, None)
-    rows, columns = _some(m), _some(n)
+    rows, columns = some(m), some(n)
     add = None if finish.add is None else finish.add.expand(*a.shape[:-1], n)
-    batch = () if a.dim() == 2 else (_some(a.shape[0], 4),)
+    batch = () if a.dim() == 2 else (some(a.shape[0], 4),)
     at_rows = _view(
         a[*batch][..., rows, :], b[*batch], None if add is None else add[*batch][..., rows, :], finish, lambda c: c[*batch][..., rows, :],
     )  # fmt: skip
@@ -142,9 +142,17 @@ def within(exact: Exact, cut: Callable[[Any], Any]) -> tuple[Exact, ...]:
     return tuple(one._replace(part=after(one.part), also=()) for one in (exact, *exact.also))
 
 
-def _some(of: int, most: int = PROBES) -> Any:
+def some(of: int, most: int = PROBES) -> Any:
     """Random places, the last one always among them: a tail is what is skipped most often."""
     import torch
 
     found = np.random.default_rng().choice(of - 1, min(most, of) - 1, replace=False)
     return torch.from_numpy(np.append(found, of - 1))
+
+
+def stretched(of: int, count: int) -> Any:
+    """A random place in each of `count` stretches of as many."""
+    import torch
+
+    edges = np.linspace(0, of, count + 1).astype(np.int64)
+    return torch.from_numpy(np.random.default_rng().integers(edges[:-1], edges[1:]))

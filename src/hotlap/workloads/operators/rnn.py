@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hotlap.record import Case
+from hotlap.work.layers import GATES
 from hotlap.workloads.operators.base import UNIT, Exact, Maker, Operator, complete, sizes
 from hotlap.workloads.operators.gemm import precision
 
 Inputs = Mapping[str, Any]
-GATES = {"lstm": 4, "gru": 3}
 ROUNDINGS = 3  # of the state: each step adds its own few, and forgets what came before by half or more
 MODES = {"lstm": 2, "gru": 3}  # as cuDNN numbers its cells
 

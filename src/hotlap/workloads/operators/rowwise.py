@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hotlap.errors import NotSupported
 from hotlap.record import Case
 from hotlap.workloads.operators import in_triton, rowwise_backward
 from hotlap.workloads.operators.base import UNIT, Exact, Maker, Operator, kind, sizes
+from hotlap.workloads.operators.rowwise_backward import EPSILON, GROUPS, IMAGES, Step
 from hotlap.workloads.operators.values import draw, floating, near, same
 
-EPSILON = 1e-5
-IMAGES, GROUPS = 32, 32  # that rows and columns are parted into, where they can be
 LARGEST_FP8 = 448.0  # of E4M3
 
 Inputs = Mapping[str, Any]
-
-
-class Step(NamedTuple):
-    """One operation: what it makes of rows and columns, what is called, and what that has to give."""
-
-    inputs: Callable[[Maker], Inputs]
-    launch: Callable[[Inputs], Any]
-    reference: Callable[[Inputs], Sequence[Exact]]
-    how: str = ""  # where it is no single kernel of the library
 
 
 class Shape(NamedTuple):

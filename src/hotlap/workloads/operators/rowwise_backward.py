@@ -15,18 +15,18 @@ from hotlap.workloads.operators.base import Exact, Maker, Operator, kind
 from hotlap.workloads.operators.values import draw, near
 
 EPSILON = 1e-5
-IMAGES, GROUPS = 32, 32
+IMAGES, GROUPS = 32, 32  # that rows and columns are parted into, where they can be
 
 Inputs = Mapping[str, Any]
 
 
 class Step(NamedTuple):
-    """One operation: its inputs, what is called, and what that has to give."""
+    """One operation of rows and columns: its inputs, what is called, and what that has to give."""
 
     inputs: Callable[[Maker], Inputs]
     launch: Callable[[Inputs], Any]
     reference: Callable[[Inputs], Sequence[Exact]]
-    how: str
+    how: str = ""  # where it is no single kernel of the library
 
 
 def operator(op: str, rows: int, columns: int, dtype: str, library: Any) -> Operator:

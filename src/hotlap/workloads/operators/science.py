@@ -72,9 +72,11 @@ def _spmv(case: Case, torch: Any) -> Operator:
         with _quiet():
             torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False)
         starts = torch.arange(rows + 1, **place) * each
-        made = {"starts": starts.int(), "columns": found.flatten().int()} if rows * each < 2**31 else {}
+        index = torch.int32 if rows * each < 2**31 else torch.int64
         values = make.normal(rows * each, dtype=dtype)
-        return {"starts": starts, "columns": found.flatten(), **made, "values": values, "x": make.normal(columns, dtype=dtype)}
+        return {
+            "starts": starts.to(index), "columns": found.flatten().to(index), "values": values, "x": make.normal(columns, dtype=dtype),
+        }  # fmt: skip
 
     def launch(i: Inputs) -> Any:
         matrix = torch.sparse_csr_tensor(i["starts"], i["columns"], i["values"], (rows, columns), check_invariants=False)
