@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--strength is 1 to 4 features together, not {args.strength}")
     if args.out and not args.complete:
         raise InputError("--out is of a completion: add --complete")
-    memory, share = parse(args.memory, "B"), _share(args.share)
+    memory, share = parse(args.memory, "B"), network_options.share(args.share, "--share")
     loaded = [plans.load(name) for name in args.plan]
     cases = list({case.id: case for plan in loaded for case in plan.cases}.values())
     roof, asked = _roof(args.machine), _used(args, loaded)
@@ -81,13 +81,6 @@ def _say(args: argparse.Namespace, answer: Any, text: str, found: measure.Covera
         print(_text(made, args), end="")
     else:
         print(text)
-
-
-def _share(text: str) -> float:
-    number = parse(text.removesuffix("%"), "") / (100 if text.endswith("%") else 1)
-    if not 0 < number <= 1:
-        raise InputError(f"--share is above 0 and at most 100%, as in --share 95%, not {text}")
-    return number
 
 
 # ---------------------------------------------------------------- what the model says
