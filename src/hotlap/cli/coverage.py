@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,8 @@ def run(args: argparse.Namespace) -> int:
     def covered(some: Sequence[Case]) -> measure.Coverage:
         return measure.coverage(names, some, args.strength, asked, roof, lambda these: edges.edges(these, memory))
 
-    found = covered(cases)
     paths = _paths(args.results)
-    found = measure.seen(found, paths, _notes(args, asked, paths))
+    found = replace(covered(cases), paths=paths, notes=_notes(args, asked, paths))
     if not args.complete:
         _say(args, found, report.coverage(found, terminal.width(), terminal.color()), found)
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -221,8 +221,3 @@ def coverage(
         left_out=list(used.left_out) if used else [], tables=by_features(have, strength), edges=edges(have) if edges else [],
         regions=by_region(have, roof) if roof else {},
     )  # fmt: skip
-
-
-def seen(found: Coverage, paths: Sequence[Path], notes: Sequence[str]) -> Coverage:
-    """The same with what results name, and remarks."""
-    return replace(found, paths=list(paths), notes=list(notes))
