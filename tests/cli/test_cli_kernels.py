@@ -68,7 +68,7 @@ def test_opportunities_prints_writes_and_says_json(home: Path, capsys: pytest.Ca
 def test_opportunities_refuses_what_it_cannot_weigh(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, reason in (
         (["--networks", "lama"], "there is no network 'lama'"), (["--weight", "gpt=2"], "none of the networks here"),
-        (["--weight", "llama-3-8b=much"], "not a quantity"), (["--phase", "sleep"], "--phase cannot be 'sleep'"), (["--batch", "0"], "--batch is whole numbers"),
+        (["--weight", "llama-3-8b=much"], "not a quantity"), (["--phase", "sleep"], "--phase cannot be 'sleep'"), (["--batch", "0"], "--batch is a whole number from 1"),
         (["rev0"], "no run is 'rev0'"), (["revision=rev0"], "names 2 runs"), (["--networks", "bert-large"], "is called by bert-large"),
     ):  # fmt: skip
         assert main(["opportunities", *words]) == 2, words

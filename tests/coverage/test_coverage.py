@@ -256,9 +256,9 @@ def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFi
     ("words", "told"),
     [
         (["quick", "--networks", "lama"], "there is no network 'lama'"), (["quick", "--strength", "5"], "--strength is 1 to 4"),
-        (["quick", "--batch", "8"], "are of networks"), (["quick", "--networks", "all", "--batch", "x"], "--batch is whole numbers"),
+        (["quick", "--batch", "8"], "are of networks"), (["quick", "--networks", "all", "--batch", "x"], "--batch is a whole number from 1"),
         (["quick", "--networks", "all,bert-large"], "'all', or names"), (["quick", "-o", "x.toml"], "add --complete"),
-        (["quick", "--share", "2"], "--share is above 0"), (["nothing.toml"], "there is no plan"), (["quick", "--machine", "h900"], "h900"),
+        (["quick", "--share", "2"], "--share is a share above 0"), (["nothing.toml"], "there is no plan"), (["quick", "--machine", "h900"], "h900"),
         (["quick", "--networks", "all", "--phase", "dekode"], "--phase cannot be 'dekode'"), (["quick", "--memory", "much"], "much"),
         (["quick", "--networks", "bert-large", "--phase", "decode"], "has no phase decode"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--strength is 1 to 4 features together, not {args.strength}")
     if args.out and not args.complete:
         raise InputError("--out is of a completion: add --complete")
-    memory, share = parse(args.memory, "B"), _share(args.share)
+    memory, share = parse(args.memory, "B"), network_options.share(args.share, "--share")
     loaded = [plans.load(name) for name in args.plan]
     cases = list({case.id: case for plan in loaded for case in plan.cases}.values())
     roof, asked = _roof(args.machine), _used(args, loaded)
@@ -56,9 +57,8 @@ def run(args: argparse.Namespace) -> int:
     def covered(some: Sequence[Case]) -> measure.Coverage:
         return measure.coverage(names, some, args.strength, asked, roof, lambda these: edges.edges(these, memory))
 
-    found = covered(cases)
     paths = _paths(args.results)
-    found = measure.seen(found, paths, _notes(args, asked, paths))
+    found = replace(covered(cases), paths=paths, notes=_notes(args, asked, paths))
     if not args.complete:
         _say(args, found, report.coverage(found, terminal.width(), terminal.color()), found)
         return 0
@@ -81,13 +81,6 @@ def _say(args: argparse.Namespace, answer: Any, text: str, found: measure.Covera
         print(_text(made, args), end="")
     else:
         print(text)
-
-
-def _share(text: str) -> float:
-    number = parse(text.removesuffix("%"), "") / (100 if text.endswith("%") else 1)
-    if not 0 < number <= 1:
-        raise InputError(f"--share is above 0 and at most 100%, as in --share 95%, not {text}")
-    return number
 
 
 # ---------------------------------------------------------------- what the model says

@@ -1,14 +1,18 @@
-"""How networks of the table are run, as options of every command that weighs by them."""
+"""How networks are run, as options of every command that knows them."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from hotlap.cli.plan_from import DTYPES
+from hotlap import units
 from hotlap.coverage.networks.steps import PHASES
 from hotlap.errors import InputError, nearest
 
-OPTIONS = ("phase", "batch", "context", "tp", "dtype")
+DTYPES = ("bf16", "fp8", "fp8_block", "fp16", "fp32")
+MOST = 2**24  # of a count
+_T = TypeVar("_T")
 
 
 def add(parser: argparse.ArgumentParser, of: str = "of the networks") -> None:
@@ -19,28 +23,39 @@ def add(parser: argparse.ArgumentParser, of: str = "of the networks") -> None:
     parser.add_argument("--dtype", help=f"of weights and products, with commas: {','.join(DTYPES)} (default: bf16)")
 
 
-def settings(args: argparse.Namespace) -> dict[str, tuple[object, ...]]:
-    """What was given of `compose.Choices`. Raises InputError."""
-    found: dict[str, tuple[object, ...]] = {}
-    for name in OPTIONS:
-        words = [word.strip() for word in (getattr(args, name) or "").split(",") if word.strip()]
-        if words:
-            found["phases" if name == "phase" else name] = tuple(_read(name, word) for word in words)
-    return found
+def settings(args: argparse.Namespace, counts: Sequence[str] = ("batch", "context", "tp")) -> dict[str, tuple[object, ...]]:
+    """What was given of `compose.Choices`; `counts`: which options are whole numbers. Raises InputError."""
+    readers: dict[str, Callable[[str, str], object]] = {"phase": _one_of(PHASES), "dtype": _one_of(DTYPES), **dict.fromkeys(counts, count)}
+    given = {name: getattr(args, name) for name in readers}
+    return {
+        "phases" if name == "phase" else name: values(text, f"--{name}", readers[name]) for name, text in given.items() if text is not None
+    }
 
 
-def _read(name: str, word: str) -> object:
-    valid = {"phase": PHASES, "dtype": DTYPES}.get(name)
-    if valid is None:
-        return _whole(name, word)
-    if word not in valid:
-        raise InputError(f"--{name} cannot be '{word}'; {nearest(word, valid)}")
-    return word
+def values(text: str, option: str, read: Callable[[str, str], _T]) -> tuple[_T, ...]:
+    """Each value once, from words with commas."""
+    return tuple(dict.fromkeys(read(one.strip(), option) for one in text.split(",")))
 
 
-def _whole(name: str, word: str) -> int:
-    times = 1024 if word.lower().endswith("k") else 1
-    digits = word[:-1] if times > 1 else word
-    if not digits.isdecimal() or int(digits) < 1:
-        raise InputError(f"--{name} is whole numbers with commas, as in 1,8 or 1k,32k, not '{word}'")
-    return int(digits) * times
+def count(text: str, option: str) -> int:
+    """A whole number from 1; k is 1024."""
+    digits = text[:-1] if text[-1:] in ("k", "K") else text
+    if not digits.isdecimal() or not 1 <= int(digits) <= MOST:
+        raise InputError(f"{option} is a whole number from 1, several with commas, 1k for 1024, not '{text}'")
+    return int(digits) * (1 if digits == text else 1024)
+
+
+def _one_of(valid: Sequence[str]) -> Callable[[str, str], str]:
+    def read(text: str, option: str) -> str:
+        if text not in valid:
+            raise InputError(f"{option} cannot be '{text}'; {nearest(text, valid)}")
+        return text
+
+    return read
+
+
+def share(text: str, option: str) -> float:
+    value = units.parse(text, "")
+    if not 0 < value <= 1:
+        raise InputError(f"{option} is a share above 0 and up to 1, as 99% or 0.99, not '{text}'")
+    return value

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from hotlap import plan as plans
-from hotlap import units
-from hotlap.cli import plan_sources, terminal
+from hotlap.cli import network_options, plan_sources, terminal
 from hotlap.coverage.networks import compose, layered, steps, walk
 from hotlap.coverage.networks.steps import Choice
-from hotlap.errors import InputError, nearest
+from hotlap.errors import InputError
 from hotlap.model import machines
 from hotlap.model.networks import memory
 from hotlap.model.networks.price import Prices, prices
@@ -25,10 +23,8 @@ from hotlap.record import Case
 from hotlap.report import network_plan
 from hotlap.report.network_plan import Listed
 
-DTYPES = ("bf16", "fp8", "fp8_block", "fp16", "fp32")
 MACHINE = "h200-sxm"
 LARGE = 1e9  # parameters from which a language network is called large
-_T = TypeVar("_T")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--phase", metavar="NAME", help="prefill, decode, forward, train (default: all that a network has)")
     for name, default, about in _COUNTS:
         how.add_argument(f"--{name}", metavar="N", help=f"{about} (default: {default})")
-    how.add_argument("--dtype", metavar="NAME", help=f"of weights and products: {', '.join(DTYPES)} (default: bf16)")
+    how.add_argument("--dtype", metavar="NAME", help=f"of weights and products: {', '.join(network_options.DTYPES)} (default: bf16)")
     how.add_argument("--micro-batch", metavar="N", help="training: sequences that pass together (default: 1 of a causal network, else all)")
     parser.add_argument("--machine", default=MACHINE, metavar="NAME", help=f"whose expected times are the weights (default: {MACHINE})")
     parser.add_argument("--top", metavar="SHARE", help="only the cases that make this share of every step's expected time, as 99%%")
@@ -65,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("which network? as in: hotlap plan from llama-3-8b --batch 1,8; 'hotlap plan from --list' lists them")
     spec = machines.load(args.machine)
     machine = spec.slug
-    share = _share(args.top)
+    share = None if args.top is None else network_options.share(args.top, "--top")
     made = plan_sources.made(args.network, _choices(args))
     kept_prices: list[Prices] = []
 
@@ -109,47 +105,11 @@ def _write(args: argparse.Namespace, text: str, everything: object) -> None:
 
 
 def _choices(args: argparse.Namespace) -> compose.Choices:
-    def counts(name: str, default: int) -> tuple[int, ...]:
-        return _values(getattr(args, name.replace("-", "_")), f"--{name}", _count, (default,))
-
-    micro = counts("micro-batch", 0)
+    micro = (0,) if args.micro_batch is None else network_options.values(args.micro_batch, "--micro-batch", network_options.count)
     if len(micro) > 1:
         raise InputError("--micro-batch is one number")
-    return compose.Choices(
-        phases=_values(args.phase, "--phase", _one_of(steps.PHASES), ()), batch=counts("batch", 1), context=counts("context", 0),
-        tp=counts("tp", 1), pp=counts("pp", 1), dp=counts("dp", 1), ep=counts("ep", 1),
-        dtype=_values(args.dtype, "--dtype", _one_of(DTYPES), ("bf16",)), micro_batch=micro[0],
-    )  # fmt: skip
-
-
-def _values(text: str | None, option: str, read: Callable[[str, str], _T], default: tuple[_T, ...]) -> tuple[_T, ...]:
-    return default if text is None else tuple(dict.fromkeys(read(one.strip(), option) for one in text.split(",")))
-
-
-def _count(text: str, option: str) -> int:
-    """A whole number from 1; k is 1024."""
-    digits = text[:-1] if text[-1:] in ("k", "K") else text
-    if not digits.isdecimal() or not 1 <= int(digits) <= 2**24:
-        raise InputError(f"{option} is a whole number from 1, several with commas, 1k for 1024, not '{text}'")
-    return int(digits) * (1 if digits == text else 1024)
-
-
-def _one_of(valid: Sequence[str]) -> Callable[[str, str], str]:
-    def read(text: str, option: str) -> str:
-        if text not in valid:
-            raise InputError(f"{option} cannot be '{text}'; {nearest(text, valid)}")
-        return text
-
-    return read
-
-
-def _share(text: str | None) -> float | None:
-    if text is None:
-        return None
-    value = units.parse(text, "")
-    if not 0 < value <= 1:
-        raise InputError(f"--top is a share above 0 and up to 1, as 99% or 0.99, not '{text}'")
-    return value
+    given = network_options.settings(args, [name for name, _, _ in _COUNTS])
+    return compose.Choices(**given, micro_batch=micro[0])  # type: ignore[arg-type]
 
 
 def _command(args: argparse.Namespace) -> str:

@@ -46,7 +46,7 @@ def made(words: Sequence[str], choices: compose.Choices) -> Made:
             networks.append(steps.find(word))
     if networks:
         every, left_out = compose.every_step(_distinct(networks), choices)
-        _add(found, Made(every, left_out.steps, list(dict.fromkeys(network.name for network in networks))))
+        _add(found, Made(every, left_out, list(dict.fromkeys(network.name for network in networks))))
     return found
 
 

@@ -74,7 +74,7 @@ def _networks(adding: _Adding, used: Used, share: float, memory_bytes: float) ->
     steps, lacking = measure.by_weight(grouped(adding.cases), used, None)
     reached = {step.name: step.exact for step in steps}
     whole = {step.name: step.seconds or 1.0 for step in steps}
-    gains = {one.case.id: [(use.step, use.calls * (use.expected_s or 0.0) / whole[use.step]) for use in one.uses] for one in lacking}
+    gains = {one.case.id: [(use.step, use.weight_s / whole[use.step]) for use in one.uses] for one in lacking}
     by_id = {one.case.id: one for one in lacking}
     while gains:
         worth = {key: sum(gain for step, gain in each if reached[step] < share) for key, each in gains.items()}

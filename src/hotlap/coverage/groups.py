@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,17 +73,15 @@ def _alike(columns: Columns, texts: Sequence[str]) -> list[NDArray[np.int64]]:
 
 def _worked(spec: Workload, given: dict[str, Any], length: int) -> dict[str, Any]:
     """One count of many cases where the workload takes arrays, else one by one."""
-    try:
-        if length == 1:
-            raise TypeError("one case is counted as such")
-        return _fields(spec, given)
-    except (TypeError, ValueError, AssertionError):
-        one_by_one = [
-            _fields(spec, {name: _plain(value[i]) if isinstance(value, np.ndarray) else value for name, value in given.items()})
-            for i in range(length)
-        ]
-        names = {name for one in one_by_one for name in one}
-        return {name: np.array([one.get(name, 0.0) for one in one_by_one]) for name in names}
+    if length > 1:
+        with contextlib.suppress(TypeError, ValueError, AssertionError):
+            return _fields(spec, given)
+    one_by_one = [
+        _fields(spec, {name: _plain(value[i]) if isinstance(value, np.ndarray) else value for name, value in given.items()})
+        for i in range(length)
+    ]
+    names = {name for one in one_by_one for name in one}
+    return {name: np.array([one.get(name, 0.0) for one in one_by_one]) for name in names}
 
 
 def _fields(spec: Workload, params: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from hotlap import work
 from hotlap.coverage import features
 from hotlap.coverage.features import ALIGNMENTS, BITS, EDGES, EXTENTS, FORMS, GROWN, Feature
 from hotlap.coverage.groups import Columns
+from hotlap.errors import InputError
 from hotlap.record import Case
 from hotlap.work.base import Workload
 
@@ -41,19 +42,10 @@ def make(name: str, of: Sequence[Feature], row: Sequence[int]) -> Case | None:
 
 def checked(spec: Workload, params: dict[str, Any]) -> Case | None:
     """The case of these parameters, none out of range and none against another; None where one is."""
-    full = spec.full(params)
-    for param in spec.params:
-        value = full.get(param.name)
-        if isinstance(value, int) and not isinstance(value, bool) and not _within(value, param.low, param.high):
-            return None
-    if spec.fault(full):
+    try:
+        return Case(workload=spec.name, params=spec.parse(params))
+    except InputError:
         return None
-    ordered = {param.name: full[param.name] for param in spec.params}
-    return Case(workload=spec.name, params=spec.lean(ordered))
-
-
-def _within(value: int, low: float | None, high: float | None) -> bool:
-    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def _tried(spec: Workload, of: Sequence[Feature], levels: dict[str, str]) -> Iterator[dict[str, Any]]:

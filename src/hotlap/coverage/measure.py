@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from hotlap import work
 from hotlap.coverage import covering, features, regions
 from hotlap.coverage.groups import Group, Groups, grouped
 from hotlap.coverage.near import matched
+from hotlap.coverage.networks import compose
 from hotlap.coverage.regions import Roof
 from hotlap.coverage.tuples import OPEN, Rows, Tuples
 from hotlap.coverage.used import Used
@@ -117,31 +118,25 @@ class Coverage:
 def by_weight(have: Groups, used: Used, roof: Roof | None) -> tuple[list[Step], list[Lacking]]:
     """Shares of each step, and what is lacking, heaviest first."""
     there, near = matched(list(used.cases.values()), have, roof)
-    total: dict[str, float] = {}
-    for use in used.uses:
-        total[use.step] = total.get(use.step, 0.0) + _seconds(use)
+    total = compose.totals(used.uses)
     steps = []
     for name in used.steps:
         own = [use for use in used.uses if use.step == name]
         whole = total[name] or 1.0
-        exact = sum(_seconds(use) for use in own if use.case in there)
-        close = sum(_seconds(use) for use in own if use.case in near)
+        exact = sum(use.weight_s for use in own if use.case in there)
+        close = sum(use.weight_s for use in own if use.case in near)
         steps.append(Step(name, total[name], exact / whole, (exact + close) / whole, len(own), sum(use.expected_s is None for use in own)))
     shares: dict[str, float] = {}
     where: dict[str, list[Use]] = {}
     for use in used.uses:
         if use.case not in there:
-            shares[use.case] = shares.get(use.case, 0.0) + _seconds(use) / (total[use.step] or 1.0) / len(steps)
+            shares[use.case] = shares.get(use.case, 0.0) + use.weight_s / (total[use.step] or 1.0) / len(steps)
             where.setdefault(use.case, []).append(use)
     lacking = [
         Lacking(used.cases[key], work.label(used.cases[key]), share, where[key], work.label(near[key]) if key in near else "")
         for key, share in sorted(shares.items(), key=lambda one: -one[1])
     ]
     return steps, lacking
-
-
-def _seconds(use: Use) -> float:
-    return use.calls * (use.expected_s or 0.0)
 
 
 # ---------------------------------------------------------------- t-way
@@ -226,8 +221,3 @@ def coverage(
         left_out=list(used.left_out) if used else [], tables=by_features(have, strength), edges=edges(have) if edges else [],
         regions=by_region(have, roof) if roof else {},
     )  # fmt: skip
-
-
-def seen(found: Coverage, paths: Sequence[Path], notes: Sequence[str]) -> Coverage:
-    """The same with what results name, and remarks."""
-    return replace(found, paths=list(paths), notes=list(notes))

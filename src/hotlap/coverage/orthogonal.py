@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = NDArray[np.int16]
+from hotlap.coverage.tuples import Rows
+
 LARGEST = 25  # of the fields and level counts that are tried
 STEPS = 6000  # of the search for splits, each of which changes one place
 MOST_ROWS = 40_000
@@ -167,7 +168,7 @@ def _splits(apart: Rows, seed: int) -> Rows | None:
     """The fewest rows of two levels with which, of any three columns, each is once alone; None where the search finds none."""
     columns = apart.shape[1]
     triples = np.array(list(itertools.combinations(range(columns), 3)))
-    there = _alone(apart, triples)
+    there = _patterns(apart, triples, three=False)
     if there.all():
         return np.zeros((0, columns), dtype=np.int16)
     rng = np.random.default_rng(seed)
@@ -184,15 +185,15 @@ def _search(
 ) -> Rows | None:  # fmt: skip
     """Changes one place at a time, mostly for the better, until every pattern of three columns is there. `limits`: levels of each row;
     without them two, and whether all three differ does not count."""
-    told = _alone if limits is None else _patterns
-    left = int(np.count_nonzero(~(there | told(rows, triples))))
+    three = limits is not None
+    left = int(np.count_nonzero(~(there | _patterns(rows, triples, three))))
     for step in range(STEPS):
         if left == 0:
             return rows
         row, column = int(rng.integers(len(rows))), int(rng.integers(rows.shape[1]))
         before, room = int(rows[row, column]), 2 if limits is None else int(limits[row])
         rows[row, column] = (before + 1 + int(rng.integers(room - 1))) % room
-        now = int(np.count_nonzero(~(there | told(rows, triples))))
+        now = int(np.count_nonzero(~(there | _patterns(rows, triples, three))))
         if now <= left or rng.random() < np.exp((left - now) / (0.6 * (1 - step / STEPS) + 1e-9)):
             left = now
         else:
@@ -202,15 +203,10 @@ def _search(
     return rows if left == 0 else None
 
 
-def _patterns(rows: Rows, triples: NDArray[np.int_]) -> NDArray[np.bool_]:
-    """As `_alone`, and whether some row has three levels there."""
+def _patterns(rows: Rows, triples: NDArray[np.int_], three: bool) -> NDArray[np.bool_]:
+    """For each three columns and each of them: whether some row has it alone and the other two alike; `three`: also whether some row
+    has three levels there."""
     a, b, c = (rows[:, triples[:, place]] for place in range(3))
     ab, ac, bc = a == b, a == c, b == c
-    return np.stack([one.any(axis=0) for one in (bc & ~ab, ac & ~ab, ab & ~ac, ~(ab | ac | bc))])
-
-
-def _alone(rows: Rows, triples: NDArray[np.int_]) -> NDArray[np.bool_]:
-    """For each three columns and each of them: whether some row has it alone and the other two alike."""
-    a, b, c = (rows[:, triples[:, place]] for place in range(3))
-    alike = [(b == c) & (a != b), (a == c) & (a != b), (a == b) & (a != c)]
-    return np.stack([one.any(axis=0) for one in alike])
+    found = [bc & ~ab, ac & ~ab, ab & ~ac, *([~(ab | ac | bc)] if three else [])]
+    return np.stack([one.any(axis=0) for one in found])

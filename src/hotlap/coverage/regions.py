@@ -33,19 +33,17 @@ class Roof:
 
 @dataclass(frozen=True)
 class Placed:
-    """Of each case: its region (place in REGIONS, −1 none), whether its operations take longer than its bytes, and the roof's seconds."""
+    """Of each case: its region (place in REGIONS, −1 none), and whether its operations take longer than its bytes."""
 
     region: NDArray[np.int16]
     computes: NDArray[np.bool_]
-    seconds: NDArray[np.float64]  # the longest of launch, bytes, operations and link; NaN where the machine lacks a figure
 
 
 def placed(name: str, columns: Columns, roof: Roof) -> Placed:
     """Where the cases of one workload lie."""
     length = columns.length
     if name in OWN:
-        nothing = np.full(length, np.nan)
-        return Placed(np.full(length, -1, dtype=np.int16), np.zeros(length, dtype=bool), nothing)
+        return Placed(np.full(length, -1, dtype=np.int16), np.zeros(length, dtype=bool))
     asked = columns.counted
     moved = asked["memory_bytes"] / roof.bandwidth_b_s
     done = np.zeros(length)
@@ -53,10 +51,9 @@ def placed(name: str, columns: Columns, roof: Roof) -> Placed:
         if unit.startswith("operations."):
             peak = _peak(unit.removeprefix("operations."), roof)
             done = np.maximum(done, np.where(amount > 0, amount / peak if peak else np.nan, 0.0))
-    link = asked["link_bytes"] / roof.link_b_s if roof.link_b_s else np.where(asked["link_bytes"] > 0, np.nan, 0.0)
     computes = done > moved
     longest = np.maximum(moved, done)
-    ridge = (moved > 0) & (done > 0) & (np.maximum(moved, done) <= NEAR * np.minimum(moved, done))
+    ridge = (moved > 0) & (done > 0) & (longest <= NEAR * np.minimum(moved, done))
     fits = asked["working_set_bytes"] <= roof.cache_bytes
     region = np.select(
         [asked["link_bytes"] > 0, np.isnan(longest), longest < roof.launch_s, ridge, computes, fits & (asked["memory_bytes"] > 0)],
@@ -64,7 +61,7 @@ def placed(name: str, columns: Columns, roof: Roof) -> Placed:
         2,
     )
     region = np.where((asked["link_bytes"] <= 0) & (longest == 0), -1, region)
-    return Placed(region.astype(np.int16), computes, np.maximum(np.maximum(longest, link), roof.launch_s))
+    return Placed(region.astype(np.int16), computes)
 
 
 def _peak(unit: str, roof: Roof) -> float:

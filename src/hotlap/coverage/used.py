@@ -136,7 +136,7 @@ def steps(names: Sequence[str], settings: Settings | None = None) -> Used:
             left_out.append(str(error))
             continue
         found += some
-        left_out += [f"{', '.join(where)}: {reason}" for reason, where in not_these.steps.items()]
+        left_out += [f"{', '.join(where)}: {reason}" for reason, where in not_these.items()]
     if not found:
         raise InputError("; ".join(left_out[:3]))
     plan = compose.plan(found, lambda _: {}, "networks", "", "")
@@ -161,9 +161,5 @@ def weighed(used: Used, seconds: Callable[[Sequence[Case]], Sequence[float | Non
     told = dict(zip((case.id for case in needed), seconds(needed), strict=True))
     return replace(
         used,
-        uses=[use if use.expected_s is not None else _with(use, told.get(use.case)) for use in used.uses],
+        uses=[use if use.expected_s is not None else changed(use, expected_s=told.get(use.case)) for use in used.uses],
     )
-
-
-def _with(use: Use, expected_s: float | None) -> Use:
-    return Use(case=use.case, step=use.step, kernel=use.kernel, calls=use.calls, expected_s=expected_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -37,11 +38,15 @@ class Weights:
         self.calls = calls
         self.kept = np.flatnonzero(known) if not plan.uses else np.array(sorted({n for row in calls.values() for n in row}), dtype=int)
 
-    def shares(self, row: Mapping[int, float]) -> tuple[list[int], Floats]:
-        """Places of a step's kernels and what each is of its time."""
-        places = list(row)
-        spent = np.array([row[n] for n in places]) * self.weight_s[places]
-        return places, spent / spent.sum()
+    @cached_property
+    def shares(self) -> dict[str, tuple[list[int], Floats, float]]:
+        """Of each step the places of its kernels, what each is of its time, and its seconds."""
+        found = {}
+        for name, row in self.calls.items():
+            places = list(row)
+            spent = np.array([row[n] for n in places]) * self.weight_s[places]
+            found[name] = places, spent / spent.sum(), float(spent.sum())
+        return found
 
     def log_ratio(self, seconds: Floats, against: Floats | None = None) -> float:
         """Logarithm of the plan's time against what it is, or against other times."""
@@ -49,20 +54,19 @@ class Weights:
         if not self.plan.uses:
             return float(np.mean(np.log((one / other)[self.kept])))
         steps = []
-        for row in self.calls.values():
-            places, share = self.shares(row)
+        for places, share, _ in self.shares.values():
             below = 1.0 if against is None else float(np.sum(share * np.asarray(other)[places]))
             steps.append(math.log(float(np.sum(share * one[places])) / below))
         return float(np.mean(steps))
 
+    @cached_property
     def weights(self) -> Floats:
         """What each case is of the plan: the mean of its shares of the steps."""
         found = np.zeros(len(self.base.seconds))
         if not self.plan.uses:
             found[self.kept] = 1 / len(self.kept)
             return found
-        for row in self.calls.values():
-            places, share = self.shares(row)
+        for places, share, _ in self.shares.values():
             found[places] += share / len(self.calls)
         return found
 
@@ -70,7 +74,7 @@ class Weights:
         """The interval of the plan's elasticity, from each case's own."""
         kept, share = self.kept, np.clip(own[self.kept], 0.0, 1.0)
         off = (self.base.high_s[kept] / np.maximum(self.base.low_s[kept], 1e-30)) ** (math.sqrt(2) / 2)
-        weight = self.weights()[kept]
+        weight = self.weights[kept]
         low, high = share / (share + (1 - share) * off), share * off / (share * off + 1 - share)
         middle = float(np.sum(weight * share))
         return elasticity + float(np.sum(weight * low)) - middle, elasticity + float(np.sum(weight * high)) - middle
@@ -78,16 +82,14 @@ class Weights:
     def steps(self, each: Mapping[str, Floats]) -> list[Share]:
         """Of networks' steps, in the plan's order."""
         found = []
-        for name, row in self.calls.items():
-            places, share = self.shares(row)
-            seconds = float(np.sum(np.array([row[n] for n in places]) * self.weight_s[places]))
+        for name, (places, share, seconds) in self.shares.items():
             by = {figure: float(np.sum(share * own[places])) for figure, own in each.items()}
             found.append(Share(name=name, cases=len(places), seconds=seconds, share=1 / len(self.calls), elasticities=by))
         return found
 
     def workloads(self, each: Mapping[str, Floats], groups: Sequence[Alike]) -> list[Share]:
         """Of workloads, the heaviest first."""
-        weights, by = self.weights(), dict[str, list[int]]()
+        weights, by = self.weights, dict[str, list[int]]()
         for group in groups:
             by.setdefault(group.workload, []).extend(n for n in group.places if weights[n] > 0)
         found = []

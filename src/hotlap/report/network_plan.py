@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from hotlap import work
+from hotlap.coverage import used
 from hotlap.coverage.networks import compose
 from hotlap.record import Case, Plan, Record
 from hotlap.report import layout, words
@@ -77,7 +78,7 @@ def _named(steps: Sequence[str]) -> str:
 def summary(notes: Notes, plan: Plan, width: int, color: bool = False) -> str:
     """Beside the plan: how much there is, the heaviest cases with their share, what was left out."""
     cases, steps = words.counted(len(plan.cases), "case"), words.counted(len(notes.steps), "step")
-    networks = words.counted(len({step.partition(" ")[0] for step in notes.steps}), "network")
+    networks = words.counted(len({used.network_of(step) for step in notes.steps}), "network")
     lines = [f"{cases} of {steps} of {networks}, weighed on {plan.weighed_on}", ""]
     lines += layout.Grid(_heaviest(plan, len(notes.steps)), width).lines(color)
     said = _said(notes, plan, width)
@@ -90,7 +91,7 @@ def _heaviest(plan: Plan, steps: int) -> list[Column]:
     shares: dict[str, dict[str, float]] = {}
     kernels: dict[str, dict[str, None]] = {}
     for use in plan.uses:
-        weight = use.calls * (use.expected_s or 0.0) / (whole[use.step] or 1.0)
+        weight = use.weight_s / (whole[use.step] or 1.0)
         by_step = shares.setdefault(use.case, {})
         by_step[use.step] = by_step.get(use.step, 0.0) + weight
         kernels.setdefault(use.case, {})[use.kernel] = None

@@ -12,6 +12,7 @@ from hotlap.errors import InputError
 Phase = Literal["prefill", "decode", "train"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "train")
 ACTIVATION_BYTES = 2  # between kernels: bf16
+GRADIENT_BYTES = 2  # a parameter, exchanged between replicas in bf16
 GPUS_A_NODE = 8
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from msgspec.structs import replace as changed
@@ -44,20 +44,10 @@ class Step(NamedTuple):
     asked: tuple[Network, Setting] | None = None  # what its memory follows from, where that is known
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Steps that cannot be, by why: reason → steps."""
-
-    steps: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, reason: str, step: str) -> None:
-        self.steps.setdefault(reason, []).append(step)
-
-
-def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step], LeftOut]:
-    """All combinations that can be. Raises InputError where none can, with the reasons."""
+def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step], dict[str, list[str]]]:
+    """All combinations that can be, and those that cannot by why: reason → steps. Raises InputError where none can, with the reasons."""
     found: dict[str, Step] = {}
-    left_out, errors, tried = LeftOut(), list[str](), set[str]()
+    left_out, errors, tried = dict[str, list[str]](), list[str](), set[str]()
     for network in networks:
         for choice in _combinations(network, choices):
             name = steps.label(network, choice)
@@ -69,7 +59,7 @@ def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step]
             except InputError as error:
                 errors.append(str(error))
                 # Without the network's name and advice, so that one reason is said once for all that it holds for.
-                left_out.add(str(error).removeprefix(network.name).lstrip(": ").partition(";")[0], name)
+                left_out.setdefault(str(error).removeprefix(network.name).lstrip(": ").partition(";")[0], []).append(name)
     if not found:
         raise InputError(f"none of these steps can be: {'; '.join(dict.fromkeys(errors[:3]))}")
     return list(found.values()), left_out
@@ -113,7 +103,7 @@ def totals(uses: Sequence[Use]) -> dict[str, float]:
     """Expected seconds of each step's kernels together, as far as they are known."""
     found: dict[str, float] = {}
     for use in uses:
-        found[use.step] = found.get(use.step, 0.0) + use.calls * (use.expected_s or 0.0)
+        found[use.step] = found.get(use.step, 0.0) + use.weight_s
     return found
 
 
@@ -122,7 +112,7 @@ def largest_shares(uses: Sequence[Use]) -> dict[str, float]:
     whole, by_step = totals(uses), dict[tuple[str, str], float]()
     for use in uses:
         key = (use.case, use.step)
-        by_step[key] = by_step.get(key, 0.0) + use.calls * (use.expected_s or 0.0) / (whole[use.step] or 1.0)
+        by_step[key] = by_step.get(key, 0.0) + use.weight_s / (whole[use.step] or 1.0)
     found: dict[str, float] = {}
     for (case, _), share in by_step.items():
         found[case] = max(found.get(case, 0.0), share)
@@ -136,7 +126,7 @@ def top(given: Plan, share: float) -> Plan:
     by_step: dict[str, dict[str, float]] = {}
     for use in given.uses:
         weights = by_step.setdefault(use.step, {})
-        weights[use.case] = weights.get(use.case, 0.0) + use.calls * (use.expected_s or 0.0)
+        weights[use.case] = weights.get(use.case, 0.0) + use.weight_s
     for step, weights in by_step.items():
         reached = 0.0
         for case, weight in sorted(weights.items(), key=lambda item: -item[1]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ def _transformer(found: dict[str, Any], reader: _Reader, name: str, about: str) 
     found.setdefault("inter", found.get("expert_inter", 0))
     found.setdefault("tied", reader.flag("tie_word_embeddings", False))
     network = Network(name=name, about=about, source=reader.where, parameters=0.0, **found)
-    return Network(**{**network.__dict__, "parameters": float(network.counted)})
+    return replace(network, parameters=float(network.counted))
 
 
 def _type(config: Config, where: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hotlap.coverage.networks.flow import Asked, Flow, Map
 from hotlap.errors import InputError, nearest
+from hotlap.work.layers import GATES
 
 
 def _set(flow: Flow, asked: Asked) -> None:
@@ -189,7 +190,7 @@ def _loss(flow: Flow, asked: Asked) -> None:
 
 def _rnn(flow: Flow, asked: Asked) -> None:
     op, at = asked.text("rnn"), flow.at
-    hidden, steps, gates = asked.number("hidden"), asked.number("steps", at.places), {"lstm": 4, "gru": 3}.get(op, 0)
+    hidden, steps, gates = asked.number("hidden"), asked.number("steps", at.places), GATES.get(op, 0)
     if not gates:
         raise InputError(f"{asked.where}: no cell '{op}'; valid: gru, lstm")
     params = {"op": op, "steps": steps, "batch": flow.batch, "inputs": at.channels, "hidden": hidden, "dtype": flow.dtype}

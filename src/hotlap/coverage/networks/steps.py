@@ -8,7 +8,7 @@ from typing import Any
 
 from hotlap.coverage.networks import calls, layered, shape
 from hotlap.coverage.networks.backward import backward
-from hotlap.coverage.networks.calls import Call, Setting
+from hotlap.coverage.networks.calls import GRADIENT_BYTES, Call, Setting
 from hotlap.coverage.networks.layered import Layered
 from hotlap.coverage.networks.shape import Network
 from hotlap.coverage.networks.walk import walk
@@ -16,7 +16,6 @@ from hotlap.errors import InputError, nearest
 
 PHASES = ("prefill", "decode", "forward", "train")
 SAMPLED_OF = 50  # tokens that one is drawn from: top_k of transformers' GenerationConfig
-GRADIENT_BYTES = 2  # a parameter, exchanged between replicas in bf16
 USUAL_CONTEXT = 2048
 
 Source = Network | Layered

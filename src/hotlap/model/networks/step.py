@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 
 from hotlap import work
 from hotlap.coverage.networks import calls
-from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Call, Setting
+from hotlap.coverage.networks.calls import ACTIVATION_BYTES, GRADIENT_BYTES, Call, Setting
 from hotlap.coverage.networks.shape import Network
 from hotlap.errors import InputError
 from hotlap.model.machines import Spec
@@ -25,7 +25,6 @@ ATTENTION_BACKWARD = 2.5 * 73 / 63
 GEMM_BACKWARD = 2.0  # a product for the inputs' gradient and one for the weights'
 STREAM_BACKWARD = 2.0  # reads gradient and input, writes the input's gradient
 OPTIMIZER_BYTES = 30.0  # a parameter: reads gradient, weight and two moments in fp32 (16), writes three of them and the bf16 weight (14)
-GRADIENT_BYTES = 2  # a parameter, exchanged between replicas in bf16
 HIDDEN_SHARE = 0.9  # of the backward pass that an exchange of gradients can hide under: all but the last layers'; assumed
 
 
