@@ -251,7 +251,7 @@ def _opportunity(row: Row, rows: Sequence[Row], on: On) -> Opportunity | None:
         return None
     against, aim = goal
     win = Span(s=measured.s - aim.s, low_s=measured.lower_s - aim.upper_s, high_s=measured.upper_s - aim.lower_s)
-    seen, (part, _) = signs.of_sizes(row, on.spec.compute_units if on.spec else None), signs.part(row)
+    seen, part = signs.of_sizes(row, on.spec.compute_units if on.spec else None), signs.part(row)
     peers = similar(row, rows)
     if peers and peers[0].kind == "implementation":
         seen = {"other implementation": peers[0].label, **seen}

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hotlap import units
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import compare as comparing
@@ -29,9 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A row per case; exit code 1 when a case is slower, be it on one device, 3 when nothing could be told or a case is missing."""
-    gate = units.parse(args.gate, "%")
-    if not 0 <= gate < 1:
-        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
+    gate = terminal.gate(args.gate)
     if args.by == "implementation":
         return _by_implementation(args, gate)
     if len(args.side) < 2:

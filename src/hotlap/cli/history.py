@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from hotlap import units
 from hotlap.cli import terminal
@@ -36,8 +34,7 @@ def run(args: argparse.Namespace) -> int:
         _explain(list(_bundles(args)), where)
     kept = [one for one in found if one.changes] if args.changed else found
     if args.out:
-        terminal.write(Path(args.out), history_page.page(kept))
-        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
+        terminal.page(args.out, history_page.page(kept), args.json)
     if args.json:
         terminal.print_json(kept)
         return 0

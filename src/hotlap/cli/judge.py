@@ -76,8 +76,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
     if args.share and args.against != "limit":
         raise InputError("--share is a share of the limit; give --against limit with it")
-    if not 0 <= units.parse(args.gate, "%") < 1:
-        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
+    terminal.gate(args.gate)
 
 
 def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle:
@@ -100,7 +99,7 @@ def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle
 
 
 def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: _Known | None) -> standards.Standard:
-    against, gate, home = args.against, units.parse(args.gate, "%"), paths.home()
+    against, gate, home = args.against, terminal.gate(args.gate), paths.home()
     kind, _, name = against.partition(":")
     if against == "limit":
         return standards.AgainstLimit(_share(args.share))

@@ -20,8 +20,6 @@ from hotlap.report import own_kernels
 from hotlap.store import cutlass, imported, kernels, paths
 from hotlap.work import WORKLOADS, find
 
-TARGETS = {"python": "torch", "library": "torch:cpu", "opencl": "opencl", "cuda": "cuda"}
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     about = "add: keep one; list; show one; check: are its results right; plan: its cases, as TOML; remove: forget it"
@@ -102,7 +100,7 @@ def _plan(several: Sequence[kernels.Kernel], args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(made)
     else:
-        where = ", ".join(dict.fromkeys(TARGETS[one.kind] for one in several))
+        where = ", ".join(dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several))
         written = plans.text(made, [f"hotlap run FILE --target {where}"])
         if args.out:
             terminal.write(Path(args.out), written)
@@ -115,7 +113,7 @@ def _check(kernel: kernels.Kernel, args: argparse.Namespace) -> int:
     cases = _cases(kernel, args.params, beside=False)
     by_id, order = {case.id: case for case in cases}, [case.id for case in cases]
     limit = units.parse(args.timeout, "s")
-    found = [(by_id[one.case], one) for one in measuring.checked(cases, args.target or TARGETS[kernel.kind], limit)]
+    found = [(by_id[one.case], one) for one in measuring.checked(cases, args.target or kernels.RUNS_ON[kernel.kind], limit)]
     found.sort(key=lambda pair: order.index(pair[0].id))
     if args.json:
         terminal.print_json([{"case": case, "samples": samples} for case, samples in found])

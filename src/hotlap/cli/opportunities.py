@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 
 from hotlap import units
 from hotlap.advise import opportunities as finding
@@ -33,8 +31,7 @@ def run(args: argparse.Namespace) -> int:
     (bundle,) = found
     devices = _found(bundle, args)
     if args.out:
-        terminal.write(Path(args.out), opportunities_page.page(bundle, devices))
-        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
+        terminal.page(args.out, opportunities_page.page(bundle, devices), args.json)
     if args.json:
         terminal.print_json(devices)
         return 0

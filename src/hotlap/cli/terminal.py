@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from hotlap import units
 from hotlap.errors import InputError, MachineError
 from hotlap.store import bundle as bundles
 from hotlap.store import paths, select
@@ -56,6 +57,20 @@ def pairs(items: Sequence[str], what: str) -> dict[str, str]:
         if found.setdefault(name, value) != value:
             raise InputError(f"{what} '{name}' is given twice, as {found[name]} and {value}; give it once")
     return found
+
+
+def gate(text: str) -> float:
+    """The smallest change worth a word, as a share. Raises InputError for what is none."""
+    found = units.parse(text, "%")
+    if not 0 <= found < 1:
+        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {text}")
+    return found
+
+
+def page(out: str, content: str, as_json: bool) -> None:
+    """A page that the user asked for with --out, named where it does not get into JSON."""
+    write(Path(out), content)
+    print(f"page    {out}", file=sys.stderr if as_json else sys.stdout)
 
 
 def write(path: Path, content: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -39,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
     kept = [one for one in found.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else found.lives
     shown = replace(found, lives=kept)
     if args.out:
-        terminal.write(Path(args.out), track_page.page(shown))
-        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
+        terminal.page(args.out, track_page.page(shown), args.json)
     if args.json:
         terminal.print_json(shown)
     elif args.changed and not kept:

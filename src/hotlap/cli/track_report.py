@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 
-from hotlap import units
 from hotlap.cli import terminal
 from hotlap.coverage import used
 from hotlap.errors import InputError
@@ -27,9 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The report; exit code 1 for a regression, 3 when a case is lost or nothing can be told."""
-    gate = units.parse(args.gate, "%")
-    if not 0 <= gate < 1:
-        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {args.gate}")
+    gate = terminal.gate(args.gate)
     a, b = _side(args.a), _side(args.b)
     table = used.of_table(args.network)
     found = comparing.release(a, b, gate, args.network, table)
@@ -38,8 +33,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"no case of these runs is called by '{args.network}'; their plans know {', '.join(sorted(has)) or 'no network'}")
     if args.out:
         written = release.markdown(found) if args.out.endswith(".md") else release_page.page(found)
-        terminal.write(Path(args.out), written)
-        print(f"page    {args.out}", file=sys.stderr if args.json else sys.stdout)
+        terminal.page(args.out, written, args.json)
     if args.json:
         terminal.print_json({"code": found.code, "counts": found.counted(), "report": found})
     else:

@@ -61,6 +61,14 @@ def work_of(case: Case) -> str:
     return changed(case, implementation="").id
 
 
+def by_work(calls: Iterable[Needed]) -> dict[str, list[Needed]]:
+    """Calls by what their cases do."""
+    found: dict[str, list[Needed]] = {}
+    for one in calls:
+        found.setdefault(work_of(one.case), []).append(one)
+    return found
+
+
 def of_plan(plan: Plan) -> Used:
     """What a plan itself knows of uses."""
     there = {case.id: case for case in plan.cases}

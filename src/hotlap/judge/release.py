@@ -18,11 +18,12 @@ from hotlap.judge import compare as comparing
 from hotlap.judge import environment, revisions
 from hotlap.judge.compare import Side
 from hotlap.judge.matching import Unit
-from hotlap.judge.track import Cost, costs, seconds
+from hotlap.judge.track import Cost, costs, seconds, shares
 from hotlap.record import Case, Comparison, Difference, Record, Result
 from hotlap.stats import few, several
 from hotlap.stats.ratio import Ratio, ratio, verdict
 from hotlap.store.bundle import Bundle
+from hotlap.store.sides import REVISIONS
 
 Kind = Literal["broken", "slower", "missing", "fixed", "new", "faster", "cannot tell", "same", "not run"]
 KINDS: tuple[Kind, ...] = ("broken", "slower", "missing", "fixed", "new", "faster", "cannot tell", "same", "not run")
@@ -92,9 +93,7 @@ def release(
     left, right = comparing.sides(a_runs), comparing.sides(b_runs)
     compared = _with_few(comparing.compare(a_runs, b_runs, gate), left, right)
     calls = used.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)
-    by_work: dict[str, list[Needed]] = {}
-    for one in calls:
-        by_work.setdefault(used.work_of(one.case), []).append(one)
+    by_work = used.by_work(calls)
     kernels = [
         _kernel(one, left.get(one.case.id), right.get(one.case.id), by_work.get(used.work_of(one.case), []))
         for one in compared if not network or used.work_of(one.case) in by_work
@@ -201,7 +200,7 @@ def _why(side: Side | None) -> str:
 def _error(side: Side | None) -> float | None:
     """The largest error of its checks, as a share of the tolerance."""
     results: Sequence[Result] = side.results if side else ()
-    return max((c.error / c.tolerance for one in results for c in one.checks if c.error is not None and c.tolerance), default=None)
+    return max((share for one in results for share in shares(one)), default=None)
 
 
 # ---------------------------------------------------------------- steps and suspects
@@ -252,7 +251,7 @@ def _suspects(a: Sequence[Bundle], b: Sequence[Bundle]) -> list[Difference]:
         ours, theirs = (", ".join(sorted({run.labels[name] for run in side if name in run.labels})) for side in (left, right))
         if ours != theirs:
             marks.append(Difference(name=f"label {name}", a=ours, b=theirs, matters="unknown"))
-    marks.sort(key=lambda one: one.name.removeprefix("label ") not in revisions.LABELS)
+    marks.sort(key=lambda one: one.name.removeprefix("label ") not in REVISIONS)
     return marks + [one for one in environment.differences(left, right) if one.matters != "no"]
 
 

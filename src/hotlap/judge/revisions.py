@@ -21,8 +21,8 @@ from hotlap.judge import environment
 from hotlap.record import Case, Change, Result, Run
 from hotlap.stats import student
 from hotlap.stats.ratio import ratio
+from hotlap.store.sides import REVISIONS
 
-LABELS = ("revision", "commit", "git")  # of runs, the first that is there
 KERNEL = "kernel "  # how the revision of a kernel of the user's begins among the machine's software
 SHORT = 20  # points of a series, between boundaries: longer ones are tested point by point
 CHANCE = 0.01  # of a false step in one series
@@ -46,7 +46,7 @@ class Shift(NamedTuple):
 def revision(run: Run, case: Case | None = None) -> str:
     """As the run was labelled, else that of the user's kernel which a case is of; "" where neither is known."""
     own = [run.machine.software.get(f"{KERNEL}{name}", "") for name in (case.implementation, case.workload)] if case else []
-    return next((one for one in [*(run.labels.get(name, "") for name in LABELS), *own] if one), "")
+    return next((one for one in [*(run.labels.get(name, "") for name in REVISIONS), *own] if one), "")
 
 
 def concerns(name: str, case: Case) -> bool:

@@ -20,6 +20,7 @@ from hotlap.judge.series import Series
 from hotlap.model.ceilings import nominal_s
 from hotlap.record import Case, Change, Difference, Record, Result, Run
 from hotlap.store.bundle import Bundle
+from hotlap.store.sides import REVISIONS
 from hotlap.work.program import OWN
 
 LEVEL = 20  # points at most that make the level at the beginning and the end of a life
@@ -70,9 +71,7 @@ class Checks(Record, frozen=True, kw_only=True):
     @property
     def grown(self) -> bool:
         """Whether the error came nearer to its tolerance than chance makes it."""
-        if self.first_error is None or self.now_error is None:
-            return False
-        return self.now_error >= max(GROWN * self.first_error, NOTABLE)
+        return grown(self.first_error, self.now_error)
 
 
 class Life(Record, frozen=True, kw_only=True):
@@ -127,12 +126,9 @@ class _Seen:
 
     runs: dict[str, Run] = field(default_factory=dict)
     results: dict[Key, list[tuple[str, Result]]] = field(default_factory=dict)
-    plans: dict[str, Run] = field(default_factory=dict)  # the newest run of each plan, for its uses
 
     def __call__(self, key: Key, run: Run, result: Result) -> None:
-        if run.id not in self.runs:
-            self.runs[run.id] = run
-            self.plans[run.plan.name] = run
+        self.runs.setdefault(run.id, run)
         self.results.setdefault(key, []).append((run.id, result))
 
 
@@ -143,10 +139,8 @@ def track(
     by those uses, else by `table`. `gate`: the smallest change to report, as a share."""
     seen = _Seen()
     found = history.by_place(bundles, where, gate, seen)
-    calls = used.of_plans((run.plan for run in seen.plans.values()), network) or list(table)
-    by_work: dict[str, list[Needed]] = {}
-    for one in calls:
-        by_work.setdefault(used.work_of(one.case), []).append(one)
+    calls = used.of_plans((run.plan for run in seen.runs.values()), network) or list(table)
+    by_work = used.by_work(calls)
     lives = [_life(series, seen, key, by_work.get(used.work_of(series.case), [])) for key, series in found.items()]
     if network:
         lives = [one for one in lives if used.work_of(one.series.case) in by_work]
@@ -197,7 +191,7 @@ def _turn(series: Series, change: Change, marks: Sequence[str], calls: Sequence[
 
 def _rank(one: Difference) -> tuple[int, str]:
     """Revisions of the code and of the kernel first, then libraries and the driver, then what else matters."""
-    kinds = (tuple(f"label {name}" for name in revisions.LABELS), (f"software.{revisions.KERNEL}",), ("software.",), ("device.driver",))
+    kinds = (tuple(f"label {name}" for name in REVISIONS), (f"software.{revisions.KERNEL}",), ("software.",), ("device.driver",))
     return next((n for n, starts in enumerate(kinds) if one.name.startswith(starts)), len(kinds)), one.name
 
 
@@ -240,16 +234,23 @@ def seconds(case: Case, unit: str, value: float | None) -> float | None:
 
 def _checks(kept: Sequence[tuple[str, Result]]) -> Checks:
     wrong = [(run, one) for run, one in kept if one.status in ("invalid", "error")]
-    shares = [
-        max(known) for _, one in kept
-        if (known := [c.error / c.tolerance for c in one.checks if c.error is not None and c.tolerance])
-    ]
-    enough = len(shares) >= 2
+    errors = [max(known) for _, one in kept if (known := shares(one))]
+    enough = len(errors) >= 2
     return Checks(
         runs=len(kept), wrong=[run for run, _ in wrong], reason=wrong[-1][1].reason if wrong else "",
-        last_wrong=bool(wrong) and wrong[-1][0] == kept[-1][0], first_error=statistics.median(shares[:FEW]) if enough else None,
-        now_error=statistics.median(shares[-FEW:]) if enough else None,
+        last_wrong=bool(wrong) and wrong[-1][0] == kept[-1][0], first_error=statistics.median(errors[:FEW]) if enough else None,
+        now_error=statistics.median(errors[-FEW:]) if enough else None,
     )
+
+
+def grown(before: float | None, after: float | None) -> bool:
+    """Whether an error, as a share of its tolerance, came nearer to it than chance makes it."""
+    return before is not None and after is not None and after >= max(GROWN * before, NOTABLE)
+
+
+def shares(result: Result) -> list[float]:
+    """The errors of its checks as shares of their tolerances."""
+    return [c.error / c.tolerance for c in result.checks if c.error is not None and c.tolerance]
 
 
 def _never(kept: Sequence[tuple[str, Result]]) -> Never:

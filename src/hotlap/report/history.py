@@ -168,7 +168,7 @@ def _environment(series: Series, change: Change) -> str:
 
 
 def _share(ratio: float, digits: int = 1) -> str:
-    return f"{ratio - 1:+.{digits}%}".replace("%", " %")
+    return words.signed(ratio - 1, digits)
 
 
 def when(time_s: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.judge.release import REGRESSIONS, Kernel, Release, Sum
+from hotlap.judge.track import grown
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.report.track import cost, moved
@@ -18,7 +19,6 @@ HEADINGS = {
 }
 OPEN = ("broken", "slower", "missing", "fixed", "new", "faster")  # each kernel on a line; of the rest the names, or their number
 FEW, SUSPECTS = 8, 6
-GROWN, NOTABLE = 2.0, 0.05
 READING = (
     "Percentages are of time, with the 95 % interval. Slower and faster: by more than the gate and not by chance (5 % over all cases). "
     "Steps are summed within each run, over the kernels that both sides have"
@@ -77,8 +77,8 @@ def difference(one: Sum) -> str:
     change = one.b_s - one.a_s
     sign = "+" if change >= 0 else "−"
     if one.low_s is None or one.high_s is None:
-        return f"{sign}{show(abs(change), 's')} ({change / one.a_s:+.1%})".replace("%", " %")
-    return f"{sign}{show(abs(change), 's')} ({one.low_s / one.a_s:+.1%} to {one.high_s / one.a_s:+.1%})".replace("%", " %")
+        return f"{sign}{show(abs(change), 's')} ({words.signed(change / one.a_s)})"
+    return f"{sign}{show(abs(change), 's')} ({words.signed(one.low_s / one.a_s)} to {words.signed(one.high_s / one.a_s)})"
 
 
 def _style(one: Sum) -> str:
@@ -115,7 +115,7 @@ def change(one: Kernel) -> str:
     """The ratio of times in words, with its interval."""
     if one.time_ratio is None:
         return words.DASH
-    span = "" if one.low is None or one.high is None else f" [{one.low - 1:+.1%} to {one.high - 1:+.1%}]".replace("%", " %")
+    span = "" if one.low is None or one.high is None else f" [{words.signed(one.low - 1)} to {words.signed(one.high - 1)}]"
     return f"{moved(one.time_ratio)}{span}"
 
 
@@ -123,7 +123,7 @@ def notes(one: Kernel) -> list[str]:
     """What a network pays, why there is no number, and how the error moved."""
     found = [cost(one.costs[0])] if one.costs and one.kind in (*REGRESSIONS, "faster") else []
     found += [words.clean(one.reason)] if one.reason and one.kind not in ("faster", "same") else []
-    if one.error_a is not None and one.error_b is not None and one.error_b >= max(GROWN * one.error_a, NOTABLE):
+    if one.error_a is not None and one.error_b is not None and grown(one.error_a, one.error_b):
         found.append(f"the largest error grew from {percent(one.error_a)} to {percent(one.error_b)} of its tolerance")
     return found
 

@@ -82,7 +82,7 @@ def _moved(ratio: float, changed: bool) -> Cell:
 
 def times(ratio: float) -> str:
     """A ratio of times for a narrow column: `+12 %`, `3.1 ×`."""
-    return f"{ratio:.2g} ×" if ratio >= FAR or ratio <= 1 / FAR else f"{ratio - 1:+.1%}".replace("%", " %")
+    return f"{ratio:.2g} ×" if ratio >= FAR or ratio <= 1 / FAR else words.signed(ratio - 1)
 
 
 def moved(ratio: float) -> str:
@@ -137,7 +137,7 @@ def _ends(life: Life, change: Change) -> str:
     if not (math.isfinite(change.low) and math.isfinite(change.high)) or change.low <= 0:
         return ""
     ends = (1 / change.high, 1 / change.low) if life.series.better == "higher" else (change.low, change.high)
-    return f"[{' to '.join(f'{end - 1:+.1%}'.replace('%', ' %') for end in ends)}]"
+    return f"[{' to '.join(words.signed(end - 1) for end in ends)}]"
 
 
 def brought(turn: Turn) -> str:

@@ -191,6 +191,11 @@ def short(names: Sequence[str], most: int = 24) -> dict[str, str]:
     return {name: clean(text if list(found.values()).count(text) == 1 else name) for name, text in found.items()}
 
 
+def signed(share: float, digits: int = 1) -> str:
+    """A change in per cent with its sign: `+12.0 %`."""
+    return f"{share:+.{digits}%}".replace("%", " %")
+
+
 def counted(n: int, thing: str) -> str:
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 

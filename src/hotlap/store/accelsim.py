@@ -17,7 +17,6 @@ from pathlib import Path
 
 from hotlap.errors import InputError
 
-FIRST_LINES = 20_000  # in which a kernel's name must come; the configuration is printed before
 TOTALS = {  # printed name: ours; never reset
     "gpu_tot_sim_cycle": "tot_cycles", "gpu_tot_sim_insn": "tot_instructions", "L2_total_cache_accesses": "l2_accesses",
     "L2_total_cache_misses": "l2_misses", "total dram reads": "dram_reads", "total dram writes": "dram_writes",

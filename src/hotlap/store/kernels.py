@@ -26,6 +26,7 @@ FILE = "kernel.json"
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 Kind = Literal["python", "opencl", "cuda", "library"]
 KINDS: Mapping[str, Kind] = {".py": "python", ".cl": "opencl", ".cu": "cuda", ".so": "library"}
+RUNS_ON: Mapping[Kind, str] = {"python": "torch", "library": "torch:cpu", "opencl": "opencl", "cuda": "cuda"}
 
 
 class Setting(Record, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from hotlap.store import select
 if TYPE_CHECKING:
     from hotlap.store.catalog import Catalog, Entry
 
-REVISIONS = ("revision", "commit", "git")  # labels that name the code's revision
+REVISIONS = ("revision", "commit", "git")  # labels that name the code's revision, of a run the first that is there
 OWN = ("device", "host", "machine", "plan", "target", "workload")  # marks of the catalog that are no labels
 SHORTEST = 4  # characters that may stand for a longer revision
 VALID = "a revision, a label's value or label=value, a version or library=version, a run, or a date"
@@ -47,12 +47,11 @@ def _pair(text: str, home: Path) -> tuple[str, list[Entry]]:
     """label=value, else library=version; several labels with commas."""
     name, _, value = text.partition("=")
     if name not in _marks(home):
-        versions = _versions(home, lambda library, version: library == name and version == value)
-        if versions:
-            return _one(text, versions)
-        has = {version for (library, version) in _versions(home, lambda library, _: library == name)}
+        has = _versions(home, lambda library, _: library == name)
+        if (name, value) in has:
+            return f"{name} {value}", has[name, value]
         if has:
-            raise InputError(f"no run was made with {name} {value}; {nearest(value, has)}")
+            raise InputError(f"no run was made with {name} {value}; {nearest(value, {version for _, version in has})}")
     return text.replace("=", " "), select.entries([text], home)
 
 

@@ -17,22 +17,21 @@ from hotlap.workloads.operators.base import Family, Operator
 from hotlap.workloads.operators.harness import prepared
 from hotlap.workloads.own import native, python, shared
 
-RUNS_ON = {"python": "torch", "library": "torch:cpu", "opencl": "opencl", "cuda": "cuda"}
-
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     """The user's kernel that the case names. Raises NotSupported with the reason, InputError for what is wrong in its files."""
     kernel = kernels.load(kernels.kernel_of(case), paths.home())
-    wanted = RUNS_ON[kernel.kind]
+    wanted = kernels.RUNS_ON[kernel.kind]
     here = target.device.target
     if here != wanted.split(":")[0] or (wanted == "torch:cpu" and target.device.kind != "cpu"):
         raise NotSupported(f"the kernel {kernel.name} ({kernel.file}) runs on the target {wanted}, not on {here}")
     params = params_of(kernel, case)
     if kernel.kind in ("opencl", "cuda"):
-        return native.prepare(target, case, native.Loaded(kernel, params, _library(), _ours(kernel, case, _library())), rng)
+        library = _library()
+        return native.prepare(target, case, native.Loaded(kernel, params, library, _ours(kernel, case, library)), rng)
     library = target.library
     load = python.operator if kernel.kind == "python" else shared.operator
-    operator = load(kernel, params, _ours(kernel, case, library), library, target.device.facts["place"])
+    operator = load(kernel, params, _ours(kernel, case, library), library)
     try:
         return prepared(target, case, operator, rng)
     except NotSupported as refused:

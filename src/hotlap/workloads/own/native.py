@@ -47,7 +47,7 @@ def compiled(kernel: kernels.Kernel, params: Mapping[str, Value]) -> str:
     """CUDA C++ by NVRTC alone, without a GPU: for what, and how large. Raises NotSupported with the compiler's first error."""
     arch = f"sm_{cuda_compile.architectures()[-1]}"
     source = kernels.path(kernel, paths.home()).read_text("utf-8")
-    code = cuda_compile.compile_source(source, str(kernel.table.get("function", kernel.name)), arch, tuple(defines(kernel, params)))
+    code = cuda_compile.compile_source(source, table.function(kernel), arch, tuple(defines(kernel, params)))
     return f"compiles for {arch}, {len(code)} B by NVRTC {cuda_compile.version()}"
 
 
@@ -67,7 +67,7 @@ class _Run:
         kernel, self.params, self.torch = loaded.kernel, loaded.params, loaded.library
         self.target, self.own, self.rng, self.chance = target, kernel, rng, random.SystemRandom()
         self.operator = table.operator(kernel, self.params, loaded.ours, self.torch)
-        source, name = kernels.path(kernel, paths.home()).read_text("utf-8"), str(kernel.table.get("function", kernel.name))
+        source, name = kernels.path(kernel, paths.home()).read_text("utf-8"), table.function(kernel)
         self.kernel = target.kernel(source, name, defines(kernel, self.params))
         self.group = self._whole("group", 64)
         self.items = -(-self._whole("items", 0) // self.group) * self.group

@@ -44,7 +44,7 @@ def _wrong(function: str, error: Exception) -> HotlapError:
     return error if isinstance(error, HotlapError) else InputError(f"{function} of the kernel raises {type(error).__name__}: {line(error)}")
 
 
-def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any, place: str) -> Operator:
+def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any) -> Operator:
     """The module's functions as an Operator; what it leaves out is that of the workload which it implements."""
     code = module(kernels.path(kernel, paths.home()), kernel.name)
     variant = f"{kernel.name} {kernel.revision}"

@@ -20,10 +20,10 @@ _C: Mapping[type, Any] = {
 }  # fmt: skip
 
 
-def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any, place: str) -> Operator:
+def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any) -> Operator:
     """Raises InputError where the library or its function cannot be found."""
     base = table.operator(kernel, params, ours, library)
-    path, name = kernels.path(kernel, paths.home()), str(kernel.table.get("function", kernel.name))
+    path, name = kernels.path(kernel, paths.home()), table.function(kernel)
     try:
         function = getattr(ctypes.CDLL(str(path)), name)
     except OSError as error:

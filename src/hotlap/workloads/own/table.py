@@ -37,6 +37,11 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
     return replace(base, inputs=inputs, writes=(*base.writes, *outputs), variant=f"{kernel.name} {kernel.revision}", graph=False)
 
 
+def function(kernel: kernels.Kernel) -> str:
+    """The name of what is launched in its file."""
+    return str(kernel.table.get("function", kernel.name))
+
+
 def tables(kernel: kernels.Kernel, key: str) -> dict[str, Mapping[str, Any]]:
     found = kernel.table.get(key, {})
     if not isinstance(found, dict) or not all(isinstance(one, dict) and isinstance(one.get("shape"), list) for one in found.values()):
