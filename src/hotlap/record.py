@@ -139,10 +139,6 @@ class Use(Record, frozen=True, kw_only=True):
     calls: float  # in one step, on one GPU
     expected_s: float | None = None  # of one call on Plan.weighed_on; None where nothing is expected
 
-    @property
-    def weight_s(self) -> float:
-        return self.calls * (self.expected_s or 0.0)
-
 
 class Plan(Record, frozen=True, kw_only=True):
     """Cases and how to measure them; from TOML by `plan`."""

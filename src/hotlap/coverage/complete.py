@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hotlap import work
 from hotlap.coverage import covering, edges, features, making, measure, regions
 from hotlap.coverage.groups import Group, grouped
+from hotlap.coverage.networks import compose
 from hotlap.coverage.regions import Roof
 from hotlap.coverage.tuples import Tuples
 from hotlap.coverage.used import Used
@@ -74,7 +75,7 @@ def _networks(adding: _Adding, used: Used, share: float, memory_bytes: float) ->
     steps, lacking = measure.by_weight(grouped(adding.cases), used, None)
     reached = {step.name: step.exact for step in steps}
     whole = {step.name: step.seconds or 1.0 for step in steps}
-    gains = {one.case.id: [(use.step, use.weight_s / whole[use.step]) for use in one.uses] for one in lacking}
+    gains = {one.case.id: [(use.step, compose.weight_s(use) / whole[use.step]) for use in one.uses] for one in lacking}
     by_id = {one.case.id: one for one in lacking}
     while gains:
         worth = {key: sum(gain for step, gain in each if reached[step] < share) for key, each in gains.items()}

@@ -123,14 +123,14 @@ def by_weight(have: Groups, used: Used, roof: Roof | None) -> tuple[list[Step], 
     for name in used.steps:
         own = [use for use in used.uses if use.step == name]
         whole = total[name] or 1.0
-        exact = sum(use.weight_s for use in own if use.case in there)
-        close = sum(use.weight_s for use in own if use.case in near)
+        exact = sum(compose.weight_s(use) for use in own if use.case in there)
+        close = sum(compose.weight_s(use) for use in own if use.case in near)
         steps.append(Step(name, total[name], exact / whole, (exact + close) / whole, len(own), sum(use.expected_s is None for use in own)))
     shares: dict[str, float] = {}
     where: dict[str, list[Use]] = {}
     for use in used.uses:
         if use.case not in there:
-            shares[use.case] = shares.get(use.case, 0.0) + use.weight_s / (total[use.step] or 1.0) / len(steps)
+            shares[use.case] = shares.get(use.case, 0.0) + compose.weight_s(use) / (total[use.step] or 1.0) / len(steps)
             where.setdefault(use.case, []).append(use)
     lacking = [
         Lacking(used.cases[key], work.label(used.cases[key]), share, where[key], work.label(near[key]) if key in near else "")

@@ -91,7 +91,7 @@ def _heaviest(plan: Plan, steps: int) -> list[Column]:
     shares: dict[str, dict[str, float]] = {}
     kernels: dict[str, dict[str, None]] = {}
     for use in plan.uses:
-        weight = use.weight_s / (whole[use.step] or 1.0)
+        weight = compose.weight_s(use) / (whole[use.step] or 1.0)
         by_step = shares.setdefault(use.case, {})
         by_step[use.step] = by_step.get(use.step, 0.0) + weight
         kernels.setdefault(use.case, {})[use.kernel] = None

@@ -99,11 +99,16 @@ def _case(call: Call, step: str, seen: dict[tuple[object, ...], Case]) -> Case:
     return seen[key]
 
 
+def weight_s(use: Use) -> float:
+    """Expected seconds of all its calls in a step; nothing where nothing is expected."""
+    return use.calls * (use.expected_s or 0.0)
+
+
 def totals(uses: Sequence[Use]) -> dict[str, float]:
     """Expected seconds of each step's kernels together, as far as they are known."""
     found: dict[str, float] = {}
     for use in uses:
-        found[use.step] = found.get(use.step, 0.0) + use.weight_s
+        found[use.step] = found.get(use.step, 0.0) + weight_s(use)
     return found
 
 
@@ -112,7 +117,7 @@ def largest_shares(uses: Sequence[Use]) -> dict[str, float]:
     whole, by_step = totals(uses), dict[tuple[str, str], float]()
     for use in uses:
         key = (use.case, use.step)
-        by_step[key] = by_step.get(key, 0.0) + use.weight_s / (whole[use.step] or 1.0)
+        by_step[key] = by_step.get(key, 0.0) + weight_s(use) / (whole[use.step] or 1.0)
     found: dict[str, float] = {}
     for (case, _), share in by_step.items():
         found[case] = max(found.get(case, 0.0), share)
@@ -126,7 +131,7 @@ def top(given: Plan, share: float) -> Plan:
     by_step: dict[str, dict[str, float]] = {}
     for use in given.uses:
         weights = by_step.setdefault(use.step, {})
-        weights[use.case] = weights.get(use.case, 0.0) + use.weight_s
+        weights[use.case] = weights.get(use.case, 0.0) + weight_s(use)
     for step, weights in by_step.items():
         reached = 0.0
         for case, weight in sorted(weights.items(), key=lambda item: -item[1]):
