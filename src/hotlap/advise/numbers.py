@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from hotlap.errors import HotlapError
-from hotlap.model.ceilings import nominal_s
+from hotlap.model import ceilings
 from hotlap.record import Record, Row
 from hotlap.work.program import OWN
 
@@ -35,14 +34,10 @@ def stands(row: Row) -> bool:
 
 def seconds(row: Row) -> float | None:
     """Of one call; None for a number that a program gave in another unit."""
-    if not row.summary.median or row.summary.median <= 0:
-        return None
-    if row.case.workload in OWN:
-        return row.summary.median if row.result.unit == "s" else statistics.median(row.result.seconds) if row.result.seconds else None
-    try:
-        return nominal_s(row.case, row.summary.median)
-    except (HotlapError, KeyError):  # of a later version
-        return None
+    middle, result = row.summary.median, row.result
+    if row.case.workload in OWN and result.unit != "s" and middle and middle > 0:
+        return statistics.median(result.seconds) if result.seconds else None
+    return ceilings.seconds(row.case, result.unit, middle)
 
 
 def span(row: Row) -> Span | None:

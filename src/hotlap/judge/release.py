@@ -18,7 +18,8 @@ from hotlap.judge import compare as comparing
 from hotlap.judge import environment, revisions
 from hotlap.judge.compare import Side
 from hotlap.judge.matching import Unit
-from hotlap.judge.track import Cost, costs, seconds, shares
+from hotlap.judge.track import Cost, costs, shares
+from hotlap.model.ceilings import seconds
 from hotlap.record import Case, Comparison, Difference, Record, Result
 from hotlap.stats import few, several
 from hotlap.stats.ratio import Ratio, ratio, verdict

@@ -13,15 +13,13 @@ from itertools import pairwise
 from hotlap import work
 from hotlap.coverage import used
 from hotlap.coverage.used import Needed
-from hotlap.errors import HotlapError
 from hotlap.judge import history, revisions
 from hotlap.judge.history import Key
 from hotlap.judge.series import Series
-from hotlap.model.ceilings import nominal_s
+from hotlap.model.ceilings import seconds
 from hotlap.record import Case, Change, Difference, Record, Result, Run
 from hotlap.store.bundle import Bundle
 from hotlap.store.sides import REVISIONS
-from hotlap.work.program import OWN
 
 LEVEL = 20  # points at most that make the level at the beginning and the end of a life
 GROWN, NOTABLE = 2.0, 0.05  # times by which an error must have grown, and the share of its tolerance it must have reached
@@ -215,18 +213,6 @@ def costs(calls: Sequence[Needed], each_s: float) -> list[Cost]:
         named = f"{', '.join(names[:2])}{more}" if more else " and ".join(names)
         found.append(Cost(step=step, kernel=named, calls=times, seconds=times * each_s))
     return sorted(found, key=lambda one: -abs(one.seconds))
-
-
-def seconds(case: Case, unit: str, value: float | None) -> float | None:
-    """Of one call, from a value of the case's metric; None for a number of a program's own, and for none above zero."""
-    if value is None or value <= 0:
-        return None
-    if case.workload in OWN:
-        return value if unit == "s" else None
-    try:
-        return nominal_s(case, value)
-    except (HotlapError, KeyError):  # of a later version
-        return None
 
 
 # ---------------------------------------------------------------- correctness

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hotlap import work
+from hotlap.errors import HotlapError
 from hotlap.model.levels import MEMORY, hierarchy, place
 from hotlap.model.machines import Spec
 from hotlap.record import Case, Result
 from hotlap.work.base import Work
+from hotlap.work.program import OWN
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,18 @@ def nominal_s(case: Case, value: float) -> float:
     if kind.metric == "compute":
         return asked.total_operations / value
     return asked.steps / value if kind.metric == "rate" else asked.steps * value
+
+
+def seconds(case: Case, unit: str, value: float | None) -> float | None:
+    """Of one call, from a value of the case's metric; None for a number of a program's own, and for none above zero."""
+    if value is None or value <= 0:
+        return None
+    if case.workload in OWN:
+        return value if unit == "s" else None
+    try:
+        return nominal_s(case, value)
+    except (HotlapError, KeyError):  # of a later version
+        return None
 
 
 def _amounts(case: Case, spec: Spec | None) -> dict[str, float]:
