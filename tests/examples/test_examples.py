@@ -183,7 +183,7 @@ def test_the_whole_journey_of_the_kernel_lab(journey: tuple[Path, dict[str, str]
 
 
 def test_the_life_of_a_kernel_ends_at_the_planted_commit(journey: tuple[Path, dict[str, str]]) -> None:
-    """Of a kernel that becomes four times slower: which revisions brought it is seen by track, and the commit found by bisect."""
+    """Of a kernel that becomes many times slower: which revisions brought it is seen by track, and the commit found by bisect."""
     folder, said = journey
     told = {line.partition(":")[0]: line.partition(":")[2].strip() for line in said["end"].splitlines()}
     repository = folder / "life" / "repository"

@@ -8,7 +8,7 @@ from hotlap.judge.release import REGRESSIONS, Kernel, Release, Sum
 from hotlap.judge.track import grown
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
-from hotlap.report.track import cost, moved
+from hotlap.report.track import cost, interval, moved
 from hotlap.units import percent, show
 
 STYLES = {"broken": "bad", "slower": "bad", "missing": "warn", "fixed": "good", "faster": "good", "cannot tell": "warn", "same": "dim"}
@@ -115,7 +115,7 @@ def change(one: Kernel) -> str:
     """The ratio of times in words, with its interval."""
     if one.time_ratio is None:
         return words.DASH
-    span = "" if one.low is None or one.high is None else f" [{words.signed(one.low - 1)} to {words.signed(one.high - 1)}]"
+    span = "" if one.low is None or one.high is None else f" {interval(one.time_ratio, one.low, one.high)}"
     return f"{moved(one.time_ratio)}{span}"
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from hotlap.judge.track import Checks, Cost, Life, Total, Tracked, Turn
-from hotlap.record import Change
 from hotlap.report import layout, words
 from hotlap.report.history import places, sparkline, when
 from hotlap.report.layout import Cell, Column
@@ -82,15 +81,23 @@ def _moved(ratio: float, changed: bool) -> Cell:
 
 def times(ratio: float) -> str:
     """A ratio of times for a narrow column: `+12 %`, `3.1 ×`."""
-    return f"{ratio:.2g} ×" if ratio >= FAR or ratio <= 1 / FAR else words.signed(ratio - 1)
+    return f"{_factor(ratio)} ×" if _far(ratio) else words.signed(ratio - 1)
+
+
+def _far(ratio: float) -> bool:
+    return ratio >= FAR or ratio <= 1 / FAR
+
+
+def _factor(ratio: float, digits: int = 2) -> str:
+    return f"{ratio:.0f}" if ratio >= 99 else f"{ratio:#.{digits}g}".rstrip(".")
 
 
 def moved(ratio: float) -> str:
     """`12 % slower`, `2.5 × the time`."""
     if not math.isfinite(ratio):
         return words.DASH
-    if ratio >= FAR or ratio <= 1 / FAR:
-        return f"{ratio:.2g} × the time"
+    if _far(ratio):
+        return f"{_factor(ratio)} × the time"
     return f"{percent(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}"
 
 
@@ -126,18 +133,26 @@ def said(life: Life, turn: Turn) -> str:
     levels = f"{words.quantity(turn.change.before, unit)} → {words.quantity(turn.change.after, unit)}"
     kind = "drifted: " if turn.change.kind == "drift" else ""
     sure = "provisional: measure again" if turn.change.provisional else f"p {turn.change.p:.1g}"
-    parts = [f"{kind}{moved(turn.time_ratio)} {_ends(life, turn.change)}, {levels}, {sure}".replace("  ", " "), brought(turn)]
+    parts = [f"{kind}{moved(turn.time_ratio)} {_ends(life, turn)}, {levels}, {sure}".replace("  ", " "), brought(turn)]
     if turn.costs:
         parts.append("; ".join(cost(one) for one in turn.costs[:STEPS]))
     return "; ".join(part for part in parts if part)
 
 
-def _ends(life: Life, change: Change) -> str:
+def _ends(life: Life, turn: Turn) -> str:
     """The 95 % interval, of time."""
+    change = turn.change
     if not (math.isfinite(change.low) and math.isfinite(change.high)) or change.low <= 0:
         return ""
     ends = (1 / change.high, 1 / change.low) if life.series.better == "higher" else (change.low, change.high)
-    return f"[{' to '.join(words.signed(end - 1) for end in ends)}]"
+    return interval(turn.time_ratio, *ends)
+
+
+def interval(ratio: float, low: float, high: float) -> str:
+    """About a ratio of times, as `moved` says it: `[+9.8 % to +14.1 %]`, `[2.4 to 2.6 ×]`."""
+    if _far(ratio):
+        return f"[{_factor(low, 3)} to {_factor(high, 3)} ×]"
+    return f"[{words.signed(low - 1)} to {words.signed(high - 1)}]"
 
 
 def brought(turn: Turn) -> str:
