@@ -20,8 +20,4 @@ def launch(inputs, params):
 
 
 def reference(inputs, params):
-    exact = inputs["y"] + params["a"] * inputs["x"]
-    # where the sum is small, the error is that of its parts
-    from hotlap.workloads.operators.base import Exact
-
-    return Exact(exact, scale=inputs["y"].abs() + params["a"] * inputs["x"].abs(), roundings=2)
+    return inputs["y"] + params["a"] * inputs["x"]

@@ -19,7 +19,8 @@ from hotlap.model import limits, machines
 from hotlap.record import Case, Samples
 from hotlap.store import kernels
 from hotlap.work.cost import evaluate
-from hotlap.workloads.own import describe
+from hotlap.workloads.operators.compare import held
+from hotlap.workloads.own import describe, python
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 
@@ -82,6 +83,29 @@ def test_a_kernel_of_python_is_right_and_modelled(home: Path) -> None:
     assert work.label(case) == "axpy n=4096 a=3.0 dtype=fp32"
 
 
+def test_an_error_is_held_against_what_cancelled_in_an_element() -> None:
+    torch = pytest.importorskip("torch")
+
+    def difference(inputs: dict[str, Any], _: object) -> Any:
+        inputs.pop("order")  # of the mapping that it is given, not of ours
+        return [inputs["x"].sum(1) - inputs["y"]]
+
+    x = torch.randn(5000, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    inputs = {"x": x, "y": x.sum(1) * (1 + 1e-5), "order": torch.arange(3)}
+    (exact,) = python.reference(difference, {}, 40, torch)(dict(inputs))
+    fine = (x.float().sum(1) - inputs["y"].float()).double()
+    error, allowed, _ = held(fine, exact, "fp32")
+    assert 0 < error < allowed
+    assert held(fine, exact._replace(reach=None), "fp32")[0] > 10 * allowed  # against the difference itself nothing is exact
+    coarse = (x.bfloat16().float().sum(1) - inputs["y"].float()).double()
+    assert held(coarse, exact, "fp32")[0] > 100 * allowed
+    assert exact.reach is not None
+    parts = inputs["y"].abs() + (x**2).sum(1).sqrt()
+    ratio = exact.reach() / parts
+    assert float(ratio.min()) > 0.5
+    assert float(ratio.max()) < 6
+
+
 def test_a_plan_that_states_another_cost_is_not_run(home: Path) -> None:
     pytest.importorskip("torch")
     case = kernels.case(_kept(EXAMPLES / "axpy.py", home), {})
@@ -110,6 +134,31 @@ def test_a_shared_library_through_ctypes(home: Path, tmp_path: Path) -> None:
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(made), str(EXAMPLES / "softmax_c.c"), "-lm"], check=True)
     found = _measured(kernels.case(_kept(made, home), {"rows": 64, "columns": 128}), "torch:cpu")
     assert found.status == "measured", found.reason
+
+
+IN_PLACE = """//: name = "add-to"
+//: params = { n = 1000, a = 3 }
+//: inputs = { x = { shape = ["n"] }, y = { shape = ["n"] } }
+//: writes = ["y"]
+//: arguments = ["x", "y", "n:int32", "a:fp32"]
+//: reference = "a * x + y"
+//: items = "n"
+//: function = "add_to"
+__kernel void add_to(__global float *x, __global float *y, int n, float a) { int i = get_global_id(0); if (i < n) { BODY } }
+"""
+
+
+@pytest.mark.parametrize("factor", ["a", "1"])
+def test_a_shared_library_that_changes_its_input_in_place(home: Path, tmp_path: Path, factor: str) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    body = f"void add_to(const float *x, float *y, int n, float a) {{ for (int i = 0; i < n; i++) y[i] += {factor} * x[i]; }}"
+    made = tmp_path / "add_to.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(made), str(_written(tmp_path, "add_to.c", body))], check=True)
+    _written(tmp_path, "add_to.toml", "\n".join(line[4:] for line in IN_PLACE.splitlines() if line.startswith("//: ") and "items" not in line))
+    found = _measured(kernels.case(_kept(made, home), {}), "torch:cpu")
+    assert found.status == ("measured" if factor == "a" else "invalid"), found.reason
 
 
 def test_opencl_c_on_its_target_alone(home: Path) -> None:
@@ -143,6 +192,34 @@ def test_opencl_c_of_a_workload_of_its_own(home: Path, tmp_path: Path, bound: st
     found = _measured(kernels.case(_kept(path, home), {}), "opencl")
     assert found.status == ("invalid" if said else "measured"), found.reason
     assert said in found.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [("y[i] += a * x[i];", ""), ("y[i] += a * x[i] * (i > 0);", "was wrong"), ("x[i] = y[i] += a * x[i];", "changed its input 'x'")],
+)
+def test_opencl_c_that_changes_its_input_in_place(home: Path, tmp_path: Path, body: str, said: str) -> None:
+    found = _measured(kernels.case(_kept(_written(tmp_path, "add.cl", IN_PLACE.replace("BODY", body)), home), {}), "opencl")
+    assert found.status == ("invalid" if said else "measured"), found.reason
+    assert said in found.reason
+
+
+DESCENT = """//: name = "descent"
+//: workload = "optimizer"
+//: only = { op = "sgd", dtype = "fp32" }
+//: writes = ["WEIGHT"]
+//: arguments = ["weight", "gradient", "elements:int32"]
+//: items = "elements"
+//: function = "descent"
+__kernel void descent(__global float *w, __global const float *g, int n) { int i = get_global_id(0); if (i < n) w[i] -= 1e-3f * g[i]; }
+"""
+
+
+def test_opencl_c_of_an_optimiser(home: Path, tmp_path: Path) -> None:
+    found = _measured(kernels.case(_kept(_written(tmp_path, "descent.cl", DESCENT.replace("WEIGHT", "weight")), home), {"elements": 5000}), "opencl")
+    assert found.status == "measured", found.reason
+    other = _kept(_written(tmp_path, "other.cl", DESCENT.replace("WEIGHT", "wait").replace('name = "descent"', 'name = "other"')), home)
+    assert "'writes' names 'wait', which is no input; " in _measured(kernels.case(other, {"elements": 5000}), "opencl").reason
 
 
 def test_cuda_compiles_where_there_is_no_gpu(home: Path, tmp_path: Path) -> None:

@@ -37,11 +37,17 @@ def held(found: Any, want: Exact, dtype: str) -> tuple[float, float, str]:
     if narrow := _narrow(whole, dtype):
         return INFINITE, allowed or 1.0, narrow
     scale = want.value.abs() if want.scale is None else want.scale
-    exact = found.double()
-    error = (exact - want.value).abs() / scale.clamp_min(1e-300)
-    error = error.where(exact != want.value, error.new_zeros(()))  # equal infinities have no difference
+    worst = _worst(found.double(), want.value, scale)
+    if want.reach is not None and allowed < worst < INFINITE:
+        worst = _worst(found.double(), want.value, scale.maximum(want.reach()))
+    return worst, max(allowed, 1e-300), ""
+
+
+def _worst(found: Any, exact: Any, scale: Any) -> float:
+    error = (found - exact).abs() / scale.clamp_min(1e-300)
+    error = error.where(found != exact, error.new_zeros(()))  # equal infinities have no difference
     worst = float(error.max()) if error.numel() else 0.0
-    return (INFINITE if worst != worst else worst), max(allowed, 1e-300), ""
+    return INFINITE if worst != worst else worst
 
 
 def _narrow(found: Any, dtype: str) -> str:

@@ -21,7 +21,7 @@ from hotlap.workloads.own.python import module
 
 KEYS = (
     "name", "about", "workload", "only", "params", "read_bytes", "written_bytes", "operations", "unit_of_arithmetic", "cases",
-    "inputs", "outputs", "arguments", "function", "items", "group", "defines", "reference", "terms",
+    "inputs", "outputs", "writes", "arguments", "function", "items", "group", "defines", "reference", "terms",
 )  # fmt: skip
 HEADER = re.compile(r"^\s*//:( ?)(.*)$")
 
@@ -74,7 +74,8 @@ def _table(path: Path, kind: kernels.Kind) -> kernels.Kernel:
     for key in found:
         if key not in KEYS:
             raise InputError(f"{where}: there is no key '{key}'; {nearest(key, KEYS)}")
-    for key in ("outputs", "arguments", *(() if found.get("workload") else ("inputs", "reference"))):
+    left = "outputs" if "writes" not in found else "writes"  # one of them says what it leaves
+    for key in (left, "arguments", *(() if found.get("workload") else ("inputs", "reference"))):
         if key not in found:
             raise InputError(f"{where}: '{key}' is missing; see docs/own-kernels.md")
     return _made(path, kind, found, {key: found[key] for key in found if key in KEYS[10:]})

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,10 @@ from hotlap.errors import HotlapError, InputError
 from hotlap.record import Value
 from hotlap.store import kernels, paths
 from hotlap.work.cost import evaluate
-from hotlap.workloads.operators.base import Exact, Maker, Operator
+from hotlap.workloads.operators.base import UNIT, Exact, Maker, Operator
+
+PROBES = 8  # random moves of each input; that all of them cancel in an element is less likely than one in a million
+LEAST_MOVE = 2.0**-40  # of an input, seen well in fp64
 
 
 def module(path: Path, name: str) -> ModuleType:
@@ -66,7 +70,7 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
     if ours is not None:
         return replace(ours, launch=launch, variant=variant, writes=tuple(getattr(code, "writes", ours.writes)), graph=False)
     return Operator(
-        inputs=inputs, launch=launch, reference=reference(code.reference, params, _terms(code, params)),
+        inputs=inputs, launch=launch, reference=reference(code.reference, params, _terms(code, params), library),
         writes=tuple(getattr(code, "writes", ())), variant=variant, dtype=dtype(params), twice=True,
     )
 
@@ -79,15 +83,51 @@ def dtype(params: Mapping[str, Value]) -> str:
     return str(params.get("dtype", "fp32"))
 
 
-def reference(function: Callable[..., Any], params: Mapping[str, Value], terms: int) -> Callable[[Mapping[str, Any]], Sequence[Exact]]:
-    """A user's reference: what it returns as tensors becomes Exact, with as many terms as its module says."""
+def reference(
+    function: Callable[..., Any], params: Mapping[str, Value], terms: int, library: Any
+) -> Callable[[Mapping[str, Any]], Sequence[Exact]]:
+    """A user's reference: what it returns as tensors becomes Exact, with as many terms as its module says. An error is first held against
+    the element itself, then, where parts of it may have cancelled, against how far the element moves with its inputs."""
+
+    def answers(inputs: Mapping[str, Any]) -> list[Any]:
+        found = function(inputs, params)
+        return [found] if isinstance(found, Exact) or not isinstance(found, (list, tuple)) else list(found)
 
     def exact(inputs: Mapping[str, Any]) -> Sequence[Exact]:
-        found = function(inputs, params)
-        listed = [found] if isinstance(found, Exact) or not isinstance(found, (list, tuple)) else found
-        return [one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2) for one in listed]
+        before = _versions(inputs)
+        found = answers(dict(inputs))
+        spoilt = _versions(inputs) != before  # by a reference that changes what it is given: it can be asked once only
+        made = []
+        for number, one in enumerate(found):
+            reach = None if spoilt else partial(_reach, answers, number, inputs, UNIT[dtype(params)], library)
+            made.append(one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2, reach=reach))
+        return made
 
     return exact
+
+
+def _versions(inputs: Mapping[str, Any]) -> list[int]:
+    """Of each tensor: they grow when it is written to."""
+    return [getattr(one, "_version", 0) for one in inputs.values()]
+
+
+def _reach(answers: Callable[..., list[Any]], number: int, inputs: Mapping[str, Any], unit: float, library: Any) -> Any:
+    """Of one output: for each element the sum over inputs of |∂element ÷ ∂input · input|, taken by moving each input at random by a unit of
+    its type. It is what a backward stable algorithm may err by (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, 1.5)."""
+    unit = max(unit, LEAST_MOVE)
+    still = answers(dict(inputs))[number]
+    total = library.zeros_like(still)
+    for name, value in inputs.items():
+        if not (isinstance(value, library.Tensor) and value.is_floating_point()):
+            continue
+        chance = library.Generator(device=value.device).manual_seed(PROBES)
+        furthest = library.zeros_like(total)
+        for _ in range(PROBES):
+            step = library.empty_like(value).normal_(generator=chance)
+            moved = answers(dict(inputs) | {name: value * (1 + unit * step)})[number]
+            furthest = furthest.maximum((moved - still).abs().nan_to_num(0.0) / unit)
+        total = total + furthest
+    return total
 
 
 def given(make: Maker, wanted: Mapping[str, Mapping[str, Any]], shape: Callable[[Any], int], params: Mapping[str, Value]) -> dict[str, Any]:

@@ -31,11 +31,11 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
     except AttributeError:
         raise InputError(f"{kernel.file} has no function '{name}'; set 'function' in the TOML beside it") from None
     function.restype = None
-    outputs = list(table.tables(kernel, "outputs"))
+    left = table.results(kernel)
 
     def launch(inputs: Mapping[str, Any]) -> list[Any]:
         listed = table.arguments(kernel, params, inputs)
         function(*(ctypes.c_void_p(inputs[one].data_ptr()) if isinstance(one, str) else _C[type(one)](one.item()) for one in listed))
-        return [inputs[name] for name in outputs]
+        return [inputs[name] for name in left]
 
     return replace(base, launch=launch)

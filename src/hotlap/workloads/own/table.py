@@ -31,15 +31,26 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
         for name, one in outputs.items():
             kind = str(one.get("dtype", "dtype"))
             made[name] = make.empty(*(shape(side) for side in one["shape"]), dtype=str(params.get(kind, kind)))
+        if unknown := [name for name in results(kernel) if name not in made]:
+            raise InputError(f"{kernel.file}: 'writes' names '{unknown[0]}', which is no input; {nearest(unknown[0], sorted(made))}")
         return made
 
     base = ours or Operator(inputs, lambda _: None, _formula(kernel, params, library), dtype=dtype(params), twice=True)
-    return replace(base, inputs=inputs, writes=(*base.writes, *outputs), variant=f"{kernel.name} {kernel.revision}", graph=False)
+    writes = tuple(dict.fromkeys([*base.writes, *results(kernel)]))
+    return replace(base, inputs=inputs, writes=writes, variant=f"{kernel.name} {kernel.revision}", graph=False)
 
 
 def function(kernel: kernels.Kernel) -> str:
     """The name of what is launched in its file."""
     return str(kernel.table.get("function", kernel.name))
+
+
+def results(kernel: kernels.Kernel) -> list[str]:
+    """What it leaves, in the order of the reference: inputs that it changes, then outputs."""
+    changed = kernel.table.get("writes", [])
+    if not isinstance(changed, list):
+        raise InputError(f"{kernel.file}: 'writes' is a list of the inputs that it changes, as in writes = ['y']")
+    return [*map(str, changed), *tables(kernel, "outputs")]
 
 
 def tables(kernel: kernels.Kernel, key: str) -> dict[str, Mapping[str, Any]]:
@@ -59,7 +70,7 @@ def _formula(kernel: kernels.Kernel, params: Mapping[str, Value], library: Any) 
     def answer(inputs: Mapping[str, Any], _: Mapping[str, Value]) -> Any:
         return eval(text, {"torch": library, **params, **inputs})
 
-    return reference(answer, params, terms)
+    return reference(answer, params, terms, library)
 
 
 def arguments(kernel: kernels.Kernel, params: Mapping[str, Value], inputs: Mapping[str, Any]) -> list[str | np.generic]:
