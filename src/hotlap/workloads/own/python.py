@@ -125,7 +125,7 @@ def _reach(answers: Callable[..., list[Any]], number: int, inputs: Mapping[str, 
         for _ in range(PROBES):
             step = library.empty_like(value).normal_(generator=chance)
             moved = answers(dict(inputs) | {name: value * (1 + unit * step)})[number]
-            furthest = furthest.maximum((moved - still).abs().nan_to_num(0.0) / unit)
+            furthest = furthest.maximum((moved - still).abs().nan_to_num(0.0, posinf=0.0) / unit)
         total = total + furthest
     return total
 
