@@ -277,6 +277,8 @@ def test_a_changed_file_is_a_new_revision_and_the_old_one_stays(home: Path, tmp_
         ("a.py", "workload = 'rowwise'\nonly = {'opp': 'sum'}\ndef launch(i, p): pass", "'opp', which is no parameter of rowwise"),
         ("a.cl", "__kernel void f() {}", "does not say how to launch it"), ("a.cl", "//: items = 3", "'outputs' is missing"), ("a.cl", "//: item = 3", "there is no key 'item'"),
         ("a.cl", "//: = 3", "not valid TOML"), ("a.f90", "", "is no kernel; valid: .py"), ("a.so", "", "needs a.toml beside it"),
+        ("a.py", "params = {'dtype': 'float32'}\ninputs = launch = reference = print", "'dtype' cannot be 'float32'"),
+        ("a.py", "params = {'dtype': {'default': 'int32', 'choices': ['int32', 'int64']}}\ninputs = launch = reference = print", "no dtype 'int64'"),
         ("a.py", "params = {'n': None}\ninputs = launch = reference = print", "needs a default"),
         ("a.py", "params = {'n': 1}\nread_bytes = '4 * m'\ninputs = launch = reference = print", "names 'm'"),
     ],

@@ -213,7 +213,13 @@ def settings(kernel: Kernel, given: Mapping[str, object]) -> dict[str, Value]:
 
 def _param(one: Setting) -> base.Param:
     kinds: dict[type, Literal["int", "float", "str", "bool", "list"]] = {bool: "bool", int: "int", float: "float", str: "str", list: "list"}
-    return base.Param(one.name, kinds[type(one.default)], one.about, one.default, choices=tuple(one.choices))
+    choices = tuple(one.choices)
+    if one.name == "dtype":  # sizes and errors are by it
+        choices = choices or tuple(base.DTYPES)
+        for name in choices:
+            if name not in base.DTYPES:
+                raise InputError(f"there is no dtype '{name}'; {nearest(name, base.DTYPES)}; parameters of other types: another name")
+    return base.Param(one.name, kinds[type(one.default)], one.about, one.default, choices=choices)
 
 
 def refused(kernel: Kernel, wanted: Case) -> str:
