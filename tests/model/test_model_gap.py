@@ -12,7 +12,8 @@ from hotlap.model.gap import Context, ceilings, context, gap
 from hotlap.model.limits import limit
 from hotlap.model.machines import Spec
 from hotlap.model.simulate import expected_call_s
-from hotlap.record import Case, Cpu, Flag, Gap, Readings, Result, Samples, Summary
+from hotlap.record import Case, Cpu, Flag, Gap, Limit, Readings, Result, Row, Samples, Summary, Verdict
+from hotlap.report import words
 
 H200 = machines.load("h200-sxm")
 HOST = cpu.spec(
@@ -118,6 +119,25 @@ def test_an_expectation_is_used_where_there_is_no_bound() -> None:
     asked = case("gemm", dtype="bf16", m=8192, n=8192, k=8192)
     seen = judge(result(asked, expected_call_s(asked, b60) / 0.95), b60)
     assert (seen.against, seen.cause) == ("expected", "at_limit")
+
+
+def test_what_beats_the_whole_interval_of_an_expectation_is_not_at_a_limit() -> None:
+    asked = case("pointwise", op="add", elements=3211264, dtype="bf16")
+    expected = Limit(kind="expected", expected_s=7e-6, low_s=4e-6, high_s=1e-5)
+
+    def seen(seconds: float) -> Row:
+        one = result(asked, seconds)
+        summary = Summary(rounds=6, median=median(one.values))
+        found = gap(one, summary, expected, context([one], H200, []))
+        return Row(case=asked, device="d", label="", result=one, summary=summary, gap=found, verdict=Verdict(state="measured"))
+
+    assert seen(4.1e-6).gap.cause == "at_limit"
+    beyond = seen(3.9e-6)
+    assert beyond.gap.cause == "unknown"
+    assert "()" not in beyond.gap.detail
+    assert words.headroom(beyond.gap) == "faster than expected"
+    assert words.setter(beyond) == ""
+    assert words.why(beyond).startswith("faster than the whole interval")
 
 
 def test_rounded_operations_do_not_move_the_share() -> None:

@@ -66,7 +66,13 @@ class Seen:
             return shown
         against = {"bound": "bound", "expected": "expected value", "ceiling": "measured ceiling"}.get(self.against, "limit")
         value = work.find(self.case.workload).value(self.limit_s, self.case.params)
-        return f"{shown} is {_percent(self.share)} of the {against} {show(value, self.result.unit)} ({self._set_by()})"
+        name = self._set_by()
+        return f"{shown} is {_percent(self.share)} of the {against} {show(value, self.result.unit)}{f' ({name})' if name else ''}"
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is faster than the whole interval of an expectation: then the expectation does not fit, and limits nothing."""
+        return self.against == "expected" and self.limit.low_s is not None and self.seconds < self.limit.low_s
 
     def _set_by(self) -> str:
         """What sets the limit; of memory with its rate, for a bound that allows for caches is above it."""
@@ -84,6 +90,9 @@ def _percent(share: float) -> str:
 
 def cause(seen: Seen) -> tuple[str, str]:
     """The first cause that the numbers support, and the sentence."""
+    if seen.beyond:
+        why = "faster than the whole interval of what is expected, and nothing bounds it: how far it could go is not known"
+        return "unknown", f"{seen.head}; {why}"
     if seen.share is not None and seen.share >= AT_LIMIT:
         return "at_limit", seen.head
     tests: tuple[Callable[[Seen], tuple[str, str] | None], ...] = (

@@ -121,16 +121,18 @@ def headroom(gap: Gap) -> str:
     """What is missing to the limit, in words; "" where that is unknown."""
     if gap.share is None:
         return ""
+    if gap.share > 1 and gap.against == "expected":  # which limits nothing
+        return "faster than expected"
     return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else "no headroom left"
 
 
-_HEAD = re.compile(r"^.+? is .+? of the .+? \((?P<name>.+?)(?:, best of the run)?\)(?:; (?P<why>.*))?$")
+_HEAD = re.compile(r"^.+? is .+? of the [^(;]+?(?: \((?P<name>.+?)(?:, best of the run)?\))?(?:; (?P<why>.*))?$")
 
 
 def setter(row: Row) -> str:
     """What sets the limit."""
     found = _HEAD.match(row.gap.detail)
-    name = found["name"] if found else row.gap.limit.limiter if row.gap.limit else ""
+    name = (found["name"] or "") if found else row.gap.limit.limiter if row.gap.limit else ""
     return clean(name.removeprefix("bandwidth ").removeprefix("compute "))
 
 
