@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hotlap import cli
 from hotlap.errors import Busy, InputError
@@ -84,6 +85,20 @@ def test_the_truth_lies_within_the_bounds(counter: bool) -> None:
         assert found.source == ("counter" if counter else "integral")
         assert found.idle_w == pytest.approx(60.0, rel=0.05)
         assert found.operations_per_j == pytest.approx(2 * 1024**3 / found.joules)
+
+
+def test_what_calls_do_not_draw_more_than_is_no_idle_power() -> None:
+    made, readings, _ = played(0, False)
+    samples = {one.round: one for one in made.result.rounds}
+
+    def warm(one: Readings) -> Readings:
+        window = samples[one.round]
+        outside = [not window.began_s <= at <= window.ended_s for at in one.times_s]
+        return replace(one, values=[750.0 if out else value for out, value in zip(outside, one.values, strict=True)])
+
+    (found,) = energies([made], [warm(one) if one.sensor == "power_w" else one for one in readings], [DEVICE])
+    assert found.power_w is not None
+    assert found.idle_w is None
 
 
 def test_without_a_sensor_the_reason_is_said() -> None:

@@ -42,7 +42,7 @@ class Spent(Record, frozen=True, kw_only=True):
     rounds: int = 0
     seconds: float | None = None  # of a call
     power_w: float | None = None  # while calls ran
-    idle_w: float | None = None  # outside of all cases
+    idle_w: float | None = None  # outside of all cases; None where calls drew no more
     clock_hz: float | None = None  # median of what the sensor read in the windows
     operations_per_j: float | None = None  # FLOP/s per watt
     bytes_per_j: float | None = None
@@ -72,28 +72,27 @@ def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequenc
         mine = [row for row in rows if row.device == key]
         rounds = {one.round for row in mine for one in row.result.rounds}  # each a process, whose counters may begin anew
         series = {n: _series([one for one in readings if one.round == n], key, kinds.get(key) == "cpu") for n in sorted(rounds)}
-        idle, missing = _idle(mine, series), _missing(readings, key)
-        found += [_of(row, series, idle, missing) for row in mine]
+        outside, missing = _outside(mine, series), _missing(readings, key)
+        found += [_of(row, series, outside, missing) for row in mine]
     return found
 
 
 # ---------------------------------------------------------------- one case
 
 
-def _of(row: Row, series: Mapping[int, _Sensed], idle: float | None, missing: str) -> Spent:
+def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missing: str) -> Spent:
     limit = row.gap.limit
     known = Spent(
         case=row.case.id,
         device=row.device,
         label=row.label,
-        idle_w=idle,
         expected_j=limit.energy_j if limit else None,
         expected_w=limit.power_w if limit else None,
     )
     measured = [one for one in row.result.rounds if one.status == "measured" and one.seconds]
     if not measured:
         return _changed(known, reason=row.result.reason or row.result.status)
-    rounds = [found for one in measured if (found := _round(one, series[one.round], idle)) is not None]
+    rounds = [found for one in measured if (found := _round(one, series[one.round], min(outside, default=0.0))) is not None]
     if not rounds:
         read = any(one["power_w"][0] or one["energy_j"][0] for one in series.values())
         reason = missing if not read else "no two readings fall into its time; --round-time longer"
@@ -102,6 +101,7 @@ def _of(row: Row, series: Mapping[int, _Sensed], idle: float | None, missing: st
     between = summary.interval(values)
     joules, seconds = statistics.median(values), statistics.median(one.seconds for one in rounds)
     clocks = [one.clock_hz for one in rounds if one.clock_hz]
+    power, idle = statistics.median(one.power_w for one in rounds), statistics.median(outside) if outside else math.inf
     operations, moved = _work(row)
     return _changed(
         known,
@@ -112,7 +112,8 @@ def _of(row: Row, series: Mapping[int, _Sensed], idle: float | None, missing: st
         spread_high_j=between[1] if between else None,
         rounds=len(rounds),
         seconds=seconds,
-        power_w=statistics.median(one.power_w for one in rounds),
+        power_w=power,
+        idle_w=idle if idle < power else None,
         clock_hz=statistics.median(clocks) if clocks else None,
         operations_per_j=operations / joules if operations and joules > 0 else None,
         bytes_per_j=moved / joules if moved and joules > 0 else None,
@@ -125,7 +126,7 @@ def _changed(one: Spent, **fields: object) -> Spent:
     return replace(one, **fields)
 
 
-def _round(one: Samples, series: _Sensed, idle: float | None) -> _Round | None:
+def _round(one: Samples, series: _Sensed, least_w: float) -> _Round | None:
     if not one.ended_s > one.began_s:
         return None
     found = energy.window(one.began_s, one.ended_s, series["power_w"], series["energy_j"])
@@ -137,7 +138,7 @@ def _round(one: Samples, series: _Sensed, idle: float | None) -> _Round | None:
         return None
     inside = _within(series["power_w"], one.began_s, one.ended_s)
     highest = max([*inside, *_within(series["power_limit_w"], -math.inf, one.ended_s)[-1:]], default=found.joules / whole_s)
-    lowest = min([*inside, *([idle] if idle is not None else [0.0])])
+    lowest = min([*inside, least_w])
     error, rest_s = found.error_j or 0.0, whole_s - busy_s
     low = max(found.joules - error - highest * rest_s, 0.0) / busy_s
     high = (found.joules + error - lowest * rest_s) / busy_s
@@ -204,15 +205,15 @@ def _within(series: energy.Series, begin_s: float, end_s: float) -> list[float]:
     return [value for time_s, value in zip(*series, strict=True) if value is not None and begin_s <= time_s <= end_s]
 
 
-def _idle(rows: Sequence[Row], series: Mapping[int, _Sensed]) -> float | None:
-    """Median power outside of all cases; None where too few readings fall there."""
+def _outside(rows: Sequence[Row], series: Mapping[int, _Sensed]) -> list[float]:
+    """Power outside of all cases, warm-up and all; nothing where too few readings fall there."""
     found: list[float] = []
     for number, sensed in series.items():
         windows = [(one.began_s, one.ended_s) for row in rows for one in row.result.rounds if one.round == number]
         for time_s, value in zip(*sensed["power_w"], strict=True):
             if value is not None and not any(begin_s <= time_s <= end_s for begin_s, end_s in windows):
                 found.append(value)
-    return statistics.median(found) if len(found) >= FEWEST else None
+    return found if len(found) >= FEWEST else []
 
 
 def _missing(readings: Sequence[Readings], key: str) -> str:
