@@ -30,7 +30,7 @@ class Exact(NamedTuple):
 
     value: Any  # tensor in fp64, or of whole numbers
     scale: Any = None  # sums of magnitudes that went into each element, |A|·|B|; None: the value's own magnitude
-    reach: Callable[[], Any] | None = None  # works such sums out where that magnitude does not do; asked only then
+    slack: Callable[[], Any] | None = None  # works out what each element may be off by beyond that, where parts cancel; asked only if it is
     terms: int = 1  # added up for one element
     roundings: int = 1  # to the output's type on the way, the last one included
     accumulate: str = "fp32"  # type of the sums

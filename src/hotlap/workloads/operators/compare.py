@@ -32,25 +32,38 @@ def held(found: Any, want: Exact, dtype: str) -> tuple[float, float, str]:
             return INFINITE, allowed or 1.0, f"an output of shape {tuple(whole.shape)}, which lacks parts that are due"
     if tuple(found.shape) != tuple(want.value.shape):
         return INFINITE, allowed or 1.0, f"an output of shape {tuple(found.shape)}, where {tuple(want.value.shape)} is due"
-    if not want.value.is_floating_point():
+    if not (want.value.is_floating_point() or want.value.is_complex()):
         return (0.0 if bool((found == want.value).all()) else INFINITE), 1.0, ""
+    if found.is_complex() != want.value.is_complex():
+        return INFINITE, allowed or 1.0, f"an output of {_name(found)}, where {_name(want.value)} is due"
     if narrow := _narrow(whole, dtype):
         return INFINITE, allowed or 1.0, narrow
     scale = want.value.abs() if want.scale is None else want.scale
-    worst = _worst(found.double(), want.value, scale)
-    if want.reach is not None and allowed < worst < INFINITE:
-        worst = _worst(found.double(), want.value, scale.maximum(want.reach()))
+    wide = found if found.is_complex() else found.double()
+    worst = _worst(wide, want.value, scale)
+    if want.slack is not None and allowed and allowed < worst < INFINITE:
+        worst = _worst(wide, want.value, scale + want.slack() / allowed)
     return worst, max(allowed, 1e-300), ""
 
 
 def _worst(found: Any, exact: Any, scale: Any) -> float:
     error = (found - exact).abs() / scale.clamp_min(1e-300)
-    error = error.where(found != exact, error.new_zeros(()))  # equal infinities have no difference
+    error = error.where(~alike(found, exact), error.new_zeros(()))  # equal infinities have no difference
     worst = float(error.max()) if error.numel() else 0.0
     return INFINITE if worst != worst else worst
 
 
+def alike(found: Any, exact: Any) -> Any:
+    """Where two tensors are equal, or neither is a number."""
+    return (found == exact) | ((found != found) & (exact != exact))
+
+
+def _name(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def _narrow(found: Any, dtype: str) -> str:
     """What is wrong with the type of an output that is due in `dtype`; "" if it is at least as fine."""
-    here, due = str(found.dtype).removeprefix("torch."), KINDS[dtype]
+    found = found.real if found.is_complex() else found
+    here, due = _name(found), KINDS[dtype]
     return f"an output of {here}, where {due} is due" if not found.is_floating_point() or _SPACING.get(here, 0.0) > _SPACING[due] else ""

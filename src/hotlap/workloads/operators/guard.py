@@ -10,7 +10,7 @@ from typing import Any
 
 ZONE_BYTES = 4096  # before and after each tensor; keeps the alignment that allocators give
 PATTERN = 0xA5
-PAUSE_S, LONGEST_S = 0.001, 3.0
+PAUSE_S, LONGEST_S, QUIET = 0.001, 3.0, 3
 SPUN_S = 0.03  # of a processor: threads of OpenMP spin for a quarter of this after each region (libgomp: 300,000 turns), before they sleep
 BUSY_SHARE = 0.05  # of a pause that others compute through where they go on, where the system does not tell of threads
 TASKS = Path("/proc/self/task")
@@ -149,18 +149,20 @@ def _bits(torch: Any, value: Any) -> Any:
 
 def goes_on(pause: Callable[[float], None], clock: Callable[[], float], others_s: Callable[[], float]) -> bool:
     """Whether other threads of the process compute while nothing was asked of them: not for a moment, as those of a pool that spin before
-    they sleep, but until each that is at work has used more of a processor than that. `others_s`: processor time of all of them.
+    they sleep, but until each that is at work has used more of a processor than that. One that waits for the interpreter, which this holds
+    when it looks, seems asleep: they are asleep when they are so QUIET times on end. `others_s`: processor time of all of them.
     On a busy host they wait for it, and so does this; if they get none at all, nothing is said."""
     began, used_s = clock(), others_s()
-    most = 0
+    most = quiet = 0
     while clock() - began < LONGEST_S:
         before, asked = others_s(), clock()
         pause(PAUSE_S)
         busy = _others_ready() if TASKS.is_dir() else int(others_s() - before > BUSY_SHARE * (clock() - asked))
-        if not busy:
+        quiet = 0 if busy else quiet + 1
+        if quiet == QUIET:
             return False
         most = max(most, busy)
-        if others_s() - used_s > SPUN_S * most:
+        if most and others_s() - used_s > SPUN_S * most:
             return True
     return False
 

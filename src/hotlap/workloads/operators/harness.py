@@ -22,7 +22,7 @@ from hotlap.workloads.base import Prepared
 from hotlap.workloads.flush import flusher
 from hotlap.workloads.operators import FAMILIES, footprint, guard, timers
 from hotlap.workloads.operators.base import Exact, Family, Operator
-from hotlap.workloads.operators.compare import farthest
+from hotlap.workloads.operators.compare import alike, farthest
 from hotlap.workloads.operators.making import Tensors
 
 ROTATED_CACHES, MOST_SETS = 2.0, 64  # inputs are rotated over so many last-level caches, in at most so many sets
@@ -33,6 +33,7 @@ PAIRS, MOST_PAIRS, AGAIN, AGAIN_S = 4, 24, 2.0, 20e-6  # calls on changed input 
 SHORT_S = 0.05  # where calls or drawing input take longer, there are fewer pairs
 
 ALONE_BYTES, ALONE_OPERATIONS = 4 << 20, 2e8  # below both, a CPU makes and checks in one thread: several would wait for each other
+DRAWINGS = 4  # of input, for what is changed in place
 NEAR = 16.0  # an error within so many times what is allowed may be the library's own
 WOKEN = 10  # in batches of so many calls or more, the first is no longer one after a pause
 CHANGING_SHARE = 0.25  # of the time for samples, to change inputs between them
@@ -71,6 +72,7 @@ class _Run:
     def __init__(self, target: Target, case: Case, operator: Operator, rng: np.random.Generator) -> None:
         self.target, self.operator, self.rng, self.torch = target, operator, rng, target.library
         self.place = target.device.facts["place"]
+        self.looped = (0.0, 1.0)  # error of the timed loop's output, and what is allowed
         self.exact = self.place if "fp64" in target.features else "cpu"  # where references are computed
         self.chance = random.SystemRandom()  # what a kernel must not know beforehand, whatever the plan's seed is
         self.changed = timers.watch(self.torch, target, ((_Run, _STEPS), (guard, _GUARDS)))
@@ -192,7 +194,7 @@ class _Run:
 
     def _look(self) -> None:
         """The output that the timed loop left: complete at once, plain, right, with nothing going on behind it."""
-        if self.kept is None:
+        if self.kept is None or self.looped[0] > self.looped[1]:
             return
         found, inputs = _listed(self.kept.found), self.sets[self.kept.of]
         self.fault = self.fault or guard.not_plain(self.torch, found, inputs, self.place, self.operator.writes)
@@ -202,11 +204,7 @@ class _Run:
         self._settle(at_once, found)
         if self._touched(inputs, self.marks[self.kept.of]) or not self.blank:
             return  # what it changes in place is no longer what it was made from: the check on fresh inputs looks at those
-        error, allowed = self._worst(at_once, inputs)
-        if error > allowed and not self.fault:
-            said = f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed)"
-            near = "sums that lose digits, or a part of the work left out; which of them, this does not tell"
-            self.fault = f"{said}: {near if error < NEAR * allowed else 'stale, skipped or less work than asked'}"
+        self.looped = self._worst(at_once, inputs)
 
     def _cloned(self, outputs: Sequence[Any]) -> list[Any]:
         with footprint.threads(self.torch, self.alone):
@@ -241,11 +239,10 @@ class _Run:
         """The last sample's output, then fresh content in memory that the loop has used, then whether time itself was touched."""
         if self.samples and not self.fault:
             self._look()
-        worst = (0.0, 1.0)
-        seed = self.chance.getrandbits(31)
-        if not self.fault:
-            worst = self._on_fresh(seed)
-        if not self.fault:
+        seed, worst = self._fresh_calls()
+        right = worst[0] <= worst[1]
+        if right and not self.fault:
+            self._right_only_here()
             self._again()
         if part := self.changed():
             self.fault = f"{part} was replaced while the kernel ran: what times and checks must stay as it is"
@@ -253,9 +250,27 @@ class _Run:
             self.flags.append(Flag(name="leak", detail=leak))
         if self.fault:
             return Check(passed=False, what=self.fault)
-        said = f"{self.metrics.pop('outputs', 1):.0f} outputs against fp64, one of them from the timed loop"
-        right = worst[0] <= worst[1]
+        said = f"{self.metrics.pop('outputs', 1):.0f} outputs against fp64{', one of them from the timed loop' if self.blank else ''}"
         return Check(passed=right, what=said if right else f"{said} (seed {seed})", error=worst[0], tolerance=worst[1])
+
+    def _fresh_calls(self) -> tuple[int, tuple[float, float]]:
+        """The last seed, and the worst error with what is allowed. What is changed in place was not looked at in the loop: it is drawn more
+        often, so that little that is wrong in one drawing is not in another."""
+        seed, worst = 0, (0.0, 1.0)
+        for _ in range(1 if self.blank else DRAWINGS):
+            if self.fault or worst[0] > worst[1]:
+                break
+            seed = self.chance.getrandbits(31)
+            worst = max(worst, self._on_fresh(seed), key=lambda one: one[0] / one[1])
+        return seed, worst
+
+    def _right_only_here(self) -> None:
+        """What was wrong in the timed loop, and is right on fresh input."""
+        error, allowed = self.looped
+        if error > allowed and not self.fault:
+            said = f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed)"
+            near = "sums that lose digits, or a part of the work left out; which of them, this does not tell"
+            self.fault = f"{said}: {near if error < NEAR * allowed else 'stale, skipped or less work than asked'}"
 
     def _on_fresh(self, seed: int) -> tuple[float, float]:
         """Three calls on the same fresh input: two alive at once, then one in the memory of both, poisoned. The error of the last one."""
@@ -279,8 +294,9 @@ class _Run:
         if self.fault or self._touched(inputs, mark):
             return 0.0, 1.0
         same = guard.equal(self.torch, kept, at_once)
-        self.metrics |= {"deterministic": float(same), "outputs": float(len(third))}
-        if not same:
+        steady = same and self.metrics.get("deterministic", 1.0) == 1.0
+        self.metrics |= {"deterministic": float(steady), "outputs": float(len(third))}
+        if not same and not any(flag.name == "not_deterministic" for flag in self.flags):
             self.flags.append(Flag(name="not_deterministic", detail="the same call on the same input gives other bits"))
         return self._worst(at_once, {**inputs, **pristine})
 
@@ -376,7 +392,7 @@ class _Run:
 
 
 _STEPS = (
-    "enqueue", "before", "after", "_look", "check", "_on_fresh",
+    "enqueue", "before", "after", "_look", "check", "_fresh_calls", "_right_only_here", "_on_fresh",
     "_refill", "_refilled", "_again", "_worst", "_farthest", "_once_more", "_touched", "_settle", "_cloned",
 )  # fmt: skip
 _GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")
@@ -396,9 +412,8 @@ def _restore(value: Any, was: Any) -> None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    if not one.is_floating_point():
-        return bool((one == other).all())
-    return bool(((one - other).abs() <= 1e-9 * (1.0 + one.abs())).all())
+    near = (one - other).abs() <= 1e-9 * (1.0 + one.abs()) if one.is_floating_point() or one.is_complex() else False
+    return bool((alike(one, other) | near).all())
 
 
 def sets(target: Target, case: Case, nbytes: int = 0) -> int:

@@ -15,10 +15,8 @@ from hotlap.errors import HotlapError, InputError
 from hotlap.record import Value
 from hotlap.store import kernels, paths
 from hotlap.work.cost import evaluate
-from hotlap.workloads.operators.base import UNIT, Exact, Maker, Operator
-
-PROBES = 8  # random moves of each input; that all of them cancel in an element is less likely than one in a million
-LEAST_MOVE = 2.0**-40  # of an input, seen well in fp64
+from hotlap.workloads.operators.base import Exact, Maker, Operator
+from hotlap.workloads.own import cancelling
 
 
 def module(path: Path, name: str) -> ModuleType:
@@ -87,7 +85,9 @@ def reference(
     function: Callable[..., Any], params: Mapping[str, Value], terms: int, library: Any
 ) -> Callable[[Mapping[str, Any]], Sequence[Exact]]:
     """A user's reference: what it returns as tensors becomes Exact, with as many terms as its module says. An error is first held against
-    the element itself, then, where parts of it may have cancelled, against how far the element moves with its inputs."""
+    the element itself, then, where parts of it may have cancelled, against the size of those parts (`cancelling`)."""
+
+    kind = dtype(params)
 
     def answers(inputs: Mapping[str, Any]) -> list[Any]:
         found = function(inputs, params)
@@ -99,8 +99,9 @@ def reference(
         spoilt = _versions(inputs) != before  # by a reference that changes what it is given: it can be asked once only
         made = []
         for number, one in enumerate(found):
-            reach = None if spoilt else partial(_reach, answers, number, inputs, UNIT[dtype(params)], library)
-            made.append(one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2, reach=reach))
+            slack = None if spoilt else partial(cancelling.slack, answers, number, inputs, kind, terms, library)
+            sums = "fp64" if kind == "fp64" else "fp32"
+            made.append(one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2, accumulate=sums, slack=slack))
         return made
 
     return exact
@@ -109,25 +110,6 @@ def reference(
 def _versions(inputs: Mapping[str, Any]) -> list[int]:
     """Of each tensor: they grow when it is written to."""
     return [getattr(one, "_version", 0) for one in inputs.values()]
-
-
-def _reach(answers: Callable[..., list[Any]], number: int, inputs: Mapping[str, Any], unit: float, library: Any) -> Any:
-    """Of one output: for each element the sum over inputs of |∂element ÷ ∂input · input|, taken by moving each input at random by a unit of
-    its type. It is what a backward stable algorithm may err by (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, 1.5)."""
-    unit = max(unit, LEAST_MOVE)
-    still = answers(dict(inputs))[number]
-    total = library.zeros_like(still)
-    for name, value in inputs.items():
-        if not (isinstance(value, library.Tensor) and value.is_floating_point()):
-            continue
-        chance = library.Generator(device=value.device).manual_seed(PROBES)
-        furthest = library.zeros_like(total)
-        for _ in range(PROBES):
-            step = library.empty_like(value).normal_(generator=chance)
-            moved = answers(dict(inputs) | {name: value * (1 + unit * step)})[number]
-            furthest = furthest.maximum((moved - still).abs().nan_to_num(0.0, posinf=0.0) / unit)
-        total = total + furthest
-    return total
 
 
 def given(make: Maker, wanted: Mapping[str, Mapping[str, Any]], shape: Callable[[Any], int], params: Mapping[str, Value]) -> dict[str, Any]:
