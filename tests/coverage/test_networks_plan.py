@@ -13,7 +13,7 @@ import pytest
 from hotlap import plan as plans
 from hotlap import work
 from hotlap.cli import main
-from hotlap.coverage.networks import calls, compose, shape, steps, walk
+from hotlap.coverage.networks import calls, compose, replicas, shape, steps, walk
 from hotlap.coverage.networks.backward import backward
 from hotlap.coverage.networks.calls import Call
 from hotlap.coverage.networks.compose import Choices
@@ -41,15 +41,41 @@ def planned(*names: str, **how: tuple[object, ...]) -> Plan:
 # ---------------------------------------------------------------- what is run
 
 
-@pytest.mark.parametrize(("phase", "tp"), [("prefill", 1), ("decode", 8), ("prefill", 8)])
-def test_a_step_takes_what_predict_net_says(phase: str, tp: int) -> None:
-    """The same kernels but the end: a token is sampled, where `predict net` has a softmax."""
-    said = predicting.predict("llama-3-70b", "h200-sxm", phase=phase, batch=4, context=1024, tp=tp)
-    expected = sum(part.total_s for part in said.parts if part.name != "softmax")
-    found = [call for call in step("llama-3-70b", phase, batch=4, context=1024, tp=tp) if call.workload != "sampling"]
+@pytest.mark.parametrize(
+    ("name", "phase", "how"),
+    [
+        ("llama-3-70b", "prefill", {}),
+        ("llama-3-70b", "decode", {"tp": 8}),
+        ("mixtral-8x7b", "prefill", {"tp": 2, "ep": 4, "dp": 2}),
+        ("deepseek-v3", "decode", {"tp": 8, "ep": 8, "dtype": "fp8_block"}),
+        ("mixtral-8x7b", "train", {"tp": 8}),
+        ("qwen3-30b-a3b", "train", {"micro_batch": 2}),
+        ("llama-3-8b", "train", {"dtype": "fp8", "micro_batch": 1}),
+        ("bert-base", "train", {"micro_batch": 4, "context": 512}),
+    ],
+)
+def test_a_step_takes_what_predict_net_says(name: str, phase: str, how: dict[str, int | str]) -> None:
+    asked = {"batch": 4, "context": 1024, **how}
+    said = predicting.predict(name, "h200-sxm", phase=phase, **asked)
+    assert seconds_of(step(name, phase, **asked)) == pytest.approx(said.seconds, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen3-30b-a3b"])
+def test_a_step_of_replicas_takes_what_predict_net_says_beside_what_it_hides(name: str) -> None:
+    """A plan has whole exchanges of gradients; a step hides them under its backward pass as far as it can."""
+    asked = {"batch": 1, "context": 2048, "dp": 8, "ep": 8}
+    said = predicting.predict(name, "h100-sxm", phase="train", **asked)
+    found = step(name, "train", **asked)
+    assert said.low_s < seconds_of(found, "h100-sxm") < said.high_s
+    shown = sum(part.total_s for part in said.parts if "not hidden" in part.name)
+    rest = [call for call in found if call.name != "gradients between replicas"]
+    assert seconds_of(rest, "h100-sxm") == pytest.approx(said.seconds - shown, rel=1e-6)
+
+
+def seconds_of(found: Sequence[Call], machine: str = "h200-sxm") -> float:
     cases = [Case(workload=call.workload, params=work.find(call.workload).parse(call.params)) for call in found]
-    seconds = priced(cases)
-    assert sum(call.times * seconds[case.id] for call, case in zip(found, cases, strict=True)) == pytest.approx(expected, rel=1e-6)
+    seconds = prices(cases, machine).seconds
+    return sum(call.times * seconds[case.id] for call, case in zip(found, cases, strict=True))
 
 
 @pytest.mark.parametrize("name", ["llama-3-8b", "mixtral-8x7b", "bert-base"])
@@ -114,13 +140,37 @@ def test_trained_experts_are_grouped_products() -> None:
 
 def test_replicas_exchange_gradients_and_one_gpu_updates_its_share() -> None:
     found = {call.name: call for call in step("llama-3-8b", "train", context=128, dp=4)}
-    parameters = calls.parameters(shape.load("llama-3-8b"), calls.Setting("train"))
+    parameters = replicas.parameters(shape.load("llama-3-8b"), calls.Setting("train"))
     assert found["gradients between replicas"].params == {"op": "all_reduce", "gpus": 4, "size": 2 * int(parameters), "nodes": 1}
     assert found["optimizer"].params == {"op": "adamw", "elements": int(parameters / 4)}
+    assert found["weights in 16 bits"].params["elements"] == int(parameters / 4)
     sparse = {call.name: call.params for call in step("dlrm", "train", batch=64)}
     widths = [(13, 512), (512, 256), (256, 128), (479, 1024), (1024, 1024), (1024, 512), (512, 256), (256, 1)]
     dense = sum((inner + 1) * out for inner, out in widths)  # the tables' rows are updated where they were met
     assert sparse["optimizer"]["elements"] == dense
+
+
+@pytest.mark.parametrize(
+    ("how", "experts", "rest"),
+    [({"dp": 8, "ep": 8}, 1, 8), ({"dp": 8, "ep": 2}, 4, 8), ({"tp": 2, "dp": 8, "ep": 4}, 4, 8)],
+)
+def test_experts_are_exchanged_and_shared_by_those_who_hold_the_same(how: dict[str, int], experts: int, rest: int) -> None:
+    """Mixtral's model card and configuration: 32 layers of 8 experts of 3 × 4096 × 14336, 46.7 G parameters in all."""
+    found = {call.name: call.params for call in step("mixtral-8x7b", "train", **how)}
+    of_experts = 32 * 8 * 3 * 4096 * 14336 / how["ep"]
+    of_rest = (shape.load("mixtral-8x7b").counted - 32 * 8 * 3 * 4096 * 14336) / how.get("tp", 1)
+    assert found["gradients between replicas"] == {"op": "all_reduce", "gpus": rest, "size": 2 * of_rest, "nodes": rest * how.get("tp", 1) // 8}
+    exchanged = found.get("experts' gradients between replicas")
+    assert exchanged is None if experts == 1 else exchanged is not None and (exchanged["gpus"], exchanged["size"]) == (experts, 2 * of_experts)
+    assert found["optimizer"]["elements"] == pytest.approx(of_experts / experts + of_rest / rest)
+
+
+@pytest.mark.parametrize("how", [{"ep": 4, "dp": 4}, {"tp": 2, "dp": 2, "ep": 4}, {"tp": 4, "ep": 4}, {"tp": 4, "ep": 2}])
+def test_as_many_rows_are_exchanged_as_experts_take(how: dict[str, int]) -> None:
+    found = {call.name: call.params for call in step("mixtral-8x7b", "train", **how)}
+    moved, taken = found["tokens to experts and back"], found["tokens to experts' order"]
+    assert moved["size"] == taken["tokens"] * taken["topk"] * taken["columns"] * 2  # bf16
+    assert taken["tokens"] * taken["topk"] == found["experts' down"]["m"]
 
 
 def test_every_backward_kernel_is_a_case() -> None:

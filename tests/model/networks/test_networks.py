@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hotlap.coverage.networks import calls, shape
 from hotlap.coverage.networks.calls import Setting
+from hotlap.coverage.networks.replicas import held
 from hotlap.errors import InputError
 from hotlap.model import machines
 from hotlap.model.networks import memory
@@ -76,6 +79,24 @@ def test_training_memory_is_that_of_the_paper() -> None:
     assert found["weights, gradients, optimizer"] == pytest.approx(22.06e9 / 8 * 18, rel=0.01)
 
 
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v3", "llama-3-8b"])
+def test_gpus_hold_every_parameter_as_often_as_there_are_replicas(name: str) -> None:
+    network = shape.load(name)
+    spreads = (1, 2, 4, 8) if network.experts else (1,)
+    for tp, dp, ep in itertools.product((1, 2, 4), (2, 4, 8), spreads):
+        if tp * dp % ep == 0:
+            setting = Setting("train", tp=tp, dp=dp, ep=ep)
+            assert setting.gpus * sum(one.parameters / one.replicas for one in held(network, setting)) == pytest.approx(network.counted)
+
+
+def test_experts_of_one_gpu_each_need_as_much_as_tensor_parallel_ones() -> None:
+    """5.64 G parameters of one of Mixtral's experts over 32 layers at 18 bytes alone: more than an H100 has."""
+    spread = Setting("train", dp=8, ep=8)
+    found = memory.needed(shape.load("mixtral-8x7b"), spread)["weights, gradients, optimizer"]
+    assert found == pytest.approx(32 * 3 * 4096 * 14336 * 18 + (46.7e9 - 45.1e9) * (6 + 12 / 8), rel=0.01)
+    assert not networks.predict("mixtral-8x7b", "h100-sxm", phase="train", dp=8, ep=8).fits
+
+
 def test_a_step_is_the_sum_of_its_parts() -> None:
     found = step(shape.load("mixtral-8x7b"), Setting("prefill", batch=2, context=512, tp=2, ep=2), H200, microsecond)
     assert sum(part.total_s for part in found.parts) == pytest.approx(found.seconds)
@@ -130,6 +151,13 @@ def test_latent_attention_of_a_step_has_its_own_widths() -> None:
 def test_what_cannot_be_is_said(name: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         step(shape.load(name), setting_for(**given), H200, microsecond)
+
+
+def test_experts_and_matrices_share_gpus_evenly() -> None:
+    """Experts over 6 GPUs of replicas of 4 each would lie on one replica and a half."""
+    odd = replace(shape.load("mixtral-8x7b"), experts=12)
+    with pytest.raises(InputError, match="experts over 6 GPUs and tp 4: one is a multiple of the other"):
+        calls.check(odd, Setting("train", tp=4, dp=3, ep=6))
 
 
 def test_an_unknown_network_has_a_nearest_one() -> None:

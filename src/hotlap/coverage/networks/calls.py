@@ -12,7 +12,6 @@ from hotlap.errors import InputError
 Phase = Literal["prefill", "decode", "train"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "train")
 ACTIVATION_BYTES = 2  # between kernels: bf16
-GRADIENT_BYTES = 2  # a parameter, exchanged between replicas in bf16
 GPUS_A_NODE = 8
 
 
@@ -82,6 +81,8 @@ def check(network: Network, setting: Setting) -> None:
     if setting.tp * setting.dp % setting.ep:
         there = setting.tp * setting.dp
         raise InputError(f"experts over {setting.ep} GPUs, but tp × dp is {there}: --ep is a divisor of it, for experts lie on those GPUs")
+    if max(setting.tp, setting.ep) % min(setting.tp, setting.ep):
+        raise InputError(f"experts over {setting.ep} GPUs and tp {setting.tp}: one is a multiple of the other, for they share those GPUs")
     if setting.phase == "train" and setting.batch % setting.micro_batch:
         raise InputError(f"a batch of {setting.batch} cannot be cut into micro-batches of {setting.micro_batch}; take a divisor")
 
@@ -197,7 +198,7 @@ def _experts(network: Network, setting: Setting) -> Iterator[Call]:
     tokens, dtype = setting.tokens, setting.dtype
     met = tokens * max(setting.ep // setting.tp, 1)  # by experts that replicas share
     yield Call("router", "experts", "gemm", gemm(tokens, network.experts, network.hidden, "bf16"))
-    yield from _exchanged(network, setting)
+    yield from _exchanged(network, setting, met)
     tp = max(setting.tp // setting.ep, 1)
     params = {"tokens": met, "hidden": network.hidden, "inter": network.expert_inter, "topk": network.topk, "experts": network.experts}
     yield Call("experts", "experts", "moe", {**params, "tp": tp, "ep": setting.ep, "dtype": dtype, "gated": network.gated})
@@ -210,10 +211,10 @@ def _experts(network: Network, setting: Setting) -> Iterator[Call]:
         yield from _reduced(network, setting, "experts")
 
 
-def _exchanged(network: Network, setting: Setting) -> Iterator[Call]:
-    """Tokens to their experts and back."""
+def _exchanged(network: Network, setting: Setting, met: int) -> Iterator[Call]:
+    """Tokens to their experts and back: those that the experts meet, each GPU its share of them."""
     if setting.ep > 1:
-        elements = setting.tokens * min(network.topk, setting.ep) * network.hidden
+        elements = -(-met // setting.ep) * min(network.topk, setting.ep) * network.hidden
         yield _exchange("tokens to experts and back", "alltoall", setting.ep, elements, times=2)
 
 
@@ -238,11 +239,3 @@ def _hand_over(network: Network, setting: Setting) -> Iterator[Call]:
         size = setting.tokens * network.hidden * ACTIVATION_BYTES
         params = {"op": "send", "gpus": 2, "size": size, "nodes": 2 if setting.gpus > GPUS_A_NODE else 1}
         yield Call("to the next stage", "communication", "collective", params)
-
-
-def parameters(network: Network, setting: Setting) -> float:
-    """Of one GPU: layers spread evenly over stages, matrices over tensor-parallel GPUs."""
-    layers = network.layers - network.expert_layers
-    dense = network.layers * network.attention_parameters + layers * network.feed_forward_parameters(network.inter)
-    experts = network.expert_layers * network.expert_parameters / max(setting.ep, setting.tp) if network.experts else 0.0
-    return (dense / setting.tp + experts + network.embedding_parameters / setting.tp) / setting.pp

@@ -76,10 +76,15 @@ class Network:
         return (3 if self.gated else 2) * self.hidden * inter
 
     @property
+    def routed_parameters(self) -> int:
+        """Of one layer, all experts that tokens choose from."""
+        return self.experts * self.feed_forward_parameters(self.expert_inter)
+
+    @property
     def expert_parameters(self) -> int:
         """Of one layer, all experts and the shared ones with the router."""
-        one = self.feed_forward_parameters(self.expert_inter)
-        return (self.experts + self.shared_experts) * one + self.hidden * self.experts
+        shared = self.shared_experts * self.feed_forward_parameters(self.expert_inter)
+        return self.routed_parameters + shared + self.hidden * self.experts
 
     @property
     def embedding_parameters(self) -> int:
@@ -90,7 +95,7 @@ class Network:
     def counted(self) -> int:
         """Parameters of its matrices: norms and biases left out."""
         dense = (self.layers - self.expert_layers) * self.feed_forward_parameters(self.inter)
-        experts = self.expert_layers * self.expert_parameters if self.experts else 0
+        experts = self.expert_layers * self.expert_parameters
         return self.layers * self.attention_parameters + dense + experts + self.embedding_parameters
 
     @property

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hotlap.coverage.networks import calls, layered, shape
+from hotlap.coverage.networks import calls, layered, replicas, shape, transformer
 from hotlap.coverage.networks.backward import backward
-from hotlap.coverage.networks.calls import GRADIENT_BYTES, Call, Setting
+from hotlap.coverage.networks.calls import Call, Setting
 from hotlap.coverage.networks.layered import Layered
+from hotlap.coverage.networks.replicas import Held
 from hotlap.coverage.networks.shape import Network
 from hotlap.coverage.networks.walk import walk
 from hotlap.errors import InputError, nearest
 
 PHASES = ("prefill", "decode", "forward", "train")
-SAMPLED_OF = 50  # tokens that one is drawn from: top_k of transformers' GenerationConfig
 USUAL_CONTEXT = 2048
 
 Source = Network | Layered
@@ -98,7 +97,8 @@ def _layers(network: Layered, choice: Choice) -> list[Call]:
     if not train:
         return found
     back = [_typed(call, choice.dtype) for call in backward(found)]
-    return [*found, *back, *_after(network.optimizer, walked.parameters - walked.looked_up, choice.dp, calls.nodes(choice.dp), 1)]
+    held = Held(walked.parameters - walked.looked_up, choice.dp, calls.nodes(choice.dp))
+    return [*found, *back, *replicas.exchanges([held]), replicas.update(network.optimizer, held.parameters)]
 
 
 def _typed(call: Call, dtype: str) -> Call:
@@ -114,16 +114,10 @@ def _transformer(network: Network, choice: Choice) -> list[Call]:
     if choice.dtype not in ("bf16", "fp8", "fp8_block"):
         raise InputError(f"{network.name} is described in bf16, fp8 or fp8_block, not {choice.dtype}")
     setting = _setting(network, choice)
-    calls.check(network, setting)
-    train = choice.phase == "train"
-    found = [one for call in calls.stage(network, setting) for one in _really(network, setting, call, choice.phase)]
-    found = [replace(call, times=call.times * setting.micro_batches) for call in found]
-    if not train:
-        return found
-    elements = calls.parameters(network, setting)
-    apart = calls.nodes(choice.dp, choice.tp * choice.pp)
-    weights = list(_quantised_weights(found, setting.micro_batches))
-    return [*found, *weights, *backward(found), *_after("adamw", elements, choice.dp, apart, choice.dp)]
+    found = transformer.forward(network, setting)
+    once = transformer.after(network, setting, found) if setting.phase == "train" else []
+    passes = [*found, *backward(found)] if setting.phase == "train" else found
+    return [*(replace(call, times=call.times * setting.micro_batches) for call in passes), *once]
 
 
 def asked(network: Source, choice: Choice) -> tuple[Network, Setting] | None:
@@ -136,91 +130,3 @@ def _setting(network: Network, choice: Choice) -> Setting:
     micro = choice.micro_batch or (1 if network.causal else choice.batch)
     phase: calls.Phase = "prefill" if choice.phase in ("forward", "prefill") else "decode" if choice.phase == "decode" else "train"
     return Setting(phase, context=context_of(network, choice), micro_batch=micro, **given)
-
-
-def _really(network: Network, setting: Setting, call: Call, phase: str) -> Iterator[Call]:
-    """A call of a stage as the kernels that PyTorch or a server runs for it."""
-    p = call.params
-    if call.name in ("head", "softmax") and not network.causal:
-        yield from _encoder_end(network, setting, call, phase)
-    elif call.workload == "gemm" and p["batch"] == 1:
-        yield from _linear(network, call)
-    elif call.workload == "moe":
-        yield Call("choice of experts", "experts", "routing", {name: p[name] for name in ("tokens", "experts", "topk")}, call.times)
-        yield from _experts(call) if phase == "train" else [call]
-    elif call.workload == "rowwise" and p["op"] == "softmax" and call.group == "head":
-        rows = {"rows": p["rows"], "columns": p["columns"]}
-        if phase == "train":
-            yield replace(call, name="cross-entropy", params={"op": "cross_entropy", **rows})
-        else:
-            yield replace(call, name="next token", workload="sampling", params={**rows, "topk": min(SAMPLED_OF, p["columns"])})
-    else:
-        yield call
-
-
-def _encoder_end(network: Network, setting: Setting, call: Call, phase: str) -> Iterator[Call]:
-    """Forward: a square matrix over the first token of each sequence. Training guesses masked tokens: another one over all tokens, GELU and
-    a norm before the head, as transformers' BertForMaskedLM has it."""
-    wide = network.hidden
-    if phase == "forward":
-        if network.pooled and call.workload == "gemm":
-            rows = setting.sequences
-            first = {"m": rows, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"}
-            yield replace(call, name="pooler", params=first)
-            yield replace(call, name="pooler tanh", workload="pointwise", params={"op": "tanh", "elements": rows * wide})
-    elif call.workload == "gemm":
-        square = {"m": setting.tokens, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"}
-        yield replace(call, name="head transform", params=square)
-        yield replace(call, name="head GELU", workload="pointwise", params={"op": "gelu", "elements": setting.tokens * wide})
-        yield replace(call, name="head norm", workload="rowwise", params={"op": "layernorm", "rows": setting.tokens, "columns": wide})
-        yield from _linear(network, call)
-    else:
-        params = {"op": "cross_entropy", "rows": call.params["rows"], "columns": call.params["columns"]}
-        yield replace(call, name="cross-entropy", params=params)
-
-
-def _linear(network: Network, call: Call) -> Iterator[Call]:
-    """A layer of weights, which mostly lie (out, in): the second operand is read by columns. In 8 bits its input is quantised first."""
-    p = {name: value for name, value in call.params.items() if name != "batch"}
-    if p["dtype"].startswith("fp8"):
-        rows = {"op": "quantise", "rows": p["m"], "columns": p["k"]}
-        yield replace(call, name=f"{call.name}, input in 8 bits", workload="rowwise", params=rows)
-    biased = (network.bias == "all" and call.name != "head") or (network.bias == "qkv" and call.name == "query, key, value")
-    scales = {"scaling": "row"} if p["dtype"] == "fp8" else {}  # as the input was quantised: one for each row
-    layout = {} if network.in_out and call.name != "head" and not scales else {"layout": "nt"}
-    yield replace(call, params={**p, **layout, **({"epilogue": "bias"} if biased else {}), **scales})
-
-
-def _quantised_weights(found: Sequence[Call], rounds: int) -> Iterator[Call]:
-    """Once a step: after an optimizer's update, 8-bit copies of the weights."""
-    for call in found:
-        if call.workload == "gemm" and str(call.params["dtype"]).startswith("fp8"):
-            rows = {"op": "quantise", "rows": call.params["n"], "columns": call.params["k"]}
-            name, times = f"{call.name}, weights in 8 bits", call.times / rounds
-            yield replace(call, name=name, group="optimizer", workload="rowwise", params=rows, times=times)
-
-
-def _experts(call: Call) -> Iterator[Call]:
-    """Trained experts one kernel after the other: tokens put in the experts' order, grouped products, and back."""
-    p = call.params
-    here, inter, hidden = max(p["tokens"] * p["topk"] // p["ep"], 1), max(p["inter"] // p["tp"], 1), p["hidden"]
-    groups, dtype = max(p["experts"] // p["ep"], 1), {"fp8_block": "fp8"}.get(p["dtype"], p["dtype"])
-    moved = {"tokens": max(here // p["topk"], 1), "columns": hidden, "topk": p["topk"]}
-    grouped = {"groups": groups, "m": here, "dtype": dtype}
-    wide = 2 * inter if p["gated"] else inter
-    for name, workload, params in (
-        ("tokens to experts' order", "permute", moved),
-        ("experts' gate and up" if p["gated"] else "experts' up", "grouped_gemm", {**grouped, "n": wide, "k": hidden}),
-        ("experts' activation", "pointwise", {"op": "silu_mul" if p["gated"] else "gelu", "elements": here * inter}),
-        ("experts' down", "grouped_gemm", {**grouped, "n": hidden, "k": inter}),
-        ("tokens back from experts", "permute", moved),
-    ):
-        yield Call(name, "experts", workload, params, call.times)
-
-
-def _after(optimizer: str, parameters: float, replicas: int, nodes: int, shards: int) -> Iterator[Call]:
-    """The replicas' gradients added up, and the update; `shards`: replicas that share the optimizer's state."""
-    if replicas > 1:
-        params = {"op": "all_reduce", "gpus": replicas, "size": int(parameters * GRADIENT_BYTES), "nodes": nodes}
-        yield Call("gradients between replicas", "communication", "collective", params)
-    yield Call("optimizer", "optimizer", "optimizer", {"op": optimizer, "elements": max(int(parameters / shards), 1)})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Setting, parameters
+from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Setting
+from hotlap.coverage.networks.replicas import held, parameters
 from hotlap.coverage.networks.shape import Network
 from hotlap.work.base import STORED
 
@@ -15,14 +16,14 @@ WORKSPACE_TOKENS = 8192  # tokens that a server passes through together at most,
 
 def needed(network: Network, setting: Setting) -> dict[str, float]:
     """Bytes on one GPU by what they are for. Layers are spread evenly over stages, matrices over tensor-parallel GPUs."""
-    own = parameters(network, setting)
     if setting.phase == "train":
+        trained = (one.parameters * (TRAINED_BYTES - SHARDED_BYTES * (1 - 1 / one.replicas)) for one in held(network, setting))
         return {
-            "weights, gradients, optimizer": own * (TRAINED_BYTES - SHARDED_BYTES * (1 - 1 / setting.dp)),
+            "weights, gradients, optimizer": sum(trained),
             "activations": _kept(network, setting),
             "runtime": RUNTIME_BYTES,
         }
-    matrices = own * STORED[setting.dtype]
+    matrices = parameters(network, setting) * STORED[setting.dtype]
     return {
         "weights": matrices,
         "cache of keys and values": _cached(network, setting),

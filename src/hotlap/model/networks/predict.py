@@ -26,6 +26,7 @@ def predict(network: str, machine: str, calibration: Calibration | None = None, 
         kind = work.find(workload)
         found = expect(workload, kind.parse(params), spec, calibration=calibration)
         longest = max(found.parts, key=lambda name: float(found.parts[name][0]))
-        return Timed(float(found.seconds[0]), float(found.low_s[0]), float(found.high_s[0]), float(found.power_w[0]), longest)
+        seconds, low_s, high_s, power_w = (float(one[0]) for one in (found.seconds, found.low_s, found.high_s, found.power_w))
+        return Timed(seconds, low_s, high_s, power_w, longest, found.family)
 
     return step(shape.load(network), setting_for(**setting), spec, timed)
