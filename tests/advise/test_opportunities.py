@@ -84,6 +84,31 @@ def test_a_planted_slow_kernel_ranks_first_with_the_right_amount() -> None:
     assert first.energy_j == pytest.approx((first.power_w or 0) * first.win.s)
 
 
+def test_kernels_of_one_step_that_call_the_same_case_are_won_together() -> None:
+    split = [use(NORM, 40, kernel="norm"), use(NORM, 24, kernel="other norm"), use(NORM, 1, OTHER, "norm"), *USES[1:]]
+    whole, parts = (found(simulated_run(uses, {"slow_kernel": "2.0@rowwise"})) for uses in (USES, split))
+    (one, *_), (both, *_) = whole.found, parts.found
+    assert [(place.step, place.kernels, place.calls) for place in both.places] == [
+        (OTHER, {"norm": 1.0}, 1.0), (STEP, {"norm": 40.0, "other norm": 24.0}, 64.0),
+    ]  # fmt: skip
+    assert both.places[1].win_s == pytest.approx(one.places[0].win_s) == pytest.approx(whole.steps[0].win_s)
+    assert both.places[1].share == pytest.approx(one.places[0].share)
+    alone = found(simulated_run([*split[:2], *split[3:]], {"slow_kernel": "2.0@rowwise"}))
+    assert alone.found[0].step_energy_j == pytest.approx(one.step_energy_j)
+    assert shown.win(alone.found[0]) == shown.win(one)
+    assert f"norm × 40 and other norm × 24 (× 64 together) in {STEP}" in dict(shown.details(alone.found[0]))["where"]
+
+
+def test_what_is_said_of_a_case_as_fast_as_expected_is_of_all_kernels_of_its_step() -> None:
+    split = [use(GEMM, 20, kernel="up"), use(GEMM, 12, kernel="gate"), *USES[2:], USES[0]]
+    whole, parts = (found(simulated_run(uses)) for uses in (USES, split))
+    assert shown.within(parts, 400) == shown.within(whole, 400)
+    two = [Bundle(b.run, Path("nowhere"), [one for one in b.samples if one.round < 2]) for b in (simulated_run(uses, {"slow_kernel": "4.0@gemm"}) for uses in (USES, split))]
+    once, twice = (shown.within(found(one), 400) for one in two)
+    assert any("gemm" in line and line.startswith("Perhaps") for line in once)
+    assert once == twice
+
+
 def test_a_difference_within_the_intervals_is_no_opportunity() -> None:
     answer = found(simulated_run(USES))
     assert {one.case.id for one in (*answer.found, *answer.within)} == {NORM.id, GEMM.id, ADD.id}
