@@ -202,7 +202,7 @@ def test_signs_of_sizes_and_every_rule_has_words() -> None:
 
 
 def test_networks_of_the_table_weigh_a_plan_without_uses() -> None:
-    needed = used.chosen(Plan(name="bare"), ["llama-3-8b"])
+    needed = used.chosen(Plan(name="bare"), ["llama-3-8b"]).needed
     assert {one.step for one in needed} == {f"llama-3-8b {how} context=2048 tp=1" for how in ("prefill batch=1", "prefill batch=32", "decode batch=1", "decode batch=32")}
     assert used.of_table("llama-3-8b") == needed
     assert used.of_table("lama") == []
@@ -213,6 +213,47 @@ def test_networks_of_the_table_weigh_a_plan_without_uses() -> None:
         used.chosen(Plan(name="bare"), ["lama"])
     with pytest.raises(InputError, match="no case of the run r1"):
         found(simulated_run([], cases=(ADD,)), needed=needed)
+
+
+NETS = [
+    use(GEMM, 32, "llama-3-8b prefill batch=4 context=2048 tp=1"), use(NORM, 64, "llama-3-8b decode batch=4 context=2048 tp=1"),
+    use(ADD, 9, "resnet-50 forward batch=4"), use(ADD, 1, "mine.py:net forward"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "places"),
+    [
+        ([], {}, [0, 1, 2, 3]), ([], {"phases": ("decode",)}, [1]), (["all"], {"phases": ("prefill", "forward"), "batch": (4,)}, [0, 2]),
+        (["llama-3-8b"], {"tp": (1,), "dtype": ("bf16",)}, [0, 1]), (["resnet-50"], {"batch": (4,)}, [2]), (["mine.py:net"], {}, [3]),
+        ([], {"context": (2048,)}, [0, 1, 2]),  # of which resnet-50 has none
+    ],
+)  # fmt: skip
+def test_of_the_plan_only_the_steps_that_are_run_so(names: Sequence[str], settings: used.Settings, places: Sequence[int]) -> None:
+    plan = Plan(name="nets", cases=list(CASES), uses=NETS)
+    assert list(used.chosen(plan, names, settings).uses) == [NETS[place] for place in places]
+
+
+def test_steps_that_the_plan_lacks_come_from_the_table_or_are_refused() -> None:
+    plan = Plan(name="nets", cases=list(CASES), uses=NETS)
+    eight = {"phases": ("decode",), "batch": (4,), "tp": (8,)}
+    assert used.chosen(plan, ["llama-3-8b"], eight) == used.steps(["llama-3-8b"], eight)
+    both = used.chosen(plan, ["llama-3-8b", "bert-large"], {"phases": ("decode",), "batch": (8,)})
+    assert {step.partition(" ")[0] for step in both.steps} == {"llama-3-8b"}
+    assert "bert-large has no phase decode" in both.left_out[0]
+    for names, settings, told in (
+        ([], {"batch": (4, 8)}, "the plan 'nets' has no such step with batch 8; its steps: llama-3-8b prefill batch=4 context=2048 tp=1, "),
+        (["mine.py:net"], {"phases": ("forward",)}, "no such step with phase forward; its steps: mine.py:net forward"),
+    ):
+        with pytest.raises(InputError, match=told):
+            used.chosen(plan, names, settings)
+
+
+def test_what_cannot_be_of_the_steps_asked_for_is_said() -> None:
+    bundle = simulated_run(USES)
+    answer = replace(found(bundle), left_out=["bert-large has no phase decode"])
+    assert "  left out: bert-large has no phase decode" in shown.opportunities(answer).splitlines()
+    assert "left out: bert-large has no phase decode" in opportunities_page.page(bundle, [answer])
 
 
 def test_the_page_and_the_text_say_the_same() -> None:

@@ -111,6 +111,7 @@ class Opportunities(Record, frozen=True, kw_only=True):
     within: list[Opportunity]  # what is expected, or cannot be told from it; by how far the bound is
     unheld: list[str]  # labels of cases with nothing to hold them against: no expected time, no bound, no other case like them
     missing: list[Missing]
+    left_out: list[str] = []  # of the steps asked for: what cannot be, in words
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,13 @@ def _use(found: Coverage, width: int, color: bool) -> list[str]:
     if silent:
         text = f"{words.counted(silent, 'kernel')} of these steps count nothing: the model expects no time of them"
         lines += layout.paragraph("  ", text, width)
-    lines += [piece for text in found.left_out[:LEFT_OUT] for piece in layout.paragraph("  left out: ", text, width)]
-    lines += [f"  left out: {len(found.left_out) - LEFT_OUT} more"] if len(found.left_out) > LEFT_OUT else []
-    return [*lines, *_lacking(found, width)]
+    return [*lines, *left_out(found.left_out, width), *_lacking(found, width)]
+
+
+def left_out(texts: Sequence[str], width: int) -> list[str]:
+    """What cannot be of the steps asked for."""
+    lines = [piece for text in texts[:LEFT_OUT] for piece in layout.paragraph("  left out: ", text, width)]
+    return [*lines, *([f"  left out: {len(texts) - LEFT_OUT} more"] if len(texts) > LEFT_OUT else [])]
 
 
 def _step_columns(steps: Sequence[Step], width: int) -> list[Column]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from hotlap.advise.opportunities import Missing, Opportunities, Opportunity, Step
 from hotlap.advise.similar import Peer
 from hotlap.report import layout, words
+from hotlap.report.coverage import left_out
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent, show
 
@@ -24,7 +25,8 @@ READING = (
 
 def opportunities(found: Opportunities, width: int = 100, color: bool = False) -> str:
     """Steps, opportunities, what is as expected, and what was not measured."""
-    lines = [f"{words.clean(found.device)}  {words.clean(found.name)}", "", *_steps(found.steps, width, color), ""]
+    lines = [f"{words.clean(found.device)}  {words.clean(found.name)}", "", *_steps(found.steps, width, color)]
+    lines += [*left_out(found.left_out, width), ""]
     if found.found:
         lines += ["where work pays", *_table(found.found[:SHOWN], width, color)]
     else:
