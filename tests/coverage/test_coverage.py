@@ -270,6 +270,17 @@ def test_a_step_of_which_no_time_is_expected_is_not_known() -> None:
     assert both.exact == 1.0
 
 
+def test_use_that_a_plan_knows_of_is_told_from_that_of_whole_networks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, decode = str(tmp_path / "top.toml"), ["llama-3-8b", "--phase", "decode", "--batch", "4"]
+    assert main(["plan", "from", *decode, "--top", "60%", "-o", plan]) == 0
+    capsys.readouterr()
+    for words, told in (([plan], True), ([plan, "--networks", plan], True), ([plan, "--networks", *decode], False)):
+        assert main(["coverage", *words]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert ("what --top left out is not in their time" in text) == told
+        assert ("real use: 100.0 %" in text) == told
+
+
 def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "more.toml"
     assert main(["coverage", "quick", "--networks", "llama-3-8b", "--phase", "decode", "--batch", "8", "--context", "1k", "--complete", "-o", str(out)]) == 0

@@ -42,6 +42,7 @@ class Used:
     cases: Mapping[str, Case]
     uses: Sequence[Use]
     left_out: Sequence[str] = ()
+    of_plans: bool = False  # what a plan itself knows: its --top may have left kernels out
 
     @property
     def steps(self) -> list[str]:
@@ -74,7 +75,7 @@ def of_plan(plan: Plan) -> Used:
     """What a plan itself knows of uses."""
     there = {case.id: case for case in plan.cases}
     uses = [use for use in plan.uses if use.case in there]
-    return Used({use.case: there[use.case] for use in uses}, uses)
+    return Used({use.case: there[use.case] for use in uses}, uses, of_plans=True)
 
 
 def of_plans(plans: Iterable[Plan], network: str = "") -> list[Needed]:
@@ -154,7 +155,7 @@ def merged(several: Sequence[Used]) -> Used:
     """All of them as one."""
     cases = {key: case for one in several for key, case in one.cases.items()}
     uses = list(dict.fromkeys(use for one in several for use in one.uses))
-    return Used(cases, uses, [text for one in several for text in one.left_out])
+    return Used(cases, uses, [text for one in several for text in one.left_out], any(one.of_plans for one in several))
 
 
 def steps(names: Sequence[str], settings: Settings | None = None) -> Used:

@@ -12,6 +12,9 @@ from hotlap.report.layout import Cell, Column
 
 STEPS, LACKING, PATHS, LEFT_OUT = 12, 10, 10, 4  # listed; --json has all
 BAR, LEAST_BAR = 16, 6
+WHOLE = (
+    "these steps are the kernels that a plan has of them: what --top left out is not in their time; --networks NAME,… weighs by whole steps"
+)
 WIDE = 100  # from this width on bars have their full length
 
 
@@ -50,6 +53,7 @@ def _use(found: Coverage, width: int, color: bool) -> list[str]:
     lines = [*layout.paragraph("", head, width), "", *layout.Grid(_step_columns(least, width), width).lines(color)]
     rest = len(found.steps) - len(least)
     lines += [f"  and {words.counted(rest, 'step')} covered as well or better"] if rest else []
+    lines += layout.paragraph("  ", WHOLE, width) if found.of_plans else []
     silent = sum(step.unweighed for step in found.steps)
     if silent:
         text = f"{words.counted(silent, 'kernel')} of these steps count nothing: the model expects no time of them"
@@ -58,7 +62,7 @@ def _use(found: Coverage, width: int, color: bool) -> list[str]:
 
 
 def left_out(texts: Sequence[str], width: int) -> list[str]:
-    """What cannot be of the steps asked for."""
+    """What of the steps asked for cannot be."""
     lines = [piece for text in texts[:LEFT_OUT] for piece in layout.paragraph("  left out: ", text, width)]
     return [*lines, *([f"  left out: {len(texts) - LEFT_OUT} more"] if len(texts) > LEFT_OUT else [])]
 
