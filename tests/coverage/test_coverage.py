@@ -18,6 +18,7 @@ from hotlap.coverage.regions import Roof
 from hotlap.errors import InputError
 from hotlap.plan.read import read
 from hotlap.record import Case, Use
+from hotlap.report import coverage as report
 
 ROOF = Roof("h200-sxm", 4.8e12, 50e6, 3e-6, {"matrix.bf16": 989e12, "matrix.fp16": 989e12, "fma.fp32": 67e12}, 450e9)
 GIB = 2.0**30
@@ -208,6 +209,10 @@ def test_nothing_of_a_completion_is_above_the_memory_and_what_was_left_out_is_sa
     assert max(held) <= 2**20
     assert f"networks: {work.label(head)} needs more than --memory" in made.failed
     assert any(said.startswith("memory-bound on") for said in made.failed)
+    after = measure.coverage(["p"], [gemm(), *made.cases], 1, None, ROOF)
+    text = report.completion(made, after)
+    assert text.count("not closed") == 9
+    assert text.endswith(f"  not closed: {len(made.failed) - 8} more")
 
 
 @pytest.mark.parametrize("memory_bytes", [2.0**20, 2.0**26])

@@ -64,10 +64,9 @@ def complete(
     if roof is not None:
         _regions(adding, roof, memory_bytes)
         _directed(adding, memory_bytes)  # of the workloads that regions brought
-    for group in grouped(adding.cases).values():
-        _combinations(adding, group, strength, memory_bytes)
+    rows = [text for group in grouped(adding.cases).values() for text in _combinations(adding, group, strength, memory_bytes)]
     # Told after all cases are there: those added for other reasons reach edges and regions, too.
-    adding.failed += _open_edges(adding, memory_bytes) + (_open_regions(adding, roof) if roof is not None else [])
+    adding.failed += [*_open_edges(adding, memory_bytes), *(_open_regions(adding, roof) if roof is not None else []), *rows]
     ids = {case.id for case in adding.added}
     uses = [use for use in used.uses if use.case in ids] if used is not None else []
     return Completion(adding.added, adding.why, uses, adding.counts, adding.failed)
@@ -134,12 +133,12 @@ def _open_regions(adding: _Adding, roof: Roof) -> list[str]:
     return found
 
 
-def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: float) -> None:
-    """A covering design beside the cases there are, its rows made into cases."""
+def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: float) -> list[str]:
+    """A covering design beside the cases there are, its rows made into cases; in words those of which some combination stays open."""
     name = group.name
     of = features.features(name)
     if not of:
-        return
+        return []
     depth = min(strength, len(of))
     levels = [len(one.levels) for one in of]
     may = features.allowed(of, features.rules(name, of))
@@ -158,7 +157,7 @@ def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: fl
         else:
             adding.add(case, "combinations", _why(of, tuples, places[~seen[places]], depth))
             seen[places] = True
-    adding.failed += [text for places, text in failed if not seen[places].all()]
+    return [text for places, text in failed if not seen[places].all()]
 
 
 def _held(case: Case) -> float:
