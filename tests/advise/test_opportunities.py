@@ -84,6 +84,31 @@ def test_a_planted_slow_kernel_ranks_first_with_the_right_amount() -> None:
     assert first.energy_j == pytest.approx((first.power_w or 0) * first.win.s)
 
 
+def test_kernels_of_one_step_that_call_the_same_case_are_won_together() -> None:
+    split = [use(NORM, 40, kernel="norm"), use(NORM, 24, kernel="other norm"), use(NORM, 1, OTHER, "norm"), *USES[1:]]
+    whole, parts = (found(simulated_run(uses, {"slow_kernel": "2.0@rowwise"})) for uses in (USES, split))
+    (one, *_), (both, *_) = whole.found, parts.found
+    assert [(place.step, place.kernels, place.calls) for place in both.places] == [
+        (OTHER, {"norm": 1.0}, 1.0), (STEP, {"norm": 40.0, "other norm": 24.0}, 64.0),
+    ]  # fmt: skip
+    assert both.places[1].win_s == pytest.approx(one.places[0].win_s) == pytest.approx(whole.steps[0].win_s)
+    assert both.places[1].share == pytest.approx(one.places[0].share)
+    alone = found(simulated_run([*split[:2], *split[3:]], {"slow_kernel": "2.0@rowwise"}))
+    assert alone.found[0].step_energy_j == pytest.approx(one.step_energy_j)
+    assert shown.win(alone.found[0]) == shown.win(one)
+    assert f"norm × 40 and other norm × 24 (× 64 together) in {STEP}" in dict(shown.details(alone.found[0]))["where"]
+
+
+def test_what_is_said_of_a_case_as_fast_as_expected_is_of_all_kernels_of_its_step() -> None:
+    split = [use(GEMM, 20, kernel="up"), use(GEMM, 12, kernel="gate"), *USES[2:], USES[0]]
+    whole, parts = (found(simulated_run(uses)) for uses in (USES, split))
+    assert shown.within(parts, 400) == shown.within(whole, 400)
+    two = [Bundle(b.run, Path("nowhere"), [one for one in b.samples if one.round < 2]) for b in (simulated_run(uses, {"slow_kernel": "4.0@gemm"}) for uses in (USES, split))]
+    once, twice = (shown.within(found(one), 400) for one in two)
+    assert any("gemm" in line and line.startswith("Perhaps") for line in once)
+    assert once == twice
+
+
 def test_a_difference_within_the_intervals_is_no_opportunity() -> None:
     answer = found(simulated_run(USES))
     assert {one.case.id for one in (*answer.found, *answer.within)} == {NORM.id, GEMM.id, ADD.id}
@@ -177,7 +202,7 @@ def test_signs_of_sizes_and_every_rule_has_words() -> None:
 
 
 def test_networks_of_the_table_weigh_a_plan_without_uses() -> None:
-    needed = used.chosen(Plan(name="bare"), ["llama-3-8b"])
+    needed = used.chosen(Plan(name="bare"), ["llama-3-8b"]).needed
     assert {one.step for one in needed} == {f"llama-3-8b {how} context=2048 tp=1" for how in ("prefill batch=1", "prefill batch=32", "decode batch=1", "decode batch=32")}
     assert used.of_table("llama-3-8b") == needed
     assert used.of_table("lama") == []
@@ -188,6 +213,47 @@ def test_networks_of_the_table_weigh_a_plan_without_uses() -> None:
         used.chosen(Plan(name="bare"), ["lama"])
     with pytest.raises(InputError, match="no case of the run r1"):
         found(simulated_run([], cases=(ADD,)), needed=needed)
+
+
+NETS = [
+    use(GEMM, 32, "llama-3-8b prefill batch=4 context=2048 tp=1"), use(NORM, 64, "llama-3-8b decode batch=4 context=2048 tp=1"),
+    use(ADD, 9, "resnet-50 forward batch=4"), use(ADD, 1, "mine.py:net forward"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "places"),
+    [
+        ([], {}, [0, 1, 2, 3]), ([], {"phases": ("decode",)}, [1]), (["all"], {"phases": ("prefill", "forward"), "batch": (4,)}, [0, 2]),
+        (["llama-3-8b"], {"tp": (1,), "dtype": ("bf16",)}, [0, 1]), (["resnet-50"], {"batch": (4,)}, [2]), (["mine.py:net"], {}, [3]),
+        ([], {"context": (2048,)}, [0, 1, 2]),  # of which resnet-50 has none
+    ],
+)  # fmt: skip
+def test_of_the_plan_only_the_steps_that_are_run_so(names: Sequence[str], settings: used.Settings, places: Sequence[int]) -> None:
+    plan = Plan(name="nets", cases=list(CASES), uses=NETS)
+    assert list(used.chosen(plan, names, settings).uses) == [NETS[place] for place in places]
+
+
+def test_steps_that_the_plan_lacks_come_from_the_table_or_are_refused() -> None:
+    plan = Plan(name="nets", cases=list(CASES), uses=NETS)
+    eight = {"phases": ("decode",), "batch": (4,), "tp": (8,)}
+    assert used.chosen(plan, ["llama-3-8b"], eight) == used.steps(["llama-3-8b"], eight)
+    both = used.chosen(plan, ["llama-3-8b", "bert-large"], {"phases": ("decode",), "batch": (8,)})
+    assert {step.partition(" ")[0] for step in both.steps} == {"llama-3-8b"}
+    assert "bert-large has no phase decode" in both.left_out[0]
+    for names, settings, told in (
+        ([], {"batch": (4, 8)}, "the plan 'nets' has no such step with batch 8; its steps: llama-3-8b prefill batch=4 context=2048 tp=1, "),
+        (["mine.py:net"], {"phases": ("forward",)}, "no such step with phase forward; its steps: mine.py:net forward"),
+    ):
+        with pytest.raises(InputError, match=told):
+            used.chosen(plan, names, settings)
+
+
+def test_what_cannot_be_of_the_steps_asked_for_is_said() -> None:
+    bundle = simulated_run(USES)
+    answer = replace(found(bundle), left_out=["bert-large has no phase decode"])
+    assert "  left out: bert-large has no phase decode" in shown.opportunities(answer).splitlines()
+    assert "left out: bert-large has no phase decode" in opportunities_page.page(bundle, [answer])
 
 
 def test_the_page_and_the_text_say_the_same() -> None:

@@ -70,6 +70,7 @@ def test_opportunities_refuses_what_it_cannot_weigh(home: Path, capsys: pytest.C
         (["--networks", "lama"], "there is no network 'lama'"), (["--weight", "gpt=2"], "none of the networks here"),
         (["--weight", "llama-3-8b=much"], "not a quantity"), (["--phase", "sleep"], "--phase cannot be 'sleep'"), (["--batch", "0"], "--batch is a whole number from 1"),
         (["rev0"], "no run is 'rev0'"), (["revision=rev0"], "names 2 runs"), (["--networks", "bert-large"], "is called by bert-large"),
+        (["--phase", "decode"], "has no such step with phase decode"), (["--networks", "llama-3-8b", "--tp", "8"], "is called by llama-3-8b prefill batch=1 context=2048 tp=8"),
     ):  # fmt: skip
         assert main(["opportunities", *words]) == 2, words
         assert reason in capsys.readouterr().err

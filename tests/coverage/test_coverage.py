@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from hotlap.coverage.regions import Roof
 from hotlap.errors import InputError
 from hotlap.plan.read import read
 from hotlap.record import Case, Use
+from hotlap.report import coverage as report
 
 ROOF = Roof("h200-sxm", 4.8e12, 50e6, 3e-6, {"matrix.bf16": 989e12, "matrix.fp16": 989e12, "fma.fp32": 67e12}, 450e9)
 GIB = 2.0**30
@@ -143,8 +145,7 @@ def test_regions() -> None:
     for name, one in some.items():
         assert measure.by_region(grouped([one]), ROOF).get(name) == 1, name
     for name in regions.REGIONS:
-        probe = regions.probe(regions.REGIONS.index(name), ROOF)
-        assert probe is not None
+        probe = next(regions.probes(regions.REGIONS.index(name), ROOF))
         assert measure.by_region(grouped([probe]), ROOF)[name] == 1
 
 
@@ -208,6 +209,46 @@ def test_nothing_of_a_completion_is_above_the_memory_and_what_was_left_out_is_sa
     assert max(held) <= 2**20
     assert f"networks: {work.label(head)} needs more than --memory" in made.failed
     assert any(said.startswith("memory-bound on") for said in made.failed)
+    after = measure.coverage(["p"], [gemm(), *made.cases], 1, None, ROOF)
+    text = report.completion(made, after)
+    assert text.count("not closed") == 9
+    assert text.endswith(f"  not closed: {len(made.failed) - 8} more")
+
+
+@pytest.mark.parametrize("memory_bytes", [2.0**20, 2.0**26])
+def test_what_is_told_as_not_closed_is_not_closed(memory_bytes: float) -> None:
+    made = complete.complete([gemm(m=4)], 2, memory_bytes, None, ROOF)
+    reached = measure.by_region(grouped([gemm(m=4), *made.cases]), ROOF)
+    told = {name for name in regions.REGIONS for said in made.failed if said.startswith(f"{name} on ") or f"that is {name} on " in said}
+    assert told == {name for name, count in reached.items() if not count}
+    assert told == ({"memory-bound", "near the ridge", "compute-bound", "link"} if memory_bytes == 2.0**20 else set())
+
+
+def test_a_completion_has_the_directed_cases_of_workloads_that_it_brings() -> None:
+    cases = [case("rowwise", op="softmax")]
+    made = complete.complete(cases, 1, 8 * GIB, None, ROOF)
+    assert {"gemm", "pointwise"} <= {one.workload for one in made.cases}
+    assert [one for one in edges.edges(grouped([*cases, *made.cases]), 8 * GIB) if not one.covered and not one.reason] == []
+    assert made.failed == []
+
+
+def test_a_combination_that_another_row_has_is_not_told_as_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, tried = making.make, list[str]()
+
+    def second_only(name: str, of: Sequence[features.Feature], row: Sequence[int]) -> Case | None:
+        tried.append(name)
+        return real(name, of, row) if len(tried) % 2 == 0 else None
+
+    def each_twice(*args: object, **kwargs: object) -> covering.Design:
+        found = design(*args, **kwargs)  # type: ignore[arg-type]
+        return covering.Design(np.repeat(found.rows, 2, axis=0), found.how, found.possible, found.covered)
+
+    design = covering.design
+    monkeypatch.setattr(making, "make", second_only)
+    monkeypatch.setattr(covering, "design", each_twice)
+    made = complete.complete([case("stream", op="copy", size=2**20)], 2, 8 * GIB)
+    assert made.counts["combinations"] > 1
+    assert made.failed == []
 
 
 # ---------------------------------------------------------------- networks and the command
@@ -232,6 +273,17 @@ def test_a_step_of_which_no_time_is_expected_is_not_known() -> None:
     assert (silent.exact, silent.near) == (None, None)
     both = measure.coverage(["p"], [one], 2, uses((one, "net decode", 1, 1e-3), (other, "other decode", 1, None)))
     assert both.exact == 1.0
+
+
+def test_use_that_a_plan_knows_of_is_told_from_that_of_whole_networks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, decode = str(tmp_path / "top.toml"), ["llama-3-8b", "--phase", "decode", "--batch", "4"]
+    assert main(["plan", "from", *decode, "--top", "60%", "-o", plan]) == 0
+    capsys.readouterr()
+    for words, told in (([plan], True), ([plan, "--networks", plan], True), ([plan, "--networks", *decode], False)):
+        assert main(["coverage", *words]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert ("what --top left out is not in their time" in text) == told
+        assert ("real use: 100.0 %" in text) == told
 
 
 def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -354,3 +354,15 @@ def test_json_that_is_neither_trace_nor_configuration(capsys: pytest.CaptureFixt
     (tmp_path / "mine.json").write_text(text, encoding="utf-8")
     assert main(["plan", "from", str(tmp_path / "mine.json")]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["llama-3-8b decode batch=8 context=1024 tp=2 dp=2 dtype=fp8", "resnet-50 train batch=4", "gpt-2 train batch=8 context=1024 tp=1 micro_batch=2"])
+def test_a_label_says_how_its_step_is_run(step: str) -> None:
+    choice = steps.choice_of(step)
+    assert choice is not None
+    assert steps.label(steps.find(step.partition(" ")[0]), choice) == step
+
+
+@pytest.mark.parametrize("step", ["t.json recorded", "mine.py:net forward", "mine.py:net", "net decode batch=x", "net decode batch=1 odd=2", "net decode batch=1 more"])
+def test_the_name_of_another_step_says_nothing(step: str) -> None:
+    assert steps.choice_of(step) is None

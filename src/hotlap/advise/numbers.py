@@ -1,11 +1,12 @@
-"""The number of a row as seconds of one call."""
+"""The number of a row as seconds of one call, and the power that it drew."""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 from hotlap.model import ceilings
-from hotlap.record import Record, Row
+from hotlap.record import Readings, Record, Row
 from hotlap.work.program import OWN
 
 STANDS = ("pass", "fail", "measured", "inconclusive")  # states of numbers that may be read as such
@@ -50,3 +51,19 @@ def span(row: Row) -> Span | None:
         return Span(s=middle)
     low, high = sorted(middle * (summary.median / end if row.result.better == "higher" else end / summary.median) for end in known)
     return Span(s=middle, low_s=low, high_s=high)
+
+
+def power_w(row: Row, readings: Sequence[Readings]) -> float | None:
+    """What the device drew while the case ran: as it counted, as its sensor read, else as the model says."""
+    counted = [one.counters["power_w"] for one in row.result.rounds if "power_w" in one.counters]
+    if counted:
+        return statistics.median(counted)
+    windows = [(one.round, one.began_s, one.ended_s) for one in row.result.rounds if one.ended_s > one.began_s]
+    read = [
+        value for part in readings if part.sensor == "power_w" and part.status == "ok"
+        for at, value in zip(part.times_s, part.values, strict=True)
+        if value is not None and any(part.round == n and began <= at <= ended for n, began, ended in windows)
+    ]
+    if read:
+        return statistics.median(read)
+    return float(row.gap.limit.power_w) if row.gap.limit and row.gap.limit.power_w else None

@@ -6,7 +6,6 @@ Where nothing is expected, the bound and then the run's own ceiling stand in, an
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +13,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from hotlap import work
-from hotlap.advise import signs
+from hotlap.advise import numbers, signs
 from hotlap.advise.numbers import Span, seconds, span, stands
 from hotlap.advise.similar import Peer, similar
 from hotlap.coverage.used import Needed, network_of
@@ -27,11 +26,11 @@ Against = Literal["expected", "bound", "ceiling"]
 
 
 class Place(Record, frozen=True, kw_only=True):
-    """Where a network calls the case, and what is to be won there in one step."""
+    """A step that calls the case, and what is to be won there by all its kernels that do."""
 
     step: str
-    kernel: str
-    calls: float
+    kernels: dict[str, float]  # calls of each, by name
+    calls: float  # of all
     win_s: float
     share: float  # of the step's time
 
@@ -68,6 +67,11 @@ class Opportunity(Record, frozen=True, kw_only=True):
     def share(self) -> float:
         """Of the goal: 1 is there."""
         return self.goal_s / self.measured.s
+
+    @property
+    def to_bound_s(self) -> float:
+        """By how much it misses its bound in the step that calls it most."""
+        return max(((self.most_s or 0.0) * place.calls for place in self.places), default=0.0)
 
 
 class Missing(Record, frozen=True, kw_only=True):
@@ -107,6 +111,7 @@ class Opportunities(Record, frozen=True, kw_only=True):
     within: list[Opportunity]  # what is expected, or cannot be told from it; by how far the bound is
     unheld: list[str]  # labels of cases with nothing to hold them against: no expected time, no bound, no other case like them
     missing: list[Missing]
+    left_out: list[str] = []  # of the steps asked for: what cannot be, in words
 
 
 @dataclass(frozen=True)
@@ -140,18 +145,13 @@ def find(rows: Sequence[Row], needed: Sequence[Needed], on: On, weights: Mapping
     made = {key: _opportunity(row, rows, on) for key, row in called.items()}
     placed = [_placed(one, needed, taken, steps, shares) for one in made.values() if one]
     found = sorted((one for one in placed if one.sure and one.score > 0), key=lambda one: (one.against != "expected", -one.score))
-    within = sorted((one for one in placed if not one.sure), key=lambda one: -_reach(one))
+    within = sorted((one for one in placed if not one.sure), key=lambda one: -one.to_bound_s)
     summed = [_step(name, needed, each, taken, shares[name], found) for name in steps]
     return Opportunities(
         run=on.run, device=on.device, name=on.name, steps=summed, found=found, within=within,
         unheld=[called[key].label for key, one in made.items() if one is None],
         missing=_missing(needed, each, taken, rows),
     )
-
-
-def _reach(one: Opportunity) -> float:
-    """Seconds by which a case misses its bound in the step that calls it most."""
-    return max(((one.most_s or 0.0) * place.calls for place in one.places), default=0.0)
 
 
 # ---------------------------------------------------------------- weights and steps
@@ -256,7 +256,7 @@ def _opportunity(row: Row, rows: Sequence[Row], on: On) -> Opportunity | None:
     if peers and peers[0].kind == "implementation":
         seen = {"other implementation": peers[0].label, **seen}
     rule = signs.rule(row.case, list(seen), row.gap.cause, part)
-    power = _power(row, on.readings)
+    power = numbers.power_w(row, on.readings)
     return Opportunity(
         case=row.case, label=row.label, implementation=row.case.implementation or _variant(row), measured=measured, expected=expected,
         bound_s=bound, against=against, goal_s=aim.s, win=win, most_s=measured.s - bound if bound else None,
@@ -281,30 +281,22 @@ def _variant(row: Row) -> str:
     return next((one.variant for one in row.result.rounds if one.variant), "")
 
 
-def _power(row: Row, readings: Sequence[Readings]) -> float | None:
-    """What the device drew while the case ran: as it counted, as its sensor read, else as the model says."""
-    counted = [one.counters["power_w"] for one in row.result.rounds if "power_w" in one.counters]
-    if counted:
-        return statistics.median(counted)
-    windows = [(one.round, one.began_s, one.ended_s) for one in row.result.rounds if one.ended_s > one.began_s]
-    read = [
-        value for part in readings if part.sensor == "power_w" and part.status == "ok"
-        for at, value in zip(part.times_s, part.values, strict=True)
-        if value is not None and any(part.round == n and began <= at <= ended for n, began, ended in windows)
-    ]
-    if read:
-        return statistics.median(read)
-    return float(row.gap.limit.power_w) if row.gap.limit and row.gap.limit.power_w else None
-
-
 def _placed(
     one: Opportunity, needed: Sequence[Needed], taken: Mapping[str, Row | None], steps: Mapping[str, float], shares: Mapping[str, float]
 ) -> Opportunity:
     """With where the networks call it, and what is won there."""
-    places = [
-        Place(step=n.step, kernel=n.kernel, calls=n.calls, win_s=n.calls * one.win.s, share=n.calls * one.win.s / steps[n.step])
-        for n in needed if (row := taken[n.case.id]) and row.case.id == one.case.id
-    ]
+    steps_of: dict[str, dict[str, float]] = {}
+    for n in needed:
+        if (row := taken[n.case.id]) and row.case.id == one.case.id:
+            kernels = steps_of.setdefault(n.step, {})
+            kernels[n.kernel] = kernels.get(n.kernel, 0.0) + n.calls
+    places = [_place(step, kernels, one.win.s, steps[step]) for step, kernels in steps_of.items()]
     places.sort(key=lambda place: -place.share * shares[place.step])
     joules = None if one.energy_j is None or not places else one.energy_j * places[0].calls
     return replace(one, places=places, score=sum(place.share * shares[place.step] for place in places), step_energy_j=joules)
+
+
+def _place(step: str, kernels: dict[str, float], win_s: float, whole_s: float) -> Place:
+    """`win_s`: of one call; `whole_s`: what the step takes."""
+    calls = sum(kernels.values())
+    return Place(step=step, kernels=kernels, calls=calls, win_s=calls * win_s, share=calls * win_s / whole_s)

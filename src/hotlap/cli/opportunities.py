@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from msgspec.structs import replace
+
 from hotlap import units
 from hotlap.advise import opportunities as finding
 from hotlap.advise.opportunities import Opportunities
@@ -19,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", default="latest", help="which run (default: latest)")
     parser.add_argument("--networks", default="", metavar="NAME,…|all", help="weigh by these networks (default: those of the run's plan)")
     parser.add_argument("--weight", action="append", default=[], metavar="NAME=N", help="of a network (default: all weigh the same)")
-    network_options.add(parser, "of networks that the plan lacks")
+    network_options.add(parser, "steps that are run so, of the plan or else of the networks")
     parser.add_argument("--out", metavar="FILE", help="also as one HTML page for whoever works on the kernels")
 
 
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 def _found(bundle: Bundle, args: argparse.Namespace) -> list[Opportunities]:
     """Of each device of the run."""
     names = [name.strip() for name in args.networks.split(",") if name.strip()]
-    needed = used.chosen(bundle.run.plan, names, network_options.settings(args))
+    asked = used.chosen(bundle.run.plan, names, network_options.settings(args))
     weights = {name: _weight(name, text) for name, text in terminal.pairs(args.weight, "a weight").items()}
     rows = tables.rows(bundle, calibrations=kept.of(bundle, kept.place()))
     found = []
@@ -52,7 +54,7 @@ def _found(bundle: Bundle, args: argparse.Namespace) -> list[Opportunities]:
         readings = [one for one in bundle.readings if one.device == device.key]
         spec = tables.context_of(bundle, device.key, [row.result for row in own]).spec
         on = finding.On(bundle.run.id, device.selector, device.name, spec, readings, bundle.run.plan.weighed_on)
-        found.append(finding.find(own, needed, on, weights))
+        found.append(replace(finding.find(own, asked.needed, on, weights), left_out=list(asked.left_out)))
     return found
 
 

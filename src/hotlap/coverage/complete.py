@@ -63,8 +63,10 @@ def complete(
     _directed(adding, memory_bytes)
     if roof is not None:
         _regions(adding, roof, memory_bytes)
-    for group in grouped(adding.cases).values():
-        _combinations(adding, group, strength, memory_bytes)
+        _directed(adding, memory_bytes)  # of the workloads that regions brought
+    rows = [text for group in grouped(adding.cases).values() for text in _combinations(adding, group, strength, memory_bytes)]
+    # Told after all cases are there: those added for other reasons reach edges and regions, too.
+    adding.failed += [*_open_edges(adding, memory_bytes), *(_open_regions(adding, roof) if roof is not None else []), *rows]
     ids = {case.id for case in adding.added}
     uses = [use for use in used.uses if use.case in ids] if used is not None else []
     return Completion(adding.added, adding.why, uses, adding.counts, adding.failed)
@@ -101,31 +103,42 @@ def _directed(adding: _Adding, memory_bytes: float) -> None:
         if edge.covered or edge.reason:
             continue
         case = edges.make(edge.workload, edge.name, memory_bytes)
-        if case is None:
-            adding.failed.append(f"{edge.workload}: no case was found for '{edge.name}'")
-        else:
+        if case is not None:
             adding.add(case, "edges", edge.name)
 
 
+def _open_edges(adding: _Adding, memory_bytes: float) -> list[str]:
+    found = edges.edges(grouped(adding.cases), memory_bytes)
+    return [f"{one.workload}: no case was found for '{one.name}'" for one in found if not one.covered and not one.reason]
+
+
 def _regions(adding: _Adding, roof: Roof, memory_bytes: float) -> None:
-    for name, count in measure.by_region(grouped(adding.cases), roof).items():
-        if count or name == regions.UNKNOWN or (name == "link" and not roof.link_b_s):
-            continue
-        case = regions.probe(regions.REGIONS.index(name), roof)
-        if case is None:
-            adding.failed.append(f"no case was found that is {name} on {roof.name}")
-        elif _held(case) > memory_bytes:
-            adding.failed.append(f"{name} on {roof.name}: {work.label(case)} needs more than --memory")
-        else:
+    for name in _unreached(adding, roof):
+        case = next((one for one in regions.probes(regions.REGIONS.index(name), roof) if _held(one) <= memory_bytes), None)
+        if case is not None:
             adding.add(case, "regions", f"{name} on {roof.name}")
 
 
-def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: float) -> None:
-    """A covering design beside the cases there are, its rows made into cases."""
+def _unreached(adding: _Adding, roof: Roof) -> list[str]:
+    counts = measure.by_region(grouped(adding.cases), roof)
+    return [name for name in regions.REGIONS if not counts[name] and (name != "link" or roof.link_b_s)]
+
+
+def _open_regions(adding: _Adding, roof: Roof) -> list[str]:
+    found = []
+    for name in _unreached(adding, roof):
+        case = min(regions.probes(regions.REGIONS.index(name), roof), key=_held, default=None)
+        none = f"no case was found that is {name} on {roof.name}"
+        found.append(f"{name} on {roof.name}: {work.label(case)} needs more than --memory" if case else none)
+    return found
+
+
+def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: float) -> list[str]:
+    """A covering design beside the cases there are, its rows made into cases; in words those of which some combination stays open."""
     name = group.name
     of = features.features(name)
     if not of:
-        return
+        return []
     depth = min(strength, len(of))
     levels = [len(one.levels) for one in of]
     may = features.allowed(of, features.rules(name, of))
@@ -133,17 +146,18 @@ def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: fl
     made = covering.design(levels, depth, may, given, EFFORT)
     tuples = Tuples(levels, depth)
     seen = tuples.mark(given)
+    failed: list[tuple[NDArray[np.int64], str]] = []
     for row in made.rows:
         case = making.make(name, of, row.tolist())
         places = tuples.places(row[None])[0]
-        new = places[~seen[places]]
-        seen[places] = True
         if case is None:
-            adding.failed.append(f"{name}: no case was found of {measure.words(of, row)}")
+            failed.append((places, f"{name}: no case was found of {measure.words(of, row)}"))
         elif _held(case) > memory_bytes:
-            adding.failed.append(f"{name}: {work.label(case)} needs more than --memory")
+            failed.append((places, f"{name}: {work.label(case)} needs more than --memory"))
         else:
-            adding.add(case, "combinations", _why(of, tuples, new, depth))
+            adding.add(case, "combinations", _why(of, tuples, places[~seen[places]], depth))
+            seen[places] = True
+    return [text for places, text in failed if not seen[places].all()]
 
 
 def _held(case: Case) -> float:

@@ -91,6 +91,7 @@ class Coverage:
     strength: int
     machine: str = ""
     steps: Sequence[Step] = ()
+    of_plans: bool = False  # some steps are those kernels that a plan has of them: what --top left out is not in their time
     lacking: Sequence[Lacking] = ()  # the heaviest first
     left_out: Sequence[str] = ()
     tables: Sequence[Table] = ()
@@ -218,6 +219,7 @@ def coverage(
     steps, lacking = by_weight(have, used, roof) if used is not None else ([], [])
     return Coverage(
         plans=list(plans), cases=len(cases), strength=strength, machine=roof.name if roof else "", steps=steps, lacking=lacking,
+        of_plans=used is not None and used.of_plans,
         left_out=list(used.left_out) if used else [], tables=by_features(have, strength), edges=edges(have) if edges else [],
         regions=by_region(have, roof) if roof else {},
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,14 +73,18 @@ PROBES: Sequence[tuple[str, Mapping[str, object]]] = (
     *(("pointwise", {"op": "add", "dtype": "bf16", "elements": n}) for n in (1, 2**18, 2**20, 2**22, 2**24, 2**26, 2**28)),
     *(("gemm", {"dtype": "bf16", "cache": "rotated", "m": m, "n": 8192, "k": 8192}) for m in (16, 64, 128, 192, 256, 384, 512, 8192)),
     ("collective", {"op": "all_reduce", "gpus": 2, "size": 2**26}),
+    *(("pointwise", {"op": "add", "dtype": "bf16", "elements": n * 2**20}) for n in (6, 8, 10, 12)),
+    *(
+        ("gemm", {"dtype": "bf16", "cache": "rotated", "m": m, "n": n, "k": n})
+        for n in (4096, 2048, 1024) for m in (256, 384, 512, 1024, 2048)
+    ),
 )
-"""Cases that are tried for a region that is not reached, from small to large."""
+"""Cases that are tried for a region that is not reached, from small to large; at the end smaller ones, for little memory."""
 
 
-def probe(region: int, roof: Roof) -> Case | None:
-    """The first of PROBES that lies in a region; None where none does on this machine."""
+def probes(region: int, roof: Roof) -> Iterator[Case]:
+    """Those of PROBES that lie in a region."""
     for name, given in PROBES:
         case = Case(workload=name, params=work.find(name).parse(given))
         if int(placed(name, Columns(name, [case]), roof).region[0]) == region:
-            return case
-    return None
+            yield case

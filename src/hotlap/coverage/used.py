@@ -15,6 +15,7 @@ from hotlap.record import Case, Plan, Use
 Settings = Mapping[str, tuple[object, ...]]
 """How networks are run: fields of `compose.Choices`."""
 BATCHES = (1, 32)
+SAID = 4  # steps named where the rest is only counted
 TP = ((60e9, 1), (float("inf"), 8))
 """GPUs that share a network, by its parameters: those of 16 bits that one GPU's memory can hold, and a node."""
 
@@ -41,6 +42,7 @@ class Used:
     cases: Mapping[str, Case]
     uses: Sequence[Use]
     left_out: Sequence[str] = ()
+    of_plans: bool = False  # what a plan itself knows: its --top may have left kernels out
 
     @property
     def steps(self) -> list[str]:
@@ -73,7 +75,7 @@ def of_plan(plan: Plan) -> Used:
     """What a plan itself knows of uses."""
     there = {case.id: case for case in plan.cases}
     uses = [use for use in plan.uses if use.case in there]
-    return Used({use.case: there[use.case] for use in uses}, uses)
+    return Used({use.case: there[use.case] for use in uses}, uses, of_plans=True)
 
 
 def of_plans(plans: Iterable[Plan], network: str = "") -> list[Needed]:
@@ -101,32 +103,59 @@ def known(name: str) -> bool:
     return True
 
 
-def chosen(plan: Plan, names: Sequence[str], settings: Settings | None = None) -> list[Needed]:
+def chosen(plan: Plan, names: Sequence[str], settings: Settings | None = None) -> Used:
     """Of the networks asked for, as the plan weighs them, else as the table of networks has them; none asked for: all of the plan's.
+    `settings`: only steps that are run so; a network of which the plan does not have them all is taken from the table.
 
-    Raises InputError where the plan has no uses and no network is named, or one is not known.
+    Raises InputError where the plan has no uses and no network is named, where one is not known, and where no step is run so.
     """
-    own = of_plan(plan).needed
-    if not names and not own:
+    own, settings = of_plan(plan), settings or {}
+    if not names and not own.uses:
         raise InputError(
             f"the plan '{plan.name}' of this run says nothing of networks, so its cases have no weight; name networks, as in "
             f"--networks llama-3-8b, or measure a plan with uses (hotlap plan from llama-3-8b); {nearest('', networks.names())}"
         )
-    if own and (not names or list(names) == ["all"]):
-        return own
-    has = {one.network for one in own}
-    for name in names:
+    if own.uses and (not names or list(names) == ["all"]):
+        kept, lacking = _run_so(own, settings)
+        if lacking:
+            raise _no_step(plan, lacking, own.steps)
+        return kept
+    has = {network_of(step) for step in own.steps}
+    found, rest = list[Used](), list[str]()
+    for name in dict.fromkeys(names):
         if name not in {*has, "all"} and not known(name):
             raise InputError(f"there is no network '{name}'; {nearest(name, {*has, *networks.names()})}")
-    rest = [name for name in names if name not in has]
-    return [one for one in own if one.network in names] + (steps(rest, settings).needed if rest else [])
+        mine = replace(own, uses=[use for use in own.uses if network_of(use.step) == name])
+        kept, lacking = _run_so(mine, settings)
+        if kept.uses and not lacking:
+            found.append(kept)
+        elif name in has and not known(name):
+            raise _no_step(plan, lacking, mine.steps)
+        else:
+            rest.append(name)
+    return merged([*found, *([steps(rest, settings)] if rest else [])])
+
+
+def _run_so(own: Used, settings: Settings) -> tuple[Used, list[str]]:
+    """Its steps that are run as `settings` say, and which values none of them has."""
+    fields = {"phase" if name == "phases" else name: values for name, values in settings.items()}
+    choices = {step: choice for step in own.steps if (choice := networks.choice_of(step))}
+    kept = {step: one for step, one in choices.items() if all(getattr(one, name) in (*values, 0) for name, values in fields.items())}
+    seen = {name: {getattr(one, name) for one in kept.values()} for name in fields}
+    lacking = [f"{name} {value}" for name, values in fields.items() for value in values if value not in seen[name]]
+    return replace(own, uses=[use for use in own.uses if not fields or use.step in kept]), lacking
+
+
+def _no_step(plan: Plan, lacking: Sequence[str], there: Sequence[str]) -> InputError:
+    more = f" and {len(there) - SAID} more" if len(there) > SAID else ""
+    return InputError(f"the plan '{plan.name}' has no such step with {', '.join(lacking)}; its steps: {', '.join(there[:SAID])}{more}")
 
 
 def merged(several: Sequence[Used]) -> Used:
     """All of them as one."""
     cases = {key: case for one in several for key, case in one.cases.items()}
     uses = list(dict.fromkeys(use for one in several for use in one.uses))
-    return Used(cases, uses, [text for one in several for text in one.left_out])
+    return Used(cases, uses, [text for one in several for text in one.left_out], any(one.of_plans for one in several))
 
 
 def steps(names: Sequence[str], settings: Settings | None = None) -> Used:

@@ -10,8 +10,11 @@ from hotlap.coverage.regions import REGIONS
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 
-STEPS, LACKING, PATHS, LEFT_OUT = 12, 10, 10, 4  # listed; --json has all
+STEPS, LACKING, PATHS, LEFT_OUT, NOT_CLOSED = 12, 10, 10, 4, 8  # listed; --json has all
 BAR, LEAST_BAR = 16, 6
+WHOLE = (
+    "these steps are the kernels that a plan has of them: what --top left out is not in their time; --networks NAME,… weighs by whole steps"
+)
 WIDE = 100  # from this width on bars have their full length
 
 
@@ -50,13 +53,22 @@ def _use(found: Coverage, width: int, color: bool) -> list[str]:
     lines = [*layout.paragraph("", head, width), "", *layout.Grid(_step_columns(least, width), width).lines(color)]
     rest = len(found.steps) - len(least)
     lines += [f"  and {words.counted(rest, 'step')} covered as well or better"] if rest else []
+    lines += layout.paragraph("  ", WHOLE, width) if found.of_plans else []
     silent = sum(step.unweighed for step in found.steps)
     if silent:
         text = f"{words.counted(silent, 'kernel')} of these steps count nothing: the model expects no time of them"
         lines += layout.paragraph("  ", text, width)
-    lines += [piece for text in found.left_out[:LEFT_OUT] for piece in layout.paragraph("  left out: ", text, width)]
-    lines += [f"  left out: {len(found.left_out) - LEFT_OUT} more"] if len(found.left_out) > LEFT_OUT else []
-    return [*lines, *_lacking(found, width)]
+    return [*lines, *left_out(found.left_out, width), *_lacking(found, width)]
+
+
+def left_out(texts: Sequence[str], width: int) -> list[str]:
+    """What of the steps asked for cannot be."""
+    return _listed("left out", texts, LEFT_OUT, width)
+
+
+def _listed(head: str, texts: Sequence[str], most: int, width: int) -> list[str]:
+    lines = [piece for text in texts[:most] for piece in layout.paragraph(f"  {head}: ", text, width)]
+    return [*lines, *([f"  {head}: {len(texts) - most} more"] if len(texts) > most else [])]
 
 
 def _step_columns(steps: Sequence[Step], width: int) -> list[Column]:
@@ -172,5 +184,4 @@ def completion(made: Completion, after: Coverage, width: int = 100) -> str:
     named = {name: count for name, count in after.regions.items() if name in REGIONS}
     told += [f"regions {sum(count > 0 for count in named.values())} of {len(named)}"] if named else []
     lines += layout.paragraph("  with it: ", ", ".join(told) or "as before", width)
-    lines += [piece for text in made.failed[:8] for piece in layout.paragraph("  not closed: ", text, width)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_listed("not closed", made.failed, NOT_CLOSED, width)])

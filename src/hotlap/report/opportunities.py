@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hotlap.advise.opportunities import Missing, Opportunities, Opportunity, Step
 from hotlap.advise.similar import Peer
 from hotlap.report import layout, words
+from hotlap.report.coverage import left_out
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent, show
 
@@ -24,7 +25,8 @@ READING = (
 
 def opportunities(found: Opportunities, width: int = 100, color: bool = False) -> str:
     """Steps, opportunities, what is as expected, and what was not measured."""
-    lines = [f"{words.clean(found.device)}  {words.clean(found.name)}", "", *_steps(found.steps, width, color), ""]
+    lines = [f"{words.clean(found.device)}  {words.clean(found.name)}", "", *_steps(found.steps, width, color)]
+    lines += [*left_out(found.left_out, width), ""]
     if found.found:
         lines += ["where work pays", *_table(found.found[:SHOWN], width, color)]
     else:
@@ -95,7 +97,7 @@ def _table(found: Sequence[Opportunity], width: int, color: bool) -> list[str]:
 
 
 def win(one: Opportunity) -> str:
-    """In one step of the first place; ≤ where it is only the most that could be won."""
+    """In the step where it weighs most; ≤ where it is only the most that could be won."""
     first = one.places[0]
     most = "" if one.against == "expected" else "≤ "
     return f"{most}{show(first.win_s, 's')} {between(first.calls * one.win.lower_s, first.calls * one.win.upper_s)}"
@@ -114,9 +116,15 @@ def details(one: Opportunity) -> list[tuple[str, str]]:
 
 
 def _where(one: Opportunity) -> str:
-    shown = [f"{words.clean(p.kernel)} × {p.calls:g} in {words.clean(p.step)}" for p in one.places[:FEW]]
-    more = f"; and {len(one.places) - FEW} more places" if len(one.places) > FEW else ""
+    shown = [f"{_kernels(place.kernels)} in {words.clean(place.step)}" for place in one.places[:FEW]]
+    more = f"; and {words.counted(len(one.places) - FEW, 'more step')}" if len(one.places) > FEW else ""
     return "; ".join(shown) + more
+
+
+def _kernels(calls: Mapping[str, float]) -> str:
+    """With how often they call; the sum where there are several."""
+    each = [f"{kernel} × {times:g}" for kernel, times in sorted(calls.items(), key=lambda one: -one[1])]
+    return words.some(each, FEW) + (f" (× {sum(calls.values()):g} together)" if len(each) > 1 else "")
 
 
 def goal(one: Opportunity) -> str:
@@ -157,11 +165,11 @@ def within(found: Opportunities, width: int) -> list[str]:
     rest = layout.paragraph("", unheld, width) if found.unheld else []
     if not found.within:
         return ["", *rest] if rest else []
-    far = [one for one in found.within if one.most_s and one.most_s > 0][:FEW]
+    far = [one for one in found.within if one.to_bound_s > 0][:FEW]
     count = words.counted(len(found.within), "other case" if found.found else "case")
     said = f"{count} {'is' if len(found.within) == 1 else 'are'} as fast as expected, or cannot be told from it"
     if far:
-        ceilings = [f"{words.clean(one.label)} {show((one.most_s or 0.0) * one.places[0].calls, 's')}{_by(one)}" for one in far]
+        ceilings = [f"{words.clean(one.label)} {show(one.to_bound_s, 's')}{_by(one)}" for one in far]
         said += ". Beyond what is expected, up to the bound, the most in a step: " + "; ".join(ceilings)
     return ["", *layout.paragraph("", f"{said}.", width, most=8), *_perhaps(found.within, width), *rest]
 

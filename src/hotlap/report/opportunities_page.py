@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hotlap.advise.opportunities import Opportunities, Opportunity, Step
 from hotlap.report import html, listing, words
 from hotlap.report import opportunities as said
+from hotlap.report.coverage import left_out
 from hotlap.report.sections import text
 from hotlap.store.bundle import Bundle
 from hotlap.units import percent, show
@@ -33,12 +34,13 @@ def _section(found: Opportunities, several: bool) -> str:
     none = "" if kernels else f"<p>{text(said.nothing(found))}</p>"
     title = f"{found.device}: {found.name}" if several else "What would gain most"
     width = 100_000  # a page wraps by itself
+    steps = _steps(found.steps) + "".join(f"<p>{text(line.strip())}</p>" for line in left_out(found.left_out, width))
     below = "".join(
         f"<p>{text(' '.join(line.split()))}</p>"
         for part in (said.within(found, width), said.missing(found.missing, found.steps, width)) for line in part if line.strip()
     )
     return (
-        f'<section id="{html.anchor(name)}"><h2>{text(title)}</h2>{_steps(found.steps)}{none}{"".join(kernels[:OPEN])}{folded}{below}'
+        f'<section id="{html.anchor(name)}"><h2>{text(title)}</h2>{steps}{none}{"".join(kernels[:OPEN])}{folded}{below}'
         f'<p class="note">{text(said.READING)}. {BAR}</p></section>'
     )
 

@@ -18,6 +18,7 @@ PHASES = ("prefill", "decode", "forward", "train")
 USUAL_CONTEXT = 2048
 
 Source = Network | Layered
+_COUNTS = ("batch", "context", "tp", "pp", "dp", "ep", "micro_batch")  # of a Choice
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,17 @@ def label(network: Source, choice: Choice) -> str:
     words += [f"{name}={value}" for name in ("pp", "dp", "ep") if (value := getattr(choice, name)) > 1]
     words += [f"dtype={choice.dtype}"] if choice.dtype != "bf16" else []
     return " ".join([*words, *([f"micro_batch={choice.micro_batch}"] if choice.micro_batch and choice.phase == "train" else [])])
+
+
+def choice_of(label: str) -> Choice | None:
+    """How a step is run, as `label` says it; None for the name of another step, as of a trace or a module. A context of 0: it has none."""
+    _, _, run = label.partition(" ")
+    phase, *words = run.split(" ")
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    counts = {name: int(value) for name, value in given.items() if name in _COUNTS and value.isdecimal()}
+    if phase not in PHASES or "batch" not in counts or len(counts) + ("dtype" in given) < len(words):
+        return None
+    return Choice(phase, dtype=given.get("dtype", "bf16"), **counts)
 
 
 def context_of(network: Source, choice: Choice) -> int:
