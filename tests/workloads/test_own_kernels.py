@@ -279,6 +279,7 @@ def test_a_changed_file_is_a_new_revision_and_the_old_one_stays(home: Path, tmp_
         ("a.cl", "//: = 3", "not valid TOML"), ("a.f90", "", "is no kernel; valid: .py"), ("a.so", "", "needs a.toml beside it"),
         ("a.py", "params = {'dtype': 'float32'}\ninputs = launch = reference = print", "'dtype' cannot be 'float32'"),
         ("a.py", "params = {'dtype': {'default': 'int32', 'choices': ['int32', 'int64']}}\ninputs = launch = reference = print", "no dtype 'int64'"),
+        ("a.py", "params = {'n': 3}\nterms = 'rows'\ninputs = launch = reference = print", "'rows' names 'rows', which is no parameter"),
         ("a.py", "params = {'n': None}\ninputs = launch = reference = print", "needs a default"),
         ("a.py", "params = {'n': 1}\nread_bytes = '4 * m'\ninputs = launch = reference = print", "names 'm'"),
     ],
@@ -324,8 +325,55 @@ def test_a_run_goes_on_past_a_kernel_that_crashes(home: Path, tmp_path: Path, ca
 @pytest.mark.parametrize(("body", "said"), [
     ("raise ValueError('no such tile')", "launch of the kernel raises ValueError: no such tile"),
     ("return inputs['y']", "launch of the kernel raises KeyError: 'y'; its inputs: x"),
+    ("inputs['x'].mul_(2)", "launch of the kernel returns nothing: return its outputs, a tensor or a list of them"),
+    ("return inputs['x']\nwrites = 'x'", "broken.py: 'writes' is a list of the inputs that it changes, as in writes = ['y']"),
+    ("return inputs['x']\nwrites = ['z']", "broken.py: 'writes' names 'z', which is no input; valid: x"),
 ])  # fmt: skip
 def test_a_kernel_that_raises_is_an_error_that_names_it(home: Path, tmp_path: Path, body: str, said: str) -> None:
     text = f"name = 'broken'\nworkload = 'rowwise'\nonly = {{'op': 'softmax'}}\ndef launch(inputs, params):\n    {body}\n"
     samples = _measured(kernels.case(_kept(_written(tmp_path / "k", "broken.py", text), home), {}), "torch:cpu")
     assert (samples.status, samples.reason) == ("error", said)
+
+
+OWN = """name = 'own'
+import torch
+params = {'n': 200, 'dtype': 'fp32'}
+terms = TERMS
+def inputs(make, params): return {'x': make.normal(params['n'], 50, dtype='fp32'), 'q': make.whole(100, params['n'], 50, dtype='int8', low=-100)}
+def launch(inputs, params): return LAUNCH
+def reference(inputs, params): return REFERENCE
+"""
+
+
+@pytest.mark.parametrize(("launch", "reference", "terms", "passed"), [
+    ("inputs['x'].log()", "inputs['x'].log()", 1, True),  # half of it is no number
+    ("inputs['x'].nan_to_num(0).log().nan_to_num(0)", "inputs['x'].log()", 1, False),
+    ("torch.nn.functional.gelu(inputs['x'] * 4)", "torch.nn.functional.gelu(inputs['x'] * 4)", 1, True),  # loses its digits where it is small
+    ("torch.nn.functional.gelu(inputs['x'] * 4, approximate='tanh')", "torch.nn.functional.gelu(inputs['x'] * 4)", 1, False),
+    ("(inputs['q'].float() * 0.37).sum(1)", "(inputs['q'].double() * 0.37).sum(1)", 50, True),
+    ("(inputs['q'].half() * 0.37).sum(1).float()", "(inputs['q'].double() * 0.37).sum(1)", 50, False),
+    ("torch.fft.rfft(inputs['x'])", "torch.fft.rfft(inputs['x'])", 50, True),
+    ("torch.fft.rfft(inputs['x']).conj().resolve_conj()", "torch.fft.rfft(inputs['x'])", 50, False),
+])  # fmt: skip
+def test_right_is_told_from_wrong_by_what_arithmetic_can_give(
+    home: Path, tmp_path: Path, launch: str, reference: str, terms: int, passed: bool
+) -> None:
+    text = OWN.replace("TERMS", str(terms)).replace("LAUNCH", launch).replace("REFERENCE", reference)
+    samples = _measured(kernels.case(_kept(_written(tmp_path / "k", "own.py", text), home), {}), "torch:cpu")
+    assert samples.status == ("measured" if passed else "invalid"), samples.reason
+    assert passed or samples.reason.startswith("wrong result: "), samples.reason
+
+
+def test_a_wrong_element_of_little_weight_is_seen_in_what_is_changed_in_place(home: Path, tmp_path: Path) -> None:
+    text = """name = 'average'
+params = {'n': 300, 'dtype': 'bf16'}
+writes = ['m']
+def inputs(make, params): return {name: make.normal(params['n'], dtype='bf16') for name in 'mx'}
+def launch(inputs, params):
+    inputs['m'][:-1].mul_(0.8).add_(inputs['x'][:-1], alpha=0.2)
+    return inputs['m']
+def reference(inputs, params): return 0.8 * inputs['m'] + 0.2 * inputs['x']
+"""
+    samples = _measured(kernels.case(_kept(_written(tmp_path / "k", "average.py", text), home), {}), "torch:cpu")
+    assert samples.status == "invalid"
+    assert "timed loop" not in samples.reason

@@ -36,6 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A user's own kernels: kept with their revisions, checked, made into plans. Exit code 1 when a check finds a wrong result."""
     home = paths.home()
+    if args.what == "list" and args.item:
+        raise InputError(f"list takes no name; hotlap kernel show {args.item}")
     if args.what == "list":
         found = kernels.kept(home)
         if args.json:
@@ -100,8 +102,8 @@ def _plan(several: Sequence[kernels.Kernel], args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(made)
     else:
-        where = ", ".join(dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several))
-        written = plans.text(made, [f"hotlap run FILE --target {where}"])
+        places = dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several)
+        written = plans.text(made, [f"hotlap run FILE --target {where}" for where in places])
         if args.out:
             terminal.write(Path(args.out), written)
         else:

@@ -36,7 +36,9 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         return prepared(target, case, operator, rng)
     except NotSupported as refused:
         broken = refused.__cause__
-        if not isinstance(broken, (RuntimeError, TypeError, ValueError)) or isinstance(broken, NotImplementedError) or _no_memory(broken):
+        if isinstance(broken, NotImplementedError):
+            raise NotSupported(f"the kernel {kernel.name}, or PyTorch in it, refuses this case ({python.line(broken)})") from refused
+        if not isinstance(broken, (RuntimeError, TypeError, ValueError)) or _no_memory(broken):
             raise
         raise InputError(f"the kernel {kernel.name} fails: {type(broken).__name__}: {python.line(broken)}") from broken
 

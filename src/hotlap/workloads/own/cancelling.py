@@ -11,6 +11,7 @@ from hotlap.workloads.operators.base import UNIT
 
 MOVE = 2.0**-14  # of an input, relative: seen well in fp32 too, where the reference computes in that
 PROBES, FEW, LARGE = 16, 4, 2**22  # random moves of all inputs; that many where there are more elements than LARGE
+ABOUT = 2.0**-6  # of an input: so far other inputs meet other roundings, and lose about as much
 BENT = 0.1  # share by which twice the move may give other than twice the answer; where it does, a step was crossed and nothing is learnt
 
 Answers = Callable[[Mapping[str, Any]], list[Any]]
@@ -74,7 +75,7 @@ def _lost(answers: Answers, number: int, inputs: Mapping[str, Any], still: Any, 
     most = library.zeros_like(still.abs())
     with contextlib.suppress(Exception):  # a user's code raises what it likes
         for probe in range(probes):
-            near = _cast(_moved(dict(inputs), UNIT["fp32"], library.Generator().manual_seed(probe), False, library), "float32", library)
+            near = _cast(_moved(dict(inputs), ABOUT, library.Generator().manual_seed(probe), False, library), "float32", library)
             fine = answers(_cast(near, "float64", library))[number]
             most = most.maximum((answers(near)[number].to(fine.dtype) - fine).abs().nan_to_num(0.0, posinf=0.0))
     return most

@@ -16,6 +16,7 @@ from hotlap.errors import InputError, nearest
 from hotlap.record import Value
 from hotlap.store import kernels
 from hotlap.work import find
+from hotlap.work.cost import evaluate
 from hotlap.workloads import operators
 from hotlap.workloads.own.python import module
 
@@ -96,6 +97,8 @@ def _made(path: Path, kind: kernels.Kind, found: Mapping[str, Any], table: dict[
     own: list[dict[str, Value]] = [] if workload else [{}]
     for one in kernel.cases or own:
         kernels.case(kernel, one)  # its cost can be worked out, and its cases are valid
+        if not workload:
+            evaluate(found.get("terms", 1), kernels.settings(kernel, one))
     return kernel
 
 

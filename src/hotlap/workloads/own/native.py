@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hotlap.errors import InputError
+from hotlap.errors import InputError, NotSupported
 from hotlap.record import Case, Check, Flag, Value
 from hotlap.store import kernels, paths
 from hotlap.targets import cuda_compile
@@ -88,8 +88,10 @@ class _Run:
 
     def _whole(self, key: str, default: int) -> int:
         found = int(evaluate(self.own.table.get(key, default), self.params))  # type: ignore[arg-type]
+        if key not in self.own.table and not default:
+            raise InputError(f"{self.own.file} needs '{key}': how many work-items, as in items = 'rows * 64'")
         if found < 1:
-            raise InputError(f"{self.own.file}: '{key}' is {found}; say how many work-items, as in items = 'rows * 64'")
+            raise NotSupported(f"'{key}' of {self.own.file} is {found} for these parameters: there is nothing to launch")
         return found
 
     # ------------------------------------------------------------ memory

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hotlap.errors import HotlapError, InputError
+from hotlap.errors import HotlapError, InputError, nearest
 from hotlap.record import Value
 from hotlap.store import kernels, paths
 from hotlap.work.cost import evaluate
@@ -53,28 +53,50 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
 
     def launch(inputs: Mapping[str, Any]) -> Any:
         try:
-            return code.launch(inputs, params)
+            found = code.launch(inputs, params)
         except KeyError as error:
             raise InputError(f"launch of the kernel raises KeyError: {line(error)}; its inputs: {', '.join(sorted(inputs))}") from error
         except WRONG as error:
             raise _wrong("launch", error) from error
+        if found is None:
+            raise InputError("launch of the kernel returns nothing: return its outputs, a tensor or a list of them")
+        return found
 
     def inputs(make: Maker) -> Any:
         try:
-            return code.inputs(make, params)
+            found = ours.inputs(make) if ours else code.inputs(make, params)
         except WRONG as error:
             raise _wrong("inputs", error) from error
+        check_written(kernel.file, writes, found)
+        return found
 
+    def right(inputs: Mapping[str, Any], params: Mapping[str, Value]) -> Any:
+        try:
+            return code.reference(inputs, params)
+        except WRONG as error:
+            raise _wrong("reference", error) from error
+
+    writes = listed(kernel.file, getattr(code, "writes", ours.writes if ours else ()))
     if ours is not None:
-        return replace(ours, launch=launch, variant=variant, writes=tuple(getattr(code, "writes", ours.writes)), graph=False)
+        return replace(ours, inputs=inputs, launch=launch, variant=variant, writes=writes, graph=False)
+    terms = int(evaluate(getattr(code, "terms", 1), params))
     return Operator(
-        inputs=inputs, launch=launch, reference=reference(code.reference, params, _terms(code, params), library),
-        writes=tuple(getattr(code, "writes", ())), variant=variant, dtype=dtype(params), twice=True,
+        inputs=inputs, launch=launch, reference=reference(right, params, terms, library), writes=writes, variant=variant,
+        dtype=dtype(params), twice=True,
     )
 
 
-def _terms(code: ModuleType, params: Mapping[str, Value]) -> int:
-    return int(evaluate(getattr(code, "terms", 1), params))
+def listed(file: str, writes: object) -> tuple[str, ...]:
+    if not isinstance(writes, (list, tuple)):
+        raise InputError(f"{file}: 'writes' is a list of the inputs that it changes, as in writes = ['y']")
+    return tuple(map(str, writes))
+
+
+def check_written(file: str, writes: Sequence[str], made: Mapping[str, Any]) -> None:
+    """Raises InputError where something that is to be written is not among the inputs."""
+    for name in writes:
+        if name not in made:
+            raise InputError(f"{file}: 'writes' names '{name}', which is no input; {nearest(name, sorted(made))}")
 
 
 def dtype(params: Mapping[str, Value]) -> str:
@@ -112,11 +134,17 @@ def _versions(inputs: Mapping[str, Any]) -> list[int]:
     return [getattr(one, "_version", 0) for one in inputs.values()]
 
 
+def type_of(one: Mapping[str, Any], params: Mapping[str, Value]) -> str:
+    """Of a tensor in a table: the parameter that it names, the type that it names, else that of the parameter `dtype`, else fp32."""
+    named = str(one.get("dtype", "dtype"))
+    return str(params.get(named, one.get("dtype", "fp32")))
+
+
 def given(make: Maker, wanted: Mapping[str, Mapping[str, Any]], shape: Callable[[Any], int], params: Mapping[str, Value]) -> dict[str, Any]:
     """Inputs by a table of shapes, types and how they are filled."""
     made = {}
     for name, one in wanted.items():
-        sides, kind = [shape(side) for side in one["shape"]], str(params.get(str(one.get("dtype", "dtype")), one.get("dtype", "fp32")))
+        sides, kind = [shape(side) for side in one["shape"]], type_of(one, params)
         if one.get("fill", "normal") == "whole":
             made[name] = make.whole(shape(one.get("high", 256)), *sides, dtype=kind)
         else:

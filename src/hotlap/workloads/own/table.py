@@ -13,7 +13,7 @@ from hotlap.record import Value
 from hotlap.store import kernels
 from hotlap.work.cost import evaluate
 from hotlap.workloads.operators.base import Maker, Operator
-from hotlap.workloads.own.python import dtype, given, reference
+from hotlap.workloads.own.python import check_written, dtype, given, listed, reference, type_of
 
 SCALARS: Mapping[str, Any] = {"int32": np.int32, "int64": np.int64, "fp32": np.float32, "fp64": np.float64, "uint32": np.uint32}
 
@@ -29,10 +29,8 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
     def inputs(make: Maker) -> dict[str, Any]:
         made = dict(ours.inputs(make)) if ours else given(make, tables(kernel, "inputs"), shape, params)
         for name, one in outputs.items():
-            kind = str(one.get("dtype", "dtype"))
-            made[name] = make.empty(*(shape(side) for side in one["shape"]), dtype=str(params.get(kind, kind)))
-        if unknown := [name for name in results(kernel) if name not in made]:
-            raise InputError(f"{kernel.file}: 'writes' names '{unknown[0]}', which is no input; {nearest(unknown[0], sorted(made))}")
+            made[name] = make.empty(*(shape(side) for side in one["shape"]), dtype=type_of(one, params))
+        check_written(kernel.file, results(kernel), made)
         return made
 
     base = ours or Operator(inputs, lambda _: None, _formula(kernel, params, library), dtype=dtype(params), twice=True)
@@ -47,10 +45,7 @@ def function(kernel: kernels.Kernel) -> str:
 
 def results(kernel: kernels.Kernel) -> list[str]:
     """What it leaves, in the order of the reference: inputs that it changes, then outputs."""
-    changed = kernel.table.get("writes", [])
-    if not isinstance(changed, list):
-        raise InputError(f"{kernel.file}: 'writes' is a list of the inputs that it changes, as in writes = ['y']")
-    return [*map(str, changed), *tables(kernel, "outputs")]
+    return [*listed(kernel.file, kernel.table.get("writes", [])), *tables(kernel, "outputs")]
 
 
 def tables(kernel: kernels.Kernel, key: str) -> dict[str, Mapping[str, Any]]:
