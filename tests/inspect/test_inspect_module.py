@@ -40,6 +40,22 @@ class Looks(nn.Module):
     def forward(self, x):
         return x[x > 0]
 
+@torch.library.custom_op("hotlap_test::odd", mutates_args=())
+def odd(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+@odd.register_fake
+def _(x): return torch.empty_like(x)
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(32, 32)
+    def forward(self, x):
+        with torch.profiler.record_function("own part"):
+            return odd(self.first(x))
+
+def own(): return Own(), (torch.randn(8, 32),)
 def image(): return Image(), (torch.randn(4, 3, 224, 224),)
 def blocks(): return Blocks(), {"x": torch.randn(2, 16, 64)}
 def huge(): return nn.Linear(65536, 65536, bias=False, dtype=torch.bfloat16), (torch.empty(65536, 65536, dtype=torch.bfloat16),)
@@ -97,6 +113,13 @@ def test_layers_with_numbers_are_counted_together(nets: str) -> None:
     }  # fmt: skip
     (attention,) = [call for call in traced.calls if call.asked.workload == "attention"]
     assert (attention.times, attention.asked.params["heads"], attention.asked.params["query"]) == (3, 4, 16)
+
+
+def test_a_custom_operator_is_said_to_be_unknown(nets: str) -> None:
+    (traced,) = module.traces(f"{nets}:own", [False])
+    assert isinstance(traced, module.Traced)
+    assert [call.asked.workload for call in traced.calls] == ["gemm"]
+    assert traced.unknown == {"hotlap_test::odd": 1}
 
 
 def test_no_memory_is_needed(nets: str) -> None:

@@ -12,6 +12,7 @@ from hotlap.coverage.networks.calls import Call
 from hotlap.coverage.networks.compose import Step
 from hotlap.coverage.networks.steps import Source
 from hotlap.errors import InputError, nearest
+from hotlap.report.words import counted
 
 TRACED = ("forward", "train")  # phases of a module
 PEEKED_BYTES = 2**22  # a file of JSON up to here is looked into for a configuration; traces are mostly larger
@@ -129,7 +130,7 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
         ]
         found.steps.append(Step(f"{name} {phase}", calls))
         for operator, times in traced.unknown.items():
-            found.left_out.setdefault("no workloads", []).append(f"{operator} ({times} calls in {name} {phase})")
+            found.left_out.setdefault("no workloads", []).append(f"{operator} ({counted(times, 'call')} in {name} {phase})")
     return found
 
 

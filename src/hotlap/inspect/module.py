@@ -190,7 +190,7 @@ def _recording(torch: Any, seen: list[tuple[str, str, list[Asked]]], place: Sequ
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             operator = func._schema.name.removeprefix("aten::")
-            if "::" not in operator and not aten.is_free(operator):
+            if not operator.startswith(BOOKKEEPING) and not aten.is_free(operator):
                 where = (place[-1] or "forward") if place else "backward"
                 seen.append((where, operator, _parts(torch, operator, func, args, kwargs or {})))
             return func(*args, **(kwargs or {}))
@@ -199,6 +199,7 @@ def _recording(torch: Any, seen: list[tuple[str, str, list[Asked]]], place: Sequ
         yield
 
 
+BOOKKEEPING = ("prim::", "profiler::")  # of the host: no kernel runs
 NAMES = {
     "float32": "float",
     "float64": "double",
