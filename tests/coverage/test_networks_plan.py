@@ -247,10 +247,19 @@ def test_a_recorded_trace_is_a_step(capsys: pytest.CaptureFixture[str], tmp_path
     shapes = {"Input Dims": [[8, 64], [64, 32]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}
     events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10 + 20 * i, "dur": 15, "args": shapes} for i in range(3)]
     (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
-    assert main(["plan", "from", str(tmp_path / "trace.json"), "--json"]) == 0
+    trace = str(tmp_path / "trace.json")
+    assert main(["plan", "from", trace, "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)["plan"]
     assert [(use["step"], use["kernel"], use["calls"]) for use in plan["uses"]] == [("trace.json recorded", "aten::mm", 3)]
     assert {name: plan["cases"][0]["params"][name] for name in ("m", "n", "k", "dtype")} == {"m": 8, "n": 32, "k": 64, "dtype": "fp32"}
+    assert main(["plan", "from", trace, "--phase", "decode", "--tp", "4"]) == 2
+    assert "--phase, --tp: only networks are run as asked; a trace is taken as it was recorded" in capsys.readouterr().err
+    assert main(["plan", "from", trace, "gpt-2", "--phase", "decode", "--batch", "4"]) == 0
+
+
+def test_a_module_takes_a_phase_and_no_other_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "from", "mine.py:make", "--phase", "forward", "--batch", "64", "--dtype", "fp8"]) == 2
+    assert "--batch, --dtype: only networks are run as asked; a module runs as its factory makes it and its inputs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

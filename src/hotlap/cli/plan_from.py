@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     spec = machines.load(args.machine)
     machine = spec.slug
     share = None if args.top is None else network_options.share(args.top, "--top")
-    made = plan_sources.made(args.network, _choices(args))
+    made = plan_sources.made(args.network, _choices(args), [option for option, _ in _given(args)])
     kept_prices: list[Prices] = []
 
     def price(cases: Sequence[Case]) -> Mapping[str, float]:
@@ -112,10 +112,15 @@ def _choices(args: argparse.Namespace) -> compose.Choices:
     return compose.Choices(**given, micro_batch=micro[0])  # type: ignore[arg-type]
 
 
+def _given(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The options that say how networks are run, as they were given."""
+    names = ("phase", *(name for name, _, _ in _COUNTS), "dtype", "micro_batch")
+    return [(f"--{name.replace('_', '-')}", value) for name in names if (value := getattr(args, name)) is not None]
+
+
 def _command(args: argparse.Namespace) -> str:
     """The command that makes this plan again."""
-    names = ("phase", "batch", "context", "tp", "pp", "dp", "ep", "dtype", "micro_batch", "top")
-    given = [(f"--{name.replace('_', '-')}", value) for name in names if (value := getattr(args, name)) is not None]
+    given = [*_given(args), *([("--top", args.top)] if args.top is not None else [])]
     parts = [*args.network, *(part for pair in given for part in pair), "--machine", args.machine]
     return f"hotlap plan from {shlex.join(parts)}"
 

@@ -26,10 +26,12 @@ class Made(NamedTuple):
     names: list[str]
 
 
-def made(words: Sequence[str], choices: compose.Choices) -> Made:
-    """The steps of everything that was named. Raises InputError: what is wrong with which word, or that no step can be."""
+def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = ()) -> Made:
+    """The steps of everything that was named. `given`: options of the choices, each of which must have a use. Raises InputError:
+    what is wrong with which word, or that no step can be."""
     networks: list[Source] = []
-    found = Made([], {}, [])
+    modules: list[str] = []
+    traces: list[Path] = []
     for word in dict.fromkeys(words):
         if word == "all":
             networks += [steps.find(name) for name in steps.names()]
@@ -40,15 +42,30 @@ def made(words: Sequence[str], choices: compose.Choices) -> Made:
             elif path.is_dir() or _is_config(path):
                 networks.append(config.read(path))
             else:
-                _add(found, _recorded(path))
+                traces.append(path)
         elif ":" in word:
-            _add(found, _traced(word, choices.phases))
+            modules.append(word)
         else:
             networks.append(steps.find(word))
+    if not networks:
+        _check_used(given, modules)
+    found = Made([], {}, [])
+    for path in traces:
+        _add(found, _recorded(path))
+    for word in modules:
+        _add(found, _traced(word, choices.phases))
     if networks:
         every, left_out = compose.every_step(_distinct(networks), choices)
         _add(found, Made(every, left_out, list(dict.fromkeys(network.name for network in networks))))
     return found
+
+
+def _check_used(given: Sequence[str], modules: Sequence[str]) -> None:
+    """A trace stays as it was recorded, a module runs on its factory's inputs: of the options only a module's phase means anything."""
+    unused = [option for option in given if not (modules and option == "--phase")]
+    if unused:
+        how = "a module runs as its factory makes it and its inputs" if modules else "a trace is taken as it was recorded"
+        raise InputError(f"{', '.join(unused)}: only networks are run as asked; {how}")
 
 
 def _add(found: Made, more: Made) -> None:
