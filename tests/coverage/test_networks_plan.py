@@ -262,12 +262,16 @@ def test_a_module_takes_a_phase_and_no_other_option(capsys: pytest.CaptureFixtur
     assert "--batch, --dtype: only networks are run as asked; a module runs as its factory makes it and its inputs" in capsys.readouterr().err
 
 
+OWN = 'about = "mine"\nsource = "me"\nparameters = 143872\nlayers = 2\nhidden = 64\nheads = 4\nkv_heads = 4\nhead_dim = 16\ninter = 256\nvocabulary = 100\n'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("layers = [{ set = 1 }]", "the key 'about' is missing"), ('layers = [3]\nabout = "a"\nsource = "s"\ndomain = "d"\nparameters = 1', "layers and blocks are lists of tables"),
         ("hidden = 8", "'about', 'source', 'parameters', 'layers', 'heads'"), ('hidden = "8"', "'hidden' is a whole number, not '8'"), ("hiden = 8", "no key 'hiden'; did you mean 'hidden'?"),
         ("[[case]]\nworkload = 'gemm'", "is a plan already"), ("a = [", "is not valid TOML"), ("hidden = true", "'hidden' is a whole number, not True"), ("heads = -1", "'heads' is a whole number from 0, not -1"),
+        (f"{OWN}window = 8\nwindowed_layers = 3", "'windowed_layers' is 3, more than its 2 layers"), (f"{OWN}window = 8", "'window' and 'windowed_layers' go together"),
     ],
 )  # fmt: skip
 def test_a_network_of_ones_own_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
@@ -306,6 +310,23 @@ def test_a_step_that_no_memory_holds_is_named(capsys: pytest.CaptureFixture[str]
     said = " ".join(capsys.readouterr().err.split())
     assert "no such step: more memory than h200-sxm has, though each kernel alone may fit: llama-3-8b decode batch=64 context=32768 tp=1" in said
     assert said.count("tp=1") == 1
+
+
+def test_weights_that_are_stored_otherwise_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "the weights of gpt-oss-20b are stored in mxfp4; taken as bf16"
+    assert main(["plan", "from", "gpt-oss-20b", "--phase", "decode"]) == 0
+    printed = capsys.readouterr()
+    assert f"not as stored: {said}" in printed.err
+    assert f"# not as stored: {said}" in printed.out
+    assert main(["predict", "net", "gpt-oss-20b", "--machine", "h200-sxm"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_stages_have_the_same_number_of_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", "3"]) == 2
+    assert "32 layers cannot be cut into 3; take a divisor" in capsys.readouterr().err
+    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", "4"]) == 0
+    assert "pipelines: with pp, calls are the mean of a step's stages" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "message"), [('{"model_type": ', "is no JSON"), ('{"hidden_size": 8}', "which has a 'model_type'")])

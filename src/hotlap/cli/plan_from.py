@@ -80,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
     too_large = _too_large(made.steps, spec)
-    said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share, too_large=too_large)
+    said = network_plan.Notes(
+        command=_command(args), networks=names, left_out=made.left_out, kept_share=share, too_large=too_large, taken_as=made.taken_as
+    )
     notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
     print(network_plan.summary(notes, plan, terminal.width(), sys.stderr.isatty() and terminal.color()), file=sys.stderr)

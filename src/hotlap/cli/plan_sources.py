@@ -24,6 +24,7 @@ class Made(NamedTuple):
     steps: list[Step]
     left_out: dict[str, list[str]]
     names: list[str]
+    taken_as: list[str]  # networks whose weights are stored in another type, in words
 
 
 def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = ()) -> Made:
@@ -49,14 +50,15 @@ def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = 
             networks.append(steps.find(word))
     if not networks:
         _check_used(given, modules)
-    found = Made([], {}, [])
+    found = Made([], {}, [], [])
     for path in traces:
         _add(found, _recorded(path))
     for word in modules:
         _add(found, _traced(word, choices.phases))
     if networks:
         every, left_out = compose.every_step(_distinct(networks), choices)
-        _add(found, Made(every, left_out, list(dict.fromkeys(network.name for network in networks))))
+        names = list(dict.fromkeys(network.name for network in networks))
+        _add(found, Made(every, left_out, names, _taken_as(networks, choices.dtype)))
     return found
 
 
@@ -71,8 +73,14 @@ def _check_used(given: Sequence[str], modules: Sequence[str]) -> None:
 def _add(found: Made, more: Made) -> None:
     found.steps.extend(more.steps)
     found.names.extend(more.names)
+    found.taken_as.extend(more.taken_as)
     for reason, where in more.left_out.items():
         found.left_out.setdefault(reason, []).extend(where)
+
+
+def _taken_as(networks: Sequence[Source], dtypes: Sequence[str]) -> list[str]:
+    said = (network.taken_as(dtype) for network in networks if isinstance(network, shape.Network) for dtype in dtypes)
+    return [one for one in dict.fromkeys(said) if one]
 
 
 def _distinct(networks: Sequence[Source]) -> list[Source]:
@@ -134,7 +142,7 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
     if not wanted:
         raise InputError(f"a module has no phase {', '.join(phases)}; {nearest(phases[0], TRACED)}")
     name = word.rpartition("/")[2]
-    found = Made([], {}, [name])
+    found = Made([], {}, [name], [])
     for phase, traced in zip(wanted, module.traces(word, [phase == "train" for phase in wanted]), strict=True):
         if isinstance(traced, str):
             if phases:
@@ -167,4 +175,4 @@ def _recorded(path: Path) -> Made:
     name = f"{path.name} recorded"
     calls = [Call(one.operator, "trace", one.asked.workload, one.asked.params, one.calls) for one in program.workloads]
     missing = [f"{operator} ({seconds * 1e3:.3g} ms of {name})" for operator, seconds in program.unknown.items()]
-    return Made([Step(name, calls)], {"no workloads": missing} if missing else {}, [path.name])
+    return Made([Step(name, calls)], {"no workloads": missing} if missing else {}, [path.name], [])

@@ -9,7 +9,7 @@ from typing import Any
 
 from hotlap.coverage.networks import layered
 from hotlap.coverage.networks.layered import Layered
-from hotlap.coverage.networks.model_types import KINDS, Config, Reader
+from hotlap.coverage.networks.model_types import DEFAULTS, KINDS, Config, Reader
 from hotlap.coverage.networks.shape import Network
 from hotlap.errors import InputError, nearest
 
@@ -49,7 +49,7 @@ def is_config(found: object) -> bool:
 def _network(config: Config, where: str, name: str) -> Network | Layered:
     model_type = _type(config, where)
     if model_type not in KINDS and isinstance(config.get("text_config"), dict) and _type(config["text_config"], where) in KINDS:
-        return _network(config["text_config"], f"{where} (text_config)", name)  # the language part of a model of several kinds
+        return _network(_language_part(config, where), f"{where} (text_config)", name)
     kind = KINDS.get(model_type)
     if kind is None:
         raise InputError(f"{where}: the model_type '{model_type}' is not known; {nearest(model_type, KINDS)}")
@@ -73,6 +73,22 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
     return _transformer(found, reader, name, about)
 
 
+def _language_part(config: Config, where: str) -> Config:
+    """Of a model of several kinds: its text_config, where transformers leaves out what is as usual."""
+    text = config["text_config"]
+    shared = {key: config[key] for key in ("quantization_config",) if key in config}
+    return {**DEFAULTS.get(_type(text, where), {}), **shared, **text}
+
+
+def _stored(config: Config) -> str:
+    """How the weights lie in the model's files, where its `quantization_config` says so."""
+    how = config.get("quantization_config")
+    if not isinstance(how, dict):
+        return ""
+    method, bits = str(how.get("quant_method") or "a quantised type"), how.get("bits")
+    return " ".join(method.split())[:40] + (f", {bits} bits" if isinstance(bits, int) else "")
+
+
 def _present(config: Config, key: str) -> str:
     """The key, or another name of it after a bar, that the config has; empty where it has none."""
     return next((one for one in key.split("|") if config.get(one) is not None), "")
@@ -89,7 +105,7 @@ def _transformer(found: dict[str, Any], reader: Reader, name: str, about: str) -
         raise InputError(f"{reader.where}: {heads} heads cannot share {found['kv_heads']} key-value heads")
     found.setdefault("inter", found.get("expert_inter", 0))
     found.setdefault("tied", reader.flag("tie_word_embeddings", False))
-    network = Network(name=name, about=about, source=reader.where, parameters=0.0, **found)
+    network = Network(name=name, about=about, source=reader.where, parameters=0.0, stored=_stored(reader.config), **found)
     return replace(network, parameters=float(network.counted))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,14 @@ class Reader:
         value = self.config.get(key, default)
         return default if value is None else bool(value)
 
+    def each(self, key: str, valid: Sequence[str], length: int) -> None:
+        """Raises InputError where a key is no list of that length of valid values."""
+        given = self.config[key]
+        if len(given) != length:
+            raise InputError(f"{self.where}: '{key}' is a list of {length}, one for each layer, not of {len(given)}")
+        if stray := [one for one in given if one not in valid]:
+            raise InputError(f"{self.where}: {key} with {stray[0]!r:.40} is not described here, only {' and '.join(valid)}")
+
     def only(self, key: str, value: object, default: object) -> None:
         """Raises InputError where a key has another value than the one that is described here."""
         given = self.config.get(key, default)
@@ -52,19 +60,22 @@ class Reader:
 # ---------------------------------------------------------------- what several keys make
 
 
-def _windows(r: Reader) -> dict[str, Any]:
-    """Layers with a window by `layer_types`, else by pattern, else all."""
-    window = r.config.get("sliding_window")
-    if window is None or r.config.get("use_sliding_window") is False:
+def _windows(r: Reader, windowed: Callable[[int], int] = int) -> dict[str, Any]:
+    """Layers with a window: by `layer_types`, else `windowed` of the number of layers; as it is, all."""
+    if r.config.get("sliding_window") is None or r.config.get("use_sliding_window") is False:
         return {}
-    types, pattern = r.config.get("layer_types"), r.config.get("sliding_window_pattern")
+    layers, types = r.whole("num_hidden_layers"), r.config.get("layer_types")
     if isinstance(types, list) and types:
-        share = sum(one == "sliding_attention" for one in types) / len(types)
-    elif pattern is not None:
-        share = 1.0 - 1.0 / r.whole("sliding_window_pattern")
+        r.each("layer_types", ("sliding_attention", "full_attention"), layers)
+        count = types.count("sliding_attention")
     else:
-        share = {"gpt_oss": 0.5, "gemma2": 0.5, "gemma3_text": 5 / 6}.get(str(r.config.get("model_type")), 1.0)
-    return {"window": r.whole("sliding_window"), "windowed_share": share} if share else {}
+        count = windowed(layers)
+    return {"window": r.whole("sliding_window"), "windowed_layers": count} if count else {}
+
+
+def _all_but_every(nth: int) -> Callable[[int], int]:
+    """Every nth layer has no window."""
+    return lambda layers: layers - layers // nth
 
 
 def _llama(r: Reader) -> dict[str, Any]:
@@ -77,11 +88,17 @@ def _bias(r: Reader) -> str:
 
 
 def _qwen2(r: Reader) -> dict[str, Any]:
-    return {**(_windows(r) if r.flag("use_sliding_window", False) else {}), "bias": "qkv"}
+    return {**_late_windows(r), "bias": "qkv"}
+
+
+def _late_windows(r: Reader) -> dict[str, Any]:
+    """From the layer `max_window_layers` on."""
+    first = r.whole("max_window_layers", 28, low=0)
+    return _windows(r, lambda layers: max(layers - first, 0)) if r.flag("use_sliding_window", False) else {}
 
 
 def _qwen3(r: Reader) -> dict[str, Any]:
-    return {**(_windows(r) if r.flag("use_sliding_window", False) else {}), "bias": _bias(r), "head_dim": r.whole("head_dim", 128)}
+    return {**_late_windows(r), "bias": _bias(r), "head_dim": r.whole("head_dim", 128)}
 
 
 def _every_layer_mixed(r: Reader) -> None:
@@ -94,17 +111,26 @@ def _qwen2_moe(r: Reader) -> dict[str, Any]:
     shared, inter = r.whole("shared_expert_intermediate_size", 0, low=0), r.whole("moe_intermediate_size")
     if shared % inter:
         raise InputError(f"{r.where}: a shared expert of {shared} is no multiple of an expert's {inter}")
-    return {**_qwen2(r), "shared_experts": shared // inter}
+    end = r.whole("max_window_layers", 28, low=0)
+    windows = _windows(r, lambda layers: -(-min(layers, end) // 2)) if r.flag("use_sliding_window", False) else {}
+    return {**windows, "bias": "qkv", "shared_experts": shared // inter}
 
 
 def _qwen3_moe(r: Reader) -> dict[str, Any]:
     _every_layer_mixed(r)
-    found = _qwen3(r)
-    return found if r.config.get("head_dim") else {name: value for name, value in found.items() if name != "head_dim"}
+    return {**(_windows(r) if r.flag("use_sliding_window", False) else {}), "bias": _bias(r)}
 
 
 def _gemma(r: Reader) -> dict[str, Any]:
-    return {**_windows(r), "head_dim": r.whole("head_dim", 256), "tied": r.flag("tie_word_embeddings", True)}
+    return {"head_dim": r.whole("head_dim", 256), "tied": r.flag("tie_word_embeddings", True)}
+
+
+def _gemma2(r: Reader) -> dict[str, Any]:
+    return {**_windows(r, _all_but_every(2)), **_gemma(r)}
+
+
+def _gemma3(r: Reader) -> dict[str, Any]:
+    return {**_windows(r, _all_but_every(r.whole("sliding_window_pattern", 6))), **_gemma(r)}
 
 
 def _gpt2(r: Reader) -> dict[str, Any]:
@@ -135,11 +161,13 @@ def _bert(r: Reader) -> dict[str, Any]:
 def _deepseek(r: Reader) -> dict[str, Any]:
     r.only("moe_layer_freq", 1, 1)
     nope, rope = r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim")
-    return {"head_dim": nope + rope, "rope_dim": rope, "kv_heads": r.whole("num_attention_heads")}
+    straight = r.config.get("q_lora_rank", "") is None  # null: queries without a latent
+    q_rank = 0 if straight else r.whole("q_lora_rank")
+    return {"head_dim": nope + rope, "rope_dim": rope, "kv_heads": r.whole("num_attention_heads"), "q_rank": q_rank}
 
 
 def _gpt_oss(r: Reader) -> dict[str, Any]:
-    return {**_windows(r), "head_dim": r.whole("head_dim", 64)}
+    return {**_windows(r, _all_but_every(2)), "head_dim": r.whole("head_dim", 64)}
 
 
 def _t5(r: Reader) -> dict[str, Any]:
@@ -173,7 +201,7 @@ _DENSE = {name: key for name, key in _USUAL.items() if name != "inter"}
 _QWEN_MOE = {**_USUAL, "experts": "num_experts|num_local_experts", "topk": "num_experts_per_tok", "expert_inter": "moe_intermediate_size"}
 _MIXTRAL = {**_USUAL, "experts": "num_local_experts", "topk": "num_experts_per_tok", "expert_inter": "intermediate_size"}
 _DEEPSEEK = {
-    **_USUAL, "q_rank": "q_lora_rank", "kv_rank": "kv_lora_rank", "value_dim": "v_head_dim", "experts": "n_routed_experts",
+    **_USUAL, "kv_rank": "kv_lora_rank", "value_dim": "v_head_dim", "experts": "n_routed_experts",
     "topk": "num_experts_per_tok", "expert_inter": "moe_intermediate_size",
 }  # fmt: skip
 _DEEPSEEK_MAY = {"shared_experts": "n_shared_experts", "dense_layers": "first_k_dense_replace"}
@@ -182,6 +210,7 @@ _T5 = Kind(
     {"layers": "num_layers", "hidden": "d_model", "heads": "num_heads", "head_dim": "d_kv", "inter": "d_ff", "vocabulary": "vocab_size"},
     {"buckets": "relative_attention_num_buckets"}, more=_t5, base="t5-base",
 )
+
 
 KINDS: Mapping[str, Kind] = {
     "llama": Kind(_USUAL, _KV, more=_llama),
@@ -192,8 +221,8 @@ KINDS: Mapping[str, Kind] = {
     "qwen3": Kind(_USUAL, _KV, {"qk_norm": True}, _qwen3),
     "qwen3_moe": Kind(_QWEN_MOE, _KV, {"qk_norm": True}, _qwen3_moe),
     "gemma": Kind(_USUAL, _KV, {"activation": "gelu_mul"}, _gemma),
-    "gemma2": Kind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4}, _gemma),
-    "gemma3_text": Kind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4, "qk_norm": True}, _gemma),
+    "gemma2": Kind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4}, _gemma2),
+    "gemma3_text": Kind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4, "qk_norm": True}, _gemma3),
     "phi": Kind(_USUAL, _KV, {**_PLAIN, "norms": 1}),
     "phi3": Kind(_USUAL, _KV, more=_windows),
     "gpt2": Kind(
@@ -226,3 +255,23 @@ KINDS: Mapping[str, Kind] = {
         more=_vit, base="vit-b-16",
     ),
 }  # fmt: skip
+
+
+def _sizes(vocabulary: int, hidden: int, inter: int, layers: int, heads: int, kv_heads: int = 0, **more: int) -> dict[str, int]:
+    """Defaults of transformers' configuration classes."""
+    usual = {"vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": inter, "num_hidden_layers": layers}
+    return {**usual, "num_attention_heads": heads, **({"num_key_value_heads": kv_heads} if kv_heads else {}), **more}
+
+
+DEFAULTS: Mapping[str, Mapping[str, int]] = {
+    "llama": _sizes(32000, 4096, 11008, 32, 32),
+    "mistral": _sizes(32000, 4096, 14336, 32, 32, 8, sliding_window=4096),
+    "mixtral": _sizes(32000, 4096, 14336, 32, 32, 8, num_experts_per_tok=2, num_local_experts=8),
+    "qwen2": _sizes(151936, 4096, 22016, 32, 32, 32, sliding_window=4096),
+    "qwen3": _sizes(151936, 4096, 22016, 32, 32, 32, sliding_window=4096),
+    "gemma": _sizes(256000, 3072, 24576, 28, 16, 16),
+    "gemma2": _sizes(256000, 2304, 9216, 26, 8, 4, sliding_window=4096),
+    "gemma3_text": _sizes(262208, 2304, 9216, 26, 8, 4, sliding_window=4096),
+    "phi3": _sizes(32064, 3072, 8192, 32, 32),
+}  # fmt: skip
+"""By model_type what transformers 5.23 takes where a text_config has no such key; its files leave out what is as usual."""

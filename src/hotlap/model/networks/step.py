@@ -165,6 +165,8 @@ def _notes(network: Network, setting: Setting) -> list[str]:
         notes.append(f"tensor parallel over {calls.nodes(setting.tp)} nodes of {calls.GPUS_A_NODE}")
     if network.latent and setting.phase == "decode":
         notes.append("decode works on the latent, up-projections absorbed into queries and output")
+    if taken_as := network.taken_as(setting.dtype):
+        notes.append(taken_as)
     return notes
 
 
