@@ -262,12 +262,16 @@ def test_a_module_takes_a_phase_and_no_other_option(capsys: pytest.CaptureFixtur
     assert "--batch, --dtype: only networks are run as asked; a module runs as its factory makes it and its inputs" in capsys.readouterr().err
 
 
+LAYERS = 'about = "mine"\nsource = "me"\ndomain = "images"\nparameters = 2080\n'
 OWN = 'about = "mine"\nsource = "me"\nparameters = 143872\nlayers = 2\nhidden = 64\nheads = 4\nkv_heads = 4\nhead_dim = 16\ninter = 256\nvocabulary = 100\n'
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (OWN.replace("143872", "99999"), "its layers have 143,872 parameters, and 'parameters' is 99,999; mend the one that is wrong"),
+        (f"{LAYERS}layers = [{{ set = 8 }}, {{ linear = 8 }}]", "its layers have 72 parameters, and 'parameters' is 2,080"),
+        (f'{LAYERS}layers = [{{ set = 8 }}, {{ pool = "averge" }}]', "layer 2: no pool 'averge'; did you mean 'average'?"),
         ("layers = [{ set = 1 }]", "the key 'about' is missing"), ('layers = [3]\nabout = "a"\nsource = "s"\ndomain = "d"\nparameters = 1', "layers and blocks are lists of tables"),
         ("hidden = 8", "'about', 'source', 'parameters', 'layers', 'heads'"), ('hidden = "8"', "'hidden' is a whole number, not '8'"), ("hiden = 8", "no key 'hiden'; did you mean 'hidden'?"),
         ("[[case]]\nworkload = 'gemm'", "is a plan already"), ("a = [", "is not valid TOML"), ("hidden = true", "'hidden' is a whole number, not True"), ("heads = -1", "'heads' is a whole number from 0, not -1"),
@@ -281,9 +285,9 @@ def test_a_network_of_ones_own_that_is_wrong_is_named(capsys: pytest.CaptureFixt
 
 
 def test_a_network_of_ones_own_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    head = 'about = "mine"\nsource = "me"\nparameters = 1e6\n'
-    (tmp_path / "mine.toml").write_text(f'{head}domain = "images"\nlayers = [{{ set = 64 }}, {{ linear = 32 }}]', encoding="utf-8")
-    (tmp_path / "ours.toml").write_text(f"{head}layers = 2\nhidden = 64\nheads = 4\nkv_heads = 4\nhead_dim = 16\ninter = 256\nvocabulary = 100\n", encoding="utf-8")
+    head = 'about = "mine"\nsource = "me"\n'
+    (tmp_path / "mine.toml").write_text(f'{head}parameters = 2080\ndomain = "images"\nlayers = [{{ set = 64 }}, {{ linear = 32 }}]', encoding="utf-8")
+    (tmp_path / "ours.toml").write_text(OWN, encoding="utf-8")
     assert main(["plan", "from", str(tmp_path / "mine.toml"), str(tmp_path / "ours.toml"), "--phase", "forward,decode", "--context", "64", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert list(found["notes"]["steps"]) == ["mine forward batch=1", "ours decode batch=1 context=64 tp=1"]

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hotlap.coverage.networks import compose, config, layered, shape, steps
+from hotlap.coverage.networks import compose, config, layered, shape, steps, walk
 from hotlap.coverage.networks.calls import Call
 from hotlap.coverage.networks.compose import Step
 from hotlap.coverage.networks.steps import Source
 from hotlap.errors import InputError, nearest
 from hotlap.report.words import counted
 
+NEAR = 0.1  # of a network's parameters: norms and biases are not counted in plain transformers, which is much only of tiny ones
 TRACED = ("forward", "train")  # phases of a module
 PEEKED_BYTES = 2**22  # a file of JSON up to here is looked into for a configuration; traces are mostly larger
 
@@ -108,7 +109,12 @@ def _written(path: Path) -> Source:
     given = layered.parsed(text, path.stem)
     if "case" in given:
         raise InputError(f"'{path}' is a plan already: 'hotlap run' measures it")
-    return layered.made(given, path.stem) if isinstance(given.get("layers"), list) else shape.made(given, path.stem)
+    made: Source = layered.made(given, path.stem) if isinstance(given.get("layers"), list) else shape.made(given, path.stem)
+    counted = made.counted if isinstance(made, shape.Network) else walk.walk(made, "layers", 1).parameters
+    if abs(counted - made.parameters) > NEAR * made.parameters:
+        said = f"its layers have {counted:,} parameters, and 'parameters' is {made.parameters:,.0f}"
+        raise InputError(f"'{path}': {said}; mend the one that is wrong")
+    return made
 
 
 def _is_config(path: Path) -> bool:
