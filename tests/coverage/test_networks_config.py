@@ -84,6 +84,64 @@ def test_latent_attention_is_read(tmp_path: Path) -> None:
     assert network.counted == shape.load("deepseek-v3").counted
 
 
+def test_queries_need_no_latent(tmp_path: Path) -> None:
+    """DeepSeek-V2-Lite's config.json; 15.7 B parameters, 2.4 B active: DeepSeek-V2's report, arXiv 2405.04434, appendix B."""
+    network = made(tmp_path, {
+        "model_type": "deepseek_v2", **usual(27, 2048, 16, 10944, 102400), "q_lora_rank": None, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6, "moe_intermediate_size": 1408,
+        "n_shared_experts": 2, "first_k_dense_replace": 1, "moe_layer_freq": 1,
+    })  # fmt: skip
+    assert isinstance(network, Network)
+    assert network.counted == pytest.approx(15.7e9, rel=0.003)
+    found = {call.name: call for call in steps.step(network, Choice("decode", batch=4))}
+    assert {name: found["queries"].params[name] for name in ("m", "n", "k")} == {"m": 4, "n": 16 * 192, "k": 2048}
+    assert found["latents down"].params["n"] == 512 + 64
+    active = walk.multiply_adds(steps.step(network, Choice("prefill", context=1)))
+    assert active == pytest.approx(2.4e9, rel=0.03)
+
+
+def test_a_text_config_leaves_out_what_transformers_has_as_usual(tmp_path: Path) -> None:
+    """Gemma 3 4B as published: 3,209 M parameters beside 675 M of embeddings; Gemma 3 Technical Report, arXiv 2503.19786, table 1."""
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    network = made(tmp_path, {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}})
+    assert isinstance(network, Network)
+    assert network.counted - network.embedding_parameters == pytest.approx(3209e6, rel=0.001)
+    assert network.embedding_parameters == pytest.approx(675e6, rel=0.01)
+    calls = [(call.params["window"], call.times) for call in steps.step(network, Choice("decode")) if call.workload == "attention"]
+    assert calls == [(1024, 29), (0, 5)]
+    llava = {"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}}
+    assert made(tmp_path, llava).parameters == pytest.approx(6.74e9, rel=0.001)
+
+
+WINDOWS = [
+    ("qwen2", {"use_sliding_window": True, "max_window_layers": 21}, 3), ("qwen2", {"use_sliding_window": True}, 0),
+    ("qwen2", {"max_window_layers": 21}, 0), ("qwen3", {"use_sliding_window": True, "max_window_layers": 0}, 24),
+    ("mistral", {}, 24), ("mistral", {"sliding_window": None}, 0), ("gemma2", {"num_hidden_layers": 25}, 13),
+    ("gemma3_text", {}, 20), ("gemma3_text", {"sliding_window_pattern": 5}, 20),
+    ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 21, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 512}, 11),
+    ("gpt_oss", {"num_local_experts": 8, "num_experts_per_tok": 2}, 12),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model_type", "keys", "layers"), WINDOWS)
+def test_the_layers_with_a_window_are_those_of_transformers(tmp_path: Path, model_type: str, keys: dict[str, Any], layers: int) -> None:
+    """As each configuration class of transformers 5.23 fills layer_types."""
+    network = made(tmp_path, {"model_type": model_type, **usual(24, 1024, 16, 2816, 1000), "sliding_window": 128, **keys})
+    assert isinstance(network, Network)
+    assert (network.windowed_layers, bool(network.window)) == (layers, layers > 0)
+
+
+def test_how_weights_are_stored_is_known(tmp_path: Path) -> None:
+    for how, said in (({"quant_method": "mxfp4"}, "mxfp4"), ({"quant_method": "gptq", "bits": 4}, "gptq, 4 bits"), (None, "")):
+        network = made(tmp_path, {**LLAMA_8B, "quantization_config": how})
+        assert isinstance(network, Network)
+        assert network.stored == said
+    network = made(tmp_path, {"model_type": "seen", "text_config": LLAMA_8B, "quantization_config": {"quant_method": "fp8"}})
+    assert isinstance(network, Network)
+    assert "are stored in fp8; taken as bf16" in network.taken_as("bf16")
+    assert network.taken_as("fp8_block") == ""
+
+
 def test_the_folder_names_the_network_and_the_class_its_type(tmp_path: Path) -> None:
     folder = tmp_path / "my net"
     folder.mkdir()
@@ -95,7 +153,7 @@ def test_layers_with_windows_are_counted(tmp_path: Path) -> None:
     types = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"] * 8
     network = made(tmp_path, {**LLAMA_8B, "sliding_window": 512, "layer_types": types})
     assert isinstance(network, Network)
-    assert (network.window, network.windowed_share) == (512, 0.75)
+    assert (network.window, network.windowed_layers) == (512, 24)
 
 
 def test_the_language_part_of_a_model_of_several_kinds_is_taken(tmp_path: Path) -> None:
@@ -111,6 +169,8 @@ def test_the_language_part_of_a_model_of_several_kinds_is_taken(tmp_path: Path) 
         ('{"model_type": "lama"}', "the model_type 'lama' is not known; did you mean 'llama'? valid: bert"), ("[]", "is no config.json"),
         ('{"hidden_size": 8}', "no 'model_type' and no 'architectures'; valid model types: llama"), ("{", "is not JSON"),
         (json.dumps({**LLAMA_8B, "hidden_size": "big"}), "'hidden_size' is a whole number from 1, not 'big'"),
+        (json.dumps({**LLAMA_8B, "sliding_window": 8, "layer_types": ["full_attention"]}), "'layer_types' is a list of 32, one for each layer, not of 1"),
+        (json.dumps({**LLAMA_8B, "sliding_window": 8, "layer_types": ["chunked_attention"] * 32}), "layer_types with 'chunked_attention' is not described here"),
         (json.dumps({**LLAMA_8B, "num_key_value_heads": 5}), "32 heads cannot share 5 key-value heads"),
         (json.dumps({**LLAMA_8B, "hidden_size": 4097}), "a hidden size of 4097 cannot be cut into 32 heads"),
         ('{"architectures": ["SpecialForCausalLM"]}', "the model_type 'SpecialForCausalLM' is not known"),

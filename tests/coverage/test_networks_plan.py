@@ -297,18 +297,35 @@ def test_a_recorded_trace_is_a_step(capsys: pytest.CaptureFixture[str], tmp_path
     shapes = {"Input Dims": [[8, 64], [64, 32]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}
     events = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10 + 20 * i, "dur": 15, "args": shapes} for i in range(3)]
     (tmp_path / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
-    assert main(["plan", "from", str(tmp_path / "trace.json"), "--json"]) == 0
+    trace = str(tmp_path / "trace.json")
+    assert main(["plan", "from", trace, "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)["plan"]
     assert [(use["step"], use["kernel"], use["calls"]) for use in plan["uses"]] == [("trace.json recorded", "aten::mm", 3)]
     assert {name: plan["cases"][0]["params"][name] for name in ("m", "n", "k", "dtype")} == {"m": 8, "n": 32, "k": 64, "dtype": "fp32"}
+    assert main(["plan", "from", trace, "--phase", "decode", "--tp", "4"]) == 2
+    assert "--phase, --tp: only networks are run as asked; a trace is taken as it was recorded" in capsys.readouterr().err
+    assert main(["plan", "from", trace, "gpt-2", "--phase", "decode", "--batch", "4"]) == 0
+
+
+def test_a_module_takes_a_phase_and_no_other_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "from", "mine.py:make", "--phase", "forward", "--batch", "64", "--dtype", "fp8"]) == 2
+    assert "--batch, --dtype: only networks are run as asked; a module runs as its factory makes it and its inputs" in capsys.readouterr().err
+
+
+LAYERS = 'about = "mine"\nsource = "me"\ndomain = "images"\nparameters = 2080\n'
+OWN = 'about = "mine"\nsource = "me"\nparameters = 143872\nlayers = 2\nhidden = 64\nheads = 4\nkv_heads = 4\nhead_dim = 16\ninter = 256\nvocabulary = 100\n'
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (OWN.replace("143872", "99999"), "its layers have 143,872 parameters, and 'parameters' is 99,999; mend the one that is wrong"),
+        (f"{LAYERS}layers = [{{ set = 8 }}, {{ linear = 8 }}]", "its layers have 72 parameters, and 'parameters' is 2,080"),
+        (f'{LAYERS}layers = [{{ set = 8 }}, {{ pool = "averge" }}]', "layer 2: no pool 'averge'; did you mean 'average'?"),
         ("layers = [{ set = 1 }]", "the key 'about' is missing"), ('layers = [3]\nabout = "a"\nsource = "s"\ndomain = "d"\nparameters = 1', "layers and blocks are lists of tables"),
         ("hidden = 8", "'about', 'source', 'parameters', 'layers', 'heads'"), ('hidden = "8"', "'hidden' is a whole number, not '8'"), ("hiden = 8", "no key 'hiden'; did you mean 'hidden'?"),
         ("[[case]]\nworkload = 'gemm'", "is a plan already"), ("a = [", "is not valid TOML"), ("hidden = true", "'hidden' is a whole number, not True"), ("heads = -1", "'heads' is a whole number from 0, not -1"),
+        (f"{OWN}window = 8\nwindowed_layers = 3", "'windowed_layers' is 3, more than its 2 layers"), (f"{OWN}window = 8", "'window' and 'windowed_layers' go together"),
     ],
 )  # fmt: skip
 def test_a_network_of_ones_own_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
@@ -318,9 +335,9 @@ def test_a_network_of_ones_own_that_is_wrong_is_named(capsys: pytest.CaptureFixt
 
 
 def test_a_network_of_ones_own_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    head = 'about = "mine"\nsource = "me"\nparameters = 1e6\n'
-    (tmp_path / "mine.toml").write_text(f'{head}domain = "images"\nlayers = [{{ set = 64 }}, {{ linear = 32 }}]', encoding="utf-8")
-    (tmp_path / "ours.toml").write_text(f"{head}layers = 2\nhidden = 64\nheads = 4\nkv_heads = 4\nhead_dim = 16\ninter = 256\nvocabulary = 100\n", encoding="utf-8")
+    head = 'about = "mine"\nsource = "me"\n'
+    (tmp_path / "mine.toml").write_text(f'{head}parameters = 2080\ndomain = "images"\nlayers = [{{ set = 64 }}, {{ linear = 32 }}]', encoding="utf-8")
+    (tmp_path / "ours.toml").write_text(OWN, encoding="utf-8")
     assert main(["plan", "from", str(tmp_path / "mine.toml"), str(tmp_path / "ours.toml"), "--phase", "forward,decode", "--context", "64", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert list(found["notes"]["steps"]) == ["mine forward batch=1", "ours decode batch=1 context=64 tp=1"]
@@ -347,6 +364,23 @@ def test_a_step_that_no_memory_holds_is_named(capsys: pytest.CaptureFixture[str]
     said = " ".join(capsys.readouterr().err.split())
     assert "no such step: more memory than h200-sxm has, though each kernel alone may fit: llama-3-8b decode batch=64 context=32768 tp=1" in said
     assert said.count("tp=1") == 1
+
+
+def test_weights_that_are_stored_otherwise_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "the weights of gpt-oss-20b are stored in mxfp4; taken as bf16"
+    assert main(["plan", "from", "gpt-oss-20b", "--phase", "decode"]) == 0
+    printed = capsys.readouterr()
+    assert f"not as stored: {said}" in printed.err
+    assert f"# not as stored: {said}" in printed.out
+    assert main(["predict", "net", "gpt-oss-20b", "--machine", "h200-sxm"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_stages_have_the_same_number_of_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", "3"]) == 2
+    assert "32 layers cannot be cut into 3; take a divisor" in capsys.readouterr().err
+    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", "4"]) == 0
+    assert "pipelines: with pp, calls are the mean of a step's stages" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "message"), [('{"model_type": ', "is no JSON"), ('{"hidden_size": 8}', "which has a 'model_type'")])

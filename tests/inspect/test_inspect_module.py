@@ -36,14 +36,44 @@ class Blocks(nn.Module):
             x = layer(x)
         return x
 
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(8, 24)
+        self.lstm = nn.LSTM(24, 16, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(32, 48, num_layers=3, dropout=0.1)
+    def forward(self, x):
+        x, _ = self.lstm(self.up(x))
+        x, last = self.gru(x.transpose(0, 1))
+        return x + last[-1]
+
 class Looks(nn.Module):
     def forward(self, x):
         return x[x > 0]
 
+@torch.library.custom_op("hotlap_test::odd", mutates_args=())
+def odd(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+@odd.register_fake
+def _(x): return torch.empty_like(x)
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(32, 32)
+    def forward(self, x):
+        with torch.profiler.record_function("own part"):
+            return odd(self.first(x))
+
+def own(): return Own(), (torch.randn(8, 32),)
 def image(): return Image(), (torch.randn(4, 3, 224, 224),)
 def blocks(): return Blocks(), {"x": torch.randn(2, 16, 64)}
 def huge(): return nn.Linear(65536, 65536, bias=False, dtype=torch.bfloat16), (torch.empty(65536, 65536, dtype=torch.bfloat16),)
 def looks(): return Looks(), (torch.randn(4),)
+def steps(): return Steps(), (torch.randn(4, 10, 8),)
+def projected(): return nn.LSTM(24, 16, proj_size=8), (torch.randn(3, 4, 24),)
+def double(): return nn.GRU(24, 16, dtype=torch.float64), (torch.randn(3, 4, 24, dtype=torch.float64),)
 def number(): return 3
 def loud():
     print("not a plan")
@@ -88,6 +118,30 @@ def test_training_adds_gradients_and_one_update(nets: str) -> None:
     assert update["elements"] == 64 * 3 * 49 + 64 + 64 * 2 + 64 * 9 + 64 + 64 * 10 + 10
 
 
+def test_recurrent_layers_are_one_kernel_for_each_layer_and_direction(nets: str) -> None:
+    forward, train = (module.trace(f"{nets}:steps", phase) for phase in (False, True))
+    whole = [(call.place, tuple(call.asked.params[name] for name in ("op", "steps", "batch", "inputs", "hidden")), call.times)
+             for call in forward.calls if call.asked.workload == "rnn"]  # fmt: skip
+    layers = [("lstm", 10, 4, 24, 16), ("lstm", 10, 4, 32, 16), ("gru", 10, 4, 32, 48), ("gru", 10, 4, 48, 48)]
+    assert whole == [(one[0], one, times) for one, times in zip(layers, (2, 2, 1, 2), strict=True)]
+    assert [call.asked.workload for call in forward.calls] == ["gemm", "rnn", "rnn", "rnn", "rnn", "pointwise"]
+    assert forward.unknown == {}
+    back = [call for call in train.calls if call.place == "backward"]
+    assert sum(call.times for call in back if call.asked.workload == "rnn") == 7
+    weights = {(call.asked.params["m"], call.asked.params["n"]): call.times for call in back if call.asked.params.get("k") == 40}
+    assert weights == {(64, 40): 2, (64, 48): 2, (144, 80): 1, (144, 96): 2, (24, 8): 1}
+    (update,) = [call.asked.params["elements"] for call in train.calls if call.place == "optimizer"]
+    lstm, gru = 2 * 64 * (24 + 16 + 2) + 2 * 64 * (32 + 16 + 2), 144 * (32 + 48 + 2) + 2 * 144 * (48 + 48 + 2)
+    assert update == 8 * 24 + 24 + lstm + gru
+    for call in (*forward.calls, *train.calls):
+        assert plans.case(*call.asked)
+
+
+@pytest.mark.parametrize("factory", ["projected", "double"])
+def test_recurrent_layers_that_are_no_workload_are_taken_apart(nets: str, factory: str) -> None:
+    assert "rnn" not in {call.asked.workload for call in module.trace(f"{nets}:{factory}").calls}
+
+
 def test_layers_with_numbers_are_counted_together(nets: str) -> None:
     traced = module.trace(f"{nets}:blocks")
     products = {call.place: call for call in traced.calls if call.asked.workload == "gemm"}
@@ -97,6 +151,13 @@ def test_layers_with_numbers_are_counted_together(nets: str) -> None:
     }  # fmt: skip
     (attention,) = [call for call in traced.calls if call.asked.workload == "attention"]
     assert (attention.times, attention.asked.params["heads"], attention.asked.params["query"]) == (3, 4, 16)
+
+
+def test_a_custom_operator_is_said_to_be_unknown(nets: str) -> None:
+    (traced,) = module.traces(f"{nets}:own", [False])
+    assert isinstance(traced, module.Traced)
+    assert [call.asked.workload for call in traced.calls] == ["gemm"]
+    assert traced.unknown == {"hotlap_test::odd": 1}
 
 
 def test_no_memory_is_needed(nets: str) -> None:

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     spec = machines.load(args.machine)
     machine = spec.slug
     share = None if args.top is None else network_options.share(args.top, "--top")
-    made = plan_sources.made(args.network, _choices(args))
+    made = plan_sources.made(args.network, _choices(args), [option for option, _ in _given(args)])
     kept_prices: list[Prices] = []
 
     def price(cases: Sequence[Case]) -> Mapping[str, float]:
@@ -80,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
     too_large = _too_large(made.steps, spec)
-    said = network_plan.Notes(command=_command(args), networks=names, left_out=made.left_out, kept_share=share, too_large=too_large)
+    said = network_plan.Notes(
+        command=_command(args), networks=names, left_out=made.left_out, kept_share=share, too_large=too_large, taken_as=made.taken_as
+    )
     notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
     print(network_plan.summary(notes, plan, terminal.width(), sys.stderr.isatty() and terminal.color()), file=sys.stderr)
@@ -112,10 +114,15 @@ def _choices(args: argparse.Namespace) -> compose.Choices:
     return compose.Choices(**given, micro_batch=micro[0])  # type: ignore[arg-type]
 
 
+def _given(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The options that say how networks are run, as they were given."""
+    names = ("phase", *(name for name, _, _ in _COUNTS), "dtype", "micro_batch")
+    return [(f"--{name.replace('_', '-')}", value) for name in names if (value := getattr(args, name)) is not None]
+
+
 def _command(args: argparse.Namespace) -> str:
     """The command that makes this plan again."""
-    names = ("phase", "batch", "context", "tp", "pp", "dp", "ep", "dtype", "micro_batch", "top")
-    given = [(f"--{name.replace('_', '-')}", value) for name in names if (value := getattr(args, name)) is not None]
+    given = [*_given(args), *([("--top", args.top)] if args.top is not None else [])]
     parts = [*args.network, *(part for pair in given for part in pair), "--machine", args.machine]
     return f"hotlap plan from {shlex.join(parts)}"
 

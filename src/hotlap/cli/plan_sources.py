@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hotlap.coverage.networks import compose, config, layered, shape, steps
+from hotlap.coverage.networks import compose, config, layered, shape, steps, walk
 from hotlap.coverage.networks.calls import Call
 from hotlap.coverage.networks.compose import Step
 from hotlap.coverage.networks.steps import Source
 from hotlap.errors import InputError, nearest
+from hotlap.report.words import counted
 
+NEAR = 0.1  # of a network's parameters: norms and biases are not counted in plain transformers, which is much only of tiny ones
 TRACED = ("forward", "train")  # phases of a module
 PEEKED_BYTES = 2**22  # a file of JSON up to here is looked into for a configuration; traces are mostly larger
 
@@ -23,12 +25,15 @@ class Made(NamedTuple):
     steps: list[Step]
     left_out: dict[str, list[str]]
     names: list[str]
+    taken_as: list[str]  # networks whose weights are stored in another type, in words
 
 
-def made(words: Sequence[str], choices: compose.Choices) -> Made:
-    """The steps of everything that was named. Raises InputError: what is wrong with which word, or that no step can be."""
+def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = ()) -> Made:
+    """The steps of everything that was named. `given`: options of the choices, each of which must have a use. Raises InputError:
+    what is wrong with which word, or that no step can be."""
     networks: list[Source] = []
-    found = Made([], {}, [])
+    modules: list[str] = []
+    traces: list[Path] = []
     for word in dict.fromkeys(words):
         if word == "all":
             networks += [steps.find(name) for name in steps.names()]
@@ -39,22 +44,44 @@ def made(words: Sequence[str], choices: compose.Choices) -> Made:
             elif path.is_dir() or _is_config(path):
                 networks.append(config.read(path))
             else:
-                _add(found, _recorded(path))
+                traces.append(path)
         elif ":" in word:
-            _add(found, _traced(word, choices.phases))
+            modules.append(word)
         else:
             networks.append(steps.find(word))
+    if not networks:
+        _check_used(given, modules)
+    found = Made([], {}, [], [])
+    for path in traces:
+        _add(found, _recorded(path))
+    for word in modules:
+        _add(found, _traced(word, choices.phases))
     if networks:
         every, left_out = compose.every_step(_distinct(networks), choices)
-        _add(found, Made(every, left_out, list(dict.fromkeys(network.name for network in networks))))
+        names = list(dict.fromkeys(network.name for network in networks))
+        _add(found, Made(every, left_out, names, _taken_as(networks, choices.dtype)))
     return found
+
+
+def _check_used(given: Sequence[str], modules: Sequence[str]) -> None:
+    """A trace stays as it was recorded, a module runs on its factory's inputs: of the options only a module's phase means anything."""
+    unused = [option for option in given if not (modules and option == "--phase")]
+    if unused:
+        how = "a module runs as its factory makes it and its inputs" if modules else "a trace is taken as it was recorded"
+        raise InputError(f"{', '.join(unused)}: only networks are run as asked; {how}")
 
 
 def _add(found: Made, more: Made) -> None:
     found.steps.extend(more.steps)
     found.names.extend(more.names)
+    found.taken_as.extend(more.taken_as)
     for reason, where in more.left_out.items():
         found.left_out.setdefault(reason, []).extend(where)
+
+
+def _taken_as(networks: Sequence[Source], dtypes: Sequence[str]) -> list[str]:
+    said = (network.taken_as(dtype) for network in networks if isinstance(network, shape.Network) for dtype in dtypes)
+    return [one for one in dict.fromkeys(said) if one]
 
 
 def _distinct(networks: Sequence[Source]) -> list[Source]:
@@ -82,7 +109,12 @@ def _written(path: Path) -> Source:
     given = layered.parsed(text, path.stem)
     if "case" in given:
         raise InputError(f"'{path}' is a plan already: 'hotlap run' measures it")
-    return layered.made(given, path.stem) if isinstance(given.get("layers"), list) else shape.made(given, path.stem)
+    made: Source = layered.made(given, path.stem) if isinstance(given.get("layers"), list) else shape.made(given, path.stem)
+    counted = made.counted if isinstance(made, shape.Network) else walk.walk(made, "layers", 1).parameters
+    if abs(counted - made.parameters) > NEAR * made.parameters:
+        said = f"its layers have {counted:,} parameters, and 'parameters' is {made.parameters:,.0f}"
+        raise InputError(f"'{path}': {said}; mend the one that is wrong")
+    return made
 
 
 def _is_config(path: Path) -> bool:
@@ -116,7 +148,7 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
     if not wanted:
         raise InputError(f"a module has no phase {', '.join(phases)}; {nearest(phases[0], TRACED)}")
     name = word.rpartition("/")[2]
-    found = Made([], {}, [name])
+    found = Made([], {}, [name], [])
     for phase, traced in zip(wanted, module.traces(word, [phase == "train" for phase in wanted]), strict=True):
         if isinstance(traced, str):
             if phases:
@@ -129,7 +161,7 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
         ]
         found.steps.append(Step(f"{name} {phase}", calls))
         for operator, times in traced.unknown.items():
-            found.left_out.setdefault("no workloads", []).append(f"{operator} ({times} calls in {name} {phase})")
+            found.left_out.setdefault("no workloads", []).append(f"{operator} ({counted(times, 'call')} in {name} {phase})")
     return found
 
 
@@ -149,4 +181,4 @@ def _recorded(path: Path) -> Made:
     name = f"{path.name} recorded"
     calls = [Call(one.operator, "trace", one.asked.workload, one.asked.params, one.calls) for one in program.workloads]
     missing = [f"{operator} ({seconds * 1e3:.3g} ms of {name})" for operator, seconds in program.unknown.items()]
-    return Made([Step(name, calls)], {"no workloads": missing} if missing else {}, [path.name])
+    return Made([Step(name, calls)], {"no workloads": missing} if missing else {}, [path.name], [])

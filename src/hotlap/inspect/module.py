@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hotlap.errors import HotlapError, InputError, MachineError, Unavailable
-from hotlap.inspect import named
+from hotlap.inspect import named, recurrent
 from hotlap.inspect.named import line
 from hotlap.work import aten
 from hotlap.work.aten import Asked
@@ -187,18 +187,21 @@ def _recording(torch: Any, seen: list[tuple[str, str, list[Asked]]], place: Sequ
     """Every operator that reaches the device, in order."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    def note(operator: str, parts: list[Asked]) -> None:
+        seen.append(((place[-1] or "forward") if place else "backward", operator, parts))
+
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             operator = func._schema.name.removeprefix("aten::")
-            if "::" not in operator and not aten.is_free(operator):
-                where = (place[-1] or "forward") if place else "backward"
-                seen.append((where, operator, _parts(torch, operator, func, args, kwargs or {})))
+            if not operator.startswith(BOOKKEEPING) and not aten.is_free(operator):
+                note(operator, _parts(torch, operator, func, args, kwargs or {}))
             return func(*args, **(kwargs or {}))
 
-    with Recorder():
+    with Recorder(), recurrent.whole(torch, note):
         yield
 
 
+BOOKKEEPING = ("prim::", "profiler::")  # of the host: no kernel runs
 NAMES = {
     "float32": "float",
     "float64": "double",

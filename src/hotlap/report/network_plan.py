@@ -41,6 +41,7 @@ class Notes(Record, frozen=True, kw_only=True):
     left_out: dict[str, list[str]]  # reason → steps
     unknown: dict[str, list[str]] = {}  # reason why nothing is expected → workloads
     too_large: list[str] = []  # steps that one GPU of the machine does not hold
+    taken_as: list[str] = []  # networks whose weights are stored in another type, in words
     cases_before: int = 0  # before --top
     kept_share: float | None = None  # asked by --top
     least_share: float | None = None  # that was kept of any step
@@ -66,6 +67,11 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
     if notes.too_large:
         said = f"more memory than {plan.weighed_on} has, though each kernel alone may fit: {_named(notes.too_large)}"
         lines += layout.paragraph("no such step: ", said, width)
+    for said in notes.taken_as:
+        lines += layout.paragraph("not as stored: ", said, width)
+    if any(" pp=" in step for step in notes.steps):
+        said = "with pp, calls are the mean of a step's stages: the embedding and the head lie on one of them each"
+        lines += layout.paragraph("pipelines: ", said, width)
     for reason, workloads in notes.unknown.items():
         lines += layout.paragraph("without weight: ", f"{', '.join(workloads)}: {reason}", width)
     return lines

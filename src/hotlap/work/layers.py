@@ -118,6 +118,12 @@ def _rnn(params: Mapping[str, Value]) -> Work:
     )
 
 
+def rnn_weight_gradient(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a recurrent layer's weights: one product over all its steps."""
+    gates, size = GATES[params["op"]], {"n": params["inputs"] + params["hidden"], "k": params["steps"] * params["batch"]}
+    return {"m": gates * params["hidden"], **size, "dtype": params["dtype"], "layout": "tn"}
+
+
 def pool_output(params: Mapping[str, Any]) -> tuple[Any, Any]:
     """Height and width of the result; `upsample` repeats each pixel `stride` times each way."""
     step, side, pad = (count(params, name) for name in ("stride", "filter", "pad"))

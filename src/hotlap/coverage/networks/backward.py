@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hotlap.coverage.networks.calls import Call
-from hotlap.work.layers import GATES
+from hotlap.work.layers import rnn_weight_gradient
 
 Params = dict[str, Any]
 
@@ -125,11 +125,8 @@ def _pool(call: Call) -> Iterator[Call]:
 
 def _rnn(call: Call) -> Iterator[Call]:
     """Back through the steps as forward through them, then the weights' gradients of all steps in one product."""
-    p = call.params
-    gates = GATES[p["op"]]
-    yield _named(call, "data gradient", "rnn", dict(p))
-    params = {"m": gates * p["hidden"], "n": p["inputs"] + p["hidden"], "k": p["steps"] * p["batch"], "dtype": p["dtype"], "layout": "tn"}
-    yield _named(call, "weight gradient", "gemm", params)
+    yield _named(call, "data gradient", "rnn", dict(call.params))
+    yield _named(call, "weight gradient", "gemm", rnn_weight_gradient(call.params))
 
 
 def _routing(call: Call) -> Iterator[Call]:

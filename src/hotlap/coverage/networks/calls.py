@@ -64,18 +64,17 @@ class Call:
 
 
 def check(network: Network, setting: Setting) -> None:
-    """Raises InputError for what cannot be: widths that cannot be cut, more stages than layers, an encoder that decodes."""
+    """Raises InputError for what cannot be: widths and layers that cannot be cut, an encoder that decodes."""
     if setting.phase == "decode" and not network.causal:
         raise InputError(f"{network.name} is an encoder: it has no decode phase; valid: prefill, train")
     most, fewest = max(network.kv_heads, setting.tp), min(network.kv_heads, setting.tp)
     for what, value, ways in (
         ("heads", network.heads, setting.tp), ("inner width", network.inter, setting.tp), ("experts", network.experts, setting.ep),
+        ("layers", network.layers, setting.pp),
         ("key-value heads and tensor-parallel GPUs", most, fewest),
     ):  # fmt: skip
         if value % ways:
             raise InputError(f"{network.name}: {value} {what} cannot be cut into {ways}; take a divisor")
-    if setting.pp > network.layers:
-        raise InputError(f"{network.name} has {network.layers} layers: at most as many pipeline stages, not {setting.pp}")
     if setting.ep > 1 and not network.experts:
         raise InputError(f"{network.name} has no experts: leave --ep out")
     if setting.tp * setting.dp % setting.ep:
@@ -91,7 +90,7 @@ def stage(network: Network, setting: Setting) -> list[Call]:
     """Forward through one pipeline stage, layers shared evenly; embedding and head with the share of the stage that has them."""
     layers = network.layers / setting.pp
     experts = network.expert_layers / setting.pp
-    found = [*_scaled(_attention(network, setting), layers), *_scaled(_norms(network, setting), layers)]
+    found = [*_attention(network, setting), *_scaled(_norms(network, setting), layers)]
     found += _scaled(_dense(network, setting), layers - experts)
     if experts:
         found += _scaled(_experts(network, setting), experts)
@@ -107,6 +106,18 @@ def gemm(m: int, n: int, k: int, dtype: str, batch: int = 1) -> dict[str, Any]:
 
 
 def _attention(network: Network, setting: Setting) -> Iterator[Call]:
+    """Of a stage. A network with windows has them in some of its layers."""
+    windows = {network.window: network.windowed_layers, 0: network.layers - network.windowed_layers}
+    for call in _attention_layer(network, setting):
+        if call.workload == "attention":
+            for window, layers in windows.items():
+                if layers:
+                    yield replace(call, params={**call.params, "window": window}, times=layers / setting.pp)
+        else:
+            yield replace(call, times=network.layers / setting.pp)
+
+
+def _attention_layer(network: Network, setting: Setting) -> Iterator[Call]:
     if network.latent:
         yield from _latent(network, setting)
     else:
@@ -119,18 +130,16 @@ def _attention(network: Network, setting: Setting) -> Iterator[Call]:
             yield Call("query and key norm", "attention", "rowwise", normed)
         if network.rotary:
             yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + kv_heads) * width})
-        for window, share in ((network.window, network.windowed_share), (0, 1 - network.windowed_share)):
-            if share:
-                yield Call("attention", "attention", "attention", _kernel(network, setting, heads, kv_heads, width, window), share)
+        yield Call("attention", "attention", "attention", _kernel(network, setting, heads, kv_heads, width))
         yield Call("output", "attention", "gemm", gemm(tokens, network.hidden, heads * width, dtype))
     yield from _reduced(network, setting, "attention")
 
 
-def _kernel(network: Network, setting: Setting, heads: int, kv_heads: int, width: int, window: int) -> dict[str, Any]:
+def _kernel(network: Network, setting: Setting, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
     decode = setting.phase == "decode"
     return {
         "batch": setting.sequences, "query": 1 if decode else setting.context, "kv": setting.context, "heads": heads, "kv_heads": kv_heads,
-        "head_dim": width, "window": window, "mask": "causal" if network.causal else "full", "kv_dtype": setting.kv_dtype,
+        "head_dim": width, "mask": "causal" if network.causal else "full", "kv_dtype": setting.kv_dtype,
     }  # fmt: skip
 
 
@@ -140,17 +149,18 @@ def _latent(network: Network, setting: Setting) -> Iterator[Call]:
     tokens, dtype, heads = setting.tokens, setting.dtype, network.heads // setting.tp
     nope, latent = network.head_dim - network.rope_dim, network.kv_rank
     yield Call("latents down", "attention", "gemm", gemm(tokens, network.q_rank + latent + network.rope_dim, network.hidden, dtype))
-    yield Call("queries up", "attention", "gemm", gemm(tokens, heads * network.head_dim, network.q_rank, dtype))
+    queries = "queries up" if network.q_rank else "queries"
+    yield Call(queries, "attention", "gemm", gemm(tokens, heads * network.head_dim, network.q_rank or network.hidden, dtype))
     yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + 1) * network.rope_dim})
     if setting.phase == "decode":
         row = latent + network.rope_dim
-        one = _kernel(network, setting, heads, 1, row, 0) | {"value_dim": latent, "latent": row}
+        one = _kernel(network, setting, heads, 1, row) | {"value_dim": latent, "latent": row}
         yield Call("keys absorbed", "attention", "gemm", gemm(tokens, latent, nope, "bf16", batch=heads))
         yield Call("attention", "attention", "attention", one)
         yield Call("values absorbed", "attention", "gemm", gemm(tokens, network.value_dim, latent, "bf16", batch=heads))
     else:
         yield Call("keys and values up", "attention", "gemm", gemm(tokens, heads * (nope + network.value_dim), latent, dtype))
-        many = _kernel(network, setting, heads, heads, network.head_dim, 0) | {"value_dim": network.value_dim}
+        many = _kernel(network, setting, heads, heads, network.head_dim) | {"value_dim": network.value_dim}
         yield Call("attention", "attention", "attention", many)
     yield Call("output", "attention", "gemm", gemm(tokens, network.hidden, heads * network.value_dim, dtype))
 

@@ -1,58 +1,19 @@
-"""A Hugging Face config.json as a network: the keys of each model_type, and what they mean here."""
+"""A Hugging Face config.json as a network."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hotlap.coverage.networks import layered
 from hotlap.coverage.networks.layered import Layered
+from hotlap.coverage.networks.model_types import DEFAULTS, KINDS, Config, Reader
 from hotlap.coverage.networks.shape import Network
 from hotlap.errors import InputError, nearest
 
 LARGEST_BYTES = 2**22
-Config = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A model_type: keys that it must have by our field, keys that it may have, and what is always so."""
-
-    needs: Mapping[str, str]
-    may: Mapping[str, str] = field(default_factory=dict)
-    always: Mapping[str, Any] = field(default_factory=dict)
-    more: Callable[[_Reader], dict[str, Any]] = lambda _: {}  # fields that several keys make
-    base: str = ""  # the layered network that it is, with other widths
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """The keys of one config, each checked as it is read."""
-
-    config: Config
-    where: str
-
-    def whole(self, key: str, default: int | None = None, low: int = 1) -> int:
-        """A whole number; `default` where the key is missing or null."""
-        value = self.config.get(key)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value < 2**31:
-            raise InputError(f"{self.where}: '{key}' is a whole number from {low}, not {value!r:.40}")
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.config.get(key, default)
-        return default if value is None else bool(value)
-
-    def only(self, key: str, value: object, default: object) -> None:
-        """Raises InputError where a key has another value than the one that is described here."""
-        given = self.config.get(key, default)
-        if given not in (value, None):
-            raise InputError(f"{self.where}: {key} = {given!r:.40} is not described here, only {value!r}")
 
 
 def read(path: Path) -> Network | Layered:
@@ -88,7 +49,7 @@ def is_config(found: object) -> bool:
 def _network(config: Config, where: str, name: str) -> Network | Layered:
     model_type = _type(config, where)
     if model_type not in KINDS and isinstance(config.get("text_config"), dict) and _type(config["text_config"], where) in KINDS:
-        return _network(config["text_config"], f"{where} (text_config)", name)  # the language part of a model of several kinds
+        return _network(_language_part(config, where), f"{where} (text_config)", name)
     kind = KINDS.get(model_type)
     if kind is None:
         raise InputError(f"{where}: the model_type '{model_type}' is not known; {nearest(model_type, KINDS)}")
@@ -98,7 +59,7 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
         are = "is" if len(missing) == 1 else "are"
         keys = ", ".join(kind.needs.values())
         raise InputError(f"{where}: {model_type} needs {', '.join(missing)}, which {are} missing; its keys: {keys}")
-    reader = _Reader(config, where)
+    reader = Reader(config, where)
     found: dict[str, Any] = {ours: reader.whole(key) for ours, key in known.items()}
     found |= {ours: reader.whole(key, low=0) for ours, key in kind.may.items() if config.get(key) is not None}
     found |= kind.always
@@ -112,12 +73,28 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
     return _transformer(found, reader, name, about)
 
 
+def _language_part(config: Config, where: str) -> Config:
+    """Of a model of several kinds: its text_config, where transformers leaves out what is as usual."""
+    text = config["text_config"]
+    shared = {key: config[key] for key in ("quantization_config",) if key in config}
+    return {**DEFAULTS.get(_type(text, where), {}), **shared, **text}
+
+
+def _stored(config: Config) -> str:
+    """How the weights lie in the model's files, where its `quantization_config` says so."""
+    how = config.get("quantization_config")
+    if not isinstance(how, dict):
+        return ""
+    method, bits = str(how.get("quant_method") or "a quantised type"), how.get("bits")
+    return " ".join(method.split())[:40] + (f", {bits} bits" if isinstance(bits, int) else "")
+
+
 def _present(config: Config, key: str) -> str:
     """The key, or another name of it after a bar, that the config has; empty where it has none."""
     return next((one for one in key.split("|") if config.get(one) is not None), "")
 
 
-def _transformer(found: dict[str, Any], reader: _Reader, name: str, about: str) -> Network:
+def _transformer(found: dict[str, Any], reader: Reader, name: str, about: str) -> Network:
     heads, hidden = found["heads"], found["hidden"]
     found.setdefault("kv_heads", heads)
     if "head_dim" not in found:
@@ -128,7 +105,7 @@ def _transformer(found: dict[str, Any], reader: _Reader, name: str, about: str) 
         raise InputError(f"{reader.where}: {heads} heads cannot share {found['kv_heads']} key-value heads")
     found.setdefault("inter", found.get("expert_inter", 0))
     found.setdefault("tied", reader.flag("tie_word_embeddings", False))
-    network = Network(name=name, about=about, source=reader.where, parameters=0.0, **found)
+    network = Network(name=name, about=about, source=reader.where, parameters=0.0, stored=_stored(reader.config), **found)
     return replace(network, parameters=float(network.counted))
 
 
@@ -143,182 +120,3 @@ def _type(config: Config, where: str) -> str:
         fitting = [one for one in plain if stem.startswith(one)]
         return plain[max(fitting, key=len)] if fitting else made[0]
     raise InputError(f"{where}: no 'model_type' and no 'architectures'; valid model types: {', '.join(KINDS)}")
-
-
-# ---------------------------------------------------------------- what several keys make
-
-
-def _windows(r: _Reader) -> dict[str, Any]:
-    """Layers with a window by `layer_types`, else by pattern, else all."""
-    window = r.config.get("sliding_window")
-    if window is None or r.config.get("use_sliding_window") is False:
-        return {}
-    types, pattern = r.config.get("layer_types"), r.config.get("sliding_window_pattern")
-    if isinstance(types, list) and types:
-        share = sum(one == "sliding_attention" for one in types) / len(types)
-    elif pattern is not None:
-        share = 1.0 - 1.0 / r.whole("sliding_window_pattern")
-    else:
-        share = {"gpt_oss": 0.5, "gemma2": 0.5, "gemma3_text": 5 / 6}.get(str(r.config.get("model_type")), 1.0)
-    return {"window": r.whole("sliding_window"), "windowed_share": share} if share else {}
-
-
-def _llama(r: _Reader) -> dict[str, Any]:
-    return {**_windows(r), "bias": _bias(r)}
-
-
-def _bias(r: _Reader) -> str:
-    attention, rest = r.flag("attention_bias", False), r.flag("mlp_bias", False)
-    return "all" if attention and rest else "qkv" if attention else ""
-
-
-def _qwen2(r: _Reader) -> dict[str, Any]:
-    return {**(_windows(r) if r.flag("use_sliding_window", False) else {}), "bias": "qkv"}
-
-
-def _qwen3(r: _Reader) -> dict[str, Any]:
-    return {**(_windows(r) if r.flag("use_sliding_window", False) else {}), "bias": _bias(r), "head_dim": r.whole("head_dim", 128)}
-
-
-def _every_layer_mixed(r: _Reader) -> None:
-    r.only("decoder_sparse_step", 1, 1)
-    r.only("mlp_only_layers", [], [])
-
-
-def _qwen2_moe(r: _Reader) -> dict[str, Any]:
-    _every_layer_mixed(r)
-    shared, inter = r.whole("shared_expert_intermediate_size", 0, low=0), r.whole("moe_intermediate_size")
-    if shared % inter:
-        raise InputError(f"{r.where}: a shared expert of {shared} is no multiple of an expert's {inter}")
-    return {**_qwen2(r), "shared_experts": shared // inter}
-
-
-def _qwen3_moe(r: _Reader) -> dict[str, Any]:
-    _every_layer_mixed(r)
-    found = _qwen3(r)
-    return found if r.config.get("head_dim") else {name: value for name, value in found.items() if name != "head_dim"}
-
-
-def _gemma(r: _Reader) -> dict[str, Any]:
-    return {**_windows(r), "head_dim": r.whole("head_dim", 256), "tied": r.flag("tie_word_embeddings", True)}
-
-
-def _gpt2(r: _Reader) -> dict[str, Any]:
-    positions = r.whole("n_positions", 1024)
-    return {"inter": r.whole("n_inner", 4 * r.whole("n_embd")), "positions": positions, "longest": positions}
-
-
-def _opt(r: _Reader) -> dict[str, Any]:
-    r.only("word_embed_proj_dim", r.whole("hidden_size"), None)
-    longest = r.whole("max_position_embeddings", 2048)
-    return {"positions": longest + 2, "longest": longest, "bias": "all" if r.flag("enable_bias", True) else ""}
-
-
-def _falcon(r: _Reader) -> dict[str, Any]:
-    heads, new = r.whole("num_attention_heads"), r.flag("new_decoder_architecture", False)
-    kv_heads = r.whole("num_kv_heads", heads) if new else 1 if r.flag("multi_query", True) else heads
-    return {
-        "kv_heads": kv_heads, "inter": r.whole("ffn_hidden_size", 4 * r.whole("hidden_size")), "rotary": not r.flag("alibi", False),
-        "bias": "all" if r.flag("bias", False) else "", "norms": 1 if r.flag("parallel_attn", True) and not new else 2,
-    }  # fmt: skip
-
-
-def _bert(r: _Reader) -> dict[str, Any]:
-    longest = r.whole("max_position_embeddings", 512)
-    return {"positions": longest + r.whole("type_vocab_size", 2, low=0), "longest": longest}
-
-
-def _deepseek(r: _Reader) -> dict[str, Any]:
-    r.only("moe_layer_freq", 1, 1)
-    nope, rope = r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim")
-    return {"head_dim": nope + rope, "rope_dim": rope, "kv_heads": r.whole("num_attention_heads")}
-
-
-def _gpt_oss(r: _Reader) -> dict[str, Any]:
-    return {**_windows(r), "head_dim": r.whole("head_dim", 64)}
-
-
-def _t5(r: _Reader) -> dict[str, Any]:
-    return {
-        "decoder_layers": r.whole("num_decoder_layers", r.whole("num_layers")),
-        "gated": int(str(r.config.get("feed_forward_proj", "relu")).startswith("gated")), "tied": int(r.flag("tie_word_embeddings", True)),
-    }  # fmt: skip
-
-
-def _whisper(r: _Reader) -> dict[str, Any]:
-    text = r.whole("max_target_positions", 448)
-    return {"frames": 2 * r.whole("max_source_positions", 1500), "positions": text, "context": text, "longest": text}
-
-
-def _vit(r: _Reader) -> dict[str, Any]:
-    image, patch, labels = r.whole("image_size", 224), r.whole("patch_size", 16), r.config.get("id2label")
-    if image % patch:
-        raise InputError(f"{r.where}: an image of {image} cannot be cut into patches of {patch}")
-    classes = len(labels) if isinstance(labels, dict) and labels else r.whole("num_labels", 2)
-    return {"image": image, "patch": patch, "classes": classes, "colours": r.whole("num_channels", 3)}
-
-
-_USUAL = {
-    "layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "inter": "intermediate_size",
-    "vocabulary": "vocab_size",
-}  # fmt: skip
-_KV = {"kv_heads": "num_key_value_heads", "head_dim": "head_dim"}
-_PLAIN = {"gated": False, "bias": "all"}  # up alone, with biases
-_ENCODER = {**_PLAIN, "tied": True, "causal": False, "rotary": False, "pooled": True}
-_DENSE = {name: key for name, key in _USUAL.items() if name != "inter"}
-_QWEN_MOE = {**_USUAL, "experts": "num_experts|num_local_experts", "topk": "num_experts_per_tok", "expert_inter": "moe_intermediate_size"}
-_MIXTRAL = {**_USUAL, "experts": "num_local_experts", "topk": "num_experts_per_tok", "expert_inter": "intermediate_size"}
-_DEEPSEEK = {
-    **_USUAL, "q_rank": "q_lora_rank", "kv_rank": "kv_lora_rank", "value_dim": "v_head_dim", "experts": "n_routed_experts",
-    "topk": "num_experts_per_tok", "expert_inter": "moe_intermediate_size",
-}  # fmt: skip
-_DEEPSEEK_MAY = {"shared_experts": "n_shared_experts", "dense_layers": "first_k_dense_replace"}
-
-_T5 = Kind(
-    {"layers": "num_layers", "hidden": "d_model", "heads": "num_heads", "head_dim": "d_kv", "inter": "d_ff", "vocabulary": "vocab_size"},
-    {"buckets": "relative_attention_num_buckets"}, more=_t5, base="t5-base",
-)
-
-KINDS: Mapping[str, Kind] = {
-    "llama": Kind(_USUAL, _KV, more=_llama),
-    "mistral": Kind(_USUAL, _KV, more=_windows),
-    "mixtral": Kind(_MIXTRAL, _KV, more=_windows),
-    "qwen2": Kind(_USUAL, _KV, more=_qwen2),
-    "qwen2_moe": Kind(_QWEN_MOE, _KV, more=_qwen2_moe),
-    "qwen3": Kind(_USUAL, _KV, {"qk_norm": True}, _qwen3),
-    "qwen3_moe": Kind(_QWEN_MOE, _KV, {"qk_norm": True}, _qwen3_moe),
-    "gemma": Kind(_USUAL, _KV, {"activation": "gelu_mul"}, _gemma),
-    "gemma2": Kind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4}, _gemma),
-    "gemma3_text": Kind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4, "qk_norm": True}, _gemma),
-    "phi": Kind(_USUAL, _KV, {**_PLAIN, "norms": 1}),
-    "phi3": Kind(_USUAL, _KV, more=_windows),
-    "gpt2": Kind(
-        {"layers": "n_layer", "hidden": "n_embd", "heads": "n_head", "vocabulary": "vocab_size"},
-        always={**_PLAIN, "tied": True, "rotary": False, "in_out": True}, more=_gpt2,
-    ),
-    "gpt_neox": Kind(_USUAL, always=_PLAIN),
-    "opt": Kind(
-        {**_DENSE, "inter": "ffn_dim"}, always={**_PLAIN, "tied": True, "rotary": False, "activation": "relu"}, more=_opt,
-    ),
-    "falcon": Kind(_DENSE, always={"gated": False, "tied": True}, more=_falcon),
-    "bert": Kind(_USUAL, always=_ENCODER, more=_bert),
-    "roberta": Kind(_USUAL, always=_ENCODER, more=_bert),
-    "xlm_roberta": Kind(_USUAL, always=_ENCODER, more=_bert),
-    "deepseek_v2": Kind(_DEEPSEEK, _DEEPSEEK_MAY, more=_deepseek),
-    "deepseek_v3": Kind(_DEEPSEEK, _DEEPSEEK_MAY, more=_deepseek),
-    "gpt_oss": Kind(_MIXTRAL, _KV, {"bias": "all"}, _gpt_oss),
-    "t5": _T5,
-    "mt5": _T5,
-    "whisper": Kind(
-        {
-            "mels": "num_mel_bins", "layers": "encoder_layers", "decoder_layers": "decoder_layers", "hidden": "d_model",
-            "heads": "encoder_attention_heads", "inter": "encoder_ffn_dim", "decoder_heads": "decoder_attention_heads",
-            "decoder_inter": "decoder_ffn_dim", "vocabulary": "vocab_size",
-        },
-        more=_whisper, base="whisper-large-v3",
-    ),
-    "vit": Kind(
-        {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "inter": "intermediate_size"},
-        more=_vit, base="vit-b-16",
-    ),
-}  # fmt: skip

@@ -156,6 +156,8 @@ def _embedding(flow: Flow, asked: Asked) -> None:
 def _pool(flow: Flow, asked: Asked) -> None:
     """`pool`: max, average or upsample; an average without a filter is one sum over all places of each channel."""
     op, at = asked.text("pool"), flow.at
+    if op not in POOLS:
+        raise InputError(f"{asked.where}: no pool '{op}'; {nearest(op, POOLS)}")
     if op == "average" and not asked.given("filter"):
         rows = {"op": "sum", "rows": flow.batch * at.channels, "columns": at.places}
         flow.call(asked, "mean over places", "rowwise", "pointwise", rows)
@@ -173,6 +175,9 @@ def _pool(flow: Flow, asked: Asked) -> None:
     else:
         high, across = (_places(size, filter_, stride, pad) for size in (at.height, at.width))
         flow.at = at._replace(height=high, width=across)
+
+
+POOLS = ("max", "average", "upsample")
 
 
 def _softmax(flow: Flow, asked: Asked) -> None:
@@ -209,5 +214,3 @@ KINDS: Mapping[str, Callable[[Flow, Asked], None]] = {
     "norm": _norm, "act": _act, "attention": _attention, "embedding": _embedding, "pool": _pool, "softmax": _softmax, "loss": _loss,
     "rnn": _rnn, "weights": _weights,
 }  # fmt: skip
-
-

@@ -34,10 +34,10 @@ class Network:
     tied: bool = False  # embedding and head share their weights
     causal: bool = True
     window: int = 0  # keys that a query of a windowed layer sees
-    windowed_share: float = 0.0  # of the layers
+    windowed_layers: int = 0
     value_dim: int = 0  # of a head's values, where it differs
-    q_rank: int = 0  # multi-head latent attention: width of the queries' latent
-    kv_rank: int = 0  # and of the keys' and values'
+    kv_rank: int = 0  # multi-head latent attention: width of the keys' and values' latent
+    q_rank: int = 0  # and of the queries', where they have one
     rope_dim: int = 0  # part of head_dim that is rotated and shared by all heads
     experts: int = 0
     topk: int = 0
@@ -53,6 +53,11 @@ class Network:
     norms: int = 2  # of a layer
     in_out: bool = False  # matrices lie (in, out) in memory; else (out, in), as PyTorch's linear layers have them
     longest: int = 0  # context that it can take; 0: as long as one likes
+    stored: str = ""  # how its weights are published, where that is no 16-bit type: fp8, mxfp4
+
+    def taken_as(self, dtype: str) -> str:
+        """What to know of a step in that type, where it is not how the weights are stored."""
+        return f"the weights of {self.name} are stored in {self.stored}; taken as {dtype}" if not dtype.startswith(self.stored) else ""
 
     @property
     def latent(self) -> bool:
@@ -69,8 +74,10 @@ class Network:
         if not self.latent:
             return self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
         nope, value = self.head_dim - self.rope_dim, self.value_dim
-        down = self.hidden * (self.q_rank + self.kv_rank + self.rope_dim)
-        return down + self.heads * (self.q_rank * self.head_dim + self.kv_rank * (nope + value) + value * self.hidden)
+        queries = self.heads * self.head_dim
+        queries_up = self.q_rank * (self.hidden + queries) if self.q_rank else self.hidden * queries
+        down = self.hidden * (self.kv_rank + self.rope_dim)
+        return queries_up + down + self.heads * (self.kv_rank * (nope + value) + value * self.hidden)
 
     def feed_forward_parameters(self, inter: int) -> int:
         return (3 if self.gated else 2) * self.hidden * inter
@@ -138,7 +145,12 @@ def made(given: Mapping[str, Any], name: str) -> Network:
     if missing:
         said = ", ".join(repr(key) for key in missing)
         raise InputError(f"{name}.toml: {said} missing; a transformer needs these, another network a list of 'layers'")
-    return Network(**{**given, "name": name, "aliases": tuple(given.get("aliases", ()))})
+    network = Network(**{**given, "name": name, "aliases": tuple(given.get("aliases", ()))})
+    if network.windowed_layers > network.layers:
+        raise InputError(f"{name}.toml: 'windowed_layers' is {network.windowed_layers}, more than its {network.layers} layers")
+    if bool(network.window) != bool(network.windowed_layers):
+        raise InputError(f"{name}.toml: 'window' and 'windowed_layers' go together: keys that a query sees, and layers where that is so")
+    return network
 
 
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "tuple": (list,)}

@@ -37,7 +37,8 @@ def _cached(network: Network, setting: Setting) -> float:
     if not network.causal:
         return 0.0
     short = min(network.window, setting.context) if network.window else setting.context
-    tokens = setting.context * (1 - network.windowed_share) + short * network.windowed_share
+    windowed = network.windowed_layers / network.layers
+    tokens = setting.context * (1 - windowed) + short * windowed
     ways = 1 if network.latent else min(setting.tp, network.kv_heads)
     return setting.batch * tokens * network.cached_per_token * STORED[setting.kv_dtype] / ways / setting.pp
 
