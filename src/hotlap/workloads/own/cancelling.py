@@ -27,7 +27,7 @@ def slack(answers: Answers, number: int, inputs: Mapping[str, Any], dtype: str, 
     parts = _parts(answers, number, inputs, still, probes, library)
     sums = UNIT["fp64" if dtype == "fp64" else "fp32"]
     rounded = 2 * UNIT[dtype] + 4 * terms**0.5 * sums if terms > 1 else 4 * UNIT[dtype]
-    return rounded * parts + (0.0 if dtype == "fp64" else 4 * _lost(answers, number, inputs, still, probes // 2, library))
+    return rounded * parts + (0.0 if dtype == "fp64" else 4 * _lost(answers, number, inputs, still, probes, library))
 
 
 def _parts(answers: Answers, number: int, inputs: Mapping[str, Any], still: Any, probes: int, library: Any) -> Any:
@@ -75,7 +75,8 @@ def _lost(answers: Answers, number: int, inputs: Mapping[str, Any], still: Any, 
     most = library.zeros_like(still.abs())
     with contextlib.suppress(Exception):  # a user's code raises what it likes
         for probe in range(probes):
-            near = _cast(_moved(dict(inputs), ABOUT, library.Generator().manual_seed(probe), False, library), "float32", library)
+            by = UNIT["fp32"] if probe % 2 else ABOUT  # errors of an approximation are alike about here, those of roundings are not
+            near = _cast(_moved(dict(inputs), by, library.Generator().manual_seed(probe), False, library), "float32", library)
             fine = answers(_cast(near, "float64", library))[number]
             most = most.maximum((answers(near)[number].to(fine.dtype) - fine).abs().nan_to_num(0.0, posinf=0.0))
     return most
