@@ -83,6 +83,13 @@ def test_measured_times_weigh_in_place_of_expected_ones() -> None:
     slow = sensitivity(plan, H200, Asked(keys=["memory_bandwidth"], measured={COPY.id: 1.0, PRODUCT.id: 1e-3}))
     quick = sensitivity(plan, H200, Asked(keys=["memory_bandwidth"], measured={COPY.id: 1e-3, PRODUCT.id: 1.0}))
     assert slow.figures[0].elasticity > 0.9 > 0.1 > quick.figures[0].elasticity
+    assert slow.unmeasured == 0
+
+
+def test_what_a_run_did_not_measure_is_said_to_weigh_what_is_expected() -> None:
+    plan = Plan(name="net", cases=[COPY, PRODUCT])
+    found = sensitivity(plan, H200, Asked(keys=["memory_bandwidth"], measured={COPY.id: 1.0}))
+    assert "1 case that the run has no number of: what is expected weighs." in report.sensitivity(found, 200)
 
 
 def test_simulation_agrees_on_what_holds_a_case() -> None:

@@ -92,6 +92,7 @@ class Sensitivity(Record, frozen=True, kw_only=True):
     steps: list[Share] = []
     workloads: list[Share] = []
     bounded: int = 0  # cases taken at their bound
+    unmeasured: int = 0  # cases of a run without a number: they weigh what is expected of them
     left_out: dict[str, int] = {}  # why: cases
     largest_bytes: float = 0.0  # of a case
     too_large: int = 0  # cases that the machine's memory cannot hold
@@ -131,12 +132,14 @@ def sensitivity(plan: Plan, spec: Spec, asked: Asked | None = None) -> Sensitivi
     found = [_gain(figure, spec, by, ask, weigh, simulation) for figure in figures]
     found.sort(key=lambda one: -one[0].elasticity)
     each = {gain.figure: own for gain, own in found}
+    unmeasured = sum(plan.cases[n].id not in asked.measured for n in weigh.kept)
     needed = [float(work.find(case.workload).work(case.params).working_set_bytes) for case in plan.cases]
     return Sensitivity(
         plan=plan.name, machine=spec.slug, cases=len(weigh.kept), by=by, method="simulation" if simulation else "model",
         weighted="calls in networks" if plan.uses else "each case alike", figures=[gain for gain, _ in found],
         whole=None if asked.keys else sum(gain.elasticity for gain, _ in found if not gain.part), steps=weigh.steps(each),
-        workloads=weigh.workloads(each, groups), bounded=len(base.bounded), left_out=dict(Counter(base.missing.values())),
+        workloads=weigh.workloads(each, groups), bounded=len(base.bounded),
+        unmeasured=unmeasured if asked.measured else 0, left_out=dict(Counter(base.missing.values())),
         largest_bytes=max(needed), too_large=sum(spec.memory_bytes is not None and size > spec.memory_bytes for size in needed),
     )  # fmt: skip
 

@@ -93,6 +93,8 @@ def _notes(found: Sensitivity) -> list[str]:
         notes.append(f"{', '.join(rest)} together are the whole machine: {found.whole:.2f} in sum; the others are part of it, or a size.")
     if found.bounded:
         notes.append(f"{words.counted(found.bounded, 'case')} of workloads without a model: their bound stands for the time.")
+    if found.unmeasured:
+        notes.append(f"{words.counted(found.unmeasured, 'case')} that the run has no number of: what is expected weighs.")
     if found.left_out:
         why = "; ".join(f"{reason} ({number})" for reason, number in found.left_out.items())
         notes.append(f"{words.counted(sum(found.left_out.values()), 'case')} left out, for no time is known: {why}")
