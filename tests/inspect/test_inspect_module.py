@@ -74,6 +74,8 @@ def looks(): return Looks(), (torch.randn(4),)
 def steps(): return Steps(), (torch.randn(4, 10, 8),)
 def projected(): return nn.LSTM(24, 16, proj_size=8), (torch.randn(3, 4, 24),)
 def double(): return nn.GRU(24, 16, dtype=torch.float64), (torch.randn(3, 4, 24, dtype=torch.float64),)
+def half(): return Blocks().half(), (torch.randn(2, 16, 64).half(),)
+def brain(): return Blocks().to(torch.bfloat16), (torch.randn(2, 16, 64, dtype=torch.bfloat16),)
 def number(): return 3
 def loud():
     print("not a plan")
@@ -106,6 +108,13 @@ def test_an_image_network_forward(nets: str) -> None:
     assert (first["stride"], first["pad"], first["filter"], first["filters"], first["groups"]) == (2, 3, 7, 64, 1)
     assert (deep["groups"], deep["height"], deep["images"]) == (64, 112, 4)
     assert traced.unknown == {}
+
+
+@pytest.mark.parametrize(("factory", "dtype"), [("half", "fp16"), ("brain", "bf16")])
+def test_a_module_that_its_factory_converts(nets: str, factory: str, dtype: str) -> None:
+    here, plain = (module.trace(f"{nets}:{name}", train=True) for name in (factory, "blocks"))
+    assert _found(here) == _found(plain)
+    assert {call.asked.params["dtype"] for call in here.calls if "dtype" in call.asked.params} == {dtype}
 
 
 def test_training_adds_gradients_and_one_update(nets: str) -> None:

@@ -138,7 +138,8 @@ def _fake(torch: Any, name: str) -> Iterator[list[str]]:
 
     paths: dict[Any, str] = {}
     place: list[str] = []
-    fused = torch.backends.mha.get_fastpath_enabled()
+    fused, swap = torch.backends.mha.get_fastpath_enabled(), torch.utils.swap_tensors
+    torch.utils.swap_tensors = _take  # which refuses tensors that this mode refers to: .half() and .to(dtype) of a module would fail
     torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer, of which no shapes are seen
 
     def enter(one: Any, _: Any) -> None:
@@ -173,8 +174,14 @@ def _fake(torch: Any, name: str) -> Iterator[list[str]]:
         raise InputError(f"'{name}' cannot be traced{_at(place)}: {line(error)}{hint}") from None
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
+        torch.utils.swap_tensors = swap
         for handle in handles:
             handle.remove()
+
+
+def _take(one: Any, other: Any) -> None:
+    """A parameter becomes what it was converted to; nobody asks for the other again."""
+    one.data = other.data
 
 
 def _at(place: Sequence[str]) -> str:
