@@ -376,11 +376,14 @@ def test_weights_that_are_stored_otherwise_are_named(capsys: pytest.CaptureFixtu
     assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_stages_have_the_same_number_of_layers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", "3"]) == 2
-    assert "32 layers cannot be cut into 3; take a divisor" in capsys.readouterr().err
-    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", "4"]) == 0
-    assert "pipelines: with pp, calls are the mean of a step's stages" in capsys.readouterr().err
+def test_a_stage_is_the_longest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", "33"]) == 2
+    assert "32 layers cannot be cut into 33 stages; take fewer" in capsys.readouterr().err
+    for stages, layers in ((4, 8), (3, 11)):
+        assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", str(stages)]) == 0
+        printed = capsys.readouterr()
+        assert f'kernel = "attention", calls = {layers}, ' in printed.out
+        assert "pipelines: with pp, calls are those of the longest stage" in printed.err
 
 
 @pytest.mark.parametrize(("text", "message"), [('{"model_type": ', "is no JSON"), ('{"hidden_size": 8}', "which has a 'model_type'")])

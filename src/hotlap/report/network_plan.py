@@ -70,7 +70,7 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
     for said in notes.taken_as:
         lines += layout.paragraph("not as stored: ", said, width)
     if any(" pp=" in step for step in notes.steps):
-        said = "with pp, calls are the mean of a step's stages: the embedding and the head lie on one of them each"
+        said = "with pp, calls are those of the longest stage; of the embedding and the head, which lie on one stage each, the mean"
         lines += layout.paragraph("pipelines: ", said, width)
     for reason, workloads in notes.unknown.items():
         lines += layout.paragraph("without weight: ", f"{', '.join(workloads)}: {reason}", width)

@@ -70,11 +70,12 @@ def check(network: Network, setting: Setting) -> None:
     most, fewest = max(network.kv_heads, setting.tp), min(network.kv_heads, setting.tp)
     for what, value, ways in (
         ("heads", network.heads, setting.tp), ("inner width", network.inter, setting.tp), ("experts", network.experts, setting.ep),
-        ("layers", network.layers, setting.pp),
         ("key-value heads and tensor-parallel GPUs", most, fewest),
     ):  # fmt: skip
         if value % ways:
             raise InputError(f"{network.name}: {value} {what} cannot be cut into {ways}; take a divisor")
+    if setting.pp > network.layers:
+        raise InputError(f"{network.name}: {network.layers} layers cannot be cut into {setting.pp} stages; take fewer")
     if setting.ep > 1 and not network.experts:
         raise InputError(f"{network.name} has no experts: leave --ep out")
     if setting.tp * setting.dp % setting.ep:
@@ -86,10 +87,15 @@ def check(network: Network, setting: Setting) -> None:
         raise InputError(f"a batch of {setting.batch} cannot be cut into micro-batches of {setting.micro_batch}; take a divisor")
 
 
+def of_stage(network: Network, setting: Setting) -> float:
+    """What the longest stage has of the layers, each kind of them alike."""
+    return -(-network.layers // setting.pp) / network.layers
+
+
 def stage(network: Network, setting: Setting) -> list[Call]:
-    """Forward through one pipeline stage, layers shared evenly; embedding and head with the share of the stage that has them."""
-    layers = network.layers / setting.pp
-    experts = network.expert_layers / setting.pp
+    """Forward through the longest pipeline stage, which sets the pace; embedding and head with the share of the stage that has them."""
+    share = of_stage(network, setting)
+    layers, experts = network.layers * share, network.expert_layers * share
     found = [*_attention(network, setting), *_scaled(_norms(network, setting), layers)]
     found += _scaled(_dense(network, setting), layers - experts)
     if experts:
@@ -107,14 +113,15 @@ def gemm(m: int, n: int, k: int, dtype: str, batch: int = 1) -> dict[str, Any]:
 
 def _attention(network: Network, setting: Setting) -> Iterator[Call]:
     """Of a stage. A network with windows has them in some of its layers."""
+    share = of_stage(network, setting)
     windows = {network.window: network.windowed_layers, 0: network.layers - network.windowed_layers}
     for call in _attention_layer(network, setting):
         if call.workload == "attention":
             for window, layers in windows.items():
                 if layers:
-                    yield replace(call, params={**call.params, "window": window}, times=layers / setting.pp)
+                    yield replace(call, params={**call.params, "window": window}, times=layers * share)
         else:
-            yield replace(call, times=network.layers / setting.pp)
+            yield replace(call, times=network.layers * share)
 
 
 def _attention_layer(network: Network, setting: Setting) -> Iterator[Call]:

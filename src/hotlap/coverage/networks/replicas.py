@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from hotlap.coverage.networks.calls import Call, Setting, nodes
+from hotlap.coverage.networks.calls import Call, Setting, nodes, of_stage
 from hotlap.coverage.networks.shape import Network
 
 GRADIENT_BYTES = 2  # a parameter, exchanged between replicas in bf16
@@ -21,11 +21,12 @@ class Held(NamedTuple):
 
 
 def held(network: Network, setting: Setting) -> list[Held]:
-    """Layers spread evenly over stages, matrices over tensor-parallel GPUs; experts over the GPUs that share a set of them, which may be
+    """Of the longest stage; matrices spread evenly over tensor-parallel GPUs; experts over the GPUs that share a set of them, which may be
     several replicas together."""
     spread = max(setting.tp, setting.ep)
-    experts = network.expert_layers * network.routed_parameters / spread / setting.pp
-    rest = (network.counted - network.expert_layers * network.routed_parameters) / setting.tp / setting.pp
+    share = of_stage(network, setting)
+    experts = network.expert_layers * network.routed_parameters * share / spread
+    rest = (network.counted - network.expert_layers * network.routed_parameters) * share / setting.tp
     if spread == setting.tp:
         return [_held(rest + experts, setting.dp, setting)]
     return [_held(rest, setting.dp, setting), _held(experts, setting.tp * setting.dp // spread, setting, "experts' ")]

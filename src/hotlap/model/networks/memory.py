@@ -15,7 +15,7 @@ WORKSPACE_TOKENS = 8192  # tokens that a server passes through together at most,
 
 
 def needed(network: Network, setting: Setting) -> dict[str, float]:
-    """Bytes on one GPU by what they are for. Layers are spread evenly over stages, matrices over tensor-parallel GPUs."""
+    """Bytes on one GPU by what they are for. Of the longest stage; matrices spread evenly over tensor-parallel GPUs."""
     if setting.phase == "train":
         trained = (one.parameters * (TRAINED_BYTES - SHARDED_BYTES * (1 - 1 / one.replicas)) for one in held(network, setting))
         return {
