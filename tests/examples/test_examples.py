@@ -71,18 +71,21 @@ def test_the_trace_of_a_processor_alone_has_no_shares_of_a_device(tmp_path: Path
 
 @torch
 def test_each_rank_writes_its_trace_and_the_quick_one_waits_in_the_collective(tmp_path: Path) -> None:
-    ran("slow_rank", "--steps", "12", "--trace", str(tmp_path))
+    for attempt in range(3):  # on a busy machine either rank may come last, and nothing is said
+        folder = tmp_path / str(attempt)
+        ran("slow_rank", "--steps", "12", "--trace", str(folder))
+        whole = ranks.analysed(ranks.files([folder]))
+        if found := together.advise(whole, 0.0):
+            break
     waits = []
     for rank in (0, 1):
-        timeline = Timeline.open(tmp_path / f"rank{rank}.json")
+        timeline = Timeline.open(folder / f"rank{rank}.json")
         assert timeline.head.rank == rank
         named = [name == "gloo:all_reduce" for name in timeline.names]
         lengths = sorted(int(n) for n, which in zip(timeline.duration, timeline.name, strict=True) if named[int(which)])
         assert len(lengths) == 8
         waits.append(statistics.median(lengths))
     assert waits[0] > 2 * waits[1]
-    whole = ranks.analysed(ranks.files([tmp_path]))
-    found = together.advise(whole, 0.0)
     assert found[0].rule == "waiting-for-ranks"
     assert whole.worst == 1
 

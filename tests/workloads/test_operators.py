@@ -94,6 +94,24 @@ def test_every_type_is_right_at_odd_sizes(target: Any, name: str, given: dict[st
     assert given["dtype"] in refused or "PyTorch refuses" in refused
 
 
+HARD = [  # what cancels or falls below the smallest normal number in honest kernels
+    ("attention", {"op": "backward", "query": 512, "kv": 512, "heads": 2, "kv_heads": 2, "head_dim": 64, "dtype": "fp16", "kv_dtype": "fp16"}),
+    *(("rowwise", {"op": op, "rows": 1009, "columns": columns, "dtype": dtype})
+      for op in ("layernorm", "layernorm_backward", "groupnorm", "groupnorm_backward") for columns in (2, 3) for dtype in ("fp32", "bf16")),
+    *(("rowwise", {"op": op, "rows": 1009, "columns": 1, "dtype": "fp32"}) for op in ("layernorm", "layernorm_backward")),
+    *(("transpose", {"rows": rows, "columns": columns, "dtype": "bf16"}) for rows, columns in ((1, 64), (64, 1))),
+    ("conv", {"op": "input_gradient", "dtype": "fp16", "depth": 4, "filter": 7, "pad": 3, "images": 1, "channels": 16, "filters": 16, "height": 8, "width": 8}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given"), HARD, ids=lambda one: one if isinstance(one, str) else "-".join(map(str, one.values())))
+def test_an_honest_kernel_is_right_where_its_parts_cancel(target: Any, name: str, given: dict[str, Any]) -> None:
+    case, operator = made(target, name, given)
+    for seed in range(4):
+        check = harness.prepared(target, case, operator, np.random.default_rng(seed)).check()
+        assert check.passed, check
+
+
 def perturbed(launch: Callable[[Any], Any], at: int) -> Callable[[Any], Any]:
     """One element of output `at` is another than it should be."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 
-from hotlap import units
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import history as remembering
@@ -28,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A series per case and device over time, with the places where its level changed."""
     where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
-    gate = units.parse(args.gate, "%")
+    gate = terminal.gate(args.gate)
     found = remembering.history(_bundles(args), where, gate, provisional=not args.confirmed)
     if not found:
         _explain(list(_bundles(args)), where)

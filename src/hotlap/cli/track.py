@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hotlap import units
 from hotlap.cli import terminal
 from hotlap.coverage import used
 from hotlap.coverage.networks import steps
@@ -31,7 +30,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A line per kernel: its life, what brought each change, what that costs a network's step, and whether its results are right."""
     where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
-    found = tracking.track(_bundles(args), where, units.parse(args.gate, "%"), args.network, used.of_table(args.network))
+    if args.out and args.out.endswith(".md"):
+        raise InputError(f"track writes a page: name it .html, not {args.out}; 'hotlap track report' writes Markdown")
+    found = tracking.track(_bundles(args), where, terminal.gate(args.gate), args.network, used.of_table(args.network))
     if not found.lives and not found.never:
         _explain(args, where)
     kept = [one for one in found.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else found.lives
@@ -58,6 +59,8 @@ def _explain(args: argparse.Namespace, where: dict[str, str]) -> None:
         raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
     if args.network:
         has = {used.network_of(use.step) for one in bundles for use in one.run.plan.uses}
-        raise InputError(f"no case of these runs is called by '{args.network}'; {nearest(args.network, {*has, *steps.names()})}")
+        valid = {*has, *steps.names()}
+        hint = "" if args.network in valid else f"; {nearest(args.network, valid)}"
+        raise InputError(f"no case of these runs is called by '{args.network}'{hint}")
     if where:
         raise select.nothing(bundles, where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -99,11 +99,12 @@ def release(
         _kernel(one, left.get(one.case.id), right.get(one.case.id), by_work.get(used.work_of(one.case), []))
         for one in compared if not network or used.work_of(one.case) in by_work
     ]
+    broken = {one.comparison.case.id for one in kernels if one.kind == "broken"}
     ends = tuple(_revision(runs) for runs in (a_runs, b_runs))
     kernels = [_with_next(one, ends, (a_runs, b_runs)) for one in kernels]
     return Release(
         a=a_name, b=b_name, a_runs=[one.run.id for one in a_runs], b_runs=[one.run.id for one in b_runs],
-        kernels=sorted(kernels, key=_order), steps=_sums(left, right, calls), suspects=_suspects(a_runs, b_runs),
+        kernels=sorted(kernels, key=_order), steps=_sums(left, right, calls, broken), suspects=_suspects(a_runs, b_runs),
         apart=environment.apart([one.run for one in a_runs], [one.run for one in b_runs]),
     )
 
@@ -155,7 +156,7 @@ def _kernel(one: Comparison, a: Side | None, b: Side | None, calls: Sequence[Nee
     kind, reason = _kind(one, a, b)
     times, low, high = (None if end is None or end <= 0 else 1 / end for end in (one.ratio, one.high, one.low))
     before, after = (seconds(one.case, one.unit, side.median) for side in (one.a, one.b))
-    found = costs(calls, after - before) if before is not None and after is not None else []
+    found = costs(calls, after - before) if before is not None and after is not None and kind != "broken" else []
     return Kernel(
         comparison=one, label=work.label(one.case), kind=kind, reason=reason, time_ratio=times, low=low, high=high,
         error_a=_error(a), error_b=_error(b), costs=found,
@@ -207,12 +208,14 @@ def _error(side: Side | None) -> float | None:
 # ---------------------------------------------------------------- steps and suspects
 
 
-def _sums(left: Mapping[str, Side], right: Mapping[str, Side], calls: Sequence[Needed]) -> list[Sum]:
-    """Each step on both sides, summed within each run, so that what moves all its kernels alike is in the interval once."""
+def _sums(left: Mapping[str, Side], right: Mapping[str, Side], calls: Sequence[Needed], broken: Collection[str]) -> list[Sum]:
+    """Each step on both sides, summed within each run, so that what moves all its kernels alike is in the interval once. Without cases
+    whose results are wrong."""
     found = []
     for step in dict.fromkeys(one.step for one in calls):
         members = [one for one in calls if one.step == step]
-        known = [one for one in members if _timed(left.get(one.case.id)) and _timed(right.get(one.case.id))]
+        right_ones = [one for one in members if one.case.id not in broken]
+        known = [one for one in right_ones if _timed(left.get(one.case.id)) and _timed(right.get(one.case.id))]
         a, b = (_whole(side, known) for side in (left, right)) if known else ([], [])
         if a and b:
             ours, theirs = ([statistics.median(one) for one in side] for side in (a, b))

@@ -70,11 +70,13 @@ def with_steps(
     steps = list(found)
     edges = sorted({0, *cuts, len(runs)})
     for start, end in pairwise(edges):
-        if 2 <= end - start <= SHORT and not any(start < one.index < end and not one.provisional for one in found):
-            own = _steps(results[start:end], runs[start:end], gate)
-            near = {start + one.index for one in own}
-            steps = [one for one in steps if not (start < one.index < end and near)]  # a provisional one is said better by its border
-            steps += [_at(one, start, times) for one in own]
+        settled = [one.index for one in found if start < one.index < end and not one.provisional]
+        recent = max([start, end - SHORT, *settled])  # what came since is too short to be tested point by point
+        if end - recent >= 2:
+            own = _steps(results[recent:end], runs[recent:end], gate)
+            near = {recent + one.index for one in own}
+            steps = [one for one in steps if not (recent < one.index < end and near)]  # a provisional one is said better by its border
+            steps += [_at(one, recent, times) for one in own]
     return sorted(steps, key=lambda one: one.index)
 
 
@@ -93,11 +95,12 @@ def _steps(results: Sequence[Result], runs: Sequence[Run], gate: float) -> list[
     for start, border, end in zip(borders, borders[1:], borders[2:], strict=False):
         rest = np.delete(np.diff(values), border - 1)
         known = len(rest) >= FEWEST
-        seen = _by_runs(values, (start, border, end), rest) if known else _by_rounds(results[start:border], results[border:end])
-        if seen and seen.p * (len(borders) - 2) <= CHANCE and abs(seen.shift) >= math.log1p(max(gate, GATE)):
+        share = CHANCE / (len(borders) - 2)
+        seen = _by_runs(values, (start, border, end), rest) if known else _by_rounds(results[start:border], results[border:end], share)
+        if seen and seen.p <= share and abs(seen.shift) >= math.log1p(max(gate, GATE)):
             before, after = (float(np.exp(np.median(values[a:b]))) for a, b in ((start, border), (border, end)))
             ends = [math.exp(one) for one in (seen.shift, seen.low, seen.high)]
-            fresh = end == len(runs) and end - border == 1  # one run says little of a level
+            fresh = not known or (end == len(runs) and end - border == 1)  # one run says little of a level, rounds little of runs
             found.append(Change(
                 index=border, before=before, after=after, ratio=ends[0], low=ends[1], high=ends[2], p=seen.p, provisional=fresh,
             ))
@@ -124,10 +127,12 @@ def _by_runs(values: Floats, place: tuple[int, int, int], rest: Floats) -> Shift
     return Shift(shift, shift - reach, shift + reach, student.two_sided(shift / error, df))
 
 
-def _by_rounds(before: Sequence[Result], after: Sequence[Result]) -> Shift | None:
-    """With too few runs for that: by their rounds, which do not know what differs from run to run."""
+def _by_rounds(before: Sequence[Result], after: Sequence[Result], share: float) -> Shift | None:
+    """With too few runs for that: by their rounds, which do not know what differs from run to run. Where there are too few even for ranks
+    to give such a chance, normal noise is assumed."""
     sides = [[v for one in side for v in one.values] for side in (before, after)]
-    seen = ratio(*sides)
+    a, b = map(len, sides)
+    seen = ratio(*sides) if 2 / math.comb(a + b, a) <= share else ratio(*sides, assume="normal")
     if not seen.ratio or seen.p is None:
         return None
     return Shift(math.log(seen.ratio), math.log(seen.low or seen.ratio), math.log(seen.high or seen.ratio), seen.p)

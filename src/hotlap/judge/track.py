@@ -155,7 +155,7 @@ def _life(series: Series, seen: _Seen, key: Key, calls: Sequence[Needed]) -> Lif
     first = _level(series, marks, start, min(end, start + LEVEL))
     now = _level(series, marks, max(last, stop - LEVEL), stop)
     levels = [_level(series, marks, a, b) for a, b in stretches]
-    best = (max if series.better == "higher" else min)(levels, key=lambda one: one.value)
+    best = (max if series.better == "higher" else min)([*levels, first, now], key=lambda one: one.value)
     return Life(
         series=series, revisions=marks, first=first, best=best, now=now, since_first=_times(series, first.value, now.value),
         since_best=_times(series, best.value, now.value), turns=[_turn(series, one, marks, calls) for one in series.changes],
@@ -259,7 +259,7 @@ def _totals(lives: Sequence[Life], calls: Sequence[Needed]) -> list[Total]:
     for (host, selector, model), own in devices.items():
         for step in dict.fromkeys(one.step for one in calls):
             members = [one for one in calls if one.step == step]
-            known = [(one.calls, own[one.case.id]) for one in members if one.case.id in own]
+            known = [(one.calls, own[one.case.id]) for one in members if one.case.id in own and not own[one.case.id].checks.last_wrong]
             if known:
                 sums = [_sum(known, which) for which in ("first", "best", "now")]
                 place = f"{host} {selector}" + (f" {model}" if places[host, selector] > 1 else "")

@@ -228,7 +228,7 @@ def _tails(found: Sequence[Comparison], width: int) -> list[str]:
         gate = one.gate or 0.0
         if one.tail_high < 1 - gate or one.tail_low > 1 + gate:
             said = f"the slow 95 % tail is {'better' if one.tail > 1 else 'worse'} by {percent(abs(one.tail - 1))} in B, "
-            said += f"{interval(one.tail_low, one.tail_high)}, though the median is not"
+            said += interval(one.tail_low, one.tail_high) + (", though the median is not" if one.answer == "same" else "")
             lines += layout.paragraph(f"  {'tail':<14}  ", f"{label(one.case)}: {said}", width)
     return lines
 

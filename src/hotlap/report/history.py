@@ -37,7 +37,7 @@ def history(found: Sequence[Series], width: int = 100, color: bool = False) -> s
     lines = [grid.header(color)]
     for place, one in enumerate(ordered):
         lines += grid.line(place, color)
-        lines += _trend(one, width, color)
+        lines += trend(one, width, color)
         lines += [text for change in one.changes for text in _change(one, change, width, color)]
         lines += [text for away in one.excursions for text in _excursion(one, away, width, color)]
         cuts = {when(one.points[at].time_s): words.clean(why) for at, why in one.boundaries.items()}
@@ -115,17 +115,17 @@ def lies_apart(series: Series, away: Excursion) -> str:
     return f"{said}: too few to test as a change; {'measure again' if away.last else 'measure more often to see such'}"
 
 
-def _trend(one: Series, width: int, color: bool) -> list[str]:
+def trend(one: Series, width: int, color: bool) -> list[str]:
     """A device that gets worse, or better, since its last change or from its first run on."""
-    trend = one.trend
-    if trend is None or trend.state not in ("degrading", "improving"):
+    found = one.trend
+    if found is None or found.state not in ("degrading", "improving"):
         return []
-    slope, own = _moves(one, trend.slope), _moves(one, trend.own)
-    low, high = sorted((_moves(one, trend.low), _moves(one, trend.high)))
-    against = f" against its {trend.peers} peers ({per_month(own)} with what they share)" if trend.peers else ""
-    since = f"since {when(one.points[trend.since].time_s)} UTC" if trend.since else f"over all {len(one.points)} runs"
-    text = f"{trend.state}: {per_month(slope)} [{_share(1 + low, 2)}, {_share(1 + high, 2)}]{against} {since}, p {trend.q:.1g}"
-    style = "bad" if trend.state == "degrading" else "good"
+    slope, own = _moves(one, found.slope), _moves(one, found.own)
+    low, high = sorted((_moves(one, found.low), _moves(one, found.high)))
+    against = f" against its {found.peers} peers ({per_month(own)} with what they share)" if found.peers else ""
+    since = f"since {when(one.points[found.since].time_s)} UTC" if found.since else f"over all {len(one.points)} runs"
+    text = f"{found.state}: {per_month(slope)} [{_share(1 + low, 2)}, {_share(1 + high, 2)}]{against} {since}, p {found.q:.1g}"
+    style = "bad" if found.state == "degrading" else "good"
     return [layout.painted(piece, style, color) for piece in layout.paragraph("    ", text, width)]
 
 

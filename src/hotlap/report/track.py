@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 from hotlap.judge.track import Checks, Cost, Life, Total, Tracked, Turn
 from hotlap.report import layout, words
-from hotlap.report.history import places, sparkline, when
+from hotlap.report.history import places, sparkline, trend, when
 from hotlap.report.layout import Cell, Column
 from hotlap.units import percent, show
 
 SPARK = 20  # cells
 SAME = 0.005  # of the time: what is called the same
+UNTOLD = 0.05  # of the time: so large a difference without a change found is not called the same
 FAR = 1.95  # times, from which a ratio is said as one and not as a percentage
 FEW, STEPS = 3, 2  # suspects and steps named at a change
 READING = (
     "first, best, now: medians of stretches between changes. Percentages are of time, whichever way the case counts: + is slower. "
-    "Short series are tested at each border between revisions, against what neighbouring runs differ by elsewhere; long ones point by point"
+    "Short series are tested at each border between revisions, against what neighbouring runs differ by elsewhere, or with too few "
+    "runs by their rounds, and then provisionally; long ones point by point. ?: no change was found, for the noise or for too few runs"
 )
 
 
@@ -32,7 +34,9 @@ def track(found: Tracked, width: int = 100, color: bool = False) -> str:
     turns = sum(len(one.turns) for one in found.lives)
     slower = sum(one.since_best > 1 + SAME for one in found.lives if one.turns)
     tally = f"{words.counted(found.runs, 'run')}, {words.counted(found.kernels, 'kernel')}: {words.counted(turns, 'change')}"
-    lines += ["", f"{tally}; {slower} slower now than at {'its' if slower == 1 else 'their'} best"]
+    wrong_now = sum(one.checks.last_wrong for one in found.lives)
+    told = f"{slower} slower now than at {'its' if slower == 1 else 'their'} best" + (f", {wrong_now} wrong now" if wrong_now else "")
+    lines += ["", f"{tally}; {told}"]
     lines += [layout.painted(line, "dim", color) for line in layout.paragraph("", f"{READING}.", width)]
     return "\n".join([*lines, *_next(ordered)])
 
@@ -63,6 +67,7 @@ def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
         lines += grid.line(place, color)
         for turn in one.turns:
             lines += _turn(one, turn, width, color)
+        lines += trend(one.series, width, color)
         if said := wrong(one.checks):
             lines += layout.paragraph("    results  ", said, width)
     return lines
@@ -73,9 +78,11 @@ def _spark(one: Life) -> str:
 
 
 def _moved(ratio: float, changed: bool) -> Cell:
-    """A time ratio in words; without a change found the difference is noise."""
-    if not changed or not math.isfinite(ratio) or abs(ratio - 1) < SAME:
+    """A time ratio in words; without a change found a small difference is noise, and of a large one nothing is known."""
+    if not math.isfinite(ratio) or abs(ratio - 1) < (SAME if changed else UNTOLD):
         return Cell("same" if math.isfinite(ratio) else words.DASH, "dim")
+    if not changed:
+        return Cell(f"{times(ratio)} ?", "dim")
     return Cell(times(ratio), "bad" if ratio > 1 else "good")
 
 

@@ -176,6 +176,12 @@ def _conv(params: Mapping[str, Value]) -> Work:
     )
 
 
+def _rowwise_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    if str(params["op"]).startswith(("batchnorm", "groupnorm")) and integer(params, "columns") < 2:
+        return "columns", f"{params['op']} takes the spread of a row, and of one value there is none; take 2 columns or more"
+    return None
+
+
 def _conv_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     if min(side.result for side in conv_sides(params).values()) < 1:
         return "filter", f"a filter of {params['filter']} does not fit into {params['height']} × {params['width']} with pad {params['pad']}"
@@ -412,6 +418,7 @@ WORKLOADS = (
         "B/s",
         "higher",
         _rowwise,
+        fault=_rowwise_fault,
         implementations=("triton",),
     ),
     Workload(

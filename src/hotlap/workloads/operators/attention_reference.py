@@ -11,6 +11,7 @@ from typing import Any
 from hotlap.workloads.operators.attention_shape import Shape, visible
 from hotlap.workloads.operators.base import UNIT, Exact
 from hotlap.workloads.operators.products import WHOLE_FLOP, some, stretched
+from hotlap.workloads.operators.values import SMALLEST
 
 Inputs = Mapping[str, Any]
 MOST_PAIRS, FEWEST_QUERIES = 32, 8  # sequences with key heads, and queries of each, where not all are recomputed
@@ -97,7 +98,7 @@ def _bound(value: Any, squares: Any, magnitudes: Any, shape: Shape, terms: int) 
     """Weights and results are rounded to the inputs' type, each independently; sums are in fp32. Gradients are rounded more often on the
     way: dP and dS are."""
     unit = (4 if shape.backward else 2) * UNIT[shape.dtype]
-    return 2 * unit * (value.abs() + 4 * squares.sqrt()) + 4 * terms**0.5 * UNIT["fp32"] * magnitudes
+    return 2 * unit * (value.abs().clamp_min(SMALLEST[shape.dtype]) + 4 * squares.sqrt()) + 4 * terms**0.5 * UNIT["fp32"] * magnitudes
 
 
 def _weights(q: Any, k: Any, shape: Shape, queries: Any) -> Any:

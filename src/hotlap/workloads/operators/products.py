@@ -29,6 +29,7 @@ class Finish(NamedTuple):
     accumulate: str = "fp32"
     add: Any = None  # bias or residual, fp64, broadcast to the output
     apply: Callable[[Any], Any] | None = None  # activation; no steeper than 1.13, as GELU is
+    parts: int = 1  # of a sum, after each of which it is rounded to the output's type
 
     @property
     def exact(self) -> bool:
@@ -36,12 +37,18 @@ class Finish(NamedTuple):
 
     def bound(self, value: Any, norms: Any, terms: int) -> Any:
         """The largest error of an element whose exact value is `value`, and whose operands have these norms' product."""
-        wanders = 4 * norms / math.sqrt(terms)
+        wanders = 4 * self._rounded * norms / math.sqrt(terms)
         return 2 * UNIT[self.dtype] * (value.abs() + wanders) + 4 * self._summing(terms) * norms
 
     def typical(self, norms: Any, terms: int) -> Any:
         """The root mean square of many elements' errors, at most."""
-        return 2 * UNIT[self.dtype] * norms / math.sqrt(terms) + self._summing(terms) * norms
+        return 2 * UNIT[self.dtype] * self._rounded * norms / math.sqrt(terms) + self._summing(terms) * norms
+
+    @property
+    def _rounded(self) -> float:
+        """Times one rounding: of n parts the k-th sum has √(k ÷ n) of the whole's size, which makes √(n ÷ 2) roundings; a bound has some
+        to spare."""
+        return max(1.0, math.sqrt(self.parts) / 4)
 
     def _summing(self, terms: int) -> float:
         """What summing adds, as a share of the norms: a fifth of a unit where partial sums are rounded to nearest, independently; where a

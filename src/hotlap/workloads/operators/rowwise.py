@@ -91,11 +91,14 @@ def _weighted(make: Maker, shape: Shape) -> Inputs:
 
 
 def _normed(x: Any, weight: Any, dtype: str, over: tuple[int, ...]) -> Exact:
-    """(x − mean) ÷ deviation × weight. A mean is taken away: elements near it keep its error, which is some of the weight's."""
-    away = x - x.mean(over, keepdim=True)
-    value = away * (away.square().mean(over, keepdim=True) + EPSILON).rsqrt() * weight
+    """(x − mean) ÷ deviation × weight. A mean is taken away: elements near it keep its error, which is some of the weight's, and as many
+    times that as x and the mean are larger than the deviation."""
+    mean = x.mean(over, keepdim=True)
+    away = x - mean
+    rstd = (away.square().mean(over, keepdim=True) + EPSILON).rsqrt()
+    value = away * rstd * weight
     terms = math.prod(int(x.shape[side]) for side in over)
-    return near(value, dtype, 3, terms, wide=weight.abs().expand_as(value))
+    return near(value, dtype, 3, terms, wide=weight.abs() * (1 + (x.abs() + mean.abs()) * rstd))
 
 
 def _batchnorm(torch: Any, shape: Shape) -> Step:

@@ -86,26 +86,32 @@ def _layernorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
         return tuple(backward(i["g"], i["x"], (columns,), i["mean"], i["rstd"], i["weight"], i["weight"], mask))
 
     def reference(i: Inputs) -> list[Exact]:
-        hat = (i["x"] - i["mean"]) * i["rstd"]
-        return [_to_x(i["g"] * i["weight"], hat, i["rstd"], (-1,), dtype), *_to_weights(i["g"], hat, (0,), dtype)]
+        hat, lost = _hat(i["x"], i["mean"], i["rstd"])
+        return [_to_x(i["g"] * i["weight"], hat, lost, i["rstd"], (-1,), dtype), *_to_weights(i["g"], hat, lost, (0,), dtype)]
 
     return Step(inputs, launch, reference, "aten native_layer_norm_backward: to x, weight and bias")
 
 
-def _to_x(g: Any, hat: Any, rstd: Any, over: tuple[int, ...], dtype: str) -> Exact:
+def _hat(x: Any, mean: Any, rstd: Any) -> tuple[Any, Any]:
+    """x̂, and the magnitudes that cancelled in it."""
+    return (x - mean) * rstd, (x.abs() + mean.abs()) * rstd
+
+
+def _to_x(g: Any, hat: Any, lost: Any, rstd: Any, over: tuple[int, ...], dtype: str) -> Exact:
     """(g − mean(g) − x̂·mean(g·x̂)) ÷ deviation, means over the normed sides; `g` with the weight in it."""
     value = (g - g.mean(over, keepdim=True) - hat * (g * hat).mean(over, keepdim=True)) * rstd
     scale = (g.abs() + g.abs().mean(over, keepdim=True) + hat.abs() * (g * hat).abs().mean(over, keepdim=True)) * rstd
+    wide = (lost * (g * hat).abs().mean(over, keepdim=True) + hat.abs() * (g.abs() * lost).mean(over, keepdim=True)) * rstd
     terms = math.prod(int(g.shape[side]) for side in over)
-    return near(value, dtype, 3, terms, scale=scale)
+    return near(value, dtype, 3, terms, scale=scale, wide=wide)
 
 
-def _to_weights(g: Any, hat: Any, over: tuple[int, ...], dtype: str) -> list[Exact]:
+def _to_weights(g: Any, hat: Any, lost: Any, over: tuple[int, ...], dtype: str) -> list[Exact]:
     """Σ g·x̂ and Σ g. Where such sums are made in parts, each part is rounded."""
     terms = math.prod(int(g.shape[side]) for side in over)
     found = []
-    for one in (g * hat, g):
-        found.append(near(one.sum(over), dtype, 3, terms, scale=one.abs().sum(over)))
+    for one, wide in ((g * hat, (g.abs() * lost).sum(over)), (g, None)):
+        found.append(near(one.sum(over), dtype, 3, terms, scale=one.abs().sum(over), wide=wide))
     return found
 
 
@@ -132,7 +138,7 @@ def _rmsnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
         value = (g - hat * (g * hat).mean(-1, keepdim=True)) * i["rstd"]
         scale = (g.abs() + hat.abs() * (g * hat).abs().mean(-1, keepdim=True)) * i["rstd"]
         to_x = near(value, dtype, 4, columns, scale=scale)
-        return [to_x, _to_weights(i["g"], hat, (0,), dtype)[0]]
+        return [to_x, _to_weights(i["g"], hat, hat.abs(), (0,), dtype)[0]]
 
     def launch(i: Inputs) -> tuple[Any, Any]:
         return (fused if _has_kernel(torch, "_fused_rms_norm_backward", i["x"].device.type) else composed)(i)
@@ -165,8 +171,8 @@ def _batchnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
 
     def reference(i: Inputs) -> list[Exact]:
         mean, rstd, weight = (i[name][:, None] for name in ("mean", "rstd", "weight"))
-        hat = (i["x"] - mean) * rstd
-        return [_to_x(i["g"] * weight, hat, rstd, (0, 2), dtype), *_to_weights(i["g"], hat, (0, 2), dtype)]
+        hat, lost = _hat(i["x"], mean, rstd)
+        return [_to_x(i["g"] * weight, hat, lost, rstd, (0, 2), dtype), *_to_weights(i["g"], hat, lost, (0, 2), dtype)]
 
     return Step(inputs, launch, reference, "aten native_batch_norm_backward: to x, weight and bias")
 
@@ -190,11 +196,11 @@ def _groupnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
     def reference(i: Inputs) -> list[Exact]:
         x, g = (i[name].view(images, groups, inner, pixels) for name in ("x", "g"))
         mean, rstd = (i[name].view(images, groups, 1, 1) for name in ("mean", "rstd"))
-        hat = (x - mean) * rstd
-        to_x = _to_x(g * i["weight"].view(groups, inner, 1), hat, rstd, (2, 3), dtype)
+        hat, lost = _hat(x, mean, rstd)
+        to_x = _to_x(g * i["weight"].view(groups, inner, 1), hat, lost, rstd, (2, 3), dtype)
         sides = (images, channels, pixels)
         to_x = to_x._replace(value=to_x.value.reshape(sides), scale=to_x.scale.reshape(sides))
-        return [to_x, *_to_weights(i["g"], hat.reshape(sides), (0, 2), dtype)]
+        return [to_x, *_to_weights(i["g"], hat.reshape(sides), lost.reshape(sides), (0, 2), dtype)]
 
     return Step(inputs, launch, reference, "aten native_group_norm_backward: to x, weight and bias")
 

@@ -110,7 +110,7 @@ def _permute(case: Case, _: Any) -> Operator:
     return Operator(inputs, launch, reference, variant=f"torch index_select {dtype}", dtype=dtype)
 
 
-def _transpose(case: Case, _: Any) -> Operator:
+def _transpose(case: Case, torch: Any) -> Operator:
     rows, columns = sizes(case.params, "rows", "columns")
     dtype = str(case.params["dtype"])
 
@@ -120,7 +120,8 @@ def _transpose(case: Case, _: Any) -> Operator:
     def reference(i: Inputs) -> list[Exact]:
         return [same(i["x"].t())]
 
-    return Operator(inputs, lambda i: i["x"].t().contiguous(), reference, variant=f"torch contiguous {dtype}", dtype=dtype)
+    laid = torch.contiguous_format  # .contiguous() gives a row or a column back as it is
+    return Operator(inputs, lambda i: i["x"].t().clone(memory_format=laid), reference, variant=f"torch clone {dtype}", dtype=dtype)
 
 
 MAKERS = {"embedding": _embedding, "embedding_bag": _embedding_bag, "scatter": _scatter, "permute": _permute, "transpose": _transpose}
