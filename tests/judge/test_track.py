@@ -91,6 +91,29 @@ def test_two_revisions_of_one_run_each_are_told_by_their_rounds() -> None:
     (life,) = track(runs([1.0, 1.5], per=1)).lives
     (turn,) = life.turns
     assert turn.time_ratio == pytest.approx(1.5, rel=0.02)
+    assert turn.change.provisional  # what differs from run to run is not known
+    few = [Bundle(b.run, b.path, [replace(s, seconds=s.seconds[:4]) for s in b.samples]) for b in runs([1.0, 2.0, 2.0], per=1)]
+    (life,) = track(few).lives
+    assert [turn.time_ratio for turn in life.turns] == [pytest.approx(2.0, rel=0.02)]  # too few for ranks: normal noise is assumed
+
+
+@pytest.mark.parametrize("since", range(1, 13))
+def test_a_step_that_was_seen_stays_seen_when_more_runs_come(since: int) -> None:
+    (life,) = track(runs([1.0] * 18 + [1.04] * since, per=1)).lives
+    (turn,) = life.turns
+    assert turn.change.index == 18
+    assert turn.change.provisional == (since == 1)
+
+
+def test_a_long_series_that_scatters_has_no_steps_at_its_end() -> None:
+    false = sum(bool(track(runs([1.0] * 45, per=1, noise=0.02, seed=seed)).lives[0].turns) for seed in range(40))
+    assert false <= 3
+
+
+def test_a_large_difference_without_a_change_is_not_called_the_same() -> None:
+    (life,) = track(runs([1.0, 1.3, 1.0, 1.3, 1.4], per=1000)).lives
+    assert life.turns == []
+    assert "?" in shown.track(track(runs([1.0, 1.3, 1.0, 1.3, 1.4], per=1000)), 120).splitlines()[3]
 
 
 def test_wrong_results_and_growing_errors_stand_beside_the_speed() -> None:
@@ -108,7 +131,18 @@ def test_wrong_results_and_growing_errors_stand_beside_the_speed() -> None:
     assert life.checks.grown
     assert shown.right(life.checks) == "WRONG now"
     assert "wrong result" in shown.wrong(life.checks)
+    answer = track(with_uses(checked))
+    assert answer.totals == []  # the time of what is wrong is none
+    assert "1 wrong now" in shown.track(answer, 120)
     assert "from 1.1 % to 20 % of its tolerance" in shown.wrong(life.checks)
+
+
+def test_a_kernel_that_is_not_measured_any_more_is_said_to_be_gone() -> None:
+    nights = [make({"copy": [1e-3] * 6, "gemm": [2e-3] * 6} if n < 4 else {"copy": [1e-3] * 6}, day=n) for n in range(7)]
+    answer = track(nights)
+    lives = {one.series.case.id: one for one in answer.lives}
+    assert (lives[COPY.id].absent, lives[GEMM.id].absent) == (0, 3)
+    assert shown.track(answer, 120).count("gone     the last 3 runs of its plan did not measure it") == 1
 
 
 def test_what_was_never_measured_is_said() -> None:

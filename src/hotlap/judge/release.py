@@ -20,7 +20,7 @@ from hotlap.judge.compare import Side
 from hotlap.judge.matching import Unit
 from hotlap.judge.track import Cost, costs, shares
 from hotlap.model.ceilings import seconds
-from hotlap.record import Case, Comparison, Difference, Record, Result
+from hotlap.record import Case, Comparison, Difference, OnDevice, Record, Result
 from hotlap.stats import few, several
 from hotlap.stats.ratio import Ratio, ratio, verdict
 from hotlap.store.bundle import Bundle
@@ -154,7 +154,9 @@ def _retold(one: Comparison, seen: Ratio, q: float | None) -> Comparison:
 
 def _kernel(one: Comparison, a: Side | None, b: Side | None, calls: Sequence[Needed]) -> Kernel:
     kind, reason = _kind(one, a, b)
-    times, low, high = (None if end is None or end <= 0 else 1 / end for end in (one.ratio, one.high, one.low))
+    alone = _worse(one) if kind == "slower" and one.answer != "slower" else []
+    shown = min(alone, key=lambda d: d.ratio or 1.0) if alone else one  # one device that is slower, not all of them together
+    times, low, high = (None if end is None or end <= 0 else 1 / end for end in (shown.ratio, shown.high, shown.low))
     before, after = (seconds(one.case, one.unit, side.median) for side in (one.a, one.b))
     found = costs(calls, after - before) if before is not None and after is not None and kind != "broken" else []
     return Kernel(
@@ -170,7 +172,10 @@ def _kind(one: Comparison, a: Side | None, b: Side | None) -> tuple[Kind, str]:
         return "broken", wrong
     if had and has:
         if one.answer in ("slower", "faster", "same", "cannot tell"):
-            return _device(one) or one.answer, one.reason
+            alone = _worse(one)
+            if alone and one.answer != "slower":
+                return "slower", f"only {', '.join(d.device for d in alone)}"
+            return one.answer, one.reason
         return "cannot tell", one.reason
     if had:
         if b is None:
@@ -181,11 +186,10 @@ def _kind(one: Comparison, a: Side | None, b: Side | None) -> tuple[Kind, str]:
     return "not run", _why(b or a)
 
 
-def _device(one: Comparison) -> Kind | None:
-    """One device that is slower than it was, and than the others are, is a regression, whatever all together say."""
+def _worse(one: Comparison) -> list[OnDevice]:
+    """Devices that are slower than they were, and than the others are: each is a regression, whatever all together say."""
     gate = one.gate or 0.0
-    worse = [d for d in one.devices if d.answer == "worse" and d.high is not None and d.high < 1 and d.ratio and d.ratio <= 1 / (1 + gate)]
-    return "slower" if worse else None
+    return [d for d in one.devices if d.answer == "worse" and d.high is not None and d.high < 1 and d.ratio and d.ratio <= 1 / (1 + gate)]
 
 
 def _wrong(side: Side | None) -> str:

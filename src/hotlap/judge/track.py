@@ -84,6 +84,7 @@ class Life(Record, frozen=True, kw_only=True):
     since_best: float
     turns: list[Turn] = []
     checks: Checks
+    absent: int = 0  # runs of its plan on this device since it was last asked for
     costs: list[Cost] = []  # now against its best, in one step of each network that calls it
 
 
@@ -124,10 +125,20 @@ class _Seen:
 
     runs: dict[str, Run] = field(default_factory=dict)
     results: dict[Key, list[tuple[str, Result]]] = field(default_factory=dict)
+    there: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # plan, host, target and place → runs, in order
 
     def __call__(self, key: Key, run: Run, result: Result) -> None:
         self.runs.setdefault(run.id, run)
         self.results.setdefault(key, []).append((run.id, result))
+        there = self.there.setdefault((run.plan.name, *key[1:]), [])
+        if run.id not in there[-1:]:
+            there.append(run.id)
+
+    def since(self, key: Key) -> int:
+        """Runs of the plan of a case's newest run, on the same device, since that run."""
+        newest = self.results[key][-1][0]
+        there = self.there[self.runs[newest].plan.name, *key[1:]]
+        return len(there) - 1 - there.index(newest)
 
 
 def track(
@@ -152,14 +163,15 @@ def _life(series: Series, seen: _Seen, key: Key, calls: Sequence[Needed]) -> Lif
     edges = sorted({since, len(series.points), *(one.index for one in series.changes if one.index > since)})
     stretches = [(start, end) for start, end in pairwise(edges) if end > start]
     (start, end), (last, stop) = stretches[0], stretches[-1]
-    first = _level(series, marks, start, min(end, start + LEVEL))
-    now = _level(series, marks, max(last, stop - LEVEL), stop)
+    most = LEVEL if len(stretches) > 1 else min(LEVEL, max((end - start) // 2, 1))  # one stretch: its beginning and its end do not overlap
+    first = _level(series, marks, start, min(end, start + most))
+    now = _level(series, marks, max(last, stop - most), stop)
     levels = [_level(series, marks, a, b) for a, b in stretches]
     best = (max if series.better == "higher" else min)([*levels, first, now], key=lambda one: one.value)
     return Life(
         series=series, revisions=marks, first=first, best=best, now=now, since_first=_times(series, first.value, now.value),
         since_best=_times(series, best.value, now.value), turns=[_turn(series, one, marks, calls) for one in series.changes],
-        checks=_checks(seen.results[key]), costs=_costs(series, best.value, now.value, calls),
+        checks=_checks(seen.results[key]), absent=seen.since(key), costs=_costs(series, best.value, now.value, calls),
     )
 
 

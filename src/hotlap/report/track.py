@@ -56,8 +56,8 @@ def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
         Column("runs", [Cell(str(len(one.series.points))) for one in ordered], right=True),
         Column("", [Cell(_spark(one), "accent") for one in ordered]),
         Column("now", [Cell(text) for text in layout.aligned([words.quantity(one.now.value, one.series.unit) for one in ordered])]),
-        Column("since first", [_moved(one.since_first, bool(one.turns)) for one in ordered], right=True),
-        Column("since best", [_moved(one.since_best, bool(one.turns)) for one in ordered], right=True),
+        Column("since first", [_moved(one.since_first, _changed(one)) for one in ordered], right=True),
+        Column("since best", [_moved(one.since_best, _changed(one)) for one in ordered], right=True),
         Column("results", [Cell(right(one.checks), "" if right(one.checks) == "right" else "bad") for one in ordered]),
     ]
     kept = [column for column in columns if not (single and column.head == "device")]
@@ -68,6 +68,8 @@ def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
         for turn in one.turns:
             lines += _turn(one, turn, width, color)
         lines += trend(one.series, width, color)
+        if one.absent:
+            lines += layout.paragraph("    gone     ", f"the last {words.counted(one.absent, 'run')} of its plan did not measure it", width)
         if said := wrong(one.checks):
             lines += layout.paragraph("    results  ", said, width)
     return lines
@@ -75,6 +77,10 @@ def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
 
 def _spark(one: Life) -> str:
     return sparkline([point.value for point in one.series.points], [turn.change.index for turn in one.turns], SPARK)
+
+
+def _changed(one: Life) -> bool:
+    return bool(one.turns) or (one.series.trend is not None and one.series.trend.state in ("degrading", "improving"))
 
 
 def _moved(ratio: float, changed: bool) -> Cell:

@@ -167,11 +167,18 @@ def differing(a: str, b: str, most: int = 40) -> tuple[str, str]:
     """Two texts for one line: long ones without what they share at both ends, then without their middles."""
     texts = [clean(a), clean(b)]
     if max(map(len, texts)) > most:
+        texts = [_few(text.split(", ")) for text in texts]
+    if max(map(len, texts)) > most:
         ahead = max(_shared(*texts) - CONTEXT, 0)
         behind = max(_shared(*(text[:ahead:-1] for text in texts)) - CONTEXT, 0)
         texts = ["…" * (ahead > 0) + text[ahead : len(text) - behind] + "…" * (behind > 0) for text in texts]
     first, second = (one if len(one) <= most else f"{one[: most // 2 - 1]}…{one[-(most // 2 - 1) :]}" for one in texts)
     return first, second
+
+
+def _few(items: Sequence[str]) -> str:
+    """Of many values the first and the last."""
+    return ", ".join(items) if len(items) < 4 else f"{items[0]} … {items[-1]}, {len(items)} in all"
 
 
 def _shared(a: str, b: str) -> int:
