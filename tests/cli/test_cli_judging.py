@@ -193,6 +193,9 @@ def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], t
     printed = capsys.readouterr().out
     assert "2 series: none with a change above 900 %" in printed
     assert f"page    {out}" in printed
+    for verb in ("history", "track"):
+        assert main([verb, "--gate=-1 %"]) == 2
+        assert "--gate is a share from 0 on, as in '2 %', not -1 %" in capsys.readouterr().err
 
 
 def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:

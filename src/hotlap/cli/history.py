@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from hotlap.cli import terminal
@@ -27,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A series per case and device over time, with the places where its level changed."""
     where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
-    gate = terminal.gate(args.gate)
+    gate = terminal.gate(args.gate, below=math.inf)
     found = remembering.history(_bundles(args), where, gate, provisional=not args.confirmed)
     if not found:
         _explain(list(_bundles(args)), where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -59,11 +60,12 @@ def pairs(items: Sequence[str], what: str) -> dict[str, str]:
     return found
 
 
-def gate(text: str) -> float:
+def gate(text: str, below: float = 1.0) -> float:
     """The smallest change worth a word, as a share. Raises InputError for what is none."""
     found = units.parse(text, "%")
-    if not 0 <= found < 1:
-        raise InputError(f"--gate is a share from 0 to under 100 %, as in '2 %', not {text}")
+    if not 0 <= found < below:
+        most = f" to under {units.exact(below, '%')}" if math.isfinite(below) else " on"
+        raise InputError(f"--gate is a share from 0{most}, as in '2 %', not {text}")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
     if args.out and args.out.endswith(".md"):
         raise InputError(f"track writes a page: name it .html, not {args.out}; 'hotlap track report' writes Markdown")
-    found = tracking.track(_bundles(args), where, terminal.gate(args.gate), args.network, used.of_table(args.network))
+    found = tracking.track(_bundles(args), where, terminal.gate(args.gate, below=math.inf), args.network, used.of_table(args.network))
     if not found.lives and not found.never:
         _explain(args, where)
     kept = [one for one in found.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else found.lives
