@@ -36,9 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A user's own kernels: kept with their revisions, checked, made into plans. Exit code 1 when a check finds a wrong result."""
     home = paths.home()
-    if args.what == "list" and args.item:
-        raise InputError(f"list takes no name; hotlap kernel show {args.item}")
     if args.what == "list":
+        if args.item:
+            raise InputError(f"list takes no name; hotlap kernel show {args.item}")
         found = kernels.kept(home)
         if args.json:
             terminal.print_json(found)

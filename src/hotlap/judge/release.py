@@ -153,9 +153,9 @@ def _retold(one: Comparison, seen: Ratio, q: float | None) -> Comparison:
 
 
 def _kernel(one: Comparison, a: Side | None, b: Side | None, calls: Sequence[Needed]) -> Kernel:
-    kind, reason = _kind(one, a, b)
-    alone = _worse(one) if kind == "slower" and one.answer != "slower" else []
-    shown = min(alone, key=lambda d: d.ratio or 1.0) if alone else one  # one device that is slower, not all of them together
+    alone = _worse(one) if one.answer != "slower" else []
+    kind, reason = _kind(one, a, b, alone)
+    shown = min(alone, key=lambda d: d.ratio or 1.0) if alone and kind == "slower" else one
     times, low, high = (None if end is None or end <= 0 else 1 / end for end in (shown.ratio, shown.high, shown.low))
     before, after = (seconds(one.case, one.unit, side.median) for side in (one.a, one.b))
     found = costs(calls, after - before) if before is not None and after is not None and kind != "broken" else []
@@ -165,17 +165,15 @@ def _kernel(one: Comparison, a: Side | None, b: Side | None, calls: Sequence[Nee
     )
 
 
-def _kind(one: Comparison, a: Side | None, b: Side | None) -> tuple[Kind, str]:
-    """By what either side has: no number at all, none any more, one for the first time, or two that are compared."""
+def _kind(one: Comparison, a: Side | None, b: Side | None, alone: Sequence[OnDevice]) -> tuple[Kind, str]:
+    """By what either side has: no number at all, none any more, one for the first time, or two that are compared. `alone`: devices that
+    are slower, where not all of them together are."""
     had, has = bool(a and a.values), bool(b and b.values)
     if has and (wrong := _wrong(b)) and not _wrong(a):
         return "broken", wrong
     if had and has:
         if one.answer in ("slower", "faster", "same", "cannot tell"):
-            alone = _worse(one)
-            if alone and one.answer != "slower":
-                return "slower", f"only {', '.join(d.device for d in alone)}"
-            return one.answer, one.reason
+            return ("slower", f"only {', '.join(d.device for d in alone)}") if alone else (one.answer, one.reason)
         return "cannot tell", one.reason
     if had:
         if b is None:

@@ -66,7 +66,7 @@ def mark(run: Run, case: Case) -> str:
 def with_steps(
     found: Sequence[Change], results: Sequence[Result], runs: Sequence[Run], times: Sequence[float], cuts: Sequence[int], gate: float
 ) -> list[Change]:
-    """What was found point by point, with the steps between revisions of stretches that are too short for that, in order."""
+    """What was found point by point, with the steps between revisions of stretches and recent ends too short for it, in order."""
     steps = list(found)
     edges = sorted({0, *cuts, len(runs)})
     for start, end in pairwise(edges):
@@ -74,8 +74,8 @@ def with_steps(
         recent = max([start, end - SHORT, *settled])  # what came since is too short to be tested point by point
         if end - recent >= 2:
             own = _steps(results[recent:end], runs[recent:end], gate)
-            near = {recent + one.index for one in own}
-            steps = [one for one in steps if not (recent < one.index < end and near)]  # a provisional one is said better by its border
+            if own:  # a provisional one is said better by its border
+                steps = [one for one in steps if not recent < one.index < end]
             steps += [_at(one, recent, times) for one in own]
     return sorted(steps, key=lambda one: one.index)
 
@@ -91,11 +91,10 @@ def _steps(results: Sequence[Result], runs: Sequence[Run], gate: float) -> list[
     marks = [mark(run, one.case) for run, one in zip(runs, results, strict=True)]
     borders = [0, *(n for n in range(1, len(marks)) if marks[n] != marks[n - 1]), len(marks)]
     values = np.log([statistics.median(one.values) for one in results])
-    found = []
+    found, share = [], CHANCE / max(len(borders) - 2, 1)
     for start, border, end in zip(borders, borders[1:], borders[2:], strict=False):
         rest = np.delete(np.diff(values), border - 1)
         known = len(rest) >= FEWEST
-        share = CHANCE / (len(borders) - 2)
         seen = _by_runs(values, (start, border, end), rest) if known else _by_rounds(results[start:border], results[border:end], share)
         if seen and seen.p <= share and abs(seen.shift) >= math.log1p(max(gate, GATE)):
             before, after = (float(np.exp(np.median(values[a:b]))) for a, b in ((start, border), (border, end)))

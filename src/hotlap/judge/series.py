@@ -21,6 +21,10 @@ class Trend(Record, frozen=True, kw_only=True):
     peers: int = 0  # devices of this model whose shared course was taken out
     since: int = 0  # index of the first point that counts
 
+    @property
+    def moves(self) -> bool:
+        return self.state in ("degrading", "improving")
+
 
 class Point(Record, frozen=True, kw_only=True):
     """One run's value in a series."""

@@ -118,7 +118,7 @@ def lies_apart(series: Series, away: Excursion) -> str:
 def trend(one: Series, width: int, color: bool) -> list[str]:
     """A device that gets worse, or better, since its last change or from its first run on."""
     found = one.trend
-    if found is None or found.state not in ("degrading", "improving"):
+    if found is None or not found.moves:
         return []
     slope, own = _moves(one, found.slope), _moves(one, found.own)
     low, high = sorted((_moves(one, found.low), _moves(one, found.high)))

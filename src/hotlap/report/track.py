@@ -80,7 +80,7 @@ def _spark(one: Life) -> str:
 
 
 def _changed(one: Life) -> bool:
-    return bool(one.turns) or (one.series.trend is not None and one.series.trend.state in ("degrading", "improving"))
+    return bool(one.turns) or (one.series.trend is not None and one.series.trend.moves)
 
 
 def _moved(ratio: float, changed: bool) -> Cell:

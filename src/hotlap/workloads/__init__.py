@@ -34,8 +34,8 @@ def prepare(target: Target, case: Case, seed: int) -> Prepared:
         return own.prepare(target, case, np.random.default_rng(seed))
     family = FAMILIES.get(case.workload)
     if family is None:
-        where = ": it runs on simulated GPUs only" if case.workload == "collective" else ""
-        raise NotSupported(f"'{case.workload}' is not run here{where}")
+        where = "runs on simulated GPUs only" if case.workload == "collective" else "is not run from a plan"
+        raise NotSupported(f"'{case.workload}' {where}")
     module = cast(Family, importlib.import_module(f"hotlap.workloads.{family}"))
     return module.prepare(target, case, np.random.default_rng(seed))
 

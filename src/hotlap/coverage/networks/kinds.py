@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hotlap.coverage.networks.flow import Asked, Flow, Map
 from hotlap.errors import InputError, nearest
-from hotlap.work.layers import GATES
+from hotlap.work.layers import GATES, POOLS
 
 
 def _set(flow: Flow, asked: Asked) -> None:
@@ -175,9 +175,6 @@ def _pool(flow: Flow, asked: Asked) -> None:
     else:
         high, across = (_places(size, filter_, stride, pad) for size in (at.height, at.width))
         flow.at = at._replace(height=high, width=across)
-
-
-POOLS = ("max", "average", "upsample")
 
 
 def _softmax(flow: Flow, asked: Asked) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Setting
+from hotlap.coverage.networks.calls import ACTIVATION_BYTES, Setting, of_stage
 from hotlap.coverage.networks.replicas import held, parameters
 from hotlap.coverage.networks.shape import Network
 from hotlap.work.base import STORED
@@ -40,7 +40,7 @@ def _cached(network: Network, setting: Setting) -> float:
     windowed = network.windowed_layers / network.layers
     tokens = setting.context * (1 - windowed) + short * windowed
     ways = 1 if network.latent else min(setting.tp, network.kv_heads)
-    return setting.batch * tokens * network.cached_per_token * STORED[setting.kv_dtype] / ways / setting.pp
+    return setting.batch * tokens * network.cached_per_token * STORED[setting.kv_dtype] / ways * of_stage(network, setting)
 
 
 def _live(network: Network, setting: Setting) -> float:
@@ -55,4 +55,4 @@ def _kept(network: Network, setting: Setting) -> float:
     that keeps no scores."""
     under_way = min(setting.pp, setting.micro_batches)
     per_token = network.hidden * (RECOMPUTED_BYTES if setting.recompute else KEPT_BYTES / setting.tp)
-    return under_way * setting.micro_batch * setting.context * per_token * network.layers / setting.pp
+    return under_way * setting.micro_batch * setting.context * per_token * network.layers * of_stage(network, setting)

@@ -242,7 +242,8 @@ class _Run:
         seed, worst = self._fresh_calls()
         right = worst[0] <= worst[1]
         if right and not self.fault:
-            self._right_only_here()
+            self.fault = self._wrong_in_the_loop()
+        if right and not self.fault:
             self._again()
         if part := self.changed():
             self.fault = f"{part} was replaced while the kernel ran: what times and checks must stay as it is"
@@ -264,13 +265,14 @@ class _Run:
             worst = max(worst, self._on_fresh(seed), key=lambda one: one[0] / one[1])
         return seed, worst
 
-    def _right_only_here(self) -> None:
-        """What was wrong in the timed loop, and is right on fresh input."""
+    def _wrong_in_the_loop(self) -> str:
+        """What the timed loop did to a kernel that is right on fresh input; "" where it was right there too."""
         error, allowed = self.looped
-        if error > allowed and not self.fault:
-            said = f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed)"
-            near = "sums that lose digits, or a part of the work left out; which of them, this does not tell"
-            self.fault = f"{said}: {near if error < NEAR * allowed else 'stale, skipped or less work than asked'}"
+        if error <= allowed:
+            return ""
+        near = "sums that lose digits, or a part of the work left out; which of them, this does not tell"
+        why = near if error < NEAR * allowed else "stale, skipped or less work than asked"
+        return f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed): {why}"
 
     def _on_fresh(self, seed: int) -> tuple[float, float]:
         """Three calls on the same fresh input: two alive at once, then one in the memory of both, poisoned. The error of the last one."""
@@ -392,7 +394,7 @@ class _Run:
 
 
 _STEPS = (
-    "enqueue", "before", "after", "_look", "check", "_fresh_calls", "_right_only_here", "_on_fresh",
+    "enqueue", "before", "after", "_look", "check", "_fresh_calls", "_wrong_in_the_loop", "_on_fresh",
     "_refill", "_refilled", "_again", "_worst", "_farthest", "_once_more", "_touched", "_settle", "_cloned",
 )  # fmt: skip
 _GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")

@@ -14,36 +14,36 @@ PROBES, FEW, LARGE = 16, 4, 2**22  # random moves of all inputs; that many where
 ABOUT = 2.0**-6  # of an input: so far other inputs meet other roundings, and lose about as much
 BENT = 0.1  # share by which twice the move may give other than twice the answer; where it does, a step was crossed and nothing is learnt
 
-Answers = Callable[[Mapping[str, Any]], list[Any]]
+Answer = Callable[[Mapping[str, Any]], Any]  # one output of the reference, for these inputs
 
 
-def slack(answers: Answers, number: int, inputs: Mapping[str, Any], dtype: str, terms: int, library: Any) -> Any:
-    """For each element of output `number`: the size of its parts × the roundings that formulas and sums have, and four times what the
-    reference loses in fp32 itself. Parts are as large as the element moves when each input moves by its own size, r.m.s. over random moves:
-    what a backward stable algorithm may err by (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 1.5)."""
-    still = answers(dict(inputs))[number]
+def slack(answer: Answer, still: Any, inputs: Mapping[str, Any], dtype: str, terms: int, library: Any) -> Any:
+    """For each element of an output, which is `still` for these inputs: the size of its parts × the roundings that formulas and sums
+    have, and four times what the reference loses in fp32 itself. Parts are as large as the element moves when each input moves by its own
+    size, r.m.s. over random moves: what a backward stable algorithm may err by (Higham, "Accuracy and Stability of Numerical Algorithms",
+    2002, section 1.5)."""
     few = sum(one.numel() for one in (still, *inputs.values()) if isinstance(one, library.Tensor)) > LARGE
     probes = FEW if few else PROBES
-    parts = _parts(answers, number, inputs, still, probes, library)
+    parts = _parts(answer, inputs, still, probes, library)
     sums = UNIT["fp64" if dtype == "fp64" else "fp32"]
     rounded = 2 * UNIT[dtype] + 4 * terms**0.5 * sums if terms > 1 else 4 * UNIT[dtype]
-    return rounded * parts + (0.0 if dtype == "fp64" else 4 * _lost(answers, number, inputs, still, probes, library))
+    return rounded * parts + (0.0 if dtype == "fp64" else 4 * _lost(answer, inputs, still, probes, library))
 
 
-def _parts(answers: Answers, number: int, inputs: Mapping[str, Any], still: Any, probes: int, library: Any) -> Any:
+def _parts(answer: Answer, inputs: Mapping[str, Any], still: Any, probes: int, library: Any) -> Any:
     total = library.zeros_like(still.abs())
-    whole = _takes_fractions(answers, inputs, library)
+    whole = _takes_fractions(answer, inputs, library)
     for once, twice in _moves(inputs, probes, whole, library):
-        one, two = answers(once)[number] - still, answers(twice)[number] - still
+        one, two = answer(once) - still, answer(twice) - still
         smooth = (two - 2 * one).abs() <= BENT * one.abs()
         total += (one.abs() / MOVE).where(smooth, 0.0).nan_to_num(0.0, posinf=0.0) ** 2
     return (total / probes).sqrt()
 
 
-def _takes_fractions(answers: Answers, inputs: Mapping[str, Any], library: Any) -> bool:
+def _takes_fractions(answer: Answer, inputs: Mapping[str, Any], library: Any) -> bool:
     """Whether whole numbers among the inputs may be moved too; those that count or point may not."""
     try:
-        answers(next(_moves(inputs, 1, True, library))[0])
+        answer(next(_moves(inputs, 1, True, library))[0])
     except Exception:  # a user's code raises what it likes
         return False
     return True
@@ -70,15 +70,15 @@ def _moved(value: Any, by: float, chance: Any, whole: bool, library: Any) -> Any
     return (value if fractions else value.double()) * (1 + by * step)
 
 
-def _lost(answers: Answers, number: int, inputs: Mapping[str, Any], still: Any, probes: int, library: Any) -> Any:
+def _lost(answer: Answer, inputs: Mapping[str, Any], still: Any, probes: int, library: Any) -> Any:
     """The most that the reference in fp32 differs from itself in fp64, over inputs about these; nothing where it takes no fp32."""
     most = library.zeros_like(still.abs())
     with contextlib.suppress(Exception):  # a user's code raises what it likes
         for probe in range(probes):
             by = UNIT["fp32"] if probe % 2 else ABOUT  # errors of an approximation are alike about here, those of roundings are not
             near = _cast(_moved(dict(inputs), by, library.Generator().manual_seed(probe), False, library), "float32", library)
-            fine = answers(_cast(near, "float64", library))[number]
-            most = most.maximum((answers(near)[number].to(fine.dtype) - fine).abs().nan_to_num(0.0, posinf=0.0))
+            fine = answer(_cast(near, "float64", library))
+            most = most.maximum((answer(near).to(fine.dtype) - fine).abs().nan_to_num(0.0, posinf=0.0))
     return most
 
 

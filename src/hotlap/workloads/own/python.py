@@ -115,13 +115,16 @@ def reference(
         found = function(inputs, params)
         return [found] if isinstance(found, Exact) or not isinstance(found, (list, tuple)) else list(found)
 
+    def output(number: int, inputs: Mapping[str, Any]) -> Any:
+        return answers(inputs)[number]
+
     def exact(inputs: Mapping[str, Any]) -> Sequence[Exact]:
         before = _versions(inputs)
         found = answers(dict(inputs))
         spoilt = _versions(inputs) != before  # by a reference that changes what it is given: it can be asked once only
         made = []
         for number, one in enumerate(found):
-            slack = None if spoilt else partial(cancelling.slack, answers, number, inputs, kind, terms, library)
+            slack = None if spoilt else partial(cancelling.slack, partial(output, number), one, inputs, kind, terms, library)
             sums = "fp64" if kind == "fp64" else "fp32"
             made.append(one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2, accumulate=sums, slack=slack))
         return made
