@@ -7,7 +7,7 @@ from dataclasses import replace as changed
 import report_sample as sample
 from msgspec.structs import replace
 
-from hotlap.record import Row
+from hotlap.record import Flag, Row
 from hotlap.report import doubts, words
 from hotlap.report.conclusions import MOST_ACTIONS, conclude
 from hotlap.store.bundle import Bundle
@@ -87,7 +87,19 @@ def test_reasons_that_differ_in_numbers_alone_are_one_doubt(cpu: Kept) -> None:
     first, second = (replace(row, verdict=replace(row.verdict, state="error", reason=f"timeout after {n} s")) for n, row in zip((30, 42), cpu[1], strict=False))
     (doubt,) = doubts.find([replace(r, result=replace(r.result, flags=[])) for r in (first, second)])
     assert len(doubt.rows) == 2
-    assert doubt.seen == "timeout after 30 s"
+    assert doubt.seen == "timeout after 30 to 42 s"
+
+
+def test_numbers_of_a_kind_become_their_range_and_others_stay_apart() -> None:
+    texts = ["error 3.2e-05 of fp16", "error 1e-3 of fp16", "error 2e-4 of bf16"]
+    told = words.alike(texts, str)
+    assert told == [(texts[:2], "error 3.2e-05 to 1e-3 of fp16"), (texts[2:], texts[2])]
+
+
+def test_flags_of_several_details_show_the_first_as_such(cpu: Kept) -> None:
+    details = ("a browser has 2 processes", "a compiler has 3 processes")
+    rows = [replace(row, result=replace(row.result, flags=[Flag(name="shared_device", detail=d)])) for row, d in zip(cpu[1], details, strict=False)]
+    assert "the first: a browser has 2 processes" in [doubt.seen for doubt in doubts.find(rows)]
 
 
 def test_few_rounds_and_wide_intervals_are_told_apart() -> None:

@@ -75,6 +75,7 @@ def test_transfers_count_both_ways() -> None:
         ("stream", {"size": float("nan")}, "finite"),
         ("gemm", {"m": 1.5}, "whole number"),
         ("gemm", {"m": True}, "number"),
+        ("barrier", {"repeats": 3}, "an even number, as in 4, not 3"),
         ("command", {"argv": 3}, "list of strings"),
         ("command", {"argv": "a 'b"}, "no closing quotation"),
         ("command", {"argv": ["true"], "read": "pattern"}, "needs 'expression'"),

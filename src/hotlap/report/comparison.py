@@ -48,14 +48,10 @@ def in_turns(found: Sequence[Comparison], texts: tuple[str, str], difference: fl
     columns = _columns(ordered)[commands:]
     columns.insert(-1, Column("pairs", [Cell(str(one.n_a)) for one in ordered], right=True))
     lines += ["", *layout.Grid(columns, width).lines(color), ""]
-    groups: dict[str, list[Comparison]] = {}
-    for one in ordered:
-        if one.reason:
-            groups.setdefault(one.answer + words.shape(one.reason), []).append(one)
-    for group in groups.values():
+    for group, why in words.alike((one for one in ordered if one.reason), lambda one: one.reason, lambda one: one.answer):
         names = "" if commands else f"{words.some([label(one.case) for one in group])}: "
         who = {"cannot tell": "cannot tell", "same": "B is the same"}.get(group[0].answer, f"B is {group[0].answer}")
-        lines += layout.paragraph(f"  {who:<14}  ", f"{names}{words.clean(group[0].reason)}", width)
+        lines += layout.paragraph(f"  {who:<14}  ", f"{names}{words.clean(why)}", width)
     reading = (
         f"measured in turns, A B B A; planned to find a change of {percent(difference)} with 80 % power. A ratio above 1 means that B is "
         "better. The interval is right although the test may stop early."
@@ -178,14 +174,13 @@ def tally(ordered: Sequence[Comparison]) -> str:
 
 def doubts(found: Sequence[Comparison], width: int) -> list[str]:
     """Why, each reason once; a number that differs between its cases is said as its range."""
-    groups: dict[str, list[Comparison]] = {}
-    for one in found:
-        why = _why(one)
-        if why and not (one.answer == "cannot tell" and why.startswith("below ")) and one.answer != "same":
-            groups.setdefault(one.answer + words.kind(why), []).append(one)
+    told = [
+        one for one in found
+        if (why := _why(one)) and not (one.answer == "cannot tell" and why.startswith("below ")) and one.answer != "same"
+    ]
     lines: list[str] = []
-    for group in groups.values():
-        names, said = words.some([label(c.case) for c in group]), words.merged([_why(one) for one in group])
+    for group, said in words.alike(told, _why, lambda one: one.answer):
+        names = words.some([label(c.case) for c in group])
         lines += layout.paragraph(f"  {group[0].answer:<14}  ", f"{names}: {words.clean(said)}", width)
     return lines + _apart(found, width) + _noise(found, width) + _tails(found, width)
 

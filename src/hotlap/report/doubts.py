@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from hotlap.record import Row
 from hotlap.report import words
 
-T = TypeVar("T")
 WEIGHT = {"invalid": "error", "error": "error", "inconclusive": "warning", "not run": "info"}
 
 
@@ -37,12 +35,12 @@ def find(rows: Sequence[Row]) -> list[Doubt]:
 
 
 def _by_reason(rows: Sequence[Row], state: str, action: str = "") -> list[Doubt]:
-    """One doubt per reason, numbers in it aside."""
+    """One doubt per reason; a number that differs between its cases is said as its range."""
     of_state = [row for row in rows if row.verdict.state == state]
     name = words.STATES[state]
     return [
-        Doubt(name, tuple(group), words.clean(group[0].verdict.reason or "no reason was given"), action, WEIGHT[name])
-        for group in _grouped(of_state, lambda row: words.shape(row.verdict.reason))
+        Doubt(name, tuple(group), words.clean(why or "no reason was given"), action, WEIGHT[name])
+        for group, why in words.alike(of_state, lambda row: row.verdict.reason)
     ]
 
 
@@ -63,19 +61,20 @@ def _inconclusive(rows: Sequence[Row]) -> list[Doubt]:
 def _notes(rows: Sequence[Row]) -> list[Doubt]:
     """What a result says of itself although its number stands: rounds that failed, above all."""
     noted = [row for row in rows if words.stands(row) and row.result.reason]
-    return [
-        Doubt("incomplete", tuple(group), words.clean(group[0].result.reason))
-        for group in _grouped(noted, lambda row: words.shape(row.result.reason))
-    ]
+    return [Doubt("incomplete", tuple(group), words.clean(why)) for group, why in words.alike(noted, lambda row: row.result.reason)]
 
 
 def _flags(rows: Sequence[Row]) -> list[Doubt]:
-    names = dict.fromkeys(name for row in rows for name in words.flags(row))
+    flagged: dict[str, list[tuple[Row, str]]] = {}
+    for row in rows:
+        details = {flag.name: flag.detail for flag in reversed(row.result.flags)}
+        for name in words.flags(row):
+            flagged.setdefault(name, []).append((row, details[name]))
     doubts = []
-    for name in names:
-        flagged = [row for row in rows if name in words.flags(row)]
-        detail = next(flag.detail for flag in flagged[0].result.flags if flag.name == name)
-        doubts.append(Doubt(name, tuple(flagged), words.clean(detail), words.FLAG_ACTIONS.get(name, "")))
+    for name, pairs in flagged.items():
+        (_, detail), *others = words.alike(pairs, lambda pair: pair[1])
+        said = ("the first: " if others else "") + words.clean(detail)
+        doubts.append(Doubt(name, tuple(row for row, _ in pairs), said, words.FLAG_ACTIONS.get(name, "")))
     return sorted(doubts, key=lambda doubt: -len(doubt.rows))
 
 
@@ -86,15 +85,8 @@ def _warnings(rows: Sequence[Row]) -> list[Doubt]:
         if "rounds needed" not in text and not ("samples: give" in text and "few_samples" in words.flags(row))
     ]
     doubts = []
-    for group in _grouped(pairs, lambda pair: words.shape(pair[1])):
-        seen, _, action = group[0][1].rpartition(": ")
+    for group, text in words.alike(pairs, lambda pair: pair[1]):
+        seen, _, action = text.rpartition(": ")
         doubts.append(Doubt("statistics", tuple(row for row, _ in group), seen or action, action if seen else "", "info"))
     return doubts
 
-
-def _grouped(items: Iterable[T], key: Callable[[T], str]) -> list[list[T]]:
-    """In the order in which each key first comes."""
-    found: dict[str, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return list(found.values())

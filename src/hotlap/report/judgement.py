@@ -135,13 +135,10 @@ def _ratio(row: Row) -> str:
 
 def _reasons(rows: Sequence[Row], width: int) -> list[str]:
     """Each reason once, with the cases it is of; a number that differs between them is said as its range."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.verdict.reason:
-            groups.setdefault(row.verdict.state + words.kind(row.verdict.reason), []).append(row)
+    given = (row for row in rows if row.verdict.reason)
     lines: list[str] = []
-    for group in groups.values():
+    for group, said in words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state):
         first = f"  {_state(group[0]):<13} "
         names = words.some(list(dict.fromkeys(row.label for row in group)))
-        lines += layout.paragraph(first, f"{names}: {words.clean(words.merged([row.verdict.reason for row in group]))}", width)
+        lines += layout.paragraph(first, f"{names}: {words.clean(said)}", width)
     return lines

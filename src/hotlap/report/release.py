@@ -20,7 +20,8 @@ HEADINGS = {
 OPEN = ("broken", "slower", "missing", "fixed", "new", "faster")  # each kernel on a line; of the rest the names, or their number
 FEW, SUSPECTS = 8, 6
 READING = (
-    "Percentages are of time, with the 95 % interval. Slower and faster: by more than the gate and not by chance (5 % over all cases). "
+    "A and B are medians over rounds; percentages are of time, estimated from all rounds with the 95 % interval: on scattered data they "
+    "may lie apart from the ratio of the two. Slower and faster: by more than the gate and not by chance (5 % over all cases). "
     "Steps are summed within each run, over the kernels that both sides have"
 )
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from hotlap.record import Gap, Row, Summary, Term
 from hotlap.units import BASE_UNITS, percent, round_to, show
 from hotlap.work import layers, network, science
 from hotlap.work.program import OWN
 
+T = TypeVar("T")
 DASH = "–"
 ROUNDS_NEEDED = 6  # for a distribution-free 95 % interval
 CONTEXT = 8  # characters kept beside what differs between two long texts
@@ -209,21 +211,19 @@ def counted(n: int, thing: str) -> str:
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
-def shape(text: str) -> str:
-    """A text without its numbers: what two of the same kind have in common."""
-    return re.sub(r"\d[\d.]*", "#", text)
+_ALONE = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-]|\.\d)")
 
 
-_ALONE = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w-])")
+def alike(items: Iterable[T], text: Callable[[T], str], beside: Callable[[T], str] = lambda _: "") -> list[tuple[list[T], str]]:
+    """Those whose texts (and what is `beside` them) are the same but for numbers that stand alone, in the order in which they come, and the
+    texts of each group as one: a number that differs becomes its range, ``33.4 to 66.7 TFLOP/s``."""
+    groups: dict[tuple[str, str], list[T]] = {}
+    for item in items:
+        groups.setdefault((beside(item), _ALONE.sub("#", text(item))), []).append(item)
+    return [(group, _merged([text(item) for item in group])) for group in groups.values()]
 
 
-def kind(text: str) -> str:
-    """What texts have in common that `merged` can say as one: all but numbers that stand alone."""
-    return _ALONE.sub("#", text)
-
-
-def merged(texts: Sequence[str]) -> str:
-    """Texts of one kind as one: a number that differs between them becomes its range, ``33.4 to 66.7 TFLOP/s``."""
+def _merged(texts: Sequence[str]) -> str:
     columns = zip(*(_ALONE.findall(text) for text in texts), strict=True)
     ranges = iter([_range(column) for column in columns])
     return _ALONE.sub(lambda _: next(ranges), texts[0])

@@ -24,7 +24,12 @@ def _barrier(params: Mapping[str, Value]) -> Work:
 
 def barrier_passes(params: Mapping[str, Value]) -> int:
     """Values are passed round with two barriers in each pass."""
-    return max(integer(params, "repeats") // 2, 1)
+    return integer(params, "repeats") // 2
+
+
+def _barrier_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    repeats = integer(params, "repeats")
+    return ("repeats", f"'repeats' is an even number, as in {repeats + 1}, not {repeats}") if repeats % 2 else None
 
 
 WORKLOADS = (
@@ -52,7 +57,7 @@ WORKLOADS = (
             Param("repeats", "int", "barriers in one call; an even number", 10_000, low=2, high=10**6),
             Param("group", "int", "work-items in the group", 256, low=1, high=1024),
         ),
-        "latency", "s", "lower", _barrier,
+        "latency", "s", "lower", _barrier, fault=_barrier_fault,
     ),
 )
 
