@@ -140,7 +140,7 @@ def test_trained_experts_are_grouped_products() -> None:
 
 def test_replicas_exchange_gradients_and_one_gpu_updates_its_share() -> None:
     found = {call.name: call for call in step("llama-3-8b", "train", context=128, dp=4)}
-    parameters = replicas.parameters(shape.load("llama-3-8b"), calls.Setting("train"))
+    parameters = sum(replicas.parameters(shape.load("llama-3-8b"), calls.Setting("train")))
     assert found["gradients between replicas"].params == {"op": "all_reduce", "gpus": 4, "size": 2 * int(parameters), "nodes": 1}
     assert found["optimizer"].params == {"op": "adamw", "elements": int(parameters / 4)}
     assert found["weights in 16 bits"].params["elements"] == int(parameters / 4)

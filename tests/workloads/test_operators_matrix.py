@@ -201,6 +201,7 @@ REFUSED: list[tuple[str, Given, str, str]] = [
     ("gemm", {**GEMM, "dtype": "tf32"}, "", "no tf32"), ("gemm", {**GEMM, "dtype": "fp4"}, "", "4-bit"),
     ("gemm", {**GEMM, "dtype": "fp8", "batch": 2}, "", "no batched fp8"), ("gemm", {**GEMM, "dtype": "int8", "epilogue": "bias"}, "", "int8 product with the epilogue bias"),
     ("gemm", {**GEMM, "dtype": "bf16", "scaling": "row"}, "", "fp8 products only"), ("moe", {**EXPERTS, "dtype": "fp8"}, "", "no experts of fp8"),
+    ("moe", {**EXPERTS, "dtype": "mxfp4"}, "", "no weights of 4 bits"),
     ("conv", {**CONV, "dtype": "fp8"}, "", "no convolution of fp8"), ("conv", {**CONV, "height": 1, "filter_height": 1, "dtype": "fp32", "layout": "nhwc"}, "", "not in lines"),
     ("attention", {**HEADS, "dtype": "fp8"}, "", "no attention of fp8"), ("attention", {**HEADS, "op": "backward", "kv_dtype": "bf16"}, "", "set kv_dtype"),
     ("attention", {**HEADS, "op": "backward", "page": 16}, "", "keeps no pages"), ("attention", HEADS, "cudnn", "CUDA and ROCm"),

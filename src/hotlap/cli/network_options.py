@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hotlap import units
+from hotlap.coverage.networks import calls
 from hotlap.coverage.networks.steps import PHASES
 from hotlap.errors import InputError, nearest
 
-DTYPES = ("bf16", "fp8", "fp8_block", "fp16", "fp32")
+DTYPES = (*calls.DTYPES, "fp16", "fp32")
 MOST = 2**24  # of a count
 _T = TypeVar("_T")
 

@@ -9,7 +9,7 @@ from hotlap import plan as plans
 from hotlap import work
 from hotlap.cli import terminal
 from hotlap.coverage.networks import shape
-from hotlap.coverage.networks.calls import PHASES
+from hotlap.coverage.networks.calls import DTYPES, PHASES
 from hotlap.errors import InputError
 from hotlap.model import kept
 from hotlap.model.networks import predict as networks
@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     net.add_argument("--phase", choices=PHASES, help="prefill, decode or train (default: decode)")
     for name, default, about in _SETTING:
         net.add_argument(f"--{name}", type=int, metavar="N", help=f"{about} (default: {default})")
-    net.add_argument("--dtype", choices=("bf16", "fp8", "fp8_block"), help="of weights and products (default: bf16)")
+    net.add_argument("--dtype", choices=DTYPES, help="of weights and products; mxfp4: of experts' weights (default: bf16)")
     net.add_argument("--kv-dtype", choices=("bf16", "fp8"), help="of the cache of keys and values (default: bf16)")
     net.add_argument("--recompute", action="store_true", help="training: forward again in the backward pass")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

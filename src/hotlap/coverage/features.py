@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from hotlap import work
 from hotlap.coverage.groups import Columns
+from hotlap.work.base import STORED
 from hotlap.work.program import OWN
 
 Codes = NDArray[np.int16]
-BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "int32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp8_block": 8, "int8": 8, "fp4": 4, "int4": 4}
+BITS = {dtype: int(8 * size) for dtype, size in STORED.items()}  # of an element, without its scales
 EDGES = ("on 256", "on 128", "on 64", "above", "below")
 """A size against the tiles of kernels: a multiple of 256, of 128 or of 64; 1 to 32 above a multiple of 64, or 1 to 31 below one."""
 ALIGNMENTS = ("1 B", "2 B", "4 B", "8 B", "16 B")

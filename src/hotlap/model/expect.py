@@ -223,13 +223,13 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
 def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "gated")
     _can(spec, str(params["dtype"]), "moe")
-    dtype = {"int4": "int4_wo", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
+    dtype = {"int4": "int4_wo", "mxfp4": "w4a16_mxfp4", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
     return "moe", moe.estimate({**{name: params[name] for name in names}, "dtype": dtype}, chip(spec), implementation)
 
 
 def _can(spec: Spec, dtype: str, workload: str) -> None:
     """Raises InputError where the machine has no products of a type; what is stored narrower is multiplied in 16 bits."""
-    unit = unit_of("bf16" if dtype.startswith("int4") else dtype)
+    unit = unit_of(dtype)
     if unit not in spec.flop_per_clock:
         have = ", ".join(sorted(name.removeprefix("matrix.") for name in spec.flop_per_clock if name.startswith("matrix.")))
         raise InputError(f"{workload}: {spec.name} has no rate of {unit} in the machine table; it has {have or 'no matrix unit'}")

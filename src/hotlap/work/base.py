@@ -19,13 +19,14 @@ Metric = Literal["bandwidth", "compute", "latency", "rate", "time"]
 DTYPES: Mapping[str, int] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "int32": 4}
 """Element sizes in bytes. tf32 is fp32 in memory."""
 
-STORED: Mapping[str, float] = {**DTYPES, "fp8_block": 1 + 4 / 128**2, "fp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 128}
-"""Bytes an element takes with its scales: fp8_block one fp32 for 128 × 128, fp4 one fp8 for 16 (NVFP4), int4 one bf16 for 128."""
+STORED: Mapping[str, float] = {**DTYPES, "fp8_block": 1 + 4 / 128**2, "fp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 128, "mxfp4": 0.5 + 1 / 32}
+"""Bytes an element takes with its scales: fp8_block one fp32 for 128 × 128, fp4 one fp8 for 16 (NVFP4), int4 one bf16 for 128,
+mxfp4 one byte for 32 (OCP Microscaling Formats 1.0, section 5.3.3)."""
 
 
 def unit_of(dtype: str) -> str:
-    """The matrix unit that does it: blocks of fp8 on that of fp8; int4 weights are widened first."""
-    return f"matrix.{ {'fp8_block': 'fp8', 'int4': 'bf16'}.get(dtype, dtype) }".replace(" ", "")
+    """The matrix unit that does it: blocks of fp8 on that of fp8; weights of 4 bits, int4 and mxfp4, are widened first."""
+    return f"matrix.{ {'fp8_block': 'fp8', 'int4': 'bf16', 'mxfp4': 'bf16'}.get(dtype, dtype) }".replace(" ", "")
 
 
 ADDED: dict[str, tuple[str, ...]] = {}

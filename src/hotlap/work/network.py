@@ -332,7 +332,7 @@ WORKLOADS = (
             bounded("tp", "GPUs that share each expert", 1, 65536),
             bounded("ep", "GPUs that the experts are spread over", 1, 65536),
             Param("distribution", "str", "how tokens choose: evenly, or by a power law", "balanced", choices=DISTRIBUTIONS),
-            element_type(choices=("fp16", "bf16", "fp8", "fp8_block", "int4")),
+            element_type(choices=("fp16", "bf16", "fp8", "fp8_block", "int4", "mxfp4")),
             Param("gated", "bool", "gate and up, not up alone", True),
         ),
         "time",

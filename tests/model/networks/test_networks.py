@@ -71,6 +71,23 @@ def test_serving_memory_is_weights_and_cache() -> None:
     assert found["cache of keys and values"] == pytest.approx(327_680 * 32 * 8192 / 8)
 
 
+@pytest.mark.parametrize(("name", "gib"), [("gpt-oss-20b", 12.8), ("gpt-oss-120b", 60.8)])
+def test_weights_as_stored_take_what_was_published(name: str, gib: float) -> None:
+    """Size of the checkpoint: gpt-oss model card, arXiv 2508.10925, table 1."""
+    network = shape.load(name)
+    assert memory.needed(network, Setting("decode", dtype="mxfp4"))["weights"] == pytest.approx(gib * 2**30, rel=0.01)
+    assert network.taken_as("mxfp4") == ""
+    assert "--dtype mxfp4 takes them as they are" in network.taken_as("bf16")
+
+
+def test_experts_alone_are_of_4_bits() -> None:
+    found = calls.stage(shape.load("gpt-oss-20b"), Setting("decode", dtype="mxfp4"))
+    assert {call.params["dtype"] for call in found if call.workload == "gemm"} == {"bf16"}
+    assert {call.params["dtype"] for call in found if call.workload == "moe"} == {"mxfp4"}
+    seconds = [networks.predict("gpt-oss-20b", "h100-sxm", phase="decode", batch=64, dtype=dtype).seconds for dtype in ("bf16", "mxfp4")]
+    assert seconds[1] < 0.7 * seconds[0]
+
+
 def test_training_memory_is_that_of_the_paper() -> None:
     """Korthikanti and others, arXiv 2205.05198, section 4: 34·s·b·h ÷ t a layer with sequence parallelism and no scores kept."""
     gpt = shape.load("gpt-22b")
@@ -142,6 +159,8 @@ def test_latent_attention_of_a_step_has_its_own_widths() -> None:
     [
         ("llama-3-70b", {"phase": "decode", "tp": 3}, "64 heads cannot be cut into 3"),
         ("llama-3-70b", {"phase": "decode", "ep": 2}, "no experts: leave --ep out"),
+        ("llama-3-70b", {"phase": "decode", "dtype": "mxfp4"}, "llama-3-70b has none; take bf16, fp8 or fp8_block"),
+        ("gpt-oss-20b", {"phase": "train", "dtype": "mxfp4"}, "no weights are trained in it"),
         ("bert-large", {"phase": "decode"}, "an encoder"),
         ("gpt-22b", {"phase": "train", "batch": 5, "micro_batch": 2}, "cannot be cut into micro-batches of 2"),
         ("gpt-22b", {"phase": "train", "pp": 49}, "48 layers"),

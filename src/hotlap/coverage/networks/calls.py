@@ -13,6 +13,8 @@ Phase = Literal["prefill", "decode", "train"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "train")
 ACTIVATION_BYTES = 2  # between kernels: bf16
 GPUS_A_NODE = 8
+DTYPES = ("bf16", "fp8", "fp8_block", "mxfp4")
+EXPERTS_ONLY = "mxfp4"  # a type of experts' weights: everything else is in bf16 beside it
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ class Setting:
     kv_dtype: str = "bf16"
     micro_batch: int = 1  # sequences that pass a pipeline together
     recompute: bool = False  # forward again in the backward pass, to keep fewer activations
+
+    @property
+    def product_dtype(self) -> str:
+        """Of every product but those of experts."""
+        return "bf16" if self.dtype == EXPERTS_ONLY else self.dtype
 
     @property
     def gpus(self) -> int:
@@ -83,6 +90,9 @@ def check(network: Network, setting: Setting) -> None:
         raise InputError(f"experts over {setting.ep} GPUs, but tp × dp is {there}: --ep is a divisor of it, for experts lie on those GPUs")
     if max(setting.tp, setting.ep) % min(setting.tp, setting.ep):
         raise InputError(f"experts over {setting.ep} GPUs and tp {setting.tp}: one is a multiple of the other, for they share those GPUs")
+    if setting.dtype == EXPERTS_ONLY and (setting.phase == "train" or not network.experts):
+        why = "no weights are trained in it" if network.experts else f"{network.name} has none"
+        raise InputError(f"{EXPERTS_ONLY} is how experts' weights are stored, and {why}; take bf16, fp8 or fp8_block")
     if setting.phase == "train" and setting.batch % setting.micro_batch:
         raise InputError(f"a batch of {setting.batch} cannot be cut into micro-batches of {setting.micro_batch}; take a divisor")
 
@@ -128,7 +138,7 @@ def _attention_layer(network: Network, setting: Setting) -> Iterator[Call]:
     if network.latent:
         yield from _latent(network, setting)
     else:
-        tokens, tp, dtype = setting.tokens, setting.tp, setting.dtype
+        tokens, tp, dtype = setting.tokens, setting.tp, setting.product_dtype
         heads, kv_heads = network.heads // tp, max(network.kv_heads // tp, 1)
         width = network.head_dim
         yield Call("query, key, value", "attention", "gemm", gemm(tokens, (heads + 2 * kv_heads) * width, network.hidden, dtype))
@@ -153,7 +163,7 @@ def _kernel(network: Network, setting: Setting, heads: int, kv_heads: int, width
 def _latent(network: Network, setting: Setting) -> Iterator[Call]:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): decode works on the latent itself, its up-projections absorbed
     into queries and output; prefill widens the latent to keys and values of every head."""
-    tokens, dtype, heads = setting.tokens, setting.dtype, network.heads // setting.tp
+    tokens, dtype, heads = setting.tokens, setting.product_dtype, network.heads // setting.tp
     nope, latent = network.head_dim - network.rope_dim, network.kv_rank
     yield Call("latents down", "attention", "gemm", gemm(tokens, network.q_rank + latent + network.rope_dim, network.hidden, dtype))
     queries = "queries up" if network.q_rank else "queries"
@@ -198,7 +208,7 @@ def _norms(network: Network, setting: Setting) -> Iterator[Call]:
 
 def _dense(network: Network, setting: Setting, inter: int = 0) -> Iterator[Call]:
     width = max((inter or network.inter) // setting.tp, 1)
-    tokens, dtype = setting.tokens, setting.dtype
+    tokens, dtype = setting.tokens, setting.product_dtype
     yield Call(
         "gate and up" if network.gated else "up",
         "feed-forward",
@@ -212,13 +222,13 @@ def _dense(network: Network, setting: Setting, inter: int = 0) -> Iterator[Call]
 
 
 def _experts(network: Network, setting: Setting) -> Iterator[Call]:
-    tokens, dtype = setting.tokens, setting.dtype
+    tokens = setting.tokens
     met = tokens * max(setting.ep // setting.tp, 1)  # by experts that replicas share
     yield Call("router", "experts", "gemm", gemm(tokens, network.experts, network.hidden, "bf16"))
     yield from _exchanged(network, setting, met)
     tp = max(setting.tp // setting.ep, 1)
     params = {"tokens": met, "hidden": network.hidden, "inter": network.expert_inter, "topk": network.topk, "experts": network.experts}
-    yield Call("experts", "experts", "moe", {**params, "tp": tp, "ep": setting.ep, "dtype": dtype, "gated": network.gated})
+    yield Call("experts", "experts", "moe", {**params, "tp": tp, "ep": setting.ep, "dtype": setting.dtype, "gated": network.gated})
     if network.shared_experts:
         yield from (
             replace(call, group="experts", name=f"shared: {call.name}")

@@ -24,9 +24,7 @@ def held(network: Network, setting: Setting) -> list[Held]:
     """Of the longest stage; matrices spread evenly over tensor-parallel GPUs; experts over the GPUs that share a set of them, which may be
     several replicas together."""
     spread = max(setting.tp, setting.ep)
-    share = of_stage(network, setting)
-    experts = network.expert_layers * network.routed_parameters * share / spread
-    rest = (network.counted - network.expert_layers * network.routed_parameters) * share / setting.tp
+    experts, rest = parameters(network, setting)
     if spread == setting.tp:
         return [_held(rest + experts, setting.dp, setting)]
     return [_held(rest, setting.dp, setting), _held(experts, setting.tp * setting.dp // spread, setting, "experts' ")]
@@ -36,9 +34,10 @@ def _held(parameters: float, replicas: int, setting: Setting, of: str = "") -> H
     return Held(parameters, replicas, nodes(replicas, setting.gpus // replicas), of)
 
 
-def parameters(network: Network, setting: Setting) -> float:
-    """Of one GPU."""
-    return sum(one.parameters for one in held(network, setting))
+def parameters(network: Network, setting: Setting) -> tuple[float, float]:
+    """Of one GPU's share of the experts, and of the rest."""
+    share, experts = of_stage(network, setting), network.expert_layers * network.routed_parameters
+    return experts * share / max(setting.tp, setting.ep), (network.counted - experts) * share / setting.tp
 
 
 def exchanges(found: Sequence[Held]) -> Iterator[Call]:

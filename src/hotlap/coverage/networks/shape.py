@@ -11,6 +11,7 @@ from typing import Any
 
 from hotlap.errors import InputError, nearest
 
+AS_STORED = {"fp8": "fp8_block", "mxfp4": "mxfp4"}  # how weights are published → the type of a step that takes them so
 _FOLDER = Path(__file__).parent / "shapes"
 
 
@@ -57,7 +58,10 @@ class Network:
 
     def taken_as(self, dtype: str) -> str:
         """What to know of a step in that type, where it is not how the weights are stored."""
-        return f"the weights of {self.name} are stored in {self.stored}; taken as {dtype}" if not dtype.startswith(self.stored) else ""
+        if dtype.startswith(self.stored):
+            return ""
+        as_stored = f": --dtype {AS_STORED[self.stored]} takes them as they are" if self.stored in AS_STORED else ""
+        return f"the weights of {self.name} are stored in {self.stored}; taken as {dtype}{as_stored}"
 
     @property
     def latent(self) -> bool:

@@ -123,8 +123,8 @@ def _typed(call: Call, dtype: str) -> Call:
 
 
 def _transformer(network: Network, choice: Choice) -> list[Call]:
-    if choice.dtype not in ("bf16", "fp8", "fp8_block"):
-        raise InputError(f"{network.name} is described in bf16, fp8 or fp8_block, not {choice.dtype}")
+    if choice.dtype not in calls.DTYPES:
+        raise InputError(f"{network.name} is described in {', '.join(calls.DTYPES)}, not {choice.dtype}")
     setting = _setting(network, choice)
     found = transformer.forward(network, setting)
     once = transformer.after(network, setting, found) if setting.phase == "train" else []

@@ -23,9 +23,9 @@ def needed(network: Network, setting: Setting) -> dict[str, float]:
             "activations": _kept(network, setting),
             "runtime": RUNTIME_BYTES,
         }
-    matrices = parameters(network, setting) * STORED[setting.dtype]
+    experts, rest = parameters(network, setting)
     return {
-        "weights": matrices,
+        "weights": experts * STORED[setting.dtype] + rest * STORED[setting.product_dtype],
         "cache of keys and values": _cached(network, setting),
         "activations": _live(network, setting),
         "runtime": RUNTIME_BYTES,

@@ -154,7 +154,7 @@ def _notes(network: Network, setting: Setting) -> list[str]:
         notes.append("tokens shared out evenly over experts, whose products are grouped ones")
     if network.latent and setting.phase == "decode":
         notes.append("decode works on the latent, up-projections absorbed into queries and output")
-    if taken_as := network.taken_as(setting.dtype):
+    if setting.phase != "train" and (taken_as := network.taken_as(setting.dtype)):
         notes.append(taken_as)
     return notes
 

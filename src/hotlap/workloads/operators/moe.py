@@ -26,6 +26,8 @@ def operator(case: Case, library: Any) -> Operator:
     """Raises NotSupported for types that PyTorch has no experts of."""
     given = complete(case)
     dtype, gated = str(given["dtype"]), bool(given["gated"])
+    if dtype in ("int4", "mxfp4"):
+        raise NotSupported(f"PyTorch has no experts of {dtype}: its grouped products take no weights of 4 bits")
     if dtype not in ("fp16", "bf16"):
         raise NotSupported(f"PyTorch has no experts of {dtype}: it would have to quantise activations between its two products")
     multiply, name = products(library, case.implementation)
