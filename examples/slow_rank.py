@@ -56,7 +56,8 @@ def main() -> None:
     if args.trace:
         os.makedirs(args.trace, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(work, (os.path.join(folder, "meeting"), args), nprocs=RANKS)
+        # Forked processes end without taking Python apart, which the Gloo threads that the profiler keeps alive may abort.
+        torch.multiprocessing.start_processes(work, (os.path.join(folder, "meeting"), args), nprocs=RANKS, start_method="fork")
 
 
 if __name__ == "__main__":

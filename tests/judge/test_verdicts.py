@@ -146,9 +146,8 @@ def test_every_flag_has_its_action_and_can_be_ruled_out() -> None:
 
 def test_numbers_that_differ_between_cases_are_said_as_their_range() -> None:
     one, two = "4.8 % worse than the median of 8 runs, 33.4 TFLOP/s", "5.1 % worse than the median of 8 runs, 66.7 TFLOP/s"
-    assert words.kind(one) == words.kind(two)
-    assert words.merged([one, two]) == "4.8 to 5.1 % worse than the median of 8 runs, 33.4 to 66.7 TFLOP/s"
-    assert words.kind("fp64 of h200-3") != words.kind("fp32 of h200-3")
+    assert words.alike([one, two], str) == [([one, two], "4.8 to 5.1 % worse than the median of 8 runs, 33.4 to 66.7 TFLOP/s")]
+    assert len(words.alike(["fp64 of h200-3", "fp32 of h200-3"], str)) == 2
 
 
 @pytest.mark.parametrize(
