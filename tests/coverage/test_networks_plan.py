@@ -372,6 +372,8 @@ def test_weights_that_are_stored_otherwise_are_named(capsys: pytest.CaptureFixtu
     printed = capsys.readouterr()
     assert f"not as stored: {said}" in printed.err
     assert f"# not as stored: {said}" in printed.out
+    assert main(["plan", "from", "gpt-oss-20b", "--phase", "train"]) == 0
+    assert "not as stored" not in capsys.readouterr().err  # nothing is trained as it is stored
     assert main(["predict", "net", "gpt-oss-20b", "--machine", "h200-sxm"]) == 0
     assert said in " ".join(capsys.readouterr().out.split())
 

@@ -59,7 +59,7 @@ def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = 
     if networks:
         every, left_out = compose.every_step(_distinct(networks), choices)
         names = list(dict.fromkeys(network.name for network in networks))
-        _add(found, Made(every, left_out, names, _taken_as(networks, choices.dtype)))
+        _add(found, Made(every, left_out, names, [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)))
     return found
 
 

@@ -89,4 +89,3 @@ def _warnings(rows: Sequence[Row]) -> list[Doubt]:
         seen, _, action = text.rpartition(": ")
         doubts.append(Doubt("statistics", tuple(row for row, _ in group), seen or action, action if seen else "", "info"))
     return doubts
-

@@ -217,10 +217,13 @@ _ALONE = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-]|\.\d)")
 def alike(items: Iterable[T], text: Callable[[T], str], beside: Callable[[T], str] = lambda _: "") -> list[tuple[list[T], str]]:
     """Those whose texts (and what is `beside` them) are the same but for numbers that stand alone, in the order in which they come, and the
     texts of each group as one: a number that differs becomes its range, ``33.4 to 66.7 TFLOP/s``."""
-    groups: dict[tuple[str, str], list[T]] = {}
+    groups: dict[tuple[str, str], tuple[list[T], list[str]]] = {}
     for item in items:
-        groups.setdefault((beside(item), _ALONE.sub("#", text(item))), []).append(item)
-    return [(group, _merged([text(item) for item in group])) for group in groups.values()]
+        said = text(item)
+        members, texts = groups.setdefault((beside(item), _ALONE.sub("#", said)), ([], []))
+        members.append(item)
+        texts.append(said)
+    return [(members, _merged(texts)) for members, texts in groups.values()]
 
 
 def _merged(texts: Sequence[str]) -> str:

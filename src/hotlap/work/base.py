@@ -21,7 +21,7 @@ DTYPES: Mapping[str, int] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16":
 
 STORED: Mapping[str, float] = {**DTYPES, "fp8_block": 1 + 4 / 128**2, "fp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 128, "mxfp4": 0.5 + 1 / 32}
 """Bytes an element takes with its scales: fp8_block one fp32 for 128 × 128, fp4 one fp8 for 16 (NVFP4), int4 one bf16 for 128,
-mxfp4 one byte for 32 (OCP Microscaling Formats 1.0, section 5.3.3)."""
+mxfp4 one byte for 32 (OCP Microscaling Formats 1.0)."""
 
 
 def unit_of(dtype: str) -> str:

@@ -13,8 +13,9 @@ Phase = Literal["prefill", "decode", "train"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "train")
 ACTIVATION_BYTES = 2  # between kernels: bf16
 GPUS_A_NODE = 8
-DTYPES = ("bf16", "fp8", "fp8_block", "mxfp4")
+PRODUCT_DTYPES = ("bf16", "fp8", "fp8_block")
 EXPERTS_ONLY = "mxfp4"  # a type of experts' weights: everything else is in bf16 beside it
+DTYPES = (*PRODUCT_DTYPES, EXPERTS_ONLY)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def check(network: Network, setting: Setting) -> None:
         raise InputError(f"experts over {setting.ep} GPUs and tp {setting.tp}: one is a multiple of the other, for they share those GPUs")
     if setting.dtype == EXPERTS_ONLY and (setting.phase == "train" or not network.experts):
         why = "no weights are trained in it" if network.experts else f"{network.name} has none"
-        raise InputError(f"{EXPERTS_ONLY} is how experts' weights are stored, and {why}; take bf16, fp8 or fp8_block")
+        *others, last = PRODUCT_DTYPES
+        raise InputError(f"{EXPERTS_ONLY} is how experts' weights are stored, and {why}; take {', '.join(others)} or {last}")
     if setting.phase == "train" and setting.batch % setting.micro_batch:
         raise InputError(f"a batch of {setting.batch} cannot be cut into micro-batches of {setting.micro_batch}; take a divisor")
 

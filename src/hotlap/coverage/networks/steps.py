@@ -123,8 +123,9 @@ def _typed(call: Call, dtype: str) -> Call:
 
 
 def _transformer(network: Network, choice: Choice) -> list[Call]:
-    if choice.dtype not in calls.DTYPES:
-        raise InputError(f"{network.name} is described in {', '.join(calls.DTYPES)}, not {choice.dtype}")
+    valid = calls.DTYPES if network.experts else calls.PRODUCT_DTYPES
+    if choice.dtype not in valid:
+        raise InputError(f"{network.name} is described in {', '.join(valid)}, not {choice.dtype}")
     setting = _setting(network, choice)
     found = transformer.forward(network, setting)
     once = transformer.after(network, setting, found) if setting.phase == "train" else []
