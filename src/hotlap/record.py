@@ -120,10 +120,10 @@ class Case(Record, frozen=True, kw_only=True):
 class MeasureOptions(Record, frozen=True, kw_only=True):
     """How long and how exactly; the `[measure]` table of a plan."""
 
-    rounds: int = 6  # fewest rounds; 6 is the fewest that give a distribution-free 95 % interval
-    rounds_max: int = 30
+    rounds: int = 6  # fewest good rounds; 6 is the fewest that give a distribution-free 95 % interval
+    rounds_max: int = 30  # most good rounds; rounds that were disturbed are replaced and do not count
     round_s: float = 8.0  # time to spend in one round, shared by its cases
-    budget_s: float = 600.0  # when to stop adding rounds
+    budget_s: float = 600.0  # when to stop adding rounds, and replacing disturbed ones
     precision: float = 0.01  # asked half-width of the 95 % interval over rounds, as a share of the median
     sample_s: float = 0.0  # shortest sample; 0: the target's timer decides (resolution under 0.1 %)
     readings_hz: float = 10.0  # how often sensors are read; 0 switches them off
@@ -179,6 +179,7 @@ class Samples(Record, frozen=True, kw_only=True):
     round: int
     status: Status = "measured"
     reason: str = ""  # of any status but measured
+    cause: Literal["", "wrong_result", "tampered", "timers"] = ""  # of `invalid`; "": valid, or kept by 0.1
     seconds: list[float] = []  # per call, overhead subtracted, in order of time
     calls: int = 1  # calls in one sample (the batch)
     method: str = ""  # how it was timed: event-batch, wall-batch, graph-batch, wall-single, program, simulator
@@ -186,10 +187,15 @@ class Samples(Record, frozen=True, kw_only=True):
     resolution_s: float = 0.0  # of the timer
     wall_ratio: float | None = None  # device timer ÷ wall clock over the same batches; None where only one was read
     dropped: int = 0  # warm-up samples that are not in `seconds`
+    replaced: list[float] = []  # as `seconds`: samples during which something foreign ran; others were taken in their place
+    foreign: dict[str, int] = {}  # what ran during samples that were replaced: cause → samples; run_delay, processor, process, brake
+    disturbed: float | None = None  # share of the samples in `seconds` during which something foreign ran; None: not watched
+    waited_s: float = 0.0  # beyond the case's time: for others to end, and for samples in place of disturbed ones
+    steal: float | None = None  # share of the processors' time that the hypervisor gave to others meanwhile; None where it is not counted
     steady: bool = True  # a steady state was found within the time given
     began_s: float = 0.0  # target's clock, first kept sample
     ended_s: float = 0.0
-    clocks_hz: list[float] = []  # the device's clock before, between and after the samples, where known
+    clocks_hz: list[float] = []  # of the device, or of the cores that carry the load: before, between and after the samples, where known
     autocorrelation: float | None = None  # lag 1, within the round
     variant: str = ""  # what was chosen for this device, e.g. float16 × 4 chains
     metrics: dict[str, float] = {}  # other numbers a workload reports of itself
@@ -258,17 +264,25 @@ class Result(Record, frozen=True, kw_only=True):
     flags: list[Flag] = []
     checks: list[Check] = []
     rounds: list[Samples] = []
+    too_short: bool = False  # a call takes less than timing it costs: the values are what it takes at most
+    left_out: list[int] = []  # rounds that are not in `values`: disturbed, failed, or timers that disagreed
+    bound_by_clock: bool = False  # its time is a number of clock cycles: `cycles` means something
+    cycles: list[float] = []  # clock cycles per call, median of each round; [] unless every round knows its clock
 
 
 class Summary(Record, frozen=True, kw_only=True):
-    """A Result condensed. The interval is over rounds, from order statistics, and absent below 6 rounds."""
+    """A Result condensed. The interval is over rounds, from order statistics; below 6 rounds its confidence is under 95 %."""
 
     rounds: int
     median: float | None = None
-    low: float | None = None  # 95 % interval of the median over rounds
+    low: float | None = None  # interval of the median over rounds; None for a single one
     high: float | None = None
-    confidence: float | None = None  # what the interval attains, ≥ 0.95
+    confidence: float | None = None  # what the interval attains: at least 0.95 from 6 rounds on, 0.9375 with 5, 0.875 with 4
     half_width: float | None = None  # (high − low) / 2 ÷ median
+    best: float | None = None  # the best round: foreign programs only ever make a number worse
+    expected: float | None = None  # half-width to be expected of so many rounds, from the noise between them; None without a precision
+    reached: bool | None = None  # whether `expected` is within the precision asked; None where none was asked
+    needed: int | None = None  # rounds with which it would be; None: reached, or out of reach
     spread: float | None = None  # 1.4826 · MAD ÷ median, over rounds
     within: float | None = None  # the same within rounds, over samples
     quantiles: dict[str, float] = {}  # of all samples: p1 p5 p25 p50 p75 p95 p99, in the metric's unit

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotlap.record import Summary, encode
-from hotlap.stats.summary import autocorrelation, effective, interval, outliers, ranks, summarize
+from hotlap.stats.order import interval, ranks
+from hotlap.stats.summary import autocorrelation, effective, outliers, summarize
 
 # Two-sided 5 % points of the sign test: Dixon and Mood, J. Am. Stat. Assoc. 41 (1946) 557, table 1; the rank of the
 # interval is one more (Conover 1999, 3.2). Up to 25 the same as Triola, Elementary Statistics, table A-7.

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from hotlap import targets
 from hotlap.errors import InputError, NotSupported
-from hotlap.measure.loop import Slot, time_prepared, timing_overhead
+from hotlap.measure import foreign
+from hotlap.measure.loop import CaseBudget, time_prepared, timing_overhead
 from hotlap.record import Case, Check, Device, Flag, MeasureOptions, Samples
-from hotlap.sensors import cpu_clock
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, SystemClock, Target, Timing, Where
 from hotlap.work import find
 from hotlap.workloads.base import Prepared
@@ -75,16 +75,16 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
             call()
 
     call()
-    overhead = timing_overhead(target)
+    overhead, watch = timing_overhead(target), foreign.beside(target)
     found = []
     for number in range(options.rounds):
         blank = Samples(case=case.id, device=target.device.key, round=number)
-        slot = Slot(
-            seconds=options.round_s, sample_s=options.sample_s, round=number,
-            clock=lambda: cpu_clock.quiet(target.clock) if target.device.kind == "cpu" else None,
+        budget = CaseBudget(
+            seconds=options.round_s, sample_s=options.sample_s, round=number, patience_s=options.round_s,
+            clock=foreign.clock_beside(target, watch), watch=watch,
         )
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
-        samples = time_prepared(target, prepared, slot, blank, overhead)
+        samples = time_prepared(target, prepared, budget, blank, overhead)
         found.append(_flagged(samples))
     return target, found
 

@@ -21,8 +21,8 @@ from hotlap.inspect.machine import fingerprint
 from hotlap.measure import signals
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
+from hotlap.measure.rounds import Next, Rounds
 from hotlap.record import Case, Device, Plan, Run, Samples
-from hotlap.stats.summary import interval
 from hotlap.store import bundle as bundles
 from hotlap.store import kernels, labels, locks
 from hotlap.targets.base import SystemClock
@@ -152,12 +152,12 @@ class _Session:
     def __init__(self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit) -> None:
         self.record, self.devices, self.writer, self.listen, self.limit = record, devices, writer, listen, limit
         self.options, self.cases = record.plan.measure, record.plan.cases
-        self.values: dict[str, dict[str, list[float]]] = {d.key: {} for d in devices}  # medians per round, by device and case
-        self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
+        self.rounds = {d.key: Rounds(self.cases, self.options) for d in devices}
+        self.simulated = targets.parse(record.target).name == "simulated"
         self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
         self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
-        self.told: dict[str, Ended] = {}  # how the last process of this round ended, by device
-        self.round_s: dict[str, float] = {}  # of all its processes
+        self.last_round_end: dict[str, Ended] = {}  # how the last process of this round ended, by device
+        self.round_duration_s: dict[str, float] = {}  # of all its processes, by the wall clock; by the device's own where it is simulated
         self.stop = threading.Event()
         self.writing = threading.Lock()
 
@@ -212,27 +212,27 @@ class _Session:
         return "; ".join(dict.fromkeys(reasons))
 
     def _rounds(self, device: Device, done: Mapping[tuple[str, int], list[Samples]]) -> str:
-        """Rounds on one device until exact enough, out of budget, or stopped; says which."""
-        number = 0
+        """Rounds on one device until exact enough, out of budget, or stopped; says which. `done`: those of a run that goes on."""
+        rounds, number = self.rounds[device.key], 0
+        last = max((n for key, n in done if key == device.key), default=-1)
         while not self._over():
-            kept = done.get((device.key, number), [])
+            following, kept = rounds.next(), done.get((device.key, number), [])
+            if following.stop and number > last:
+                return following.stop
             for samples in kept:
                 self._count(samples)
             timed = [samples for samples in kept if samples.ended_s > 0]
-            if timed:  # of a run that goes on: its budget counts from where it began
-                self.elapsed_s[device.key] += max(s.ended_s for s in timed) - min(s.began_s for s in timed)
+            seconds = max(s.ended_s for s in timed) - min(s.began_s for s in timed) if timed else 0.0
             have = {s.case for s in kept}
-            missing = [case for case in self.cases if case.id not in have]
+            missing = [case for case in following.cases if case.id not in have] if number >= last else []
             if missing:
-                self._round(device, number, missing)
+                if following.news:
+                    self.listen(device, number, following.news)
+                seconds += self._round(device, number, following._replace(cases=missing))
+            rounds.ended(seconds)
             number += 1
             if self.stop.is_set():
                 return "interrupted"
-            if (device.key, number) in done:
-                continue
-            reason = self._enough(device, number)
-            if reason:
-                return reason
         return "budget"
 
     def _over(self) -> bool:
@@ -240,45 +240,23 @@ class _Session:
 
     def _virtual_s(self) -> float | None:
         """What a simulated run has taken by its own clock; None where time is the wall clock's."""
-        if targets.parse(self.record.target).name != "simulated":
+        if not self.simulated:
             return None
         return max(self.ended_s.values()) if self.record.order == "together" else sum(self.ended_s.values())
 
-    def _enough(self, device: Device, rounds: int) -> str:
-        """Why no more rounds are needed, or "" when they are."""
-        if not self.values[device.key]:
-            return "no case gave a number that stands"
-        if rounds >= self.options.rounds and self._exact(device):
-            return "precision reached"
-        if rounds >= self.options.rounds_max:
-            return "rounds_max"
-        average = self.elapsed_s[device.key] / rounds
-        if rounds >= self.options.rounds and self.elapsed_s[device.key] + average > self.options.budget_s:
-            return "budget"
-        return ""
-
-    def _exact(self, device: Device) -> bool:
-        for values in self.values[device.key].values():
-            found = interval(values)
-            middle = sorted(values)[len(values) // 2]
-            if found is None or (found[1] - found[0]) / 2 > self.options.precision * middle:
-                return False
-        return True
-
     def _count(self, samples: Samples) -> None:
         self.ended_s[samples.device] = max(self.ended_s[samples.device], samples.ended_s)
-        if samples.status == "measured" and samples.seconds:
-            ordered = sorted(samples.seconds)
-            self.values[samples.device].setdefault(samples.case, []).append(ordered[len(ordered) // 2])
+        self.rounds[samples.device].add(samples)
 
-    def _round(self, device: Device, number: int, cases: Sequence[Case]) -> None:
-        """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
-        left = [case for case in cases if not self._hangs(device, number, case)]
-        self.told.pop(device.key, None)
-        self.round_s.pop(device.key, None)
+    def _round(self, device: Device, number: int, following: Next) -> float:
+        """One round, and the seconds it took; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
+        left = [case for case in following.cases if not self._hangs(device, number, case)]
+        self.last_round_end.pop(device.key, None)
+        self.round_duration_s[device.key] = 0.0
         while left and not self.stop.is_set() and not self._over():
             together = _alike(left)
-            at = self._process(device, number, together)
+            share = len(together) / len(following.cases)
+            at = self._process(device, number, following._replace(cases=together, round_s=following.round_s * share))
             if at is None or at.case is None:
                 gone = {case.id for case in together} if at is None else at.done
                 left = [case for case in left if case.id not in gone]
@@ -288,8 +266,9 @@ class _Session:
             left = [case for case in left if case.id not in at.done | {at.case.id}]
             if at.hung:
                 self.hung[device.key, at.case.id] = number
-        if ended := self.told.get(device.key):
-            self.listen(device, number, msgspec.structs.replace(ended, seconds=self.round_s[device.key]))
+        if ended := self.last_round_end.get(device.key):
+            self.listen(device, number, msgspec.structs.replace(ended, seconds=self.round_duration_s[device.key]))
+        return self.round_duration_s[device.key]
 
     def _hangs(self, device: Device, number: int, case: Case) -> bool:
         """Whether the case did not answer in an earlier round: it would keep all others waiting once more."""
@@ -300,14 +279,14 @@ class _Session:
         self._keep(device, number, Took(samples=Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)))
         return True
 
-    def _process(self, device: Device, number: int, cases: Sequence[Case]) -> _Died | None:
-        alike = len(_alike([cases[0], *self.cases])) - 1  # of all cases, those that share its process
-        options = msgspec.structs.replace(self.options, round_s=self.options.round_s * alike / len(self.cases))
+    def _process(self, device: Device, number: int, following: Next) -> _Died | None:
+        cases = following.cases
         job = Job(
             spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
-            options=options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
+            options=msgspec.structs.replace(self.options, round_s=following.round_s), seed=self.record.seed * 1000 + number,
+            start_s=self.rounds[device.key].elapsed_s + self.round_duration_s[device.key], patience_s=following.patience_s,
         )
-        limit_s = HUNG_S + 4 * self.options.round_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
+        limit_s = HUNG_S + 4 * self.options.round_s + following.patience_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
         worker = Round(job, limit_s, self.stop)
         clock, began, done = SystemClock(), "", set()
         started_s = clock.now()
@@ -326,9 +305,9 @@ class _Session:
                     else:
                         worker.go_on()
                 else:
-                    self._ended(device, number, message)
+                    self._ended(device, number, message, clock.now() - started_s)
                     return None
-        self.elapsed_s[device.key] += clock.now() - started_s
+        self.round_duration_s[device.key] += clock.now() - started_s
         if self.stop.is_set():
             return None
         case = next((c for c in cases if c.id == began and c.id not in done), None)
@@ -338,15 +317,14 @@ class _Session:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
         return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
 
-    def _ended(self, device: Device, number: int, ended: Ended) -> None:
-        """Of one of the round's processes; the round itself is told of once, with the time of all."""
-        self.elapsed_s[device.key] += ended.seconds
-        self.round_s[device.key] = self.round_s.get(device.key, 0.0) + ended.seconds
+    def _ended(self, device: Device, number: int, ended: Ended, wall_s: float) -> None:
+        """Of one of the round's processes; listeners hear of the round itself once, with the time of all."""
+        self.round_duration_s[device.key] += ended.seconds if self.simulated else wall_s
         with self.writing:
             self.record = msgspec.structs.replace(self.record, sensors_missing=ended.missing, sampler_share=ended.sampler_share)
         for warning in ended.warnings if number == 0 else []:
             self.listen(device, number, warning)
-        self.told[device.key] = ended
+        self.last_round_end[device.key] = ended
 
     def _keep(self, device: Device, number: int, took: Took) -> None:
         with self.writing:
