@@ -39,7 +39,7 @@ def _confidence(summary: Summary) -> str:
 
 
 def _more(summary: Summary) -> str:
-    return f"about {summary.needed} rounds reach the precision asked" if summary.needed else "even 1000 rounds do not reach the precision asked"
+    return f"about {summary.needed} rounds reach the precision" if summary.needed else "more rounds would not reach the precision"
 
 
 def _beats_bound(result: Result, summary: Summary, gap: Gap) -> str:

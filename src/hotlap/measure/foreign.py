@@ -23,7 +23,7 @@ from hotlap.inspect.cpu import describe
 from hotlap.sensors import cpu_clock
 from hotlap.sensors.base import THROTTLE
 from hotlap.sensors.tree import Tree
-from hotlap.targets.base import Target
+from hotlap.targets.base import Seen, Target
 
 WAKING_S = 20e-6  # that a thread on an idle core waits for it each time it is woken, at most
 WAITED_SHARE, WAITED_S = 0.01, 50e-6  # of a sample, beyond waking: below both together the wait changes nothing
@@ -32,13 +32,6 @@ RELIST = 32  # samples after which threads are listed anew
 MOST_CLOCKS = 4  # cores whose clock is read; one reading takes about 1 ms of each
 POLL_S = 0.01  # between two looks while waiting for others to end
 EXTERNAL = sum(bit for bit, name in THROTTLE.items() if name in ("hardware slowdown", "hardware power brake"))
-
-
-class Seen(NamedTuple):
-    """What ran beside one sample; "" is nothing. `share` orders disturbed samples: waiting ÷ the sample's length."""
-
-    cause: str = ""
-    share: float = 0.0
 
 
 class Watch(Protocol):
@@ -84,9 +77,9 @@ class Nothing:
 
 def beside(target: Target, latest: Callable[[], Mapping[str, float]] = dict) -> Watch:
     """What to look at beside the samples of a target. `latest`: what the sensors of a GPU showed last."""
-    if target.dialect == "model" or target.device.kind != "cpu":
-        return Device(latest=latest)
-    return Host()
+    if target.dialect == "model":
+        return getattr(target.library, "watch", None) or Device(latest=latest)
+    return Device(latest=latest) if target.device.kind != "cpu" else Host()
 
 
 def clock_beside(target: Target, watch: Watch) -> Callable[[], float | None]:

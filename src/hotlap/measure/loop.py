@@ -19,10 +19,10 @@ import numpy as np
 from hotlap import workloads
 from hotlap.errors import HotlapError, MachineError, NotSupported
 from hotlap.measure import validity
-from hotlap.measure.foreign import Nothing, Seen, Watch
+from hotlap.measure.foreign import Nothing, Watch
 from hotlap.record import Case, Check, Flag, Samples
 from hotlap.stats import series, summary
-from hotlap.targets.base import Target, Timing
+from hotlap.targets.base import Seen, Target, Timing
 from hotlap.workloads.base import Prepared
 
 RESOLUTION_SHARE = 1e-3  # of a sample, at most

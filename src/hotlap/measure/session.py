@@ -71,7 +71,7 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
     )
     with ExitStack() as held:
         for device in devices:
-            if spec.name != "simulated":
+            if spec.name not in targets.VIRTUAL:
                 held.enter_context(locks.hold(device.key, options.home, options.wait_s))
         writer = bundles.Writer.create(record, options.home)
         shortest_s = SHORTEST_SLOT_S * len(plan.cases)
@@ -91,7 +91,7 @@ def resume(path: Path, home: Path, listen: Listener) -> Path:
         listen(devices[0], 0, warning)
     with ExitStack() as held:
         for device in devices:
-            if spec.name != "simulated":
+            if spec.name not in targets.VIRTUAL:
                 held.enter_context(locks.hold(device.key, home, 0.0))
         done: dict[tuple[str, int], list[Samples]] = {}
         for samples in kept.samples:
@@ -153,7 +153,7 @@ class _Session:
         self.record, self.devices, self.writer, self.listen, self.limit = record, devices, writer, listen, limit
         self.options, self.cases = record.plan.measure, record.plan.cases
         self.rounds = {d.key: Rounds(self.cases, self.options) for d in devices}
-        self.simulated = targets.parse(record.target).name == "simulated"
+        self.simulated = targets.parse(record.target).name in targets.VIRTUAL
         self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
         self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
         self.last_round_end: dict[str, Ended] = {}  # how the last process of this round ended, by device

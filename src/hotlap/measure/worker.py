@@ -32,7 +32,7 @@ def main() -> int:
     channel = begin()
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
-        _round(job, channel)
+        one_round(job, channel, sys.stdin.buffer)
     except HotlapError as error:
         _say(channel, Fault(message=str(error), exit_code=error.exit_code))
         return error.exit_code
@@ -49,11 +49,12 @@ def begin() -> IO[bytes]:
     return channel
 
 
-def _round(job: Job, channel: IO[bytes]) -> None:
+def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
+    """All cases of the job; each message goes to `channel`, and after each case a line comes from `answers`."""
     spec = targets.parse(job.spec)
     device = targets.find(spec)[job.device]
     target = targets.open_device(spec, device)
-    _start_at(target, job.start_s)
+    _begin(target, job)
     began = target.clock.now()
     sampler = Sampler(target.clock, sensors.find(target), 1 / job.options.readings_hz) if job.options.readings_hz > 0 else None
     if sampler:
@@ -76,7 +77,7 @@ def _round(job: Job, channel: IO[bytes]) -> None:
         _say(channel, Took(samples=samples, readings=readings, tainted=tainted))
         if tainted:
             return
-        answer = sys.stdin.buffer.readline()
+        answer = answers.readline()
         if not answer:
             return  # the session is gone
         if answer.strip():
@@ -110,9 +111,12 @@ def _budget(target: Target, case: Case, job: Job, watch: foreign.Watch, channel:
     )
 
 
-def _start_at(target: Target, start_s: float) -> None:
+def _begin(target: Target, job: Job) -> None:
+    """A virtual clock goes on where the last round ended; a script has a page for each round."""
     if target.dialect == "model":
-        target.clock.sleep(start_s)
+        target.clock.sleep(job.start_s)
+        if hasattr(target.library, "turn_to"):
+            target.library.turn_to(job.round)
 
 
 def _say(channel: IO[bytes], message: Message) -> None:

@@ -15,7 +15,9 @@ TARGETS = {  # in order of preference when none is named
     "opencl": "any vendor's OpenCL driver; PoCL on the CPU is built in",
     "torch": "PyTorch: CPU, CUDA, ROCm, XPU, MPS",
     "simulated": "any GPU of the machine table, with faults on request",
+    "scripted": "no device: seconds, clocks and faults of each call from a file, to test what makes numbers of them",
 }
+VIRTUAL = ("simulated", "scripted")  # no hardware behind them: a clock of their own, nothing to lock, nobody to share with
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def survey() -> tuple[list[Device], dict[str, HotlapError]]:
     devices: list[Device] = []
     missing: dict[str, HotlapError] = {}
     for name in TARGETS:
-        if name == "simulated":
+        if name in VIRTUAL:
             continue
         try:
             devices += find(Spec(name))

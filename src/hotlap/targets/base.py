@@ -17,7 +17,7 @@ import time as _time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,13 @@ class Timing:
 
     device_s: float | None
     wall_s: float
+
+
+class Seen(NamedTuple):
+    """What ran beside one sample; "" is nothing. `share` orders disturbed samples: waiting ÷ the sample's length."""
+
+    cause: str = ""
+    share: float = 0.0
 
 
 @dataclass
