@@ -97,9 +97,11 @@ def cell(x: Floats, law: str, noise: float, precision: float, most: int) -> Cell
     values = 1 + noise * x
     found = [one_run(run, precision, most) for run in values]
     covered, measured = np.array([f[0] for f in found]), np.array([f[1] for f in found])
+    within = float(covered[measured].mean()) if measured.any() else 1.0
+    now, later = noise * usual_width(x, most), noise * usual_width(x, 2 * most)
+    rounds = float(np.mean([f[2] for f in found]))
     return Cell(
-        law, noise, precision, most, float(covered.mean()), float(measured.mean()), float(covered[measured].mean()) if measured.any() else 1.0,
-        float(np.mean([f[2] for f in found])), SPARE * noise * usual_width(x, most) <= precision, noise * usual_width(x, 2 * most) > precision,
+        law, noise, precision, most, float(covered.mean()), float(measured.mean()), within, rounds, SPARE * now <= precision, later > precision,
     )
 
 
@@ -112,7 +114,8 @@ def main() -> int:
     random = np.random.default_rng(args.seed)
     samples = {law: draws(law, args.runs, random) for law in LAWS}
     cells = [cell(samples[law], law, *rest) for law, *rest in itertools.product(LAWS, NOISES, PRECISIONS, MOST)]
-    print(f"{len(cells)} cells of {args.runs} runs, seed {args.seed}\n\nlaw     most rounds   all: least  mean   measured: least  mean   rounds")
+    print(f"{len(cells)} cells of {args.runs} runs, seed {args.seed}\n")
+    print("law     most rounds   all: least  mean   measured: least  mean   rounds")
     for law, most in itertools.product(LAWS, MOST):
         own = [c for c in cells if (c.law, c.most) == (law, most)]
         shown = [c for c in own if c.measured >= A_QUARTER]
