@@ -140,10 +140,11 @@ def _take(target: Target, prepared: Prepared, slot: Slot, calls: int) -> Taken:
     middle = target.clock.now() + slot.seconds / 2
     collecting = gc.isenabled()
     gc.disable()
+    since = clock.now()  # before the session is told: what this process waits meanwhile is in its account
     if slot.sampling:
         slot.sampling(0.0, 0.0)
     try:
-        left = since = clock.now()
+        left = clock.now()
         while True:
             if prepared.before is not None:
                 prepared.before()
@@ -169,11 +170,11 @@ def _take(target: Target, prepared: Prepared, slot: Slot, calls: int) -> Taken:
                 break
             if left >= deadline + 2 * slot.seconds + 1.0:
                 break  # a single call is longer than the slot: one sample is what there is
+        if slot.sampling:  # no collection of garbage between the account and its message
+            slot.sampling(sum(taken.wall_s), sum(taken.between_s) + clock.now() - since)
     finally:
         if collecting:
             gc.enable()
-    if slot.sampling:
-        slot.sampling(sum(taken.wall_s), sum(taken.between_s) + clock.now() - since)
     _note(taken.clocks_hz, slot.clock())
     return taken
 

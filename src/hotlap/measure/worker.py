@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from time import perf_counter  # as it was before any kernel was loaded
 from typing import IO
 
 import msgspec
@@ -98,7 +99,7 @@ def _case(target: Target, case: Case, job: Job, slot_s: float, overhead: Overhea
 
     def sampling(timed_s: float, between_s: float) -> None:
         if channel is not None:
-            _say(channel, Sampling(timed_s=timed_s, between_s=between_s))
+            _say(channel, Sampling(timed_s=timed_s, between_s=between_s, sent_s=perf_counter()))
 
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
     slot = Slot(seconds=slot_s, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=_clock_of(target), sampling=sampling)
