@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress(sys.stderr)
     try:
         if args.resume:
-            path = _resume(args, home, progress)
+            path = _resume(args, progress)
         else:
             plan = plans.override(plans.load(args.plan or "quick"), _measuring(args))
             plan = plans.within(plan, args.budget) if args.budget is not None else plan
@@ -68,7 +68,7 @@ def _measuring(args: argparse.Namespace) -> dict[str, object]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _resume(args: argparse.Namespace, home: Path, progress: Progress) -> Path:
+def _resume(args: argparse.Namespace, progress: Progress) -> Path:
     found = terminal.runs([args.resume])
     if len(found) != 1:
         raise InputError(f"'{args.resume}' names {len(found)} runs; --resume takes one")
@@ -78,7 +78,7 @@ def _resume(args: argparse.Namespace, home: Path, progress: Progress) -> Path:
         raise InputError(f"--resume goes on with a run as it was begun and takes no {shown}; leave it out, or begin a new run")
     run, before = found[0].run, len(found[0].samples)
     progress.begin(run.plan)
-    path = session.resume(found[0].path, home, progress)
+    path = session.resume(found[0].path, progress)
     if len(bundles.load(path).samples) == before:
         print(f"hotlap: nothing was left to do of {run.id}: {listing.ending(run)}; begin a new run for more rounds", file=sys.stderr)
     return path
