@@ -15,7 +15,7 @@ from hotlap.errors import HotlapError, InputError, Interrupted
 from hotlap.measure import session
 from hotlap.report import export, html, listing, tables, text
 from hotlap.store import bundle as bundles
-from hotlap.store import paths
+from hotlap.store import paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -69,14 +69,15 @@ def _measuring(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _resume(args: argparse.Namespace, progress: Progress) -> Path:
-    found = terminal.runs([args.resume])
+    found = select.entries([args.resume], paths.home())
     if len(found) != 1:
         raise InputError(f"'{args.resume}' names {len(found)} runs; --resume takes one")
     given = [name for name in _OF_THE_RUN if getattr(args, name)]
     if given:
         shown = ", ".join(name if name == "plan" else f"--{name.replace('_', '-')}" for name in given)
         raise InputError(f"--resume goes on with a run as it was begun and takes no {shown}; leave it out, or begin a new run")
-    run, before = found[0].run, len(found[0].samples)
+    kept = bundles.load(found[0].path, readings=False)
+    run, before = kept.run, len(kept.samples)
     progress.begin(run.plan)
     path = session.resume(found[0].path, progress)
     if len(bundles.load(path).samples) == before:

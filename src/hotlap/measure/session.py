@@ -85,7 +85,7 @@ def resume(path: Path, listen: Listener) -> Path:
     kept = bundles.load(path)
     record = kept.run
     devices = begun_on(record)
-    for warning in writer.warnings:
+    for warning in [*writer.warnings, *kept.warnings]:
         listen(devices[0], 0, warning)
     with ExitStack() as held:
         held.enter_context(locks.hold(devices))

@@ -274,6 +274,8 @@ def _stamps(folder: Path) -> dict[str, str]:
     except OSError as error:
         raise MachineError(f"the runs in '{folder}' cannot be listed: {error.strerror}") from None
     for name in names:
+        if name.startswith("."):
+            continue  # a run that is being made, or whose process was killed while it made it
         with suppress(OSError, UnicodeEncodeError):  # no run.json yet, or a name that is no text
             name.encode()
             found[name] = _stamp(f"{folder}{os.sep}{name}")
