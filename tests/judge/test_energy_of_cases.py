@@ -154,7 +154,7 @@ def test_nobody_mends_what_another_has_set_and_still_needs(tmp_path: Path, monke
     monkeypatch.setattr(tuning.targets, "find", lambda _: [DEVICE])
     monkeypatch.setattr(tuning, "bounds", lambda _: Bounds())
     monkeypatch.setattr(tuning, "guarded", lambda *_: pytest.fail("settings were reached"))
-    with locks.hold(f"settings of {DEVICE.key}", tmp_path), pytest.raises(Busy):
+    with locks.hold([DEVICE], settings=True), pytest.raises(Busy):
         tuning.measure(Plan(name="p"), session.Options(target="cuda", home=tmp_path), [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
 
 

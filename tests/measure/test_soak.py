@@ -190,7 +190,7 @@ def test_a_resumed_run_does_the_phases_that_were_left(tmp_path: Path) -> None:
     lines = [x for x in verdict_lines(path) if x.time_s < 8.0]
     (path / FILE).write_bytes(b"".join(msgspec.json.encode(x) + b"\n" for x in lines))
     (path / bundles.READINGS).write_bytes(b"")
-    soak.resume(path, tmp_path, lambda _device, _line: None)
+    soak.resume(path, lambda _device, _line: None)
     (one,) = verdict(path).devices
     later = {x.phase for x in verdict_lines(path) if isinstance(x, Tick) and x.attempt == 1}
     assert {"products", "memory", "link", "atomics"} <= later
@@ -235,7 +235,7 @@ def test_killed_again_and_again_nothing_durable_is_lost(tmp_path: Path) -> None:
     assert path is not None
     done = verdict_lines(path)
     assert len({x.attempt for x in done if isinstance(x, Tick)}) >= 2
-    soak.resume(path, tmp_path, lambda _device, _line: None)
+    soak.resume(path, lambda _device, _line: None)
     found = verdict(path)
     assert found.state == "pass", [one.findings for one in found.devices]
     ticks = [x for x in verdict_lines(path) if isinstance(x, Tick)]

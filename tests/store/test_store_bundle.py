@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -328,6 +330,22 @@ def test_finish_may_be_called_again(kept: Keep) -> None:
     writer.finish(whole.run)
     writer.finish(msgspec.structs.replace(whole.run, stopped="budget"))
     assert load(whole.path).run.stopped == "budget"
+
+
+@pytest.mark.parametrize(("name", "unwritable"), [("run.json", "run.json.tmp"), ("samples.jsonl", "samples.jsonl"), ("readings.log", "readings.log")])
+def test_an_error_while_finishing_names_the_file(kept: Keep, monkeypatch: pytest.MonkeyPatch, name: str, unwritable: str) -> None:
+    whole, real = kept(), os.fsync
+    writer = Writer.resume(whole.path)
+
+    def full(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), os.stat(whole.path / unwritable)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    (whole.path / "run.json.tmp").touch()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(MachineError, match=rf"^the run's {name} cannot be written: No space left on device; 2 lines of samples are kept"):
+        writer.finish(whole.run)
 
 
 def test_numbers_that_json_has_not_become_an_error_that_says_so(tmp_path: Path) -> None:

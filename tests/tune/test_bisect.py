@@ -228,12 +228,12 @@ def test_the_device_of_a_target_is_held_meanwhile(
     device = Device(target="opencl", index=0, name="a GPU", uuid="GPU-1", kind="gpu")
     monkeypatch.setattr(bisect.targets, "find", lambda spec: [device])
     home.mkdir()
-    with locks.hold(device.key, home):
+    with locks.hold([device]):
         assert main(project.words("--target", "opencl")) == 3
     assert "GPU-1" in capsys.readouterr().err
     assert main(project.words("--target", "opencl", "--budget", "1 ms")) == 3
     assert "the budget was used up" in capsys.readouterr().out
-    assert locks.owner(device.key, home) is not None
+    assert locks.owner(locks.path(device)) is not None
 
 
 def test_one_process_at_one_search(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from hotlap.errors import HotlapError, InputError, Interrupted
 from hotlap.measure import session
 from hotlap.report import export, html, listing, tables, text
 from hotlap.store import bundle as bundles
-from hotlap.store import paths
+from hotlap.store import paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress(sys.stderr)
     try:
         if args.resume:
-            path = _resume(args, home, progress)
+            path = _resume(args, progress)
         else:
             plan = plans.override(plans.load(args.plan or "quick"), _measuring(args))
             plan = plans.within(plan, args.budget) if args.budget is not None else plan
@@ -68,17 +68,18 @@ def _measuring(args: argparse.Namespace) -> dict[str, object]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _resume(args: argparse.Namespace, home: Path, progress: Progress) -> Path:
-    found = terminal.runs([args.resume])
+def _resume(args: argparse.Namespace, progress: Progress) -> Path:
+    found = select.entries([args.resume], paths.home())
     if len(found) != 1:
         raise InputError(f"'{args.resume}' names {len(found)} runs; --resume takes one")
     given = [name for name in _OF_THE_RUN if getattr(args, name)]
     if given:
         shown = ", ".join(name if name == "plan" else f"--{name.replace('_', '-')}" for name in given)
         raise InputError(f"--resume goes on with a run as it was begun and takes no {shown}; leave it out, or begin a new run")
-    run, before = found[0].run, len(found[0].samples)
+    kept = bundles.load(found[0].path, readings=False)
+    run, before = kept.run, len(kept.samples)
     progress.begin(run.plan)
-    path = session.resume(found[0].path, home, progress)
+    path = session.resume(found[0].path, progress)
     if len(bundles.load(path).samples) == before:
         print(f"hotlap: nothing was left to do of {run.id}: {listing.ending(run)}; begin a new run for more rounds", file=sys.stderr)
     return path

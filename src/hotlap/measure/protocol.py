@@ -36,6 +36,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, tag="sampling"):
 
     timed_s: float = 0.0  # all samples together
     between_s: float = 0.0  # all that was not timed
+    sent_s: float  # by the system's monotonic clock, which is one for all processes
 
 
 class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took"):

@@ -70,9 +70,7 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
         labels=labels.check(options.labels), seed=seed,
     )
     with ExitStack() as held:
-        for device in devices:
-            if spec.name not in targets.VIRTUAL:
-                held.enter_context(locks.hold(device.key, options.home, options.wait_s))
+        held.enter_context(locks.hold(devices, options.wait_s))
         writer = bundles.Writer.create(record, options.home)
         shortest_s = SHORTEST_SLOT_S * len(plan.cases)
         if shortest_s > plan.measure.round_s:
@@ -81,32 +79,30 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
         return _Session(record, devices, writer, listen, limit).measure({})
 
 
-def resume(path: Path, home: Path, listen: Listener) -> Path:
+def resume(path: Path, listen: Listener) -> Path:
     """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
     writer = bundles.Writer.resume(path)
     kept = bundles.load(path)
     record = kept.run
-    spec, devices = begun_on(record)
-    for warning in writer.warnings:
+    devices = begun_on(record)
+    for warning in [*writer.warnings, *kept.warnings]:
         listen(devices[0], 0, warning)
     with ExitStack() as held:
-        for device in devices:
-            if spec.name not in targets.VIRTUAL:
-                held.enter_context(locks.hold(device.key, home, 0.0))
+        held.enter_context(locks.hold(devices))
         done: dict[tuple[str, int], list[Samples]] = {}
         for samples in kept.samples:
             done.setdefault((samples.device, samples.round), []).append(samples)
         return _Session(record, devices, writer, listen, _Limit(math.inf)).measure(done)
 
 
-def begun_on(record: Run) -> tuple[targets.Spec, list[Device]]:
-    """The target and the devices of a run that goes on. Raises Unavailable where one of them is not here."""
+def begun_on(record: Run) -> list[Device]:
+    """The devices of a run that goes on. Raises Unavailable where one of them is not here."""
     spec = targets.parse(record.target)
     here = {d.key: d for d in targets.find(spec)}
     gone = [key for key in record.devices if key not in here]
     if gone:
         raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
-    return spec, [here[key] for key in record.devices]
+    return [here[key] for key in record.devices]
 
 
 def choose(devices: Sequence[Device], wanted: str) -> list[Device]:

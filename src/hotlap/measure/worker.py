@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+from time import perf_counter  # as it was before any kernel was loaded
 from typing import IO
 
 import msgspec
@@ -102,7 +103,7 @@ def _budget(target: Target, case: Case, job: Job, watch: foreign.Watch, channel:
 
     def sampling(timed_s: float, between_s: float) -> None:
         if channel is not None:
-            _say(channel, Sampling(timed_s=timed_s, between_s=between_s))
+            _say(channel, Sampling(timed_s=timed_s, between_s=between_s, sent_s=perf_counter()))
 
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
     return CaseBudget(
