@@ -1,8 +1,52 @@
-"""What every test process has in common."""
+"""What every test process has in common: its own home and locks, how many draws a simulation takes, what each test costs."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import forks
+import pytest
 
 # As in the processes of rounds: threads that spin after a parallel region look like a kernel that goes on computing.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+COST = os.environ.get("HOTLAP_TEST_COST")  # a file: one line of JSON per test; read by benchmarks/suite.py
+_own = Path(tempfile.mkdtemp(prefix="hotlap-tests-"))
+
+
+def pytest_configure() -> None:
+    """Tests beside each other (pytest-xdist: a process each) share no runs and wait for no one's devices."""
+    os.environ["HOTLAP_HOME"] = str(_own / "home")
+    os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_own, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _forks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        forks.install(patch)
+        yield
+
+
+def spent_s() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    before = spent_s()
+    try:
+        return (yield)
+    finally:
+        if COST:
+            with open(COST, "a", encoding="utf-8") as out:
+                out.write(json.dumps({"test": item.nodeid, "cpu_s": round(spent_s() - before, 3), "slow": bool(item.get_closest_marker("slow"))}) + "\n")
