@@ -292,7 +292,7 @@ SERIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 @given(SERIES)
 def test_point_by_point_and_all_at_once_agree(given_):
     n = given_["points"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.stats import ratio as module
 from hotlap.stats.ratio import Estimates, Ratio, estimate, non_inferior, quantile_ratio, ratio, verdict
 
@@ -89,7 +90,7 @@ def test_sides_swapped_give_the_inverse() -> None:
 
 
 @given(st.floats(1e-12, 1e12), st.floats(0.2, 5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_units_do_not_matter_and_a_factor_multiplies(unit: float, factor: float) -> None:
     rng = np.random.default_rng(8)
     a, b = (np.exp(0.02 * rng.normal(size=9)) for _ in "AB")
@@ -99,7 +100,7 @@ def test_units_do_not_matter_and_a_factor_multiplies(unit: float, factor: float)
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=4, max_size=30), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_interval_and_test_never_contradict_each_other_even_on_ticks(values: list[tuple[int, int]], paired: bool) -> None:
     found = ratio([a for a, _ in values], [b for _, b in values], paired=paired)
     if found.low is not None and found.high is not None:

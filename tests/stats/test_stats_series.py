@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from draws import examples
 from hotlap.stats.series import bimodal, drift, drifting, jumped, lag1, steady_from
 
 Floats = NDArray[np.float64]
@@ -169,7 +170,7 @@ class TestBimodal:
         assert not bimodal([1.0] * 9 + [2.0] * 10)
         assert not bimodal([*np.linspace(1, 1.01, 60), 2.0, 2.0, 2.01])
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100))
     @given(st.lists(st.floats(-1e9, 1e9), min_size=20, max_size=60), st.sampled_from([1e-6, 3.0, 1e6]))
     def test_unit_and_order_do_not_matter(self, x: list[float], scale: float) -> None:
         assert bimodal(x) == bimodal(x[::-1])
@@ -199,7 +200,7 @@ def test_what_is_not_finite_is_refused(function: Callable[[list[float]], object]
             function([1.0] * 29 + [bad])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(st.floats(-1e300, 1e300), max_size=40))
 def test_every_finite_series_has_an_answer(x: list[float]) -> None:
     cut = steady_from(x)

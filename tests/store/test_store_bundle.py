@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keeping import CASES, DEVICE, make_run, make_samples
 
+from draws import examples
 from hotlap.errors import Busy, HotlapError, InputError, MachineError, SchemaError
 from hotlap.record import SCHEMA, Readings, Samples
 from hotlap.store import bundle, files, lines
@@ -359,7 +360,7 @@ any_samples = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(any_samples, max_size=4), st.data())
 def test_any_samples_are_a_line_that_reads_back_and_a_cut_loses_only_the_last(given: list[Samples], data: st.DataObject) -> None:
     written = [lines.line(s) for s in given]
