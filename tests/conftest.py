@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
+import numpy as np
 import pytest
 
 import draws
@@ -40,6 +42,14 @@ def _forks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         forks.install(patch)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_draws(request: pytest.FixtureRequest) -> None:
+    """A module's RNG begins anew with each test, by the test's name: what a test draws does not depend on which others run."""
+    source = getattr(request.module, "RNG", None)
+    if isinstance(source, np.random.Generator):
+        source.bit_generator.state = np.random.default_rng(zlib.crc32(request.node.name.encode())).bit_generator.state
 
 
 def spent_s() -> float:
