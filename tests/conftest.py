@@ -9,6 +9,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -66,3 +67,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         if COST:
             with open(COST, "a", encoding="utf-8") as out:
                 out.write(json.dumps({"test": item.nodeid, "cpu_s": round(spent_s() - before, 3)}) + "\n")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share a costly fixture stay in one process: those of a file, in test_docs.py those of a document."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            return f"{file} {test.partition(':')[0]}" if file.endswith("test_docs.py") else file
+
+    return ByFile(config, log)
