@@ -28,7 +28,7 @@ def plain(name: str) -> str:
 
 
 def run(argv: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, cwd=ROOT, env=environment or None, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(argv, cwd=ROOT, env=environment or None, capture_output=True, text=True, timeout=300, check=False)
 
 
 # ---------------------------------------------------------------- set-up

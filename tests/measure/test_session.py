@@ -193,7 +193,7 @@ def test_an_interrupted_run_keeps_everything_and_goes_on(home: Path, tmp_path: P
     process = _start(home, str(plan), "--target", "opencl:cpu")
     _wait_for_lines(home, 2, process)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     kept = hotlap.load("latest")
     assert kept.bundle.run.stopped == "interrupted"
@@ -217,7 +217,7 @@ def test_a_killed_run_loses_at_most_one_line_and_goes_on(home: Path, tmp_path: P
             process = _start(home, *arguments)
             time.sleep(rng.uniform(0.15, 1.2))
             process.kill()
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=300)
             if process.returncode == 0:
                 break
             assert process.returncode == -signal.SIGKILL, errors
@@ -255,12 +255,12 @@ def test_a_second_run_on_a_device_is_refused_with_the_owners_pid(home: Path, tmp
     try:
         _wait_for_lines(home, 1, first)
         second = _start(home, str(plan), "--target", "opencl:cpu")
-        _, errors = second.communicate(timeout=60)
+        _, errors = second.communicate(timeout=300)
         assert second.returncode == 3
         assert str(first.pid) in errors
     finally:
         first.send_signal(signal.SIGINT)
-        first.communicate(timeout=60)
+        first.communicate(timeout=300)
 
 
 def test_a_measuring_process_that_dies_takes_one_case_with_it(home: Path, tmp_path: Path) -> None:

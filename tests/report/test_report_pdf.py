@@ -23,7 +23,7 @@ def dumped(page: str, folder: Path) -> tuple[str, str]:
     source = folder / "page.html"
     source.write_text(page, encoding="utf-8")
     argv = [*pdf.command(pdf.browser(), str(folder / "profile")), "--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]
-    done = subprocess.run([*argv, source.as_uri()], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*argv, source.as_uri()], capture_output=True, text=True, timeout=300, check=False)
     return done.stdout, done.stderr
 
 

@@ -275,7 +275,7 @@ def test_page_draws_in_a_browser(made: Made, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(trace_page.page(*made), encoding="utf-8")
     argv = [*pdf.command(pdf.browser(), str(tmp_path / "profile")), "--virtual-time-budget=3000", "--dump-dom", page.as_uri()]
-    found = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout
+    found = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True).stdout
     assert f"Drawn: step {trace_sample.SLOW}, the longest of {trace_sample.STEPS}" in found
     legend = re.search(r'id="legend">(.*?)</div>', found)
     assert legend

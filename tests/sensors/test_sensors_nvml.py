@@ -76,7 +76,7 @@ def ask(libraries: dict[str, Path]) -> Ask:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         folder = str(libraries[driver]) if driver else ""
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(CHILD), json.dumps(options)], capture_output=True, text=True, timeout=60, check=False,
+            [sys.executable, "-c", textwrap.dedent(CHILD), json.dumps(options)], capture_output=True, text=True, timeout=300, check=False,
             env={**kept, **({"LD_LIBRARY_PATH": folder} if folder else {}), **environment},
         )
         assert done.returncode == 0, done.stderr

@@ -230,7 +230,7 @@ def test_several_writers_at_once(tmp_path: Path, before: bytes | None) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    talk = [process.communicate(timeout=60)[1] for process in writers]
+    talk = [process.communicate(timeout=300)[1] for process in writers]
     assert [process.returncode for process in writers] == [0] * 4, talk
     assert len(rows(tmp_path, "SELECT DISTINCT id FROM runs")) == 32
     assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]

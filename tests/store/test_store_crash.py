@@ -63,7 +63,7 @@ print(json.dumps(found))
 def run_script(text: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(HERE)!r})\n{text}", *arguments],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
