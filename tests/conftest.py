@@ -25,6 +25,7 @@ COST = os.environ.get("HOTLAP_TEST_COST")  # a file: one line of JSON per test; 
 # No deadline: how long an example takes depends on who else uses the machine.
 hypothesis.settings.register_profile("hotlap", deadline=None, max_examples=draws.examples(100), derandomize=not draws.FULL)
 hypothesis.settings.load_profile("hotlap")
+PASSED = os.environ.get("HOTLAP_TEST_PASSED")  # a file: the tests that have passed, one a line; .ci/run reads it
 _own = Path(tempfile.mkdtemp(prefix="hotlap-tests-"))
 
 
@@ -67,6 +68,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         if COST:
             with open(COST, "a", encoding="utf-8") as out:
                 out.write(json.dumps({"test": item.nodeid, "cpu_s": round(spent_s() - before, 3)}) + "\n")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if PASSED and report.when == "call" and report.passed and "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(PASSED, "a", encoding="utf-8") as out:
+            out.write(report.nodeid.encode("unicode_escape").decode() + "\n")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is slow and has passed is left out; the others are cheap, and run again with what was installed since."""
+    if not PASSED or not os.path.exists(PASSED):
+        return
+    done = set(Path(PASSED).read_text(encoding="utf-8").splitlines())
+    again: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for one in items:
+        again[not one.get_closest_marker("slow") or one.nodeid.encode("unicode_escape").decode() not in done].append(one)
+    config.hook.pytest_deselected(items=again[False])
+    items[:] = again[True]
 
 
 @pytest.hookimpl(optionalhook=True)

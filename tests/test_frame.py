@@ -179,6 +179,7 @@ def test_help_imports_nothing_heavy(words: str) -> None:
 # ---------------------------------------------------------------- sizes and words
 
 
+@pytest.mark.slow("reads all of the source")
 def test_sizes_are_within_limits() -> None:
     done = run([sys.executable, "scripts/size_report.py"], PATH=os.environ["PATH"])
     assert done.returncode == 0, done.stdout

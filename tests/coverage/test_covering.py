@@ -47,6 +47,7 @@ def test_known_sizes_are_reached(strength: int, columns: int, levels: int, most:
     assert len(found.rows) <= most
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 def test_ten_columns_of_six_levels_three_way() -> None:
     found = design([6] * 10, 3, effort=3)  # benchmarks/covering.py takes the time for fewer
     assert uncovered(found.rows, [6] * 10, 3) == 0
@@ -108,6 +109,7 @@ def test_orthogonal_arrays_hold_every_tuple_once(order: int, strength: int) -> N
     assert uncovered(rows, [order] * rows.shape[1], strength) == 0
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 def test_orbits_cover_and_are_few() -> None:
     found = orthogonal.orbits(6, 6)
     assert found is not None

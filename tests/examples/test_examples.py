@@ -19,6 +19,8 @@ from hotlap.trace import ranks
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
 
+pytestmark = pytest.mark.slow("runs the examples as a reader would")
+
 ROOT = Path(__file__).parents[2]
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
 

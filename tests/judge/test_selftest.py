@@ -38,6 +38,7 @@ def test_a_drift_fools_blocks_and_not_turns() -> None:
     assert all(case.drift is not None and abs(case.drift) > 0.1 for case in found[0].cases)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_the_noise_is_told_apart_and_says_what_can_be_seen() -> None:
     (copy,) = measured(240, sd=0.01, names=("copy",)).cases
     assert copy.between == pytest.approx(0.01, rel=0.2)
@@ -46,6 +47,7 @@ def test_the_noise_is_told_apart_and_says_what_can_be_seen() -> None:
     assert copy.resolvable[24] == pytest.approx((2.069 + 0.858) * 0.01 * np.sqrt(2) / np.sqrt(24), rel=0.25)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_a_drift_that_is_no_line_is_found_in_every_case_and_only_then_blamed() -> None:
     minutes = np.arange(24) * 8 / 60
     rng = np.random.default_rng(4)

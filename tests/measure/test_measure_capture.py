@@ -21,6 +21,8 @@ from hotlap.store.captured import Captured, Process, Window
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
 
+pytestmark = pytest.mark.slow("records programs, each in a process of its own")
+
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
 TRAIN = """
 import sys, time, torch

@@ -20,6 +20,8 @@ from hotlap.store import chunks
 from hotlap.work import stress
 from hotlap.work.stress import FILE, Happened, Phase, Profile, Tick
 
+pytestmark = pytest.mark.slow("starts, interrupts and resumes runs of the command")
+
 PROFILE = Profile(name="short", about="", seconds=60.0, phases=[Phase(kind="products", seconds=20.0, dtypes=["fp16"])])
 LONG = ("quick", "--target", "simulated:h200-sxm", "--for", "20 h")
 

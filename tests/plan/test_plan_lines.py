@@ -97,6 +97,7 @@ def inline(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(tables, arrays)
 
 
+@pytest.mark.slow("fuzzing")
 @settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.booleans(), st.dictionaries(KEYS, st.recursive(SCALARS, inline, max_leaves=6), max_size=3)), max_size=4))
 def test_any_document(tables: list[tuple[bool, dict[str, str]]]) -> None:

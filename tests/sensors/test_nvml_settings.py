@@ -21,6 +21,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 
 pytestmark = [
+    pytest.mark.slow("processes with a library that stands in for NVML"),
     pytest.mark.skipif(COMPILER is None, reason="no C compiler: the library that stands in for NVML cannot be built"),
     pytest.mark.skipif(sys.platform != "linux", reason="the library that stands in for NVML is built for Linux"),
 ]

@@ -157,6 +157,7 @@ def test_ties_are_no_change():
         assert sum(map(len, many(100 + 10.0 * (r.random((300, 300)) < share)))) <= 4
 
 
+@pytest.mark.slow("error rate by simulation")
 @pytest.mark.parametrize("kind", ["normal", "t3", "spikes", "quantised", "ar0.5", "ar0.8"])
 def test_steps_of_five_percent_are_found(kind):
     x = noise(kind, 60, seed=3)
@@ -270,6 +271,7 @@ def test_a_growing_series_refuses_a_bad_point_and_goes_on():
     assert len(watch) == 2
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_a_growing_series_keeps_a_window_only():
     watch = Watch()
     for value in noise("normal", 1, 5000, seed=16)[0]:

@@ -91,6 +91,7 @@ def test_cut_at_every_byte_of_the_last_two_lines(kept: Keep) -> None:
             assert f"the {complete} lines before it are kept" in read.warnings[0]
 
 
+@pytest.mark.slow("a resume for every byte of a file")
 def test_resume_after_a_cut_at_every_byte_completes_the_run(kept: Keep) -> None:
     whole = kept(rounds=2)
     path = whole.path / "samples.jsonl"

@@ -211,6 +211,7 @@ for number in range(8):
 """
 
 
+@pytest.mark.slow("several processes at one catalog")
 @pytest.mark.parametrize("before", [None, b"no database at all"])
 def test_several_writers_at_once(tmp_path: Path, before: bytes | None) -> None:
     if before:

@@ -10,6 +10,8 @@ import pytest
 
 from hotlap.targets import opencl_link
 
+pytestmark = pytest.mark.slow("links kernels in processes of their own")
+
 KERNEL = """
 import numpy as np
 from hotlap import targets

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from draws import examples
 
+pytestmark = pytest.mark.slow("fuzzing")
+
 EXAMPLES = examples(200)
 CHANGES = st.lists(
     st.tuples(st.integers(0, fuzzing.OPERATIONS - 1), st.integers(0, (1 << 16) - 1), st.integers(0, (1 << 32) - 1)), min_size=1, max_size=6

@@ -137,6 +137,7 @@ def test_a_member_without_a_name_is_a_file(tmp_path: Path) -> None:
     assert b"".join(packed.blocks(tmp_path / "x.zip")) == b"text"
 
 
+@pytest.mark.slow("files that unpack to hundreds of MiB")
 def test_bombs_are_refused_before_they_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "MOST_BYTES", 1 << 24)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"\0" * (1 << 26)))

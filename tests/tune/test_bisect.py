@@ -166,6 +166,7 @@ def wait_for(what: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow("searches a Git repository, in processes of their own")
 def test_a_killed_search_goes_on_without_losing_a_measurement(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     process = start(project)
     wait_for(lambda: len(kept(home)) >= 20)
@@ -181,6 +182,7 @@ def test_a_killed_search_goes_on_without_losing_a_measurement(project: Project, 
     assert project.trees == 0
 
 
+@pytest.mark.slow("searches a Git repository, in processes of their own")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_search_leaves_no_worktree(project: Project, home: Path, number: int) -> None:
     process = start(project)
@@ -193,6 +195,7 @@ def test_an_interrupted_search_leaves_no_worktree(project: Project, home: Path, 
     assert len(kept(home)) >= 3
 
 
+@pytest.mark.slow("searches a Git repository, in processes of their own")
 def test_a_build_ends_with_the_search(project: Project, home: Path) -> None:
     mark = home.parent / "pid"
     process = start(project, "--build", f"sleep 60 & echo $! > {mark}.new && mv {mark}.new {mark}; wait")
@@ -205,6 +208,7 @@ def test_a_build_ends_with_the_search(project: Project, home: Path) -> None:
     assert project.trees == 0
 
 
+@pytest.mark.slow("searches a Git repository, in processes of their own")
 def test_every_sample_is_kept_and_a_torn_last_line_is_measured_again(project: Project, home: Path) -> None:
     assert main(project.words()) == 0
     path = next(home.glob("bisect/*/measurements.jsonl"))

@@ -165,7 +165,7 @@ def test_cases_are_estimated_all_at_once() -> None:
     assert calls(20_000) < 2 * 20_000
 
 
-@pytest.mark.slow
+@pytest.mark.slow("reads the published measurements")
 def test_stored_coefficients_on_the_measurements() -> None:
     pytest.importorskip("pyarrow")
     root = data.root()
