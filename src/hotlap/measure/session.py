@@ -18,7 +18,7 @@ import hotlap
 from hotlap import targets
 from hotlap.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
 from hotlap.inspect.machine import fingerprint
-from hotlap.measure import signals
+from hotlap.measure import programs, signals
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
 from hotlap.record import Case, Device, Plan, Run, Samples
@@ -52,7 +52,7 @@ Listener = Callable[[Device, int, Event], None]
 def run(plan: Plan, options: Options, listen: Listener) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     limit = _Limit(options.limit_s)
-    spec = targets.parse(options.target) if options.target else targets.default()
+    spec = targets.chosen(options.target, plan.cases)
     devices = choose(targets.find(spec), options.device)
     if options.together and options.device != "all" and len(devices) < 2:
         raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
@@ -158,6 +158,7 @@ class _Session:
         self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
         self.told: dict[str, Ended] = {}  # how the last process of this round ended, by device
         self.round_s: dict[str, float] = {}  # of all its processes
+        self.programs = programs.Worker()
         self.stop = threading.Event()
         self.writing = threading.Lock()
 
@@ -173,6 +174,7 @@ class _Session:
                     raise
                 raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
             finally:
+                self.programs.end()
                 self._finish("interrupted" if self.stop.is_set() else stopped)
         if self.stop.is_set():
             raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
@@ -308,7 +310,7 @@ class _Session:
             options=options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
         )
         limit_s = HUNG_S + 4 * self.options.round_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
-        worker = Round(job, limit_s, self.stop)
+        worker = (self.programs.round if device.target == "host" else Round)(job, limit_s, self.stop)
         clock, began, done = SystemClock(), "", set()
         started_s = clock.now()
         with worker:

@@ -15,6 +15,7 @@ import msgspec
 
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError
+from hotlap.measure import programs
 from hotlap.measure.doubts import doubts
 from hotlap.measure.loop import Overhead, Slot, measure, timing_overhead
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Sampling, Took
@@ -30,9 +31,12 @@ PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until 
 def main() -> int:
     """Reads a Job from standard input, writes Messages to what was standard output; libraries' chatter goes to stderr."""
     channel = begin()
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
-        _round(job, channel)
+        for line in iter(sys.stdin.buffer.readline, b""):
+            job = msgspec.json.decode(line, type=Job)
+            _round(job, channel)
+            if not job.more:
+                break
     except HotlapError as error:
         _say(channel, Fault(message=str(error), exit_code=error.exit_code))
         return error.exit_code
@@ -102,6 +106,8 @@ def _case(target: Target, case: Case, job: Job, slot_s: float, overhead: Overhea
 
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
     slot = Slot(seconds=slot_s, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=_clock_of(target), sampling=sampling)
+    if case.workload == "command" and target.dialect != "model":
+        return msgspec.structs.replace(programs.measure(target, case, slot), device=job.device_key)
     return msgspec.structs.replace(measure(target, case, slot, overhead), device=job.device_key)
 
 
