@@ -21,7 +21,7 @@ from hotlap.inspect.machine import fingerprint
 from hotlap.measure import programs, signals
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
-from hotlap.record import Case, Device, Plan, Run, Samples
+from hotlap.record import Case, Device, Look, Plan, Run, Samples
 from hotlap.stats.summary import interval
 from hotlap.store import bundle as bundles
 from hotlap.store import kernels, labels, locks
@@ -42,6 +42,7 @@ class Options:
     wait_s: float = 0.0  # for a device that another run holds
     limit_s: float = math.inf  # all of it ends within about this, whatever is left; no case is cut short
     home: Path = Path()
+    look: Look | None = None  # at the machine, before anything was measured
 
 
 Event = Began | Took | Ended | str
@@ -67,7 +68,7 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
     record = Run(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan,
         machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
-        labels=labels.check(options.labels), seed=seed,
+        labels=labels.check(options.labels), seed=seed, look=options.look,
     )
     with ExitStack() as held:
         for device in devices:
