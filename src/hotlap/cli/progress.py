@@ -47,11 +47,13 @@ class Progress:
         self.began_s = self.logged_s = self.clock.now()
         self.limit_s = math.inf
         self.expected: Expected | None = None
+        self.rounds_s = 0.0
+        self.started_once = False  # one process for all rounds
         self.drawn = False
 
     def begin(self, plan: Plan, target: str = "", limit_s: float = math.inf) -> None:
         """What is going to be measured; where it is known on which one device and for how long at most, how long it will take."""
-        self.plan, self.limit_s = plan, limit_s
+        self.plan, self.limit_s, self.started_once = plan, limit_s, target == "host"
         self.labels = {case.id: work.label(case) for case in plan.cases}
         self.began_s = self.clock.now()
         self.logged_s = self.began_s - LOG_S
@@ -80,8 +82,10 @@ class Progress:
         assert self.plan is not None
         now_s, asked = self.clock.now(), self.plan.measure
         if self.expected:
-            each_s = (now_s - self.began_s) / (number + 1)
-            low_s, high_s = each_s * max(asked.rounds, number + 1), each_s * asked.rounds_max
+            self.rounds_s += seconds
+            elapsed_s, done = now_s - self.began_s, number + 1
+            each_s = (self.rounds_s if self.started_once else elapsed_s) / done
+            low_s, high_s = (elapsed_s + each_s * max(rounds - done, 0) for rounds in (asked.rounds, asked.rounds_max))
             end_s = min(max(asked.budget_s, low_s), self.limit_s)
             self.expected = Expected(min(low_s, self.limit_s), min(high_s, end_s))
         if not self.live and now_s - self.logged_s >= LOG_S:

@@ -18,7 +18,7 @@ def said(look: Look) -> str:
 
 def _off(noise: float) -> str:
     if noise <= 1:
-        return f"expect ± {round(noise, 1):.0%} or worse"
+        return f"expect ± {round(noise, 1) * 100:.0f} % or worse"
     return f"expect times {1 + noise:.1f} × as long as on an idle machine, or worse"
 
 
