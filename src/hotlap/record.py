@@ -234,7 +234,7 @@ class Look(Record, frozen=True, kw_only=True):
     load: float | None = None  # the system's own average over a minute
     busiest: list[RunningProcess] = []  # at most two, the busiest first
     governor: str = ""
-    turbo: Literal["", "on", "off"] = ""
+    turbo: str = ""  # on, off; "" where the kernel does not say
     processes: int | None = None  # of others on the devices, where they are GPUs
     device_share: float | None = None  # of the time, in which others kept the devices busy
     missing: dict[str, str] = {}  # what could not be looked at, and why

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hotlap import targets, units
+from hotlap import units
 from hotlap.errors import InputError
 from hotlap.inspect import busy
 from hotlap.measure import session
@@ -26,11 +26,10 @@ def before(plan: Plan, options: session.Options, wait: str | None) -> session.Op
     A simulated target is not looked at: nothing disturbs it. `wait`: longest time until the machine is idle, as text; None: do not wait.
     """
     patience_s = _patience(wait)
-    spec = targets.chosen(options.target, plan.cases)
+    began_s = time.monotonic()
+    spec, devices = session.places(plan, options)
     if spec.name == "simulated":
         return options
-    began_s = time.monotonic()
-    devices = session.choose(targets.find(spec), options.device)
     look = _looked(devices) if wait is None else quiet(devices, patience_s)
     waited_s = 0.0 if wait is not None else time.monotonic() - began_s  # the budget is of measuring, not of waiting
     return replace(options, target=spec.text, look=look, limit_s=max(options.limit_s - waited_s, 0.0))

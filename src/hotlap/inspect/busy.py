@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from hotlap import sensors
 from hotlap.record import Device, Look, RunningProcess
@@ -126,8 +126,8 @@ def _load(tree: Tree) -> float | None:
         return None
 
 
-def _turbo(tree: Tree) -> Literal["", "on", "off"]:
-    """"" where the kernel does not say."""
+def _turbo(tree: Tree) -> str:
+    """on, off, or "" where the kernel does not say."""
     boost, blocked = tree.number(f"{CPU}/cpufreq/boost"), tree.number(f"{CPU}/intel_pstate/no_turbo")
     known = boost if boost is not None else None if blocked is None else 1 - blocked
     return "" if known is None else "on" if known else "off"

@@ -53,10 +53,7 @@ Listener = Callable[[Device, int, Event], None]
 def run(plan: Plan, options: Options, listen: Listener) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     limit = _Limit(options.limit_s)
-    spec = targets.chosen(options.target, plan.cases)
-    devices = choose(targets.find(spec), options.device)
-    if options.together and options.device != "all" and len(devices) < 2:
-        raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
+    spec, devices = places(plan, options)
     seed = plan.measure.seed or secrets.randbits(31)
     order: Literal["single", "one after another", "together"] = (
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
@@ -80,6 +77,16 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
             news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
             listen(devices[0], 0, news)
         return _Session(record, devices, writer, listen, limit).measure({})
+
+
+def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
+    """Where the plan will be measured. Raises InputError for all that was asked wrongly, Unavailable where nothing is usable."""
+    spec = targets.chosen(options.target, plan.cases)
+    devices = choose(targets.find(spec), options.device)
+    if options.together and options.device != "all" and len(devices) < 2:
+        raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
+    labels.check(options.labels)
+    return spec, devices
 
 
 def resume(path: Path, home: Path, listen: Listener) -> Path:
