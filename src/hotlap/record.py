@@ -16,6 +16,11 @@ from typing import Any, Literal
 import msgspec
 
 SCHEMA = 1
+METHOD = 2
+METHOD_HISTORY = {
+    1: "0.1: rounds added until the interval was narrow; a clock that varied made a case invalid; no sample was replaced",
+    2: "0.2: rounds planned by the noise between them; disturbed samples and rounds replaced; invalid only where a number is disproved",
+}
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
 IMPORTED = "imported"  # target, and workload, of what Hotlap did not measure itself
 
@@ -256,6 +261,7 @@ class Run(Record, frozen=True, kw_only=True):
     stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
     kept: int | None = None  # lines of samples.jsonl when the run ended; None while running, killed, or before Hotlap counted them
     hotlap: str  # version
+    method: int = 1  # how its numbers were made: see METHOD_HISTORY; absent in runs of 0.1
     plan: Plan
     machine: Machine
     target: str  # the specification asked for, e.g. opencl or simulated:h200-sxm?noise=0.01

@@ -22,7 +22,7 @@ from hotlap.measure import programs, signals
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
 from hotlap.measure.rounds import Next, Rounds
-from hotlap.record import Case, Device, Look, Plan, Run, Samples
+from hotlap.record import METHOD, Case, Device, Look, Plan, Run, Samples
 from hotlap.store import bundle as bundles
 from hotlap.store import kernels, labels, locks
 from hotlap.targets.base import SystemClock
@@ -63,7 +63,7 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
     revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
     machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
     record = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan,
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
         machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
         labels=labels.check(options.labels), seed=seed, look=options.look,
     )
