@@ -101,7 +101,8 @@ def cell(x: Floats, law: str, noise: float, precision: float, most: int) -> Cell
     now, later = noise * usual_width(x, most), noise * usual_width(x, 2 * most)
     rounds = float(np.mean([f[2] for f in found]))
     return Cell(
-        law, noise, precision, most, float(covered.mean()), float(measured.mean()), within, rounds, SPARE * now <= precision, later > precision,
+        law, noise, precision, most, float(covered.mean()), float(measured.mean()), within, rounds,
+        to_spare=SPARE * now <= precision, beyond=later > precision,
     )
 
 

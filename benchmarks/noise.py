@@ -5,9 +5,9 @@
 The runs take turns: quiet, loaded, quiet … Load is two processes that spin on and off, each for exponential times of mean 2 s. Each run
 is a fresh process with a home of its own. `--before`: the `src` folder of another version, whose runs take turns with these.
 
-A case is compared with itself: the median of its loaded runs with that of its quiet ones, in clock cycles where its time is a number of
-cycles (fma, gemm, chase in a core's own caches) and the clock was read, else in its own unit. It may differ by 5 %, or by half the range of
-the quiet runs where that is more. Wall times say how long a run takes; they are no measure of anything else. Exit code 1 where an aim is missed.
+A case is compared with itself: the median of its loaded runs with that of its quiet ones, in clock cycles where its time is a number
+of cycles (fma, gemm, chase in a core's own caches) and the clock was read, else in its own unit. It may differ by 5 %, or by half the
+range of the quiet runs where that is more. Wall times say how long a run takes and nothing else. Exit code 1 where an aim is missed.
 """
 
 from __future__ import annotations
@@ -84,9 +84,8 @@ def once(plan: str, source: str) -> Shown:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "HOTLAP_HOME": home, **({"PYTHONPATH": source} if source else {})}
-        done = subprocess.run(
-            [sys.executable, "-m", "hotlap", "run", plan, "--json", "--no-report"], env=environment, capture_output=True, text=True, check=False,
-        )
+        command = [sys.executable, "-m", "hotlap", "run", plan, "--json", "--no-report"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     wall_s, (stolen_now, total_now) = time.perf_counter() - began, ticks()
     if not done.stdout.strip():
         sys.exit(f"the run gave nothing: {done.stderr[-500:]}")
@@ -119,7 +118,8 @@ def compared(quiet: list[Shown], loaded: list[Shown]) -> list[tuple[str, str, fl
 
 
 def said(name: str, runs: list[Shown]) -> str:
-    states = ", ".join(f"{statistics.median(run.count(state) for run in runs):g} {state}" for state in ("measured", "inconclusive", "invalid"))
+    usual = {state: statistics.median(run.count(state) for run in runs) for state in ("measured", "inconclusive", "invalid")}
+    states = ", ".join(f"{count:g} {state}" for state, count in usual.items())
     walls = [run.wall_s for run in runs]
     steal = statistics.median(run.steal for run in runs)
     invalid = sum(run.count("invalid") for run in runs)
