@@ -64,17 +64,18 @@ class Seen:
         shown = show(self.value, self.result.unit)
         if self.share is None or self.limit_s is None:
             return shown
-        against = {"bound": "bound", "expected": "expected value", "ceiling": "measured ceiling"}.get(self.against, "limit")
+        against = {"bound": "bound", "expected": "expected value", "ceiling": "run's best"}.get(self.against, "limit")
         value = work.find(self.case.workload).value(self.limit_s, self.case.params)
-        name = self._set_by()
-        return f"{shown} is {_percent(self.share)} of the {against} {show(value, self.result.unit)}{f' ({name})' if name else ''}"
+        name = f" ({self.set_by})" if self.set_by else ""
+        return f"{shown} is {_percent(self.share)} of the {against} {show(value, self.result.unit)}{name}"
 
     @property
     def beyond(self) -> bool:
         """Whether it is faster than the whole interval of an expectation: then the expectation does not fit, and limits nothing."""
         return self.against == "expected" and self.limit.low_s is not None and self.seconds < self.limit.low_s
 
-    def _set_by(self) -> str:
+    @property
+    def set_by(self) -> str:
         """What sets the limit; of memory with its rate, for a bound that allows for caches is above it."""
         rates = [t.value for t in self.limit.provenance if t.name == "memory bandwidth"]
         if self.name != "memory" or not rates:
@@ -89,21 +90,18 @@ def _percent(share: float) -> str:
 
 
 def cause(seen: Seen) -> tuple[str, str]:
-    """The first cause that the numbers support, and the sentence."""
+    """The first cause that the numbers support, and why; at the limit there is nothing to explain."""
     if seen.beyond:
-        why = "faster than the whole interval of what is expected, and nothing bounds it: how far it could go is not known"
-        return "unknown", f"{seen.head}; {why}"
-    if seen.share is not None and seen.share >= AT_LIMIT:
-        return "at_limit", seen.head
+        return "unknown", "faster than the whole interval that is expected, and no bound is known: how fast it could be is unknown"
+    if seen.share is not None and seen.share >= AT_LIMIT and seen.against != "ceiling":  # the run's own best is no limit
+        return "at_limit", ""
     tests: tuple[Callable[[Seen], tuple[str, str] | None], ...] = (
         _held_back, _shared, _by_nature, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
     )
     for test in tests:
-        found = test(seen)
-        if found:
-            return found[0], f"{seen.head}; {found[1]}"
-    why = seen.limit.reason or "nothing measured explains the rest"
-    return "unknown", f"{seen.head}; {why}"
+        if found := test(seen):
+            return found
+    return "unknown", seen.limit.reason or "nothing measured explains the rest"
 
 
 # ---------------------------------------------------------------- causes, the first that fits counts
