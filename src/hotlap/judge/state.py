@@ -23,7 +23,7 @@ def state(result: Result, summary: Summary, gap: Gap) -> Verdict:
         return Verdict(state="invalid", reason=beaten, action="do not use the number: the timer, the counted work or the bound is wrong")
     if result.too_short:
         action = "give a call more work (a larger size), or time a batch of calls"
-        return Verdict(state="inconclusive", reason="a call takes less time than timing it: the number is a limit, not a value", action=action)
+        return Verdict(state="inconclusive", reason="a call takes less time than timing it: the number is only a limit", action=action)
     if summary.rounds < FEWEST:
         reason = f"{_rounds(summary.rounds)} of the {FEWEST} that a 95 % interval needs{_confidence(summary)}"
         return Verdict(state="inconclusive", reason=reason, action=f"run at least {FEWEST} rounds (--rounds, --budget)")

@@ -13,7 +13,7 @@ from hotlap.model.ceilings import demand
 from hotlap.model.context import Context
 from hotlap.model.levels import hierarchy, place
 from hotlap.record import Case, Limit, Result
-from hotlap.units import show, size
+from hotlap.units import percent, show, size
 from hotlap.work.base import Work
 from hotlap.work.program import OWN
 
@@ -115,7 +115,7 @@ def _held_back(seen: Seen) -> tuple[str, str] | None:
     power, most = _during(seen, "power_w"), seen.context.power_limit_w
     ratio = _clock_ratio(seen)
     if power and most and power >= POWER_FULL * most and ratio is not None and ratio < LOW_CLOCK:
-        return "power", f"{power:.0f} W of {most:.0f} W allowed, at {ratio:.0%} of the highest clock"
+        return "power", f"{power:.0f} W of {most:.0f} W allowed, at {percent(ratio)} of the highest clock"
     return None
 
 
@@ -124,14 +124,14 @@ def _shared(seen: Seen) -> tuple[str, str] | None:
     flagged = [f for r in seen.result.rounds for f in r.flags if f.name == "shared_device"]
     if seen.share is None or 2 * len(flagged) < len(seen.result.rounds) or not flagged:
         return None
-    return "shared", f"other work used the device: {flagged[0].detail}"
+    return "shared", "other programs used the device meanwhile"
 
 
 def _by_nature(seen: Seen) -> tuple[str, str] | None:
     """Workloads whose cause is what they measure."""
     workload = seen.case.workload
     if workload in ("launch", "sync"):
-        return "launch", "it is the cost of a launch or of waiting itself"
+        return "launch", "the workload measures the cost of a launch or of waiting itself"
     waiting = WAITING.get(f"{workload} {seen.case.params.get('contention', '')}".strip())
     return ("latency", waiting + _level_words(seen)) if waiting else None
 
@@ -190,7 +190,7 @@ def _low_clock(seen: Seen) -> tuple[str, str] | None:
     if math.log(ratio) / math.log(seen.share) < MOST:
         return None
     highest = show(seen.context.clock_max_hz, "Hz")
-    return "clock", f"the clock was {ratio:.0%} of its highest, {highest}; at that clock it reaches {seen.share / ratio:.0%}"
+    return "clock", f"the clock was {percent(ratio)} of its highest, {highest}; at that clock it reaches {percent(seen.share / ratio)}"
 
 
 WAITED = "waiting for a core, at most"
@@ -259,15 +259,16 @@ def _resource(seen: Seen) -> tuple[str, str] | None:
         return None
     key, part = max(parts.items(), key=lambda item: item[1])
     cause = "arithmetic" if key.startswith("compute") else "bandwidth"
-    best = f"{_words(key)} at the run's best {show(found.others(key, seen.case), _unit(key))} takes {min(part, 1.0):.0%} of the time"
+    rate = show(found.others(key, seen.case), _unit(key))
+    best = f"{_words(key)} at the run's best rate, {rate}, takes {percent(min(part, 1.0))} of the time"
     if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
-        return cause, f"{best}: no case of this run gets nearer to what sets the limit{_ruled_out(seen)}"
+        return cause, f"{best}: no other case of this run comes nearer to the limit{_ruled_out(seen)}"
     return cause, best
 
 
 def _words(key: str) -> str:
     kind, _, rest = key.partition(" ")
-    return {"bandwidth": f"traffic of {rest}", "compute": f"arithmetic of {rest}", "link": f"the link {rest}"}[kind]
+    return {"bandwidth": f"{rest} traffic", "compute": f"{rest} arithmetic", "link": f"the link {rest}"}[kind]
 
 
 def _unit(key: str) -> str:
@@ -300,7 +301,7 @@ def _limiter(seen: Seen) -> tuple[str, str] | None:
 def _ruled_out(seen: Seen) -> str:
     """What the readings say the rest of the gap is not."""
     ratio, power, most = _clock_ratio(seen), _during(seen, "power_w"), seen.context.power_limit_w
-    parts = [f"the clock was {ratio:.0%} of its highest"] if ratio is not None else []
+    parts = [f"the clock was {percent(ratio)} of its highest"] if ratio is not None else []
     if power and most:
         parts.append(f"power {power:.0f} W of {most:.0f} W")
     return f"; {', '.join(parts)}" if parts else ""

@@ -51,7 +51,7 @@ KINDS = {  # the most important first
     "timer_coarse": Kind("coarse timer", "longer samples: set sample_time in the plan"),
     "one_process": Kind("one process", "the workload command measures the same code in fresh processes", "info"),
     "low_clock": Kind("low clock", "look at power limit, temperature, and clocks that were set", "info"),
-    "power_cap": Kind("power cap", "none needed where the load is meant to reach the power limit", "info"),
+    "power_cap": Kind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
 }
 SAME = {"shared_device": "busy", "steal": "busy"}  # flags that are one doubt
 WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # doubts that explain a wide interval
@@ -100,6 +100,13 @@ def word(row: Row) -> str:
     """The same as a plain word; "" where there is none, or the state says it."""
     first = code(row)
     return KINDS[first].word if first in KINDS else first.replace("_", " ")
+
+
+def beside(row: Row) -> str:
+    """The word, and of a throttled clock how much of the time: what stands beside a number."""
+    said = word(row)
+    held = [share for flag in row.result.flags for share in flag.shares.values()]
+    return f"{said} {percent(max(held))}" if held and code(row) in ("throttled", "power_cap") else said
 
 
 def _of_state(row: Row) -> list[str]:
@@ -291,13 +298,14 @@ def busy(rows: Sequence[Row]) -> str:
 
 
 def notes(row: Row) -> list[tuple[str, str]]:
-    """Every notice of one row: its word, and what was seen."""
-    found = []
+    """Every notice of one row that its sensors and samples raised: its word, and what was seen."""
+    found: dict[str, str] = {}
     for flag in row.result.flags:
         code = SAME.get(flag.name, flag.name)
-        said = KINDS[code].word if code in KINDS else flag.name.replace("_", " ")
-        found.append((said, _clock(row) if code == "clock_varied" else words.clean(flag.detail)))
-    return found
+        code = "power_cap" if code == "throttled" and _own_power(row) else code
+        seen = {"clock_varied": _clock, "busy": lambda row: taken([row])}.get(code, lambda row: "")(row)
+        found.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(flag.detail))
+    return list(found.items())
 
 
 def _clock(row: Row) -> str:

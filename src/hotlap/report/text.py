@@ -113,15 +113,15 @@ def _of_limits(rows: Sequence[Row], bar: int) -> list[Cell]:
     limited = any(row.gap.share is not None and row.gap.against in layout.BARS for row in rows)
     room, cells = max([4, *(len(words.share(row.gap)) for row in rows)]), []
     for row in rows:
-        text = words.of_limit(row.gap)
-        number, _, kind = text.rpartition(" ") if row.gap.against != "ceiling" else text.partition(" ")
+        number, kind = words.share_of(row.gap)
         drawn = layout.bar(row.gap.share, row.gap.against, bar) + " " if bar and limited else ""
-        cells.append(Cell(f"{drawn}{number or kind:>{room}}{f' {kind}' if number else ''}" if words.numbered(row) else "", _share_style(row)))
+        text = f"{drawn}{number:>{room}} {kind}".rstrip() if words.numbered(row) else ""
+        cells.append(Cell(text, _share_style(row)))
     return cells
 
 
 def _state(row: Row, form: Form) -> str:
-    doubt = doubting.word(row)
+    doubt = doubting.beside(row)
     return ", ".join(filter(None, (words.state(row), doubt))) if form.both else doubt or words.state(row)
 
 
@@ -152,7 +152,8 @@ def _tally(rows: Sequence[Row], color: bool) -> list[str]:
 
 def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     """What is fast and what is slow, of numbers that have a limit."""
-    limited = sorted((r for r in rows if words.stands(r) and r.gap.against in layout.BARS and r.gap.share), key=lambda r: -(r.gap.share or 0))
+    having = [row for row in rows if words.stands(row) and row.gap.against in layout.BARS and row.gap.share]
+    limited = sorted(having, key=lambda row: -(row.gap.share or 0))
     fast = [row for row in limited if (row.gap.share or 0) >= FAST]
     slow = [row for row in reversed(limited) if row not in fast and _slow(row)]
     lines: list[str] = []
@@ -249,7 +250,7 @@ def split_line(row: Row) -> str:
     if not split or whole <= 0 or limit is None or not limit.bound_s:
         return ""
     if not limit.expected_s:
-        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; no model knows the kernel, so as this run measured"
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; by the readings of this run, the kernel has no model"
     expected = words.quantity(limit.expected_s, "s")
     if missed >= 0:
         return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; expected {expected}, {limit.known}"
@@ -270,13 +271,13 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
     lines = [f"  {layout.painted(words.clean(row.label), 'accent', color)}  {layout.painted(_number(row), style or 'bold', color)}"]
     parts = [("state", _state_line(row)), ("rounds", _rounds_line(row))]
     if words.numbered(row):
-        name = "other" if row.gap.against == "ceiling" else "limit"
+        name = "reference" if row.gap.against == "ceiling" else "limit"
         parts += [(name, limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row)),
-                  ("count", counters.line(row)), ("time", counters.waited(row))]
+                  ("count", counters.line(row) if counters.of(row) else ""), ("time", counters.waited(row))]
     parts += [("" if place else "notice", ": ".join(filter(None, note))) for place, note in enumerate(doubting.notes(row))]
     for name, text in parts:
         if text:
-            first = f"    {name:<6} "
+            first = f"    {name:<9} "
             pieces = layout.paragraph(first, words.clean(text), width, most=8)
             lines += [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
     return lines
@@ -313,7 +314,7 @@ def _rounds_line(row: Row) -> str:
     if not words.numbered(row):
         return ""
     parts = [words.counted(summary.rounds, "round")]
-    if result.left_out or row.verdict.state != "error" and result.reason and result.reason != row.verdict.reason:
+    if result.reason and result.reason != row.verdict.reason:
         parts.append(result.reason)
     replaced = sum(len(one.replaced) for one in result.rounds)
     parts.append(words.counted(summary.samples, "sample") + (f", {replaced} replaced ({_causes(row)})" if replaced else ""))
@@ -347,7 +348,8 @@ def limit_line(row: Row) -> str:
     value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
     if gap.against == "ceiling":
         return f"this run's own best: {value}{f' ({setter})' if setter else ''}, reached {gap.share:.2f} of it; no limit is known"
-    said = "; ".join(filter(None, (f"reached {words.share(gap)}", _expected(row), words.headroom(gap))))
+    reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))
+    said = "; ".join(filter(None, (reached, _expected(row))))
     return f"{gap.against} {value}{f', set by {setter}' if setter else ''}; {said}"
 
 
@@ -356,12 +358,14 @@ def _expected(row: Row) -> str:
     slower = doubting.slower_than_expected(row)
     if slower is None or row.gap.against != "bound":
         return ""
-    return "slower than the model expects" if slower else "as the model expects, or faster"
+    return "slower than the model expects" if slower else "at least as fast as the model expects"
 
 
 def cause_line(row: Row) -> str:
     """The named cause and the reason for it, without the numbers that stand in the line of the limit."""
     cause, why = row.gap.cause.replace("_", " "), words.why(row)
+    if row.gap.cause == "at_limit" and not why:
+        return ""
     if cause == "unknown" and row.gap.limit and why == row.gap.limit.reason:
         return "" if row.gap.share is None else "unknown"
     return f"{cause}: {why}" if cause and why else cause or why

@@ -141,11 +141,16 @@ def share(gap: Gap) -> str:
     return f"{number:.1f} %" if number >= 0.05 else "< 0.1 %"
 
 
-def of_limit(gap: Gap) -> str:
-    """Share and what it is a share of: ``97 % bound``; of the run's own best, which limits nothing, a ratio: ``0.92 of best``."""
+def share_of(gap: Gap) -> tuple[str, str]:
+    """Share and what it is a share of: ``97 %``, ``bound``; of the run's own best, which limits nothing, a ratio: ``0.92``, ``of best``."""
     if gap.share is None:
-        return DASH
-    return f"{gap.share:.2f} of best" if gap.against == "ceiling" else f"{share(gap)} {gap.against}"
+        return DASH, ""
+    return (f"{gap.share:.2f}", "of best") if gap.against == "ceiling" else (share(gap), gap.against)
+
+
+def of_limit(gap: Gap) -> str:
+    """The same as one text."""
+    return " ".join(share_of(gap)).rstrip()
 
 
 def headroom(gap: Gap) -> str:
@@ -154,7 +159,7 @@ def headroom(gap: Gap) -> str:
         return ""
     if gap.share > 1 and gap.against == "expected":  # which limits nothing
         return "faster than expected"
-    return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else "at its limit"
+    return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else ""
 
 
 def setter(row: Row) -> str:
