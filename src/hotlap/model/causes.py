@@ -259,8 +259,8 @@ def _resource(seen: Seen) -> tuple[str, str] | None:
         return None
     key, part = max(parts.items(), key=lambda item: item[1])
     cause = "arithmetic" if key.startswith("compute") else "bandwidth"
-    rate = show(found.others(key, seen.case), _unit(key))
-    best = f"{_words(key)} at the run's best rate, {rate}, takes {percent(min(part, 1.0))} of the time"
+    fastest = show(found.others(key, seen.case), _unit(key))
+    best = f"{_words(key)} at the run's best rate, {fastest}, takes {percent(min(part, 1.0))} of the time"
     if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
         return cause, f"{best}: no other case of this run comes nearer to the limit{_ruled_out(seen)}"
     return cause, best

@@ -217,7 +217,7 @@ def _unknown(rows: Sequence[Row]) -> list[Finding]:
         return []
     referred = sum(row.gap.against == "ceiling" for row in without)
     shown = f"; {referred} of them {'is' if referred == 1 else 'are'} compared with the best rate of this run" if referred else ""
-    title = f"No limit is known for {len(without)} of {len(rows)} cases"
+    title = f"No limit is known for {len(without)} of {sum(map(words.stands, rows))} cases"
     detail = f"no published figure for them on this machine{shown}"
     return [Finding(title=title, detail=detail, severity="info", cases=[row.case.id for row in without])]
 

@@ -186,7 +186,8 @@ def _doubts(code: str, rows: Sequence[Row]) -> list[Doubt]:
     if reason:
         groups = words.alike(rows, reason)
         return [Doubt(code, tuple(group), words.clean(why or "no reason was given"), kind.action, kind.severity) for group, why in groups]
-    seen = "; ".join(part for part in (_SEEN.get(code, lambda rows: _detail(code, rows))(rows), _widest(rows)) if part)
+    found = _SEEN[code](rows) if code in _SEEN else _detail(code, rows)
+    seen = "; ".join(part for part in (found, _widest(rows)) if part)
     return [Doubt(code, tuple(rows), words.clean(seen), kind.action or _rounds_needed(rows), _severity(code, rows))]
 
 
@@ -303,7 +304,7 @@ def notes(row: Row) -> list[tuple[str, str]]:
     for flag in row.result.flags:
         code = SAME.get(flag.name, flag.name)
         code = "power_cap" if code == "throttled" and _own_power(row) else code
-        seen = {"clock_varied": _clock, "busy": lambda row: taken([row])}.get(code, lambda row: "")(row)
+        seen = _clock(row) if code == "clock_varied" else taken([row]) if code == "busy" else ""
         found.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(flag.detail))
     return list(found.items())
 

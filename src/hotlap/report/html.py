@@ -1,4 +1,4 @@
-"""One page that needs no network: conclusions first, then how, on what, results, charts, causes, doubts, and the data itself."""
+"""One page that needs no network: conclusions first, then results, charts, causes, notices, how and on what, and the data itself."""
 
 from __future__ import annotations
 
@@ -158,13 +158,13 @@ def _sections(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -
     every = [row for side in sides for row in side.rows]
     doubted = "".join(stress_page.doubts(one) for one in burnt.values())
     named = [
-        ("Set-up", _setup(found)),
         ("Results", sections.results(sides) if sides else ""),
         ("Charts", _each(sides, _plots)),
         ("Causes", causes),
         ("Counters", _each(sides, lambda side: counters.section(side.rows))),
         ("Samples", _each(sides, lambda side: _timelines(side, len(every)))),
         ("Notices", doubted + _each(sides, lambda side: sections.notices(side.bundle, side.rows))),
+        ("Set-up", _setup(found)),
         ("Method", f"<p>{stress_page.METHOD}</p>" * bool(burnt) + _method(sides, every)),
     ]
     new = {"Set-up", "Charts", "Samples"}

@@ -20,6 +20,7 @@ AGAINST = {  # by what a share is of: how to read it
     "bound": "bound: the roofline (speed-of-light) limit", "expected": "expected: what the model expects of a good implementation",
     "ceiling": "of best: ÷ the best rate that a case of this run reached, no limit is known", "unknown": "–: no limit is known",
 }
+LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
 FAST, SLOW, NAMED = 0.9, 0.6, 3  # shares of a limit; cases named of each
 
@@ -159,7 +160,7 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     lines: list[str] = []
     for name, found in (("fast", fast), ("slow", slow)):
         if found:
-            said = [f"{words.clean(row.label)} {words.of_limit(row.gap)}" for row in found[:NAMED]]
+            said = [f"{words.clean(row.label)} ({words.share(row.gap)} of {LIMITS[row.gap.against]})" for row in found[:NAMED]]
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
             lines += _named(name, ", ".join(said) + more, "good" if name == "fast" else "warn", width, color)
     return lines
@@ -267,9 +268,13 @@ def _shares(split: Mapping[str, float], whole: float) -> str:
 
 
 def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]:
-    style = STATE_STYLES[row.verdict.state]
-    lines = [f"  {layout.painted(words.clean(row.label), 'accent', color)}  {layout.painted(_number(row), style or 'bold', color)}"]
-    parts = [("state", _state_line(row)), ("rounds", _rounds_line(row))]
+    style, label, ends = STATE_STYLES[row.verdict.state], words.clean(row.label), _ends(row)
+    number = f"{words.value(row)}  {words.interval(row)}" if words.numbered(row) else words.state(row)
+    fits = len(label) + len(number) + len(ends) + 6 <= width
+    if fits and ends:
+        number, ends = f"{number}  {ends}", ""
+    lines = [f"  {layout.painted(label, 'accent', color)}  {layout.painted(number, style or 'bold', color)}"]
+    parts = [("interval", ends), ("state", _state_line(row)), ("rounds", _rounds_line(row))]
     if words.numbered(row):
         name = "reference" if row.gap.against == "ceiling" else "limit"
         parts += [(name, limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row)),
@@ -283,13 +288,11 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
     return lines
 
 
-def _number(row: Row) -> str:
-    """Value, interval, both of its ends, and the best round."""
-    if not words.numbered(row):
-        return words.state(row)
+def _ends(row: Row) -> str:
+    """Both ends of the interval, and the best round where it is far from the median."""
     ends = words.ends(row.summary, row.result.unit) if _has_ends(row) else ""
     best = f"best {words.quantity(row.summary.best, row.result.unit)}" if words.best(row) else ""
-    return "  ".join(filter(None, (words.value(row), words.interval(row), ends, best)))
+    return "  ".join(filter(None, (ends, best)))
 
 
 def _state_line(row: Row) -> str:

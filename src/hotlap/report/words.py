@@ -85,7 +85,8 @@ def interval(row: Row) -> str:
         return DASH
     if summary.half_width is None:
         return DASH if summary.rounds > 1 else "1 round"
-    sure = f" ({percent(summary.confidence)})" if summary.confidence and round(summary.confidence, 2) < 0.95 else ""
+    few = summary.confidence is not None and round(summary.confidence, 2) < 0.95 and row.verdict.state != "invalid"
+    sure = f" ({percent(summary.confidence or 0.0)})" if few else ""
     if summary.half_width > 1 and summary.low is not None and summary.high is not None:
         return f"[{_short_range(summary.low, summary.high, row.result.unit)}]{sure}"
     return f"± {percent(summary.half_width, 2)}{sure}"
