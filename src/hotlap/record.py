@@ -165,6 +165,7 @@ class Flag(Record, frozen=True, kw_only=True):
 
     name: str  # drift, bimodal, throttled, few_samples, low_clock, shared_device, not_steady, timer_coarse, …
     detail: str = ""
+    shares: dict[str, float] = {}  # of throttled: reason → share of the readings in which it held; {}: not counted, as in 0.1
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -363,6 +364,8 @@ class Gap(Record, frozen=True, kw_only=True):
     limit_value: float | None = None  # in the metric's unit
     cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
     detail: str = ""  # one sentence with the numbers behind it
+    set_by: str = ""  # what sets the limit: memory at 4.80 TB/s, compute fma.fp32
+    why: str = ""  # the reason of the cause, without the numbers and the share that `detail` begins with
     split: dict[str, float] = {}  # seconds between bound and measured by cause, where a model knows the kernel; they add up
     limit: Limit | None = None
 
@@ -372,6 +375,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
     state: State
     reason: str = ""
+    action: str = ""  # what to do about it
     against: str = ""  # what it was held against: limit, baseline NAME, fleet, rules FILE
     threshold: float | None = None  # in the metric's unit: the worst value that passes
     provenance: str = ""  # where the threshold comes from
