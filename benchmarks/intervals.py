@@ -3,9 +3,9 @@
     python benchmarks/intervals.py [--runs 4000] [--seed 1] [--cells]
 
 Rounds are drawn from a law whose median is known: normal, Student's t with 3 degrees of freedom, or two modes 4 σ apart (70:30), each
-with a σ of 0.5 to 5 % of the median. `stats.stopping` decides how many are run, `stats.summary.centre` makes the interval, `judge.state` the
-state. A cell is a law, a σ, a precision and the most rounds allowed. Prints a line per law and most rounds, every cell that misses an
-aim (every cell with --cells), and the aims. Exit code 1 where one is missed.
+with a σ of 0.5 to 5 % of the median. `stats.stopping` decides how many are run, `stats.summary.centre` makes the interval, `judge.state`
+the state. A cell is a law, a σ, a precision and the most rounds allowed. Prints a line per law and most rounds, every cell that misses
+an aim (every cell with --cells), and the aims. Exit code 1 where one is missed.
 
 What so many rounds can reach is the half-width that they give on average over the same draws of the law.
 """
