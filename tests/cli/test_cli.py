@@ -110,6 +110,7 @@ def test_report_writes_one_file(kept: Path, monkeypatch: pytest.MonkeyPatch, tmp
     assert "<html" in out.read_text()
 
 
+@pytest.mark.slow("measures the whole plan quick")
 def test_compare_of_a_slower_run_exits_1(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
     slow = [w.replace("noise", "efficiency=0.9&noise") for w in RUN]
@@ -140,6 +141,19 @@ def test_a_run_that_is_whole_leaves_nothing_to_resume(kept: Path, monkeypatch: p
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
     assert main(["run", "--resume", "a=b", "--no-report"]) == 0
     assert "nothing was left to do" in capsys.readouterr().err
+
+
+def test_a_torn_line_is_told_once_when_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    plan = tmp_path / "p.toml"
+    plan.write_text('schema = 1\n[measure]\nrounds = 1\nrounds_max = 1\nround_time = "1 s"\n[[case]]\nworkload = "stream"\nop = ["copy", "read"]\nsize = "1 MiB"\n')
+    assert main(["run", str(plan), "--target", "simulated:h200-sxm", "--no-report"]) == 0
+    (samples,) = tmp_path.glob("runs/*/samples.jsonl")
+    samples.write_bytes(samples.read_bytes()[:-9])
+    capsys.readouterr()
+    assert main(["run", "--resume", "latest", "--no-report"]) == 0
+    assert capsys.readouterr().err.count("samples.jsonl: its last line was cut off") == 1
+    assert len(samples.read_bytes().splitlines()) == 2
 
 
 def test_nothing_measured_exits_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,7 @@ WAITED_SHARE, WAITED_S = 0.01, 50e-6  # of a sample, beyond waking: below both t
 BUSY_SHARE = 0.5  # of a sample's time that makes a thread count as running in it
 RELIST = 32  # samples after which threads are listed anew
 MOST_CLOCKS = 4  # cores whose clock is read; one reading takes about 1 ms of each
+CROWD = 0.25  # of a core, by which others may use the one that a program needs
 POLL_S = 0.01  # between two looks while waiting for others to end
 EXTERNAL = sum(bit for bit, name in THROTTLE.items() if name in ("hardware slowdown", "hardware power brake"))
 
@@ -52,6 +53,9 @@ class Watch(Protocol):
     def others(self) -> float | None:
         """Processors that other processes used on average since the last call; None where it is not counted."""
 
+    def crowded(self) -> bool:
+        """Whether, since the last call of `others`, other processes left less than a core to a program of this one."""
+
 
 @dataclass
 class Nothing:
@@ -73,6 +77,9 @@ class Nothing:
 
     def others(self) -> float | None:
         return None
+
+    def crowded(self) -> bool:
+        return False
 
 
 def beside(target: Target, latest: Callable[[], Mapping[str, float]] = dict) -> Watch:
@@ -175,6 +182,9 @@ class Host:
             return None
         used = (self.for_others.busy - before.busy) - (self.for_others.own - before.own)
         return max(used, 0.0) / (self.for_others.all - before.all) * (os.cpu_count() or 1)
+
+    def crowded(self) -> bool:
+        return (self.others() or 0.0) > self.cores - 1 + CROWD
 
     def _threads(self) -> bool:
         """Opens what threads there are; those that ended fail when they are read."""

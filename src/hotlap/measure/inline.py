@@ -3,55 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from hotlap import targets
-from hotlap.errors import InputError, NotSupported
+from hotlap.errors import InputError
 from hotlap.measure import foreign
 from hotlap.measure.loop import CaseBudget, time_prepared, timing_overhead
-from hotlap.record import Case, Check, Device, Flag, MeasureOptions, Samples
-from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, SystemClock, Target, Timing, Where
+from hotlap.record import Case, Check, Flag, MeasureOptions, Samples
+from hotlap.targets.base import Target
+from hotlap.targets.host import Host
 from hotlap.work import find
 from hotlap.workloads.base import Prepared
 
 ONE_PROCESS = Flag(name="one_process", detail="rounds share one process, so differences between processes are not in the interval")
-
-
-class Host:
-    """This process, by the wall clock: what a callable runs on when no target is named."""
-
-    dialect: Literal["torch"] = "torch"
-    features: frozenset[str] = frozenset()
-    library = None
-
-    def __init__(self) -> None:
-        self.clock = SystemClock()
-        self.device = Device(target="host", index=0, name="this process", kind="cpu")
-        self.timer_resolution_s = time.get_clock_info("perf_counter").resolution
-
-    def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
-        raise NotSupported("the host process has no device memory")
-
-    def read(self, buffer: Buffer) -> Array:
-        raise NotSupported("the host process has no device memory")
-
-    def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
-        raise NotSupported("the host process has no device memory")
-
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
-        raise NotSupported("the host process runs no kernels")
-
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
-        start = self.clock.now()
-        enqueue(calls)
-        return Timing(None, self.clock.now() - start)
-
-    def sync(self, event: bool = False) -> None:
-        return
 
 
 def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> Case:

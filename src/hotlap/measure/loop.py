@@ -170,23 +170,24 @@ def _take(target: Target, prepared: Prepared, budget: CaseBudget, calls: int) ->
     append_known(raw.clocks_hz, budget.clock())
     collecting = gc.isenabled()
     gc.disable()
+    since = clock.now()  # before the session hears of it: what this process waits meanwhile is in its account
     if budget.sampling:
         budget.sampling(0.0, 0.0)
     try:
-        since = _sample_until(target, prepared, budget, calls, raw)
+        since = _sample_until(target, prepared, budget, calls, raw, since)
+        if budget.sampling:  # no collection of garbage between the account and its message
+            budget.sampling(sum(raw.wall_s), sum(raw.between_s) + clock.now() - since)
     finally:
         if collecting:
             gc.enable()
-    if budget.sampling:
-        budget.sampling(sum(raw.wall_s), sum(raw.between_s) + clock.now() - since)
     append_known(raw.clocks_hz, budget.clock())
     return raw
 
 
-def _sample_until(target: Target, prepared: Prepared, budget: CaseBudget, calls: int, raw: RawTimings) -> float:
-    """Fills `raw`; when the last sample ended."""
+def _sample_until(target: Target, prepared: Prepared, budget: CaseBudget, calls: int, raw: RawTimings, since: float) -> float:
+    """Fills `raw`; when the last sample ended. `since`: from when time counts as between samples."""
     clock, watch = target.clock, budget.watch
-    left = since = began = clock.now()
+    left = began = clock.now()
     middle, patience_s, in_a_row = began + budget.seconds / 2, budget.patience_s, 0
     waited_s = 0.0
     while True:

@@ -9,13 +9,14 @@ import os
 import random
 import signal
 import sys
+from time import perf_counter  # as it was before any kernel was loaded
 from typing import IO
 
 import msgspec
 
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError
-from hotlap.measure import foreign
+from hotlap.measure import foreign, programs
 from hotlap.measure.doubts import doubts
 from hotlap.measure.loop import CaseBudget, measure, timing_overhead
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Sampling, Took
@@ -30,9 +31,12 @@ PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until 
 def main() -> int:
     """Reads a Job from standard input, writes Messages to what was standard output; libraries' chatter goes to stderr."""
     channel = begin()
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
-        one_round(job, channel, sys.stdin.buffer)
+        for line in iter(sys.stdin.buffer.readline, b""):
+            job = msgspec.json.decode(line, type=Job)
+            one_round(job, channel, sys.stdin.buffer)
+            if not job.more:
+                break
     except HotlapError as error:
         _say(channel, Fault(message=str(error), exit_code=error.exit_code))
         return error.exit_code
@@ -68,7 +72,11 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         seconds = _share(job.options.round_s, target.clock.now() - began - waited_s, sampled_s, number, len(cases))
         budget = _budget(target, case, job, watch, None if target.dialect == "model" else channel)
         budget = dataclasses.replace(budget, seconds=seconds, patience_s=max(job.patience_s - waited_s, 0.0))
-        samples = msgspec.structs.replace(measure(target, case, budget, overhead), device=job.device_key)
+        if case.workload == "command" and target.dialect != "model":
+            samples = programs.measure(target, case, budget)
+        else:
+            samples = measure(target, case, budget, overhead)
+        samples = msgspec.structs.replace(samples, device=job.device_key)
         sampled_s += seconds if samples.seconds else 0.0
         waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
@@ -102,7 +110,7 @@ def _budget(target: Target, case: Case, job: Job, watch: foreign.Watch, channel:
 
     def sampling(timed_s: float, between_s: float) -> None:
         if channel is not None:
-            _say(channel, Sampling(timed_s=timed_s, between_s=between_s))
+            _say(channel, Sampling(timed_s=timed_s, between_s=between_s, sent_s=perf_counter()))
 
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
     return CaseBudget(

@@ -5,6 +5,7 @@ A target module has `find() -> list[Device]` (raises Unavailable: the reason, an
 
     c       kernel source in the common C dialect of `workloads/kernels` (OpenCL C, CUDA C++)
     torch   PyTorch operations, through `target.library`
+    host    none: programs and callables run as they are (host)
     model   none: the target answers from the model (simulated)
 
 Queue 0 is the default; a second queue is there for transfers that run at the same time.
@@ -143,7 +144,7 @@ class Target(Protocol):
     def device(self) -> Device: ...
 
     @property
-    def dialect(self) -> Literal["c", "torch", "model"]: ...
+    def dialect(self) -> Literal["c", "torch", "host", "model"]: ...
 
     @property
     def clock(self) -> Clock: ...

@@ -172,3 +172,6 @@ class ScriptedWatch:
 
     def others(self) -> float | None:
         return self.target.page.others
+
+    def crowded(self) -> bool:
+        return False
