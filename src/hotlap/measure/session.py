@@ -48,9 +48,11 @@ class Options:
 Event = Began | Took | Ended | str
 Listener = Callable[[Device, int, Event], None]
 """Told of every event: device, round, what happened. A string is news in words."""
+Start = Callable[[Job, float, threading.Event], Round]
+"""What runs one job: job, seconds of silence that are allowed, what the user's stop sets. A fresh process, but for tests."""
 
 
-def run(plan: Plan, options: Options, listen: Listener) -> Path:
+def run(plan: Plan, options: Options, listen: Listener, start: Start = Round) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     limit = _Limit(options.limit_s)
     spec, devices = places(plan, options)
@@ -74,7 +76,7 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
         if shortest_s > plan.measure.round_s:
             news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
             listen(devices[0], 0, news)
-        return _Session(record, devices, writer, listen, limit).measure({})
+        return _Session(record, devices, writer, listen, limit, start).measure({})
 
 
 def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
@@ -87,7 +89,7 @@ def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
     return spec, devices
 
 
-def resume(path: Path, listen: Listener) -> Path:
+def resume(path: Path, listen: Listener, start: Start = Round) -> Path:
     """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
     writer = bundles.Writer.resume(path)
     kept = bundles.load(path)
@@ -100,7 +102,7 @@ def resume(path: Path, listen: Listener) -> Path:
         done: dict[tuple[str, int], list[Samples]] = {}
         for samples in kept.samples:
             done.setdefault((samples.device, samples.round), []).append(samples)
-        return _Session(record, devices, writer, listen, _Limit(math.inf)).measure(done)
+        return _Session(record, devices, writer, listen, _Limit(math.inf), start).measure(done)
 
 
 def begun_on(record: Run) -> list[Device]:
@@ -154,8 +156,10 @@ class _Limit:
 class _Session:
     """A run under way."""
 
-    def __init__(self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit) -> None:
-        self.record, self.devices, self.writer, self.listen, self.limit = record, devices, writer, listen, limit
+    def __init__(
+        self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit, start: Start,
+    ) -> None:
+        self.record, self.devices, self.writer, self.listen, self.limit, self.start = record, devices, writer, listen, limit, start
         self.options, self.cases = record.plan.measure, record.plan.cases
         self.rounds = {d.key: Rounds(self.cases, self.options) for d in devices}
         self.simulated = targets.parse(record.target).name in targets.VIRTUAL
@@ -294,7 +298,7 @@ class _Session:
             start_s=self.rounds[device.key].elapsed_s + self.round_duration_s[device.key], patience_s=following.patience_s,
         )
         limit_s = HUNG_S + 4 * self.options.round_s + following.patience_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
-        worker = (self.programs.round if device.target == "host" else Round)(job, limit_s, self.stop)
+        worker = (self.programs.round if device.target == "host" else self.start)(job, limit_s, self.stop)
         clock, began, done = SystemClock(), "", set()
         started_s = clock.now()
         with worker:
