@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,10 +27,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run of the simulated GPU that several tests read."""
-    home = tmp_path_factory.mktemp("kept")
-    done = subprocess.run([sys.executable, "-m", "hotlap", *RUN, "--label", "a=b"], env={**os.environ, "HOTLAP_HOME": str(home)}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "report" in done.stdout
+    home, said = tmp_path_factory.mktemp("kept"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.setenv("HOTLAP_HOME", str(home))
+        assert main([*RUN, "--label", "a=b"]) == 0
+    assert "report" in said.getvalue()
     return home
 
 
@@ -87,7 +89,7 @@ def test_an_unusable_home_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     "words",
     [
-        ["ls"], ["ls", "a=b"], ["show"], ["show", "latest", "--where", "workload=gemm"], ["explain"], ["compare", "latest", "a=b"], ["machines"],
+        ["ls"], ["ls", "a=b"], ["show"], ["show", "latest", "--where", "workload=gemm"], ["explain"], pytest.param(["compare", "latest", "a=b"], marks=pytest.mark.slow("compares every case")), ["machines"],
         ["machines", "h200-sxm"], ["predict", "gemm", "m=4096", "dtype=bf16", "--machine", "h200-sxm"], ["plan", "show"], ["plan", "show", "quick"],
         ["plan", "check", "quick"], ["schema"], ["devices", "--target", "simulated:b200"],
     ],
