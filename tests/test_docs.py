@@ -106,6 +106,7 @@ def execute(block: Block) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=here, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
+@pytest.mark.slow("runs the documents as a reader would")
 @pytest.mark.parametrize("block", RUNNABLE, ids=lambda b: b.name)
 def test_block_runs(block: Block) -> None:
     if block.mark == "not run":

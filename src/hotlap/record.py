@@ -16,6 +16,11 @@ from typing import Any, Literal
 import msgspec
 
 SCHEMA = 1
+METHOD = 2
+METHOD_HISTORY = {
+    1: "0.1: rounds added until the interval was narrow; a clock that varied made a case invalid; no sample was replaced",
+    2: "0.2: rounds planned by the noise between them; disturbed samples and rounds replaced; invalid only where a number is disproved",
+}
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
 IMPORTED = "imported"  # target, and workload, of what Hotlap did not measure itself
 
@@ -120,10 +125,10 @@ class Case(Record, frozen=True, kw_only=True):
 class MeasureOptions(Record, frozen=True, kw_only=True):
     """How long and how exactly; the `[measure]` table of a plan."""
 
-    rounds: int = 6  # fewest rounds; 6 is the fewest that give a distribution-free 95 % interval
-    rounds_max: int = 30
+    rounds: int = 6  # fewest good rounds; 6 is the fewest that give a distribution-free 95 % interval
+    rounds_max: int = 30  # most good rounds; rounds that were disturbed are replaced and do not count
     round_s: float = 8.0  # time to spend in one round, shared by its cases
-    budget_s: float = 600.0  # when to stop adding rounds
+    budget_s: float = 600.0  # when to stop adding rounds, and replacing disturbed ones
     precision: float = 0.01  # asked half-width of the 95 % interval over rounds, as a share of the median
     sample_s: float = 0.0  # shortest sample; 0: the target's timer decides (resolution under 0.1 %)
     readings_hz: float = 10.0  # how often sensors are read; 0 switches them off
@@ -160,6 +165,7 @@ class Flag(Record, frozen=True, kw_only=True):
 
     name: str  # drift, bimodal, throttled, few_samples, low_clock, shared_device, not_steady, timer_coarse, …
     detail: str = ""
+    shares: dict[str, float] = {}  # of throttled: reason → share of the readings in which it held; {}: not counted, as in 0.1
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -179,6 +185,7 @@ class Samples(Record, frozen=True, kw_only=True):
     round: int
     status: Status = "measured"
     reason: str = ""  # of any status but measured
+    cause: Literal["", "wrong_result", "tampered", "timers"] = ""  # of `invalid`; "": valid, or kept by 0.1
     seconds: list[float] = []  # per call, overhead subtracted, in order of time
     calls: int = 1  # calls in one sample (the batch)
     method: str = ""  # how it was timed: event-batch, wall-batch, graph-batch, wall-single, program, simulator
@@ -186,10 +193,15 @@ class Samples(Record, frozen=True, kw_only=True):
     resolution_s: float = 0.0  # of the timer
     wall_ratio: float | None = None  # device timer ÷ wall clock over the same batches; None where only one was read
     dropped: int = 0  # warm-up samples that are not in `seconds`
+    replaced: list[float] = []  # as `seconds`: samples during which something foreign ran; others were taken in their place
+    foreign: dict[str, int] = {}  # what ran during samples that were replaced: cause → samples; run_delay, processor, process, brake
+    disturbed: float | None = None  # share of the samples in `seconds` during which something foreign ran; None: not watched
+    waited_s: float = 0.0  # beyond the case's time: for others to end, and for samples in place of disturbed ones
+    steal: float | None = None  # share of the processors' time that the hypervisor gave to others meanwhile; None where it is not counted
     steady: bool = True  # a steady state was found within the time given
     began_s: float = 0.0  # target's clock, first kept sample
     ended_s: float = 0.0
-    clocks_hz: list[float] = []  # the device's clock before, between and after the samples, where known
+    clocks_hz: list[float] = []  # of the device, or of the cores that carry the load: before, between and after the samples, where known
     autocorrelation: float | None = None  # lag 1, within the round
     variant: str = ""  # what was chosen for this device, e.g. float16 × 4 chains
     metrics: dict[str, float] = {}  # other numbers a workload reports of itself
@@ -213,6 +225,33 @@ class Reading(Record, frozen=True, kw_only=True):
     window_s: float | None = None  # over which the value is an average; 0 instantaneous, None unknown
 
 
+class RunningProcess(Record, frozen=True, kw_only=True):
+    """A process of somebody else's, and what it took of the processor."""
+
+    name: str  # as the kernel keeps it: 15 characters
+    pid: int
+    cores: float  # kept busy, on average
+
+
+class Look(Record, frozen=True, kw_only=True):
+    """How busy the machine was just before a run, with others' work alone. Shares are of 1; None: not to be seen here, see `missing`."""
+
+    seconds: float  # how long was looked
+    kind: Literal["gpu", "cpu", "other"] = "cpu"  # of the devices to be measured
+    cores: int | None = None  # logical ones
+    others_share: float | None = None  # of all cores' time, used by other processes
+    steal_share: float | None = None  # of all cores' time, taken by the hypervisor for others
+    pressure_share: float | None = None  # of the time, in which some task waited for a processor
+    runnable: float | None = None  # tasks of others that ran or waited for a processor, on average
+    load: float | None = None  # the system's own average over a minute
+    busiest: list[RunningProcess] = []  # at most two, the busiest first
+    governor: str = ""
+    turbo: str = ""  # on, off; "" where the kernel does not say
+    processes: int | None = None  # of others on the devices, where they are GPUs
+    device_share: float | None = None  # of the time, in which others kept the devices busy
+    missing: dict[str, str] = {}  # what could not be looked at, and why
+
+
 class Run(Record, frozen=True, kw_only=True):
     """What run.json holds: everything about a run but its numbers."""
 
@@ -223,6 +262,7 @@ class Run(Record, frozen=True, kw_only=True):
     stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
     kept: int | None = None  # lines of samples.jsonl when the run ended; None while running, killed, or before Hotlap counted them
     hotlap: str  # version
+    method: int = 1  # how its numbers were made: see METHOD_HISTORY; absent in runs of 0.1
     plan: Plan
     machine: Machine
     target: str  # the specification asked for, e.g. opencl or simulated:h200-sxm?noise=0.01
@@ -232,6 +272,7 @@ class Run(Record, frozen=True, kw_only=True):
     seed: int = 0
     sensors_missing: dict[str, str] = {}  # sources of sensors that were not there, and why
     sampler_share: float | None = None  # of one core, spent on reading sensors
+    look: Look | None = None  # how busy the machine was just before; None: not looked
 
     @property
     def asked(self) -> MeasureOptions | None:
@@ -258,17 +299,25 @@ class Result(Record, frozen=True, kw_only=True):
     flags: list[Flag] = []
     checks: list[Check] = []
     rounds: list[Samples] = []
+    too_short: bool = False  # a call takes less than timing it costs: the values are what it takes at most
+    left_out: list[int] = []  # rounds that are not in `values`: disturbed, failed, or timers that disagreed
+    bound_by_clock: bool = False  # its time is a number of clock cycles: `cycles` means something
+    cycles: list[float] = []  # clock cycles per call, median of each round; [] unless every round knows its clock
 
 
 class Summary(Record, frozen=True, kw_only=True):
-    """A Result condensed. The interval is over rounds, from order statistics, and absent below 6 rounds."""
+    """A Result condensed. The interval is over rounds, from order statistics; below 6 rounds its confidence is under 95 %."""
 
     rounds: int
     median: float | None = None
-    low: float | None = None  # 95 % interval of the median over rounds
+    low: float | None = None  # interval of the median over rounds; None for a single one
     high: float | None = None
-    confidence: float | None = None  # what the interval attains, ≥ 0.95
+    confidence: float | None = None  # what the interval attains: at least 0.95 from 6 rounds on, 0.9375 with 5, 0.875 with 4
     half_width: float | None = None  # (high − low) / 2 ÷ median
+    best: float | None = None  # the best round: foreign programs only ever make a number worse
+    expected: float | None = None  # half-width to be expected of so many rounds, from the noise between them; None without a precision
+    reached: bool | None = None  # whether `expected` is within the precision asked; None where none was asked
+    needed: int | None = None  # rounds with which it would be; None: reached, or out of reach
     spread: float | None = None  # 1.4826 · MAD ÷ median, over rounds
     within: float | None = None  # the same within rounds, over samples
     quantiles: dict[str, float] = {}  # of all samples: p1 p5 p25 p50 p75 p95 p99, in the metric's unit
@@ -315,6 +364,8 @@ class Gap(Record, frozen=True, kw_only=True):
     limit_value: float | None = None  # in the metric's unit
     cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
     detail: str = ""  # one sentence with the numbers behind it
+    set_by: str = ""  # what sets the limit: memory at 4.80 TB/s, compute fma.fp32
+    why: str = ""  # the reason of the cause, without the numbers and the share that `detail` begins with
     split: dict[str, float] = {}  # seconds between bound and measured by cause, where a model knows the kernel; they add up
     limit: Limit | None = None
 
@@ -324,6 +375,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
     state: State
     reason: str = ""
+    action: str = ""  # what to do about it
     against: str = ""  # what it was held against: limit, baseline NAME, fleet, rules FILE
     threshold: float | None = None  # in the metric's unit: the worst value that passes
     provenance: str = ""  # where the threshold comes from

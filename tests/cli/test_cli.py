@@ -113,6 +113,7 @@ def test_report_writes_one_file(kept: Path, monkeypatch: pytest.MonkeyPatch, tmp
     assert "<html" in out.read_text()
 
 
+@pytest.mark.slow("measures the whole plan quick")
 def test_compare_of_a_slower_run_exits_1(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
     slow = [w.replace("noise", "efficiency=0.9&noise") for w in RUN]

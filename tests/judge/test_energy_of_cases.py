@@ -158,6 +158,7 @@ def test_nobody_mends_what_another_has_set_and_still_needs(tmp_path: Path, monke
         tuning.measure(Plan(name="p"), session.Options(target="cuda", home=tmp_path), [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
 
 
+@pytest.mark.slow("measures at every setting of a simulated GPU")
 def test_settings_move_time_and_energy_as_the_model_says(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["energy", "frontier", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--device", "0", "--clocks", "1.2GHz", "--power", "450", "--json"]
     assert cli.main(argv) == 0

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keeping import CASES, DEVICE, make_run, make_samples
 
+from draws import examples
 from hotlap.errors import Busy, HotlapError, InputError, MachineError, SchemaError
 from hotlap.record import SCHEMA, Readings, Samples
 from hotlap.store import bundle, files, lines
@@ -92,6 +93,7 @@ def test_cut_at_every_byte_of_the_last_two_lines(kept: Keep) -> None:
             assert f"the {complete} lines before it are kept" in read.warnings[0]
 
 
+@pytest.mark.slow("a resume for every byte of a file")
 def test_resume_after_a_cut_at_every_byte_completes_the_run(kept: Keep) -> None:
     whole = kept(rounds=2)
     path = whole.path / "samples.jsonl"
@@ -377,7 +379,7 @@ any_samples = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(any_samples, max_size=4), st.data())
 def test_any_samples_are_a_line_that_reads_back_and_a_cut_loses_only_the_last(given: list[Samples], data: st.DataObject) -> None:
     written = [lines.line(s) for s in given]

@@ -212,6 +212,7 @@ for number in range(8):
 """
 
 
+@pytest.mark.slow("several processes at one catalog")
 @pytest.mark.parametrize("before", [None, b"no database at all"])
 def test_several_writers_at_once(tmp_path: Path, before: bytes | None) -> None:
     if before:
@@ -231,7 +232,7 @@ def test_several_writers_at_once(tmp_path: Path, before: bytes | None) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    talk = [process.communicate(timeout=60)[1] for process in writers]
+    talk = [process.communicate(timeout=300)[1] for process in writers]
     assert [process.returncode for process in writers] == [0] * 4, talk
     assert len(rows(tmp_path, "SELECT DISTINCT id FROM runs")) == 32
     assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]

@@ -108,8 +108,8 @@ def _asked(share: float) -> str:
 
 
 FLAGS = (
-    "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "one_process", "shared_device",
-    "not_deterministic", "leak",
+    "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "clock_varied", "one_process",
+    "shared_device", "steal", "not_deterministic", "leak",
 )
 KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_flags")
 

@@ -22,6 +22,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     options: MeasureOptions
     seed: int
     start_s: float = 0.0  # where a simulated clock begins
+    patience_s: float = 0.0  # beyond the round's time, for others to end and for samples in place of disturbed ones
+    more: bool = False  # another job follows on the same standard input once this one has ended
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):

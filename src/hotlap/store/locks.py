@@ -27,6 +27,7 @@ from hotlap.record import Device
 from hotlap.store import paths
 
 POLL_S = 0.1
+NOBODYS = ("simulated", "scripted")  # targets without hardware
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def hold(devices: Sequence[Device], wait_s: float = 0.0, settings: bool = False)
 
     Raises Busy naming the owner's pid and since when, MachineError when a lock cannot be made.
     """
-    wanted = {path(one, settings): one for one in devices if one.target != "simulated"}
+    wanted = {path(one, settings): one for one in devices if one.target not in NOBODYS}
     with ExitStack() as held:
         for file, device in sorted(wanted.items(), key=lambda item: item[0]):  # in one order: no two runs wait for each other's
             held.enter_context(_held(file, f"settings of {device.key}" if settings else device.key, wait_s))

@@ -143,6 +143,7 @@ class Workload:
     needs: str = ""  # what a device must have, in words, for the manual
     fault: Callable[[Mapping[str, Value]], tuple[str, str] | None] = lambda _: None  # which parameter does not go with the others, and why
     implementations: tuple[str, ...] = ()  # to choose from, where there are several
+    bound_by_clock: Callable[[Mapping[str, Value]], bool] = lambda _: False  # whether a call takes a number of cycles of the core's clock
     defaults: Mapping[str, Value] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
