@@ -27,24 +27,30 @@ def timed(program: Program, clock: Clock) -> float:
     return ended_s - began_s if program.read == "wall" else program.value()
 
 
-def measure(target: Target, case: Case, slot: Slot) -> Samples:
-    """Executions until the slot's time is used up, one at least; before those of round 0 one that fills the caches and is not counted.
-    Never raises for what the program does: the status says so."""
+def measure(target: Target, case: Case, slot: Slot, most_s: float | None = None) -> Samples:
+    """Executions until the slot's time is used up, one at least. The first of round 0 fills the caches and is not counted, unless it took
+    more than `most_s`: then the fewest rounds would not fit into the run's time without it.
+
+    Never raises for what the program does: the status says so.
+    """
     blank = Samples(case=case.id, device=target.device.key, round=slot.round, seed=slot.seed)
     try:
-        return _executed(Program(case), target, slot, blank)
+        return _executed(Program(case), target, slot, blank, most_s)
     except NotSupported as error:
         return _with(blank, status="not_run", reason=str(error))
     except HotlapError as error:
         return _with(blank, status="error", reason=str(error))
 
 
-def _executed(program: Program, target: Target, slot: Slot, blank: Samples) -> Samples:
+def _executed(program: Program, target: Target, slot: Slot, blank: Samples, most_s: float | None) -> Samples:
     clock, values = target.clock, list[float]()
-    warm = int(slot.round == 0)
-    for _ in range(warm):
-        timed(program, clock)
     began_s = clock.now()
+    if slot.round == 0:
+        values.append(timed(program, clock))
+        if most_s is None or clock.now() - began_s <= most_s:
+            values.clear()
+            began_s = clock.now()
+    warm = int(slot.round == 0 and not values)
     while not values or clock.now() < began_s + slot.seconds:
         values.append(timed(program, clock))
     executions = f"{program.runs} execution{'' if program.runs == 1 else 's'}"

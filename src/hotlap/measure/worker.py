@@ -107,7 +107,8 @@ def _case(target: Target, case: Case, job: Job, slot_s: float, overhead: Overhea
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
     slot = Slot(seconds=slot_s, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=_clock_of(target), sampling=sampling)
     if case.workload == "command" and target.dialect != "model":
-        return msgspec.structs.replace(programs.measure(target, case, slot), device=job.device_key)
+        most_s = None if job.left_s is None else job.left_s / len(job.cases) / (job.options.rounds + 1)
+        return msgspec.structs.replace(programs.measure(target, case, slot, most_s), device=job.device_key)
     return msgspec.structs.replace(measure(target, case, slot, overhead), device=job.device_key)
 
 
