@@ -15,6 +15,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from hotlap.look import Look as Look
+from hotlap.look import Record as Record
+from hotlap.look import RunningProcess as RunningProcess
+
 SCHEMA = 1
 METHOD = 2
 METHOD_HISTORY = {
@@ -29,10 +33,6 @@ Value = bool | int | float | str | list[str]  # what a parameter can be; list[st
 Status = Literal["measured", "not_run", "invalid", "error"]
 State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
 encode = msgspec.json.encode  # a record as one line of JSON, without the newline
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all that is kept: frozen, keywords only, unknown keys of a later minor version are ignored."""
 
 
 # ---------------------------------------------------------------- where
@@ -223,33 +223,6 @@ class Reading(Record, frozen=True, kw_only=True):
     reason: str = ""
     sensor_s: float | None = None  # the sensor's own time, UNIX; None where it has none
     window_s: float | None = None  # over which the value is an average; 0 instantaneous, None unknown
-
-
-class RunningProcess(Record, frozen=True, kw_only=True):
-    """A process of somebody else's, and what it took of the processor."""
-
-    name: str  # as the kernel keeps it: 15 characters
-    pid: int
-    cores: float  # kept busy, on average
-
-
-class Look(Record, frozen=True, kw_only=True):
-    """How busy the machine was just before a run, with others' work alone. Shares are of 1; None: not to be seen here, see `missing`."""
-
-    seconds: float  # how long was looked
-    kind: Literal["gpu", "cpu", "other"] = "cpu"  # of the devices to be measured
-    cores: int | None = None  # logical ones
-    others_share: float | None = None  # of all cores' time, used by other processes
-    steal_share: float | None = None  # of all cores' time, taken by the hypervisor for others
-    pressure_share: float | None = None  # of the time, in which some task waited for a processor
-    runnable: float | None = None  # tasks of others that ran or waited for a processor, on average
-    load: float | None = None  # the system's own average over a minute
-    busiest: list[RunningProcess] = []  # at most two, the busiest first
-    governor: str = ""
-    turbo: str = ""  # on, off; "" where the kernel does not say
-    processes: int | None = None  # of others on the devices, where they are GPUs
-    device_share: float | None = None  # of the time, in which others kept the devices busy
-    missing: dict[str, str] = {}  # what could not be looked at, and why
 
 
 class Run(Record, frozen=True, kw_only=True):
