@@ -16,6 +16,11 @@ from typing import Any, Literal
 import msgspec
 
 SCHEMA = 1
+METHOD = 2
+METHOD_HISTORY = {
+    1: "0.1: rounds added until the interval was narrow; a clock that varied made a case invalid; no sample was replaced",
+    2: "0.2: rounds planned by the noise between them; disturbed samples and rounds replaced; invalid only where a number is disproved",
+}
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
 IMPORTED = "imported"  # target, and workload, of what Hotlap did not measure itself
 
@@ -220,6 +225,33 @@ class Reading(Record, frozen=True, kw_only=True):
     window_s: float | None = None  # over which the value is an average; 0 instantaneous, None unknown
 
 
+class RunningProcess(Record, frozen=True, kw_only=True):
+    """A process of somebody else's, and what it took of the processor."""
+
+    name: str  # as the kernel keeps it: 15 characters
+    pid: int
+    cores: float  # kept busy, on average
+
+
+class Look(Record, frozen=True, kw_only=True):
+    """How busy the machine was just before a run, with others' work alone. Shares are of 1; None: not to be seen here, see `missing`."""
+
+    seconds: float  # how long was looked
+    kind: Literal["gpu", "cpu", "other"] = "cpu"  # of the devices to be measured
+    cores: int | None = None  # logical ones
+    others_share: float | None = None  # of all cores' time, used by other processes
+    steal_share: float | None = None  # of all cores' time, taken by the hypervisor for others
+    pressure_share: float | None = None  # of the time, in which some task waited for a processor
+    runnable: float | None = None  # tasks of others that ran or waited for a processor, on average
+    load: float | None = None  # the system's own average over a minute
+    busiest: list[RunningProcess] = []  # at most two, the busiest first
+    governor: str = ""
+    turbo: str = ""  # on, off; "" where the kernel does not say
+    processes: int | None = None  # of others on the devices, where they are GPUs
+    device_share: float | None = None  # of the time, in which others kept the devices busy
+    missing: dict[str, str] = {}  # what could not be looked at, and why
+
+
 class Run(Record, frozen=True, kw_only=True):
     """What run.json holds: everything about a run but its numbers."""
 
@@ -230,6 +262,7 @@ class Run(Record, frozen=True, kw_only=True):
     stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
     kept: int | None = None  # lines of samples.jsonl when the run ended; None while running, killed, or before Hotlap counted them
     hotlap: str  # version
+    method: int = 1  # how its numbers were made: see METHOD_HISTORY; absent in runs of 0.1
     plan: Plan
     machine: Machine
     target: str  # the specification asked for, e.g. opencl or simulated:h200-sxm?noise=0.01
@@ -239,6 +272,7 @@ class Run(Record, frozen=True, kw_only=True):
     seed: int = 0
     sensors_missing: dict[str, str] = {}  # sources of sensors that were not there, and why
     sampler_share: float | None = None  # of one core, spent on reading sensors
+    look: Look | None = None  # how busy the machine was just before; None: not looked
 
     @property
     def asked(self) -> MeasureOptions | None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap import plan, work
 from hotlap.errors import InputError, PlanError
 from hotlap.plan.axes import MOST
@@ -98,7 +99,7 @@ def test_a_range_reaches_its_end_in_floating_point() -> None:
     assert got[-1]["timeout"] == 0.7
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.integers(1, 10**6), st.floats(1.01, 50), st.floats(1, 1e4))
 def test_a_geometric_range_stays_inside_and_grows(low: int, factor: float, span: float) -> None:
     high = int(low * span)
@@ -280,7 +281,7 @@ def test_byte_order_mark_and_windows_lines(tmp_path: Path) -> None:
         plan.load(str(path))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.text(max_size=200))
 def test_any_text_is_a_plan_or_a_plan_error(text: str) -> None:
     with pytest.raises(PlanError):  # random text never makes a case

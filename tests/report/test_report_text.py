@@ -149,6 +149,7 @@ def test_explain_names_each_source_once(gpu: Kept) -> None:
     assert "4.80 TB/s [1]" in printed
 
 
+@pytest.mark.slow("compares many runs")
 def test_comparison(cpu: Kept, golden: Golden) -> None:
     faster = [changed(seen, value=seen.value * (1 + 0.03 * (n % 3 - 1))) for n, seen in enumerate(sample.CPU_CASES)]
     other = sample.bundle(sample.CPU, faster)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.record import Summary, encode
 from hotlap.stats.order import interval, ranks
 from hotlap.stats.summary import autocorrelation, effective, outliers, summarize
@@ -230,7 +231,7 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 PLAIN = st.floats(1e-6, 1e6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(NUMBERS, max_size=12), st.lists(st.lists(NUMBERS, max_size=8), max_size=4))
 def test_every_input_gives_a_summary_of_finite_numbers_in_order(values: list[float], samples: list[list[float]]) -> None:
     got = summarize(values, samples)
@@ -245,7 +246,7 @@ def test_every_input_gives_a_summary_of_finite_numbers_in_order(values: list[flo
     assert msgspec.json.decode(encode(got), type=Summary) == got
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(PLAIN, min_size=6, max_size=30), st.floats(1e-3, 1e3), st.randoms())
 def test_the_unit_and_the_order_do_not_matter(values: list[float], scale: float, random: object) -> None:
     a, b = summarize(values), summarize([value * scale for value in sorted(values)])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hotlap import plan as plans
 from hotlap import units
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.cli.progress import Progress
 from hotlap.errors import InputError, nearest
 from hotlap.judge import fleet, reference, standards, verdicts
@@ -90,7 +90,7 @@ def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle
     options = session.Options(
         target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, limit_s=limit_s,
     )
-    progress = Progress(sys.stderr)
+    progress, options = Progress(sys.stderr), looking.before(plan, options, None)
     progress.begin(plan)
     try:
         return bundles.load(session.run(plan, options, progress))

@@ -23,22 +23,16 @@ from hotlap.inspect.cpu import describe
 from hotlap.sensors import cpu_clock
 from hotlap.sensors.base import THROTTLE
 from hotlap.sensors.tree import Tree
-from hotlap.targets.base import Target
+from hotlap.targets.base import Seen, Target
 
 WAKING_S = 20e-6  # that a thread on an idle core waits for it each time it is woken, at most
 WAITED_SHARE, WAITED_S = 0.01, 50e-6  # of a sample, beyond waking: below both together the wait changes nothing
 BUSY_SHARE = 0.5  # of a sample's time that makes a thread count as running in it
 RELIST = 32  # samples after which threads are listed anew
 MOST_CLOCKS = 4  # cores whose clock is read; one reading takes about 1 ms of each
+CROWD = 0.25  # of a core, by which others may use the one that a program needs
 POLL_S = 0.01  # between two looks while waiting for others to end
 EXTERNAL = sum(bit for bit, name in THROTTLE.items() if name in ("hardware slowdown", "hardware power brake"))
-
-
-class Seen(NamedTuple):
-    """What ran beside one sample; "" is nothing. `share` orders disturbed samples: waiting ÷ the sample's length."""
-
-    cause: str = ""
-    share: float = 0.0
 
 
 class Watch(Protocol):
@@ -58,6 +52,9 @@ class Watch(Protocol):
 
     def others(self) -> float | None:
         """Processors that other processes used on average since the last call; None where it is not counted."""
+
+    def crowded(self) -> bool:
+        """Whether, since the last call of `others`, other processes left less than a core to a program of this one."""
 
 
 @dataclass
@@ -81,12 +78,15 @@ class Nothing:
     def others(self) -> float | None:
         return None
 
+    def crowded(self) -> bool:
+        return False
+
 
 def beside(target: Target, latest: Callable[[], Mapping[str, float]] = dict) -> Watch:
     """What to look at beside the samples of a target. `latest`: what the sensors of a GPU showed last."""
-    if target.dialect == "model" or target.device.kind != "cpu":
-        return Device(latest=latest)
-    return Host()
+    if target.dialect == "model":
+        return getattr(target.library, "watch", None) or Device(latest=latest)
+    return Device(latest=latest) if target.device.kind != "cpu" else Host()
 
 
 def clock_beside(target: Target, watch: Watch) -> Callable[[], float | None]:
@@ -182,6 +182,9 @@ class Host:
             return None
         used = (self.for_others.busy - before.busy) - (self.for_others.own - before.own)
         return max(used, 0.0) / (self.for_others.all - before.all) * (os.cpu_count() or 1)
+
+    def crowded(self) -> bool:
+        return (self.others() or 0.0) > self.cores - 1 + CROWD
 
     def _threads(self) -> bool:
         """Opens what threads there are; those that ended fail when they are read."""

@@ -19,15 +19,16 @@ import numpy as np
 from hotlap import workloads
 from hotlap.errors import HotlapError, MachineError, NotSupported
 from hotlap.measure import validity
-from hotlap.measure.foreign import Nothing, Seen, Watch
+from hotlap.measure.foreign import Nothing, Watch
 from hotlap.record import Case, Check, Flag, Samples
 from hotlap.stats import series, summary
-from hotlap.targets.base import Target, Timing
+from hotlap.targets.base import Seen, Target, Timing
 from hotlap.workloads.base import Prepared
 
 RESOLUTION_SHARE = 1e-3  # of a sample, at most
 SHORTEST_S = 2e-3  # a sample is at least this long: below it scheduling noise and the start of a batch rule
 OVERHEAD_TIMINGS = 21
+SECOND_LOOKS_S = 1.0  # that looking again at two timers may take, but for the fewest samples
 MOST_CALLS, MOST_SAMPLES, FEWEST_SAMPLES = 50_000, 5_000, 3
 MOST_REPLACED = 0.5  # of a case's samples; where more were disturbed the least disturbed stay, and the case says so
 IN_A_ROW = 2  # disturbed samples, after which waiting costs less than sampling
@@ -131,7 +132,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     return _with(
         blank, status=found.status, cause=found.cause, reason=found.reason, seconds=kept, calls=calls, method=method, overhead_s=cost,
         resolution_s=resolution, wall_ratio=_wall_ratio(prepared, raw, overhead), dropped=len(used) - len(kept), steady=first is not None,
-        replaced=[value for n, value in enumerate(values) if n not in set(places)], foreign=_causes(raw, places),
+        replaced=[values[n] for n in _gone(raw, places)], foreign=dict(Counter(raw.foreign[n].cause for n in _gone(raw, places))),
         disturbed=disturbed if watched else None, waited_s=max(ended - sampling_s - budget.seconds, 0.0) if raw.disturbed else 0.0,
         steal=steal, began_s=began, ended_s=ended, clocks_hz=raw.clocks_hz,
         autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, check=check,
@@ -169,23 +170,24 @@ def _take(target: Target, prepared: Prepared, budget: CaseBudget, calls: int) ->
     append_known(raw.clocks_hz, budget.clock())
     collecting = gc.isenabled()
     gc.disable()
+    since = clock.now()  # before the session hears of it: what this process waits meanwhile is in its account
     if budget.sampling:
         budget.sampling(0.0, 0.0)
     try:
-        since = _sample_until(target, prepared, budget, calls, raw)
+        since = _sample_until(target, prepared, budget, calls, raw, since)
+        if budget.sampling:  # no collection of garbage between the account and its message
+            budget.sampling(sum(raw.wall_s), sum(raw.between_s) + clock.now() - since)
     finally:
         if collecting:
             gc.enable()
-    if budget.sampling:
-        budget.sampling(sum(raw.wall_s), sum(raw.between_s) + clock.now() - since)
     append_known(raw.clocks_hz, budget.clock())
     return raw
 
 
-def _sample_until(target: Target, prepared: Prepared, budget: CaseBudget, calls: int, raw: RawTimings) -> float:
-    """Fills `raw`; when the last sample ended."""
+def _sample_until(target: Target, prepared: Prepared, budget: CaseBudget, calls: int, raw: RawTimings, since: float) -> float:
+    """Fills `raw`; when the last sample ended. `since`: from when time counts as between samples."""
     clock, watch = target.clock, budget.watch
-    left = since = began = clock.now()
+    left = began = clock.now()
     middle, patience_s, in_a_row = began + budget.seconds / 2, budget.patience_s, 0
     waited_s = 0.0
     while True:
@@ -260,10 +262,13 @@ def _timers(prepared: Prepared, raw: RawTimings, overhead: Overhead) -> validity
 
 
 def _timers_again(target: Target, prepared: Prepared, calls: int, budget: CaseBudget, overhead: Overhead) -> validity.Timers:
-    """Longer batches, until one that nothing disturbed settles the doubt."""
+    """Longer batches, until those that nothing disturbed settle the doubt, or have taken long enough."""
     found = validity.Timers([], [], overhead.least_s)
     device_s, wall_s = [], []
-    for _ in range(validity.SECOND_LOOKS):
+    began = target.clock.now()
+    for number in range(validity.SECOND_LOOKS):
+        if number >= FEWEST_SAMPLES and target.clock.now() - began > SECOND_LOOKS_S:
+            break
         budget.watch.begin()
         timing = target.time(prepared.enqueue, calls, prepared.graph)
         if budget.watch.end(timing.wall_s).cause or timing.device_s is None:
@@ -288,9 +293,9 @@ def _checked(prepared: Prepared) -> Check:
         return Check(passed=False, what=str(error))
 
 
-def _causes(raw: RawTimings, places: Sequence[int]) -> dict[str, int]:
-    """Of the samples that were replaced."""
-    return dict(Counter(seen.cause for n, seen in enumerate(raw.foreign) if n not in set(places)))
+def _gone(raw: RawTimings, places: Sequence[int]) -> list[int]:
+    """Places of the samples that were replaced."""
+    return sorted(set(range(len(raw.wall_s))).difference(places))
 
 
 def _shared(raw: RawTimings, places: Sequence[int], others: float | None, steal: float | None) -> list[Flag]:

@@ -18,11 +18,11 @@ import hotlap
 from hotlap import targets
 from hotlap.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
 from hotlap.inspect.machine import fingerprint
-from hotlap.measure import signals
+from hotlap.measure import programs, signals
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
 from hotlap.measure.rounds import Next, Rounds
-from hotlap.record import Case, Device, Plan, Run, Samples
+from hotlap.record import METHOD, Case, Device, Look, Plan, Run, Samples
 from hotlap.store import bundle as bundles
 from hotlap.store import kernels, labels, locks
 from hotlap.targets.base import SystemClock
@@ -42,20 +42,20 @@ class Options:
     wait_s: float = 0.0  # for a device that another run holds
     limit_s: float = math.inf  # all of it ends within about this, whatever is left; no case is cut short
     home: Path = Path()
+    look: Look | None = None  # at the machine, before anything was measured
 
 
 Event = Began | Took | Ended | str
 Listener = Callable[[Device, int, Event], None]
 """Told of every event: device, round, what happened. A string is news in words."""
+Start = Callable[[Job, float, threading.Event], Round]
+"""What runs one job: job, seconds of silence that are allowed, what the user's stop sets. A fresh process, but for tests."""
 
 
-def run(plan: Plan, options: Options, listen: Listener) -> Path:
+def run(plan: Plan, options: Options, listen: Listener, start: Start = Round) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     limit = _Limit(options.limit_s)
-    spec = targets.parse(options.target) if options.target else targets.default()
-    devices = choose(targets.find(spec), options.device)
-    if options.together and options.device != "all" and len(devices) < 2:
-        raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
+    spec, devices = places(plan, options)
     seed = plan.measure.seed or secrets.randbits(31)
     order: Literal["single", "one after another", "together"] = (
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
@@ -65,48 +65,54 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
     revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
     machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
     record = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan,
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
         machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
-        labels=labels.check(options.labels), seed=seed,
+        labels=labels.check(options.labels), seed=seed, look=options.look,
     )
     with ExitStack() as held:
-        for device in devices:
-            if spec.name != "simulated":
-                held.enter_context(locks.hold(device.key, options.home, options.wait_s))
+        held.enter_context(locks.hold(devices, options.wait_s))
         writer = bundles.Writer.create(record, options.home)
         shortest_s = SHORTEST_SLOT_S * len(plan.cases)
         if shortest_s > plan.measure.round_s:
             news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
             listen(devices[0], 0, news)
-        return _Session(record, devices, writer, listen, limit).measure({})
+        return _Session(record, devices, writer, listen, limit, start).measure({})
 
 
-def resume(path: Path, home: Path, listen: Listener) -> Path:
+def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
+    """Where the plan will be measured. Raises InputError for all that was asked wrongly, Unavailable where nothing is usable."""
+    spec = targets.chosen(options.target, plan.cases)
+    devices = choose(targets.find(spec), options.device)
+    if options.together and options.device != "all" and len(devices) < 2:
+        raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
+    labels.check(options.labels)
+    return spec, devices
+
+
+def resume(path: Path, listen: Listener, start: Start = Round) -> Path:
     """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
     writer = bundles.Writer.resume(path)
     kept = bundles.load(path)
     record = kept.run
-    spec, devices = begun_on(record)
-    for warning in writer.warnings:
+    devices = begun_on(record)
+    for warning in [*writer.warnings, *kept.warnings]:
         listen(devices[0], 0, warning)
     with ExitStack() as held:
-        for device in devices:
-            if spec.name != "simulated":
-                held.enter_context(locks.hold(device.key, home, 0.0))
+        held.enter_context(locks.hold(devices))
         done: dict[tuple[str, int], list[Samples]] = {}
         for samples in kept.samples:
             done.setdefault((samples.device, samples.round), []).append(samples)
-        return _Session(record, devices, writer, listen, _Limit(math.inf)).measure(done)
+        return _Session(record, devices, writer, listen, _Limit(math.inf), start).measure(done)
 
 
-def begun_on(record: Run) -> tuple[targets.Spec, list[Device]]:
-    """The target and the devices of a run that goes on. Raises Unavailable where one of them is not here."""
+def begun_on(record: Run) -> list[Device]:
+    """The devices of a run that goes on. Raises Unavailable where one of them is not here."""
     spec = targets.parse(record.target)
     here = {d.key: d for d in targets.find(spec)}
     gone = [key for key in record.devices if key not in here]
     if gone:
         raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
-    return spec, [here[key] for key in record.devices]
+    return [here[key] for key in record.devices]
 
 
 def choose(devices: Sequence[Device], wanted: str) -> list[Device]:
@@ -135,6 +141,7 @@ class _Limit:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.clock, self.cases = seconds, SystemClock(), 0
+        self.programs_s = 0.0  # of all cases so far, where they are programs: what came before them is no measure of the next
         self.began_s = self.clock.now()
 
     def used_s(self, virtual_s: float | None) -> float:
@@ -143,21 +150,24 @@ class _Limit:
     def over(self, virtual_s: float | None) -> bool:
         """Whether one more case, as long as those so far on average, would end after the limit; the first one is always measured."""
         used_s = self.used_s(virtual_s)
-        return self.cases > 0 and used_s + used_s / self.cases > self.seconds
+        return self.cases > 0 and used_s + (self.programs_s or used_s) / self.cases > self.seconds
 
 
 class _Session:
     """A run under way."""
 
-    def __init__(self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit) -> None:
-        self.record, self.devices, self.writer, self.listen, self.limit = record, devices, writer, listen, limit
+    def __init__(
+        self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit, start: Start,
+    ) -> None:
+        self.record, self.devices, self.writer, self.listen, self.limit, self.start = record, devices, writer, listen, limit, start
         self.options, self.cases = record.plan.measure, record.plan.cases
         self.rounds = {d.key: Rounds(self.cases, self.options) for d in devices}
-        self.simulated = targets.parse(record.target).name == "simulated"
+        self.simulated = targets.parse(record.target).name in targets.VIRTUAL
         self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
         self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
         self.last_round_end: dict[str, Ended] = {}  # how the last process of this round ended, by device
         self.round_duration_s: dict[str, float] = {}  # of all its processes, by the wall clock; by the device's own where it is simulated
+        self.programs = programs.Worker()
         self.stop = threading.Event()
         self.writing = threading.Lock()
 
@@ -173,6 +183,7 @@ class _Session:
                     raise
                 raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
             finally:
+                self.programs.end()
                 self._finish("interrupted" if self.stop.is_set() else stopped)
         if self.stop.is_set():
             raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
@@ -287,7 +298,7 @@ class _Session:
             start_s=self.rounds[device.key].elapsed_s + self.round_duration_s[device.key], patience_s=following.patience_s,
         )
         limit_s = HUNG_S + 4 * self.options.round_s + following.patience_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
-        worker = Round(job, limit_s, self.stop)
+        worker = (self.programs.round if device.target == "host" else self.start)(job, limit_s, self.stop)
         clock, began, done = SystemClock(), "", set()
         started_s = clock.now()
         with worker:
@@ -331,6 +342,7 @@ class _Session:
             self.writer.append(took.samples)
             self.writer.readings(took.readings)
             self.limit.cases += 1
+            self.limit.programs_s += took.samples.ended_s - took.samples.began_s if device.target == "host" else 0.0
         self._count(took.samples)
         self.listen(device, number, took)
 

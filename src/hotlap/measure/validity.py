@@ -18,7 +18,8 @@ from hotlap.record import Check
 Cause = Literal["", "wrong_result", "tampered", "timers"]
 APART_SHARE, APART_S = 0.015, 10e-6  # device timer and wall clock may differ by both together
 MORE_SHARE = 0.02  # of the samples may show more than the wall clock before it counts: clocks are read one after the other
-SECOND_LOOKS, LONGER = 24, 4  # batches more, each so many times as long, before timers count as disagreeing
+SUSPECT_SHARE = 0.005  # by which, and by APART_S, a single sample that shows more than the wall clock makes a second look worth it
+SECOND_LOOKS, LONGER = 24, 8  # batches more, each so many times as long, before timers count as disagreeing
 
 
 class Validity(NamedTuple):
@@ -46,7 +47,7 @@ def validity(check: Check, timers: Timers | None, again: Callable[[], Timers]) -
         return Validity()
     if max(timers.wall_s) <= 0:
         return Validity("invalid", "timers", "the wall clock did not advance during any sample: its timer stands still or runs backwards")
-    if doubt(timers) and (reason := doubt(again())):
+    if (doubt(timers) or _suspect(timers)) and (reason := doubt(again())):
         return Validity("invalid", "timers", reason)
     return Validity()
 
@@ -63,6 +64,12 @@ def doubt(timers: Timers) -> str:
     if not np.any(device >= wall - timers.cost_s - apart):
         return f"timers disagree: the device's timer shows {ratio:.3g} times the wall clock in every undisturbed sample"
     return ""
+
+
+def _suspect(timers: Timers) -> bool:
+    """Whether any sample shows more than the wall clock: on a host that delays most samples few show that a timer runs fast."""
+    wall = np.asarray(timers.wall_s, np.float64)
+    return bool(np.any(np.asarray(timers.device_s, np.float64) > wall * (1 + SUSPECT_SHARE) + APART_S))
 
 
 def ratio(device_s: ArrayLike, wall_s: ArrayLike, cost_s: float) -> float:

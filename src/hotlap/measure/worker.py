@@ -9,13 +9,14 @@ import os
 import random
 import signal
 import sys
+from time import perf_counter  # as it was before any kernel was loaded
 from typing import IO
 
 import msgspec
 
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError
-from hotlap.measure import foreign
+from hotlap.measure import foreign, programs
 from hotlap.measure.doubts import doubts
 from hotlap.measure.loop import CaseBudget, measure, timing_overhead
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Sampling, Took
@@ -30,9 +31,12 @@ PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until 
 def main() -> int:
     """Reads a Job from standard input, writes Messages to what was standard output; libraries' chatter goes to stderr."""
     channel = begin()
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
-        _round(job, channel)
+        for line in iter(sys.stdin.buffer.readline, b""):
+            job = msgspec.json.decode(line, type=Job)
+            one_round(job, channel, sys.stdin.buffer)
+            if not job.more:
+                break
     except HotlapError as error:
         _say(channel, Fault(message=str(error), exit_code=error.exit_code))
         return error.exit_code
@@ -49,11 +53,12 @@ def begin() -> IO[bytes]:
     return channel
 
 
-def _round(job: Job, channel: IO[bytes]) -> None:
+def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
+    """All cases of the job; each message goes to `channel`, and after each case a line comes from `answers`."""
     spec = targets.parse(job.spec)
     device = targets.find(spec)[job.device]
     target = targets.open_device(spec, device)
-    _start_at(target, job.start_s)
+    _begin(target, job)
     began = target.clock.now()
     sampler = Sampler(target.clock, sensors.find(target), 1 / job.options.readings_hz) if job.options.readings_hz > 0 else None
     if sampler:
@@ -67,7 +72,11 @@ def _round(job: Job, channel: IO[bytes]) -> None:
         seconds = _share(job.options.round_s, target.clock.now() - began - waited_s, sampled_s, number, len(cases))
         budget = _budget(target, case, job, watch, None if target.dialect == "model" else channel)
         budget = dataclasses.replace(budget, seconds=seconds, patience_s=max(job.patience_s - waited_s, 0.0))
-        samples = msgspec.structs.replace(measure(target, case, budget, overhead), device=job.device_key)
+        if case.workload == "command" and target.dialect != "model":
+            samples = programs.measure(target, case, budget)
+        else:
+            samples = measure(target, case, budget, overhead)
+        samples = msgspec.structs.replace(samples, device=job.device_key)
         sampled_s += seconds if samples.seconds else 0.0
         waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
@@ -76,7 +85,7 @@ def _round(job: Job, channel: IO[bytes]) -> None:
         _say(channel, Took(samples=samples, readings=readings, tainted=tainted))
         if tainted:
             return
-        answer = sys.stdin.buffer.readline()
+        answer = answers.readline()
         if not answer:
             return  # the session is gone
         if answer.strip():
@@ -101,7 +110,7 @@ def _budget(target: Target, case: Case, job: Job, watch: foreign.Watch, channel:
 
     def sampling(timed_s: float, between_s: float) -> None:
         if channel is not None:
-            _say(channel, Sampling(timed_s=timed_s, between_s=between_s))
+            _say(channel, Sampling(timed_s=timed_s, between_s=between_s, sent_s=perf_counter()))
 
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
     return CaseBudget(
@@ -110,9 +119,12 @@ def _budget(target: Target, case: Case, job: Job, watch: foreign.Watch, channel:
     )
 
 
-def _start_at(target: Target, start_s: float) -> None:
+def _begin(target: Target, job: Job) -> None:
+    """A virtual clock goes on where the last round ended; a script has a page for each round."""
     if target.dialect == "model":
-        target.clock.sleep(start_s)
+        target.clock.sleep(job.start_s)
+        if hasattr(target.library, "turn_to"):
+            target.library.turn_to(job.round)
 
 
 def _say(channel: IO[bytes], message: Message) -> None:

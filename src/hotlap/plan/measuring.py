@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -24,6 +24,8 @@ class Option:
     valid: str  # in words, for messages
     above: bool = False  # `low` itself is not valid
 
+
+PROGRAM_S = 0.1  # of executions of one program in a round, by default; one execution at least
 
 OPTIONS: dict[str, Option] = {
     "rounds": Option("rounds", "", 1, 10_000, "a whole number from 1 to 10000; 6 is the fewest that give a 95 % interval"),
@@ -61,6 +63,18 @@ def options(
     if new.rounds > new.rounds_max:
         raise fail("rounds_max", f"rounds_max ({new.rounds_max}) is below rounds ({new.rounds}); make it at least {new.rounds}")
     return new
+
+
+def usual(cases: Sequence[Case]) -> MeasureOptions:
+    """The defaults for a plan of these cases."""
+    programs = bool(cases) and all(case.workload == "command" for case in cases)
+    return of_programs(len(cases)) if programs else MeasureOptions()
+
+
+def of_programs(count: int) -> MeasureOptions:
+    """The defaults for a plan of `count` programs and nothing else: a round is one execution of each (of a short one, executions for
+    0.1 s), as many as fit into the budget, exact to what a virtual machine can reach."""
+    return MeasureOptions(rounds_max=100, round_s=PROGRAM_S * count, budget_s=60.0, precision=0.05)
 
 
 def override(plan: Plan, given: Mapping[str, object]) -> Plan:

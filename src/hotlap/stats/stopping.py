@@ -4,7 +4,7 @@ To stop when the interval is narrow, or to show only narrow intervals, picks the
 in 80 to 90 %. So neither looks at the interval. Both look at the noise between rounds, from which the half-width to be expected
 follows; it is looked at few times (`LOOKS`), and a run stops early only with room to spare (`EARLY`). Where the noise is about
 what the precision allows, being called *reached* is partly luck, and the interval is widened for it (`widening`): what remains
-of the selection is measured by `benchmarks/coverage_of_intervals.py`.
+of the selection is measured by `benchmarks/intervals.py`.
 
 Two-stage plans: Stein, Annals of Math. Stat. 16 (1945) 243. What looking at a result does to its interval: Wittes and Brittain,
 Statistics in Medicine 9 (1990) 65. Scale from outer quantiles: David and Nagaraja, Order Statistics, 3rd ed. 2003, 9.4.
@@ -18,17 +18,15 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
 
-import numpy as np
-
 from hotlap.stats.order import CONFIDENCE, ranks
 from hotlap.stats.series import finite
 
 FEWEST = 6  # rounds below which no distribution-free interval reaches 95 %
 LOOKS = (6, 12, 20, 30, 45, 70, 100, 150, 220, 320, 460, 680, 1000)  # rounds after which the noise is looked at
 EARLY = 0.8  # share of the precision that the expected half-width must keep to at a look before the last
-REACHED = 0.93  # the same for *reached*: noise is underestimated as often as it is overestimated
+REACHED = 0.94  # the same for *reached*: noise is underestimated as often as it is overestimated
 TAIL = 0.1  # of the quantiles whose distance is the scale: one round of six may be odd, three of thirty
-WIDEN_FROM, WIDEN_TO, WIDEST = 0.4, 0.8, 1.4  # of the precision, where widening begins and ends; the factor there
+WIDEN_FROM, WIDEN_TO, WIDEST = 0.4, 0.8, 1.5  # of the precision, where widening begins and ends; the factor there
 NORMAL = NormalDist()
 
 
@@ -64,7 +62,7 @@ def _first(scale: float, width: float, fewest: int) -> int | None:
 
 
 def widening(expected: float | None, precision: float | None, reached: bool | None) -> float:
-    """By how much both ends of the interval of a case that is *reached* move away from its median: 1 with room to spare, up to 1.4."""
+    """By how much both ends of the interval of a case that is *reached* move away from its median: 1 with room to spare, up to 1.5."""
     if not reached or not precision or expected is None:
         return 1.0
     place = (expected / precision - WIDEN_FROM) / (WIDEN_TO - WIDEN_FROM)
@@ -74,12 +72,16 @@ def widening(expected: float | None, precision: float | None, reached: bool | No
 def noise(values: Sequence[float]) -> float:
     """Standard deviation between rounds as a share of the median, from the distance of the 10 % and 90 % quantiles; inf below
     2 values and about a median of zero."""
-    x = finite(values)
-    middle = abs(float(np.median(x))) if len(x) > 1 else 0.0
-    if not middle:
-        return math.inf
-    low, high = np.quantile(x, (TAIL, 1 - TAIL))
-    return float(high - low) / _distance(len(x)) / middle
+    x = sorted(finite(values).tolist())
+    middle = abs(_quantile(x, 0.5)) if len(x) > 1 else 0.0
+    return (_quantile(x, 1 - TAIL) - _quantile(x, TAIL)) / _distance(len(x)) / middle if middle else math.inf
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Linear between order statistics: type 7 of Hyndman and Fan, 1996."""
+    place = share * (len(ordered) - 1)
+    low = min(int(place), len(ordered) - 2)
+    return ordered[low] + (place - low) * (ordered[low + 1] - ordered[low])
 
 
 @lru_cache(maxsize=1024)
@@ -92,8 +94,8 @@ def half_width(n: int, confidence: float = CONFIDENCE) -> float:
 @lru_cache(maxsize=1024)
 def _distance(n: int) -> float:
     """Expected distance of the two quantiles of n standard normal values."""
-    low, high = np.quantile([_score(i, n) for i in range(1, n + 1)], (TAIL, 1 - TAIL))
-    return float(high - low)
+    scores = [_score(i, n) for i in range(1, n + 1)]
+    return _quantile(scores, 1 - TAIL) - _quantile(scores, TAIL)
 
 
 def _score(i: int, n: int) -> float:
