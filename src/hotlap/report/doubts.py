@@ -223,7 +223,9 @@ def _rounds_needed(rows: Sequence[Row]) -> str:
 def which(doubt: Doubt, rows: Sequence[Row]) -> str:
     """The cases that a doubt is of: by name where they are few, else how many of those with a number."""
     having = sum(map(words.numbered, rows))
-    return words.some(doubt.labels, NAMED) if len(doubt.rows) <= NAMED else f"{len(doubt.rows)} of {having} cases"
+    if len(doubt.rows) <= NAMED:
+        return words.some(doubt.labels, NAMED)
+    return f"all {having} cases" if len(doubt.rows) == having else f"{len(doubt.rows)} of {having} cases"
 
 
 def _detail(code: str, rows: Sequence[Row]) -> str:

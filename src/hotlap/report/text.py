@@ -152,11 +152,11 @@ def _tally(rows: Sequence[Row], color: bool) -> list[str]:
 
 
 def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
-    """What is fast and what is slow, of numbers that have a limit."""
+    """What is fast and what is slow, of numbers that have a limit; not what others slowed down."""
     having = [row for row in rows if words.stands(row) and row.gap.against in layout.BARS and row.gap.share]
     limited = sorted(having, key=lambda row: -(row.gap.share or 0))
     fast = [row for row in limited if (row.gap.share or 0) >= FAST]
-    slow = [row for row in reversed(limited) if row not in fast and _slow(row)]
+    slow = [row for row in reversed(limited) if row not in fast and _slow(row) and "busy" not in doubting.codes(row)]
     lines: list[str] = []
     for name, found in (("fast", fast), ("slow", slow)):
         if found:
