@@ -6,6 +6,8 @@ import contextlib
 import gc
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.cli import HEADINGS, VERBS, main, terminal
+from hotlap.record import Device
+from hotlap.store import locks
 
 RUN = ["run", "quick", "--target", "simulated:h200-sxm?times=bound&noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 
@@ -156,6 +160,16 @@ def test_a_torn_line_is_told_once_when_a_run_goes_on(tmp_path: Path, monkeypatch
     assert main(["run", "--resume", "latest", "--no-report"]) == 0
     assert capsys.readouterr().err.count("samples.jsonl: its last line was cut off") == 1
     assert len(samples.read_bytes().splitlines()) == 2
+
+
+def test_two_runs_from_two_homes_at_one_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second one is refused whichever target it drives the device by, in one line, and keeps nothing."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    with locks.hold([Device(target="torch", index=0, name="the CPU", kind="cpu")]):
+        assert main(["run", "quick", "--target", "opencl:cpu"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(rf"the device opencl:0:.* is held, as torch:0:the CPU, by process {os.getpid()} since .*; wait for it to end, or give --wait", line)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_nothing_measured_exits_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
