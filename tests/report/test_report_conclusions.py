@@ -120,7 +120,7 @@ def test_every_flag_of_the_glossary_has_something_to_do() -> None:
     from pathlib import Path
 
     glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
-    table = glossary.partition("### Flags")[2].partition("\n## ")[0]
+    table = glossary.partition("### Flags")[2].partition("\n### ")[0]
     named = {line.split("**")[1] for line in table.splitlines() if line.startswith("| **")}
     assert named
     for name in named:

@@ -190,8 +190,9 @@ def _near(rows: Sequence[Row]) -> list[Finding]:
 
 
 def largest_gaps(rows: Sequence[Row]) -> list[Row]:
-    """The furthest from a bound or an expectation, one per cause and workload."""
-    far = sorted((row for row in held(rows) if (row.gap.share or 0) < AT_LIMIT), key=lambda row: row.gap.share or 0)
+    """The furthest from a bound or an expectation, one per cause and workload; not those that are as fast as the model expects."""
+    unexpected = (row for row in held(rows) if (row.gap.share or 0) < AT_LIMIT and doubting.slower_than_expected(row) is not False)
+    far = sorted(unexpected, key=lambda row: row.gap.share or 0)
     first: dict[tuple[str, str], Row] = {}
     for row in far:
         first.setdefault((row.case.workload, row.gap.cause), row)

@@ -36,7 +36,7 @@ KINDS = {  # the most important first
     "invalid": Kind("", "do not use the number", "error"),  # of 0.1, which kept no cause
     "error": Kind("", "", "error"),
     "too_short": Kind("too short", "give a call more work (a larger size), or time a batch of calls"),
-    "incomplete": Kind("incomplete", ""),
+    "incomplete": Kind("incomplete", "mend what made rounds fail, then run again"),
     "few_rounds": Kind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
     "busy": Kind("busy", QUIET),
     "throttled": Kind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
@@ -187,7 +187,7 @@ def _doubts(code: str, rows: Sequence[Row]) -> list[Doubt]:
         groups = words.alike(rows, reason)
         return [Doubt(code, tuple(group), words.clean(why or "no reason was given"), kind.action, kind.severity) for group, why in groups]
     found = _SEEN[code](rows) if code in _SEEN else _detail(code, rows)
-    seen = "; ".join(part for part in (found, _widest(rows)) if part)
+    seen = "; ".join(part for part in (found, _widest([row for row in rows if codes(row)[0] == code])) if part)
     return [Doubt(code, tuple(rows), words.clean(seen), kind.action or _rounds_needed(rows), _severity(code, rows))]
 
 
@@ -223,7 +223,9 @@ def _rounds_needed(rows: Sequence[Row]) -> str:
 def which(doubt: Doubt, rows: Sequence[Row]) -> str:
     """The cases that a doubt is of: by name where they are few, else how many of those with a number."""
     having = sum(map(words.numbered, rows))
-    return words.some(doubt.labels, NAMED) if len(doubt.rows) <= NAMED else f"{len(doubt.rows)} of {having} cases"
+    if len(doubt.rows) <= NAMED:
+        return words.some(doubt.labels, NAMED)
+    return f"all {having} cases" if len(doubt.rows) == having else f"{len(doubt.rows)} of {having} cases"
 
 
 def _detail(code: str, rows: Sequence[Row]) -> str:
@@ -294,7 +296,7 @@ def busy(rows: Sequence[Row]) -> str:
     disturbed = [row for row in having if "busy" in codes(row)]
     if not disturbed or len(disturbed) <= BUSY_SHARE * len(having):
         return ""
-    seen = taken(having) or f"during {len(disturbed)} of {len(having)} cases"
+    seen = taken(having) or f"other programs ran during {len(disturbed)} of {len(having)} cases"
     return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed. For better ones {QUIET}"
 
 

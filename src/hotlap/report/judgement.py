@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from hotlap.record import Finding, Judgement, Row, State
 from hotlap.report import layout, words
+from hotlap.report.explain import STATE_STYLES
 from hotlap.report.layout import Cell, Column
-from hotlap.report.text import STATE_STYLES
 
 SPARE = ("± 95 %", "worst that passes")  # columns that go first where there is no room
 WELL = 8  # devices that pass and are listed
