@@ -30,7 +30,8 @@ _own = Path(tempfile.mkdtemp(prefix="hotlap-tests-"))
 
 
 def pytest_configure() -> None:
-    """Tests beside each other (pytest-xdist: a process each) share no runs and wait for no one's devices."""
+    """Tests beside each other (pytest-xdist: a process each) share no runs and wait for no one's devices, and none has a terminal."""
+    os.environ["COLUMNS"] = "100"  # where there is no terminal; pytest-xdist says 80 to its processes
     os.environ["HOTLAP_HOME"] = str(_own / "home")
     os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
 
