@@ -22,6 +22,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,10 +40,13 @@ LOOP = ["tests/measure/test_loop.py", "tests/measure/test_replaced.py", "tests/m
 ROUNDS = ["tests/measure/test_rounds.py", "tests/measure/test_worker.py"]
 STATS = ["tests/stats/test_stats_stopping.py", "tests/stats/test_stats_summary.py"]
 TESTS = {
-    "measure/loop.py": LOOP, "measure/validity.py": LOOP[::-1], "measure/rounds.py": ROUNDS, "measure/worker.py": ROUNDS[::-1],
-    "measure/session.py": ROUNDS[::-1], "measure/foreign.py": ["tests/measure/test_foreign.py"], "store/fold.py": ["tests/store/test_store_fold.py"],
-    "judge/state.py": ["tests/judge/test_state.py"], "stats/stopping.py": STATS, "stats/order.py": STATS[::-1], "stats/summary.py": STATS[::-1],
+    "measure/loop.py": LOOP, "measure/validity.py": LOOP[::-1],
+    "measure/rounds.py": ROUNDS, "measure/worker.py": ROUNDS[::-1], "measure/session.py": ROUNDS[::-1],
+    "measure/foreign.py": ["tests/measure/test_foreign.py"], "store/fold.py": ["tests/store/test_store_fold.py"],
+    "judge/state.py": ["tests/judge/test_state.py"],
+    "stats/stopping.py": STATS, "stats/order.py": STATS[::-1], "stats/summary.py": STATS[::-1],
 }
+OPTIONS = ["-x", "-q", "--tb=no", "-m", "not slow and not thorough", "-k", "not real_cpu", "-p", "no:cacheprovider"]
 GOAL = 0.90
 ALIKE = ("Eq_Is", "NotEq_IsNot", "Is_Eq", "IsNot_NotEq")  # of names and None they say the same
 
@@ -101,14 +105,14 @@ def _texts(tree: ast.Module) -> list[tuple[tuple[int, int], tuple[int, int]]]:
                 yield from filter(None, [node.returns, *(one.annotation for one in ast.walk(node.args) if isinstance(one, ast.arg))])
             elif isinstance(node, ast.AnnAssign):
                 yield node.annotation
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp) and node in tree.body and _names_a_type(node):
+            elif isinstance(node, ast.Assign) and node in tree.body and _names_a_type(node):
                 yield node
 
     return [((n.lineno, n.col_offset), (n.end_lineno or 0, n.end_col_offset or 0)) for n in nodes()]  # type: ignore[attr-defined]
 
 
 def _names_a_type(node: ast.Assign) -> bool:
-    return isinstance(node.targets[0], ast.Name) and not node.targets[0].id.isupper()
+    return isinstance(node.value, ast.Subscript | ast.BinOp) and isinstance(node.targets[0], ast.Name) and not node.targets[0].id.isupper()
 
 
 # ---------------------------------------------------------------- running them
@@ -116,7 +120,7 @@ def _names_a_type(node: ast.Assign) -> bool:
 
 def _copy() -> Path:
     """A copy of the tree for this process."""
-    folder = Path(tempfile.mkdtemp(prefix="hotlap-mutants-"))
+    folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))
     for name in ("src", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -134,7 +138,7 @@ def tested(folder: Path, tests: list[str], cpu_s: float, compiled: bool) -> tupl
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        os._exit(int(pytest.main([*tests, "-x", "-q", "--tb=no", "-m", "not slow and not thorough", "-k", "not real_cpu", "-p", "no:cacheprovider"])))
+        os._exit(int(pytest.main([*tests, *OPTIONS])))
     until = time.monotonic() + 20 * cpu_s + 60
     while time.monotonic() < until:
         done, status, used = os.wait4(child, os.WNOHANG)
@@ -170,6 +174,11 @@ def kills(one: Mutant) -> bool:
         file.write_text(original)
 
 
+def _pool(jobs: int, folder: str) -> Pool:
+    """Processes that keep all they write, their tests' too, in the folder."""
+    return multiprocessing.get_context("fork").Pool(jobs, initializer=os.environ.__setitem__, initargs=("TMPDIR", folder))
+
+
 def _judged(place: Place) -> tuple[Mutant | None, bool]:
     one = mutant(place)
     return one, one is not None and kills(one)
@@ -195,7 +204,7 @@ def main() -> int:
     drawn.sort(key=lambda one: one.module)
     print(f"{len(every)} mutants, of which {len(drawn)} are tested, drawn with --seed {given.seed}", flush=True)
     same, killed, total = equivalents(), Counter[str](), Counter[str]()
-    with multiprocessing.get_context("fork").Pool(given.jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="hotlap-mutants-") as folder, _pool(given.jobs, folder) as pool:
         for number, (one, dead) in enumerate(pool.imap(_judged, drawn, chunksize=8), 1):
             if one is None or (one.module, one.before, one.after) in same:
                 continue

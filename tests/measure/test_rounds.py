@@ -33,6 +33,10 @@ def test_the_first_round_has_every_case_and_the_time_asked() -> None:
     assert rounds(CASE, OTHER).next() == Next([CASE, OTHER], 8.0, 16.0)
 
 
+def test_no_next_round_has_nothing() -> None:
+    assert Next() == ([], 0.0, 0.0, "", "")
+
+
 def test_patience_is_shared_by_the_rounds_to_come() -> None:
     """80 % of 30 s in six rounds are 4 s each; never more than two rounds' time, never less than none."""
     assert rounds(budget_s=30.0).next().patience_s == pytest.approx(4.0)

@@ -13,7 +13,7 @@ import hotlap
 from hotlap.errors import InputError, MachineError
 from hotlap.measure import session, worker
 from hotlap.measure.protocol import Began, Ended, Job, Took
-from hotlap.record import Case, MeasureOptions, Plan, Samples
+from hotlap.record import Case, Device, MeasureOptions, Plan, Samples
 from hotlap.targets.scripted import Page, Step
 
 SECOND = Page(steps=steps(4 * TICK))
@@ -294,9 +294,10 @@ def test_a_busy_machine_is_said_once(tmp_path: Path) -> None:
 def test_an_unknown_workload_of_a_script_is_not_run(tmp_path: Path) -> None:
     found = run(tmp_path, {"launch": [SECOND]}, asked=plan(CASE, OTHER))
     assert [(row.result.case.workload, row.verdict.state) for row in found.rows] == [("launch", "measured"), ("sync", "not_run")]
+    (tmp_path / "broken.json").write_text("{}")
+    options = session.Options(target=f"scripted:{tmp_path / 'broken.json'}", home=tmp_path)
     with pytest.raises(InputError, match="is no script"):
-        (tmp_path / "broken.json").write_text("{}")
-        session.run(plan(), session.Options(target=f"scripted:{tmp_path / 'broken.json'}", home=tmp_path), lambda *_: None)
+        session.run(plan(), options, lambda *_: None)
 
 
 def test_samples_of_the_same_script_are_the_same(tmp_path: Path) -> None:
@@ -304,3 +305,53 @@ def test_samples_of_the_same_script_are_the_same(tmp_path: Path) -> None:
         return run(tmp_path, {"launch": [SECOND], "sync": [SECOND]}).samples
 
     assert kept() == kept()
+
+
+def test_silence_is_allowed_for_two_minutes_beside_what_a_case_may_take(tmp_path: Path) -> None:
+    """Four rounds' time, the patience (80 % of 5 s in six rounds: 0.67 s), and six executions of a program of 7 s."""
+    allowed: list[float] = []
+
+    def start(one: Job, limit_s: float, stop: threading.Event) -> Thread:
+        allowed.append(limit_s)
+        return Thread(one, limit_s, stop)
+
+    run(tmp_path, {"launch": [SECOND]}, start, plan(budget_s=5.0, round_s=0.5))
+    assert allowed[0] == pytest.approx(120 + 4 * 0.5 + 4 / 6)
+    slow = Case(workload="command", params=hotlap.work.find("command").parse({"argv": ["x"], "timeout": 7.0}))
+    assert session._longest_s(slow) == 7.0
+    assert session._longest_s(CASE) == 0.0
+
+
+def test_a_process_that_cannot_measure_more_ends_and_a_fresh_one_goes_on(tmp_path: Path) -> None:
+    class Tainting(Thread):
+        def messages(self) -> Any:
+            for message in super().messages():
+                if isinstance(message, Took):
+                    self.tainted = True
+                    yield message
+                    return
+                yield message
+
+    found = run(tmp_path, {"launch": [SECOND], "sync": [SECOND]}, Tainting)
+    assert sorted((s.case, s.round) for s in found.samples) == sorted((c.id, n) for c in (CASE, OTHER) for n in range(6))
+    assert {s.status for s in found.samples} == {"measured"}
+
+
+def test_a_fault_that_was_set_for_later_than_the_run_lasted_is_said(tmp_path: Path) -> None:
+    news: list[Any] = []
+    options = session.Options(target="simulated:h200-sxm?throttle=0.3@9999s", home=tmp_path)
+    gemm = Case(workload="gemm", params=hotlap.work.find("gemm").parse({"dtype": "bf16"}))
+    session.run(plan(gemm, rounds=1, rounds_max=1), options, lambda _, n, e: news.append(e), Thread)  # type: ignore[arg-type]
+    assert any(isinstance(one, str) and "throttle" in one for one in news)
+
+
+def test_devices_are_named_by_index_or_uuid() -> None:
+    two = [Device(target="t", index=n, name="n", kind="gpu", uuid=uuid) for n, uuid in enumerate(("GPU-aaaa-1", "GPU-bbbb-2"))]
+    assert session.choose(two, "") == two[:1]
+    assert session.choose(two, "all") == two
+    assert session.choose(two, "1") == session.choose(two, "GPU-bbbb-2") == session.choose(two, "t:1") == session.choose(two, "bbbb") == two[1:]
+    assert session.choose(two, "GPU-BBBB") == two[1:]
+    assert session.choose(two, "1, 0,1") == two[::-1]
+    for wanted in ("2", "bbb", "gpu-", "cccc"):
+        with pytest.raises(InputError, match=f"there is no device '{wanted}'; valid: all, 0 .GPU-aaaa-1., 1"):
+            session.choose(two, wanted)
