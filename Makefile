@@ -8,7 +8,7 @@ TESTS ?=
 JOBS ?= logical
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test-quick test test-all nightly check clean
+.PHONY: help setup run test-quick test test-all nightly mutate check clean
 
 help:
 	@echo "make run                measure this machine: the plan 'quick', about a minute after installation"
@@ -16,6 +16,7 @@ help:
 	@echo "make test               the test suite"
 	@echo "make test-all           with PyTorch, and the suites that take minutes: what CI runs"
 	@echo "make nightly            all of it, simulations and fuzzing with all their draws"
+	@echo "make mutate             600 changes of the measuring core, each against its tests"
 	@echo "make check              ruff, mypy, import contracts, size report"
 	@echo "make setup              only make .venv and install Hotlap into it"
 	@echo "make clean              remove .venv and caches; runs are kept"
@@ -52,6 +53,10 @@ test-all:
 nightly:
 	@scripts/setup.sh test torch $(WITH)
 	@HOTLAP_TEST_DRAWS=full $(PYTEST) $(TESTS) $(ARGS)
+
+mutate:
+	@scripts/setup.sh test mutate $(WITH)
+	@.venv/bin/python scripts/mutate.py $(ARGS)
 
 check:
 	@scripts/setup.sh lint $(WITH)

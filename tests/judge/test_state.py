@@ -69,3 +69,13 @@ def test_latencies_beat_their_bound_downwards() -> None:
 @pytest.mark.parametrize("against", ["expected", "ceiling", "unknown"])
 def test_only_a_provable_bound_makes_a_number_invalid(against: Any) -> None:
     assert state(_result(), _summary(), Gap(against=against, limit_value=10.0)).state == "measured"
+
+
+def test_no_number_is_an_error() -> None:
+    assert state(_result(), Summary(rounds=0), UNKNOWN).reason == "no round gave a number"
+    assert state(_result(reason="why"), Summary(rounds=0), UNKNOWN).state == "error"
+
+
+def test_a_wide_interval_that_was_expected_to_be_narrow_is_measured() -> None:
+    """The state never looks at the interval: to show narrow ones alone picks the lucky ones."""
+    assert state(_result(), _summary(50.0, 99.0, 150.0, reached=True), UNKNOWN).state == "measured"

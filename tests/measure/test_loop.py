@@ -328,6 +328,12 @@ def test_what_a_case_cannot_do_is_its_status(error: Exception, status: str, reas
     assert (samples.case, samples.device, samples.round, samples.seed) == (CASE.id, "scripted:0:script", 4, 9)
 
 
+def test_nothing_is_given_to_a_case_but_its_time() -> None:
+    given = CaseBudget(seconds=1.0)
+    assert (given.sample_s, given.seed, given.round, given.patience_s, given.clock(), given.sampling) == (0.0, 0, 0, 0.0, None, None)
+    assert Overhead(1.0, 2.0).least_s == 0.0
+
+
 def test_a_device_that_is_lost_ends_the_round() -> None:
     with pytest.raises(MachineError, match="off the bus"):
         measured(opened([Step(device_s=4 * TICK), Step(error="off the bus")]))

@@ -120,7 +120,7 @@ def test_the_second_look_is_of_batches_eight_times_as_long_that_nothing_disturbs
     """A sample costs half a tick beside the work, which no empty batch shows: 3 % of 16 and 0.4 % of 128, but
     11 % of 4 and 2 % of 32, of which 1.5 % are allowed."""
     target = opened([Step(device_s=16 * TICK, late_s=TICK / 2)])
-    assert measured(target, 128 * TICK, {"batch": 1}).status == "measured"  
+    assert measured(target, 128 * TICK, {"batch": 1}).status == "measured"
     target = opened([Step(device_s=4 * TICK, late_s=TICK / 2)])
     samples = measured(target, 64 * TICK, {"batch": 1})
     assert samples.status == "invalid"

@@ -194,6 +194,11 @@ def test_a_low_clock_that_explains_the_gap_is_named() -> None:
     assert "72% of its highest, 1.98 GHz; at that clock it reaches 97%" in seen.detail
 
 
+def test_a_clock_of_90_percent_is_low_and_one_of_98_is_not() -> None:
+    assert judge(slowed(case("fma", operations=10**11), 0.85, clock_hz=0.9 * 1.98e9)).cause == "clock"
+    assert judge(slowed(case("fma", operations=10**11), 0.89, clock_hz=0.98 * 1.98e9)).cause != "clock"
+
+
 def test_a_low_clock_does_not_explain_memory_nor_a_far_wider_gap() -> None:
     assert judge(slowed(case("stream", size="1 GiB"), 0.7, clock_hz=1.4e9)).cause == "bandwidth"
     assert judge(slowed(case("fma", operations=10**11), 0.3, clock_hz=0.9 * 1.98e9)).cause == "unknown"

@@ -160,6 +160,16 @@ def test_a_line_that_is_there_twice_counts_once(kept: Keep) -> None:
     assert "2 lines repeat" in read.warnings[0]
 
 
+def test_of_lines_that_repeat_a_case_and_round_the_first_counts(kept: Keep) -> None:
+    whole = kept()
+    path = whole.path / "samples.jsonl"
+    first = whole.samples[0]
+    path.write_bytes(path.read_bytes() + lines.line(msgspec.structs.replace(first, seconds=[9.0])))
+    read = load(whole.path)
+    assert read.samples == whole.samples
+    assert "1 lines repeat" in read.warnings[0]
+
+
 def test_samples_of_an_unknown_case_are_said(kept: Keep) -> None:
     whole = kept()
     path = whole.path / "samples.jsonl"

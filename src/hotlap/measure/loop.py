@@ -224,11 +224,12 @@ def _sample_until(target: Target, prepared: Prepared, budget: CaseBudget, calls:
 
 def _done(raw: RawTimings, spent_s: float, budget: CaseBudget, patience_s: float) -> bool:
     """Whether there are enough samples for the time that went into them; `patience_s` is left for those in place of disturbed ones."""
-    clean, count = sum(not seen.cause for seen in raw.foreign), len(raw.foreign)
+    count = len(raw.foreign)
     if count >= MOST_SAMPLES or spent_s >= 3 * budget.seconds + 1.0 + patience_s:
         return True  # a single call may be longer than the time given: one sample is what there is
     if spent_s < budget.seconds or count < FEWEST_SAMPLES:
         return False
+    clean = sum(not seen.cause for seen in raw.foreign)
     return spent_s >= budget.seconds + patience_s or (clean >= FEWEST_SAMPLES and clean >= count * MOST_REPLACED)
 
 
