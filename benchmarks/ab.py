@@ -3,7 +3,7 @@
     python benchmarks/ab.py [--series 100000] [--seed 2027] [--difference 0.01] [--json]
 
 Simulated experiments, run A B, B A, A B …, under the noises of `error_rates.py`; a true difference of 1 % at a noise of 1 %,
-gate at half the difference. First with the noise known, then with a plan made from a pilot whose pairs are part of the test.
+gate at a quarter of the difference. First with the noise known, then with a plan made from a pilot whose pairs are part of the test.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def rates(found: Followed, true: float) -> dict[str, Any]:
         "different": wilson(counts["larger"] + counts["smaller"], n),
         "right_way": wilson(counts["larger"] if true > 1 else counts["smaller"], n),
         "same": wilson(counts["same"], n),
-        "cannot_tell": wilson(counts["cannot tell"], n),
+        "cannot_tell": wilson(counts["inconclusive"], n),
         "holds": wilson(int(held.sum()), n),
         "pairs": float(found.pairs.mean()),
     }

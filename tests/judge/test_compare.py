@@ -44,14 +44,14 @@ def test_a_change_under_the_gate_is_the_same() -> None:
 
 def test_noise_says_how_small_a_change_would_hide_in_it() -> None:
     found = one(seconds(sd=0.05), seconds(sd=0.05))
-    assert found.answer == "cannot tell"
+    assert found.answer == "inconclusive"
     assert found.reason.startswith("below ")
     assert found.resolvable is not None
 
 
 def test_three_rounds_a_side_cannot_tell() -> None:
     found = one(seconds(n=3), seconds(2e-3, n=3))
-    assert (found.answer, found.low, "4 rounds a side needed" in found.reason) == ("cannot tell", None, True)
+    assert (found.answer, found.low, "4 rounds a side needed" in found.reason) == ("inconclusive", None, True)
 
 
 def test_runs_are_the_replicates_where_there_are_four() -> None:
@@ -59,7 +59,7 @@ def test_runs_are_the_replicates_where_there_are_four() -> None:
     a, b = ([make({"copy": seconds(level * f, sd=1e-4)}, day=n + day) for n, f in enumerate((0.97, 1.0, 1.03, 1.01))] for day, level in ((0, 1e-3), (9, 1.025e-3)))
     (found,) = compare(a, b)
     assert (found.replicates, found.n_a, found.n_b) == ("runs", 4, 4)
-    assert found.answer == "cannot tell"
+    assert found.answer == "inconclusive"
     (single,) = compare(a[1:2], b[1:2])
     assert (single.replicates, single.answer) == ("rounds", "slower")
     assert "differs from run to run is not in the intervals" in comparison.comparison([single], width=300)

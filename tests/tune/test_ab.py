@@ -60,9 +60,9 @@ def test_every_number_is_kept_as_two_runs(home: Path) -> None:
 
 def test_the_budget_and_the_most_pairs_end_it_without_an_answer(home: Path) -> None:
     found, done = answer(noisy(1.0, 0.2, 1), noisy(1.01, 0.2, 2), home, most=12)
-    assert (found, done.stopped) == ("cannot tell", "rounds_max")
+    assert (found, done.stopped) == ("inconclusive", "rounds_max")
     found, done = answer(noisy(1.0, 0.2, 1), noisy(1.01, 0.2, 2), home, budget_s=0.0)
-    assert (found, done.stopped) == ("cannot tell", "budget")
+    assert (found, done.stopped) == ("inconclusive", "budget")
 
 
 def test_false_alarms_are_rare_though_it_looks_often(home: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_failure_on_the_way_keeps_the_interim_answer(home: Path, capsys: pytes
     words = ["ab", f"sh {script} a", f"sh {script} b", "--metric", "rate (.*)", "--better", "higher"]
     assert main(words) == 3
     captured = capsys.readouterr()
-    assert "cannot tell" in captured.out
+    assert "inconclusive" in captured.out
     assert "it ended with a failure" in " ".join(captured.out.split())
     assert "ended with status 9: out of memory; what was measured until then is kept: hotlap compare" in captured.err
     assert f"side A ('sh {script} a')" in captured.err
