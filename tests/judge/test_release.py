@@ -111,7 +111,7 @@ def test_what_cannot_be_told_is_no_pass() -> None:
     found = held([a], [b])
     assert kinds(found) == {"copy": "inconclusive"}
     assert found.code == 3
-    assert shown.verdict(found) == "Cannot be told: 1 cannot tell"
+    assert shown.verdict(found) == "Inconclusive: 1 inconclusive"
 
 
 def test_a_program_of_two_revisions_is_handed_to_bisect() -> None:

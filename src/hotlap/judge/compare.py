@@ -83,8 +83,8 @@ def compare(
     """Cases of either side, in the order of the first; those on one side alone are not comparable, with the reason.
 
     `gate`: the smallest change that is reported, as a share; unless given 2 %, and of runs of `ab` its own. Groups of
-    other targets or models of device are not comparable unless `force`d, and every answer then says so. Of sides that were measured one after the other `past` is what is known of the level before
-    (`drift.past`); `stable`: nothing is allowed for, and the answer says so.
+    other targets or models of device are not comparable unless `force`d, and every answer then says so. `past`: what is known of the
+    level before, of sides that were measured one after the other (`drift.past`). `stable`: nothing is allowed for between them.
     """
     left, right = sides(a), sides(b)
     runs = [one.run for one in a], [one.run for one in b]
@@ -329,7 +329,7 @@ def _reason(one: Comparison, raw: Ratio, answer: Answer, q: float | None) -> str
     if not significant(raw, q):
         return "not significant over all cases together"
     ends = sorted((abs(low), abs(high)))
-    return f"differs, by {percent(ends[0])} to {percent(ends[1])}; the threshold is {percent(gate)}"
+    return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}"
 
 
 def _joined(*parts: str) -> str:

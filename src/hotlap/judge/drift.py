@@ -38,7 +38,8 @@ def one_after_the_other(a: Sequence[Run], b: Sequence[Run]) -> bool:
     left, right = (_spans(side) for side in (a, b))
     if not left or not right:
         return False
-    return any(max(end for _, end in one) <= min(start for start, _ in two) for one, two in ((left, right), (right, left)))
+    orders = (left, right), (right, left)
+    return any(max(end for _, end in one) <= min(two)[0] and max(one)[0] < min(two)[0] for one, two in orders)
 
 
 def _spans(runs: Sequence[Run]) -> list[tuple[float, float]]:
@@ -116,7 +117,12 @@ def _gap(a: Sequence[Run], b: Sequence[Run]) -> int:
 
 def allowance(runs: Sequence[Run]) -> tuple[str, float, str]:
     """Class of the machine, drift as a share, and its source; of several machines the one that drifts most."""
-    return max((_classes()[_class(run)] for run in runs), key=lambda one: one[1])
+    return max((allowance_of(_class(run)) for run in runs), key=lambda one: one[1])
+
+
+def allowance_of(name: str) -> tuple[str, float, str]:
+    """The table's row of a class."""
+    return _classes()[name]
 
 
 def _class(run: Run) -> str:

@@ -135,7 +135,8 @@ def _decided(one: Held, q: float | None, name: str, gate: float) -> Verdict:
     if sure and beyond(low, high, gate) == "smaller":
         return Verdict(state="fail", reason=f"{percent(worse)} worse than the {one.said}, {show(one.reference, unit)}", **fields)  # type: ignore[arg-type]
     if sure and low < 1 / (1 + gate):
-        reason = f"worse than the {one.said} by {percent(max(1 - high, 0.0))} to {percent(1 - low)}; the threshold is {percent(gate)}"
+        sizes = f"at least {percent(max(1 - high, 0.0))} and at most {percent(1 - low)}"
+        reason = f"worse than the {one.said} by {sizes}; the threshold is {percent(gate)}"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
     if seen > NOISIEST:
         reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen; more rounds, or a quieter machine"

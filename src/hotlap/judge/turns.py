@@ -33,13 +33,14 @@ def comparison(a: Result, b: Result, turns: Turns, stopped: str = "", gate: floa
     ratio, low, high = found.ratio, found.low, found.high
     if lower:
         ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
-    base = replace(base, ratio=ratio, low=low, high=high, p=found.p, resolvable=found.resolvable, notices=list(plan.warnings))
+    base = replace(base, ratio=ratio, low=low, high=high, p=found.p, resolvable=found.resolvable)
     base = replace(base, a_value=base.a.median, b_value=_scaled(base.a.median, found.ratio))
     way = beyond(low, high, gate)
     if way:
         return replace(base, answer="faster" if way == "larger" else "slower", reason=_reason(plan, found, (len(x), gate), stopped))
     answer: Literal["same", "inconclusive"] = "same" if found.answer == "same" else "inconclusive"
-    return replace(base, answer=answer, reason=_reason(plan, found, (len(x), gate), stopped))
+    notices = list(plan.warnings) if answer == "inconclusive" else []
+    return replace(base, answer=answer, notices=notices, reason=_reason(plan, found, (len(x), gate), stopped))
 
 
 def _scaled(value: float | None, ratio: float | None) -> float | None:
@@ -66,7 +67,7 @@ def _reason(plan: Design, found: Decision, seen: tuple[int, float], stopped: str
     parts = []
     if found.low and found.high and (found.low > 1 or found.high < 1):
         ends = sorted(abs(end - 1) for end in (found.low, found.high))
-        parts.append(f"differs, by {percent(ends[0])} to {percent(ends[1])}; the threshold is {percent(gate)}")
+        parts.append(f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}")
     elif unseen := _reach(found):
         parts.append(f"a change of up to {percent(unseen)} may be there")
     parts.append(f"no answer after {_pairs(count, plan)}{_ended(stopped)}")

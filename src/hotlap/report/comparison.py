@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from hotlap.record import Allowance, Comparison, Difference, OnDevice
 from hotlap.report import layout, sides, words
 from hotlap.report.layout import Cell, Column
@@ -181,7 +183,7 @@ def _columns(ordered: Sequence[Comparison]) -> list[Column]:
         Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
         Column("A", [Cell(text) for text in layout.aligned([one.a for one in shown])]),
         Column("B", [Cell(text) for text in layout.aligned([one.b for one in shown])]),
-        Column(f"{of_all or 'metric'}, B vs A", [Cell(text, "bold") for text in changes], right=True),
+        Column(f"{of_all}, B vs A" if of_all else "B vs A", [Cell(text, "bold") for text in changes], right=True),
         Column("95 % interval", [Cell(one.interval, "dim") for one in shown], right=True),
         Column("B is", [Cell(_answer_and_size(c), ANSWER_STYLES[c.answer]) for c in ordered], wrap=True),
     ]
@@ -270,7 +272,7 @@ def _apart(found: Sequence[Comparison], width: int) -> list[str]:
     for who, members in ordered[:APART]:
         one, device = min(members, key=lambda pair: pair[1].beside or 1.0)
         more = f" and {len(members) - 1} more" if len(members) > 1 else ""
-        said = f"{words.clean(who)} differs from the other {len(one.devices) - 1} in {label(one.case)}{more}: {times(device.ratio)} "
+        said = f"{words.clean(who)} differs from the other {len(one.devices) - 1} in {label(one.case)}{more}: speedup {times(device.ratio)} "
         said += f"{interval(device.low, device.high)}, {percent(abs((device.beside or 1.0) - 1))} {device.answer} than they"
         lines += layout.paragraph(f"  {'device':<14}  ", said, width)
     rest = len(ordered) - APART
@@ -295,8 +297,11 @@ def _tails(found: Sequence[Comparison], width: int) -> list[str]:
             continue
         gate = one.gate or 0.0
         if one.tail_high < 1 - gate or one.tail_low > 1 + gate:
-            said = f"the slow 95 % tail is {'better' if one.tail > 1 else 'worse'} by {percent(abs(one.tail - 1))} in B, "
-            said += interval(one.tail_low, one.tail_high) + (", though the median is not" if one.answer == "same" else "")
+            tail = replace(one, ratio=one.tail, low=one.tail_low, high=one.tail_high)
+            change, low, high = (sides.percent(end) for end in tail.change if end is not None)
+            said = f"the slow 95 % tail is {'better' if one.tail > 1 else 'worse'} in B: {sides.subject(one)} {change} "
+            said += f"[{low}, {high}]"
+            said += (", though the median is not" if one.answer == "same" else "")
             lines += layout.paragraph(f"  {'tail':<14}  ", f"{label(one.case)}: {said}", width)
     return lines
 

@@ -35,7 +35,7 @@ def verdict(one: Release) -> str:
     if any(kind in counts for kind in REGRESSIONS):
         return f"Regression: {told}"
     if one.code == 3:
-        return f"Cannot be told: {told}"
+        return f"Inconclusive: {told}"
     return f"No regression found: {told}"
 
 

@@ -138,13 +138,13 @@ def design(sd: float, difference: float, *, gate: float | None = None, pilot: in
     options = []
     for pairs in sorted(min(size, max(most, fewest)) for size in sizes):
         for shape in SHAPES:
-            places = _looks(pairs)
+            places = _looks(pairs, fewest)
             found, average = characteristics(places, boundary(places, shape, spent, EARLY), step)
             enough = found >= POWER + (-GAINED if pilot else SPARE)
             options.append((not enough, average if enough else -found, pairs, shape, found, average))
     _, _, pairs, shape, found, average = min(options)
-    plan = _planned(sd, difference, gate, _looks(pairs), (shape, spent))
-    text = f"power is {found:.1%} with {pairs} pairs"
+    plan = _planned(sd, difference, gate, _looks(pairs, fewest), (shape, spent))
+    text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {found:.0%}, not {POWER:.0%}"
     return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=found, warnings=(text,) if found < POWER else ())
 
 
@@ -158,9 +158,9 @@ def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...],
     )  # fmt: skip
 
 
-def _looks(pairs: int) -> tuple[int, ...]:
-    """Evenly spaced, none before the fewest."""
-    return tuple(sorted({n for k in range(1, LOOKS + 1) if (n := math.ceil(pairs * k / LOOKS)) >= FEWEST}))
+def _looks(pairs: int, fewest: int) -> tuple[int, ...]:
+    """Evenly spaced, none before the fewest: a look that nobody takes would cost level."""
+    return tuple(sorted({n for k in range(1, LOOKS + 1) if (n := math.ceil(pairs * k / LOOKS)) >= fewest}))
 
 
 @lru_cache(maxsize=256)
