@@ -17,6 +17,7 @@ from hotlap import units
 from hotlap.advise import trace as advising
 from hotlap.errors import InputError, nearest
 from hotlap.judge import compare as comparing
+from hotlap.judge import drift
 from hotlap.measure import inline, session
 from hotlap.model import kept
 from hotlap.model.predict import predict as predicted
@@ -127,20 +128,25 @@ def predict(
 
 
 def compare(
-    a: Which | Sequence[Which], b: Which | Sequence[Which], gate: float | str = comparing.GATE, force: bool = False
+    a: Which | Sequence[Which], b: Which | Sequence[Which], gate: float | str | None = None, force: bool = False,
+    assume_stable: bool = False,
 ) -> list[Comparison]:
     """Two runs or groups of runs, case by case; a list is a group. A ratio above 1 means that b is better.
 
-    `gate`: smallest change worth a word, a share from 0 to 1 or text as in "2 %". Groups of other targets or models of device are
-    `not comparable` unless `force`d.
+    `gate`: minimum change to report, a share from 0 to 1 or text as in "2 %", which is the default (of runs of `hotlap ab` their own).
+    Groups of other targets or models of device are `not comparable` unless `force`d. Intervals of sides measured one after the other
+    allow for drift, by the runs that are kept of this machine, unless `assume_stable`: `.allowance` says by how much.
     """
     try:
-        share = units.parse(gate, "%")
+        share = None if gate is None else units.parse(gate, "%")
     except InputError as error:
         raise InputError(f"gate: {error}") from None
-    if not 0 <= share < 1:
+    if share is not None and not 0 <= share < 1:
         raise InputError(f"gate is a share from 0 to under 1, as in 0.02 or '2 %', not {gate!r}")
-    return comparing.compare(_group(a), _group(b), share, force)
+    left, right = _group(a), _group(b)
+    runs = [one.run for one in left], [one.run for one in right]
+    past = drift.kept(*runs, paths.home()) if not assume_stable and drift.one_after_the_other(*runs) else {}
+    return comparing.compare(left, right, share, force, past, assume_stable)
 
 
 def changes(values: ArrayLike, times: ArrayLike | None = None, **options: Any) -> list[Change]:

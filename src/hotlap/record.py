@@ -225,6 +225,17 @@ class Reading(Record, frozen=True, kw_only=True):
     window_s: float | None = None  # over which the value is an average; 0 instantaneous, None unknown
 
 
+class Turns(Record, frozen=True, kw_only=True):
+    """That a run is one side of two which `ab` measured in turns, and what its test was planned for: with the pilot's pairs all of the
+    plan follows from it."""
+
+    id: str  # of side A's run
+    side: Literal["A", "B"]
+    difference: float  # to be found, a share
+    gate: float
+    most: int  # pairs that time allowed for
+
+
 class Run(Record, frozen=True, kw_only=True):
     """What run.json holds: everything about a run but its numbers."""
 
@@ -242,6 +253,7 @@ class Run(Record, frozen=True, kw_only=True):
     devices: list[str]  # keys of those measured, in order
     order: Literal["single", "one after another", "together"] = "single"
     labels: dict[str, str] = {}
+    turns: Turns | None = None  # None: not measured by `ab`
     seed: int = 0
     sensors_missing: dict[str, str] = {}  # sources of sensors that were not there, and why
     sampler_share: float | None = None  # of one core, spent on reading sensors
@@ -276,6 +288,12 @@ class Result(Record, frozen=True, kw_only=True):
     left_out: list[int] = []  # rounds that are not in `values`: disturbed, failed, or timers that disagreed
     bound_by_clock: bool = False  # its time is a number of clock cycles: `cycles` means something
     cycles: list[float] = []  # clock cycles per call, median of each round; [] unless every round knows its clock
+
+    @property
+    def used(self) -> list[Samples]:
+        """The rounds behind `values`, in their order."""
+        left_out = set(self.left_out)
+        return [one for one in self.rounds if one.seconds and one.status in ("measured", "invalid") and one.round not in left_out]
 
 
 class Summary(Record, frozen=True, kw_only=True):
@@ -395,7 +413,18 @@ class OnDevice(Record, frozen=True, kw_only=True):
     beside: float | None = None  # the same of its values over the other devices' in the same run
     p: float | None = None  # two-sided, of `beside` being 1
     q: float | None = None  # the same after Benjamini and Hochberg, over all devices and cases of one comparison
-    answer: Literal["better", "worse", "like the others", "cannot tell"]  # than the other devices
+    answer: Literal["better", "worse", "like the others", "inconclusive"]  # than the other devices
+
+
+class Allowance(Record, frozen=True, kw_only=True):
+    """What an interval allows for between sides that were measured one after the other."""
+
+    basis: Literal["history", "table", "stable"]  # earlier runs of the series; the class of the machine; nothing, since the user says so
+    drift: float = 0.0  # 95 % of changes of level between such sides stay under it, as a share
+    machine: str = ""  # class, where it is from the table
+    source: str = ""  # of the table's figure
+    runs: int = 0  # earlier ones of the series that are kept
+    days: int = 0  # on which they were measured
 
 
 class Comparison(Record, frozen=True, kw_only=True):
@@ -404,6 +433,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     case: Case
     a: Summary
     b: Summary
+    a_value: float | None = None  # a's median …
+    b_value: float | None = None  # … and what the ratio makes of it: b_value ÷ a_value is the ratio, or 1 ÷ it where lower is better
     ratio: float | None = None
     low: float | None = None  # 95 % interval of the ratio
     high: float | None = None
@@ -414,15 +445,33 @@ class Comparison(Record, frozen=True, kw_only=True):
     replicates: str = ""  # what was compared: runs, rounds of single runs, or devices that both sides have
     n_a: int = 0
     n_b: int = 0
-    answer: Literal["faster", "slower", "same", "cannot tell", "not comparable"]
+    answer: Literal["faster", "slower", "same", "inconclusive", "not comparable"]
     reason: str = ""
+    notices: list[str] = []  # doubts about the ratio
+    allowance: Allowance | None = None  # None: measured in turns, or at the same time
     tail: float | None = None  # the same ratio of 95 % quantiles of the slow side, with its interval; None below 20 samples a round
     tail_low: float | None = None
     tail_high: float | None = None
     noise: str = ""  # where most of it lies: between_runs, between_rounds, within_rounds; what to repeat to see smaller changes
     could: list[str] = []  # names of differences between the environments that could explain it
+    metric: str = ""
     unit: str = ""
+    better: Literal["higher", "lower"] | None = None  # None where neither side has a number
     devices: list[OnDevice] = []  # where both sides have the same ones, the worst first; empty for a single one
+
+    @property
+    def detectable(self) -> float | None:
+        """Minimum detectable effect: the smallest change that is called with 80 % power, its interval beyond the gate; a share."""
+        return None if self.resolvable is None else (1 + self.resolvable) * (1 + (self.gate or 0.0)) - 1
+
+    @property
+    def change(self) -> tuple[float | None, float | None, float | None]:
+        """By what share the metric is larger in b than in a, with its interval: +0.26 of a time is 26 % longer."""
+        ends = (self.ratio, self.low, self.high)
+        if self.better == "lower":
+            ends = tuple(1 / end if end else None for end in (self.ratio, self.high, self.low))  # type: ignore[assignment]
+        ratio, low, high = (None if end is None else end - 1 for end in ends)
+        return ratio, low, high
 
 
 class Change(Record, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ import pytest
 from judging import CHASE, COPY, H200, make
 from msgspec.structs import replace
 
+from hotlap.judge import drift
 from hotlap.judge.compare import compare
 from hotlap.record import Comparison, Device
-from hotlap.report import comparison
+from hotlap.report import comparison, comparison_page, sides
 from hotlap.store.bundle import Bundle
 
 RNG = np.random.default_rng(7)
@@ -44,14 +45,15 @@ def test_a_change_under_the_gate_is_the_same() -> None:
 
 def test_noise_says_how_small_a_change_would_hide_in_it() -> None:
     found = one(seconds(sd=0.05), seconds(sd=0.05))
-    assert found.answer == "cannot tell"
-    assert found.reason.startswith("below ")
+    assert found.answer == "inconclusive"
     assert found.resolvable is not None
+    assert found.detectable == pytest.approx((1 + found.resolvable) * 1.02 - 1)
+    assert found.reason.startswith("no significant difference; minimum detectable effect ")
 
 
 def test_three_rounds_a_side_cannot_tell() -> None:
     found = one(seconds(n=3), seconds(2e-3, n=3))
-    assert (found.answer, found.low, "4 rounds a side needed" in found.reason) == ("cannot tell", None, True)
+    assert (found.answer, found.low, "4 rounds a side are needed" in found.reason) == ("inconclusive", None, True)
 
 
 def test_runs_are_the_replicates_where_there_are_four() -> None:
@@ -59,7 +61,7 @@ def test_runs_are_the_replicates_where_there_are_four() -> None:
     a, b = ([make({"copy": seconds(level * f, sd=1e-4)}, day=n + day) for n, f in enumerate((0.97, 1.0, 1.03, 1.01))] for day, level in ((0, 1e-3), (9, 1.025e-3)))
     (found,) = compare(a, b)
     assert (found.replicates, found.n_a, found.n_b) == ("runs", 4, 4)
-    assert found.answer == "cannot tell"
+    assert found.answer == "inconclusive"
     (single,) = compare(a[1:2], b[1:2])
     assert (single.replicates, single.answer) == ("rounds", "slower")
     assert "differs from run to run is not in the intervals" in comparison.comparison([single], width=300)
@@ -180,3 +182,147 @@ def test_devices_of_other_runs_are_matched_too_and_other_devices_are_not() -> No
     others = [replace(d, uuid=f"GPU-b{d.index}") for d in GPUS]
     (apart,) = compare(a, [make({"copy": seconds()}, day=20 + n, device=d) for n, d in enumerate(others)])
     assert (apart.devices, apart.replicates) == ([], "runs")
+
+
+# ---------------------------------------------------------------- one rule, true reasons, rows that can be checked
+
+
+def test_slower_needs_the_whole_interval_beyond_the_threshold() -> None:
+    found = one(seconds(sd=0.01), seconds(1.025e-3, sd=0.01))
+    assert found.high is not None
+    assert 1 / 1.02 < found.high < 1
+    assert (found.answer, found.reason.startswith("differs, by at least "), "; the threshold is 2.0 %" in found.reason) == ("inconclusive", True, True)
+    assert one(seconds(sd=0.01), seconds(1.05e-3, sd=0.01)).answer == "slower"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ([1e-3] * 4, [2e-3] * 4, ""), ([1e-3] * 3, [2e-3] * 3, "4 rounds a side are needed for an interval, there are 3 and 3"),
+        ([1e-3] * 4, [1e-3, 2e-3, 1e-3], "4 rounds a side are needed for an interval, there are 4 and 3"),
+    ],
+)
+def test_a_missing_interval_has_its_true_reason(a: list[float], b: list[float], reason: str) -> None:
+    found = one(a, b)
+    assert found.low is None or reason == ""
+    if reason:
+        assert (found.answer, found.reason) == ("inconclusive", reason)
+
+
+def test_no_noise_is_called_no_noise() -> None:
+    found = groups([1.0], [1.0])
+    assert found.low is not None
+    (still,) = compare([make({"copy": [1e-3] * 6}, day=n) for n in range(4)], [make({"copy": [1e-3] * 6}, day=9 + n) for n in range(4)])
+    assert still.low is None or still.answer == "same"
+    if still.low is None:
+        assert still.reason.startswith("no noise was seen")
+
+
+def test_doubts_of_a_ratio_reach_the_reader() -> None:
+    a, b = seconds(sd=0.001, n=12), seconds(1.2e-3, sd=0.05, n=12)
+    found = one(a, b)
+    assert found.notices == ["one side is over 3 times as noisy as the other: look for what differs"]
+    assert "one side is over 3 times as noisy" in comparison.comparison([found], width=300)
+
+
+@pytest.mark.parametrize("name", ["copy", "chase"])
+@pytest.mark.parametrize(("factor", "sd"), [(1.26, 0.02), (1.0004, 1e-5), (0.3, 0.05), (3.7, 1e-3), (1.0, 0.2)])
+def test_a_row_can_be_checked_by_hand(name: str, factor: float, sd: float) -> None:
+    """B ÷ A − 1 of the printed numbers is the printed change, digit for digit; in JSON it is the ratio."""
+    found = one(seconds(sd=sd), seconds(factor * 1e-3, sd=sd), name)
+    assert found.a_value is not None
+    assert found.b_value is not None
+    assert found.ratio is not None
+    assert found.b_value / found.a_value == pytest.approx(found.ratio if found.better == "higher" else 1 / found.ratio, rel=1e-12)
+    shown = sides.sides(found)
+    (a, unit_a), (b, unit_b), (change, _) = (text.split() for text in (shown.a, shown.b, shown.change))
+    scale = {"M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "µ": 1e-6, "n": 1e-9}
+    ratio = float(b) * scale[unit_b[0]] / (float(a) * scale[unit_a[0]])
+    decimals = len(change.partition(".")[2])
+    assert float(f"{(ratio - 1) * 100:+.{decimals}f}") == float(change)
+    assert sides.subject(found) == ("time" if found.better == "lower" else "rate")
+    row = next(line for line in comparison.comparison([found], width=300).splitlines() if shown.a.split()[0] in line)
+    assert all(text in " ".join(row.split()) for text in shown[:3])
+    assert shown.change in comparison_page.page("old", [], {"new": comparison.Other([found])})
+
+
+def test_words_fit_the_metric() -> None:
+    """A slower case: its time grows, its rate falls; joules get worse, not slower."""
+    for name, sign in (("chase", "+"), ("copy", "-")):
+        found = one(seconds(), seconds(1.26e-3), name)
+        assert (found.answer, sides.sides(found).change[0]) == ("slower", sign)
+    assert comparison.answer(replace(found, unit="J", metric="energy", better="lower")) == "worse"
+    mixed = compare([make({"copy": seconds(), "chase": seconds()})], [make({"copy": seconds(1.2e-3), "chase": seconds(1.2e-3)}, day=1)])
+    said = comparison.comparison(mixed, width=300)
+    assert " B vs A " in said
+    assert "rate -16" in said
+    assert "time +" in said
+
+
+# ---------------------------------------------------------------- one after the other
+
+CPU = Device(target="opencl", index=0, name="EPYC", kind="cpu")
+
+
+def cpu(level: float = 1e-3, day: float = 0.0, **machine: str) -> Bundle:
+    return make({"copy": seconds(level, sd=0.002)}, day=day, device=CPU, **machine)
+
+
+def test_sides_one_after_the_other_get_the_tables_allowance_and_it_is_said() -> None:
+    a, b = cpu(), cpu(1.025e-3, day=1)
+    (found,) = compare([a], [b])
+    assert found.allowance is not None
+    assert (found.allowance.basis, found.allowance.machine, found.allowance.drift) == ("table", "dedicated", 0.03)
+    assert (found.answer, found.low is not None and found.low < 1 < (found.high or 0.0)) == ("inconclusive", True)
+    said = " ".join(comparison.comparison([found], width=400).split())
+    assert "A and B were measured one after the other" in said
+    assert "allow for drift of ± 3.0 %, usual for a dedicated machine (upper quartile of 3,525 histories" in said
+    (virtual,) = compare([cpu(virtual="virtual machine (KVM)")], [cpu(1.025e-3, day=1, virtual="virtual machine (KVM)")])
+    assert virtual.allowance is not None
+    assert virtual.allowance.machine == "virtual"
+    (large,) = compare([a], [cpu(1.1e-3, day=1)])
+    assert large.answer == "slower"
+    (stable,) = compare([a], [b], stable=True)
+    assert (stable.allowance and stable.allowance.basis, stable.answer) == ("stable", "slower" if stable.high and stable.high < 1 / 1.02 else "inconclusive")
+    assert stable.high is not None
+    assert stable.high < 1
+    assert "--assume-stable: the intervals allow for none" in " ".join(comparison.comparison([stable], width=400).split())
+
+
+def test_interleaved_runs_and_simulation_need_no_allowance() -> None:
+    a, b = ([cpu(level, day=2 * n + side) for n in range(4)] for side, level in ((0, 1e-3), (1, 1.05e-3)))
+    (found,) = compare(a, b)
+    assert (found.allowance, found.answer, found.replicates) == (None, "slower", "runs")
+    (simulated,) = compare([make({"copy": seconds()})], [make({"copy": seconds(1.04e-3)}, day=1)])
+    assert simulated.allowance is not None
+    assert (simulated.allowance.machine, simulated.allowance.drift, simulated.answer) == ("simulated", 0.0, "slower")
+
+
+def test_the_series_own_history_takes_the_tables_place() -> None:
+    """A quiet history narrows the interval, one whose days differ by 5 % widens it; too short a one changes nothing."""
+    def known(sd: float, days: int = 12) -> drift.Past:
+        rng = np.random.default_rng(3)
+        before = [cpu(1e-3 * float(np.exp(rng.normal(0, sd))), day=n - 20 + k / 10) for n in range(days) for k in range(2)]
+        return drift.past(before, [a.run], [b.run])
+
+    a, b = cpu(), cpu(1.03e-3, day=1)
+    (quiet,) = compare([a], [b], past=known(0.0005))
+    assert quiet.allowance is not None
+    assert (quiet.allowance.basis, quiet.allowance.runs, quiet.allowance.days, quiet.answer) == ("history", 24, 12, "slower")
+    assert quiet.allowance.drift < 0.01
+    assert "by 24 earlier runs of the same cases on 12 days" in " ".join(comparison.comparison([quiet], width=400).split())
+    (loud,) = compare([a], [b], past=known(0.05))
+    assert loud.allowance is not None
+    assert (loud.allowance.drift > 0.05, loud.answer) == (True, "inconclusive")
+    (short,) = compare([a], [b], past=known(0.0005, days=2))
+    assert short.allowance is not None
+    assert short.allowance.basis == "table"
+    assert "10 on 3 days are needed, there are 4" in " ".join(comparison.comparison([short], width=400).split())
+
+
+def test_a_history_is_of_the_same_machine_and_before_both_sides() -> None:
+    a, b = cpu(day=5), cpu(day=6)
+    other = [make({"copy": seconds()}, day=n, device=replace(CPU, name="else")) for n in range(4)]
+    elsewhere = [cpu(day=n, host="node2") for n in range(4)]
+    assert drift.past([*other, *elsewhere, cpu(day=7), a, b], [a.run], [b.run]) == {}
+    assert len(drift.past([cpu(day=1), cpu(day=2)], [a.run], [b.run])[a.run.plan.cases[0].id]) == 2

@@ -109,9 +109,9 @@ def test_what_cannot_be_told_is_no_pass() -> None:
     noisy = [1e-3, 3e-3, 0.5e-3, 2e-3, 0.7e-3, 1.5e-3]
     a, b = (make({"copy": noisy if n else noisy[::-1]}, day=n) for n in (0, 1))
     found = held([a], [b])
-    assert kinds(found) == {"copy": "cannot tell"}
+    assert kinds(found) == {"copy": "inconclusive"}
     assert found.code == 3
-    assert shown.verdict(found) == "Cannot be told: 1 cannot tell"
+    assert shown.verdict(found) == "Inconclusive: 1 inconclusive"
 
 
 def test_a_program_of_two_revisions_is_handed_to_bisect() -> None:

@@ -49,7 +49,7 @@ def test_a_bound_without_a_share_passes_nobody() -> None:
 
 def test_too_few_rounds_are_inconclusive() -> None:
     (verdict,) = AgainstLimit(0.5).judge(tables.rows(make({"copy": [COPY_BOUND] * 5})))
-    assert (verdict.state, "5 of 6 rounds" in verdict.reason) == ("inconclusive", True)
+    assert (verdict.state, "5 of the 6 rounds" in verdict.reason) == ("inconclusive", True)
 
 
 def test_what_was_not_measured_keeps_its_state() -> None:

@@ -10,17 +10,22 @@ from collections.abc import Sequence
 from hotlap import units
 from hotlap.cli import terminal
 from hotlap.errors import InputError
+from hotlap.judge import turns
 from hotlap.record import Comparison
 from hotlap.report import comparison
+from hotlap.stats.sequential import PILOT
 from hotlap.store import paths
 from hotlap.tune import ab, arms
+from hotlap.units import percent
+
+DIFFERENCE = 0.02
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", help="a command line in quotes, or a plan")
-    parser.add_argument("b", help="the same, held against A")
-    parser.add_argument("--resolve", default="2 %", metavar="SHARE", help="smallest change to be found with 80 %% power (default: 2 %%)")
-    parser.add_argument("--gate", metavar="SHARE", help="smallest change worth a word (default: half of --resolve)")
+    parser.add_argument("b", help="the same, compared with A")
+    parser.add_argument("--resolve", metavar="SHARE", help="change to be found with 80 %% power (default: 2 %%, or twice --gate)")
+    parser.add_argument("--gate", metavar="SHARE", help="minimum change to report (threshold; default: a quarter of --resolve)")
     parser.add_argument("--metric", metavar="POINTER|PATTERN", help="number in a command's output: a JSON pointer (/a/b) or a pattern")
     parser.add_argument("--unit", metavar="UNIT", help="of --metric, as in FLOP/s")
     parser.add_argument("--better", choices=("lower", "higher"), help="which way --metric is better")
@@ -33,22 +38,23 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures A and B in turns until the answer is sure; exit code 0 when B is not slower, 1 when it is, 3 when it cannot be told."""
+    """Measures A and B in turns until the answer is sure; exit code 0 when B is not slower, 1 when it is, 3 when inconclusive."""
     options, how = _options(args), _how(args)
     a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
     done = ab.ab(a, b, options, paths.home(), _Progress())
-    found = [ab.comparison(pair, options, done.stopped) for pair in done.pairs]
+    found = [turns.comparison(pair.a, pair.b, done.turns, done.stopped) for pair in done.pairs]
     if args.json:
         runs = [path.name for path in done.runs]
         terminal.print_json({"runs": runs, "stopped": done.stopped, "cases": found, "designs": [pair.design for pair in done.pairs]})
     else:
         print(comparison.in_turns(found, (args.a, args.b), options.difference, terminal.width(), color=terminal.color()))
-        print(f"\nkept    hotlap compare {done.runs[0].name} {done.runs[1].name}")
+        print(f"\nsaved   hotlap compare {done.runs[0].name} {done.runs[1].name}")
     if done.stopped == "interrupted":
         return 130
     kind, _, why = done.stopped.partition(": ")
     if kind == "error":
-        print(f"hotlap: {why}; what was measured until then is kept: hotlap compare {' '.join(p.name for p in done.runs)}", file=sys.stderr)
+        names = " ".join(path.name for path in done.runs)
+        print(f"hotlap: {why}; what was measured until then is saved: hotlap compare {names}", file=sys.stderr)
         return 3
     return _code(found)
 
@@ -56,19 +62,20 @@ def run(args: argparse.Namespace) -> int:
 def _code(found: Sequence[Comparison]) -> int:
     if any(one.answer == "slower" for one in found):
         return 1
-    return 3 if any(one.answer == "cannot tell" for one in found) else 0
+    return 3 if any(one.answer == "inconclusive" for one in found) else 0
 
 
 def _options(args: argparse.Namespace) -> ab.Options:
-    difference = terminal.share(args.resolve, "--resolve")
-    gate = terminal.share(args.gate, "--gate") if args.gate is not None else difference / 2
+    gate = terminal.share(args.gate, "--gate") if args.gate is not None else None
+    difference = terminal.share(args.resolve, "--resolve") if args.resolve is not None else max(DIFFERENCE, 2 * (gate or 0.0))
+    gate = difference / 4 if gate is None else gate
     most = units.parse(args.pairs, "")
     if not 0 < difference < 1:
-        raise InputError(f"--resolve is a share above 0 and under 100 %, as in '1 %', not {args.resolve}")
+        raise InputError(f"--resolve is a share above 0 and under 100 %, as in '1 %', not {args.resolve or percent(difference)}")
     if not 0 <= gate < difference:
-        raise InputError(f"--gate is a share from 0 to below --resolve ({args.resolve}), not {args.gate}")
-    if most != int(most) or most < ab.PILOT:
-        raise InputError(f"--pairs is a whole number of at least {ab.PILOT}, not {args.pairs}")
+        raise InputError(f"--gate is a share from 0 to below --resolve ({percent(difference)}), not {args.gate}")
+    if most != int(most) or most < PILOT:
+        raise InputError(f"--pairs is a whole number of at least {PILOT}, not {args.pairs}")
     budget_s = units.parse(args.budget, "s") if args.budget else math.inf
     return ab.Options(difference, gate, budget_s, int(most), dict(terminal.pairs(args.label, "a label")))
 

@@ -10,27 +10,30 @@ from typing import Any
 from hotlap.cli import terminal
 from hotlap.errors import InputError
 from hotlap.judge import compare as comparing
-from hotlap.judge import environment, implementations
+from hotlap.judge import drift, environment, implementations
 from hotlap.record import Comparison, OnDevice
 from hotlap.report import comparison, comparison_page
 from hotlap.report import implementations as side_by_side
+from hotlap.stats.ratio import beyond
+from hotlap.store import paths
 from hotlap.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    about = "runs or groups of runs (label=value): the others are held against the first; with --by implementation all together"
+    about = "runs or groups of runs (label=value): the others are compared with the first; with --by implementation all together"
     parser.add_argument("side", nargs="+", help=about)
-    parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest change worth a word (default: 2 %%)")
+    parser.add_argument("--gate", metavar="SHARE", help="minimum change to report (threshold; default: 2 %%, of runs of ab its own)")
+    parser.add_argument("--assume-stable", action="store_true", help="allow for no drift between sides measured one after the other")
     parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
     parser.add_argument("--by", choices=("run", "implementation"), default="run", help="what is set side by side (default: run)")
     parser.add_argument("--out", metavar="FILE", help="also as one HTML page, with the intervals drawn on one scale")
 
 
 def run(args: argparse.Namespace) -> int:
-    """A row per case; exit code 1 when a case is slower, be it on one device, 3 when nothing could be told or a case is missing."""
-    gate = terminal.gate(args.gate)
+    """A row per case; exit code 1 when a case is slower, be it on one device, 3 when all is inconclusive or a case is missing."""
+    gate = terminal.gate(args.gate) if args.gate is not None else None
     if args.by == "implementation":
-        return _by_implementation(args, gate)
+        return _by_implementation(args, comparing.GATE if gate is None else gate)
     if len(args.side) < 2:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; 'hotlap ls' lists what is kept")
     sides = [list(terminal.each([one])) for one in args.side]
@@ -39,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         apart = environment.apart([one.run for one in first], [one.run for one in other])
         if apart and not args.force:
             raise InputError(f"{args.side[0]} (A) and {name} (B) are not comparable: {apart}; --force compares them all the same")
-    found = {name: comparing.compare(first, other, gate, args.force) for name, other in others.items()}
+    found = {name: _compared(first, other, gate, args) for name, other in others.items()}
     differs = {name: environment.differences([one.run for one in first], [one.run for one in other]) for name, other in others.items()}
     held = {name: comparison.Other(found[name], others[name], differs[name]) for name in others}
     if args.out:
@@ -52,6 +55,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
     return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
+
+
+def _compared(first: Sequence[Bundle], other: Sequence[Bundle], gate: float | None, args: argparse.Namespace) -> list[Comparison]:
+    """With what the home holds of the series before, where the sides were measured one after the other."""
+    past: drift.Past = {}
+    if not args.assume_stable and drift.one_after_the_other([one.run for one in first], [one.run for one in other]):
+        past = drift.kept([one.run for one in first], [one.run for one in other], paths.home())
+    return comparing.compare(first, other, gate, args.force, past, args.assume_stable)
 
 
 def _by_implementation(args: argparse.Namespace, gate: float) -> int:
@@ -82,10 +93,9 @@ def _code(found: Sequence[Comparison]) -> int:
     if any(one.answer == "slower" or any(_slower(device, one.gate or 0.0) for device in one.devices) for one in found):
         return 1
     lost = any(one.answer == "not comparable" and one.a.median is not None for one in found)
-    return 3 if lost or all(one.answer in ("cannot tell", "not comparable") for one in found) else 0
+    return 3 if lost or all(one.answer in ("inconclusive", "not comparable") for one in found) else 0
 
 
 def _slower(one: OnDevice, gate: float) -> bool:
     """Whether a device that is worse than the others is slower than it was, too."""
-    worse = one.answer == "worse" and one.ratio is not None and one.high is not None
-    return worse and bool(one.high and one.high < 1 and one.ratio and one.ratio <= 1 / (1 + gate))
+    return one.answer == "worse" and beyond(one.low, one.high, gate) == "smaller"

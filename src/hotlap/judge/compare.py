@@ -2,35 +2,41 @@
 
 The replicate is the run where both sides have at least 4 of them; else the rounds of the runs, which are fresh processes, and
 then the answer says that what differs from run to run is not in it. Levels after Kalibera and Jones, ISMM 2013. Where both sides
-have the same devices they are matched (see `matching`), and a device that differs from the others is named.
+have the same devices they are matched (see `matching`), and a device that differs from the others is named. Runs that `ab` measured in
+turns are compared pair by pair. Where all of one side is older than all of the other, intervals are widened by what the level of
+unchanged code does in between (see `drift`).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from msgspec.structs import replace
 
-from hotlap.judge import environment, matching
+from hotlap.judge import drift, environment, matching
+from hotlap.judge import turns as turned
 from hotlap.judge.matching import FEWEST_RUNS, Apart, Unit, Values
-from hotlap.record import Case, Comparison, Difference, OnDevice, Result, Samples, Summary, identity
+from hotlap.record import Allowance, Case, Comparison, Difference, OnDevice, Result, Samples, Summary, Turns, identity
 from hotlap.stats import several
 from hotlap.stats.components import components
-from hotlap.stats.ratio import Ratio, verdict
+from hotlap.stats.drift import Drift
+from hotlap.stats.ratio import Ratio, significant, verdict
 from hotlap.stats.summary import outliers, summarize
 from hotlap.store.bundle import Bundle
 from hotlap.store.select import results
 from hotlap.units import percent, show
 
-GATE = 0.02  # a smaller change is not worth a word, unless the caller says so
+GATE = 0.02  # smallest change that is reported, unless the caller says so
 ERROR_RATE = 0.05
 TAIL, TAIL_SAMPLES = 0.95, 20  # the quantile that stands for the slow tail, and the samples a round needs for it
-Answer = Literal["faster", "slower", "same", "cannot tell", "not comparable"]
+Answer = Literal["faster", "slower", "same", "inconclusive", "not comparable"]
+InBetween = Callable[[Case], tuple[Drift | None, Allowance]]
+"""What the level of a case may have done between two sides that were measured one after the other."""
 
 
 @dataclass(frozen=True)
@@ -70,26 +76,54 @@ class _Weighed:
         return _Weighed(base, self.raw, self.cycles, self.clocks, self.parts)
 
 
-def compare(a: Sequence[Bundle], b: Sequence[Bundle], gate: float = GATE, force: bool = False) -> list[Comparison]:
+def compare(
+    a: Sequence[Bundle], b: Sequence[Bundle], gate: float | None = None, force: bool = False, past: drift.Past | None = None,
+    stable: bool = False,
+) -> list[Comparison]:
     """Cases of either side, in the order of the first; those on one side alone are not comparable, with the reason.
 
-    `gate`: the smallest change that is worth a word, as a share. Groups of other targets or models of device are not
-    comparable unless `force`d, and every answer then says so.
+    `gate`: the smallest change that is reported, as a share; unless given 2 %, and of runs of `ab` its own. Groups of
+    other targets or models of device are not comparable unless `force`d, and every answer then says so. `past`: what is known of the
+    level before, of sides that were measured one after the other (`drift.past`). `stable`: nothing is allowed for between them.
     """
     left, right = sides(a), sides(b)
-    apart = environment.apart([one.run for one in a], [one.run for one in b])
-    found = environment.differences([one.run for one in a], [one.run for one in b])
+    runs = [one.run for one in a], [one.run for one in b]
+    apart, found = environment.apart(*runs), environment.differences(*runs)
+    if turns := _in_turns(a, b, left, right):
+        return [turned.comparison(x, y, one, a[0].run.stopped, gate) for x, y, one in turns]
     pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
     if apart and not force:
         return [_unlike(x, y, apart) for x, y in pairs]
-    return weigh(pairs, gate, f"forced: {apart}" if apart else "", found)
+    between = _between(a, b, past or {}, stable) if drift.one_after_the_other(*runs) else None
+    return weigh(pairs, GATE if gate is None else gate, f"forced: {apart}" if apart else "", found, between)
+
+
+def _between(a: Sequence[Bundle], b: Sequence[Bundle], past: drift.Past, stable: bool) -> InBetween:
+    if stable:
+        return lambda _: (None, Allowance(basis="stable"))
+    runs = [one.run for one in a], [one.run for one in b]
+    return lambda case: drift.between(*runs, case, past)
+
+
+def _in_turns(
+    a: Sequence[Bundle], b: Sequence[Bundle], left: Mapping[str, Side], right: Mapping[str, Side]
+) -> list[tuple[Result, Result, Turns]]:
+    """The sides of one run of `ab`, case by case in the order of their plans: the cases may have other parameters, as two commands have.
+    Empty for all others."""
+    turns = [bundle.run.turns for bundle in (*a, *b)]
+    if len(turns) != 2 or not turns[0] or not turns[1] or turns[0].id != turns[1].id or turns[0].side == turns[1].side:
+        return []
+    plans = [[side.get(one.id) for one in bundle.run.plan.cases] for side, bundle in ((left, a[0]), (right, b[0]))]
+    return [(x.results[0], y.results[0], turns[0]) for x, y in zip(*plans, strict=False) if x and y]
 
 
 def weigh(
     pairs: Sequence[tuple[Side | None, Side | None]], gate: float = GATE, forced: str = "", found: Sequence[Difference] = (),
+    between: InBetween | None = None,
 ) -> list[Comparison]:
-    """An answer for each pair of sides, at one error rate over all of them; `found` is what differs between their environments."""
-    weighed = [_weighed(x, y, gate) for x, y in pairs]
+    """An answer for each pair of sides, at one error rate over all of them; `found` is what differs between their environments,
+    `between` what the level may have done from one side to the other."""
+    weighed = [_weighed(x, y, gate, between) for x, y in pairs]
     adjusted = several.adjust([one.base.p for one in weighed])
     by_device = iter(several.adjust([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
     weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
@@ -119,7 +153,7 @@ def _known(found: Values) -> Values:
 
 
 def _rounds(result: Result) -> list[Samples]:
-    return [one for one in result.rounds if one.status == "measured" and one.seconds]
+    return result.used
 
 
 def _clocks(result: Result) -> tuple[float, ...]:
@@ -165,7 +199,7 @@ def _counted(found: Summary, side: Side) -> Summary:
     return replace(found, samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in turned))
 
 
-def _weighed(a: Side | None, b: Side | None, gate: float) -> _Weighed:
+def _weighed(a: Side | None, b: Side | None, gate: float, between: InBetween | None) -> _Weighed:
     for name, side in (("A", a), ("B", b)):
         if not side or not side.values:
             why = next((r.reason for r in side.results if r.reason), "") if side else ""
@@ -181,21 +215,33 @@ def _weighed(a: Side | None, b: Side | None, gate: float) -> _Weighed:
     a, b = (side.only(devices) if devices else side for side in (a, b))
     reps = matching.replicates(a.units, b.units, devices)
     one, two = (_counted(summarize(matching.typical(side.units, devices)), side) for side in (a, b))
+    metric, _, better = next(iter(meanings))
+    moved, allowance = between(case) if between else (None, None)
     base = Comparison(
-        case=case, a=one, b=two, answer="cannot tell", unit=unit, gate=gate, replicates=reps.kind,
-        n_a=len(reps.x), n_b=len(reps.y),
+        case=case, a=one, b=two, answer="inconclusive", metric=metric, unit=unit, better=better, gate=gate, replicates=reps.kind,
+        n_a=len(reps.x), n_b=len(reps.y), allowance=allowance,
     )
     if min(*reps.x, *reps.y) <= 0:
         return _Weighed(replace(base, reason="a value is zero or negative, and a ratio says nothing then"))
-    lower = next(iter(meanings))[2] == "lower"
-    raw, tail = reps.better(lower), _of(a.tails, b.tails, devices, lower)
-    full = replace(base, ratio=raw.ratio, low=raw.low, high=raw.high, p=raw.p, resolvable=raw.resolvable)
+    lower = better == "lower"
+    raw, tail = reps.better(lower, moved), _of(a.tails, b.tails, devices, lower)
+    full = replace(with_ratio(base, raw), notices=list(raw.warnings))
     if tail:
         full = replace(full, tail=tail.ratio, tail_low=tail.low, tail_high=tail.high)
     full = replace(full, noise=_noise(a, b))
     clocks = (_middle(a.clocks), _middle(b.clocks)) if a.clocks and b.clocks else (0.0, 0.0)
     cycles = _of(_per_clock(a, lower), _per_clock(b, lower), devices, lower) if all(clocks) else None
-    return _Weighed(full, raw, cycles, clocks, tuple(matching.parts(a.units, b.units, devices, lower)))
+    return _Weighed(full, raw, cycles, clocks, tuple(matching.parts(a.units, b.units, devices, lower, moved)))
+
+
+def with_ratio(base: Comparison, raw: Ratio) -> Comparison:
+    """With a ratio, and B as it follows from A: medians of either side may tell another ratio than that of their replicates."""
+    factor = 1 / raw.ratio if raw.ratio and base.better == "lower" else raw.ratio
+    shown = base.a.median * factor if base.a.median is not None and factor is not None else None
+    return replace(
+        base, a_value=base.a.median if shown is not None else None, b_value=shown, ratio=raw.ratio, low=raw.low, high=raw.high, p=raw.p,
+        resolvable=raw.resolvable,
+    )
 
 
 def _noise(a: Side, b: Side) -> str:
@@ -231,10 +277,12 @@ def _answered(one: _Weighed, q: float | None, forced: str, found: Sequence[Diffe
         return replace(base, reason=_joined(forced, base.reason))
     answer = ANSWERS[verdict(one.raw, margin=base.gate or 0.0, p=q)]
     could = environment.explaining(found, _metric(base)) if answer in ("faster", "slower") else []
-    return replace(base, q=q, answer=answer, reason=_joined(forced, _reason(base, answer, q), _clock(one, answer)), could=could)
+    reason = _joined(forced, _reason(base, one.raw, answer, q), _clock(one, answer))
+    notices = base.notices[base.low is None :]  # the first is the reason where there is no interval
+    return replace(base, q=q, answer=answer, reason=reason, could=could, notices=notices)
 
 
-ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "cannot tell": "cannot tell"}
+ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "inconclusive": "inconclusive"}
 
 
 def _metric(one: Comparison) -> str:
@@ -244,7 +292,7 @@ def _metric(one: Comparison) -> str:
 def _on_device(part: Apart, q: float | None, gate: float) -> OnDevice:
     own, beside = part.own, part.beside
     answer = verdict(beside, margin=gate, p=q)
-    said = {"larger": "better", "smaller": "worse", "same": "like the others"}.get(answer, "cannot tell")
+    said = {"larger": "better", "smaller": "worse", "same": "like the others"}.get(answer, "inconclusive")
     return OnDevice(
         device=part.device, ratio=own.ratio, low=own.low, high=own.high, beside=beside.ratio, p=beside.p, q=q,
         answer=said,  # type: ignore[arg-type]
@@ -265,24 +313,23 @@ def _clock(one: _Weighed, answer: Answer) -> str:
     return "" if moved else f"in cycles too ({cycles.ratio:.3f} ×): the clock is not the cause"
 
 
-def _reason(one: Comparison, answer: Answer, q: float | None) -> str:
+def _reason(one: Comparison, raw: Ratio, answer: Answer, q: float | None) -> str:
     gate = one.gate or 0.0
     if answer == "same":
         return f"within ± {percent(gate)}"
     if answer in ("faster", "slower"):
         return ""
     if one.low is None or one.high is None:
-        return f"{FEWEST_RUNS} {one.replicates} a side needed, there are {one.n_a} and {one.n_b}"
-    if one.low <= 1 <= one.high or (q is not None and q > ERROR_RATE):
-        return f"below {percent(_widest(one))}"
-    return f"differs, but perhaps by less than the {percent(gate)} that matters"
-
-
-def _widest(one: Comparison) -> float:
-    """The largest change that the interval leaves open."""
-    assert one.low is not None
-    assert one.high is not None
-    return max(one.high - 1, 1 - one.low)
+        if min(one.n_a, one.n_b) < FEWEST_RUNS:
+            return f"{FEWEST_RUNS} {one.replicates} a side are needed for an interval, there are {one.n_a} and {one.n_b}"
+        return raw.warnings[0] if raw.warnings else "there is no interval"
+    _, low, high = one.change
+    if one.low <= 1 <= one.high or low is None or high is None:
+        return f"no significant difference; minimum detectable effect {percent(one.detectable)}" if one.detectable is not None else ""
+    if not significant(raw, q):
+        return "not significant over all cases together"
+    ends = sorted((abs(low), abs(high)))
+    return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}"
 
 
 def _joined(*parts: str) -> str:

@@ -89,7 +89,7 @@ def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missi
         expected_j=limit.energy_j if limit else None,
         expected_w=limit.power_w if limit else None,
     )
-    measured = [one for one in row.result.rounds if one.status == "measured" and one.seconds]
+    measured = row.result.used
     if not measured:
         return _changed(known, reason=row.result.reason or row.result.status)
     rounds = [found for one in measured if (found := _round(one, series[one.round], min(outside, default=0.0))) is not None]

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from hotlap.stats.drift import Drift
 from hotlap.stats.ratio import Ratio, ratio
 
 FEWEST_RUNS = 4  # on each side, for runs to be the replicates
@@ -27,9 +28,10 @@ class Replicates(NamedTuple):
     y: list[float]
     paired: bool = False
 
-    def better(self, lower: bool) -> Ratio:
-        """Above 1: the second is better."""
-        return ratio(self.y, self.x, paired=self.paired) if lower else ratio(self.x, self.y, paired=self.paired)
+    def better(self, lower: bool, drift: Drift | None = None) -> Ratio:
+        """Above 1: the second is better. `drift`: of sides that were measured one after the other."""
+        a, b = (self.y, self.x) if lower else (self.x, self.y)
+        return ratio(a, b, paired=self.paired, drift=drift)
 
 
 class Apart(NamedTuple):
@@ -105,9 +107,10 @@ def _level(side: Values, device: str) -> float:
 # ---------------------------------------------------------------- each device
 
 
-def parts(a: Values, b: Values, devices: Sequence[str], lower: bool) -> list[Apart]:
+def parts(a: Values, b: Values, devices: Sequence[str], lower: bool, drift: Drift | None = None) -> list[Apart]:
     """Each device's own ratio, and that of its values over the others' median in the same run; where a run holds no other device,
-    over the others' level on that side. Assumes normal logarithms (Welch): ranks of 4 runs cannot be sure of one device in many.
+    over the others' level on that side, so that a drift of all of them cancels. Assumes normal logarithms (Welch): ranks of 4 runs
+    cannot be sure of one device in many.
     """
     if len(devices) < 2 or min((v for side in (a, b) for values in side.values() for v in values), default=0.0) <= 0:
         return []
@@ -115,13 +118,13 @@ def parts(a: Values, b: Values, devices: Sequence[str], lower: bool) -> list[Apa
     for device in devices:
         own = [{unit: v for unit, v in side.items() if unit[1] == device} for side in (a, b)]
         beside = [_beside(side, device, devices) for side in (a, b)]
-        found.append(Apart(device, _welch(own[0], own[1], lower), _welch(beside[0], beside[1], lower)))
+        found.append(Apart(device, _welch(own[0], own[1], lower, drift), _welch(beside[0], beside[1], lower)))
     return found
 
 
-def _welch(a: Values, b: Values, lower: bool) -> Ratio:
+def _welch(a: Values, b: Values, lower: bool, drift: Drift | None = None) -> Ratio:
     _, x, y, _ = _plain(a, b)
-    return ratio(y, x, assume="normal") if lower else ratio(x, y, assume="normal")
+    return ratio(y, x, assume="normal", drift=drift) if lower else ratio(x, y, assume="normal", drift=drift)
 
 
 def _beside(side: Values, device: str, devices: Sequence[str]) -> Values:

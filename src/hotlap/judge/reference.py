@@ -18,7 +18,7 @@ from hotlap.judge.matching import FEWEST_RUNS
 from hotlap.judge.standards import unmeasured
 from hotlap.record import Baseline, Device, Machine, Reference, Row, Verdict, identity
 from hotlap.stats import several
-from hotlap.stats.ratio import ratio
+from hotlap.stats.ratio import beyond, ratio
 from hotlap.stats.series import MAD_TO_SD
 from hotlap.stats.student import quantile, two_sided
 from hotlap.units import percent, show
@@ -115,7 +115,8 @@ def _spread(logs: Sequence[float]) -> float:
 
 
 def decided(found: Sequence[Held | Verdict], name: str, gate: float) -> list[Verdict]:
-    """A loss fails when it is larger than the gate and not chance over all cases; a case passes when a loss would have been seen."""
+    """A loss fails when its whole interval is beyond the gate and it is not chance over all cases; a case passes when a loss would have
+    been seen."""
     adjusted = several.adjust([one.p if isinstance(one, Held) else None for one in found])
     return [one if isinstance(one, Verdict) else _decided(one, q, name, gate) for one, q in zip(found, adjusted, strict=True)]
 
@@ -130,12 +131,13 @@ def _decided(one: Held, q: float | None, name: str, gate: float) -> Verdict:
         "against": name, "threshold": threshold, "ratio": size, "low": low, "high": high,
         "provenance": f"{one.said}: {show(one.reference, unit)}, less {percent(least)} ({'their spread' if seen > gate else 'the gate'})",
     }
-    worse = 1 - size
-    if worse > gate and q is not None and q <= ERROR_RATE and one.log_ratio < 0:
+    worse, sure = 1 - size, one.log_ratio < 0 and q is not None and q <= ERROR_RATE
+    if sure and beyond(low, high, gate) == "smaller":
         return Verdict(state="fail", reason=f"{percent(worse)} worse than the {one.said}, {show(one.reference, unit)}", **fields)  # type: ignore[arg-type]
-    if one.log_ratio < 0 and q is not None and q <= ERROR_RATE and low < 1 - gate:
-        reason = f"{percent(worse)} worse than the {one.said} [{percent(low - 1)}, {percent(high - 1)}]: whether by more than the gate of "
-        return Verdict(state="inconclusive", reason=f"{reason}{percent(gate)} cannot be told", **fields)  # type: ignore[arg-type]
+    if sure and low < 1 / (1 + gate):
+        sizes = f"at least {percent(max(1 - high, 0.0))} and at most {percent(1 - low)}"
+        reason = f"worse than the {one.said} by {sizes}; the threshold is {percent(gate)}"
+        return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
     if seen > NOISIEST:
         reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen; more rounds, or a quieter machine"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]

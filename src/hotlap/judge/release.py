@@ -22,12 +22,13 @@ from hotlap.judge.track import Cost, costs, shares
 from hotlap.model.ceilings import seconds
 from hotlap.record import Case, Comparison, Difference, OnDevice, Record, Result
 from hotlap.stats import few, several
-from hotlap.stats.ratio import Ratio, ratio, verdict
+from hotlap.stats.drift import allowed
+from hotlap.stats.ratio import Ratio, allowing, beyond, ratio, verdict
 from hotlap.store.bundle import Bundle
 from hotlap.store.sides import REVISIONS
 
-Kind = Literal["broken", "slower", "missing", "fixed", "new", "faster", "cannot tell", "same", "not run"]
-KINDS: tuple[Kind, ...] = ("broken", "slower", "missing", "fixed", "new", "faster", "cannot tell", "same", "not run")
+Kind = Literal["broken", "slower", "missing", "fixed", "new", "faster", "inconclusive", "same", "not run"]
+KINDS: tuple[Kind, ...] = ("broken", "slower", "missing", "fixed", "new", "faster", "inconclusive", "same", "not run")
 REGRESSIONS = ("broken", "slower")
 
 
@@ -81,8 +82,8 @@ class Release(Record, frozen=True, kw_only=True):
         kinds = {one.kind for one in self.kernels}
         if kinds & set(REGRESSIONS):
             return 1
-        told = sum(one.kind not in ("cannot tell", "not run") for one in self.kernels)
-        return 3 if "missing" in kinds or not told or told < sum(one.kind == "cannot tell" for one in self.kernels) else 0
+        told = sum(one.kind not in ("inconclusive", "not run") for one in self.kernels)
+        return 3 if "missing" in kinds or not told or told < sum(one.kind == "inconclusive" for one in self.kernels) else 0
 
 
 def release(
@@ -123,20 +124,24 @@ def _with_few(compared: Sequence[Comparison], left: Mapping[str, Side], right: M
     rounds are alike. Normal noise is assumed then, and the answer says so."""
     seen = {
         one.case.id: found for one in compared
-        if one.answer == "cannot tell" and (found := _normal(left[one.case.id], right[one.case.id]))
+        if one.answer == "inconclusive" and (found := _normal(one, left[one.case.id], right[one.case.id]))
     }
     chances = [seen[one.case.id].p if one.case.id in seen else one.p for one in compared]
     adjusted = several.adjust(chances)
     return [_retold(one, seen[one.case.id], q) if one.case.id in seen else one for one, q in zip(compared, adjusted, strict=True)]
 
 
-def _normal(a: Side, b: Side) -> Ratio | None:
+def _normal(one: Comparison, a: Side, b: Side) -> Ratio | None:
     """Above 1: b is better. By whole runs where there are two on each side, else by rounds. None where there are several devices."""
     if len({device for side in (a, b) for _, device in side.units}) > 1 or not a.values or not b.values:
         return None
     if min(*a.values, *b.values) <= 0:
         return None
-    lower = a.results[0].better == "lower"
+    found = _by_replicates(a, b, a.results[0].better == "lower")
+    return allowing(found, allowed(one.allowance.drift)) if found and one.allowance else found
+
+
+def _by_replicates(a: Side, b: Side, lower: bool) -> Ratio | None:
     x, y = ([statistics.median(values) for values in side.units.values()] for side in (a, b))
     if min(len(x), len(y)) >= few.FEWEST:
         return few.ratio(y, x) if lower else few.ratio(x, y)
@@ -146,10 +151,10 @@ def _normal(a: Side, b: Side) -> Ratio | None:
 
 def _retold(one: Comparison, seen: Ratio, q: float | None) -> Comparison:
     answer = comparing.ANSWERS[verdict(seen, margin=one.gate or 0.0, p=q)]
-    if answer == "cannot tell" or seen.low is None:
+    if answer == "inconclusive" or seen.low is None:
         return one
     reason = "normal noise assumed: more runs would need no assumption"
-    return replace(one, ratio=seen.ratio, low=seen.low, high=seen.high, p=seen.p, q=q, answer=answer, reason=reason)
+    return replace(comparing.with_ratio(one, seen), q=q, answer=answer, reason=reason)
 
 
 def _kernel(one: Comparison, a: Side | None, b: Side | None, calls: Sequence[Needed]) -> Kernel:
@@ -172,9 +177,9 @@ def _kind(one: Comparison, a: Side | None, b: Side | None, alone: Sequence[OnDev
     if has and (wrong := _wrong(b)) and not _wrong(a):
         return "broken", wrong
     if had and has:
-        if one.answer in ("slower", "faster", "same", "cannot tell"):
+        if one.answer in ("slower", "faster", "same", "inconclusive"):
             return ("slower", f"only {', '.join(d.device for d in alone)}") if alone else (one.answer, one.reason)
-        return "cannot tell", one.reason
+        return "inconclusive", one.reason
     if had:
         if b is None:
             return "missing", "not in the plan of B"
@@ -187,7 +192,7 @@ def _kind(one: Comparison, a: Side | None, b: Side | None, alone: Sequence[OnDev
 def _worse(one: Comparison) -> list[OnDevice]:
     """Devices that are slower than they were, and than the others are: each is a regression, whatever all together say."""
     gate = one.gate or 0.0
-    return [d for d in one.devices if d.answer == "worse" and d.high is not None and d.high < 1 and d.ratio and d.ratio <= 1 / (1 + gate)]
+    return [d for d in one.devices if d.answer == "worse" and beyond(d.low, d.high, gate) == "smaller"]
 
 
 def _wrong(side: Side | None) -> str:

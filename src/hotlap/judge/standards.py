@@ -18,6 +18,8 @@ from hotlap.errors import InputError, nearest
 from hotlap.record import Row, Summary, Verdict
 from hotlap.units import percent, show
 
+CONFIDENCE = 0.95  # of an interval that decides
+
 
 class Standard(Protocol):
     """What rows are held against."""
@@ -36,8 +38,9 @@ def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
     if summary.median and threshold:
         low, high = _ratio_interval(summary, threshold, higher)
         fields |= {"ratio": summary.median / threshold if higher else threshold / summary.median, "low": low, "high": high}
-    if summary.low is None or summary.high is None:
-        return Verdict(state="inconclusive", reason=f"{summary.rounds} of 6 rounds needed for an interval: run more rounds", **fields)
+    if summary.low is None or summary.high is None or (summary.confidence or 0.0) < CONFIDENCE:
+        reason = f"{summary.rounds} of the 6 rounds that a 95 % interval needs: run more rounds"
+        return Verdict(state="inconclusive", reason=reason, **fields)
     slow, fast = (summary.low, summary.high) if higher else (summary.high, summary.low)
     sign = "at least" if higher else "at most"
     asked = f"{sign} {show(threshold, unit)} ({provenance})"
@@ -143,10 +146,11 @@ class Rule:
             one = AgainstLimit(self.share_at_least).judge([row])[0]
             provenance = f"{one.provenance} ({self.why})" if one.provenance else self.why
             found.append(replace(one, reason=f"{one.reason} ({self.why})", provenance=provenance))
-        width = row.summary.half_width
+        sure = (row.summary.confidence or 0.0) >= CONFIDENCE
+        width = row.summary.half_width if sure else None
         if self.half_width_at_most is not None:
             good = width is not None and width <= self.half_width_at_most
-            said = f"interval ± {percent(width)}" if width is not None else "no interval"
+            said = f"interval ± {percent(width)}" if width is not None else "no 95 % interval"
             said += f", at most {_asked(self.half_width_at_most)} ({self.why})"
             found.append(Verdict(state="pass" if good else "fail", reason=said))
         if self.no_flags:

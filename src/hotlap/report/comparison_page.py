@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from hotlap.record import Comparison, Difference
-from hotlap.report import comparison, html, words
+from hotlap.report import comparison, html, sides, words
 from hotlap.report.charts import Axis, linear_axis
 from hotlap.report.comparison import ANSWER_STYLES, MATTERS, Other
 from hotlap.report.sections import text
@@ -15,7 +15,7 @@ from hotlap.work import label
 
 WIDE, HIGH, EDGE = 300.0, 20.0, 14.0  # of a row's drawing, in pixels
 FARTHEST = 2.0  # an interval is drawn to this far from 1 at most; the numbers beside it are whole
-COLOURS = {"slower": "var(--bad)", "faster": "var(--good)", "same": "var(--ink)", "cannot tell": "var(--warn)"}
+COLOURS = {"slower": "var(--bad)", "faster": "var(--good)", "same": "var(--ink)", "inconclusive": "var(--warn)"}
 UNREAD = 100_000  # characters on a line: a page wraps by itself
 
 
@@ -34,9 +34,11 @@ def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str
 
 def _section(first: str, name: str, other: Other) -> str:
     ordered = sorted(other.found, key=lambda one: list(ANSWER_STYLES).index(one.answer))
-    said = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in comparison.doubts(ordered, UNREAD))
+    lines = [*comparison.allowances(ordered, UNREAD), *comparison.doubts(ordered, UNREAD)]
+    said = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in lines if line)
     rings = any(device.answer in ("better", "worse") for one in ordered for device in one.devices)
-    reading = " ".join(comparison.reading(ordered, UNREAD, color=False)) + " The band about 1 is the gate"
+    reading = " ".join(comparison.reading(ordered, UNREAD, color=False))
+    reading += " In the drawing a speedup above 1 is faster; the band about 1 is the threshold"
     reading += "; a ring is a device that differs from the others." if rings else "."
     return (
         f'<section id="{html.anchor(name)}"><h2>{text(name)} against {text(first)}</h2>'
@@ -48,18 +50,20 @@ def _section(first: str, name: str, other: Other) -> str:
 def _table(found: Sequence[Comparison]) -> str:
     """A row per case; the scale stands in the heading and is the same for all."""
     axis = _axis(found)
-    head = '<tr><th>case</th><th class="n">A</th><th class="n">B</th><th class="n">B ÷ A</th>'
-    head += f"<th>95 % interval</th><th>{_scale(axis)}</th><th>B is</th></tr>"
+    head = '<tr><th>case</th><th class="n">A</th><th class="n">B</th><th class="n">B vs A</th>'
+    head += f"<th>95 % interval</th><th>speedup {_scale(axis)}</th><th>B is</th></tr>"
     rows = "".join(_row(one, axis) for one in found)
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
 def _row(one: Comparison, axis: Axis) -> str:
-    a, b = (text(words.quantity(side.median, one.unit)) for side in (one.a, one.b))
+    shown = sides.sides(one)
+    a, b = text(shown.a), text(shown.b)
     colour = COLOURS.get(one.answer, "var(--faint)")
     cells = f'<td>{text(label(one.case))}</td><td class="n">{a}</td><td class="n">{b}</td>'
-    cells += f'<td class="n">{text(comparison.times(one.ratio))}</td>'
-    cells += f'<td class="number">{text(comparison.interval(one.low, one.high))}</td><td>{_forest(one, axis, colour)}</td>'
+    change = f"{sides.subject(one)} {shown.change}" if one.ratio is not None else shown.change
+    cells += f'<td class="n">{text(change)}</td>'
+    cells += f'<td class="number">{text(shown.interval)}</td><td>{_forest(one, axis, colour)}</td>'
     return f'<tr>{cells}<td style="color:{colour}">{text(comparison.answer(one))}</td></tr>'
 
 
@@ -78,7 +82,7 @@ def _x(axis: Axis, value: float) -> float:
 
 def _scale(axis: Axis) -> str:
     ticks = "".join(f'<text class="tick" x="{_x(axis, t):.1f}" y="13" text-anchor="middle">{axis.show(t)}</text>' for t in axis.ticks)
-    return _svg(ticks, "scale of the ratios B ÷ A")
+    return _svg(ticks, "scale of the speedups of B over A")
 
 
 def _forest(one: Comparison, axis: Axis, colour: str) -> str:

@@ -11,7 +11,7 @@ from hotlap.report.layout import Cell, Column
 from hotlap.units import percent
 from hotlap.work import label
 
-SIGNS = {"cannot tell": " ?", "same": " =", "faster": "", "slower": ""}
+SIGNS = {"inconclusive": " ?", "same": " =", "faster": "", "slower": ""}
 
 
 def beside(found: Sequence[Beside], width: int, color: bool) -> str:
@@ -25,7 +25,7 @@ def beside(found: Sequence[Beside], width: int, color: bool) -> str:
     lines.append("")
     for name in names:
         lines += layout.paragraph(f"  {name:<{max(map(len, names))}}  ", _about([row[name] for row in entries if name in row]), width)
-    reading = f"× is against {names[0]}, above 1 is better, whichever way the case counts; ? cannot tell, = the same; "
+    reading = f"× is the speedup over {names[0]}, above 1 is faster, whichever way the metric points; ? inconclusive, = the same; "
     reading += "✓ right in every round, ✗ wrong, – not measured"
     return "\n".join([*lines, *layout.paragraph("", reading, width)])
 

@@ -11,10 +11,10 @@ from hotlap.report.layout import Cell, Column
 from hotlap.report.track import cost, interval, moved
 from hotlap.units import percent, show
 
-STYLES = {"broken": "bad", "slower": "bad", "missing": "warn", "fixed": "good", "faster": "good", "cannot tell": "warn", "same": "dim"}
+STYLES = {"broken": "bad", "slower": "bad", "missing": "warn", "fixed": "good", "faster": "good", "inconclusive": "warn", "same": "dim"}
 HEADINGS = {
     "broken": "Broken: results that were right and are not", "slower": "Slower", "missing": "Missing: measured before, not any more",
-    "fixed": "Fixed: no valid result before", "new": "New", "faster": "Faster", "cannot tell": "Cannot tell", "same": "The same",
+    "fixed": "Fixed: no valid result before", "new": "New", "faster": "Faster", "inconclusive": "Inconclusive", "same": "The same",
     "not run": "Not run on either side",
 }
 OPEN = ("broken", "slower", "missing", "fixed", "new", "faster")  # each kernel on a line; of the rest the names, or their number
@@ -35,7 +35,7 @@ def verdict(one: Release) -> str:
     if any(kind in counts for kind in REGRESSIONS):
         return f"Regression: {told}"
     if one.code == 3:
-        return f"Cannot be told: {told}"
+        return f"Inconclusive: {told}"
     return f"No regression found: {told}"
 
 
@@ -49,7 +49,7 @@ def release(one: Release, width: int = 100, color: bool = False) -> str:
         own = [kernel for kernel in one.kernels if kernel.kind == kind]
         if own:
             lines += ["", layout.painted(HEADINGS[kind], "bold", color), *_kernels(own, width, color)]
-    for kind in ("cannot tell", "not run"):
+    for kind in ("inconclusive", "not run"):
         own = [kernel for kernel in one.kernels if kernel.kind == kind]
         if own:
             lines += ["", *layout.paragraph(f"{HEADINGS[kind]}: ", words.some([kernel.label for kernel in own], FEW), width)]
@@ -169,7 +169,7 @@ def markdown(one: Release) -> str:
         if own:
             lines += ["", f"## {HEADINGS[kind]}", "", "| kernel | A | B | time | |", "|---|--:|--:|---|---|"]
             lines += [f"| {' | '.join(map(_cell, (k.label, level(k, 'a'), level(k, 'b'), change(k), '; '.join(notes(k)))))} |" for k in own]
-    for kind in ("cannot tell", "same", "not run"):
+    for kind in ("inconclusive", "same", "not run"):
         own = [kernel for kernel in one.kernels if kernel.kind == kind]
         if own:
             lines += ["", f"## {HEADINGS[kind]}", "", f"{words.counted(len(own), 'kernel')}: {_cell('; '.join(k.label for k in own))}"]

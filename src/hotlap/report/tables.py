@@ -84,10 +84,8 @@ def _expected(result: Result, seen: Context, limit: Limit) -> Limit:
 
 def sample_values(result: Result) -> list[list[float]]:
     """The samples of each round in the metric's unit, in the order of `result.values`."""
-    left_out = set(result.left_out)
-    rounds = [one for one in result.rounds if one.status in ("measured", "invalid") and one.seconds and one.round not in left_out]
     found = []
-    for value, one in zip(result.values, rounds, strict=False):
+    for value, one in zip(result.values, result.used, strict=False):
         middle = statistics.median(one.seconds)
         if result.metric in RATES:
             found.append([value * middle / s for s in one.seconds if s > 0])

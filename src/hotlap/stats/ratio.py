@@ -5,7 +5,9 @@ ISMM 2013). All is done on logarithms, so that a ratio and its inverse get the s
 
     estimate    of many series at once, on logarithms: centre, interval, p
     ratio       of one comparison, with its doubts
-    verdict     larger, smaller, same or cannot tell, by a practical margin
+    beyond      whether an interval lies beyond a practical margin: the one rule of `compare`, `ab` and `judge`
+    verdict     larger, smaller, same or inconclusive, by that margin
+    widened     by what the level of unchanged code does from one time to another
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.stats import series, student
+from hotlap.stats.drift import Drift
 from hotlap.stats.series import MAD_TO_SD, finite
 
 Floats = NDArray[np.float64]
 Assume = Literal["nothing", "normal", "exact"]
-Answer = Literal["larger", "smaller", "same", "cannot tell"]
+Answer = Literal["larger", "smaller", "same", "inconclusive"]
 
 FEWEST = 4  # runs a side, or pairs, below which no interval is given
 FEWEST_FLIPS = 6  # pairs whose 2^n changes of sign reach p < 0.05; fewer go by Student's t
@@ -71,13 +74,16 @@ class Estimates(NamedTuple):
 # ---------------------------------------------------------------- one comparison
 
 
-def ratio(a: ArrayLike, b: ArrayLike, *, paired: bool = False, assume: Assume = "nothing", confidence: float = 0.95) -> Ratio:
+def ratio(
+    a: ArrayLike, b: ArrayLike, *, paired: bool = False, assume: Assume = "nothing", confidence: float = 0.95, drift: Drift | None = None
+) -> Ratio:
     """B ÷ A with its interval, from one value per run, in order of time.
 
     `paired`: a[i] and b[i] are neighbours of an interleaving A B, B A, A B …; what both share (drift, machine) cancels.
     `assume` *nothing*: `estimate` says how little that is; *normal*: Student's t on logarithms, Welch's when not paired;
     *exact*: values without noise, such as counts, so that any difference is real. Exact values that differ within a side
-    are taken as noisy, with a warning. Fewer than 4 runs a side, or a value of zero or less, give no interval. Raises
+    are taken as noisy, with a warning. Fewer than 4 runs a side, or a value of zero or less, give no interval; the first warning
+    says why there is none. `drift`: what the level does between sides that were measured one after the other. Raises
     ValueError for values that are not finite, pairs of unequal number, and a confidence not between 0.5 and 1.
     """
     x, y = finite(a), finite(b)
@@ -93,6 +99,7 @@ def ratio(a: ArrayLike, b: ArrayLike, *, paired: bool = False, assume: Assume = 
         return msgspec.structs.replace(plain, warnings=(*doubts, unknown))
     normal: Literal["nothing", "normal"] = "normal" if assume == "normal" else "nothing"
     found = estimate(np.log(x)[None], np.log(y)[None], paired=paired, assume=normal, confidence=confidence)
+    found = widened(found, drift, confidence) if drift else found
     doubts += _doubts(np.log(x), np.log(y), found, paired, normal)
     return msgspec.structs.replace(plain, method=_method(len(x), len(y), paired, normal), warnings=doubts, **_shares(found, confidence))
 
@@ -123,28 +130,55 @@ def quantile_ratio(
     return msgspec.structs.replace(found, warnings=(*found.warnings, *(text for seen, text in doubts if seen and found.n_a and found.n_b)))
 
 
-def verdict(r: Ratio, *, margin: float = 0.02, p: float | None = None) -> Answer:
-    """What a ratio means: larger, smaller, same, or cannot tell.
+def beyond(low: float | None, high: float | None, margin: float) -> Literal["larger", "smaller", ""]:
+    """Which way a whole interval of a ratio lies beyond 1 and beyond the margin, a share: at 1 + margin or above, at 1 ÷ (1 + margin)
+    or below; "" where part of it lies within, or where there is none.
 
-    *larger* and *smaller* need two things: the test (p at most 1 − confidence and an interval without 1) and the practical
-    gate (the ratio itself at least 1 + margin, or at most 1 ÷ (1 + margin); a margin of 0 switches the gate off). *same*
-    needs the inner interval strictly between 1 ÷ (1 + margin) and 1 + margin: two one-sided tests (Schuirmann, J.
-    Pharmacokinetics and Biopharmaceutics 15, 1987), so a difference can be significant and yet *same*. All else is *cannot
-    tell*. `p` replaces the ratio's own, when it was adjusted for many tests. Raises ValueError for a negative margin.
+    The one rule by which `compare`, `ab` and `judge` call a change: the interval decides, not its centre.
+    """
+    if low is not None and low > 1 and low >= (1 + margin) * (1 - ROUNDING):
+        return "larger"
+    if high is not None and high < 1 and high <= (1 + ROUNDING) / (1 + margin):
+        return "smaller"
+    return ""
+
+
+def verdict(r: Ratio, *, margin: float = 0.02, p: float | None = None) -> Answer:
+    """What a ratio means: larger, smaller, same, or inconclusive.
+
+    *larger* and *smaller* need two things: the test (p at most 1 − confidence) and an interval `beyond` the margin; a margin of 0
+    asks only that it leaves out 1. *same* needs the inner interval strictly between 1 ÷ (1 + margin) and 1 + margin: two one-sided
+    tests (Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15, 1987), so a difference can be significant and yet *same*. All
+    else is *inconclusive*: also a difference that is significant and may be smaller or larger than the margin. `p` replaces the
+    ratio's own, when it was adjusted for many tests. Raises ValueError for a negative margin.
     """
     if not (math.isfinite(margin) and margin >= 0):
         raise ValueError(f"a margin is a share of 0 or more, not {margin}")
     if r.ratio is None or r.low is None or r.high is None or r.confidence is None:
-        return "cannot tell"
-    chance = r.p if p is None else p
-    differs = chance is not None and chance <= 1 - r.confidence + 1e-12
-    if differs and r.low > 1 and r.ratio >= 1 + margin:
-        return "larger"
-    if differs and r.high < 1 and r.ratio <= 1 / (1 + margin):
-        return "smaller"
+        return "inconclusive"
+    way = beyond(r.low, r.high, margin)
+    if way and significant(r, p):
+        return way
     if r.inner_low is not None and r.inner_high is not None and 1 / (1 + margin) < r.inner_low and r.inner_high < 1 + margin:
         return "same"
-    return "cannot tell"
+    return "inconclusive"
+
+
+def allowing(found: Ratio, drift: Drift) -> Ratio:
+    """The same, widened by what the level of unchanged code does between the sides."""
+    if found.ratio is None or not (found.low and found.high and found.inner_low and found.inner_high and found.confidence):
+        return found
+    logs = [np.array([math.log(end)]) for end in (found.ratio, found.low, found.high, found.inner_low, found.inner_high)]
+    chance = np.array([1.0 if found.p is None else found.p])
+    centre, low, high, inner_low, inner_high = logs
+    wide = widened(Estimates(centre, low, high, inner_low, inner_high, chance, np.ones(1)), drift, found.confidence)
+    return msgspec.structs.replace(found, **_shares(wide, found.confidence))
+
+
+def significant(r: Ratio, p: float | None = None) -> bool:
+    """Whether the test rejects a ratio of 1 at 1 − confidence; `p` replaces the ratio's own."""
+    chance = r.p if p is None else p
+    return chance is not None and r.confidence is not None and chance <= 1 - r.confidence + 1e-12
 
 
 def non_inferior(r: Ratio, margin: float, *, better: Literal["higher", "lower"] = "higher") -> bool | None:
@@ -186,6 +220,17 @@ def estimate(
         return _inverted(lambda shift: _sign_flips(d - shift[:, None]), d.min(axis=1), d.max(axis=1), confidence, inflation)
     lowest, highest = y.min(axis=1) - x.max(axis=1), y.max(axis=1) - x.min(axis=1)
     return _inverted(lambda shift: _permutations(x, y - shift[:, None]), lowest, highest, confidence, inflation)
+
+
+def widened(found: Estimates, drift: Drift, confidence: float = 0.95) -> Estimates:
+    """With what the level of unchanged code does between the sides; p is of the widened interval."""
+    centre, ends = found.centre, []
+    for low, high, level in ((found.low, found.high, confidence), (found.inner_low, found.inner_high, 2 * confidence - 1)):
+        ends += [centre - drift.widen(centre - low, level), centre + drift.widen(high - centre, level)]
+    reach = np.where(centre > 0, centre - ends[0], ends[1] - centre)
+    score = np.abs(centre) * NORMAL.inv_cdf(0.5 + confidence / 2) / np.where(reach > 0, reach, 1.0)
+    p = np.where(np.isfinite(reach) & (drift.reach > 0), np.maximum(_two_sided(score), found.p), found.p)
+    return found._replace(low=ends[0], high=ends[1], inner_low=ends[2], inner_high=ends[3], p=p)
 
 
 def _sign_flips(d: Floats) -> Floats:
@@ -391,9 +436,9 @@ def _unknown(x: Floats, y: Floats, paired: bool) -> str:
     if lost:
         return f"{lost} of {len(x) + len(y)} values are zero or negative: there is no interval of a ratio"
     if paired and len(x) < FEWEST:
-        return f"{FEWEST} pairs needed for an interval, there are {len(x)}"
+        return f"{FEWEST} pairs are needed for an interval, there are {len(x)}"
     if min(len(x), len(y)) < FEWEST:
-        return f"{FEWEST} runs needed on each side for an interval, there are {len(x)} and {len(y)}"
+        return f"{FEWEST} values are needed on each side for an interval, there are {len(x)} and {len(y)}"
     return ""
 
 
@@ -430,15 +475,26 @@ def _doubts(x: Floats, y: Floats, found: Estimates, paired: bool, assume: str) -
             paired and n < FEWEST_FLIPS and assume != "normal",
             f"with {n} pairs their differences are taken to be normal; {FEWEST_FLIPS} pairs need no such assumption",
         ),
-        (not math.isfinite(float(found.low[0])), "the runs show no noise, or are too few for this confidence: add runs"),
-        (inflation > 1 and n >= KNOWN, f"runs next to each other are alike: the interval is widened by {math.sqrt(inflation) - 1:.0%}"),
+        (
+            inflation > 1 and n >= KNOWN,
+            f"neighbouring values are alike (autocorrelation): the interval is widened by {math.sqrt(inflation) - 1:.0%}",
+        ),
         (not paired and n >= 8 and 3 * spreads[0] < spreads[1], "one side is over 3 times as noisy as the other: look for what differs"),
         (
             not paired and any(_drifts(side) for side in (x, y)),
-            "a side drifts from run to run, which can look like a difference: run the sides interleaved",
+            "a side drifts while it is measured, which can look like a difference: measure the sides in turns",
         ),
     ]
-    return tuple(text for seen, text in doubts if seen)
+    none = () if math.isfinite(float(found.low[0])) else (_no_interval(x, y, paired),)
+    return (*none, *(text for seen, text in doubts if seen))
+
+
+def _no_interval(x: Floats, y: Floats, paired: bool) -> str:
+    """Why a test of enough positive values gives none."""
+    still = np.ptp(y - x) < ROUNDING if paired else max(np.ptp(x), np.ptp(y)) < ROUNDING
+    if still:
+        return "no noise was seen: the values of each side are equal, which so few can be by chance; add runs or rounds"
+    return f"{len(x)} and {len(y)} values are too few for an interval of this confidence: add runs or rounds"
 
 
 def _drifts(logs: Floats) -> bool:

@@ -4,6 +4,7 @@
     noise     the noise of one run, from a pilot
     design    looks and their boundaries, so that peeking at every look keeps the level
     decide    what the pairs so far say
+    trial     all of it, from the pairs alone
 
 Pairs are run A B, B A, A B …, and values are compared on logarithms.
 """
@@ -22,11 +23,15 @@ from numpy.typing import ArrayLike, NDArray
 from hotlap.stats.ratio import HALVINGS, NORMAL, ROUNDING, exponential, serial_pairs
 from hotlap.stats.series import finite
 from hotlap.stats.student import quantile, two_sided
+from hotlap.units import percent
 
 Floats = NDArray[np.float64]
-Answer = Literal["continue", "larger", "smaller", "same", "cannot tell"]
+Answer = Literal["continue", "larger", "smaller", "same", "inconclusive"]
 
 FEWEST = 6  # pairs before a first look
+PILOT = 10  # pairs from which the noise is taken; with fewer the power falls under the 80 % promised (benchmarks/ab.py)
+QUIETEST = 1e-5  # relative noise below which no plan is needed
+POWER, ALPHA = 0.8, 0.05
 MOST = 100_000  # pairs; a design that needs more is refused
 SLACK = 1.05  # most pairs ÷ pairs of the fixed-size test
 LOOKS = 8
@@ -53,7 +58,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True):
     inner: tuple[float, ...]  # the same at twice the level, for sameness
     sd: float  # relative, of one run
     difference: float  # to be found with `power`, and the margin of sameness
-    gate: float  # smaller differences are not reported as such
+    gate: float  # the whole interval must be beyond it for a difference to be reported
     power: float
     alpha: float
     average: float  # pairs to expect when the difference is real
@@ -108,46 +113,54 @@ def noise(a: ArrayLike, b: ArrayLike) -> float:
     return math.sqrt(squares / (2 * (2 * d.shape[1] - 2)))
 
 
-def design(
-    sd: float, difference: float, *, power: float = 0.8, alpha: float = 0.05, gate: float | None = None, pilot: int = 0
-) -> Design:
-    """The plan with the fewest pairs on average that has the power, within 1.05 × the pairs of the fixed-size test.
+def design(sd: float, difference: float, *, gate: float | None = None, pilot: int = 0, most: int = MOST) -> Design:
+    """The plan with the fewest pairs on average that has 80 % power, within 1.05 × the pairs of the fixed-size test, or the one of
+    `most` pairs with the largest power where that is not enough.
 
-    Boundaries of Wang and Tsiatis (Biometrics 43, 1987), c·(n/N)^(Δ−½), at most 3.5, with c by recursive integration
-    (Armitage, McPherson and Rowe, J. Royal Stat. Soc. A 132, 1969) so that all looks together raise a false alarm with
-    0.98 × `alpha`: the rest is kept for what `located` adds. Stopping for sameness is not counted on: the level holds
-    whether or not one stops. `gate` is half the difference unless given. `pilot`: how many of the pairs that will be
-    decided on gave `sd`. A pilot that happens to be quiet then ends the test early, with a noise that is too small, so
-    (0.91 − 0.95 ÷ pilot) × `alpha` is spent (Wittes, Schabenberger, Zucker, Brittain and Proschan, Statistics in Medicine 18, 1999;
-    `benchmarks/ab.py` shows the level). Raises ValueError for numbers out of range.
+    A difference counts once its whole interval is beyond the `gate` (a quarter of the difference unless given), so that the plan is for
+    what is left of the difference beyond it. Boundaries of Wang and Tsiatis (Biometrics 43, 1987), c·(n/N)^(Δ−½), at most 3.5, with c
+    by recursive integration (Armitage, McPherson and Rowe, J. Royal Stat. Soc. A 132, 1969) so that all looks together raise a false
+    alarm with 0.98 × 5 %: the rest is kept for what `located` adds. Stopping for sameness is not counted on: the level holds
+    whether or not one stops. `pilot`: how many of the pairs that will be decided on gave `sd`. A pilot that happens to be quiet then
+    ends the test early, with a noise that is too small, so (0.91 − 0.95 ÷ pilot) × 5 % is spent (Wittes, Schabenberger, Zucker,
+    Brittain and Proschan, Statistics in Medicine 18, 1999; `benchmarks/ab.py` shows the level). Raises ValueError for numbers out of
+    range, and where more than 100,000 pairs are needed and `most` allows for them.
     """
-    gate = difference / 2 if gate is None else gate
+    gate = difference / 4 if gate is None else gate
     if not 0 <= gate < difference:
         raise ValueError(f"the gate is a share from 0 to below the difference of {difference}, not {gate}")
-    spent = alpha * (REUSED[0] - REUSED[1] / max(pilot, 2) if pilot else CAREFUL)
-    fixed = max(needed(sd, difference, power, spent if pilot else alpha), FEWEST, pilot)
-    step = _step(sd, difference)
+    spent = ALPHA * (REUSED[0] - REUSED[1] / max(pilot, 2) if pilot else CAREFUL)
+    clear = (1 + difference) / (1 + gate) - 1
+    step, fewest = _step(sd, clear), max(FEWEST, pilot)
+    cut = most < MOST and fixed_power(max(most, fewest), step, spent) < POWER
+    fixed = max(most, fewest) if cut else max(needed(sd, clear, POWER, spent if pilot else ALPHA), fewest)
+    sizes = {fixed} if cut else {fixed, math.floor(SLACK * fixed), round((1 + SLACK) / 2 * fixed)}
     options = []
-    for pairs in sorted({fixed, math.floor(SLACK * fixed), round((1 + SLACK) / 2 * fixed)}):
+    for pairs in sorted(min(size, max(most, fewest)) for size in sizes):
         for shape in SHAPES:
-            places = _looks(pairs)
-            bounds = boundary(places, shape, spent, EARLY)
-            found, average = characteristics(places, bounds, step)
-            enough = found >= power + (-GAINED if pilot else SPARE)
+            places = _looks(pairs, fewest)
+            found, average = characteristics(places, boundary(places, shape, spent, EARLY), step)
+            enough = found >= POWER + (-GAINED if pilot else SPARE)
             options.append((not enough, average if enough else -found, pairs, shape, found, average))
     _, _, pairs, shape, found, average = min(options)
-    places = _looks(pairs)
-    text = f"power is {found:.1%} within {SLACK} × the pairs of the fixed-size test"
+    plan = _planned(sd, difference, gate, _looks(pairs, fewest), (shape, spent))
+    text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {found:.0%}, not {POWER:.0%}"
+    return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=found, warnings=(text,) if found < POWER else ())
+
+
+def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float]) -> Design:
+    """With boundaries of a shape that spend a level; what it attains is not known yet."""
+    shape, spent = how
     outer, inner = (boundary(places, shape, times * spent, EARLY) for times in (1, 2))
     return Design(
-        pairs=pairs, fixed=fixed, looks=places, bounds=outer, inner=inner, sd=sd, difference=difference, gate=gate, power=power,
-        alpha=alpha, average=average, attained=found, warnings=(text,) if found < power else (),
+        pairs=places[-1], fixed=places[-1], looks=places, bounds=outer, inner=inner, sd=sd, difference=difference, gate=gate, power=POWER,
+        alpha=ALPHA, average=places[-1], attained=math.nan,
     )  # fmt: skip
 
 
-def _looks(pairs: int) -> tuple[int, ...]:
-    """Evenly spaced, none before the fewest."""
-    return tuple(sorted({n for k in range(1, LOOKS + 1) if (n := math.ceil(pairs * k / LOOKS)) >= FEWEST}))
+def _looks(pairs: int, fewest: int) -> tuple[int, ...]:
+    """Evenly spaced, none before the fewest: a look that nobody takes would cost level."""
+    return tuple(sorted({n for k in range(1, LOOKS + 1) if (n := math.ceil(pairs * k / LOOKS)) >= fewest}))
 
 
 @lru_cache(maxsize=256)
@@ -223,14 +236,42 @@ def _check(sd: float, difference: float, power: float, alpha: float) -> None:
 # ---------------------------------------------------------------- deciding
 
 
+class Asked(NamedTuple):
+    """What a trial is planned for: shares of the ratio, and the pairs that there is time for."""
+
+    difference: float
+    gate: float
+    most: int = MOST
+
+
+def trial(a: ArrayLike, b: ArrayLike, asked: Asked, ended: bool = False) -> tuple[Design | None, Decision | None]:
+    """The plan that the first 10 pairs lead to, and what all pairs so far say; a[i] and b[i] of pair i, run A B, B A, A B …
+
+    Both follow from the pairs, so whoever reads them later gets the same answer. None before there are 10 pairs, for values that are
+    not above zero, and for a noise that takes more than 100,000 pairs. `ended`: there will be no more; 6 to 9 pairs are then tested once.
+    """
+    x, y = finite(a), finite(b)
+    if len(x) < (FEWEST if ended else PILOT) or min(x.min(), y.min()) <= 0:
+        return None, None
+    sd = max(noise(x[:PILOT], y[:PILOT]), QUIETEST)
+    if len(x) < PILOT:
+        plan = _planned(sd, asked.difference, asked.gate, (len(x),), (0.0, ALPHA * CAREFUL))
+        return plan, decide(plan, x, y)
+    try:
+        plan = design(sd, asked.difference, gate=asked.gate, pilot=PILOT, most=asked.most)
+    except ValueError:
+        return None, None
+    return plan, decide(plan, x, y)
+
+
 def decide(plan: Design, a: ArrayLike, b: ArrayLike) -> Decision:
     """What the pairs so far say, a[i] and b[i] of pair i, run A B, B A, A B …, at the last look that they reach.
 
     The first look that gives an answer ends the test: later pairs do not change it.
 
-    *larger*, *smaller*: the score lies beyond the boundary and the ratio beyond the gate. *same*: the repeated confidence
+    *larger*, *smaller*: the whole repeated confidence interval lies beyond the gate (`ratio.beyond`). *same*: the repeated confidence
     interval with twice the level lies within ± the difference, so a true change of that size is called same with at most
-    `alpha`. *continue* before the last look, *cannot tell* at it. The interval is the repeated confidence interval
+    `alpha`. *continue* before the last look, *inconclusive* at it. The interval is the repeated confidence interval
     (Jennison and Turnbull, J. Royal Stat. Soc. B 51, 1989): it holds the ratio with 1 − alpha whenever one stops, and is
     wide when one stops early. Raises ValueError for unequal numbers and values that are not above zero.
     """
@@ -258,7 +299,7 @@ def _decision(plan: Design, k: int, x: Floats, y: Floats) -> Decision:
     return Decision(answer=answer, look=k + 1, pairs=n, reason=_reason(plan, answer, n), **fields)
 
 
-ANSWERS: tuple[Answer, ...] = ("continue", "larger", "smaller", "same", "cannot tell")
+ANSWERS: tuple[Answer, ...] = ("continue", "larger", "smaller", "same", "inconclusive")
 
 
 class Followed(NamedTuple):
@@ -289,7 +330,8 @@ def at_look(plan: Design, k: int, x: Floats, y: Floats) -> tuple[Floats, Floats,
     outer, inner = (_reach(bounds[k], n) for bounds in (plan.bounds, plan.inner))
     # without any noise seen, signs alone speak: n equal ones come by chance once in 2^(n−1)
     known = (error > 0) | (2.0 ** (1 - n) <= math.erfc(plan.bounds[k] / math.sqrt(2)))
-    beyond = known & (np.abs(centre) > outer * error) & (np.abs(centre) >= math.log1p(plan.gate)) & (np.abs(centre) > ROUNDING)
+    nearest = np.abs(centre) - outer * error  # end of the interval, to no change
+    beyond = known & (nearest > ROUNDING) & (nearest >= math.log1p(plan.gate) - ROUNDING)
     same = known & (np.abs(centre) + inner * error < math.log1p(plan.difference))
     answers = np.where(beyond, np.where(centre > 0, 1, 2), np.where(same, 3, 4 if last else 0))
     reach = np.where(known, outer * error, np.nan)
@@ -352,5 +394,9 @@ def _reason(plan: Design, answer: Answer, n: int) -> str:
         return f"{n} of {plan.pairs} pairs, next look at {upcoming}"
     when = f"after {n} of at most {plan.pairs} pairs"
     if answer == "same":
-        return f"within ± {plan.difference:.2%} {when}"
-    return f"no answer {when}" if answer == "cannot tell" else f"beyond the boundary and the gate of {plan.gate:.2%} {when}"
+        return f"within ± {percent(plan.difference)} {when}"
+    return f"no answer {when}" if answer == "inconclusive" else f"the whole interval is beyond {_threshold(plan.gate)} {when}"
+
+
+def _threshold(gate: float) -> str:
+    return f"the threshold of {percent(gate)}" if gate else "no change"

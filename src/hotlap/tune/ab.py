@@ -13,19 +13,17 @@ from msgspec.structs import replace
 import hotlap
 from hotlap.errors import HotlapError, InputError
 from hotlap.inspect.machine import fingerprint
-from hotlap.record import Comparison, Result, Run, Samples, Summary
+from hotlap.record import Result, Run, Samples, Turns
 from hotlap.stats import sequential
-from hotlap.stats.sequential import Decision, Design
-from hotlap.stats.summary import outliers, summarize
+from hotlap.stats.sequential import PILOT, Asked, Decision, Design
+from hotlap.stats.turns import aligned
 from hotlap.store import bundle as bundles
 from hotlap.store import labels
 from hotlap.targets.base import SystemClock
 from hotlap.tune.arms import Arm
-from hotlap.units import percent
 from hotlap.workloads.command import NoNumber
 
-PILOT = 10  # pairs from which the noise is taken; with fewer the power falls under the 80 % promised (benchmarks/ab.py)
-QUIETEST = 1e-5  # relative noise below which no design is needed
+SPARE = 0.95  # of the time left after the pilot that pairs are planned for: the next ones may be slower
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Options:
     """How sure, and how long."""
 
     difference: float = 0.02  # smallest change to be found with 80 % power
-    gate: float = 0.01  # smallest change worth a word
+    gate: float = 0.005  # smallest change that is reported
     budget_s: float = math.inf
     most: int = 1000  # pairs
     labels: dict[str, object] = field(default_factory=dict)
@@ -59,6 +57,7 @@ class Outcome:
 
     pairs: list[Pair]
     runs: tuple[Path, Path]  # the bundles of both sides
+    turns: Turns  # of side A: what the test was planned for
     stopped: str
 
 
@@ -80,7 +79,7 @@ def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *
         _first(name, arm)
     writers = [_writer(arm, name, options, home) for name, arm in sides]
     kept: tuple[list[Samples], list[Samples]] = ([], [])
-    stopped, number = "interrupted", 0
+    stopped, number, most = "interrupted", 0, options.most
     try:
         for number in range(options.most):
             order = (0, 1) if number % 2 == 0 else (1, 0)
@@ -88,9 +87,12 @@ def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *
                 for samples in _turn(*sides[side], number):
                     writers[side][0].append(samples)
                     kept[side].append(samples)
-            pairs = _pairs(a, b, kept, options)
+            elapsed_s = clock.now() - began
+            if number + 1 == PILOT:
+                most = _fitting(elapsed_s, options)
+            pairs = _pairs(a, b, kept, _asked(options, most))
             listen(number + 1, pairs)
-            stopped = _enough(pairs, number + 1, clock.now() - began, options)
+            stopped = _enough(pairs, number + 1, elapsed_s, (most, options))
             if stopped:
                 break
     except KeyboardInterrupt:
@@ -103,9 +105,24 @@ def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *
         stopped = f"error: {type(error).__name__}"
         raise
     finally:
-        for writer, run in writers:
-            writer.finish(replace(run, ended=datetime.now(UTC).isoformat(timespec="milliseconds"), stopped=stopped or "rounds_max"))
-    return Outcome(_pairs(a, b, kept, options), (writers[0][0].path, writers[1][0].path), stopped or "rounds_max")
+        turns = Turns(id=writers[0][1].id, side="A", difference=options.difference, gate=options.gate, most=most)
+        for (writer, run), one in zip(writers, (turns, replace(turns, side="B")), strict=True):
+            ended = datetime.now(UTC).isoformat(timespec="milliseconds")
+            writer.finish(replace(run, ended=ended, stopped=stopped or "rounds_max", turns=one))
+    found = _pairs(a, b, kept, _asked(options, most), ended=True)
+    return Outcome(found, (writers[0][0].path, writers[1][0].path), turns, stopped or "rounds_max")
+
+
+def _asked(options: Options, most: int) -> Asked:
+    return Asked(options.difference, options.gate, most)
+
+
+def _fitting(elapsed_s: float, options: Options) -> int:
+    """Pairs that the budget has room for, by what those of the pilot and the warm-up took."""
+    if not math.isfinite(options.budget_s) or elapsed_s <= 0:
+        return options.most
+    left = max(options.budget_s - elapsed_s, 0.0) * SPARE
+    return min(options.most, PILOT + int(left / (elapsed_s / (PILOT + 1))))
 
 
 def _turn(name: str, arm: Arm, number: int) -> list[Samples]:
@@ -134,109 +151,20 @@ def _writer(arm: Arm, side: str, options: Options, home: Path) -> tuple[bundles.
     return bundles.Writer.create(run, home), run
 
 
-def _pairs(a: Arm, b: Arm, kept: tuple[list[Samples], list[Samples]], options: Options) -> list[Pair]:
-    return [_decided(x, y, options) for x, y in zip(a.results(kept[0]), b.results(kept[1]), strict=True)]
+def _pairs(a: Arm, b: Arm, kept: tuple[list[Samples], list[Samples]], asked: Asked, ended: bool = False) -> list[Pair]:
+    """The plan comes from the pilot and the decision from all pairs, so both follow from what is kept."""
+    sides = zip(a.results(kept[0]), b.results(kept[1]), strict=True)
+    return [Pair(x, y, *sequential.trial(*aligned(x, y), asked, ended)) for x, y in sides]
 
 
-def _decided(a: Result, b: Result, options: Options) -> Pair:
-    """The design comes from the pilot and the decision from all pairs, so both follow from what is kept."""
-    x, y = _aligned(a, b)
-    if len(x) < PILOT or min(*x, *y) <= 0:
-        return Pair(a, b)
-    sd = max(sequential.noise(x[:PILOT], y[:PILOT]), QUIETEST)
-    try:
-        design = sequential.design(sd, options.difference, gate=options.gate, pilot=PILOT)
-    except ValueError:  # more pairs than anyone would run
-        design = None
-    return Pair(a, b, design, sequential.decide(design, x, y) if design else None)
-
-
-def _aligned(a: Result, b: Result) -> tuple[list[float], list[float]]:
-    """Values of the rounds that both sides measured."""
-    ours, theirs = _by_round(a), _by_round(b)
-    both = sorted(ours.keys() & theirs.keys())
-    return [ours[n] for n in both], [theirs[n] for n in both]
-
-
-def _by_round(side: Result) -> dict[int, float]:
-    rounds = [one for one in side.rounds if one.status == "measured" and one.seconds]
-    return {one.round: value for one, value in zip(rounds, side.values, strict=False)}
-
-
-def _enough(pairs: Sequence[Pair], count: int, elapsed_s: float, options: Options) -> str:
+def _enough(pairs: Sequence[Pair], count: int, elapsed_s: float, allowed: tuple[int, Options]) -> str:
+    """Why no more pairs are measured, or "". `allowed`: the most pairs that there is time for, and what was asked."""
+    most, options = allowed
     if count >= PILOT and not any(pair.open and pair.design for pair in pairs):
-        told = all(pair.decision and pair.decision.answer in ("larger", "smaller", "same") for pair in pairs)
-        return "precision reached" if told else "no answer within the planned pairs"
+        if all(pair.decision and pair.decision.answer in ("larger", "smaller", "same") for pair in pairs):
+            return "precision reached"
+        short = any(pair.design and pair.design.attained < pair.design.power for pair in pairs)
+        return ("budget" if most < options.most else "rounds_max") if short else "no answer within the planned pairs"
     if elapsed_s + elapsed_s / count > options.budget_s:
         return "budget"
     return "rounds_max" if count >= options.most else ""
-
-
-def comparison(pair: Pair, options: Options, stopped: str = "") -> Comparison:
-    """One case as `compare` would say it; a ratio above 1 means that B is better. `stopped`: of the outcome."""
-    x, y = _aligned(pair.a, pair.b)
-    lower, found = pair.a.better == "lower", pair.decision
-    base = Comparison(
-        case=pair.a.case, a=_summary(x, pair.a), b=_summary(y, pair.b), answer="cannot tell", unit=pair.a.unit, gate=options.gate,
-        replicates="pairs", n_a=len(x), n_b=len(y),
-    )
-    if found is None:
-        why = next((r.reason for r in (pair.a, pair.b) if r.reason and not r.values), "")
-        return replace(base, reason=why or _undecided(x, y, stopped))
-    ratio, low, high = found.ratio, found.low, found.high
-    if lower:
-        ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
-    better = {"larger": "slower" if lower else "faster", "smaller": "faster" if lower else "slower"}
-    answer = better.get(found.answer, "same" if found.answer == "same" else "cannot tell")
-    return replace(
-        base, ratio=ratio, low=low, high=high, p=found.p, resolvable=found.resolvable, answer=answer, reason=_reason(pair, len(x), stopped),
-    )
-
-
-def _undecided(x: Sequence[float], y: Sequence[float], stopped: str) -> str:
-    """Why a test could not even be planned."""
-    lost = sum(value <= 0 for value in (*x, *y))
-    if lost:
-        return f"{lost} of {2 * len(x)} values are zero or negative: there is no ratio of them"
-    if len(x) < PILOT:
-        return f"{PILOT} pairs needed, there are {len(x)}{_ended(stopped)}"
-    return f"noise needs more than {sequential.MOST} pairs: ask for a larger change with --resolve, or quiet the machine"
-
-
-def _reason(pair: Pair, count: int, stopped: str) -> str:
-    """What the decision rests on; where there is none, the smallest change that could have been seen, why, and what helps."""
-    found, design = pair.decision, pair.design
-    assert found is not None
-    assert design is not None
-    if found.answer not in ("continue", "cannot tell"):
-        if found.pairs == count:
-            return found.reason
-        return f"{found.reason.partition(' after ')[0]} at the look after {found.pairs} of the {count} pairs measured"
-    unseen = found.resolvable if found.answer == "cannot tell" else _reach(found)
-    size = f"below {percent(unseen)}; " if unseen else ""
-    if found.answer == "cannot tell":
-        wanted = max(found.resolvable or 0.0, design.difference) * 1.25
-        return f"{size}{found.reason}: quiet the machine, or look for a larger change, as with --resolve '{wanted * 100:.2g} %'"
-    return f"{size}no answer after {count} of at most {design.pairs} pairs{_ended(stopped)}"
-
-
-def _reach(found: sequential.Decision) -> float | None:
-    """Half of the interval at the last look: less than that cannot be seen yet."""
-    return math.sqrt(found.high / found.low) - 1 if found.low and found.high else None
-
-
-_ENDED = {
-    "budget": "; the budget was used up: give it more with --budget", "interrupted": "; interrupted",
-    "rounds_max": "; no more were allowed: give it more with --pairs",
-}
-
-
-def _ended(stopped: str) -> str:
-    return "; it ended with a failure" if stopped.startswith("error") else _ENDED.get(stopped, "")
-
-
-
-def _summary(values: Sequence[float], result: Result) -> Summary:
-    """With the samples behind the values, and the outliers among those of each round."""
-    rounds = [one.seconds for one in result.rounds if one.status == "measured" and one.seconds]
-    return replace(summarize(values), samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in rounds))
