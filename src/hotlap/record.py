@@ -15,9 +15,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from hotlap.look import Look as Look
-from hotlap.look import Record as Record
-from hotlap.look import RunningProcess as RunningProcess
+from hotlap.where import Cpu as Cpu
+from hotlap.where import Device as Device
+from hotlap.where import Look as Look
+from hotlap.where import Machine as Machine
+from hotlap.where import Reading as Reading
+from hotlap.where import Readings as Readings
+from hotlap.where import Record as Record
+from hotlap.where import RunningProcess as RunningProcess
 
 SCHEMA = 1
 METHOD = 2
@@ -33,74 +38,6 @@ Value = bool | int | float | str | list[str]  # what a parameter can be; list[st
 Status = Literal["measured", "not_run", "invalid", "error"]
 State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
 encode = msgspec.json.encode  # a record as one line of JSON, without the newline
-
-
-# ---------------------------------------------------------------- where
-
-
-class Device(Record, frozen=True, kw_only=True):
-    """One accelerator as one target sees it. `key` names it for ever: the UUID where there is one."""
-
-    target: str  # which target drives it: opencl, cuda, torch, simulated
-    index: int  # place in the target's own order; never used to recognise a device again
-    name: str  # as the driver reports it
-    kind: Literal["gpu", "cpu", "other"]
-    vendor: str = ""
-    uuid: str = ""
-    serial: str = ""
-    pci_address: str = ""  # domain:bus:device.function
-    pci_id: str = ""  # vendor:device, hex, as in 10de:2335
-    driver: str = ""  # name and version
-    memory_bytes: int | None = None
-    compute_units: int | None = None  # SMs, CUs, Xe cores, or CPU cores
-    clock_max_hz: float | None = None  # as reported by the driver; may be a base clock on CPUs
-    cache_bytes: int | None = None  # last level, shared
-    machine: str = ""  # slug in the machine table, once recognised
-    facts: dict[str, Any] = {}  # what else the target knows; names end in units
-
-    @property
-    def key(self) -> str:
-        return self.uuid or f"{self.target}:{self.index}:{self.name}"
-
-    @property
-    def model(self) -> str:
-        """What devices of one kind share: the machine table's name, else the driver's, with the memory that tells variants apart."""
-        if self.machine:
-            return self.machine
-        return f"{self.name} {self.memory_bytes // 2**30} GiB" if self.memory_bytes and self.kind == "gpu" else self.name
-
-    @property
-    def selector(self) -> str:
-        """What a user types to get it: `target:index`."""
-        return f"{self.target}:{self.index}"
-
-
-class Cpu(Record, frozen=True, kw_only=True):
-    """The host's processor, as it reports itself."""
-
-    name: str = ""
-    vendor: str = ""
-    family: int | None = None
-    model: int | None = None
-    cores: int | None = None
-    threads: int | None = None
-    flags: list[str] = []  # only those that matter for arithmetic: avx2, avx512f, fma, amx_bf16 …
-    clock_max_hz: float | None = None
-    cache_bytes: dict[str, int] = {}  # per level: l1d, l2, l3; one instance's size
-
-
-class Machine(Record, frozen=True, kw_only=True):
-    """The fingerprint of where: host, processor, devices, software, settings."""
-
-    host: str
-    os: str = ""
-    kernel: str = ""
-    virtual: str = ""  # hypervisor or container, "" unknown
-    cpu: Cpu = Cpu()
-    memory_bytes: int | None = None
-    devices: list[Device] = []
-    software: dict[str, str] = {}  # package or library → version
-    settings: dict[str, str] = {}  # environment variables and kernel settings that change speed
 
 
 # ---------------------------------------------------------------- what
@@ -210,19 +147,6 @@ class Samples(Record, frozen=True, kw_only=True):
     flags: list[Flag] = []
     seed: int = 0  # of this case's input
     bookkeeping_s: float | None = None  # median time between two samples, outside the timed region
-
-
-class Reading(Record, frozen=True, kw_only=True):
-    """One sensor at one time: a value, or *not_supported*, or *error* — never a zero that means "missing"."""
-
-    sensor: str  # power_w, temperature_c, clock_hz … with the part where there are several: temperature_c.memory
-    device: str  # Device.key, or "host"
-    time_s: float  # the target's clock
-    value: float | None = None
-    status: Literal["ok", "not_supported", "error"] = "ok"
-    reason: str = ""
-    sensor_s: float | None = None  # the sensor's own time, UNIX; None where it has none
-    window_s: float | None = None  # over which the value is an average; 0 instantaneous, None unknown
 
 
 class Turns(Record, frozen=True, kw_only=True):
@@ -556,17 +480,3 @@ class Judgement(Record, frozen=True, kw_only=True):
     against: str
     inconclusive_as: str = ""  # "pass" or "fail" where the user asked for it; the state is then what it was read as
     rows: list[Row] = []
-
-
-class Readings(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A stretch of one sensor's readings in columns: one line of readings.log. A sensor that is not supported is written once."""
-
-    sensor: str
-    device: str
-    times_s: list[float] = []
-    values: list[float | None] = []  # null where a reading failed
-    status: Literal["ok", "not_supported", "error"] = "ok"
-    reason: str = ""
-    round: int = 0
-    window_s: float | None = None  # over which each value is an average; 0 instantaneous, None unknown
-    sensor_times_s: list[float | None] = []  # the sensor's own time of each value, UNIX; empty where it has none
