@@ -349,7 +349,7 @@ def test_devices_are_named_by_index_or_uuid() -> None:
     two = [Device(target="t", index=n, name="n", kind="gpu", uuid=uuid) for n, uuid in enumerate(("GPU-aaaa-1", "GPU-bbbb-2"))]
     assert session.choose(two, "") == two[:1]
     assert session.choose(two, "all") == two
-    assert session.choose(two, "1") == session.choose(two, "GPU-bbbb-2") == session.choose(two, "t:1") == session.choose(two, "bbbb") == two[1:]
+    assert session.choose(two, "1") == session.choose(two, "GPU-bbbb-2") == session.choose(two, "t:1") == session.choose(two, "bbbb") == session.choose(two, "bbbb-") == two[1:]
     assert session.choose(two, "GPU-BBBB") == two[1:]
     assert session.choose(two, "1, 0,1") == two[::-1]
     for wanted in ("2", "bbb", "gpu-", "cccc"):
