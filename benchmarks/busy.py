@@ -3,9 +3,9 @@ the time.
 
     python benchmarks/busy.py [--rounds 9] [--work 0.4] [--json]
 
-At each level: one look, with the spinners alone running; then rounds of the same work, one process for each core at once, each timed
-until the last has ended. Off is how much longer the median round took than the work's own processor time; ± is half the 95 % interval
-over rounds. Other programs on the machine count too, in both columns.
+At each level: one look, with the spinners alone running; then rounds of the same work, one process for each core at once. A round is
+how many times its processor time the work took by the wall clock, of the process that took longest. Off is the median over rounds,
+less 1; ± is half the 95 % interval of it. Other programs on the machine count too, in both columns.
 """
 
 from __future__ import annotations
@@ -42,26 +42,24 @@ def spin(share: float, seed: int) -> None:
 
 
 def worked(turns: int, pipe: Any) -> None:
-    """The work, once; sends its own processor time."""
-    before = time.process_time()
+    """The work, once; sends its wall time and its processor time."""
+    before, began = time.process_time(), time.monotonic()
     x = 0
     for i in range(turns):
         x += i * i
-    pipe.send(time.process_time() - before)
+    pipe.send((time.monotonic() - began, time.process_time() - before))
 
 
 def round_of(turns: int, cores: int) -> tuple[float, float]:
-    """Wall time of the work on all cores at once, and the longest processor time of one of them."""
+    """Of the process that took longest: its wall time over its processor time, and the latter in s."""
     pipes = [multiprocessing.Pipe() for _ in range(cores)]
     made = [multiprocessing.Process(target=worked, args=(turns, ours)) for ours, _ in pipes]
-    began = time.monotonic()
     for one in made:
         one.start()
-    own = max(theirs.recv() for _, theirs in pipes)
-    wall_s = time.monotonic() - began
+    wall_s, own_s = max(theirs.recv() for _, theirs in pipes)
     for one in made:
         one.join()
-    return wall_s, own
+    return wall_s / own_s, own_s
 
 
 def level(spinners: int, share: float, turns: int, rounds: int, cores: int) -> dict[str, Any]:
@@ -71,16 +69,15 @@ def level(spinners: int, share: float, turns: int, rounds: int, cores: int) -> d
     time.sleep(0.3)
     try:
         seen = look([describe()])
-        times = [round_of(turns, cores) for _ in range(rounds)]
+        ratios = [round_of(turns, cores)[0] for _ in range(rounds)]
     finally:
         for one in made:
             one.terminate()
             one.join()
-    walls, own_s = [wall for wall, _ in times], min(own for _, own in times)
-    middle, found = statistics.median(walls), interval(walls)
+    middle, found = statistics.median(ratios), interval(ratios)
     return {
         "spinners": spinners, "share": share, "others": seen.others_share, "runnable": seen.runnable, "steal": seen.steal_share,
-        "expected": expected_noise(seen), "off": middle / own_s - 1, "half_width": (found[1] - found[0]) / 2 / middle if found else None,
+        "expected": expected_noise(seen), "off": middle - 1, "half_width": (found[1] - found[0]) / 2 / middle if found else None,
         "said": said(seen),
     }
 

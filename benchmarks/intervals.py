@@ -3,9 +3,9 @@
     python benchmarks/intervals.py [--runs 4000] [--seed 1] [--cells]
 
 Rounds are drawn from a law whose median is known: normal, Student's t with 3 degrees of freedom, or two modes 4 σ apart (70:30), each
-with a σ of 0.5 to 5 % of the median. `stats.stopping` decides how many are run, `stats.summary` makes the interval, `judge.state` the
-state. A cell is a law, a σ, a precision and the most rounds allowed. Prints a line per law and most rounds, every cell that misses an
-aim (every cell with --cells), and the aims. Exit code 1 where one is missed.
+with a σ of 0.5 to 5 % of the median. `stats.stopping` decides how many are run, `stats.summary.centre` makes the interval, `judge.state`
+the state. A cell is a law, a σ, a precision and the most rounds allowed. Prints a line per law and most rounds, every cell that misses
+an aim (every cell with --cells), and the aims. Exit code 1 where one is missed.
 
 What so many rounds can reach is the half-width that they give on average over the same draws of the law.
 """
@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.judge.state import state
-from hotlap.record import Case, Gap, Result
+from hotlap.record import Case, Gap, Result, Summary
 from hotlap.stats import order, stopping
-from hotlap.stats.summary import summarize
+from hotlap.stats.summary import centre
 
 Floats = NDArray[np.float64]
 LAWS = ("normal", "t3", "modes")
@@ -79,7 +79,7 @@ def one_run(values: Floats, precision: float, most: int) -> tuple[bool, bool, in
     while (wanted := stopping.need(values[:n], precision, most=most).rounds) > n:
         n = wanted
     found = values[:n].tolist()
-    summary = summarize(found, precision=precision, better="higher")
+    summary = Summary(rounds=n, **centre(found, precision))
     result = Result(case=Case(workload="fma"), device="", target="", status="measured", values=found)
     assert summary.low is not None
     assert summary.high is not None
@@ -101,7 +101,8 @@ def cell(x: Floats, law: str, noise: float, precision: float, most: int) -> Cell
     now, later = noise * usual_width(x, most), noise * usual_width(x, 2 * most)
     rounds = float(np.mean([f[2] for f in found]))
     return Cell(
-        law, noise, precision, most, float(covered.mean()), float(measured.mean()), within, rounds, SPARE * now <= precision, later > precision,
+        law, noise, precision, most, float(covered.mean()), float(measured.mean()), within, rounds,
+        to_spare=SPARE * now <= precision, beyond=later > precision,
     )
 
 

@@ -30,7 +30,8 @@ _own = Path(tempfile.mkdtemp(prefix="hotlap-tests-"))
 
 
 def pytest_configure() -> None:
-    """Tests beside each other (pytest-xdist: a process each) share no runs and wait for no one's devices."""
+    """Tests beside each other (pytest-xdist: a process each) share no runs and wait for no one's devices, and none has a terminal."""
+    os.environ["COLUMNS"] = "100"  # where there is no terminal; pytest-xdist says 80 to its processes
     os.environ["HOTLAP_HOME"] = str(_own / "home")
     os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
 
@@ -77,7 +78,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is slow and has passed is left out; the others are cheap, and run again with what was installed since."""
+    """Marks say why. What is slow and has passed is left out; the others are cheap, and run again with what was installed since."""
+    for one in items:
+        for mark in one.iter_markers():
+            if mark.name in ("slow", "thorough") and not mark.args:
+                raise pytest.UsageError(f"{one.nodeid}: say why: @pytest.mark.{mark.name}('…')")
     if not PASSED or not os.path.exists(PASSED):
         return
     done = set(Path(PASSED).read_text(encoding="utf-8").splitlines())

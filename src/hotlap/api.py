@@ -134,7 +134,10 @@ def compare(
     `gate`: smallest change worth a word, a share from 0 to 1 or text as in "2 %". Groups of other targets or models of device are
     `not comparable` unless `force`d.
     """
-    share = units.parse(gate, "%")
+    try:
+        share = units.parse(gate, "%")
+    except InputError as error:
+        raise InputError(f"gate: {error}") from None
     if not 0 <= share < 1:
         raise InputError(f"gate is a share from 0 to under 1, as in 0.02 or '2 %', not {gate!r}")
     return comparing.compare(_group(a), _group(b), share, force)

@@ -15,7 +15,16 @@ from typing import Any, Literal
 
 import msgspec
 
+from hotlap.look import Look as Look
+from hotlap.look import Record as Record
+from hotlap.look import RunningProcess as RunningProcess
+
 SCHEMA = 1
+METHOD = 2
+METHOD_HISTORY = {
+    1: "0.1: rounds added until the interval was narrow; a clock that varied made a case invalid; no sample was replaced",
+    2: "0.2: rounds planned by the noise between them; disturbed samples and rounds replaced; invalid only where a number is disproved",
+}
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
 IMPORTED = "imported"  # target, and workload, of what Hotlap did not measure itself
 
@@ -24,10 +33,6 @@ Value = bool | int | float | str | list[str]  # what a parameter can be; list[st
 Status = Literal["measured", "not_run", "invalid", "error"]
 State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
 encode = msgspec.json.encode  # a record as one line of JSON, without the newline
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all that is kept: frozen, keywords only, unknown keys of a later minor version are ignored."""
 
 
 # ---------------------------------------------------------------- where
@@ -160,6 +165,7 @@ class Flag(Record, frozen=True, kw_only=True):
 
     name: str  # drift, bimodal, throttled, few_samples, low_clock, shared_device, not_steady, timer_coarse, …
     detail: str = ""
+    shares: dict[str, float] = {}  # of throttled: reason → share of the readings in which it held; {}: not counted, as in 0.1
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -219,33 +225,6 @@ class Reading(Record, frozen=True, kw_only=True):
     window_s: float | None = None  # over which the value is an average; 0 instantaneous, None unknown
 
 
-class RunningProcess(Record, frozen=True, kw_only=True):
-    """A process of somebody else's, and what it took of the processor."""
-
-    name: str  # as the kernel keeps it: 15 characters
-    pid: int
-    cores: float  # kept busy, on average
-
-
-class Look(Record, frozen=True, kw_only=True):
-    """How busy the machine was just before a run, with others' work alone. Shares are of 1; None: not to be seen here, see `missing`."""
-
-    seconds: float  # how long was looked
-    kind: Literal["gpu", "cpu", "other"] = "cpu"  # of the devices to be measured
-    cores: int | None = None  # logical ones
-    others_share: float | None = None  # of all cores' time, used by other processes
-    steal_share: float | None = None  # of all cores' time, taken by the hypervisor for others
-    pressure_share: float | None = None  # of the time, in which some task waited for a processor
-    runnable: float | None = None  # tasks of others that ran or waited for a processor, on average
-    load: float | None = None  # the system's own average over a minute
-    busiest: list[RunningProcess] = []  # at most two, the busiest first
-    governor: str = ""
-    turbo: str = ""  # on, off; "" where the kernel does not say
-    processes: int | None = None  # of others on the devices, where they are GPUs
-    device_share: float | None = None  # of the time, in which others kept the devices busy
-    missing: dict[str, str] = {}  # what could not be looked at, and why
-
-
 class Run(Record, frozen=True, kw_only=True):
     """What run.json holds: everything about a run but its numbers."""
 
@@ -256,6 +235,7 @@ class Run(Record, frozen=True, kw_only=True):
     stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
     kept: int | None = None  # lines of samples.jsonl when the run ended; None while running, killed, or before Hotlap counted them
     hotlap: str  # version
+    method: int = 1  # how its numbers were made: see METHOD_HISTORY; absent in runs of 0.1
     plan: Plan
     machine: Machine
     target: str  # the specification asked for, e.g. opencl or simulated:h200-sxm?noise=0.01
@@ -357,6 +337,8 @@ class Gap(Record, frozen=True, kw_only=True):
     limit_value: float | None = None  # in the metric's unit
     cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
     detail: str = ""  # one sentence with the numbers behind it
+    set_by: str = ""  # what sets the limit: memory at 4.80 TB/s, compute fma.fp32
+    why: str = ""  # the reason of the cause, without the numbers and the share that `detail` begins with
     split: dict[str, float] = {}  # seconds between bound and measured by cause, where a model knows the kernel; they add up
     limit: Limit | None = None
 
@@ -366,6 +348,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
     state: State
     reason: str = ""
+    action: str = ""  # what to do about it
     against: str = ""  # what it was held against: limit, baseline NAME, fleet, rules FILE
     threshold: float | None = None  # in the metric's unit: the worst value that passes
     provenance: str = ""  # where the threshold comes from

@@ -17,7 +17,6 @@ from hotlap.stats.busy import QUIET, expected_noise
 
 CPU = Device(target="host", index=0, name="cpu", kind="cpu")
 GPU = Device(target="cuda", index=0, name="H200", kind="gpu", uuid="GPU-1")
-SYS = "sys/devices/system/cpu"
 
 
 class Scripted:
@@ -101,16 +100,6 @@ def test_a_pid_that_is_used_again_is_another_process(tmp_path: Path) -> None:
     machine = Scripted(tmp_path, {(5, "old"): 0.0})
     machine.put("proc/5/stat", "5 (old) R 1 5 5 0 -1 4194304 1 0 0 0 99999 0 0 0 20 0 1 0 1 0 0 0")
     assert machine.look().busiest == []
-
-
-def test_governor_and_turbo(tmp_path: Path) -> None:
-    machine = Scripted(tmp_path, {(1, "init"): 0.0})
-    assert (machine.look().governor, machine.look().turbo) == ("", "")
-    machine.put(f"{SYS}/cpu0/cpufreq/scaling_governor", "powersave")
-    machine.put(f"{SYS}/intel_pstate/no_turbo", "1")
-    assert (machine.look().governor, machine.look().turbo) == ("powersave", "off")
-    machine.put(f"{SYS}/cpufreq/boost", "1")
-    assert machine.look().turbo == "on"
 
 
 def test_without_proc_it_says_what_it_could_not_look_at(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ WRONG = {  # text: line, words of the answer
     '[[case]]\nworkload = "stream"\nsize = { from = 4096, factor = 2 }\n': (3, ["has no 'to'"]),
     '[[case]]\nworkload = "stream"\nsize = { from = 8192, to = 4096, factor = 2 }\n': (3, ["begins above its end"]),
     '[[case]]\nworkload = "stream"\nsize = { from = 4096, to = 8192, factor = 1 }\n': (3, ["must be above 1"]),
-    '[[case]]\nworkload = "stream"\nsize = { from = 4096, to = 8192, factor = inf }\n': (3, ["'factor' must be finite"]),
+    '[[case]]\nworkload = "stream"\nsize = { from = 4096, to = 8192, factor = inf }\n': (3, ["'factor': 'inf' is not finite"]),
     '[[case]]\nworkload = "stream"\nsize = { from = 4096, to = 8192, step = 0 }\n': (3, ["must be above 0"]),
     '[[case]]\nworkload = "stream"\nsize = { from = 4096, to = "1 GiB", step = 1 }\n': (3, ["more than 100000 values", "raise step"]),
     '[[case]]\nworkload = "peer"\nsize = 4\nto = { from = 0, to = 4, factor = 2 }\n': (4, ["must begin above 0", "step"]),

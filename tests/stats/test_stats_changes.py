@@ -271,6 +271,7 @@ def test_a_growing_series_refuses_a_bad_point_and_goes_on():
     assert len(watch) == 2
 
 
+@pytest.mark.slow("hundreds of series")
 @pytest.mark.slow("error rate by simulation")
 def test_a_growing_series_keeps_a_window_only():
     watch = Watch()

@@ -60,8 +60,8 @@ def _code(found: Sequence[Comparison]) -> int:
 
 
 def _options(args: argparse.Namespace) -> ab.Options:
-    difference = units.parse(args.resolve, "%")
-    gate = units.parse(args.gate, "%") if args.gate is not None else difference / 2
+    difference = terminal.share(args.resolve, "--resolve")
+    gate = terminal.share(args.gate, "--gate") if args.gate is not None else difference / 2
     most = units.parse(args.pairs, "")
     if not 0 < difference < 1:
         raise InputError(f"--resolve is a share above 0 and under 100 %, as in '1 %', not {args.resolve}")

@@ -116,7 +116,7 @@ def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> int:
         terminal.print_json(export.to_json(bundle, rows))
         return cases.code([(bundle, rows)])
     print(listing.heading(bundle))
-    print(text.table(rows, terminal.width(), color=terminal.color()))
+    print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id))
     print(f"\nrun     {bundle.path}")
     if page.exists():
         print(f"report  {page}")

@@ -20,7 +20,6 @@ from hotlap.targets.host import Host
 SLICES = 10  # how often runnable tasks are counted
 BUSIEST = 2
 LEAST_CORES = 0.02  # a process below it is not named
-CPU = "sys/devices/system/cpu"
 
 
 def look(
@@ -37,16 +36,16 @@ def look(
     for _ in range(SLICES):
         sleep(seconds / SLICES)
         counted.append(_running(tree.text("proc/stat")))
-    missing = dict[str, str]()
-    pressure = _pressure(begin, _Moment.of(tree), seconds)
+    end, missing = _Moment.of(tree), dict[str, str]()
+    pressure = _pressure(begin, end, seconds)
     if pressure is None:
         missing["pressure"] = "the kernel gives no pressure stall information"
-    processor = _processor(begin, _Moment.of(tree), counted, missing)
+    processor = _processor(begin, end, counted, missing)
     kind = devices[0].kind if devices else "cpu"
     on_device = _device(devices, sources, missing) if kind == "gpu" else {}
     return Look(
-        seconds=seconds, kind=kind, pressure_share=pressure, load=_load(tree), governor=tree.text(f"{CPU}/cpu0/cpufreq/scaling_governor"),
-        turbo=_turbo(tree), missing=missing, processes=int(on_device["processes"]) if "processes" in on_device else None,
+        seconds=seconds, kind=kind, pressure_share=pressure, load=_load(tree), missing=missing,
+        processes=int(on_device["processes"]) if "processes" in on_device else None,
         device_share=on_device.get("utilization"), **processor,  # type: ignore[arg-type]
     )
 
@@ -124,13 +123,6 @@ def _load(tree: Tree) -> float | None:
         return float(words[0]) if words else os.getloadavg()[0]
     except (OSError, ValueError, AttributeError):
         return None
-
-
-def _turbo(tree: Tree) -> str:
-    """on, off, or "" where the kernel does not say."""
-    boost, blocked = tree.number(f"{CPU}/cpufreq/boost"), tree.number(f"{CPU}/intel_pstate/no_turbo")
-    known = boost if boost is not None else None if blocked is None else 1 - blocked
-    return "" if known is None else "on" if known else "off"
 
 
 def _device(devices: Sequence[Device], sources: Sequence[Source] | None, missing: dict[str, str]) -> dict[str, float]:

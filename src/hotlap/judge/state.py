@@ -16,18 +16,24 @@ def state(result: Result, summary: Summary, gap: Gap) -> Verdict:
     faster: it is `invalid`. A wide interval is uncertain, not wrong.
     """
     if result.status != "measured":
-        return Verdict(state=result.status, reason=result.reason)
+        return Verdict(state=result.status, reason=result.reason, action="do not use the number" if result.status == "invalid" else "")
     if summary.median is None:
         return Verdict(state="error", reason=result.reason or "no round gave a number")
     if beaten := _beats_bound(result, summary, gap):
-        return Verdict(state="invalid", reason=beaten)
+        return Verdict(state="invalid", reason=beaten, action="do not use the number: the timer, the counted work or the bound is wrong")
     if result.too_short:
-        return Verdict(state="inconclusive", reason="a call is too short to time: give it more work, or measure a batch of calls")
+        action = "give a call more work (a larger size), or time a batch of calls"
+        return Verdict(state="inconclusive", reason="a call takes less time than timing it: the number is only a limit", action=action)
     if summary.rounds < FEWEST:
-        return Verdict(state="inconclusive", reason=f"{summary.rounds} of {FEWEST} rounds{_confidence(summary)}: run more rounds")
+        reason = f"{_rounds(summary.rounds)} of the {FEWEST} that a 95 % interval needs{_confidence(summary)}"
+        return Verdict(state="inconclusive", reason=reason, action=f"run at least {FEWEST} rounds (--rounds, --budget)")
     if summary.reached is False:
-        return Verdict(state="inconclusive", reason=f"interval {_width(summary)}: {_more(summary)}")
+        return Verdict(state="inconclusive", reason=f"the interval, {_width(summary)}, is wider than the plan asks", action=_more(summary))
     return Verdict(state="measured")
+
+
+def _rounds(rounds: int) -> str:
+    return "1 round" if rounds == 1 else f"{rounds} rounds"
 
 
 def _width(summary: Summary) -> str:
@@ -35,11 +41,14 @@ def _width(summary: Summary) -> str:
 
 
 def _confidence(summary: Summary) -> str:
-    return f", an interval of {round_to(summary.confidence * 100, 4)} %" if summary.confidence else ""
+    return f": their whole range holds the median with {round_to(summary.confidence * 100, 3)} %" if summary.confidence else ""
 
 
 def _more(summary: Summary) -> str:
-    return f"about {summary.needed} rounds reach the precision" if summary.needed else "more rounds would not reach the precision"
+    """Rounds alone narrow an interval; where not even a thousand would, something else has to change."""
+    if summary.needed:
+        return f"about {summary.needed} rounds reach the precision asked: --rounds {summary.needed}"
+    return "more rounds will not reach the precision asked: reduce the noise, or ask for less (--precision)"
 
 
 def _beats_bound(result: Result, summary: Summary, gap: Gap) -> str:
@@ -50,4 +59,4 @@ def _beats_bound(result: Result, summary: Summary, gap: Gap) -> str:
     ratio = (slow / gap.limit_value) if result.better == "higher" else (gap.limit_value / slow if slow > 0 else float("inf"))
     if ratio <= 1 + BEYOND:
         return ""
-    return f"even the slow end of its interval is {ratio - 1:.1%} faster than its provable bound: the timer, the work or the bound is wrong"
+    return f"even the slow end of its interval is {percent(ratio - 1)} faster than the provable bound"

@@ -12,6 +12,7 @@ from hotlap import targets
 from hotlap.errors import InputError
 from hotlap.measure import foreign
 from hotlap.measure.loop import CaseBudget, time_prepared, timing_overhead
+from hotlap.measure.rounds import Rounds
 from hotlap.record import Case, Check, Flag, MeasureOptions, Samples
 from hotlap.targets.base import Target
 from hotlap.targets.host import Host
@@ -29,7 +30,7 @@ def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> C
 
 
 def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptions) -> tuple[Target, list[Samples]]:
-    """`options.rounds` rounds of the loop. An exception of the callable passes through unchanged."""
+    """Rounds of the loop, as many as the options' precision takes. An exception of the callable passes through unchanged."""
     target: Target = Host()
     if spec:
         parsed = targets.parse(spec)
@@ -43,16 +44,18 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
 
     call()
     overhead, watch = timing_overhead(target), foreign.beside(target)
-    found = []
-    for number in range(options.rounds):
-        blank = Samples(case=case.id, device=target.device.key, round=number)
+    planned, found = Rounds([case], options), list[Samples]()
+    while not (following := planned.next()).stop:
+        began_s = target.clock.now()
+        blank = Samples(case=case.id, device=target.device.key, round=planned.number)
         budget = CaseBudget(
-            seconds=options.round_s, sample_s=options.sample_s, round=number, patience_s=options.round_s,
+            seconds=following.round_s, sample_s=options.sample_s, round=planned.number, patience_s=following.patience_s,
             clock=foreign.clock_beside(target, watch), watch=watch,
         )
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
-        samples = time_prepared(target, prepared, budget, blank, overhead)
-        found.append(_flagged(samples))
+        found.append(_flagged(time_prepared(target, prepared, budget, blank, overhead)))
+        planned.add(found[-1])
+        planned.ended(target.clock.now() - began_s)
     return target, found
 
 

@@ -27,26 +27,33 @@ def timed(program: Program, clock: Clock) -> float:
     return ended_s - began_s if program.read == "wall" else program.value()
 
 
-def measure(target: Target, case: Case, budget: CaseBudget) -> Samples:
-    """Executions until the budget's time is used up, one at least; before those of round 0 one that fills the caches and is not counted.
-    Never raises for what the program does: the status says so."""
+def measure(target: Target, case: Case, budget: CaseBudget, most_s: float | None = None) -> Samples:
+    """Executions until the budget's time is used up, one at least. The first of round 0 fills the caches and is not counted, unless it took
+    more than `most_s`: then the fewest rounds would not fit into the run's time without it.
+
+    Never raises for what the program does: the status says so.
+    """
     blank = Samples(case=case.id, device=target.device.key, round=budget.round, seed=budget.seed)
     try:
-        return _executed(Program(case), target, budget, blank)
+        return _executed(Program(case), target, budget, blank, most_s)
     except NotSupported as error:
         return _with(blank, status="not_run", reason=str(error))
     except HotlapError as error:
         return _with(blank, status="error", reason=str(error))
 
 
-def _executed(program: Program, target: Target, budget: CaseBudget, blank: Samples) -> Samples:
+def _executed(program: Program, target: Target, budget: CaseBudget, blank: Samples, most_s: float | None) -> Samples:
     clock, watch, values, disturbed = target.clock, budget.watch, list[float](), 0
-    warm = int(budget.round == 0)
-    for _ in range(warm):
-        timed(program, clock)
-    began_s = clock.now()
     watch.steal()
     watch.others()
+    began_s = clock.now()
+    if budget.round == 0:
+        values.append(timed(program, clock))
+        if most_s is None or clock.now() - began_s <= most_s:
+            values.clear()
+            began_s = clock.now()
+            watch.others()
+    warm = int(budget.round == 0 and not values)
     while not values or clock.now() < began_s + budget.seconds:
         values.append(timed(program, clock))
         disturbed += watch.crowded()

@@ -23,6 +23,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     start_s: float = 0.0  # where a simulated clock begins
     patience_s: float = 0.0  # beyond the round's time, for others to end and for samples in place of disturbed ones
+    left_s: float | None = None  # of the run's time for all of its rounds, where that is limited
     more: bool = False  # another job follows on the same standard input once this one has ended
 
 

@@ -22,7 +22,7 @@ from hotlap.measure import programs, signals
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
 from hotlap.measure.rounds import Next, Rounds
-from hotlap.record import Case, Device, Look, Plan, Run, Samples
+from hotlap.record import METHOD, Case, Device, Look, Plan, Run, Samples
 from hotlap.store import bundle as bundles
 from hotlap.store import kernels, labels, locks
 from hotlap.targets.base import SystemClock
@@ -65,7 +65,7 @@ def run(plan: Plan, options: Options, listen: Listener, start: Start = Round) ->
     revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
     machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
     record = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan,
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
         machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
         labels=labels.check(options.labels), seed=seed, look=options.look,
     )
@@ -146,6 +146,11 @@ class _Limit:
 
     def used_s(self, virtual_s: float | None) -> float:
         return self.clock.now() - self.began_s if virtual_s is None else virtual_s
+
+    @property
+    def left_s(self) -> float | None:
+        """By the wall clock; None where there is no limit."""
+        return None if math.isinf(self.seconds) else max(self.seconds - self.used_s(None), 0.0)
 
     def over(self, virtual_s: float | None) -> bool:
         """Whether one more case, as long as those so far on average, would end after the limit; the first one is always measured."""
@@ -296,6 +301,7 @@ class _Session:
             spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
             options=msgspec.structs.replace(self.options, round_s=following.round_s), seed=self.record.seed * 1000 + number,
             start_s=self.rounds[device.key].elapsed_s + self.round_duration_s[device.key], patience_s=following.patience_s,
+            left_s=self.limit.left_s,
         )
         limit_s = HUNG_S + 4 * self.options.round_s + following.patience_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
         worker = (self.programs.round if device.target == "host" else self.start)(job, limit_s, self.stop)

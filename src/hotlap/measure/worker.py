@@ -73,7 +73,8 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         budget = _budget(target, case, job, watch, None if target.dialect == "model" else channel)
         budget = dataclasses.replace(budget, seconds=seconds, patience_s=max(job.patience_s - waited_s, 0.0))
         if case.workload == "command" and target.dialect != "model":
-            samples = programs.measure(target, case, budget)
+            most_s = None if job.left_s is None else job.left_s / len(job.cases) / (job.options.rounds + 1)
+            samples = programs.measure(target, case, budget, most_s)
         else:
             samples = measure(target, case, budget, overhead)
         samples = msgspec.structs.replace(samples, device=job.device_key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -101,11 +100,11 @@ def _number(key: str, value: object) -> float | int:
         raise InputError(f"'{key}' is {option.valid}, not {value!r}")
     try:
         number = units.parse(value, option.unit)
-    except (InputError, OverflowError):
+    except InputError:
         hint = units.meant(value, option.unit) if isinstance(value, str) else ""
         raise InputError(f"'{key}' is {option.valid}, not {str(value)[:40]!r}" + (f"; {hint}" if hint else "")) from None
     inside = option.low < number if option.above else option.low <= number
-    if not (math.isfinite(number) and inside and number <= option.high):
+    if not (inside and number <= option.high):
         raise InputError(f"'{key}' is {option.valid}, not {value!r}")
     if option.unit:
         return number

@@ -20,9 +20,9 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[f
     Conover, Practical Nonparametric Statistics, 3rd ed. 1999, 3.2; David and Nagaraja, Order Statistics, 3rd ed. 2003, 7.1.
     Raises ValueError for values that are not finite and for a confidence outside 0 to 1.
     """
-    x = np.sort(finite(values))
+    x = sorted(finite(values).tolist())
     rank, attained = ranks(len(x), confidence)
-    return (float(x[rank - 1]), float(x[len(x) - rank]), attained) if rank else None
+    return (x[rank - 1], x[len(x) - rank], attained) if rank else None
 
 
 def whole_range(values: Sequence[float]) -> tuple[float, float, float] | None:

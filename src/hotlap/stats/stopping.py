@@ -24,9 +24,9 @@ from hotlap.stats.series import finite
 FEWEST = 6  # rounds below which no distribution-free interval reaches 95 %
 LOOKS = (6, 12, 20, 30, 45, 70, 100, 150, 220, 320, 460, 680, 1000)  # rounds after which the noise is looked at
 EARLY = 0.8  # share of the precision that the expected half-width must keep to at a look before the last
-REACHED = 0.94  # the same for *reached*: noise is underestimated as often as it is overestimated
+REACHED = 0.93  # the same for *reached*: noise is underestimated as often as it is overestimated
 TAIL = 0.1  # of the quantiles whose distance is the scale: one round of six may be odd, three of thirty
-WIDEN_FROM, WIDEN_TO, WIDEST = 0.4, 0.8, 1.5  # of the precision, where widening begins and ends; the factor there
+WIDEN_FROM, WIDEN_TO, WIDEST = 0.4, 0.8, 1.4  # of the precision, where widening begins and ends; the factor there
 NORMAL = NormalDist()
 
 
@@ -62,7 +62,7 @@ def _first(scale: float, width: float, fewest: int) -> int | None:
 
 
 def widening(expected: float | None, precision: float | None, reached: bool | None) -> float:
-    """By how much both ends of the interval of a case that is *reached* move away from its median: 1 with room to spare, up to 1.5."""
+    """By how much both ends of the interval of a case that is *reached* move away from its median: 1 with room to spare, up to 1.4."""
     if not reached or not precision or expected is None:
         return 1.0
     place = (expected / precision - WIDEN_FROM) / (WIDEN_TO - WIDEN_FROM)

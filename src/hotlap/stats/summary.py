@@ -7,6 +7,7 @@ interval is over rounds alone (Kalibera and Jones, "Rigorous Benchmarking in Rea
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,7 +75,7 @@ def summarize(
     lost_samples = sum(count for _, count in map(_clean, samples))
     fields: dict[str, Any] = {"rounds": len(x), "samples": sum(map(len, rounds))}
     if len(x):
-        fields |= _centre(x, precision)
+        fields |= centre(x.tolist(), precision)
         fields["best"] = {"higher": float(x.max()), "lower": float(x.min())}.get(better)
     if rounds:
         pooled = np.concatenate(rounds)
@@ -96,9 +97,9 @@ def _clean(values: Sequence[float]) -> tuple[NDArray[np.float64], int]:
     return x[keep], int(len(x) - np.count_nonzero(keep))
 
 
-def _centre(x: NDArray[np.float64], precision: float | None) -> dict[str, Any]:
-    """Median, interval and spread over rounds; with a precision, what it takes."""
-    median, values = float(np.median(x)), x.tolist()
+def centre(values: Sequence[float], precision: float | None) -> dict[str, Any]:
+    """Median, interval and spread over rounds, as fields of a Summary; with a precision, what it takes. All values are finite."""
+    median = statistics.median(values)
     fields: dict[str, Any] = {"median": median}
     if precision:
         need = stopping.need(values, precision)
@@ -108,8 +109,8 @@ def _centre(x: NDArray[np.float64], precision: float | None) -> dict[str, Any]:
         wide = stopping.widening(fields.get("expected"), precision, fields.get("reached"))
         low, high = median - (median - low) * wide, median + (high - median) * wide
         fields |= {"low": low, "high": high, "confidence": attained, "half_width": _share((high - low) / 2, median)}
-    if len(x) > 1:
-        fields["spread"] = _share(MAD_TO_SD * float(np.median(np.abs(x - median))), median)
+    if len(values) > 1:
+        fields["spread"] = _share(MAD_TO_SD * statistics.median(abs(value - median) for value in values), median)
     return fields
 
 

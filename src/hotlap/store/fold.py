@@ -142,13 +142,13 @@ def least_by_chance(rate: float, rounds: int) -> int:
 def _flags(rounds: Sequence[Samples], used: Sequence[Samples], values: Sequence[float]) -> list[Flag]:
     """Each name once: with how many rounds have it and what was seen first, or what only all rounds together show."""
     between = _between(values) + _clock(used)
-    seen: dict[str, dict[int, str]] = {}
+    seen: dict[str, dict[int, Flag]] = {}
     for one in used or rounds:
         for flag in one.flags:
-            seen.setdefault(flag.name, {}).setdefault(one.round, flag.detail)
+            seen.setdefault(flag.name, {}).setdefault(one.round, flag)
     count = len(used or rounds)
     return between + [
-        Flag(name=name, detail=_detail(list(found.values()), count))
+        Flag(name=name, detail=_detail([flag.detail for flag in found.values()], count), shares=_shares(list(found.values()), count))
         for name, found in seen.items()
         if len(found) >= least_by_chance(FALSE_RATE.get(name, 0.0), count) and name not in {flag.name for flag in between}
     ]
@@ -166,6 +166,12 @@ def _clock(used: Sequence[Samples]) -> list[Flag]:
     if not clocks or max(clocks) - min(clocks) <= CLOCK_VARIED * statistics.median(clocks):
         return []
     return [Flag(name="clock_varied", detail=f"{min(clocks) / 1e9:.2f} to {max(clocks) / 1e9:.2f} GHz")]
+
+
+def _shares(flags: Sequence[Flag], rounds: int) -> dict[str, float]:
+    """Each reason's share of the readings, on average over all rounds."""
+    names = dict.fromkeys(name for flag in flags for name in flag.shares)
+    return {name: sum(flag.shares.get(name, 0.0) for flag in flags) / rounds for name in names}
 
 
 def _detail(details: Sequence[str], rounds: int) -> str:

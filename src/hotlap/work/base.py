@@ -87,8 +87,6 @@ class Param:
             raise InputError(f"'{self.name}' is too large: {str(value)[:20]}…") from None
         except InputError as error:
             raise InputError(f"'{self.name}': {error}") from None
-        if not number == number or number in (float("inf"), float("-inf")):
-            raise InputError(f"'{self.name}' must be finite, not {value!r}")
         if self.kind == "int" and number != int(number):
             raise InputError(f"'{self.name}' is a whole number, not {value!r}")
         if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):

@@ -36,6 +36,7 @@ def test_more_work_takes_more_time(machine, size) -> None:
         assert np.all(found >= (1 - TILE_STEP) * np.maximum.accumulate(found))
 
 
+@pytest.mark.slow("every machine and type")
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8", "fp8_block", "int8", "tf32", "fp32", "fp4", "int4"])
 def test_never_below_the_bound_and_finite_everywhere(machine, dtype) -> None:
