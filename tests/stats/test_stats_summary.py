@@ -184,14 +184,14 @@ class TestSummarize:
         assert (one.expected, one.reached, one.needed, one.low) == (None, False, None, None)
 
     def test_an_interval_that_was_reached_by_luck_is_widened_about_its_median(self) -> None:
-        """Expected half-width: the noise × the expected largest of six normal values (Blom: 1.2815); 0.8 of the precision widens by half."""
+        """Expected half-width: the noise × the expected largest of six normal values (Blom: 1.2815); 0.8 of the precision widens most."""
         values = [99.0, 99.4, 100.0, 100.2, 100.6, 101.2]
         need = stopping.need(values, 1.0)
         precise = need.expected / 0.8
         got = summarize(values, precision=precise)
         assert got.reached
-        assert (got.low, got.high) == (pytest.approx(100.1 - 1.5 * 1.1), pytest.approx(100.1 + 1.5 * 1.1))
-        assert got.half_width == pytest.approx(1.5 * 1.1 / 100.1)
+        assert (got.low, got.high) == (pytest.approx(100.1 - stopping.WIDEST * 1.1), pytest.approx(100.1 + stopping.WIDEST * 1.1))
+        assert got.half_width == pytest.approx(stopping.WIDEST * 1.1 / 100.1)
         plain = summarize(values, precision=need.expected / 0.4)
         assert (plain.low, plain.high) == (99.0, 101.2)
         short = summarize(values, precision=need.expected / 0.95)
