@@ -241,6 +241,17 @@ class TestSummarize:
         assert got.spread > 10 * got.within
         assert names(got, "rounds differ by", "raise --rounds")
 
+    def test_one_outlier_in_twenty_is_not_many(self) -> None:
+        rng = np.random.default_rng(2)
+        samples = [[*(10 + rng.normal(size=95) * 0.1), *[20.0] * 5]]
+        assert not names(summarize([10.0] * 6, samples), "lie far")
+        assert names(summarize([10.0] * 6, [[*samples[0], 20.0]]), "6 of 101 samples lie far")
+
+    def test_more_than_six_rounds_may_differ_as_well(self) -> None:
+        centres = [10.0, 10.5, 11.0, 10.1, 10.9, 10.3, 10.6]
+        assert names(summarize(centres, [[c] * 5 for c in centres]), "rounds differ by")
+        assert not names(summarize(centres[:5], [[c] * 5 for c in centres[:5]]), "rounds differ by")
+
     def test_rounds_that_drift(self) -> None:
         assert names(summarize([10.0, 10.2, 10.4, 10.6, 10.8, 11.0]), "drift", "temperature")
 
