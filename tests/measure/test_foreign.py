@@ -149,7 +149,7 @@ def test_without_proc_nothing_is_watched_and_that_is_said(tmp_path: Path) -> Non
 
 
 def test_broken_files_are_as_good_as_none(proc: Proc) -> None:
-    watch = host(proc)
+    watch = host(proc, 1)
     (proc.root / "loadavg").write_text("broken")
     assert seen_broken(watch, proc) == Seen()
     (proc.root / "stat").write_text("cpu 1 2 3\n")
