@@ -3,7 +3,8 @@
     scripts/mutate.py [--seed N] [--most 600] [--jobs 2] [MODULE …]
 
 Mutants are those of Cosmic Ray; where there are more than `--most`, so many are drawn at random. Those of texts, messages, types and
-docstrings are left out. A mutant is killed by a test that fails, or by more than ten times the CPU time of the tests without it. Survivors
+docstrings are left out. A mutant is killed by a test that fails, or by tests that take ten times the CPU time, or five
+times the wall time, that they take without it. Survivors
 are listed; those that scripts/mutants.toml names as equivalent, and why, count as neither. Exit 1 where fewer than 90 % are killed.
 """
 
@@ -127,7 +128,7 @@ def _copy() -> Path:
     return folder
 
 
-def tested(folder: Path, tests: list[str], cpu_s: float, compiled: bool) -> tuple[int, float]:
+def tested(folder: Path, tests: list[str], cpu_s: float, wall_s: float, compiled: bool) -> tuple[int, float]:
     """Exit code of the tests in a fork, and the CPU time it took; −1 where it took more than was given."""
     child = os.fork()
     if not child:
@@ -139,7 +140,7 @@ def tested(folder: Path, tests: list[str], cpu_s: float, compiled: bool) -> tupl
         os.dup2(null, 1)
         os.dup2(null, 2)
         os._exit(int(pytest.main([*tests, *OPTIONS])))
-    until = time.monotonic() + 20 * cpu_s + 60
+    until = time.monotonic() + wall_s
     while time.monotonic() < until:
         done, status, used = os.wait4(child, os.WNOHANG)
         if done:
@@ -150,26 +151,28 @@ def tested(folder: Path, tests: list[str], cpu_s: float, compiled: bool) -> tupl
     return -1, cpu_s
 
 
-_here: dict[str, tuple[Path, float]] = {}  # of this process: module → its copy, and the CPU time of its tests
+_here: dict[str, tuple[Path, float, float]] = {}  # of this process: module → its copy, CPU and wall time of its tests
 
 
 def kills(one: Mutant) -> bool:
     """Whether the module's tests notice. Raises RuntimeError where they fail on the module as it is."""
     if not _here:
-        _here[""] = (_copy(), 0.0)
+        _here[""] = (_copy(), 0.0, 0.0)
     folder = _here[""][0]
     file = folder / "src/hotlap" / one.module
     if one.module not in _here:
-        code, used_s = tested(folder, TESTS[one.module], 600, compiled=True)
+        began = time.monotonic()
+        code, used_s = tested(folder, TESTS[one.module], 600, 600, compiled=True)
         if code:
             raise RuntimeError(f"the tests of {one.module} fail without a mutant, or do not run: {' '.join(TESTS[one.module])}")
-        _here[one.module] = (folder, used_s)
+        _here[one.module] = (folder, used_s, time.monotonic() - began)
         for stale in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             stale.unlink()
     original = file.read_text()
     file.write_text(one.source)
     try:
-        return bool(tested(folder, TESTS[one.module], 10 * _here[one.module][1] + 10, compiled=False)[0])
+        _, cpu_s, wall_s = _here[one.module]
+        return bool(tested(folder, TESTS[one.module], 10 * cpu_s + 10, 5 * wall_s + 20, compiled=False)[0])
     finally:
         file.write_text(original)
 

@@ -117,7 +117,8 @@ class Thread:
             worker.one_round(self.job, channel, answers)
         except HotlapError as error:
             self.said.put(Fault(message=str(error), exit_code=error.exit_code))
-        self.said.put(None)
+        finally:
+            self.said.put(None)
 
     def __enter__(self) -> Thread:
         self.thread.start()

@@ -33,6 +33,7 @@ def test_a_low_clock_is_under_97_percent_of_the_highest(clock: float, low: bool)
 
 
 def test_a_throttle_is_named_and_a_harmless_one_is_not() -> None:
-    assert found("throttle", (11.0, 0.0), (12.0, float(CAP))) == [Flag(name="throttled", detail=f"held back by {THROTTLE[CAP]}")]
+    (flag,) = found("throttle", (11.0, 0.0), (12.0, float(CAP)))
+    assert (flag.name, flag.shares) == ("throttled", {THROTTLE[CAP]: 0.5})
     assert found("throttle", (11.0, 0.0)) == []
     assert found("throttle", (11.0, float(next(bit for bit, name in THROTTLE.items() if name == "idle")))) == []

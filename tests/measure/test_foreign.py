@@ -149,7 +149,7 @@ def test_without_proc_nothing_is_watched_and_that_is_said(tmp_path: Path) -> Non
 
 
 def test_broken_files_are_as_good_as_none(proc: Proc) -> None:
-    watch = host(proc)
+    watch = host(proc, 1)
     (proc.root / "loadavg").write_text("broken")
     assert seen_broken(watch, proc) == Seen()
     (proc.root / "stat").write_text("cpu 1 2 3\n")
@@ -196,6 +196,40 @@ def test_a_crowd_leaves_less_than_a_core(proc: Proc, used: float, crowded: bool,
     monkeypatch.setattr(foreign.os, "cpu_count", lambda: 1)
     monkeypatch.setattr(Host, "others", lambda _: used)
     assert host(proc).crowded() is crowded
+
+
+class Time:
+    """A clock that passes by sleeping, and what happens meanwhile."""
+
+    def __init__(self, proc: Proc, running: list[int]) -> None:
+        self.now_s, self.proc, self.later = 0.0, proc, running
+
+    def perf_counter(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.proc.running(self.later.pop(0) if len(self.later) > 1 else self.later[0])
+
+
+@pytest.mark.parametrize(
+    ("running", "allowed_s", "waited_s"),
+    [([1], 1.0, 0.03), ([3, 3, 1], 1.0, 0.05), ([1, 1, 3, 1], 1.0, 0.06), ([3], 0.055, 0.06), ([2], 1.0, 0.03), ([1], 0.0, 0.0)],
+)
+def test_it_waits_until_others_were_gone_three_times(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch, running: list[int], allowed_s: float, waited_s: float,
+) -> None:
+    """A look each 10 ms; one thread of ours and one of others have a core each."""
+    watch = host(proc)
+    monkeypatch.setattr(foreign, "time", Time(proc, list(running)))
+    assert watch.wait(allowed_s) == pytest.approx(waited_s)
+
+
+def test_what_counts_as_little_is_fixed(proc: Proc) -> None:
+    assert (foreign.CROWD, foreign.BUSY_SHARE, foreign.MOST_CLOCKS, foreign.RELIST) == (0.25, 0.5, 4, 32)
+    watch = host(proc)
+    seen(watch, proc, 0.5, t10=(0.25, 0.0, 0))
+    assert watch.busy == ["10"]  # just half of the sample
 
 
 # ---------------------------------------------------------------- GPUs, and what watches what

@@ -95,11 +95,11 @@ def test_drift_between_rounds_is_seen() -> None:
         assert any("first round to the last" in f.detail for f in row.result.flags)
 
 
-def test_fewer_than_six_rounds_have_no_interval() -> None:
+def test_fewer_than_six_rounds_have_the_confidence_they_have() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?seed=3", rounds=3, rounds_max=3)
-    assert all(row.summary.low is None for row in run.rows)
+    assert {row.summary.confidence for row in run.rows} == {0.75}
     assert all(row.verdict.state == "inconclusive" for row in run.rows)
-    assert "6 rounds needed" in str(run)
+    assert all(row.verdict.reason.startswith("3 rounds of the 6 that a 95 % interval needs") for row in run.rows)
 
 
 def test_rounds_stop_when_exact_enough() -> None:
@@ -123,7 +123,7 @@ def test_a_limit_ends_a_run_between_cases_and_says_what_it_left_out(home: Path) 
     assert 0 < len(short.samples) < 4
     left = [r for r in short.results if not r.values]
     assert {(r.status, r.reason) for r in left} == {("not_run", "the budget of 0.7 s was used up")}
-    assert 4 < len(longer.samples) < 12  # a round is 2 s of the device's clock
+    assert 4 < len(longer.samples) < 24  # a round is 2 s of the device's clock, shortened to what the budget leaves
     assert all(r.values for r in longer.results)
     assert short.bundle.run.stopped == longer.bundle.run.stopped == "budget"
     assert len(all_of_it.samples) == 24
@@ -148,7 +148,7 @@ def test_unknown_devices_are_answered() -> None:
 def test_nothing_measured_is_never_a_pass() -> None:
     run = hotlap.run(_plan(("command", {"argv": ["true"]})), target="simulated:h200-sxm")
     assert [row.verdict.state for row in run.rows] == ["not_run"]
-    assert run.bundle.run.stopped == "no case gave a number that stands"
+    assert run.bundle.run.stopped == "no case gave a number"
 
 
 def _start(home: Path, *arguments: str) -> subprocess.Popen[str]:

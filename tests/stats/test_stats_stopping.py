@@ -106,6 +106,6 @@ def test_looks_are_few_and_in_order() -> None:
 
 def test_what_was_reached_by_luck_is_widened() -> None:
     most = stopping.WIDEST
-    assert most == 1.5
-    assert [widening(share * 0.01, 0.01, True) for share in (0.0, 0.4, 0.6, 0.8, 0.93)] == pytest.approx([1, 1, 1.25, 1.5, 1.5])
+    assert most == 1.4
+    assert [widening(share * 0.01, 0.01, True) for share in (0.0, 0.4, 0.6, 0.8, 0.93)] == pytest.approx([1, 1, 1.2, 1.4, 1.4])
     assert widening(0.008, 0.01, False) == widening(0.008, 0.01, None) == widening(None, 0.01, True) == widening(0.008, None, True) == 1.0

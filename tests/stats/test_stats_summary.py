@@ -184,14 +184,14 @@ class TestSummarize:
         assert (one.expected, one.reached, one.needed, one.low) == (None, False, None, None)
 
     def test_an_interval_that_was_reached_by_luck_is_widened_about_its_median(self) -> None:
-        """Expected half-width: the noise × the expected largest of six normal values (Blom: 1.2815); 0.8 of the precision widens by half."""
+        """Expected half-width: the noise × the expected largest of six normal values (Blom: 1.2815); 0.8 of the precision widens most."""
         values = [99.0, 99.4, 100.0, 100.2, 100.6, 101.2]
         need = stopping.need(values, 1.0)
         precise = need.expected / 0.8
         got = summarize(values, precision=precise)
         assert got.reached
-        assert (got.low, got.high) == (pytest.approx(100.1 - 1.5 * 1.1), pytest.approx(100.1 + 1.5 * 1.1))
-        assert got.half_width == pytest.approx(1.5 * 1.1 / 100.1)
+        assert (got.low, got.high) == (pytest.approx(100.1 - stopping.WIDEST * 1.1), pytest.approx(100.1 + stopping.WIDEST * 1.1))
+        assert got.half_width == pytest.approx(stopping.WIDEST * 1.1 / 100.1)
         plain = summarize(values, precision=need.expected / 0.4)
         assert (plain.low, plain.high) == (99.0, 101.2)
         short = summarize(values, precision=need.expected / 0.95)
@@ -240,6 +240,17 @@ class TestSummarize:
         assert got.within == pytest.approx(0.001, rel=0.3)
         assert got.spread > 10 * got.within
         assert names(got, "rounds differ by", "raise --rounds")
+
+    def test_one_outlier_in_twenty_is_not_many(self) -> None:
+        rng = np.random.default_rng(2)
+        samples = [[*(10 + rng.normal(size=95) * 0.1), *[20.0] * 5]]
+        assert not names(summarize([10.0] * 6, samples), "lie far")
+        assert names(summarize([10.0] * 6, [[*samples[0], 20.0]]), "6 of 101 samples lie far")
+
+    def test_more_than_six_rounds_may_differ_as_well(self) -> None:
+        centres = [10.0, 10.5, 11.0, 10.1, 10.9, 10.3, 10.6]
+        assert names(summarize(centres, [[c] * 5 for c in centres]), "rounds differ by")
+        assert not names(summarize(centres[:5], [[c] * 5 for c in centres[:5]]), "rounds differ by")
 
     def test_rounds_that_drift(self) -> None:
         assert names(summarize([10.0, 10.2, 10.4, 10.6, 10.8, 11.0]), "drift", "temperature")
