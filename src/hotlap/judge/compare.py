@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from hotlap.judge import drift, environment, matching
 from hotlap.judge import turns as turned
 from hotlap.judge.matching import FEWEST_RUNS, Apart, Unit, Values
-from hotlap.record import Allowance, Case, Comparison, Difference, OnDevice, Result, Samples, Summary, Turns, identity
+from hotlap.record import IMPORTED, Allowance, Case, Comparison, Difference, OnDevice, Result, Run, Samples, Summary, Turns, identity
 from hotlap.stats import several
 from hotlap.stats.components import components
 from hotlap.stats.drift import Drift
@@ -95,7 +95,18 @@ def compare(
     if apart and not force:
         return [_unlike(x, y, apart) for x, y in pairs]
     between = _between(a, b, past or {}, stable) if drift.one_after_the_other(*runs) else None
-    return weigh(pairs, GATE if gate is None else gate, f"forced: {apart}" if apart else "", found, between)
+    weighed = weigh(pairs, GATE if gate is None else gate, f"forced: {apart}" if apart else "", found, between)
+    notice = _methods(*runs)
+    return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
+
+
+def _methods(a: Sequence[Run], b: Sequence[Run]) -> str:
+    """What to know where Hotlap's own way of making numbers changed from one side to the other; "" where it did not."""
+    one, two = (sorted({run.method for run in side if run.target != IMPORTED}) for side in (a, b))
+    if not one or not two or one == two:
+        return ""
+    ways = " and ".join(f"{name} by method {', '.join(map(str, side))}" for name, side in (("A", one), ("B", two)))
+    return f"measured in two ways, {ways} (docs/method.md): a small difference may be the method's; measure both by one version to be sure"
 
 
 def _between(a: Sequence[Bundle], b: Sequence[Bundle], past: drift.Past, stable: bool) -> InBetween:

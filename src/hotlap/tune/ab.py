@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import hotlap
 from hotlap.errors import HotlapError, InputError
 from hotlap.inspect.machine import fingerprint
-from hotlap.record import Result, Run, Samples, Turns
+from hotlap.record import METHOD, Result, Run, Samples, Turns
 from hotlap.stats import sequential
 from hotlap.stats.sequential import PILOT, Asked, Decision, Design
 from hotlap.stats.turns import aligned
@@ -144,7 +144,7 @@ def _first(name: str, arm: Arm) -> None:
 def _writer(arm: Arm, side: str, options: Options, home: Path) -> tuple[bundles.Writer, Run]:
     began = datetime.now(UTC)
     run = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=arm.plan,
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=arm.plan,
         machine=fingerprint([arm.device]), target=arm.target, devices=[arm.device.key],
         labels=labels.check({**options.labels, "side": side}),
     )
