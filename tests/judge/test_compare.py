@@ -241,7 +241,8 @@ def test_a_row_can_be_checked_by_hand(name: str, factor: float, sd: float) -> No
     assert sides.subject(found) == ("time" if found.better == "lower" else "rate")
     row = next(line for line in comparison.comparison([found], width=300).splitlines() if shown.a.split()[0] in line)
     assert all(text in " ".join(row.split()) for text in shown[:3])
-    assert shown.change in comparison_page.page("old", [], {"new": comparison.Other([found])})
+    runs = [make({name: [1e-3]})]
+    assert shown.change in comparison_page.page("old", runs, {"new": comparison.Other([found], runs)})
 
 
 def test_words_fit_the_metric() -> None:
