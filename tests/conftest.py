@@ -1,8 +1,106 @@
-"""What every test process has in common."""
+"""What every test process has in common: its own home and locks, how many draws a simulation takes, what each test costs."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+
+import draws
+import forks
 
 # As in the processes of rounds: threads that spin after a parallel region look like a kernel that goes on computing.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+COST = os.environ.get("HOTLAP_TEST_COST")  # a file: one line of JSON per test; read by benchmarks/suite.py
+# No deadline: how long an example takes depends on who else uses the machine.
+hypothesis.settings.register_profile("hotlap", deadline=None, max_examples=draws.examples(100), derandomize=not draws.FULL)
+hypothesis.settings.load_profile("hotlap")
+PASSED = os.environ.get("HOTLAP_TEST_PASSED")  # a file: the tests that have passed, one a line; .ci/run reads it
+_own = Path(tempfile.mkdtemp(prefix="hotlap-tests-"))
+
+
+def pytest_configure() -> None:
+    """Tests beside each other (pytest-xdist: a process each) share no runs and wait for no one's devices, and none has a terminal."""
+    os.environ["COLUMNS"] = "100"  # where there is no terminal; pytest-xdist says 80 to its processes
+    os.environ["HOTLAP_HOME"] = str(_own / "home")
+    os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_own, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _forks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        forks.install(patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_draws(request: pytest.FixtureRequest) -> None:
+    """A module's RNG begins anew with each test, by the test's name: what a test draws does not depend on which others run."""
+    source = getattr(request.module, "RNG", None)
+    if isinstance(source, np.random.Generator):
+        source.bit_generator.state = np.random.default_rng(zlib.crc32(request.node.name.encode())).bit_generator.state
+
+
+def spent_s() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    before = spent_s()
+    try:
+        return (yield)
+    finally:
+        if COST:
+            with open(COST, "a", encoding="utf-8") as out:
+                out.write(json.dumps({"test": item.nodeid, "cpu_s": round(spent_s() - before, 3)}) + "\n")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if PASSED and report.when == "call" and report.passed and "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(PASSED, "a", encoding="utf-8") as out:
+            out.write(report.nodeid.encode("unicode_escape").decode() + "\n")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks say why. What is slow and has passed is left out; the others are cheap, and run again with what was installed since."""
+    for one in items:
+        for mark in one.iter_markers():
+            if mark.name in ("slow", "thorough") and not mark.args:
+                raise pytest.UsageError(f"{one.nodeid}: say why: @pytest.mark.{mark.name}('…')")
+    if not PASSED or not os.path.exists(PASSED):
+        return
+    done = set(Path(PASSED).read_text(encoding="utf-8").splitlines())
+    again: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for one in items:
+        again[not one.get_closest_marker("slow") or one.nodeid.encode("unicode_escape").decode() not in done].append(one)
+    config.hook.pytest_deselected(items=again[False])
+    items[:] = again[True]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share a costly fixture stay in one process: those of a file, in test_docs.py those of a document."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            return f"{file} {test.partition(':')[0]}" if file.endswith("test_docs.py") else file
+
+    return ByFile(config, log)

@@ -1,13 +1,14 @@
 """The documents run: every console and Python block is executed, and the lists in them are held against the code.
 
 A block that cannot run here has its reason in a comment on the line before it: `<!-- not run: needs a GPU -->`. A command that is
-shown failing has `<!-- exit: 2 -->`, a file that the reader is to save `<!-- file: caches.toml -->`. The
-blocks of one document run in order, in one folder and one HOTLAP_HOME.
+shown failing has `<!-- exit: 2 -->`, a file that the reader is to save `<!-- file: caches.toml -->`, a block for which a package must be
+installed `<!-- needs: torch -->`. The blocks of one document run in order, in one folder and one HOTLAP_HOME.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import re
 import subprocess
@@ -20,9 +21,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
-LIMIT_S = 300
+LIMIT_S = 900  # bounds a hang, and nothing else
 FENCE = re.compile(r"^```(\w*)\s*$")
-MARK = re.compile(r"^<!-- (not run|exit|file): (.+?) -->$")
+MARK = re.compile(r"^<!-- (not run|exit|file|needs): (.+?) -->$")
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,15 @@ class Block:
     line: int
     language: str
     text: str
-    mark: str = ""  # "not run", "exit", "file" or ""
-    value: str = ""  # the reason, the exit code, or the name
+    mark: str = ""  # "not run", "exit", "file", "needs" or ""
+    value: str = ""  # the reason, the exit code, the name, or the package
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot run here; empty where it can."""
+        if self.mark == "needs" and importlib.util.find_spec(self.value) is None:
+            return f"{self.value} is not installed"
+        return self.value if self.mark == "not run" else ""
 
     @property
     def name(self) -> str:
@@ -87,7 +95,7 @@ def folder(document: Path) -> Path:
 def execute(block: Block) -> subprocess.CompletedProcess[str]:
     """Runs a block, and before it those of its document that it may build on."""
     for earlier in RUNNABLE:
-        if earlier.document == block.document and earlier.line < block.line and earlier.mark != "not run":
+        if earlier.document == block.document and earlier.line < block.line and not earlier.missing:
             execute(earlier)
     here = folder(block.document)
     environment = os.environ | {
@@ -106,10 +114,11 @@ def execute(block: Block) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=here, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
+@pytest.mark.slow("runs the documents as a reader would")
 @pytest.mark.parametrize("block", RUNNABLE, ids=lambda b: b.name)
 def test_block_runs(block: Block) -> None:
-    if block.mark == "not run":
-        pytest.skip(block.value)
+    if block.missing:
+        pytest.skip(block.missing)
     done = execute(block)
     wanted = int(block.value) if block.mark == "exit" else 0
     assert done.returncode == wanted, f"{block.name}: exit {done.returncode}, not {wanted}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"

@@ -73,7 +73,7 @@ def test_power_is_shown_beside_the_model(script) -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_run_on_a_processor_shows_that_it_works(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from hotlap.errors import InputError
     [
         ("256 MiB", "B", 2**28), ("1.5 TB/s", "B/s", 1.5e12), ("8 s", "s", 8.0), ("90ms", "s", 0.09), ("5 %", "%", 0.05),
         ("10 min", "s", 600.0), ("1.98 GHz", "Hz", 1.98e9), (4096, "B", 4096.0), ("3 GB", "B", 3e9), ("4 Ki", "", 4096.0), ("165 M/s", "1/s", 165e6), ("20 µs", "s", 20e-6),
+        ("2 EFLOP/s", "FLOP/s", 2e18), ("3 ks", "s", 3000.0), ("0.05", "%", 0.05), (0.05, "%", 0.05), ("1", "%", 1.0), (1, "%", 1.0), ("500 %", "%", 5.0), ("90 %", "", 0.9),
     ],
 )
 def test_parse(text: str, unit: str, value: float) -> None:
@@ -27,13 +30,32 @@ def test_parse_says_what_is_valid(text: str, unit: str) -> None:
         units.parse(text, unit)
 
 
+@pytest.mark.parametrize("text", [5, "5", 5.0, "5.0", -5])
+def test_a_share_above_one_has_its_sign(text: str | float) -> None:
+    value = float(text)
+    with pytest.raises(InputError, match=rf"^'{text}' without a sign would be {value * 100:g} %; write '{value:g} %' or {value / 100:g}$"):
+        units.parse(text, "%")
+
+
+@pytest.mark.parametrize("text", ["1e400 B", "1e400", "1e300 EB", math.inf, -math.inf, math.nan, 10**400])
+def test_what_is_not_finite_is_refused(text: str | float) -> None:
+    with pytest.raises(InputError, match="is not finite; write a number and a unit, as in '256 MiB'"):
+        units.parse(text, "B")
+
+
+@pytest.mark.parametrize(("text", "unit"), [("1 Ms", "s"), ("1 Ps", "s"), ("1 Es", "s"), ("5m", ""), ("5 n", ""), ("5E", ""), ("3 mB", "B")])
+def test_a_prefix_that_nobody_means_is_refused(text: str, unit: str) -> None:
+    with pytest.raises(InputError, match=f"has the unit '{text[1:].strip()}' where"):
+        units.parse(text, unit)
+
+
 @pytest.mark.parametrize(
     ("text", "unit", "hint"),
     [
         ("512mib", "B", "did you mean '512 MiB'?"), ("1gb", "B", "did you mean '1 GB'?"), ("64 KB", "B", "did you mean '64 kB' or '64 KiB'?"),
         ("1 mB", "B", "did you mean '1 MB'?"), ("3 bytes", "B", "did you mean '3 B'?"), ("8 m", "s", "did you mean '8 min'?"),
         ("5 seconds", "s", "did you mean '5 s'?"), ("90 MS", "s", "did you mean '90 ms'?"), ("2 ghz", "Hz", "did you mean '2 GHz'?"),
-        ("4 ki", "", "did you mean '4 Ki'?"), ("1.5 tb/s", "B/s", "did you mean '1.5 TB/s'?"), ("8 s", "B", ""), ("fast", "B", ""), ("8 MiB", "B", ""),
+        ("4 ki", "", "did you mean '4 Ki'?"), ("1.5 tb/s", "B/s", "did you mean '1.5 TB/s'?"), ("8 s", "B", ""), ("fast", "B", ""), ("8 MiB", "B", ""), ("2 eflop/s", "FLOP/s", "did you mean '2 EFLOP/s'?"),
     ],
 )
 def test_what_was_meant(text: str, unit: str, hint: str) -> None:
@@ -60,6 +82,7 @@ def test_exact(value: float, unit: str, text: str) -> None:
     [
         (2.94e10, "B/s", "29.4 GB/s"), (None, "B/s", "–"), (0.0, "B/s", "0 B/s"), (4.6e-5, "s", "46.0 µs"), (9.996e2, "B/s", "1.00 kB/s"),
         (0.734, "%", "73.4 %"), (1.65e8, "1/s", "165 M/s"), (63.0, "°C", "63.0 °C"), (1200.0, "s", "1200 s"), (1e-13, "s", "0.100 ps"), (float("nan"), "s", "–"),
+        (1e18, "FLOP/s", "1.00 EFLOP/s"), (4.2e20, "FLOP/s", "420 EFLOP/s"), (2e6, "s", "2000 ks"),
     ],
 )
 def test_show(value: float | None, unit: str, text: str) -> None:

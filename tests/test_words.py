@@ -41,6 +41,7 @@ def flags_raised() -> Iterator[str]:
                         yield str(keyword.value.value)
 
 
+@pytest.mark.slow("reads all of the source")
 def test_every_flag_is_in_the_glossary_and_every_one_there_is_raised() -> None:
     assert section("Flags") == set(flags_raised())
 

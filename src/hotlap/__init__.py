@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hotlap.api import Run, Timeline, changes, compare, findings, load, measure, predict, run
     from hotlap.marking import marker
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step"]
 
 

@@ -137,7 +137,10 @@ def compare(
     Groups of other targets or models of device are `not comparable` unless `force`d. Intervals of sides measured one after the other
     allow for drift, by the runs that are kept of this machine, unless `assume_stable`: `.allowance` says by how much.
     """
-    share = None if gate is None else units.parse(gate, "%")
+    try:
+        share = None if gate is None else units.parse(gate, "%")
+    except InputError as error:
+        raise InputError(f"gate: {error}") from None
     if share is not None and not 0 <= share < 1:
         raise InputError(f"gate is a share from 0 to under 1, as in 0.02 or '2 %', not {gate!r}")
     left, right = _group(a), _group(b)

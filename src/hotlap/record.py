@@ -15,7 +15,21 @@ from typing import Any, Literal
 
 import msgspec
 
+from hotlap.where import Cpu as Cpu
+from hotlap.where import Device as Device
+from hotlap.where import Look as Look
+from hotlap.where import Machine as Machine
+from hotlap.where import Reading as Reading
+from hotlap.where import Readings as Readings
+from hotlap.where import Record as Record
+from hotlap.where import RunningProcess as RunningProcess
+
 SCHEMA = 1
+METHOD = 2
+METHOD_HISTORY = {
+    1: "0.1: rounds added until the interval was narrow; a clock that varied made a case invalid; no sample was replaced",
+    2: "0.2: rounds planned by the noise between them; disturbed samples and rounds replaced; invalid only where a number is disproved",
+}
 SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
 IMPORTED = "imported"  # target, and workload, of what Hotlap did not measure itself
 
@@ -24,78 +38,6 @@ Value = bool | int | float | str | list[str]  # what a parameter can be; list[st
 Status = Literal["measured", "not_run", "invalid", "error"]
 State = Literal["pass", "fail", "measured", "inconclusive", "not_run", "invalid", "error"]
 encode = msgspec.json.encode  # a record as one line of JSON, without the newline
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all that is kept: frozen, keywords only, unknown keys of a later minor version are ignored."""
-
-
-# ---------------------------------------------------------------- where
-
-
-class Device(Record, frozen=True, kw_only=True):
-    """One accelerator as one target sees it. `key` names it for ever: the UUID where there is one."""
-
-    target: str  # which target drives it: opencl, cuda, torch, simulated
-    index: int  # place in the target's own order; never used to recognise a device again
-    name: str  # as the driver reports it
-    kind: Literal["gpu", "cpu", "other"]
-    vendor: str = ""
-    uuid: str = ""
-    serial: str = ""
-    pci_address: str = ""  # domain:bus:device.function
-    pci_id: str = ""  # vendor:device, hex, as in 10de:2335
-    driver: str = ""  # name and version
-    memory_bytes: int | None = None
-    compute_units: int | None = None  # SMs, CUs, Xe cores, or CPU cores
-    clock_max_hz: float | None = None  # as reported by the driver; may be a base clock on CPUs
-    cache_bytes: int | None = None  # last level, shared
-    machine: str = ""  # slug in the machine table, once recognised
-    facts: dict[str, Any] = {}  # what else the target knows; names end in units
-
-    @property
-    def key(self) -> str:
-        return self.uuid or f"{self.target}:{self.index}:{self.name}"
-
-    @property
-    def model(self) -> str:
-        """What devices of one kind share: the machine table's name, else the driver's, with the memory that tells variants apart."""
-        if self.machine:
-            return self.machine
-        return f"{self.name} {self.memory_bytes // 2**30} GiB" if self.memory_bytes and self.kind == "gpu" else self.name
-
-    @property
-    def selector(self) -> str:
-        """What a user types to get it: `target:index`."""
-        return f"{self.target}:{self.index}"
-
-
-class Cpu(Record, frozen=True, kw_only=True):
-    """The host's processor, as it reports itself."""
-
-    name: str = ""
-    vendor: str = ""
-    family: int | None = None
-    model: int | None = None
-    cores: int | None = None
-    threads: int | None = None
-    flags: list[str] = []  # only those that matter for arithmetic: avx2, avx512f, fma, amx_bf16 …
-    clock_max_hz: float | None = None
-    cache_bytes: dict[str, int] = {}  # per level: l1d, l2, l3; one instance's size
-
-
-class Machine(Record, frozen=True, kw_only=True):
-    """The fingerprint of where: host, processor, devices, software, settings."""
-
-    host: str
-    os: str = ""
-    kernel: str = ""
-    virtual: str = ""  # hypervisor or container, "" unknown
-    cpu: Cpu = Cpu()
-    memory_bytes: int | None = None
-    devices: list[Device] = []
-    software: dict[str, str] = {}  # package or library → version
-    settings: dict[str, str] = {}  # environment variables and kernel settings that change speed
 
 
 # ---------------------------------------------------------------- what
@@ -120,10 +62,10 @@ class Case(Record, frozen=True, kw_only=True):
 class MeasureOptions(Record, frozen=True, kw_only=True):
     """How long and how exactly; the `[measure]` table of a plan."""
 
-    rounds: int = 6  # fewest rounds; 6 is the fewest that give a distribution-free 95 % interval
-    rounds_max: int = 30
+    rounds: int = 6  # fewest good rounds; 6 is the fewest that give a distribution-free 95 % interval
+    rounds_max: int = 30  # most good rounds; rounds that were disturbed are replaced and do not count
     round_s: float = 8.0  # time to spend in one round, shared by its cases
-    budget_s: float = 600.0  # when to stop adding rounds
+    budget_s: float = 600.0  # when to stop adding rounds, and replacing disturbed ones
     precision: float = 0.01  # asked half-width of the 95 % interval over rounds, as a share of the median
     sample_s: float = 0.0  # shortest sample; 0: the target's timer decides (resolution under 0.1 %)
     readings_hz: float = 10.0  # how often sensors are read; 0 switches them off
@@ -160,6 +102,7 @@ class Flag(Record, frozen=True, kw_only=True):
 
     name: str  # drift, bimodal, throttled, few_samples, low_clock, shared_device, not_steady, timer_coarse, …
     detail: str = ""
+    shares: dict[str, float] = {}  # of throttled: reason → share of the readings in which it held; {}: not counted, as in 0.1
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -179,6 +122,7 @@ class Samples(Record, frozen=True, kw_only=True):
     round: int
     status: Status = "measured"
     reason: str = ""  # of any status but measured
+    cause: Literal["", "wrong_result", "tampered", "timers"] = ""  # of `invalid`; "": valid, or kept by 0.1
     seconds: list[float] = []  # per call, overhead subtracted, in order of time
     calls: int = 1  # calls in one sample (the batch)
     method: str = ""  # how it was timed: event-batch, wall-batch, graph-batch, wall-single, program, simulator
@@ -186,10 +130,15 @@ class Samples(Record, frozen=True, kw_only=True):
     resolution_s: float = 0.0  # of the timer
     wall_ratio: float | None = None  # device timer ÷ wall clock over the same batches; None where only one was read
     dropped: int = 0  # warm-up samples that are not in `seconds`
+    replaced: list[float] = []  # as `seconds`: samples during which something foreign ran; others were taken in their place
+    foreign: dict[str, int] = {}  # what ran during samples that were replaced: cause → samples; run_delay, processor, process, brake
+    disturbed: float | None = None  # share of the samples in `seconds` during which something foreign ran; None: not watched
+    waited_s: float = 0.0  # beyond the case's time: for others to end, and for samples in place of disturbed ones
+    steal: float | None = None  # share of the processors' time that the hypervisor gave to others meanwhile; None where it is not counted
     steady: bool = True  # a steady state was found within the time given
     began_s: float = 0.0  # target's clock, first kept sample
     ended_s: float = 0.0
-    clocks_hz: list[float] = []  # the device's clock before, between and after the samples, where known
+    clocks_hz: list[float] = []  # of the device, or of the cores that carry the load: before, between and after the samples, where known
     autocorrelation: float | None = None  # lag 1, within the round
     variant: str = ""  # what was chosen for this device, e.g. float16 × 4 chains
     metrics: dict[str, float] = {}  # other numbers a workload reports of itself
@@ -198,19 +147,6 @@ class Samples(Record, frozen=True, kw_only=True):
     flags: list[Flag] = []
     seed: int = 0  # of this case's input
     bookkeeping_s: float | None = None  # median time between two samples, outside the timed region
-
-
-class Reading(Record, frozen=True, kw_only=True):
-    """One sensor at one time: a value, or *not_supported*, or *error* — never a zero that means "missing"."""
-
-    sensor: str  # power_w, temperature_c, clock_hz … with the part where there are several: temperature_c.memory
-    device: str  # Device.key, or "host"
-    time_s: float  # the target's clock
-    value: float | None = None
-    status: Literal["ok", "not_supported", "error"] = "ok"
-    reason: str = ""
-    sensor_s: float | None = None  # the sensor's own time, UNIX; None where it has none
-    window_s: float | None = None  # over which the value is an average; 0 instantaneous, None unknown
 
 
 class Turns(Record, frozen=True, kw_only=True):
@@ -234,6 +170,7 @@ class Run(Record, frozen=True, kw_only=True):
     stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
     kept: int | None = None  # lines of samples.jsonl when the run ended; None while running, killed, or before Hotlap counted them
     hotlap: str  # version
+    method: int = 1  # how its numbers were made: see METHOD_HISTORY; absent in runs of 0.1
     plan: Plan
     machine: Machine
     target: str  # the specification asked for, e.g. opencl or simulated:h200-sxm?noise=0.01
@@ -244,6 +181,7 @@ class Run(Record, frozen=True, kw_only=True):
     seed: int = 0
     sensors_missing: dict[str, str] = {}  # sources of sensors that were not there, and why
     sampler_share: float | None = None  # of one core, spent on reading sensors
+    look: Look | None = None  # how busy the machine was just before; None: not looked
 
     @property
     def asked(self) -> MeasureOptions | None:
@@ -270,17 +208,31 @@ class Result(Record, frozen=True, kw_only=True):
     flags: list[Flag] = []
     checks: list[Check] = []
     rounds: list[Samples] = []
+    too_short: bool = False  # a call takes less than timing it costs: the values are what it takes at most
+    left_out: list[int] = []  # rounds that are not in `values`: disturbed, failed, or timers that disagreed
+    bound_by_clock: bool = False  # its time is a number of clock cycles: `cycles` means something
+    cycles: list[float] = []  # clock cycles per call, median of each round; [] unless every round knows its clock
+
+    @property
+    def used(self) -> list[Samples]:
+        """The rounds behind `values`, in their order."""
+        left_out = set(self.left_out)
+        return [one for one in self.rounds if one.seconds and one.status in ("measured", "invalid") and one.round not in left_out]
 
 
 class Summary(Record, frozen=True, kw_only=True):
-    """A Result condensed. The interval is over rounds, from order statistics, and absent below 6 rounds."""
+    """A Result condensed. The interval is over rounds, from order statistics; below 6 rounds its confidence is under 95 %."""
 
     rounds: int
     median: float | None = None
-    low: float | None = None  # 95 % interval of the median over rounds
+    low: float | None = None  # interval of the median over rounds; None for a single one
     high: float | None = None
-    confidence: float | None = None  # what the interval attains, ≥ 0.95
+    confidence: float | None = None  # what the interval attains: at least 0.95 from 6 rounds on, 0.9375 with 5, 0.875 with 4
     half_width: float | None = None  # (high − low) / 2 ÷ median
+    best: float | None = None  # the best round: foreign programs only ever make a number worse
+    expected: float | None = None  # half-width to be expected of so many rounds, from the noise between them; None without a precision
+    reached: bool | None = None  # whether `expected` is within the precision asked; None where none was asked
+    needed: int | None = None  # rounds with which it would be; None: reached, or out of reach
     spread: float | None = None  # 1.4826 · MAD ÷ median, over rounds
     within: float | None = None  # the same within rounds, over samples
     quantiles: dict[str, float] = {}  # of all samples: p1 p5 p25 p50 p75 p95 p99, in the metric's unit
@@ -327,6 +279,8 @@ class Gap(Record, frozen=True, kw_only=True):
     limit_value: float | None = None  # in the metric's unit
     cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
     detail: str = ""  # one sentence with the numbers behind it
+    set_by: str = ""  # what sets the limit: memory at 4.80 TB/s, compute fma.fp32
+    why: str = ""  # the reason of the cause, without the numbers and the share that `detail` begins with
     split: dict[str, float] = {}  # seconds between bound and measured by cause, where a model knows the kernel; they add up
     limit: Limit | None = None
 
@@ -336,6 +290,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
     state: State
     reason: str = ""
+    action: str = ""  # what to do about it
     against: str = ""  # what it was held against: limit, baseline NAME, fleet, rules FILE
     threshold: float | None = None  # in the metric's unit: the worst value that passes
     provenance: str = ""  # where the threshold comes from
@@ -525,17 +480,3 @@ class Judgement(Record, frozen=True, kw_only=True):
     against: str
     inconclusive_as: str = ""  # "pass" or "fail" where the user asked for it; the state is then what it was read as
     rows: list[Row] = []
-
-
-class Readings(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A stretch of one sensor's readings in columns: one line of readings.log. A sensor that is not supported is written once."""
-
-    sensor: str
-    device: str
-    times_s: list[float] = []
-    values: list[float | None] = []  # null where a reading failed
-    status: Literal["ok", "not_supported", "error"] = "ok"
-    reason: str = ""
-    round: int = 0
-    window_s: float | None = None  # over which each value is an average; 0 instantaneous, None unknown
-    sensor_times_s: list[float | None] = []  # the sensor's own time of each value, UNIX; empty where it has none

@@ -11,7 +11,9 @@ import re
 
 from hotlap.errors import InputError
 
-DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12}
+DECIMAL = {
+    "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12,
+}
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 BASE_UNITS = ("B/s", "FLOP/s", "OP/s", "1/s", "FLOP/B", "FLOP", "OP", "B", "Hz", "W", "J", "s", "V", "°C", "%", "")
 WORDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -27,26 +29,45 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*
 def parse(text: str | float, unit: str) -> float:
     """A quantity in base units of `unit`.
 
-    `text` is a number (already base units) or a string like ``256 MiB``, ``8 s``, ``1.5 TB/s``, ``5 %`` (a share: 0.05).
-    Raises InputError naming what is valid.
+    `text` is a number (already base units) or a string like ``256 MiB``, ``8 s``, ``1.5 TB/s``, ``5 %`` (a share: 0.05). A share of
+    more than 1 has its sign: a bare 5 is hardly ever meant as 500 %. Raises InputError naming what is valid.
     """
     if isinstance(text, bool):
         raise InputError(f"a quantity in {unit or 'plain numbers'} is needed, not {text}")
     if isinstance(text, (int, float)):
-        return float(text)
+        return _bare(text, text, unit)
     match = _NUMBER.match(text)
     if not match:
         raise InputError(f"'{text[:40]}' is not a quantity; write a number and a unit, as in {_example(unit)}")
     value, suffix = float(match[1]), match[2]
+    if suffix == "":
+        return _bare(value, text, unit)
     if suffix == "%":
         if unit not in ("%", ""):
             raise InputError(f"'{text}' is a share; a quantity in {unit} is needed, as in {_example(unit)}")
-        return value / 100
+        return _finite(value / 100, text, unit)
     scale = _scale(suffix, unit)
     if scale is None:
         hint = f"; {near}" if (near := meant(text, unit)) else f", as in {_example(unit)}"
         raise InputError(f"'{text}' has the unit '{suffix}' where {unit or 'a plain number'} is needed{hint}")
-    return value * scale
+    return _finite(value * scale, text, unit)
+
+
+def _bare(value: float, text: object, unit: str) -> float:
+    """A number without a unit. Raises InputError."""
+    try:
+        found = _finite(float(value), text, unit)
+    except OverflowError:
+        return _finite(math.inf, text, unit)
+    if unit == "%" and abs(found) > 1:
+        raise InputError(f"'{text}' without a sign would be {found * 100:g} %; write '{found:g} %' or {found / 100:g}")
+    return found
+
+
+def _finite(value: float, text: object, unit: str) -> float:
+    if not math.isfinite(value):
+        raise InputError(f"'{str(text)[:40]}' is not finite; write a number and a unit, as in {_example(unit)}")
+    return value
 
 
 def base(text: str) -> tuple[str, float] | None:
@@ -77,7 +98,7 @@ def _units(unit: str) -> list[str]:
     """A base unit with the prefixes that people use with it."""
     if unit == "s":
         return ["s", "ms", "µs", "ns", *WORDS]
-    prefixes = ["", "k", "M", "G", "T", "P", *(BINARY if unit in ("B", "B/s", "") else ())]
+    prefixes = ["", "k", "M", "G", "T", "P", "E", *(BINARY if unit in ("B", "B/s", "") else ())]
     return [unit] if unit in ("%", "°C") else [prefix + unit.removeprefix("1") for prefix in prefixes]
 
 
@@ -92,9 +113,15 @@ def _scale(suffix: str, unit: str) -> float | None:
         prefix = suffix[: len(suffix) - len(ending)] if ending else suffix
         if prefix in BINARY and unit in ("B", "B/s", ""):
             return BINARY[prefix]
-        if prefix in DECIMAL and (unit != "B" or DECIMAL[prefix] >= 1):  # nobody means a thousandth of a byte
+        least, most = _MEANT.get(unit, (0.0, math.inf))
+        if prefix in DECIMAL and least <= DECIMAL[prefix] <= most:
             return DECIMAL[prefix]
     return None
+
+
+_MEANT = {  # prefixes, from and to: nobody means a thousandth of a byte, `5m` of nothing, `5E` without its exponent, or a year in Ms
+    "B": (1.0, math.inf), "": (1.0, 1e15), "s": (0.0, 1e3),
+}
 
 
 def _example(unit: str) -> str:
@@ -114,13 +141,14 @@ def show(value: float | None, unit: str, digits: int = 3) -> str:
         return f"{round_to(value, digits)} {unit}".strip()
     if unit == "":
         return round_to(value, digits)
-    scale, prefix = _prefix(abs(value), small=unit in ("s", "J", "W", "V"))
+    scale, prefix = _prefix(abs(value), unit)
     return f"{round_to(value / scale, digits)} {prefix}{unit.removeprefix('1')}"
 
 
-def _prefix(value: float, small: bool) -> tuple[float, str]:
-    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= scale * 0.9995 and not (small and prefix == "k" and value < 1e4):
+def _prefix(value: float, unit: str) -> tuple[float, str]:
+    small = unit in ("s", "J", "W", "V")
+    for scale, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= scale * 0.9995 and not (small and prefix == "k" and value < 1e4) and not (unit == "s" and scale > 1e3):
             return scale, prefix
     if value >= 0.9995 or not small:
         return 1.0, ""
@@ -162,7 +190,7 @@ def exact(value: float, unit: str) -> str:
         for prefix, scale in reversed(BINARY.items()):
             if value >= scale and value / scale < 10_000 and (value * 100 / scale) % 1 == 0:
                 return f"{value / scale:g} {prefix}B"
-    scale, prefix = _prefix(abs(value), small=unit in ("s", "J", "W", "V"))
+    scale, prefix = _prefix(abs(value), unit)
     return f"{_plain(value / scale)} {prefix}{unit.removeprefix('1')}"
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.binaries import classes, cubin, hsaco, spirv, text
 from hotlap.binaries.elf import AMDGPU, Elf
 from hotlap.errors import InputError, Unavailable
@@ -66,7 +67,7 @@ def test_a_cubin_cut_short_is_named(hopper: tuple[bytes, bytes, str], length: in
         cubin.read(hopper[0][:length], "a.cubin")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_damage_never_ends_in_anything_but_an_answer(data: st.DataObject) -> None:
     code = bytearray(compiled("sm_90")[0])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.cli import HEADINGS, VERBS, main, terminal
+from hotlap.record import Device
+from hotlap.store import locks
 
 RUN = ["run", "quick", "--target", "simulated:h200-sxm?times=bound&noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 
@@ -26,10 +31,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run of the simulated GPU that several tests read."""
-    home = tmp_path_factory.mktemp("kept")
-    done = subprocess.run([sys.executable, "-m", "hotlap", *RUN, "--label", "a=b"], env={**os.environ, "HOTLAP_HOME": str(home)}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "report" in done.stdout
+    home, said = tmp_path_factory.mktemp("kept"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.setenv("HOTLAP_HOME", str(home))
+        assert main([*RUN, "--label", "a=b"]) == 0
+    assert "report" in said.getvalue()
     return home
 
 
@@ -87,7 +93,7 @@ def test_an_unusable_home_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     "words",
     [
-        ["ls"], ["ls", "a=b"], ["show"], ["show", "latest", "--where", "workload=gemm"], ["explain"], ["compare", "latest", "a=b"], ["machines"],
+        ["ls"], ["ls", "a=b"], ["show"], ["show", "latest", "--where", "workload=gemm"], ["explain"], pytest.param(["compare", "latest", "a=b"], marks=pytest.mark.slow("compares every case")), ["machines"],
         ["machines", "h200-sxm"], ["predict", "gemm", "m=4096", "dtype=bf16", "--machine", "h200-sxm"], ["plan", "show"], ["plan", "show", "quick"],
         ["plan", "check", "quick"], ["schema"], ["devices", "--target", "simulated:b200"],
     ],
@@ -110,6 +116,7 @@ def test_report_writes_one_file(kept: Path, monkeypatch: pytest.MonkeyPatch, tmp
     assert "<html" in out.read_text()
 
 
+@pytest.mark.slow("measures the whole plan quick")
 def test_compare_of_a_slower_run_exits_1(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
     slow = [w.replace("noise", "efficiency=0.9&noise") for w in RUN]
@@ -140,6 +147,29 @@ def test_a_run_that_is_whole_leaves_nothing_to_resume(kept: Path, monkeypatch: p
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
     assert main(["run", "--resume", "a=b", "--no-report"]) == 0
     assert "nothing was left to do" in capsys.readouterr().err
+
+
+def test_a_torn_line_is_told_once_when_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    plan = tmp_path / "p.toml"
+    plan.write_text('schema = 1\n[measure]\nrounds = 1\nrounds_max = 1\nround_time = "1 s"\n[[case]]\nworkload = "stream"\nop = ["copy", "read"]\nsize = "1 MiB"\n')
+    assert main(["run", str(plan), "--target", "simulated:h200-sxm", "--no-report"]) == 0
+    (samples,) = tmp_path.glob("runs/*/samples.jsonl")
+    samples.write_bytes(samples.read_bytes()[:-9])
+    capsys.readouterr()
+    assert main(["run", "--resume", "latest", "--no-report"]) == 0
+    assert capsys.readouterr().err.count("samples.jsonl: its last line was cut off") == 1
+    assert len(samples.read_bytes().splitlines()) == 2
+
+
+def test_two_runs_from_two_homes_at_one_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second one is refused whichever target it drives the device by, in one line, and keeps nothing."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    with locks.hold([Device(target="torch", index=0, name="the CPU", kind="cpu")]):
+        assert main(["run", "quick", "--target", "opencl:cpu"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(rf"the device opencl:0:.* is held, as torch:0:the CPU, by process {os.getpid()} since .*; wait for it to end, or give --wait", line)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_nothing_measured_exits_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,7 @@ def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
+@pytest.mark.slow("measures sweeps of a simulated GPU")
 def test_it_is_kept_listed_and_learnt_again_from_its_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (home / "calibrations" / "simulated-h200-sxm.toml").read_text()
     assert main(["calibrate", "--list"]) == 0
@@ -75,6 +76,7 @@ def test_predict_takes_it_where_it_is_named_and_never_a_simulated_one_by_itself(
     assert shown[0] != shown[1]
 
 
+@pytest.mark.slow("measures sweeps of a simulated GPU")
 def test_cases_that_were_not_in_the_sweep_are_expected_nearer_to_what_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "unseen.toml"
     plan.write_text(UNSEEN)

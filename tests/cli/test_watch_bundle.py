@@ -81,7 +81,7 @@ def test_a_killed_watch_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     command = [sys.executable, "-m", "hotlap", "watch", "--scrape", "http://127.0.0.1:9/metrics", "--target", "simulated:h200-sxm"]
     process = subprocess.Popen([*command, "--every", "1 s", "--to", f"file:{folder}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 300
         while not ((folder / "readings.log").is_file() and (folder / "readings.log").stat().st_size) and time.monotonic() < until:
             time.sleep(0.05)
     finally:

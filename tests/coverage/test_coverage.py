@@ -63,6 +63,7 @@ def test_a_stride_is_odd_with_its_padding(given: dict[str, object], odd: bool) -
     assert found["odd stride"] is odd
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 @pytest.mark.parametrize("name", [name for name in work.WORKLOADS if features.features(name)])
 def test_every_row_of_a_design_becomes_a_case_of_these_levels(name: str) -> None:
     of = features.features(name)
@@ -175,6 +176,7 @@ def test_paths_of_a_run_are_without_the_shapes_of_cases(tmp_path: Path, capsys: 
 # ---------------------------------------------------------------- completion
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 @pytest.mark.parametrize(
     ("strength", "cases"),
     [(2, [gemm(m=4096), case("rowwise", op="softmax"), case("conv")]), (3, [case("embedding"), case("stream", size=2**20), case("grouped_gemm")])],
@@ -215,6 +217,7 @@ def test_nothing_of_a_completion_is_above_the_memory_and_what_was_left_out_is_sa
     assert text.endswith(f"  not closed: {len(made.failed) - 8} more")
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 @pytest.mark.parametrize("memory_bytes", [2.0**20, 2.0**26])
 def test_what_is_told_as_not_closed_is_not_closed(memory_bytes: float) -> None:
     made = complete.complete([gemm(m=4)], 2, memory_bytes, None, ROOF)
@@ -286,6 +289,7 @@ def test_use_that_a_plan_knows_of_is_told_from_that_of_whole_networks(tmp_path: 
         assert ("real use: 100.0 %" in text) == told
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "more.toml"
     assert main(["coverage", "quick", "--networks", "llama-3-8b", "--phase", "decode", "--batch", "8", "--context", "1k", "--complete", "-o", str(out)]) == 0
@@ -322,6 +326,7 @@ def test_what_is_asked_wrongly_is_said_in_one_line(words: list[str], told: str, 
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 @pytest.mark.parametrize("width", [80, 120])
 def test_what_is_printed_fits(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))

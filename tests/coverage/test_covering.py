@@ -19,7 +19,7 @@ def tuples_by_hand(rows: np.ndarray, strength: int) -> set[tuple[tuple[int, int]
     return {tuple((c, int(row[c])) for c in chosen) for row in rows for chosen in itertools.combinations(range(rows.shape[1]), strength)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 4), min_size=3, max_size=5), st.integers(1, 3), st.integers(0, 30), st.randoms(use_true_random=False))
 def test_the_counter_agrees_with_sets(levels: list[int], strength: int, count: int, random) -> None:
     rows = np.array([[random.randrange(n) for n in levels] for _ in range(count)], dtype=np.int16).reshape(count, len(levels))
@@ -27,7 +27,7 @@ def test_the_counter_agrees_with_sets(levels: list[int], strength: int, count: i
     assert uncovered(rows, levels, strength) == total - len(tuples_by_hand(rows, strength))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(st.integers(1, 4), min_size=4, max_size=6), st.integers(2, 3))
 def test_mixed_levels_are_covered(levels: list[int], strength: int) -> None:
     found = design(levels, strength, effort=10)
@@ -47,6 +47,7 @@ def test_known_sizes_are_reached(strength: int, columns: int, levels: int, most:
     assert len(found.rows) <= most
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 def test_ten_columns_of_six_levels_three_way() -> None:
     found = design([6] * 10, 3, effort=3)  # benchmarks/covering.py takes the time for fewer
     assert uncovered(found.rows, [6] * 10, 3) == 0
@@ -108,6 +109,7 @@ def test_orthogonal_arrays_hold_every_tuple_once(order: int, strength: int) -> N
     assert uncovered(rows, [order] * rows.shape[1], strength) == 0
 
 
+@pytest.mark.slow("makes designs of thousands of rows")
 def test_orbits_cover_and_are_few() -> None:
     found = orthogonal.orbits(6, 6)
     assert found is not None

@@ -7,15 +7,19 @@ import os
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from draws import FULL
 from hotlap.advise import ranks as together
 from hotlap.advise.trace import Advice, advise
 from hotlap.trace import ranks
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
+
+pytestmark = pytest.mark.slow("runs the examples as a reader would")
 
 ROOT = Path(__file__).parents[2]
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
@@ -25,7 +29,7 @@ def ran(name: str, *arguments: str) -> float:
     """The milliseconds of a step that the example prints."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     argv = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *arguments]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     last = done.stdout.strip().splitlines()[-1]
     return float(last.split()[-2])
@@ -37,6 +41,11 @@ def advice(path: Path) -> Advice:
 
 def window_s(path: Path) -> float:
     return Study(Timeline.open(path)).window_s
+
+
+def names_of(path: Path) -> list[str]:
+    timeline = Timeline.open(path)
+    return [timeline.names[int(one)] for one in timeline.name]
 
 
 def truth(name: str, *arguments: str, pairs: int = 3) -> float:
@@ -52,10 +61,23 @@ def test_the_planted_fault_is_the_top_finding_and_the_fix_takes_it_away(name: st
     ran(name, "--device", "cpu", "--fix", "--trace", str(tmp_path / "fixed.json"))
     first = advice(tmp_path / "slow.json").findings[0]
     assert first.rule == rule
-    # Of the fixed program the same may be left and even be most of what is left; in seconds, over as many steps, it is far less.
     claimed_s = (first.gain_high or 0.0) * window_s(tmp_path / "slow.json")
-    left = next((one.gain_high or 0.0 for one in advice(tmp_path / "fixed.json").findings if one.rule == rule), 0.0)
-    assert left * window_s(tmp_path / "fixed.json") < claimed_s / 2
+    slow, fixed = (Counter(names_of(tmp_path / f"{kind}.json")) for kind in ("slow", "fixed"))
+    if rule == "data-loader":
+        assert claimed_s > 20 * 8e-3  # of 26 steps, each of which sleeps 8 ms for its batch, however busy the machine is
+        assert any("SingleProcessDataLoader" in one for one in slow)
+        assert not any("SingleProcessDataLoader" in one for one in fixed)
+    else:
+        assert slow["aten::sum"] >= 500 * 20  # one for each element and step
+        assert fixed["aten::sum"] < slow["aten::sum"] / 100
+
+
+@torch
+@pytest.mark.skipif(not FULL, reason="compares times, which depend on who else uses the machine: make nightly")
+@pytest.mark.parametrize("name", ["slow_loader", "tiny_operators"])
+def test_what_is_promised_is_saved(name: str, tmp_path: Path) -> None:
+    ran(name, "--device", "cpu", "--trace", str(tmp_path / "slow.json"))
+    first = advice(tmp_path / "slow.json").findings[0]
     saved = truth(name, "--device", "cpu")
     print(f"{name}: estimated {first.gain_low:.0%} to {first.gain_high:.0%} of a step, measured {saved:.0%}")  # shown with -s
     assert saved > (first.gain_low or 0.0) / 2
@@ -71,7 +93,7 @@ def test_the_trace_of_a_processor_alone_has_no_shares_of_a_device(tmp_path: Path
 
 @torch
 def test_each_rank_writes_its_trace_and_the_quick_one_waits_in_the_collective(tmp_path: Path) -> None:
-    for attempt in range(3):  # on a busy machine either rank may come last, and nothing is said
+    for attempt in range(6):  # on a busy machine either rank may come last, and nothing is said
         folder = tmp_path / str(attempt)
         ran("slow_rank", "--steps", "12", "--trace", str(folder))
         whole = ranks.analysed(ranks.files([folder]))
@@ -98,7 +120,7 @@ def test_waits_for_the_device_need_a_device(tmp_path: Path) -> None:
         ran("syncs", "--trace", str(tmp_path / "syncs.json"))
         assert advice(tmp_path / "syncs.json").findings[0].rule == "synchronise"
     else:
-        done = subprocess.run([sys.executable, str(ROOT / "examples" / "syncs.py")], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([sys.executable, str(ROOT / "examples" / "syncs.py")], capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 2
         assert "no CUDA device" in done.stderr
 

@@ -35,6 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Compiled], Path
     return list(kernels(str(SOURCE), Asked(architectures=["sm_90"], keep=keep, rounds=2))), keep
 
 
+@pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_cuda_is_compiled_with_its_spills_and_kept(made: tuple[list[Compiled], Path]) -> None:
     found, keep = made
     heavy = next(one for one in found if one.kernel == "heavy")
@@ -46,6 +47,7 @@ def test_cuda_is_compiled_with_its_spills_and_kept(made: tuple[list[Compiled], P
     assert heavy.of == ("SASS" if disassembling.tool("nvdisasm") else "PTX")
 
 
+@pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_a_kept_cubin_and_ptx_are_read_again(made: tuple[list[Compiled], Path]) -> None:
     found, keep = made
     again = list(kernels(str(keep / "kernels.sm_90.cubin"), Asked()))
@@ -55,6 +57,7 @@ def test_a_kept_cubin_and_ptx_are_read_again(made: tuple[list[Compiled], Path]) 
     assert ptx["heavy"].registers == (32 if disassembling.ptxas("sm_90") else None)
 
 
+@pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_flags_are_variants_side_by_side(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     monkeypatch.setenv("COLUMNS", "80")
@@ -65,6 +68,7 @@ def test_flags_are_variants_side_by_side(capsys: pytest.CaptureFixture[str], mon
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_the_example_spills_and_its_fix_does_not() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     example = Path(__file__).parents[2] / "examples" / "spills.cu"
@@ -81,6 +85,7 @@ def test_a_source_that_does_not_compile_is_named_with_its_line(tmp_path: Path) -
         list(kernels(str(tmp_path / "bad.cu"), Asked()))
 
 
+@pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_what_could_be_compiled_is_shown_beside_what_could_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     (tmp_path / "bad.cu").write_text("__global__ void k(int* a) { a[0] = nothing; }\n")
@@ -109,6 +114,7 @@ def test_bad_input_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         list(kernels(source, Asked(architectures=[architecture] if architecture else [])))
 
 
+@pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_opencl_is_asked_of_its_driver(tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     (tmp_path / "k.cl").write_text("__kernel void k(__global float* a) { __local float t[64]; int i = get_local_id(0); t[i] = a[i]; barrier(1); a[i] = t[63 - i]; }")
@@ -184,6 +190,7 @@ def test_the_table_says_what_is_not_known() -> None:
     assert "256?" in out
 
 
+@pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     assert cli.main(["compiled", str(SOURCE), "--json", "--machine", "h200-sxm"]) == 0

@@ -67,6 +67,7 @@ def test_runs_are_the_replicates_where_there_are_four() -> None:
     assert "differs from run to run is not in the intervals" in comparison.comparison([single], width=300)
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_error_rate_is_held_over_all_cases() -> None:
     """Of 60 A/A comparisons with single p-values 3 would be called different; after adjustment hardly any."""
     called = 0
@@ -164,6 +165,7 @@ def test_devices_that_differ_among_themselves_hide_nothing_when_matched() -> Non
     assert groups([1.0, 1.2], [1.04, 1.2 * 1.04], runs=1).answer == "slower"
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_error_rate_of_devices_is_held() -> None:
     called = sum(one.answer in ("better", "worse") for _ in range(25) for one in groups([1.0] * 4, [1.0] * 4).devices)
     assert called <= 3

@@ -154,10 +154,11 @@ def test_nobody_mends_what_another_has_set_and_still_needs(tmp_path: Path, monke
     monkeypatch.setattr(tuning.targets, "find", lambda _: [DEVICE])
     monkeypatch.setattr(tuning, "bounds", lambda _: Bounds())
     monkeypatch.setattr(tuning, "guarded", lambda *_: pytest.fail("settings were reached"))
-    with locks.hold(f"settings of {DEVICE.key}", tmp_path), pytest.raises(Busy):
+    with locks.hold([DEVICE], settings=True), pytest.raises(Busy):
         tuning.measure(Plan(name="p"), session.Options(target="cuda", home=tmp_path), [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
 
 
+@pytest.mark.slow("measures at every setting of a simulated GPU")
 def test_settings_move_time_and_energy_as_the_model_says(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["energy", "frontier", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--device", "0", "--clocks", "1.2GHz", "--power", "450", "--json"]
     assert cli.main(argv) == 0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from draws import draws
 from hotlap.judge import power_limit, stress, throughput
 from hotlap.model import machines
 from hotlap.record import Device, Machine, MeasureOptions, Plan, Readings, Run
@@ -71,7 +72,7 @@ def test_one_kind_that_falls_is_found_among_steady_ones() -> None:
 
 
 def test_scatter_alone_does_not_fall() -> None:
-    for seed in range(200):
+    for seed in range(draws(200)):
         noise = np.random.default_rng(seed).normal(1.0, 0.15, 40)
         (one,) = stress.judge(run(device(0)), ticks("G0", {"products fp32": (SLOW * noise).tolist()}), []).devices
         assert one.state == "pass", seed

@@ -21,6 +21,8 @@ from hotlap.store.captured import Captured, Process, Window
 from hotlap.trace.study import Study
 from hotlap.trace.timeline import Timeline
 
+pytestmark = pytest.mark.slow("records programs, each in a process of its own")
+
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
 TRAIN = """
 import sys, time, torch
@@ -54,7 +56,7 @@ slow = Slow()
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"HOTLAP_HOME": str(home), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     argv = [sys.executable, "-m", "hotlap", "capture", *arguments]
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def only(home: Path) -> tuple[Path, Captured]:
@@ -171,7 +173,7 @@ def test_the_programs_own_word_counts_before_an_optimisers(tmp_path: Path, train
 
 def test_a_step_loads_nothing_where_nothing_is_captured() -> None:
     code = "import sys, hotlap; before = set(sys.modules); said = hotlap.step(); print(said, sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "None []\n"), done.stderr
 
 

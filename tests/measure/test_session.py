@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 import hotlap
+from draws import draws
 from hotlap.errors import InputError, MachineError
 from hotlap.measure import session
 from hotlap.record import Case, MeasureOptions, Plan
@@ -94,11 +95,11 @@ def test_drift_between_rounds_is_seen() -> None:
         assert any("first round to the last" in f.detail for f in row.result.flags)
 
 
-def test_fewer_than_six_rounds_have_no_interval() -> None:
+def test_fewer_than_six_rounds_have_the_confidence_they_have() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?seed=3", rounds=3, rounds_max=3)
-    assert all(row.summary.low is None for row in run.rows)
+    assert {row.summary.confidence for row in run.rows} == {0.75}
     assert all(row.verdict.state == "inconclusive" for row in run.rows)
-    assert "6 rounds needed" in str(run)
+    assert all(row.verdict.reason.startswith("3 rounds of the 6 that a 95 % interval needs") for row in run.rows)
 
 
 def test_rounds_stop_when_exact_enough() -> None:
@@ -122,7 +123,7 @@ def test_a_limit_ends_a_run_between_cases_and_says_what_it_left_out(home: Path) 
     assert 0 < len(short.samples) < 4
     left = [r for r in short.results if not r.values]
     assert {(r.status, r.reason) for r in left} == {("not_run", "the budget of 0.7 s was used up")}
-    assert 4 < len(longer.samples) < 12  # a round is 2 s of the device's clock
+    assert 4 < len(longer.samples) < 24  # a round is 2 s of the device's clock, shortened to what the budget leaves
     assert all(r.values for r in longer.results)
     assert short.bundle.run.stopped == longer.bundle.run.stopped == "budget"
     assert len(all_of_it.samples) == 24
@@ -147,7 +148,7 @@ def test_unknown_devices_are_answered() -> None:
 def test_nothing_measured_is_never_a_pass() -> None:
     run = hotlap.run(_plan(("command", {"argv": ["true"]})), target="simulated:h200-sxm")
     assert [row.verdict.state for row in run.rows] == ["not_run"]
-    assert run.bundle.run.stopped == "no case gave a number that stands"
+    assert run.bundle.run.stopped == "no case gave a number"
 
 
 def _start(home: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -186,6 +187,7 @@ argv = ["true"]
 """
 
 
+@pytest.mark.slow("starts and ends whole runs of the command")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_everything_and_goes_on(home: Path, tmp_path: Path, number: signal.Signals) -> None:
     plan = tmp_path / "small.toml"
@@ -193,7 +195,7 @@ def test_an_interrupted_run_keeps_everything_and_goes_on(home: Path, tmp_path: P
     process = _start(home, str(plan), "--target", "opencl:cpu")
     _wait_for_lines(home, 2, process)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     kept = hotlap.load("latest")
     assert kept.bundle.run.stopped == "interrupted"
@@ -205,19 +207,20 @@ def test_an_interrupted_run_keeps_everything_and_goes_on(home: Path, tmp_path: P
     assert sorted((s.case, s.round) for s in whole.samples) == sorted({(c.id, r) for c in whole.bundle.run.plan.cases for r in range(3)})
 
 
+@pytest.mark.slow("starts and ends whole runs of the command")
 def test_a_killed_run_loses_at_most_one_line_and_goes_on(home: Path, tmp_path: Path) -> None:
-    """A hundred random moments over ten runs of the simulated GPU: each is killed, and gone on with, until it is whole."""
+    """Random moments (nightly a hundred) over runs of the simulated GPU: each is killed, and gone on with, until it is whole."""
     plan = tmp_path / "small.toml"
     plan.write_text(TOML.replace('"1 MiB"', '["1 MiB", "2 MiB", "4 MiB", "8 MiB"]').replace("round_time", "readings = 0\nround_time"))
     rng, kills, missing = random.Random(7), 0, 0
-    while kills < 100:
+    while kills < draws(100):
         arguments = [str(plan), "--target", "simulated:h200-sxm?noise=0.01"]
         folder = None
         while True:
             process = _start(home, *arguments)
             time.sleep(rng.uniform(0.15, 1.2))
             process.kill()
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=300)
             if process.returncode == 0:
                 break
             assert process.returncode == -signal.SIGKILL, errors
@@ -230,11 +233,11 @@ def test_a_killed_run_loses_at_most_one_line_and_goes_on(home: Path, tmp_path: P
             assert len(run.samples) >= text.count(b"\n"), "a whole line was lost"
             missing += text.count(b"\n") < len(text.splitlines())
             arguments = ["--resume", run.id]
-            if kills >= 100:
+            if kills >= draws(100):
                 break
         if folder is not None:
             _finish(home, folder)
-    assert kills >= 100
+    assert kills >= draws(100)
     assert missing <= kills
 
 
@@ -248,6 +251,7 @@ def _finish(home: Path, folder: Path) -> None:
     assert sorted((s.case, s.round) for s in whole.samples) == expected
 
 
+@pytest.mark.slow("starts and ends whole runs of the command")
 def test_a_second_run_on_a_device_is_refused_with_the_owners_pid(home: Path, tmp_path: Path) -> None:
     plan = tmp_path / "small.toml"
     plan.write_text(TOML.replace("rounds = 3", "rounds = 20").replace("rounds_max = 3", "rounds_max = 20"))
@@ -255,14 +259,15 @@ def test_a_second_run_on_a_device_is_refused_with_the_owners_pid(home: Path, tmp
     try:
         _wait_for_lines(home, 1, first)
         second = _start(home, str(plan), "--target", "opencl:cpu")
-        _, errors = second.communicate(timeout=60)
+        _, errors = second.communicate(timeout=300)
         assert second.returncode == 3
         assert str(first.pid) in errors
     finally:
         first.send_signal(signal.SIGINT)
-        first.communicate(timeout=60)
+        first.communicate(timeout=300)
 
 
+@pytest.mark.slow("starts and ends whole runs of the command")
 def test_a_measuring_process_that_dies_takes_one_case_with_it(home: Path, tmp_path: Path) -> None:
     """A program that kills its own parent stands for a driver that crashes."""
     plan = tmp_path / "small.toml"

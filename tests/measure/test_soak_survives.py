@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ from hotlap.store import bundle as bundles
 from hotlap.store import chunks
 from hotlap.work import stress
 from hotlap.work.stress import FILE, Happened, Phase, Profile, Tick
+
+pytestmark = pytest.mark.slow("starts, interrupts and resumes runs of the command")
 
 PROFILE = Profile(name="short", about="", seconds=60.0, phases=[Phase(kind="products", seconds=20.0, dtypes=["fp16"])])
 LONG = ("quick", "--target", "simulated:h200-sxm", "--for", "20 h")
@@ -36,12 +38,19 @@ def begun(home: Path, *more: str, limit_bytes: int = 0) -> subprocess.Popen[str]
 
 def ticking(home: Path) -> Path:
     """The run's folder, once there are ticks in it."""
-    for _ in range(300):
+    for _ in range(3000):
         found = [path for path in (home / "runs").glob("*") if (path / FILE).exists() and b'"tick"' in (path / FILE).read_bytes()]
         if found:
             return found[0]
         time.sleep(0.1)
-    raise AssertionError("no tick within 30 s")
+    raise AssertionError("no tick within 5 minutes")
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 300  # bounds a hang, and nothing else
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def judged(path: Path) -> judging.StressVerdict:
@@ -62,7 +71,7 @@ def test_an_interrupt_keeps_everything_and_can_be_resumed(tmp_path: Path, number
     process = begun(tmp_path)
     path = ticking(tmp_path)
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "not finished: it was interrupted (Ctrl-C or SIGTERM)" in out
     assert "INCONCLUSIVE" in out
@@ -70,20 +79,17 @@ def test_an_interrupt_keeps_everything_and_can_be_resumed(tmp_path: Path, number
     assert events(path)[-1] == "interrupted"
     assert judged(path).devices[0].figures["checked"] > 0
     again = begun(tmp_path, "--resume", path.name)
-    until = time.monotonic() + 60
-    while time.monotonic() < until and 1 not in attempts(path):
-        time.sleep(0.2)
+    wait_for(lambda: 1 in attempts(path))
     again.send_signal(number)
-    again.communicate(timeout=30)
+    again.communicate(timeout=300)
     assert attempts(path) == {0, 1}
 
 
 def test_an_interrupt_before_any_work_is_no_pass(tmp_path: Path) -> None:
     process = begun(tmp_path)
-    while not list((tmp_path / "runs").glob("*/stress.json")):
-        time.sleep(0.01)
+    wait_for(lambda: bool(list((tmp_path / "runs").glob("*/stress.json"))))
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     (path,) = (tmp_path / "runs").iterdir()
     assert judged(path).state == "inconclusive"
@@ -92,14 +98,15 @@ def test_an_interrupt_before_any_work_is_no_pass(tmp_path: Path) -> None:
 
 def test_a_stopped_session_takes_nobody_for_hung(tmp_path: Path) -> None:
     """Ctrl-Z for longer than the watchdog waits, then fg."""
-    process = begun(tmp_path, *LONG, "--hung", "3 s")
+    process = begun(tmp_path, *LONG, "--hung", "6 s")
     path = ticking(tmp_path)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(4.5)
+    time.sleep(7.5)
+    size = (path / FILE).stat().st_size
     process.send_signal(signal.SIGCONT)
-    time.sleep(1.5)
+    wait_for(lambda: (path / FILE).stat().st_size > size)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
     assert not {"hung", "died", "clock_jump"} & set(events(path))
 
 
@@ -113,14 +120,14 @@ def test_a_torn_line_is_said_and_cut_before_going_on(tmp_path: Path) -> None:
     whole = whole[: whole.rfind(b"\n") + 1]
     file.write_bytes(whole + whole[: len(whole.splitlines()[0]) // 2])  # as a kill in the middle of a write leaves it
     judge = begun(tmp_path, "--judge", path.name)
-    out, err = judge.communicate(timeout=30)
+    out, err = judge.communicate(timeout=300)
     assert judge.returncode == 3
     assert "1 line of stress.jsonl could not be read: torn" in err
     assert "it was killed, or is still running" in out
     again = begun(tmp_path, "--resume", path.name)
-    time.sleep(2.0)
+    wait_for(lambda: 1 in attempts(path))
     again.send_signal(signal.SIGINT)
-    again.communicate(timeout=30)
+    again.communicate(timeout=300)
     assert file.read_bytes().startswith(whole)
     assert stress.read(file.read_bytes())[1] == 0
 
@@ -128,7 +135,7 @@ def test_a_torn_line_is_said_and_cut_before_going_on(tmp_path: Path) -> None:
 def test_a_file_that_may_not_grow_leaves_a_readable_bundle(tmp_path: Path) -> None:
     """The system refuses the write, as it does on a full disk: the run ends, says so, and what was kept is judged."""
     process = begun(tmp_path, limit_bytes=100_000)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 3, out + err
     assert "cannot be written" in err
     assert "make room, then --resume" in err
@@ -151,7 +158,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_leaves_a_readable_bundle(small_disk: Path) -> None:
     process = begun(small_disk)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
     assert "No space left on device" in err
     assert "Traceback" not in err

@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 HIDE = """
@@ -30,6 +32,7 @@ HIDE = """
 """
 
 
+@pytest.mark.slow("a run in fresh processes")
 def test_simulated_run_with_numpy_and_msgspec_alone(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(HIDE), encoding="utf-8")
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}

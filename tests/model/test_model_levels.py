@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.model import machines
 from hotlap.model.levels import cache_levels, hierarchy, place
 
@@ -65,7 +66,7 @@ def test_a_flat_sweep_is_one_level_and_too_few_points_are_none() -> None:
     assert cache_levels([(1024, float("nan")), (0, 5e9), (2048, -1)]) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.floats(1, 1e12), st.floats(1e-9, 1e15)), max_size=25), st.sampled_from(["bandwidth", "latency"]))
 def test_levels_are_ordered_and_do_not_overlap(points: list[tuple[float, float]], what: str) -> None:
     levels = cache_levels(points, what)  # type: ignore[arg-type]

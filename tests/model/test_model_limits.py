@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap import plan, work
 from hotlap.model import cpu, machines
 from hotlap.model.limits import dram_bytes, limit, spec_for
@@ -242,7 +243,7 @@ def seconds(spec: machines.Spec, case: Case) -> float:
     return asked.bound_s or 0.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(SLUGS, SIZES, st.integers(0, 2**33))
 def test_more_bytes_never_take_less(slug: str, size: int, more: int) -> None:
     spec = machines.load(slug)
@@ -250,7 +251,7 @@ def test_more_bytes_never_take_less(slug: str, size: int, more: int) -> None:
     assert seconds(spec, small) <= seconds(spec, large) * (1 + 1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(SLUGS, DIMS, DIMS, DIMS, st.integers(0, 5000))
 def test_a_larger_product_never_takes_less(slug: str, m: int, n: int, k: int, more: int) -> None:
     spec = machines.load(slug)
@@ -258,7 +259,7 @@ def test_a_larger_product_never_takes_less(slug: str, m: int, n: int, k: int, mo
     assert 0 < seconds(spec, small) <= seconds(spec, large) * (1 + 1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(SLUGS, SIZES, st.floats(1.0, 3.0), st.floats(1.0, 3.0), st.floats(1.0, 3.0))
 def test_a_better_machine_never_takes_more(slug: str, size: int, clock: float, bandwidth: float, cache: float) -> None:
     spec = machines.load(slug)
@@ -272,7 +273,7 @@ def test_a_better_machine_never_takes_more(slug: str, size: int, clock: float, b
         assert seconds(better, case) <= seconds(spec, case) * (1 + 1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(SLUGS, SIZES, st.sampled_from(["read", "write", "copy", "triad"]))
 def test_warm_never_needs_more_traffic_than_cold_and_never_more_than_all(slug: str, size: int, op: str) -> None:
     held = machines.load(slug).resident_bytes or 0.0

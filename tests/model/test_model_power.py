@@ -138,6 +138,7 @@ def test_how_many_readings_a_mean_holds():
     assert power_readings.whole(exact).tolist() == [False, False, True]
 
 
+@pytest.mark.slow("reads the published measurements")
 @pytest.mark.skipif(root() is None, reason="no measurements: HOTLAP_SHARED is not set and ../shared is not there")
 @pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 def test_stored_coefficients_on_the_measurements():

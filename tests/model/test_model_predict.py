@@ -131,7 +131,7 @@ def products(folder: str, framework: str, dtype: str) -> tuple[dict[str, Any], A
     return {name: columns[name].astype(int) for name in ("m", "n", "k")}, columns["latency"] * 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.slow("reads the published measurements")
 @pytest.mark.parametrize(
     ("folder", "framework", "machine", "dtype", "ours"),
     [
@@ -147,7 +147,7 @@ def test_no_measured_product_beats_its_bound(folder: str, framework: str, machin
     assert np.max(bound / seconds) > 0.7  # and it is no idle bound
 
 
-@pytest.mark.slow
+@pytest.mark.slow("reads the published measurements")
 @pytest.mark.parametrize(
     ("folder", "framework", "machine", "most"),
     [("h100_sxm", "vllm", "h100-sxm", 0.075), ("h200_sxm", "vllm", "h200-sxm", 0.08), ("a100_sxm", "sglang", "a100-sxm-80gb", 0.095)],

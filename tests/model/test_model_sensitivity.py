@@ -36,6 +36,7 @@ def test_twice_everything_is_half_the_time() -> None:
     assert ratio == pytest.approx(0.5, rel=0.06)
 
 
+@pytest.mark.slow("estimates networks again and again")
 def test_elasticities_of_the_whole_machine_sum_to_one() -> None:
     found = sensitivity(MIXED, H200)
     assert found.whole == pytest.approx(1.0, abs=0.06)
@@ -114,6 +115,7 @@ def test_many_cases_are_asked_at_once() -> None:
     assert found.seconds[299] == times(alike([cases[299]]), H200).seconds[0]
 
 
+@pytest.mark.slow("estimates networks again and again")
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_fits(width: int) -> None:
     assert max(map(len, report.sensitivity(sensitivity(MIXED, H200), width).splitlines())) <= width

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.plan.lines import line_of, scan
 
 TRICKY = '''# [not.a.table] = "in a comment"
@@ -96,7 +97,8 @@ def inline(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(tables, arrays)
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow("fuzzing")
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.booleans(), st.dictionaries(KEYS, st.recursive(SCALARS, inline, max_leaves=6), max_size=3)), max_size=4))
 def test_any_document(tables: list[tuple[bool, dict[str, str]]]) -> None:
     text = ""

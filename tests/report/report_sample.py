@@ -69,7 +69,7 @@ CORES = Term(name="cores", value=2.0, unit="", source="as the system reports it"
 CPU_CASES = [
     Seen("stream", {"op": "copy", "size": "1 GiB"}, 25.9e9, 28.0e9, "ceiling", "bandwidth", "8 % below the best memory rate of the run"),
     Seen("stream", {"op": "triad", "size": "1 GiB"}, 28.0e9, 28.0e9, "ceiling", "bandwidth", "the best memory rate of the run"),
-    Seen("stream", {"op": "triad", "dtype": "fp64", "size": "1 GiB"}, 27.8e9, 28.0e9, "ceiling", "bandwidth", "at the measured ceiling"),
+    Seen("stream", {"op": "triad", "dtype": "fp64", "size": "1 GiB"}, 27.8e9, 28.0e9, "ceiling", "bandwidth", "at the best rate of the run"),
     Seen("stream", {"op": "read", "size": "32 KiB"}, 412e9, 474e9, "bound", "launch", "a call takes 80 ns, of which launching is a part"),
     Seen("stream", {"op": "read", "size": "512 KiB"}, 198e9, 205e9, "ceiling", "cache", "level 2 sets the pace", noise=0.004),
     Seen("stream", {"op": "read", "size": "8 MiB"}, 91.6e9, 91.6e9, "ceiling", "cache", "level 3 sets the pace",
@@ -235,11 +235,11 @@ def rows(kept: Bundle, cases: list[Seen]) -> list[Row]:
     for result in results(kept):
         seen, spec = by_id[result.case.id], work.find(result.case.workload)
         per_round = [[spec.value(s, result.case.params) for s in r.seconds] for r in result.rounds if r.status == "measured" and r.seconds]
-        summary = summarize(result.values, per_round)
+        summary = summarize(result.values, per_round, kept.run.plan.measure.precision, result.better)
         gap = _gap(seen, summary.median if result.status == "measured" else None)
         found.append(Row(
             case=result.case, device=result.device, label=work.label(result.case), result=result, summary=summary, gap=gap,
-            verdict=state(result, summary, gap, kept.run.plan.measure.precision),
+            verdict=state(result, summary, gap),
         ))
     return found
 
@@ -247,14 +247,16 @@ def rows(kept: Bundle, cases: list[Seen]) -> list[Row]:
 def _gap(seen: Seen, median: float | None) -> Gap:
     if seen.limit is None or median is None:
         limit = Limit(kind="unknown", reason=CEILING if seen.workload == "stream" else "no sourced figure for this on this machine")
-        return Gap(cause=seen.cause, detail=seen.detail, limit=limit)
+        return Gap(cause=seen.cause, detail=seen.detail, why=seen.detail, limit=limit)
     limit = Limit(
         kind="bound" if seen.against == "bound" else "expected" if seen.against == "expected" else "unknown", provenance=list(seen.terms),
         reason="" if seen.against in ("bound", "expected") else CEILING, limiter={"stream": "memory", "transfer": "link"}.get(seen.workload, "arithmetic unit"),
     )
     spec = work.find(seen.workload)
     share = median / seen.limit if spec.better == "higher" else seen.limit / median
-    return Gap(share=share, against=seen.against, limit_value=seen.limit, cause=seen.cause, detail=seen.detail, limit=limit)  # type: ignore[arg-type]
+    return Gap(
+        share=share, against=seen.against, limit_value=seen.limit, cause=seen.cause, detail=seen.detail, why=seen.detail, limit=limit,  # type: ignore[arg-type]
+    )
 
 
 def cpu() -> Bundle:

@@ -23,12 +23,12 @@ def dumped(page: str, folder: Path) -> tuple[str, str]:
     source = folder / "page.html"
     source.write_text(page, encoding="utf-8")
     argv = [*pdf.command(pdf.browser(), str(folder / "profile")), "--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]
-    done = subprocess.run([*argv, source.as_uri()], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*argv, source.as_uri()], capture_output=True, text=True, timeout=300, check=False)
     return done.stdout, done.stderr
 
 
 @needs_browser
-@pytest.mark.slow
+@pytest.mark.slow("starts a browser, or makes a PDF")
 def test_a_browser_shows_the_page_without_an_error(gpu: Kept, tmp_path: Path) -> None:
     shown, said = dumped(html.render([gpu]), tmp_path)
     assert shown.count('<svg class="chart"') == 3
@@ -38,14 +38,14 @@ def test_a_browser_shows_the_page_without_an_error(gpu: Kept, tmp_path: Path) ->
 
 
 @needs_browser
-@pytest.mark.slow
+@pytest.mark.slow("starts a browser, or makes a PDF")
 def test_the_browser_would_have_told_of_an_error(gpu: Kept, tmp_path: Path) -> None:
     broken = html.render([gpu]).replace('"use strict";', '"use strict"; undefined.wrong();')
     _, said = dumped(broken, tmp_path)
     assert "CONSOLE" in said
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts a browser, or makes a PDF")
 def test_pdf(cpu: Kept, tmp_path: Path) -> None:
     try:
         pdf.write(html.render([cpu]), tmp_path / "page.pdf")
@@ -56,7 +56,7 @@ def test_pdf(cpu: Kept, tmp_path: Path) -> None:
     assert len(data) > 20_000
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts a browser, or makes a PDF")
 def test_pdf_by_weasyprint(cpu: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("weasyprint", reason="WeasyPrint is not here: pip install 'hotlap[pdf]'", exc_type=ImportError)
     monkeypatch.setattr(pdf, "browser", lambda: "")

@@ -56,6 +56,7 @@ def test_the_page_draws_every_sensor_over_time(run: Path) -> None:
     assert not re.search(r"\b(nan|inf|None)\b", re.sub(r"<script.*?</script>", "", page, flags=re.S))
 
 
+@pytest.mark.slow("simulates whole runs")
 def test_of_many_devices_those_that_fail_are_named_and_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +83,7 @@ def test_operations_of_integers_are_no_flop() -> None:
     assert [stress.span(s) for s in (8.0, 59.7, 250.0, 7260.0)] == ["8 s", "1 min", "4 min 10 s", "2 h 1 min"]
 
 
+@pytest.mark.slow("simulates whole runs")
 def test_readings_and_levels_draw_the_same_extremes(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.setattr(bundles, "LOG_BYTES", 60_000)
@@ -121,6 +123,7 @@ def test_show_explain_and_ls_of_a_stress_run(run: Path, capsys: pytest.CaptureFi
     assert "of reference" in capsys.readouterr().out
 
 
+@pytest.mark.slow("simulates whole runs")
 def test_a_run_of_a_plan_is_no_stress_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
     plan = tmp_path / "p.toml"

@@ -16,7 +16,7 @@ from hotlap.model import machines
 from hotlap.model.predict import predict
 from hotlap.plan import case as case_of
 from hotlap.record import Case, Device, Row, Summary
-from hotlap.report import comparison, layout, text, words
+from hotlap.report import comparison, doubts, layout, listing, text, words
 from hotlap.store.bundle import Bundle
 
 Kept = tuple[Bundle, list[Row]]
@@ -57,41 +57,60 @@ def test_decimal_points_stand_under_each_other(cpu: Kept) -> None:
     assert len(set(ends)) == 1
 
 
-def test_few_rounds_have_no_interval() -> None:
+def test_few_rounds_have_an_interval_with_its_confidence() -> None:
     kept = sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3)
     rows = sample.rows(kept, sample.CPU_CASES)
     printed = text.table(rows, 100)
-    assert "6 rounds needed" in printed
-    assert "±" not in printed.partition("cases:")[0].replace("± 95 %", "")
+    assert "few rounds" in printed
+    assert re.search(r"± [\d.]+ % \(75 %\)", printed), "the interval of 3 rounds says the confidence it has"
     assert all(row.verdict.state != "measured" for row in rows)
 
 
 def test_unknown_is_a_dash_and_never_zero(cpu: Kept) -> None:
     for row in cpu[1]:
         line = next(line for line in text.table([row], 200).splitlines() if row.label in line)
-        if row.gap.share is None:
+        if row.gap.share is None and row.verdict.state != "not_run":
             assert "0 %" not in line.replace("10 %", "").partition("±")[0]
             assert words.DASH in line
-        if row.verdict.state in ("not_run", "invalid", "error"):
+        if row.verdict.state == "not_run":
             assert not re.search(r"\d (GB/s|GFLOP/s|ns|µs)", line)
     assert words.quantity(None, "B/s") == words.quantity(float("nan"), "B/s") == words.DASH
 
 
-def test_an_invalid_number_is_not_shown(cpu: Kept) -> None:
+def test_an_invalid_number_is_shown_and_marked(cpu: Kept) -> None:
     row = next(row for row in cpu[1] if row.verdict.state == "invalid")
-    assert row.summary.median is not None, "the sample has a number, which must not be printed"
-    assert words.value(row) == words.DASH
-    assert words.quantity(row.summary.median, row.result.unit) not in text.table([row], 100)
+    shown = words.quantity(row.summary.median, row.result.unit)
+    for line in (next(line for line in text.table([row], 100).splitlines() if row.label in line), text.explain([row], 100)):
+        assert re.search(rf"{shown.replace(' ', ' +')}.*invalid", line, re.DOTALL)
+    assert f"x {row.label}" in text.table([row], 100)
 
 
-def test_every_flag_and_reason_is_said_below(cpu: Kept) -> None:
-    printed = text.table(cpu[1], 100)
-    below = printed.partition("cases: ")[2].replace("\n", " ")
-    for row in cpu[1]:
-        for flag in row.result.flags:
-            assert flag.name in below
-        if row.verdict.reason and row.verdict.state == "not_run":
-            assert row.verdict.reason.split()[0] in below
+def test_three_notices_at_most_and_explain_has_them_all(cpu: Kept) -> None:
+    found = [doubt.word for doubt in doubts.find(cpu[1])]
+    below = text.table(cpu[1], 100, run="20261121-103000-c0ffee").partition("cases: ")[2]
+    assert len(found) == 4
+    assert all(f"\n{name} " in below for name in found[:3])
+    assert f"\n{found[3]} " not in below
+    assert "1 more notice: hotlap explain 20261121-103000-c0ffee" in below
+    explained = text.explain(cpu[1], 100)
+    assert all(name in explained for name in found)
+
+
+def test_what_was_not_run_is_one_line_and_explain_says_why(cpu: Kept) -> None:
+    printed, explained = text.table(cpu[1], 100), " ".join(text.explain(cpu[1], 100).split())
+    without = [row for row in cpu[1] if row.verdict.state == "not_run"]
+    assert len(without) == 2
+    assert printed.count("not run ") == 1
+    assert all(row.verdict.reason in explained for row in without)
+
+
+def test_a_runs_own_best_is_no_limit(cpu: Kept) -> None:
+    rows = [row for row in cpu[1] if row.gap.against == "ceiling"]
+    printed = text.table(rows, 130)
+    assert "of best" in printed
+    assert not re.search("[█▓▒]", printed)
+    for said in (printed, text.explain(rows, 130)):
+        assert not re.search("ceiling|headroom|at limit", said)
 
 
 def test_labels_cannot_drive_the_terminal(cpu: Kept) -> None:
@@ -113,7 +132,7 @@ def test_several_devices_have_a_table_each(cpu: Kept, gpu: Kept) -> None:
     printed = text.table([*cpu[1], *gpu[1]], 100)
     assert sample.CPU.key in printed
     assert sample.GPU.key in printed
-    assert printed.count("of its limit") == 2
+    assert printed.count("of limit ") == 2
 
 
 def test_nothing_measured_is_said() -> None:
@@ -130,6 +149,7 @@ def test_explain_names_each_source_once(gpu: Kept) -> None:
     assert "4.80 TB/s [1]" in printed
 
 
+@pytest.mark.slow("compares many runs")
 def test_comparison(cpu: Kept, golden: Golden) -> None:
     faster = [changed(seen, value=seen.value * (1 + 0.03 * (n % 3 - 1))) for n, seen in enumerate(sample.CPU_CASES)]
     other = sample.bundle(sample.CPU, faster)
@@ -146,10 +166,14 @@ def test_devices(golden: Golden) -> None:
         "cuda": {"reason": "libcuda.so.1 is not here", "remedy": "install the NVIDIA driver"},
         "torch": {"reason": "PyTorch is not installed", "remedy": "pip install 'hotlap[torch]'"},
     }
-    injections = {"noise": {"about": "relative standard deviation of samples", "example": "noise=0.01"}}
     bare = Device(target="opencl", index=1, name="no facts", kind="other")
-    golden("devices.txt", text.devices([sample.CPU, sample.GPU, bare], missing, injections, 100) + "\n")
-    assert "no device" in text.devices([], missing, {}, 100)
+    golden("devices.txt", text.devices([sample.CPU, sample.GPU, bare], missing, 100) + "\n")
+    assert "no device" in text.devices([], missing, 100)
+
+
+def test_what_can_be_simulated(golden: Golden) -> None:
+    injections = {"noise": {"about": "relative standard deviation of samples", "example": "noise=0.01"}}
+    golden("simulated.txt", listing.simulated(["h100-sxm", "h200-sxm"], injections, 100) + "\n")
 
 
 def test_runs(cpu: Kept, gpu: Kept, golden: Golden) -> None:
@@ -212,7 +236,7 @@ def test_unknown_workloads_are_the_users_own(cpu: Kept) -> None:
 
 
 def test_aligned() -> None:
-    assert layout.aligned(["28.0 GB/s", "411 GB/s", "–", "6 rounds needed"]) == [" 28.0 GB/s", "411   GB/s", "  –", "6 rounds needed"]
+    assert layout.aligned(["28.0 GB/s", "411 GB/s", "–", "1 round"]) == [" 28.0 GB/s", "411   GB/s", "  –", "1 round"]
     assert layout.aligned(["± 12 %", "± 0.64 %"]) == ["± 12    %", "±  0.64 %"]
     assert layout.aligned([]) == []
 
@@ -236,7 +260,7 @@ def test_long_names_go_on_at_their_joints_and_columns_share_the_room() -> None:
 
 @pytest.mark.parametrize(
     ("share", "kind", "drawn"),
-    [(0.5, "bound", "█████·····"), (0.98, "bound", "█████████▊"), (1.7, "ceiling", "▒▒▒▒▒▒▒▒▒▒"), (0.0, "expected", "··········"), (None, "bound", " " * 10)],
+    [(0.5, "bound", "█████·····"), (0.98, "bound", "█████████▊"), (1.7, "expected", "▓▓▓▓▓▓▓▓▓▓"), (1.0, "ceiling", " " * 10), (0.0, "expected", "··········"), (None, "bound", " " * 10)],
 )
 def test_bar(share: float | None, kind: str, drawn: str) -> None:
     assert layout.bar(share, kind, 10) == drawn

@@ -235,6 +235,7 @@ def test_timeline_merges_what_is_too_much_to_draw_and_loses_no_time(tmp_path: Pa
     assert "long" in scene["names"]
 
 
+@pytest.mark.slow("a page of 25,000 events; a browser")
 def test_page_stays_small_though_every_event_has_a_long_name_of_its_own(tmp_path: Path) -> None:
     making = trace_sample.Making()
     for i in range(25_000):
@@ -270,12 +271,13 @@ def test_icicle_adds_up_to_the_time_of_the_device_and_its_gaps(made: Made) -> No
 # ---------------------------------------------------------------- in a browser
 
 
+@pytest.mark.slow("a page of 25,000 events; a browser")
 @pytest.mark.skipif(not pdf.browser(), reason="no Chromium is here")
 def test_page_draws_in_a_browser(made: Made, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(trace_page.page(*made), encoding="utf-8")
     argv = [*pdf.command(pdf.browser(), str(tmp_path / "profile")), "--virtual-time-budget=3000", "--dump-dom", page.as_uri()]
-    found = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout
+    found = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True).stdout
     assert f"Drawn: step {trace_sample.SLOW}, the longest of {trace_sample.STEPS}" in found
     legend = re.search(r'id="legend">(.*?)</div>', found)
     assert legend

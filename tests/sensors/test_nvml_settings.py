@@ -21,6 +21,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 
 pytestmark = [
+    pytest.mark.slow("processes with a library that stands in for NVML"),
     pytest.mark.skipif(COMPILER is None, reason="no C compiler: the library that stands in for NVML cannot be built"),
     pytest.mark.skipif(sys.platform != "linux", reason="the library that stands in for NVML is built for Linux"),
 ]
@@ -41,7 +42,7 @@ HOLD = HEAD + """
     with frontier.guarded(device, home, lambda text: None) as put:
         put(Wish(clock_hz=1.2e9, power_w=400.0))
         print("held", flush=True)
-        time.sleep(60)
+        time.sleep(600)
 """
 
 
@@ -74,8 +75,8 @@ def stands(folder: Path) -> str:
 
 
 def becomes(folder: Path, wanted: str) -> bool:
-    """Whether it stands so within some seconds: the guard restores on its own."""
-    for _ in range(200):
+    """Whether it comes to stand so: the guard restores on its own. Five minutes bound a hang, and nothing else."""
+    for _ in range(6000):
         if stands(folder) == wanted and not list((folder / "settings").glob("*.json")):
             return True
         time.sleep(0.05)
@@ -83,7 +84,7 @@ def becomes(folder: Path, wanted: str) -> bool:
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return json.loads(out)
 
@@ -137,7 +138,7 @@ def test_every_end_of_the_process_restores(start: Callable[..., subprocess.Popen
     assert process.stdout.readline() == "held\n"
     assert stands(tmp_path) == "1200 400000"
     os.kill(process.pid, number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
     assert becomes(tmp_path, "0 650000")
 
 
@@ -163,7 +164,8 @@ def test_a_guard_that_is_killed_is_stood_in_for(start: Callable[..., subprocess.
             put(Wish(clock_hz=1.2e9))
             children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
             os.kill(int(children[0]), signal.SIGKILL)
-            time.sleep(0.2)
+            while ") Z " not in Path(f"/proc/{children[0]}/stat").read_text():
+                time.sleep(0.01)
             put(Wish(clock_hz=345e6))
     except HotlapError as error:
         said.append(str(error))
@@ -182,7 +184,7 @@ def test_what_both_processes_left_is_mended_by_the_next(start: Callable[..., sub
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGKILL)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
     assert stands(tmp_path) == "1200 400000"
     code = HEAD + """
     print(json.dumps([nvml_guard.mend(frontier.note(device, home)), nvml_guard.mend(frontier.note(device, home))]))

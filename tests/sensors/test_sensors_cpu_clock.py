@@ -11,7 +11,7 @@ import pytest
 
 from hotlap.sensors import cpu_clock
 from hotlap.targets.base import SystemClock
-from hotlap.targets.simulated import VirtualClock
+from hotlap.targets.virtual_clock import VirtualClock
 
 here = pytest.mark.skipif(
     platform.machine().lower() not in ("x86_64", "amd64") or platform.system() != "Linux", reason="the chain is machine code for x86-64 Linux"

@@ -26,6 +26,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 
 pytestmark = [
+    pytest.mark.slow("processes with a library that stands in for NVML"),
     pytest.mark.skipif(COMPILER is None, reason="no C compiler: the library that stands in for NVML cannot be built"),
     pytest.mark.skipif(sys.platform != "linux", reason="the library that stands in for NVML is built for Linux"),
 ]
@@ -76,7 +77,7 @@ def ask(libraries: dict[str, Path]) -> Ask:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         folder = str(libraries[driver]) if driver else ""
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(CHILD), json.dumps(options)], capture_output=True, text=True, timeout=60, check=False,
+            [sys.executable, "-c", textwrap.dedent(CHILD), json.dumps(options)], capture_output=True, text=True, timeout=300, check=False,
             env={**kept, **({"LD_LIBRARY_PATH": folder} if folder else {}), **environment},
         )
         assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from hotlap.record import Reading
 from hotlap.sensors import periods
 from hotlap.sensors.gauge import Gauge, absent, read_all, spent
 from hotlap.sensors.sampler import Sampler
-from hotlap.targets.simulated import VirtualClock
+from hotlap.targets.virtual_clock import VirtualClock
 
 
 class Card:

@@ -14,7 +14,7 @@ from hotlap.sensors.base import Source
 from hotlap.sensors.sampler import Sampler
 from hotlap.sensors.simulated import Simulated
 from hotlap.targets.base import SystemClock
-from hotlap.targets.simulated import VirtualClock
+from hotlap.targets.virtual_clock import VirtualClock
 
 
 class Scripted:

@@ -29,6 +29,7 @@ def test_two_points_at_the_end_do_two_in_the_middle_do_not() -> None:
     assert excursions(x, gate=0.1) == []
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_noise_has_none() -> None:
     random = np.random.default_rng(7)
     dependent = random.normal(size=(3000, 140))

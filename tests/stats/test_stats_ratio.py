@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import draws, examples, room
 from hotlap.stats import ratio as module
-from hotlap.stats.ratio import Estimates, Ratio, estimate, non_inferior, quantile_ratio, ratio, verdict
+from hotlap.stats.ratio import Estimates, Ratio, estimate, ratio, verdict
 
 A = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.9, 99.1, 100.0]
 
@@ -88,8 +89,9 @@ def test_sides_swapped_give_the_inverse() -> None:
         assert one.p == pytest.approx(other.p)
 
 
+@pytest.mark.slow("error rate by simulation")
 @given(st.floats(1e-12, 1e12), st.floats(0.2, 5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_units_do_not_matter_and_a_factor_multiplies(unit: float, factor: float) -> None:
     rng = np.random.default_rng(8)
     a, b = (np.exp(0.02 * rng.normal(size=9)) for _ in "AB")
@@ -98,8 +100,9 @@ def test_units_do_not_matter_and_a_factor_multiplies(unit: float, factor: float)
         assert getattr(scaled, name) == pytest.approx(getattr(plain, name) * factor, rel=1e-6)
 
 
+@pytest.mark.slow("error rate by simulation")
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=4, max_size=30), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_interval_and_test_never_contradict_each_other_even_on_ticks(values: list[tuple[int, int]], paired: bool) -> None:
     found = ratio([a for a, _ in values], [b for _, b in values], paired=paired)
     if found.low is not None and found.high is not None:
@@ -135,22 +138,26 @@ def test_pairs_take_a_drift_off_that_would_hide_a_difference() -> None:
 # ---------------------------------------------------------------- how often it errs
 
 
+@pytest.mark.slow("error rate by simulation")
 @pytest.mark.parametrize(("n", "phi"), [(10, 0.0), (10, 0.5), (20, 0.0), (20, 0.5)])
 def test_false_alarms_are_near_nominal_from_10_pairs_on(n: int, phi: float) -> None:
-    assert 0.038 <= alarms(estimate(*pairs(n, 4000, n, phi), paired=True)) <= 0.062  # ± 3 standard errors about 0.045 … 0.055
+    more = room(0.05, 4000)  # ± 3 standard errors about 0.045 … 0.055
+    assert 0.038 - more <= alarms(estimate(*pairs(n, draws(4000), n, phi), paired=True)) <= 0.062 + more
 
 
+@pytest.mark.slow("error rate by simulation")
 @pytest.mark.parametrize("n", [4, 5, 6, 8])
 def test_few_pairs_err_on_the_safe_side(n: int) -> None:
-    assert alarms(estimate(*pairs(n, 4000, n), paired=True)) <= 0.06
-    assert alarms(estimate(*pairs(n + 1, 4000, n, 0.5), paired=True)) <= 0.066
+    assert alarms(estimate(*pairs(n, draws(4000), n), paired=True)) <= 0.06 + room(0.05, 4000)
+    assert alarms(estimate(*pairs(n + 1, draws(4000), n, 0.5), paired=True)) <= 0.066 + room(0.055, 4000)
 
 
+@pytest.mark.slow("error rate by simulation")
 @pytest.mark.parametrize("n", [4, 6, 12])
 def test_permutations_keep_the_level(n: int) -> None:
     rng = np.random.default_rng(n)
-    found = estimate(rng.normal(size=(3000, n)), rng.normal(size=(3000, n + 2)), paired=False)
-    assert 0.03 <= alarms(found) <= 0.06
+    found = estimate(rng.normal(size=(draws(3000), n)), rng.normal(size=(draws(3000), n + 2)), paired=False)
+    assert 0.03 - room(0.05, 3000) <= alarms(found) <= 0.06 + room(0.05, 3000)
 
 
 def test_the_interval_holds_the_true_ratio() -> None:
@@ -159,9 +166,10 @@ def test_the_interval_holds_the_true_ratio() -> None:
     assert 0.935 <= np.mean((found.low <= 0.03) & (found.high >= 0.03)) <= 0.97
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_resolvable_is_found_with_80_percent_power() -> None:
     x, y = pairs(5, 1500, 16)
-    typical = np.median([ratio(np.exp(a), np.exp(b), paired=True).resolvable for a, b in zip(x[:200], y[:200], strict=True)])
+    typical = np.median([ratio(np.exp(a), np.exp(b), paired=True).resolvable for a, b in zip(x[: draws(200)], y[: draws(200)], strict=True)])
     found = estimate(x, y + math.log1p(float(typical)), paired=True)
     assert 0.72 <= alarms(found) <= 0.88
 
@@ -255,31 +263,6 @@ def test_counts_that_vary_are_taken_as_noisy() -> None:
 # ---------------------------------------------------------------- quantiles
 
 
-def test_tails_are_compared_run_by_run() -> None:
-    rng = np.random.default_rng(14)
-    a = [rng.normal(100, 1, 300) for _ in range(12)]
-    b = [np.where(rng.random(300) < 0.03, 1.3, 1.0) * rng.normal(100, 1, 300) for _ in range(12)]
-    assert verdict(quantile_ratio(a, b, 0.5)) == "same"
-    tail = quantile_ratio(a, b, 0.98)
-    assert verdict(tail) == "larger"
-    assert (tail.n_a, tail.n_b) == (12, 12)
-
-
-def test_thin_tails_and_bad_quantiles() -> None:
-    found = quantile_ratio([A] * 6, [A[:5]] * 6, 0.99)
-    assert any("beyond the quantile" in text for text in found.warnings)
-    assert any("unequal" in text for text in found.warnings)
-    assert quantile_ratio([], [], 0.5).low is None
-    for q in (0.0, 1.0, math.nan):
-        with pytest.raises(ValueError, match="between 0 and 1"):
-            quantile_ratio([A], [A], q)
-    with pytest.raises(ValueError, match="without samples"):
-        quantile_ratio([A, []], [A, A], 0.5)
-
-
-# ---------------------------------------------------------------- verdicts
-
-
 def test_larger_needs_the_test_and_the_gate() -> None:
     assert verdict(held()) == "larger"
     assert verdict(held(), margin=0.05) == "same"  # significant, and yet within the margin
@@ -300,16 +283,3 @@ def test_smaller_and_same() -> None:
     assert verdict(equal, margin=0) == "inconclusive"
 
 
-def test_not_inferior() -> None:
-    assert non_inferior(held(), 0.01) is True
-    assert non_inferior(held(), 0.01, better="lower") is False
-    assert non_inferior(held(), 0.05, better="lower") is True
-    assert non_inferior(held(inner_low=None), 0.01) is None
-
-
-@pytest.mark.parametrize("margin", [-0.1, math.nan, math.inf])
-def test_margins_out_of_range(margin: float) -> None:
-    with pytest.raises(ValueError, match="margin"):
-        verdict(held(), margin=margin)
-    with pytest.raises(ValueError, match="margin"):
-        non_inferior(held(), margin)

@@ -60,6 +60,7 @@ def test_crossings_sum_to_the_level_and_to_the_power_of_one_look() -> None:
 # ---------------------------------------------------------------- the plan
 
 
+@pytest.mark.slow("designs of many looks")
 @pytest.mark.parametrize(("sd", "difference"), [(0.01, 0.01), (0.02, 0.01), (0.01, 0.003), (0.05, 0.05)])
 def test_a_plan_stays_within_105_percent_and_saves_on_average(sd: float, difference: float) -> None:
     plan = design(sd, difference)

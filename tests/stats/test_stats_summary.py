@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.record import Summary, encode
-from hotlap.stats.summary import autocorrelation, effective, interval, outliers, ranks, summarize
+from hotlap.stats import stopping
+from hotlap.stats.order import interval, ranks, whole_range
+from hotlap.stats.summary import autocorrelation, effective, outliers, summarize
 
 # Two-sided 5 % points of the sign test: Dixon and Mood, J. Am. Stat. Assoc. 41 (1946) 557, table 1; the rank of the
 # interval is one more (Conover 1999, 3.2). Up to 25 the same as Triola, Elementary Statistics, table A-7.
@@ -75,6 +78,12 @@ class TestInterval:
         for bad in (0, 1, 95):
             with pytest.raises(ValueError, match="between 0 and 1"):
                 interval([1, 2, 3], bad)
+
+    def test_of_few_values_the_whole_range(self) -> None:
+        assert whole_range([5, 1, 2, 4, 3]) == (1.0, 5.0, 0.9375)
+        assert whole_range([2, 1]) == (1.0, 2.0, 0.5)
+        assert whole_range([1]) is None
+        assert whole_range([]) is None
 
     def test_what_is_not_finite_is_refused(self) -> None:
         with pytest.raises(ValueError, match="1 of 7 values are not finite"):
@@ -155,10 +164,38 @@ class TestSummarize:
         assert (got.rounds, got.median, got.low, got.half_width, got.spread, got.effective) == (1, 5.0, None, None, None, None)
         assert names(got, "6 rounds needed for a 95 % interval", "there is 1", "--rounds 6")
 
-    def test_five_rounds_have_no_interval(self) -> None:
-        got = summarize([1, 2, 3, 4, 5])
-        assert (got.low, got.high, got.confidence, got.half_width) == (None, None, None, None)
-        assert names(got, "6 rounds needed", "there are 5", "--rounds 6")
+    @pytest.mark.parametrize(("n", "confidence"), [(2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375)])
+    def test_fewer_than_six_rounds_have_the_confidence_of_their_range(self, n: int, confidence: float) -> None:
+        got = summarize(list(range(1, n + 1)), precision=0.5)
+        assert (got.low, got.high, got.confidence) == (1.0, n, confidence)
+        assert got.half_width == pytest.approx((n - 1) / 2 / ((n + 1) / 2))
+        assert got.reached is False
+        assert names(got, "6 rounds needed", f"there are {n}", "--rounds 6")
+
+    def test_the_best_round_is_the_one_that_foreign_programs_disturbed_least(self) -> None:
+        values = [3.0, 1.0, 2.0]
+        assert [summarize(values, better=better).best for better in ("higher", "lower", "")] == [3.0, 1.0, None]
+
+    def test_a_precision_says_what_it_takes(self) -> None:
+        assert (summarize([1.0] * 6).expected, summarize([1.0] * 6).reached, summarize([1.0] * 6).needed) == (None, None, None)
+        got = summarize([1.0] * 6, precision=0.01)
+        assert (got.expected, got.reached, got.needed, got.low, got.high) == (0.0, True, None, 1.0, 1.0)
+        one = summarize([1.0], precision=0.01)
+        assert (one.expected, one.reached, one.needed, one.low) == (None, False, None, None)
+
+    def test_an_interval_that_was_reached_by_luck_is_widened_about_its_median(self) -> None:
+        """Expected half-width: the noise × the expected largest of six normal values (Blom: 1.2815); 0.8 of the precision widens most."""
+        values = [99.0, 99.4, 100.0, 100.2, 100.6, 101.2]
+        need = stopping.need(values, 1.0)
+        precise = need.expected / 0.8
+        got = summarize(values, precision=precise)
+        assert got.reached
+        assert (got.low, got.high) == (pytest.approx(100.1 - stopping.WIDEST * 1.1), pytest.approx(100.1 + stopping.WIDEST * 1.1))
+        assert got.half_width == pytest.approx(stopping.WIDEST * 1.1 / 100.1)
+        plain = summarize(values, precision=need.expected / 0.4)
+        assert (plain.low, plain.high) == (99.0, 101.2)
+        short = summarize(values, precision=need.expected / 0.95)
+        assert (short.low, short.high, short.reached) == (99.0, 101.2, False)
 
     def test_constant(self) -> None:
         got = summarize([2.0] * 6, [[2.0] * 10] * 6)
@@ -204,6 +241,17 @@ class TestSummarize:
         assert got.spread > 10 * got.within
         assert names(got, "rounds differ by", "raise --rounds")
 
+    def test_one_outlier_in_twenty_is_not_many(self) -> None:
+        rng = np.random.default_rng(2)
+        samples = [[*(10 + rng.normal(size=95) * 0.1), *[20.0] * 5]]
+        assert not names(summarize([10.0] * 6, samples), "lie far")
+        assert names(summarize([10.0] * 6, [[*samples[0], 20.0]]), "6 of 101 samples lie far")
+
+    def test_more_than_six_rounds_may_differ_as_well(self) -> None:
+        centres = [10.0, 10.5, 11.0, 10.1, 10.9, 10.3, 10.6]
+        assert names(summarize(centres, [[c] * 5 for c in centres]), "rounds differ by")
+        assert not names(summarize(centres[:5], [[c] * 5 for c in centres[:5]]), "rounds differ by")
+
     def test_rounds_that_drift(self) -> None:
         assert names(summarize([10.0, 10.2, 10.4, 10.6, 10.8, 11.0]), "drift", "temperature")
 
@@ -229,7 +277,7 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 PLAIN = st.floats(1e-6, 1e6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(NUMBERS, max_size=12), st.lists(st.lists(NUMBERS, max_size=8), max_size=4))
 def test_every_input_gives_a_summary_of_finite_numbers_in_order(values: list[float], samples: list[list[float]]) -> None:
     got = summarize(values, samples)
@@ -237,14 +285,15 @@ def test_every_input_gives_a_summary_of_finite_numbers_in_order(values: list[flo
     assert all(number is None or math.isfinite(number) for number in flat)
     if got.low is not None and got.median is not None and got.high is not None:
         assert got.low <= got.median <= got.high
-        assert got.rounds >= 6
+        assert got.confidence is not None
+        assert (got.confidence >= 0.95) == (got.rounds >= 6)
     quantiles = list(got.quantiles.values())
     assert all(a <= b or math.isclose(a, b) for a, b in itertools.pairwise(quantiles))
     assert got.effective is None or got.effective <= got.samples
     assert msgspec.json.decode(encode(got), type=Summary) == got
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(PLAIN, min_size=6, max_size=30), st.floats(1e-3, 1e3), st.randoms())
 def test_the_unit_and_the_order_do_not_matter(values: list[float], scale: float, random: object) -> None:
     a, b = summarize(values), summarize([value * scale for value in sorted(values)])

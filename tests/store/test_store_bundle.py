@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keeping import CASES, DEVICE, make_run, make_samples
 
+from draws import examples
 from hotlap.errors import Busy, HotlapError, InputError, MachineError, SchemaError
 from hotlap.record import SCHEMA, Readings, Samples
 from hotlap.store import bundle, files, lines
@@ -90,6 +93,7 @@ def test_cut_at_every_byte_of_the_last_two_lines(kept: Keep) -> None:
             assert f"the {complete} lines before it are kept" in read.warnings[0]
 
 
+@pytest.mark.slow("a resume for every byte of a file")
 def test_resume_after_a_cut_at_every_byte_completes_the_run(kept: Keep) -> None:
     whole = kept(rounds=2)
     path = whole.path / "samples.jsonl"
@@ -154,6 +158,16 @@ def test_a_line_that_is_there_twice_counts_once(kept: Keep) -> None:
     read = load(whole.path)
     assert read.samples == whole.samples
     assert "2 lines repeat" in read.warnings[0]
+
+
+def test_of_lines_that_repeat_a_case_and_round_the_first_counts(kept: Keep) -> None:
+    whole = kept()
+    path = whole.path / "samples.jsonl"
+    first = whole.samples[0]
+    path.write_bytes(path.read_bytes() + lines.line(msgspec.structs.replace(first, seconds=[9.0])))
+    read = load(whole.path)
+    assert read.samples == whole.samples
+    assert "1 lines repeat" in read.warnings[0]
 
 
 def test_samples_of_an_unknown_case_are_said(kept: Keep) -> None:
@@ -330,6 +344,22 @@ def test_finish_may_be_called_again(kept: Keep) -> None:
     assert load(whole.path).run.stopped == "budget"
 
 
+@pytest.mark.parametrize(("name", "unwritable"), [("run.json", "run.json.tmp"), ("samples.jsonl", "samples.jsonl"), ("readings.log", "readings.log")])
+def test_an_error_while_finishing_names_the_file(kept: Keep, monkeypatch: pytest.MonkeyPatch, name: str, unwritable: str) -> None:
+    whole, real = kept(), os.fsync
+    writer = Writer.resume(whole.path)
+
+    def full(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), os.stat(whole.path / unwritable)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    (whole.path / "run.json.tmp").touch()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(MachineError, match=rf"^the run's {name} cannot be written: No space left on device; 2 lines of samples are kept"):
+        writer.finish(whole.run)
+
+
 def test_numbers_that_json_has_not_become_an_error_that_says_so(tmp_path: Path) -> None:
     writer = Writer.create(make_run(), tmp_path)
     writer.append(make_samples(0, seconds=[1.0, math.nan, 3.0], metrics={"a": math.inf, "b": 2.0}))
@@ -359,7 +389,7 @@ any_samples = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(any_samples, max_size=4), st.data())
 def test_any_samples_are_a_line_that_reads_back_and_a_cut_loses_only_the_last(given: list[Samples], data: st.DataObject) -> None:
     written = [lines.line(s) for s in given]

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from keeping import make_run, make_samples
 
+from hotlap.cli import main
 from hotlap.errors import InputError
 from hotlap.store import catalog
 from hotlap.store.bundle import Bundle, Listed, Writer, load
@@ -211,6 +212,7 @@ for number in range(8):
 """
 
 
+@pytest.mark.slow("several processes at one catalog")
 @pytest.mark.parametrize("before", [None, b"no database at all"])
 def test_several_writers_at_once(tmp_path: Path, before: bytes | None) -> None:
     if before:
@@ -230,7 +232,7 @@ def test_several_writers_at_once(tmp_path: Path, before: bytes | None) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    talk = [process.communicate(timeout=60)[1] for process in writers]
+    talk = [process.communicate(timeout=300)[1] for process in writers]
     assert [process.returncode for process in writers] == [0] * 4, talk
     assert len(rows(tmp_path, "SELECT DISTINCT id FROM runs")) == 32
     assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
@@ -297,3 +299,56 @@ def test_a_run_with_samples_that_cannot_be_read_is_listed_without_rounds(three: 
     (three / "runs" / "20261120T101500-bbbbbb" / "samples.jsonl").unlink()
     assert [one and one.rounds for one in listed(three)] == [1, 0, 1]
     assert caplog.text == ""
+
+
+BORN = """
+import os, signal, sys
+from pathlib import Path
+from keeping import make_run
+from hotlap.store import bundle, files
+
+if sys.argv[2] == "staged":
+    real = files.write_whole
+    files.write_whole = lambda path, data: (real(path, data), os.kill(os.getpid(), signal.SIGKILL))
+else:
+    bundle.Writer.__init__ = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+bundle.Writer.create(make_run("20261122T101500-dddddd"), Path(sys.argv[1]))
+"""
+
+
+def born(home: Path, where: str) -> None:
+    """A process that is killed while it makes a run."""
+    code = f"import sys; sys.path.insert(0, {str(HERE)!r}){BORN}"
+    assert subprocess.run([sys.executable, "-c", code, str(home), where], capture_output=True, check=False).returncode == -9
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is POSIX")
+def test_a_run_that_died_in_birth_matters_to_nobody(
+    three: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    born(three, "staged")
+    ghost = three / "runs" / ".20261122T101500-dddddd"
+    assert load(ghost).run.id == "20261122T101500-dddddd"  # run.json is there: only its name says that it is none
+    (three / "runs" / ".20261122T101500-eeeeee").mkdir()  # killed before there was one
+    assert ids(three) == ["aaaaaa", "bbbbbb", "cccccc"]
+    assert ids(three, newest=1) == ["cccccc"]
+    with closing(Catalog(three)) as opened:
+        opened.rebuild()
+    assert ids(three, newest=1) == ["cccccc"]
+    monkeypatch.setenv("HOTLAP_HOME", str(three))
+    for words in (["ls"], ["show", "latest"], ["export", "latest"], ["history"], ["baseline", "save", "latest", "--name", "b"], ["run", "--resume", "latest", "--no-report"]):
+        main(words)
+        said = capsys.readouterr()
+        assert "dddddd" not in said.out + said.err, words
+        assert "eeeeee" not in said.out + said.err, words
+    assert main(["show", "20261122"]) == 2
+    assert caplog.text == ""
+    assert ghost.is_dir()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is POSIX")
+def test_a_run_that_is_in_the_list_has_all_its_files(three: Path) -> None:
+    born(three, "named")
+    assert ids(three, newest=1) == ["dddddd"]
+    read = load(three / "runs" / "20261122T101500-dddddd")
+    assert (read.samples, read.warnings) == ([], [])

@@ -47,7 +47,8 @@ KERNEL void arithmetic(GLOBAL T *RESTRICT out, GLOBAL const T *RESTRICT in, cons
 
 def _found() -> list[Any]:
     devices, missing = targets.survey()
-    params = [pytest.param((targets.Spec(d.target), d), id=d.selector) for d in devices]
+    params = [pytest.param((targets.Spec(d.target), d), id=d.selector) for d in devices if d.target != "host"]
+    params += [pytest.param(None, id="host", marks=pytest.mark.skip(reason="it has no memory and no kernels; test_targets_host.py"))]
     if any(d.target == "torch" and d.kind != "cpu" for d in devices):
         spec = targets.Spec("torch", "cpu")
         params += [pytest.param((spec, d), id="torch:cpu") for d in targets.find(spec)]

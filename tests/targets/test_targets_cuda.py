@@ -18,6 +18,8 @@ from hotlap.targets import cuda, cuda_driver
 from hotlap.targets.base import Buffer
 from hotlap.targets.cuda_kernel import Parameters
 
+pytestmark = pytest.mark.slow("compiles every kernel by NVRTC")
+
 try:
     from hotlap.targets import cuda_compile
 

@@ -10,6 +10,8 @@ import pytest
 
 from hotlap.targets import opencl_link
 
+pytestmark = pytest.mark.slow("links kernels in processes of their own")
+
 KERNEL = """
 import numpy as np
 from hotlap import targets
@@ -56,5 +58,5 @@ def test_a_linker_takes_the_archives(tmp_path: Path) -> None:
 def test_a_kernel_runs_with_nothing_but_the_archives(tmp_path: Path) -> None:
     pytest.importorskip("pyopencl", reason="pyopencl comes with the extra opencl")
     environment = os.environ | {"LIBRARY_PATH": str(opencl_link.FOLDER), "POCL_CACHE_DIR": str(tmp_path), "POCL_KERNEL_CACHE": "1"}
-    done = subprocess.run([sys.executable, "-c", KERNEL], capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", KERNEL], capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,6 +16,8 @@ from hotlap.plan import case
 from hotlap.record import MeasureOptions, Plan
 from hotlap.store import counted
 
+pytestmark = pytest.mark.slow("whole runs of the simulated GPU with counters")
+
 CASES = [
     case("gemm", {"dtype": "bf16", "m": 8192, "n": 8192, "k": 8192}), case("stream", {"op": "copy", "size": "1 GiB"}), case("attention", {}),
     case("chase", {"size": "1 MiB"}),

@@ -7,7 +7,7 @@ import pytest
 
 from hotlap.errors import InputError, NotSupported, Unavailable
 from hotlap.targets import torch as target_torch
-from hotlap.targets.torch_device import host_memory
+from hotlap.targets.host import host_memory
 
 torch = pytest.importorskip("torch")
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from marked import half, launch, marker, opened, operator, step
 
+from draws import examples
 from hotlap.errors import InputError
 from hotlap.report import trace_diff, trace_lint
 from hotlap.trace.diff import diff
@@ -33,7 +34,7 @@ EVENTS = st.lists(
 ).map(lambda several: [event for events in several for event in events])  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(EVENTS, EVENTS)
 def test_whatever_is_in_them(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(InputError), warnings.catch_warnings():

@@ -80,7 +80,7 @@ def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     ("contents", "says"),
     [
         (b"", "is empty"), (b"hello", "no trace that Hotlap knows; it reads"), (b"\xff\xfe{\x00}\x00", "no trace that Hotlap knows"),
-        (gzip.compress(b""), "no trace"), (b'{"a": 1}', "no trace"), (b'{"traceEvents": []}', "no events"), (b'{"traceEvents": 5}', "no array"),
+        (gzip.compress(b"", mtime=0), "no trace"), (b'{"a": 1}', "no trace"), (b'{"traceEvents": []}', "no events"), (b'{"traceEvents": 5}', "no array"),
         (b"PK\x03\x04", "no trace"), (b"SQLite format 3\0" + b"\1" * 200, "cannot be read as a SQLite database"),
         (b"Kind,Start_Timestamp,End_Timestamp\n", "no events"), (b'"Start_Timestamp","End_Timestamp","Domain\n', "no "),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import fuzzing
@@ -10,7 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = int(os.environ.get("HOTLAP_FUZZ_EXAMPLES", "120"))
+from draws import examples
+
+pytestmark = pytest.mark.slow("fuzzing")
+
+EXAMPLES = examples(200)
 CHANGES = st.lists(
     st.tuples(st.integers(0, fuzzing.OPERATIONS - 1), st.integers(0, (1 << 16) - 1), st.integers(0, (1 << 32) - 1)), min_size=1, max_size=6
 )
@@ -23,7 +26,7 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
     assert fuzzing.check(tmp_path / file) == "read"
     before = fuzzing.peak_mib()
 
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     @given(CHANGES, st.sampled_from(["all", "breakdown"]))
     def holds(changes: list[fuzzing.Change], columns: str) -> None:
         (tmp_path / file).write_bytes(fuzzing.damaged(name, contents, changes))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.errors import InputError
 from hotlap.trace.readers import packed, pieces
 from hotlap.trace.readers.pieces import Pieces
@@ -59,7 +60,7 @@ def cut(text: bytes, size: int, most: int) -> tuple[list[object], Pieces]:
     return joined, found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(OBJECTS, st.sampled_from([None, 1]), st.integers(1, 64), st.booleans())
 def test_all_objects_come_out(objects: list[dict[str, object]], indent: int | None, size: int, whole: bool) -> None:
     document = {"schemaVersion": 1, "traceEvents": objects, "name": "é"} if whole else objects
@@ -71,7 +72,7 @@ def test_all_objects_come_out(objects: list[dict[str, object]], indent: int | No
         assert json.loads(found.after) == {"name": "é"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(OBJECTS, st.integers(1, 64), st.integers(1, 80))
 def test_small_pieces_hold_the_same_where_no_text_looks_like_an_event(objects: list[dict[str, object]], size: int, most: int) -> None:
     plain = [{"ph": "X", "name": str(i), "args": {"x": len(one)}} for i, one in enumerate(objects)]
@@ -89,7 +90,6 @@ def test_pieces_cut_inside_an_event_are_cut_elsewhere() -> None:
 
 
 @given(st.integers(1, 200))
-@settings(deadline=None)
 def test_a_cut_document_gives_what_stands_before_the_cut(length: int) -> None:
     objects = [{"ph": "X", "name": str(i)} for i in range(9)]
     text = json.dumps({"traceEvents": objects, "after": 1}).encode()[:length]
@@ -137,6 +137,7 @@ def test_a_member_without_a_name_is_a_file(tmp_path: Path) -> None:
     assert b"".join(packed.blocks(tmp_path / "x.zip")) == b"text"
 
 
+@pytest.mark.slow("files that unpack to hundreds of MiB")
 def test_bombs_are_refused_before_they_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "MOST_BYTES", 1 << 24)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"\0" * (1 << 26)))

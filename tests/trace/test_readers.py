@@ -112,6 +112,7 @@ def test_a_database_of_another_schema_is_refused_with_the_tables_that_were_looke
         opened(tmp_path, "z.sqlite.gz", gzip.compress(samples.nsys()))
 
 
+@pytest.mark.slow("a database that computes until it is stopped")
 def test_a_database_made_to_run_for_ever_is_stopped(tmp_path: Path) -> None:
     import sqlite3
 

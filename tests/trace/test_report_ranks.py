@@ -17,6 +17,8 @@ from hotlap.report import ranks as printing
 from hotlap.trace import ranks, reducing
 from hotlap.trace.ranks import Whole
 
+pytestmark = pytest.mark.slow("traces of many ranks")
+
 WIDTH = 100
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_events import Made
 
+from draws import examples
 from hotlap.trace import calls
 
 
@@ -45,7 +46,7 @@ def nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
     return draw(st.permutations(spans))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(nested())
 def test_nesting_is_that_of_a_stack(spans: list[tuple[int, int, int]]) -> None:
     made = Made()

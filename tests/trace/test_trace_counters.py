@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.errors import InputError
 from hotlap.report import kernels
 from hotlap.trace import counters
@@ -303,7 +304,7 @@ def attempt(path: Path, content: bytes) -> str:
     return "read"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_damaged_reports(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     content = bytearray(report())
@@ -317,14 +318,14 @@ def test_damaged_reports(tmp_path_factory: pytest.TempPathFactory, data: st.Data
 VALUES = st.one_of(st.text(max_size=8), st.sampled_from(["1,5", "2.000.000", "1e308", "-3", "0", "101", "N/A", "99.9"]), st.floats().map(str))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(rows=st.lists(st.tuples(st.sampled_from(["Duration", "Memory Throughput", "Compute (SM) Throughput", "Registers Per Thread", "Waves Per SM", "# SMs", "Theoretical Occupancy", "Achieved Occupancy", "Issued Warp Per Scheduler", "Dynamic Shared Memory Per Block"]), st.sampled_from(["%", "", "us", "Gbyte/second", "Kbyte/block"]), VALUES), max_size=12), tail=st.text(max_size=20))
 def test_any_values_in_a_table(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]], tail: str) -> None:
     end = attempt(tmp_path_factory.getbasetemp() / "any.csv", (details(*rows) + tail).encode("utf-8", "replace"))
     assert end == "read" if rows and not tail else end in ("read", "refused")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(cells=st.lists(VALUES, min_size=16, max_size=19))
 def test_any_values_in_a_table_of_amd(tmp_path_factory: pytest.TempPathFactory, cells: list[str]) -> None:
     line = ",".join(cell.replace(",", "").replace('"', "") for cell in cells)

@@ -15,6 +15,8 @@ from hotlap.trace import ranks, reducing
 from hotlap.trace.ranks import Whole
 from hotlap.trace.study import Study
 
+pytestmark = pytest.mark.slow("traces of many ranks")
+
 
 def whole(made: Ranks, folder: Path, **given: object) -> Whole:
     return ranks.analysed(made.write(folder, **given))  # type: ignore[arg-type]
@@ -344,7 +346,7 @@ def test_ray_that_is_not_here_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
         ranks.analysed(slow(2, late=1).write(tmp_path), on="ray")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts Ray")
 def test_ray_tells_the_same(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
     paths = slow(3, late=2).write(tmp_path)

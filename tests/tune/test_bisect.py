@@ -25,16 +25,16 @@ from hotlap.tune import bisect, measured
 from hotlap.work import find
 
 # The state of a small generator, with the count of executions, is in a file, so that every run of a test is the same. Six numbers from
-# 0 to 999 are summed: near normal, mean 2997, standard deviation 707, which is 1 % of the level in one execution.
+# 0 to 999 are summed: near normal, mean 2997, standard deviation 707, which is 0.7 % of the level in one execution.
 BENCH = """
 read x n < "$NOISE"
 s=0
 for i in 1 2 3 4 5 6; do x=$(( (x * 1103515245 + 12345) % 2147483648 )); s=$(( s + x / 65536 % 1000 )); done
 echo "$x $((n + 1))" > "$NOISE"
-value=$(( level + level * (s - 2997) / 70000 ))
+value=$(( level + level * (s - 2997) / 105000 ))
 read k < .k 2> /dev/null || k=0
 echo $((k + 1)) > .k
-[ "$outlier" = yes ] && [ $k -ge 1 ] && [ $k -le 4 ] && value=$((value * 3))
+[ "$outlier" = yes ] && [ $k -eq 1 ] && value=$((value * 3))
 echo "value: $value"
 """
 PLAN = """
@@ -117,7 +117,7 @@ def test_a_step_is_found_in_a_repository(project: Project, home: Path, capsys: p
     assert main(project.words()) == 0
     captured = capsys.readouterr()
     assert f"first bad commit  {project.commits[CULPRIT][:10]}  Round the other way  (Ann Example, " in captured.out
-    assert re.search(r"change +\+[45]\.\d % \(\+[34].* to \+[56].*\), worse; 8 pairs, against " + project.commits[CULPRIT - 1][:10], captured.out)
+    assert re.search(r"change +\+[45]\.\d % \(\+[34].* to \+[567].*\), worse; 8 pairs, against " + project.commits[CULPRIT - 1][:10], captured.out)
     assert f"skipped           {project.commits[7][:10]}: it does not build: status 7; log {home}" in captured.out.replace("\n" + 18 * " ", " ")
     assert "like bad after" in captured.err
     assert project.trees == 0
@@ -160,12 +160,13 @@ def kept(home: Path) -> list[dict[str, object]]:
 
 
 def wait_for(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300  # bounds a hang, and nothing else
     while not what():
         assert time.monotonic() < until
         time.sleep(0.005)
 
 
+@pytest.mark.slow("searches a Git repository, in processes of their own")
 def test_a_killed_search_goes_on_without_losing_a_measurement(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     process = start(project)
     wait_for(lambda: len(kept(home)) >= 20)
@@ -181,30 +182,33 @@ def test_a_killed_search_goes_on_without_losing_a_measurement(project: Project, 
     assert project.trees == 0
 
 
+@pytest.mark.slow("searches a Git repository, in processes of their own")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_search_leaves_no_worktree(project: Project, home: Path, number: int) -> None:
     process = start(project)
     wait_for(lambda: len(kept(home)) >= 3)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert re.search(r"everything measured is kept: hotlap bisect --resume 2\w+-\w+", err)
     assert project.trees == 0
     assert len(kept(home)) >= 3
 
 
+@pytest.mark.slow("searches a Git repository, in processes of their own")
 def test_a_build_ends_with_the_search(project: Project, home: Path) -> None:
     mark = home.parent / "pid"
     process = start(project, "--build", f"sleep 60 & echo $! > {mark}.new && mv {mark}.new {mark}; wait")
     wait_for(mark.exists)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     stat = Path(f"/proc/{mark.read_text().strip()}/stat")
     wait_for(lambda: not stat.exists() or ") Z " in stat.read_text())  # fails where the build goes on
     assert project.trees == 0
 
 
+@pytest.mark.slow("searches a Git repository, in processes of their own")
 def test_every_sample_is_kept_and_a_torn_last_line_is_measured_again(project: Project, home: Path) -> None:
     assert main(project.words()) == 0
     path = next(home.glob("bisect/*/measurements.jsonl"))
@@ -228,12 +232,12 @@ def test_the_device_of_a_target_is_held_meanwhile(
     device = Device(target="opencl", index=0, name="a GPU", uuid="GPU-1", kind="gpu")
     monkeypatch.setattr(bisect.targets, "find", lambda spec: [device])
     home.mkdir()
-    with locks.hold(device.key, home):
+    with locks.hold([device]):
         assert main(project.words("--target", "opencl")) == 3
     assert "GPU-1" in capsys.readouterr().err
     assert main(project.words("--target", "opencl", "--budget", "1 ms")) == 3
     assert "the budget was used up" in capsys.readouterr().out
-    assert locks.owner(device.key, home) is not None
+    assert locks.owner(locks.path(device)) is not None
 
 
 def test_one_process_at_one_search(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,24 @@ def test_stream_bytes(op: str, read: float, written: float) -> None:
     assert done.written_bytes == pytest.approx(written * GIB, rel=1e-6)
 
 
+def test_stream_operations() -> None:
+    """McCalpin's STREAM: scale and add do one operation an element, triad two."""
+    for op, operations in (("read", 1), ("write", 0), ("copy", 0), ("scale", 1), ("add", 1), ("triad", 2)):
+        spec, params = _case("stream", op=op, size="1 GiB")
+        elements = spec.work(params).memory_bytes / {"read": 4, "write": 4, "copy": 8, "scale": 8, "add": 12, "triad": 12}[op]
+        assert spec.work(params).total_operations == operations * elements, op
+
+
+def test_a_residual_is_read_once_for_each_matrix_of_a_batch() -> None:
+    """8 matrices of 16 × 32 in bf16 are read beside A and B, and as many written; a bias is one row of 32."""
+    for epilogue, read in (("none", 0), ("residual", 8 * 16 * 32 * 2), ("bias", 32 * 2)):
+        spec, params = _case("gemm", dtype="bf16", m=16, n=32, k=64, batch=8, epilogue=epilogue)
+        done = spec.work(params)
+        assert done.read_bytes == 8 * 2 * (16 * 64 + 64 * 32) + read
+        assert done.written_bytes == 8 * 16 * 32 * 2
+        assert done.working_set_bytes == done.read_bytes + done.written_bytes
+
+
 def test_gemm_of_the_published_size() -> None:
     """2·8192³ = 1.0995 TFLOP; three bf16 matrices of 128 MiB."""
     spec, params = _case("gemm", dtype="bf16", m=8192, n=8192, k=8192)

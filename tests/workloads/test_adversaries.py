@@ -9,7 +9,7 @@ import pytest
 from hotlap import targets
 from hotlap.errors import HotlapError
 from hotlap.measure import kernels as measuring
-from hotlap.measure.loop import Slot, measure
+from hotlap.measure.loop import CaseBudget, measure
 from hotlap.record import Samples
 from hotlap.store import kernels
 from hotlap.workloads.own import describe
@@ -75,6 +75,6 @@ def test_a_leak_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = Path(__file__).parent / "adversaries.py"
     kernel = kernels.keep(describe.describe(path), [path], tmp_path)
     target = targets.open_device(spec := targets.parse("torch:cpu"), targets.find(spec)[0])
-    found = measure(target, kernels.case(kernel, {"trick": "leaks"}), Slot(seconds=0.4, seed=1))
+    found = measure(target, kernels.case(kernel, {"trick": "leaks"}), CaseBudget(seconds=0.4, seed=1))
     assert found.status == "measured", found.reason
     assert "leak" in {flag.name for flag in found.flags}

@@ -9,13 +9,14 @@ import pytest
 
 from hotlap import work
 from hotlap.errors import InputError
-from hotlap.measure.inline import Host
-from hotlap.measure.loop import Slot, measure
+from hotlap.measure.loop import Slot
+from hotlap.measure.programs import measure
 from hotlap.record import Case, Samples
+from hotlap.targets.host import Host
 
 
 def _run(**given: object) -> Samples:
-    return measure(Host(), Case(workload="command", params=work.find("command").parse(given)), Slot(seconds=0.05))  # type: ignore[arg-type]
+    return measure(Host(), Case(workload="command", params=work.find("command").parse(given)), Slot(seconds=0.05))
 
 
 def _python(code: str) -> list[str]:
@@ -25,7 +26,7 @@ def _python(code: str) -> list[str]:
 def test_wall_time() -> None:
     samples = _run(argv=_python("import time; time.sleep(0.05)"))
     assert samples.status == "measured"
-    assert samples.method == "wall-single"
+    assert samples.method == "program"
     assert all(v >= 0.05 for v in samples.seconds)
 
 

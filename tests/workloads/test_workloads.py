@@ -72,6 +72,7 @@ def _case(name: str, given: dict[str, Any]) -> Case:
     return Case(workload=name, params=work.find(name).parse(given))
 
 
+@pytest.mark.slow("compiles and checks every workload on OpenCL")
 @pytest.mark.parametrize(("name", "given"), SMALL, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())))
 def test_the_result_is_right(target: Any, name: str, given: dict[str, Any]) -> None:
     words = {str(v) for v in given.values()} | {name}

@@ -66,8 +66,8 @@ def _code(found: Sequence[Comparison]) -> int:
 
 
 def _options(args: argparse.Namespace) -> ab.Options:
-    gate = units.parse(args.gate, "%") if args.gate is not None else None
-    difference = units.parse(args.resolve, "%") if args.resolve is not None else max(DIFFERENCE, 2 * (gate or 0.0))
+    gate = terminal.share(args.gate, "--gate") if args.gate is not None else None
+    difference = terminal.share(args.resolve, "--resolve") if args.resolve is not None else max(DIFFERENCE, 2 * (gate or 0.0))
     gate = difference / 4 if gate is None else gate
     most = units.parse(args.pairs, "")
     if not 0 < difference < 1:

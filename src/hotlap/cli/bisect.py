@@ -67,7 +67,7 @@ def _begun(args: argparse.Namespace, home: Path) -> State:
     if missing:
         are = "is" if len(missing) == 1 else "are"
         raise InputError(f"{' and '.join(missing)} {are} missing, as in: hotlap bisect --good v1.2 --bad HEAD --plan bench.toml")
-    margin = units.parse(args.margin if args.margin is not None else "2 %", "%")
+    margin = terminal.share(args.margin if args.margin is not None else "2 %", "--margin")
     if not 0 <= margin < 1:
         raise InputError(f"--margin is a share from 0 to under 100 %, as in '2 %', not {args.margin}")
     plan = plans.load(args.plan)

@@ -16,10 +16,11 @@ from hotlap.targets.faults import INJECTIONS
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", help="only this target")
+    parser.add_argument("--simulated", action="store_true", help="what a simulated GPU can be asked for: machines and faults")
 
 
 def run(args: argparse.Namespace) -> int:
-    """What is here; for each target that is not usable, why, and what would make it so; what can be simulated."""
+    """What is here; for each target that is not usable, why, and what would make it so. What can be simulated when asked."""
     missing: dict[str, HotlapError] = {}
     devices = targets.find(targets.parse(args.target)) if args.target else []
     if not args.target:
@@ -33,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         simulated = {"machines": machines.names(), "options": injections}
         terminal.print_json({"devices": devices, "unavailable": reasons, "simulated": simulated})
+    elif args.simulated:
+        print(listing.simulated(machines.names(), injections, terminal.width(), color=terminal.color()))
     else:
-        print(listing.devices(devices, reasons, injections, terminal.width(), color=terminal.color()))
+        print(listing.devices(devices, reasons, terminal.width(), color=terminal.color()))
     return 0

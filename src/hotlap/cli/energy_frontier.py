@@ -45,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Settings by time and energy, those on the frontier, and the best by energy, EDP and ED²P."""
-    slower = None if args.slower is None else units.parse(args.slower, "%")
+    slower = None if args.slower is None else terminal.share(args.slower, "--slower")
     if args.runs:
         return _print(args, frontier([_of_run(bundle) for bundle in terminal.runs(args.runs)], slower), [])
     plan = plans.load(args.plan or "quick")

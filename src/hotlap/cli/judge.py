@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hotlap import plan as plans
-from hotlap import units
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.cli.progress import Progress
 from hotlap.errors import InputError, nearest
 from hotlap.judge import fleet, reference, standards, verdicts
@@ -90,7 +89,7 @@ def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle
     options = session.Options(
         target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, limit_s=limit_s,
     )
-    progress = Progress(sys.stderr)
+    progress, options = Progress(sys.stderr), looking.before(plan, options, None)
     progress.begin(plan)
     try:
         return bundles.load(session.run(plan, options, progress))
@@ -113,7 +112,7 @@ def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: _Known | 
 
 
 def _share(text: str | None) -> float | None:
-    share = units.parse(text, "%") if text else None
+    share = terminal.share(text, "--share") if text else None
     if share is not None and not 0 < share <= 1:
         raise InputError(f"--share is above 0 and at most 100 %, as in '80 %', not {text}")
     return share

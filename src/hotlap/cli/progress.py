@@ -1,8 +1,9 @@
-"""How a run is going, on standard error: one line rewritten on a terminal, one line a round in a log."""
+"""How a run is going, on standard error: one line rewritten on a terminal, one line a round in a log (at most one in 5 s)."""
 
 from __future__ import annotations
 
-from typing import TextIO
+import math
+from typing import NamedTuple, TextIO
 
 from hotlap import work
 from hotlap.measure.protocol import Began, Ended, Took
@@ -10,6 +11,28 @@ from hotlap.record import Device, Plan
 from hotlap.targets.base import SystemClock
 
 BAR = 20  # characters
+START_S = 2.0  # of a round's process: its target, its sensors
+LOG_S = 5.0  # between two lines of rounds in a log
+
+
+class Expected(NamedTuple):
+    """Seconds that a run will take: for the fewest rounds of its plan, and for the most."""
+
+    low_s: float
+    high_s: float
+
+
+def expected(plan: Plan, target: str, limit_s: float = math.inf) -> Expected | None:
+    """From what the plan gives its rounds, and its budget; nothing at least for programs, which take the time they take. None for a
+    simulated device, whose time is its own."""
+    if target.startswith("simulated"):
+        return None
+    asked = plan.measure
+    end_s = min(asked.budget_s, limit_s)
+    if target == "host":
+        return Expected(0.0, end_s)
+    low_s, high_s = ((asked.round_s + START_S) * rounds for rounds in (asked.rounds, asked.rounds_max))
+    return Expected(min(low_s, limit_s), min(max(low_s, min(high_s, end_s)), limit_s))
 
 
 class Progress:
@@ -21,14 +44,24 @@ class Progress:
         self.labels: dict[str, str] = {}
         self.done = self.failed = 0
         self.clock = SystemClock()
-        self.began_s = self.clock.now()
+        self.began_s = self.logged_s = self.clock.now()
+        self.limit_s = math.inf
+        self.expected: Expected | None = None
+        self.rounds_s = 0.0
+        self.started_once = False  # one process for all rounds
         self.drawn = False
 
-    def begin(self, plan: Plan) -> None:
-        """What is going to be measured."""
-        self.plan = plan
+    def begin(self, plan: Plan, target: str = "", limit_s: float = math.inf) -> None:
+        """What is going to be measured; where it is known on which one device and for how long at most, how long it will take."""
+        self.plan, self.limit_s, self.started_once = plan, limit_s, target == "host"
         self.labels = {case.id: work.label(case) for case in plan.cases}
         self.began_s = self.clock.now()
+        self.logged_s = self.began_s - LOG_S
+        self.expected = expected(plan, target, limit_s) if target else None
+        if self.expected:
+            count = len(plan.cases)
+            what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
+            self._line(f"{_about(self.expected)}: {what}")
 
     def __call__(self, device: Device, number: int, event: Began | Took | Ended | str) -> None:
         if isinstance(event, str):
@@ -41,8 +74,32 @@ class Progress:
                 self.failed += 1
                 if number == 0:
                     self._line(f"{self.labels.get(event.samples.case)}: {event.samples.status}: {event.samples.reason}")
-        elif not self.live:
-            self._line(f"{device.selector} round {number + 1} of {self._rounds()}: {event.seconds:.1f} s")
+        else:
+            self._ended(device, number, event.seconds)
+
+    def _ended(self, device: Device, number: int, seconds: float) -> None:
+        """A round is over: what is expected of the rest follows from those that are done."""
+        assert self.plan is not None
+        now_s, asked = self.clock.now(), self.plan.measure
+        if self.expected:
+            self.rounds_s += seconds
+            elapsed_s, done = now_s - self.began_s, number + 1
+            each_s = (self.rounds_s if self.started_once else elapsed_s) / done
+            low_s, high_s = (elapsed_s + each_s * max(rounds - done, 0) for rounds in (asked.rounds, asked.rounds_max))
+            end_s = min(max(asked.budget_s, low_s), self.limit_s)
+            self.expected = Expected(min(low_s, self.limit_s), min(high_s, end_s))
+        if not self.live and now_s - self.logged_s >= LOG_S:
+            self.logged_s = now_s
+            self._line(f"{device.selector} round {number + 1} of {self._rounds()}: {seconds:.1f} s{self._left(now_s)}")
+
+    def _left(self, now_s: float) -> str:
+        """What is left: of the fewest rounds, or at most where those are done."""
+        if self.expected is None:
+            return ""
+        low_s, high_s = (max(end_s - (now_s - self.began_s), 0.0) for end_s in self.expected)
+        if low_s > 0.5:
+            return f", about {_time(low_s)} left"
+        return f", at most {_time(high_s)} left" if high_s > 0.5 else ""
 
     def _rounds(self) -> str:
         assert self.plan is not None
@@ -53,11 +110,9 @@ class Progress:
         if not self.live or self.plan is None:
             return
         total = max(len(self.plan.cases) * self.plan.measure.rounds, 1)
-        share = min(self.done / total, 1.0)
-        filled = int(share * BAR)
-        left = (self.clock.now() - self.began_s) / self.done * (total - self.done) if self.done and share < 1 else 0.0
-        eta = f"{left:3.0f} s left" if left else ""
-        text = f"{'━' * filled}{'╌' * (BAR - filled)} round {number + 1} of {self._rounds()}  {eta}  {label}"
+        filled = int(min(self.done / total, 1.0) * BAR)
+        left = self._left(self.clock.now())
+        text = f"{'━' * filled}{'╌' * (BAR - filled)} round {number + 1} of {self._rounds()}{left}  {label}"
         self.stream.write(f"\r\x1b[K{device.selector}  {text}"[:160])
         self.stream.flush()
         self.drawn = True
@@ -73,3 +128,17 @@ class Progress:
             self.stream.write("\r\x1b[K")
             self.stream.flush()
             self.drawn = False
+
+
+def _about(whole: Expected) -> str:
+    low, high = _time(whole.low_s), _time(whole.high_s)
+    if not whole.low_s:
+        return f"at most {high}"
+    return f"about {low}" if low == high else f"about {low} to {high}"
+
+
+def _time(seconds: float) -> str:
+    """Seconds as people say them: ``70 s``, ``5 min``; no finer than is known."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds < 20 else f"{round(seconds, -1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from hotlap import plan as plans
 from hotlap import units
-from hotlap.cli import cases, terminal
+from hotlap.cli import cases, looking, terminal
 from hotlap.cli.progress import Progress
 from hotlap.errors import HotlapError, InputError, Interrupted
 from hotlap.measure import session
+from hotlap.record import Plan
 from hotlap.report import export, html, listing, tables, text
 from hotlap.store import bundle as bundles
-from hotlap.store import paths
+from hotlap.store import paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")
     parser.add_argument("--seed", metavar="N", help="of the order of cases and of their input")
     parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
+    parser.add_argument(
+        "--wait-quiet", nargs="?", const="5 min", metavar="TIME", help="wait until the machine is idle, so long at most (default: 5 min)",
+    )
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or killed")
     parser.add_argument("--no-report", action="store_true", help="write no HTML page")
 
@@ -40,17 +44,11 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress(sys.stderr)
     try:
         if args.resume:
-            path = _resume(args, home, progress)
+            path = _resume(args, progress)
         else:
             plan = plans.override(plans.load(args.plan or "quick"), _measuring(args))
             plan = plans.within(plan, args.budget) if args.budget is not None else plan
-            options = session.Options(
-                target=args.target, device=args.device, together=args.together, labels=terminal.pairs(args.label, "a label"),
-                wait_s=units.parse(args.wait or 0.0, "s"), home=home,
-                limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
-            )
-            progress.begin(plan)
-            path = session.run(plan, options, progress)
+            path = session.run(*_begun(plan, _options(args, plan, home), args.wait_quiet, progress), progress)
     except Interrupted as error:
         progress.end()
         print(f"hotlap: {error}", file=sys.stderr)
@@ -58,6 +56,21 @@ def run(args: argparse.Namespace) -> int:
     finally:
         progress.end()
     return _show(bundles.load(path), args)
+
+
+def _options(args: argparse.Namespace, plan: Plan, home: Path) -> session.Options:
+    return session.Options(
+        target=args.target, device=args.device, together=args.together, labels=terminal.pairs(args.label, "a label"),
+        wait_s=units.parse(args.wait or 0.0, "s"), home=home, limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
+    )
+
+
+def _begun(plan: Plan, options: session.Options, wait: str | None, progress: Progress) -> tuple[Plan, session.Options]:
+    """The plan and its options with what one look at the machine showed, which counts towards the budget; says how long it will take."""
+    options = looking.before(plan, options, wait)
+    several = options.device == "all" or "," in options.device
+    progress.begin(plan, "" if several else options.target, options.limit_s)
+    return plan, options
 
 
 def _measuring(args: argparse.Namespace) -> dict[str, object]:
@@ -68,23 +81,26 @@ def _measuring(args: argparse.Namespace) -> dict[str, object]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _resume(args: argparse.Namespace, home: Path, progress: Progress) -> Path:
-    found = terminal.runs([args.resume])
+def _resume(args: argparse.Namespace, progress: Progress) -> Path:
+    found = select.entries([args.resume], paths.home())
     if len(found) != 1:
         raise InputError(f"'{args.resume}' names {len(found)} runs; --resume takes one")
     given = [name for name in _OF_THE_RUN if getattr(args, name)]
     if given:
         shown = ", ".join(name if name == "plan" else f"--{name.replace('_', '-')}" for name in given)
         raise InputError(f"--resume goes on with a run as it was begun and takes no {shown}; leave it out, or begin a new run")
-    run, before = found[0].run, len(found[0].samples)
+    kept = bundles.load(found[0].path, readings=False)
+    run, before = kept.run, len(kept.samples)
     progress.begin(run.plan)
-    path = session.resume(found[0].path, home, progress)
+    path = session.resume(found[0].path, progress)
     if len(bundles.load(path).samples) == before:
         print(f"hotlap: nothing was left to do of {run.id}: {listing.ending(run)}; begin a new run for more rounds", file=sys.stderr)
     return path
 
 
-_OF_THE_RUN = ("plan", "target", "device", "together", "label", "rounds", "round_time", "budget", "precision", "seed", "wait")
+_OF_THE_RUN = (
+    "plan", "target", "device", "together", "label", "rounds", "round_time", "budget", "precision", "seed", "wait", "wait_quiet",
+)
 
 
 def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> int:
@@ -100,7 +116,7 @@ def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> int:
         terminal.print_json(export.to_json(bundle, rows))
         return cases.code([(bundle, rows)])
     print(listing.heading(bundle))
-    print(text.table(rows, terminal.width(), color=terminal.color()))
+    print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id))
     print(f"\nrun     {bundle.path}")
     if page.exists():
         print(f"report  {page}")

@@ -14,7 +14,6 @@ from hotlap.model.sensitivity import Asked, names
 from hotlap.model.sensitivity import sensitivity as ask
 from hotlap.record import Plan
 from hotlap.report import sensitivity, tables
-from hotlap.units import parse
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{args.plan} says nothing of networks; 'hotlap plan from NETWORK' writes plans that do")
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     keys = [name.strip() for name in args.keys.split(",") if name.strip()]
-    found = ask(plan, spec, Asked(parse(args.by, "%"), keys, args.by_simulation, known, measured))
+    found = ask(plan, spec, Asked(terminal.share(args.by, "--by"), keys, args.by_simulation, known, measured))
     if args.out:
         terminal.write(Path(args.out), sensitivity.page(found))
     if args.json:

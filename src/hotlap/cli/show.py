@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             if recorded := captured.read(bundle.path):
                 print("\n".join(capture.lines(bundle.path, recorded, width, color)))
                 continue
-            print(text.table(rows, width, color=color))
+            print(text.table(rows, width, color, bundle.run.id))
             if counted := counters.table(rows, width, color):
                 print(f"\n{counted}")
     return 0 if _traced(found) else cases.code(found)

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         view = View(sys.stderr)
         if args.resume:
-            path = soak.resume(_one(args.resume), home, view)
+            path = soak.resume(_one(args.resume), view)
         else:
             profile = _profile(args)
             profile = replace(profile, allowed={**profile.allowed, **allowed})

@@ -60,9 +60,17 @@ def pairs(items: Sequence[str], what: str) -> dict[str, str]:
     return found
 
 
+def share(text: str, option: str) -> float:
+    """A share as an option gives it. Raises InputError naming the option."""
+    try:
+        return units.parse(text, "%")
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
 def gate(text: str, below: float = 1.0) -> float:
     """The smallest change worth a word, as a share. Raises InputError for what is none."""
-    found = units.parse(text, "%")
+    found = share(text, "--gate")
     if not 0 <= found < below:
         most = f" to under {units.exact(below, '%')}" if math.isfinite(below) else " on"
         raise InputError(f"--gate is a share from 0{most}, as in '2 %', not {text}")

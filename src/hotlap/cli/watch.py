@@ -24,6 +24,7 @@ from hotlap.record import Device, Reading
 from hotlap.sensors import bmc, bmc_background, bmc_file, drm, ipmi, periods, prometheus
 from hotlap.sensors.tally import Tally
 from hotlap.sensors.tree import Tree
+from hotlap.targets import host
 from hotlap.targets.base import SystemClock
 
 STEPPING_S, STEP_S = 0.25, 0.005  # how long, and how often, an energy counter is read at first to see how often it steps
@@ -205,9 +206,8 @@ def _targets(args: argparse.Namespace) -> list[Any]:
     if not found and (args.device not in ("", "all") or args.target):
         raise InputError(f"there is no device {args.device or args.target}; hotlap devices lists them")
     clock = SystemClock()
-    host = Device(target="host", index=0, name="this machine", kind="cpu")
     once = {one.pci_address or one.key: one for one in reversed(found)}
-    return [SimpleNamespace(device=one, clock=clock) for one in once.values()] or [SimpleNamespace(device=host, clock=clock)]
+    return [SimpleNamespace(device=one, clock=clock) for one in once.values()] or [SimpleNamespace(device=host.describe(), clock=clock)]
 
 
 class Shown(NamedTuple):

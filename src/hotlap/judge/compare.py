@@ -153,7 +153,7 @@ def _known(found: Values) -> Values:
 
 
 def _rounds(result: Result) -> list[Samples]:
-    return [one for one in result.rounds if one.status == "measured" and one.seconds]
+    return result.used
 
 
 def _clocks(result: Result) -> tuple[float, ...]:

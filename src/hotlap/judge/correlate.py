@@ -143,8 +143,8 @@ def _why(simulated: Row, measured: Row) -> str:
 
 
 def _part(row: Row) -> str:
-    """The last clause of a gap's sentence: what is said beyond the share."""
-    return row.gap.detail.partition("; ")[2] or row.gap.detail
+    """What is said of a gap beyond its share."""
+    return row.gap.why or row.gap.detail
 
 
 def _agreement(regime: str, cases: Sequence[Correlated]) -> Agreement:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hotlap import work
 from hotlap.errors import HotlapError
 from hotlap.record import Device, Readings, Record, Row, Samples
-from hotlap.stats import energy, summary
+from hotlap.stats import energy, order
 
 FEWEST = 3  # readings of power outside of all cases from which an idle power is said
 SENSORS = {"power_w": ("power_w",), "energy_j": ("energy_j",), "clock_hz": ("clock_hz.sm", "clock_hz"), "power_limit_w": ("power_limit_w",)}
@@ -89,7 +89,7 @@ def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missi
         expected_j=limit.energy_j if limit else None,
         expected_w=limit.power_w if limit else None,
     )
-    measured = [one for one in row.result.rounds if one.status == "measured" and one.seconds]
+    measured = row.result.used
     if not measured:
         return _changed(known, reason=row.result.reason or row.result.status)
     rounds = [found for one in measured if (found := _round(one, series[one.round], min(outside, default=0.0))) is not None]
@@ -98,7 +98,7 @@ def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missi
         reason = missing if not read else "no two readings fall into its time; --round-time longer"
         return _changed(known, reason=reason)
     values = [one.joules for one in rounds]
-    between = summary.interval(values)
+    between = order.interval(values)
     joules, seconds = statistics.median(values), statistics.median(one.seconds for one in rounds)
     clocks = [one.clock_hz for one in rounds if one.clock_hz]
     power, idle = statistics.median(one.power_w for one in rounds), statistics.median(outside) if outside else math.inf

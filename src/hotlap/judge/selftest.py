@@ -78,7 +78,7 @@ def _why(result: Result) -> str:
 
 def _case(result: Result) -> CaseNoise:
     values = result.values
-    windows, parts = _windows(values), components([[one.seconds for one in result.rounds if one.status == "measured" and one.seconds]])
+    windows, parts = _windows(values), components([[one.seconds for one in result.used]])
     drifting = len(values) >= 6 and series.drifting(values)
     return CaseNoise(
         label=work.label(result.case), rounds=len(values), between=parts.between_rounds, within=parts.within_rounds,

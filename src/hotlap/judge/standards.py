@@ -6,6 +6,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,8 +111,8 @@ def _asked(share: float) -> str:
 
 
 FLAGS = (
-    "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "one_process", "shared_device",
-    "not_deterministic", "leak",
+    "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "clock_varied", "one_process",
+    "shared_device", "steal", "not_deterministic", "leak",
 )
 KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_flags")
 
@@ -268,10 +269,10 @@ def _rule(given: Any, place: str) -> Rule:
 
 def _share(value: Any, key: str, place: str) -> float:
     """Above 0 and at most 1; a bare 5 is not 5 %."""
-    try:
-        share = units.parse(value, "%") if isinstance(value, (str, int, float)) else math.nan
-    except InputError as error:
-        raise _refused(str(error), place) from None
+    share = math.nan
+    if isinstance(value, (str, int, float)):
+        with suppress(InputError):
+            share = units.parse(value, "%")
     if not 0 < share <= 1:
         raise _refused(f"'{key}' is a share above 0 and at most 100 %, as in {key} = \"5 %\" or 0.05, not {value}", place)
     return share

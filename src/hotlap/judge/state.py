@@ -3,42 +3,60 @@
 from __future__ import annotations
 
 from hotlap.record import Gap, Result, Summary, Verdict
-from hotlap.units import round_to
+from hotlap.stats.stopping import FEWEST
+from hotlap.units import percent, round_to
 
-BEYOND = 0.01  # the fast end of the interval may beat a provable bound by this share before the number is not believed
+BEYOND = 0.01  # by which even the slow end of the interval must beat a provable bound before the number is not believed
 
 
-def state(result: Result, summary: Summary, gap: Gap, precision: float | None) -> Verdict:
-    """`precision` is the half-width the plan asks for, as a share of the median; None where none was asked for.
+def state(result: Result, summary: Summary, gap: Gap) -> Verdict:
+    """Whether the precision was reached stands in the summary: stopping and state share `stats.stopping`.
 
-    A number faster than what the hardware can do is not a good number but a wrong one: it is `invalid`.
+    A number faster than what the hardware can do is not a good number but a wrong one, where even the slow end of its interval is
+    faster: it is `invalid`. A wide interval is uncertain, not wrong.
     """
     if result.status != "measured":
-        return Verdict(state=result.status, reason=result.reason)
-    beaten = _beats_bound(result, summary, gap)
-    if beaten:
-        return Verdict(state="invalid", reason=beaten)
-    if summary.half_width is None:
-        return Verdict(state="inconclusive", reason=f"{summary.rounds} of 6 rounds needed for a 95 % interval: run more rounds")
-    if precision is not None and summary.half_width > precision:
-        asked = f"the plan asks ± {_percent(precision)}: run more rounds or quiet the machine"
-        return Verdict(state="inconclusive", reason=f"interval is ± {_percent(summary.half_width)}, {asked}")
+        return Verdict(state=result.status, reason=result.reason, action="do not use the number" if result.status == "invalid" else "")
+    if summary.median is None:
+        return Verdict(state="error", reason=result.reason or "no round gave a number")
+    if beaten := _beats_bound(result, summary, gap):
+        return Verdict(state="invalid", reason=beaten, action="do not use the number: the timer, the counted work or the bound is wrong")
+    if result.too_short:
+        action = "give a call more work (a larger size), or time a batch of calls"
+        return Verdict(state="inconclusive", reason="a call takes less time than timing it: the number is only a limit", action=action)
+    if summary.rounds < FEWEST:
+        reason = f"{_rounds(summary.rounds)} of the {FEWEST} that a 95 % interval needs{_confidence(summary)}"
+        return Verdict(state="inconclusive", reason=reason, action=f"run at least {FEWEST} rounds (--rounds, --budget)")
+    if summary.reached is False:
+        return Verdict(state="inconclusive", reason=f"the interval, {_width(summary)}, is wider than the plan asks", action=_more(summary))
     return Verdict(state="measured")
 
 
-def _percent(share: float) -> str:
-    return f"{round_to(share * 100, 2)} %"
+def _rounds(rounds: int) -> str:
+    return "1 round" if rounds == 1 else f"{rounds} rounds"
+
+
+def _width(summary: Summary) -> str:
+    return f"± {percent(summary.half_width, 2)}" if summary.half_width is not None else "of unknown width"
+
+
+def _confidence(summary: Summary) -> str:
+    return f": their whole range holds the median with {round_to(summary.confidence * 100, 3)} %" if summary.confidence else ""
+
+
+def _more(summary: Summary) -> str:
+    """Rounds alone narrow an interval; where not even a thousand would, something else has to change."""
+    if summary.needed:
+        return f"about {summary.needed} rounds reach the precision asked: --rounds {summary.needed}"
+    return "more rounds will not reach the precision asked: reduce the noise, or ask for less (--precision)"
 
 
 def _beats_bound(result: Result, summary: Summary, gap: Gap) -> str:
-    if gap.against != "bound" or gap.limit_value is None or summary.median is None:
+    if gap.against != "bound" or gap.limit_value is None or summary.median is None or result.too_short:
         return ""
-    if result.better == "higher":
-        fast = summary.high if summary.high is not None else summary.median
-        ratio = fast / gap.limit_value
-    else:
-        fast = summary.low if summary.low is not None else summary.median
-        ratio = gap.limit_value / fast if fast > 0 else float("inf")
+    slow = summary.low if result.better == "higher" else summary.high
+    slow = summary.median if slow is None else slow
+    ratio = (slow / gap.limit_value) if result.better == "higher" else (gap.limit_value / slow if slow > 0 else float("inf"))
     if ratio <= 1 + BEYOND:
         return ""
-    return f"{ratio - 1:.1%} faster than its provable bound: the timer, the work or the bound is wrong"
+    return f"even the slow end of its interval is {percent(ratio - 1)} faster than the provable bound"

@@ -102,5 +102,5 @@ def _ended(stopped: str) -> str:
 
 def _summary(values: Sequence[float], result: Result) -> Summary:
     """With the samples behind the values, and the outliers among those of each round."""
-    rounds = [one.seconds for one in result.rounds if one.status == "measured" and one.seconds]
+    rounds = [one.seconds for one in result.used]
     return replace(summarize(values), samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in rounds))

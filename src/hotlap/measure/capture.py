@@ -24,7 +24,7 @@ import hotlap
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError, InputError, MachineError
 from hotlap.inspect.machine import fingerprint
-from hotlap.measure import inline, signals, tools
+from hotlap.measure import signals, tools
 from hotlap.record import Case, Device, MeasureOptions, Plan, Run, Samples
 from hotlap.sensors.base import Source
 from hotlap.sensors.sampler import Sampler
@@ -32,6 +32,8 @@ from hotlap.stats.ratio import ratio
 from hotlap.store import bundle as bundles
 from hotlap.store import captured, labels
 from hotlap.store.captured import Captured, Overhead, Process
+from hotlap.targets import host
+from hotlap.targets.base import SystemClock
 from hotlap.work import find
 
 PLAN = "capture"
@@ -81,7 +83,7 @@ def capture(options: Options) -> Path:
     )  # fmt: skip
     writer = bundles.Writer.create(record, options.home)
     stopped = "error: the program could not be run"
-    sampler = Sampler(inline.Host().clock, _sources(devices), 1 / options.readings_hz) if options.readings_hz > 0 else None
+    sampler = Sampler(SystemClock(), _sources(devices), 1 / options.readings_hz) if options.readings_hz > 0 else None
     try:
         with _sampling(sampler, writer):
             code, interrupted = _run(options, wrapped.argv(options.argv, writer.path), writer.path)
@@ -119,16 +121,14 @@ def _devices() -> list[Device]:
     try:
         return targets.find(targets.parse("cuda"))
     except HotlapError:
-        return [Device(target="host", index=0, name=fingerprint([]).cpu.name or "this host", kind="cpu")]
+        return [host.describe()]
 
 
 def _sources(devices: Sequence[Device]) -> list[Source]:
     """Sensors of all devices, those of the host once."""
     found: dict[tuple[str, str], Source] = {}
     for device in devices:
-        host = inline.Host()
-        host.device = device
-        for source in sensors.find(host):
+        for source in sensors.find(host.Host(device)):
             found.setdefault((type(source).__name__, source.device), source)
     return list(found.values())
 

@@ -3,55 +3,23 @@
 from __future__ import annotations
 
 import inspect
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from hotlap import targets
-from hotlap.errors import InputError, NotSupported
-from hotlap.measure.loop import Slot, time_prepared, timing_overhead
-from hotlap.record import Case, Check, Device, Flag, MeasureOptions, Samples
-from hotlap.sensors import cpu_clock
-from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, SystemClock, Target, Timing, Where
+from hotlap.errors import InputError
+from hotlap.measure import foreign
+from hotlap.measure.loop import CaseBudget, time_prepared, timing_overhead
+from hotlap.measure.rounds import Rounds
+from hotlap.record import Case, Check, Flag, MeasureOptions, Samples
+from hotlap.targets.base import Target
+from hotlap.targets.host import Host
 from hotlap.work import find
 from hotlap.workloads.base import Prepared
 
 ONE_PROCESS = Flag(name="one_process", detail="rounds share one process, so differences between processes are not in the interval")
-
-
-class Host:
-    """This process, by the wall clock: what a callable runs on when no target is named."""
-
-    dialect: Literal["torch"] = "torch"
-    features: frozenset[str] = frozenset()
-    library = None
-
-    def __init__(self) -> None:
-        self.clock = SystemClock()
-        self.device = Device(target="host", index=0, name="this process", kind="cpu")
-        self.timer_resolution_s = time.get_clock_info("perf_counter").resolution
-
-    def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
-        raise NotSupported("the host process has no device memory")
-
-    def read(self, buffer: Buffer) -> Array:
-        raise NotSupported("the host process has no device memory")
-
-    def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
-        raise NotSupported("the host process has no device memory")
-
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
-        raise NotSupported("the host process runs no kernels")
-
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
-        start = self.clock.now()
-        enqueue(calls)
-        return Timing(None, self.clock.now() - start)
-
-    def sync(self, event: bool = False) -> None:
-        return
 
 
 def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> Case:
@@ -62,7 +30,7 @@ def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> C
 
 
 def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptions) -> tuple[Target, list[Samples]]:
-    """`options.rounds` rounds of the loop. An exception of the callable passes through unchanged."""
+    """Rounds of the loop, as many as the options' precision takes. An exception of the callable passes through unchanged."""
     target: Target = Host()
     if spec:
         parsed = targets.parse(spec)
@@ -75,17 +43,19 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
             call()
 
     call()
-    overhead = timing_overhead(target)
-    found = []
-    for number in range(options.rounds):
-        blank = Samples(case=case.id, device=target.device.key, round=number)
-        slot = Slot(
-            seconds=options.round_s, sample_s=options.sample_s, round=number,
-            clock=lambda: cpu_clock.quiet(target.clock) if target.device.kind == "cpu" else None,
+    overhead, watch = timing_overhead(target), foreign.beside(target)
+    planned, found = Rounds([case], options), list[Samples]()
+    while not (following := planned.next()).stop:
+        began_s = target.clock.now()
+        blank = Samples(case=case.id, device=target.device.key, round=planned.number)
+        budget = CaseBudget(
+            seconds=following.round_s, sample_s=options.sample_s, round=planned.number, patience_s=following.patience_s,
+            clock=foreign.clock_beside(target, watch), watch=watch,
         )
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
-        samples = time_prepared(target, prepared, slot, blank, overhead)
-        found.append(_flagged(samples))
+        found.append(_flagged(time_prepared(target, prepared, budget, blank, overhead)))
+        planned.add(found[-1])
+        planned.ended(target.clock.now() - began_s)
     return target, found
 
 

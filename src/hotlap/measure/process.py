@@ -23,7 +23,8 @@ SPEED_ENVIRONMENT = {  # the user's own settings win
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),  # fault in every page again: 0.2 to 2 s for each GiB in a guest
 }
 
-CLOCK_SHARE, CLOCK_S = 0.75, 0.05  # of the time gone by here the worker must account for so much, but for messages that are late
+CLOCK_SHARE, CLOCK_S = 0.75, 0.05  # so much of the time that sampling took must be in the worker's account, but for so many seconds
+LOOK_S = 0.2  # how often it is looked whether the worker is silent
 
 
 class Round:
@@ -32,7 +33,9 @@ class Round:
     def __init__(self, job: Job, limit_s: float, stop: threading.Event) -> None:
         self.limit_s, self.stop, self.hung = limit_s, stop, False
         self.tainted = False  # it ends before its last case, since nothing more can be measured in it
-        self.sampled_s, self.took = 0.0, (0.0, 0.0)  # when sampling began, and how long it took by either clock
+        self.begun: tuple[Sampling, float] | None = None  # the message that sampling begins, and when it came
+        self.silent_s = 0.0  # until then nothing had come
+        self.took = (0.0, 0.0)  # how long sampling lasted at least, and by the worker's account
         environment = {**SPEED_ENVIRONMENT, **os.environ, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "hotlap.measure.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -90,7 +93,9 @@ class Round:
         with selectors.DefaultSelector() as ready:
             ready.register(self.process.stdout, selectors.EVENT_READ)
             while not self.stop.is_set():
-                if not ready.select(timeout=0.2):
+                looked_s = clock.now()
+                if not ready.select(timeout=LOOK_S):
+                    self.silent_s = looked_s
                     if clock.now() - heard > self.limit_s:
                         self.hung = True
                         return
@@ -108,20 +113,25 @@ class Round:
                         yield self._doubted(message) if isinstance(message, Took) else message
 
     def _sampling(self, message: Sampling, now_s: float) -> None:
-        """Notes by this process's clock how long sampling took, and what the worker's clock made of it."""
-        claimed_s = message.timed_s + message.between_s
-        if not claimed_s:
-            self.sampled_s = now_s
-        else:
-            self.took = (now_s - self.sampled_s, claimed_s)
+        """Notes how long sampling lasted at least, and what the worker's samples made of it."""
+        account_s = message.timed_s + message.between_s
+        if not account_s:
+            self.begun = message, now_s
+        elif self.begun is not None:
+            (first, came_s), self.begun = self.begun, None
+            # A loaded or stopped host delivers either message late, by seconds, so that when the last one came says nothing. Two things
+            # do, and the longer one counts: what lies between the two messages' own times (a kernel that swaps timers does not reach
+            # their clock), and, should these be forged, the time from the first message's coming to the last look that found nothing:
+            # the second one was not sent by then. That the first came late, or that nobody could look for a while, only shortens it.
+            self.took = max(message.sent_s - first.sent_s, self.silent_s - came_s), account_s
 
     def _doubted(self, took: Took) -> Took:
-        """Samples that add up to less time than has gone by here were not timed by a clock that can be believed."""
-        (own_s, claimed_s), self.took = self.took, (0.0, 0.0)
+        """Samples that add up to less time than sampling lasted were not timed by a clock that can be believed."""
+        (lasted_s, account_s), self.took = self.took, (0.0, 0.0)
         self.tainted = took.tainted
-        if took.samples.status != "measured" or claimed_s >= CLOCK_SHARE * own_s - CLOCK_S:
+        if took.samples.status != "measured" or account_s >= CLOCK_SHARE * lasted_s - CLOCK_S:
             return took
-        said = f"sampling took {own_s:.3g} s by the session's clock and {claimed_s:.3g} s by the worker's: its timer was tampered with"
+        said = f"sampling lasted {lasted_s:.3g} s and its samples account for {account_s:.3g} s: its timer was tampered with"
         return msgspec.structs.replace(took, samples=msgspec.structs.replace(took.samples, status="invalid", reason=said))
 
     def ending(self) -> str:

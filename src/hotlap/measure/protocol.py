@@ -22,6 +22,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     options: MeasureOptions
     seed: int
     start_s: float = 0.0  # where a simulated clock begins
+    patience_s: float = 0.0  # beyond the round's time, for others to end and for samples in place of disturbed ones
+    left_s: float | None = None  # of the run's time for all of its rounds, where that is limited
+    more: bool = False  # another job follows on the same standard input once this one has ended
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
@@ -35,6 +38,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, tag="sampling"):
 
     timed_s: float = 0.0  # all samples together
     between_s: float = 0.0  # all that was not timed
+    sent_s: float  # by the system's monotonic clock, which is one for all processes
 
 
 class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took"):

@@ -18,11 +18,11 @@ import hotlap
 from hotlap import targets
 from hotlap.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
 from hotlap.inspect.machine import fingerprint
-from hotlap.measure import signals
+from hotlap.measure import programs, signals
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
-from hotlap.record import Case, Device, Plan, Run, Samples
-from hotlap.stats.summary import interval
+from hotlap.measure.rounds import Next, Rounds
+from hotlap.record import METHOD, Case, Device, Look, Plan, Run, Samples
 from hotlap.store import bundle as bundles
 from hotlap.store import kernels, labels, locks
 from hotlap.targets.base import SystemClock
@@ -42,20 +42,20 @@ class Options:
     wait_s: float = 0.0  # for a device that another run holds
     limit_s: float = math.inf  # all of it ends within about this, whatever is left; no case is cut short
     home: Path = Path()
+    look: Look | None = None  # at the machine, before anything was measured
 
 
 Event = Began | Took | Ended | str
 Listener = Callable[[Device, int, Event], None]
 """Told of every event: device, round, what happened. A string is news in words."""
+Start = Callable[[Job, float, threading.Event], Round]
+"""What runs one job: job, seconds of silence that are allowed, what the user's stop sets. A fresh process, but for tests."""
 
 
-def run(plan: Plan, options: Options, listen: Listener) -> Path:
+def run(plan: Plan, options: Options, listen: Listener, start: Start = Round) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     limit = _Limit(options.limit_s)
-    spec = targets.parse(options.target) if options.target else targets.default()
-    devices = choose(targets.find(spec), options.device)
-    if options.together and options.device != "all" and len(devices) < 2:
-        raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
+    spec, devices = places(plan, options)
     seed = plan.measure.seed or secrets.randbits(31)
     order: Literal["single", "one after another", "together"] = (
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
@@ -65,48 +65,54 @@ def run(plan: Plan, options: Options, listen: Listener) -> Path:
     revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
     machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
     record = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan,
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
         machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
-        labels=labels.check(options.labels), seed=seed,
+        labels=labels.check(options.labels), seed=seed, look=options.look,
     )
     with ExitStack() as held:
-        for device in devices:
-            if spec.name != "simulated":
-                held.enter_context(locks.hold(device.key, options.home, options.wait_s))
+        held.enter_context(locks.hold(devices, options.wait_s))
         writer = bundles.Writer.create(record, options.home)
         shortest_s = SHORTEST_SLOT_S * len(plan.cases)
         if shortest_s > plan.measure.round_s:
             news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
             listen(devices[0], 0, news)
-        return _Session(record, devices, writer, listen, limit).measure({})
+        return _Session(record, devices, writer, listen, limit, start).measure({})
 
 
-def resume(path: Path, home: Path, listen: Listener) -> Path:
+def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
+    """Where the plan will be measured. Raises InputError for all that was asked wrongly, Unavailable where nothing is usable."""
+    spec = targets.chosen(options.target, plan.cases)
+    devices = choose(targets.find(spec), options.device)
+    if options.together and options.device != "all" and len(devices) < 2:
+        raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
+    labels.check(options.labels)
+    return spec, devices
+
+
+def resume(path: Path, listen: Listener, start: Start = Round) -> Path:
     """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
     writer = bundles.Writer.resume(path)
     kept = bundles.load(path)
     record = kept.run
-    spec, devices = begun_on(record)
-    for warning in writer.warnings:
+    devices = begun_on(record)
+    for warning in [*writer.warnings, *kept.warnings]:
         listen(devices[0], 0, warning)
     with ExitStack() as held:
-        for device in devices:
-            if spec.name != "simulated":
-                held.enter_context(locks.hold(device.key, home, 0.0))
+        held.enter_context(locks.hold(devices))
         done: dict[tuple[str, int], list[Samples]] = {}
         for samples in kept.samples:
             done.setdefault((samples.device, samples.round), []).append(samples)
-        return _Session(record, devices, writer, listen, _Limit(math.inf)).measure(done)
+        return _Session(record, devices, writer, listen, _Limit(math.inf), start).measure(done)
 
 
-def begun_on(record: Run) -> tuple[targets.Spec, list[Device]]:
-    """The target and the devices of a run that goes on. Raises Unavailable where one of them is not here."""
+def begun_on(record: Run) -> list[Device]:
+    """The devices of a run that goes on. Raises Unavailable where one of them is not here."""
     spec = targets.parse(record.target)
     here = {d.key: d for d in targets.find(spec)}
     gone = [key for key in record.devices if key not in here]
     if gone:
         raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
-    return spec, [here[key] for key in record.devices]
+    return [here[key] for key in record.devices]
 
 
 def choose(devices: Sequence[Device], wanted: str) -> list[Device]:
@@ -135,29 +141,38 @@ class _Limit:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.clock, self.cases = seconds, SystemClock(), 0
+        self.programs_s = 0.0  # of all cases so far, where they are programs: what came before them is no measure of the next
         self.began_s = self.clock.now()
 
     def used_s(self, virtual_s: float | None) -> float:
         return self.clock.now() - self.began_s if virtual_s is None else virtual_s
 
+    @property
+    def left_s(self) -> float | None:
+        """By the wall clock; None where there is no limit."""
+        return None if math.isinf(self.seconds) else max(self.seconds - self.used_s(None), 0.0)
+
     def over(self, virtual_s: float | None) -> bool:
         """Whether one more case, as long as those so far on average, would end after the limit; the first one is always measured."""
         used_s = self.used_s(virtual_s)
-        return self.cases > 0 and used_s + used_s / self.cases > self.seconds
+        return self.cases > 0 and used_s + (self.programs_s or used_s) / self.cases > self.seconds
 
 
 class _Session:
     """A run under way."""
 
-    def __init__(self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit) -> None:
-        self.record, self.devices, self.writer, self.listen, self.limit = record, devices, writer, listen, limit
+    def __init__(
+        self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit, start: Start,
+    ) -> None:
+        self.record, self.devices, self.writer, self.listen, self.limit, self.start = record, devices, writer, listen, limit, start
         self.options, self.cases = record.plan.measure, record.plan.cases
-        self.values: dict[str, dict[str, list[float]]] = {d.key: {} for d in devices}  # medians per round, by device and case
-        self.elapsed_s: dict[str, float] = {d.key: 0.0 for d in devices}
+        self.rounds = {d.key: Rounds(self.cases, self.options) for d in devices}
+        self.simulated = targets.parse(record.target).name in targets.VIRTUAL
         self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
         self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
-        self.told: dict[str, Ended] = {}  # how the last process of this round ended, by device
-        self.round_s: dict[str, float] = {}  # of all its processes
+        self.last_round_end: dict[str, Ended] = {}  # how the last process of this round ended, by device
+        self.round_duration_s: dict[str, float] = {}  # of all its processes, by the wall clock; by the device's own where it is simulated
+        self.programs = programs.Worker()
         self.stop = threading.Event()
         self.writing = threading.Lock()
 
@@ -173,6 +188,7 @@ class _Session:
                     raise
                 raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
             finally:
+                self.programs.end()
                 self._finish("interrupted" if self.stop.is_set() else stopped)
         if self.stop.is_set():
             raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
@@ -212,27 +228,27 @@ class _Session:
         return "; ".join(dict.fromkeys(reasons))
 
     def _rounds(self, device: Device, done: Mapping[tuple[str, int], list[Samples]]) -> str:
-        """Rounds on one device until exact enough, out of budget, or stopped; says which."""
-        number = 0
+        """Rounds on one device until exact enough, out of budget, or stopped; says which. `done`: those of a run that goes on."""
+        rounds, number = self.rounds[device.key], 0
+        last = max((n for key, n in done if key == device.key), default=-1)
         while not self._over():
-            kept = done.get((device.key, number), [])
+            following, kept = rounds.next(), done.get((device.key, number), [])
+            if following.stop and number > last:
+                return following.stop
             for samples in kept:
                 self._count(samples)
             timed = [samples for samples in kept if samples.ended_s > 0]
-            if timed:  # of a run that goes on: its budget counts from where it began
-                self.elapsed_s[device.key] += max(s.ended_s for s in timed) - min(s.began_s for s in timed)
+            seconds = max(s.ended_s for s in timed) - min(s.began_s for s in timed) if timed else 0.0
             have = {s.case for s in kept}
-            missing = [case for case in self.cases if case.id not in have]
+            missing = [case for case in following.cases if case.id not in have] if number >= last else []
             if missing:
-                self._round(device, number, missing)
+                if following.news:
+                    self.listen(device, number, following.news)
+                seconds += self._round(device, number, following._replace(cases=missing))
+            rounds.ended(seconds)
             number += 1
             if self.stop.is_set():
                 return "interrupted"
-            if (device.key, number) in done:
-                continue
-            reason = self._enough(device, number)
-            if reason:
-                return reason
         return "budget"
 
     def _over(self) -> bool:
@@ -240,45 +256,23 @@ class _Session:
 
     def _virtual_s(self) -> float | None:
         """What a simulated run has taken by its own clock; None where time is the wall clock's."""
-        if targets.parse(self.record.target).name != "simulated":
+        if not self.simulated:
             return None
         return max(self.ended_s.values()) if self.record.order == "together" else sum(self.ended_s.values())
 
-    def _enough(self, device: Device, rounds: int) -> str:
-        """Why no more rounds are needed, or "" when they are."""
-        if not self.values[device.key]:
-            return "no case gave a number that stands"
-        if rounds >= self.options.rounds and self._exact(device):
-            return "precision reached"
-        if rounds >= self.options.rounds_max:
-            return "rounds_max"
-        average = self.elapsed_s[device.key] / rounds
-        if rounds >= self.options.rounds and self.elapsed_s[device.key] + average > self.options.budget_s:
-            return "budget"
-        return ""
-
-    def _exact(self, device: Device) -> bool:
-        for values in self.values[device.key].values():
-            found = interval(values)
-            middle = sorted(values)[len(values) // 2]
-            if found is None or (found[1] - found[0]) / 2 > self.options.precision * middle:
-                return False
-        return True
-
     def _count(self, samples: Samples) -> None:
         self.ended_s[samples.device] = max(self.ended_s[samples.device], samples.ended_s)
-        if samples.status == "measured" and samples.seconds:
-            ordered = sorted(samples.seconds)
-            self.values[samples.device].setdefault(samples.case, []).append(ordered[len(ordered) // 2])
+        self.rounds[samples.device].add(samples)
 
-    def _round(self, device: Device, number: int, cases: Sequence[Case]) -> None:
-        """One round; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
-        left = [case for case in cases if not self._hangs(device, number, case)]
-        self.told.pop(device.key, None)
-        self.round_s.pop(device.key, None)
+    def _round(self, device: Device, number: int, following: Next) -> float:
+        """One round, and the seconds it took; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
+        left = [case for case in following.cases if not self._hangs(device, number, case)]
+        self.last_round_end.pop(device.key, None)
+        self.round_duration_s[device.key] = 0.0
         while left and not self.stop.is_set() and not self._over():
             together = _alike(left)
-            at = self._process(device, number, together)
+            share = len(together) / len(following.cases)
+            at = self._process(device, number, following._replace(cases=together, round_s=following.round_s * share))
             if at is None or at.case is None:
                 gone = {case.id for case in together} if at is None else at.done
                 left = [case for case in left if case.id not in gone]
@@ -288,8 +282,9 @@ class _Session:
             left = [case for case in left if case.id not in at.done | {at.case.id}]
             if at.hung:
                 self.hung[device.key, at.case.id] = number
-        if ended := self.told.get(device.key):
-            self.listen(device, number, msgspec.structs.replace(ended, seconds=self.round_s[device.key]))
+        if ended := self.last_round_end.get(device.key):
+            self.listen(device, number, msgspec.structs.replace(ended, seconds=self.round_duration_s[device.key]))
+        return self.round_duration_s[device.key]
 
     def _hangs(self, device: Device, number: int, case: Case) -> bool:
         """Whether the case did not answer in an earlier round: it would keep all others waiting once more."""
@@ -300,15 +295,16 @@ class _Session:
         self._keep(device, number, Took(samples=Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)))
         return True
 
-    def _process(self, device: Device, number: int, cases: Sequence[Case]) -> _Died | None:
-        alike = len(_alike([cases[0], *self.cases])) - 1  # of all cases, those that share its process
-        options = msgspec.structs.replace(self.options, round_s=self.options.round_s * alike / len(self.cases))
+    def _process(self, device: Device, number: int, following: Next) -> _Died | None:
+        cases = following.cases
         job = Job(
             spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
-            options=options, seed=self.record.seed * 1000 + number, start_s=self.elapsed_s[device.key],
+            options=msgspec.structs.replace(self.options, round_s=following.round_s), seed=self.record.seed * 1000 + number,
+            start_s=self.rounds[device.key].elapsed_s + self.round_duration_s[device.key], patience_s=following.patience_s,
+            left_s=self.limit.left_s,
         )
-        limit_s = HUNG_S + 4 * self.options.round_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
-        worker = Round(job, limit_s, self.stop)
+        limit_s = HUNG_S + 4 * self.options.round_s + following.patience_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
+        worker = (self.programs.round if device.target == "host" else self.start)(job, limit_s, self.stop)
         clock, began, done = SystemClock(), "", set()
         started_s = clock.now()
         with worker:
@@ -326,9 +322,9 @@ class _Session:
                     else:
                         worker.go_on()
                 else:
-                    self._ended(device, number, message)
+                    self._ended(device, number, message, clock.now() - started_s)
                     return None
-        self.elapsed_s[device.key] += clock.now() - started_s
+        self.round_duration_s[device.key] += clock.now() - started_s
         if self.stop.is_set():
             return None
         case = next((c for c in cases if c.id == began and c.id not in done), None)
@@ -338,21 +334,21 @@ class _Session:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
         return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
 
-    def _ended(self, device: Device, number: int, ended: Ended) -> None:
-        """Of one of the round's processes; the round itself is told of once, with the time of all."""
-        self.elapsed_s[device.key] += ended.seconds
-        self.round_s[device.key] = self.round_s.get(device.key, 0.0) + ended.seconds
+    def _ended(self, device: Device, number: int, ended: Ended, wall_s: float) -> None:
+        """Of one of the round's processes; listeners hear of the round itself once, with the time of all."""
+        self.round_duration_s[device.key] += ended.seconds if self.simulated else wall_s
         with self.writing:
             self.record = msgspec.structs.replace(self.record, sensors_missing=ended.missing, sampler_share=ended.sampler_share)
         for warning in ended.warnings if number == 0 else []:
             self.listen(device, number, warning)
-        self.told[device.key] = ended
+        self.last_round_end[device.key] = ended
 
     def _keep(self, device: Device, number: int, took: Took) -> None:
         with self.writing:
             self.writer.append(took.samples)
             self.writer.readings(took.readings)
             self.limit.cases += 1
+            self.limit.programs_s += took.samples.ended_s - took.samples.began_s if device.target == "host" else 0.0
         self._count(took.samples)
         self.listen(device, number, took)
 

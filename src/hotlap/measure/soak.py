@@ -76,22 +76,21 @@ def run(profile: Profile, options: Options, listen: Listener) -> Path:
         order="together" if len(devices) > 1 else "single", labels=labels.check(dict(options.labels)), seed=secrets.randbits(31),
     )  # fmt: skip
     with ExitStack() as held:
-        for device in devices if spec.name != "simulated" else []:
-            held.enter_context(locks.hold(device.key, options.home, 0.0))
+        held.enter_context(locks.hold(devices))
         writer = bundles.Writer.create(record, options.home)
         setup = Setup(profile=profile, readings_hz=options.readings_hz, hung_s=options.hung_s)
         (writer.path / SETUP).write_bytes(msgspec.json.encode(setup))
         return _Soak(record, devices, writer, setup, listen).go({})
 
 
-def resume(path: Path, home: Path, listen: Listener) -> Path:
+def resume(path: Path, listen: Listener) -> Path:
     """Goes on with a stress run that was killed or interrupted, for the time that it still had to do."""
     try:
         setup = msgspec.json.decode((path / SETUP).read_bytes(), type=Setup)
     except (OSError, msgspec.DecodeError):
         raise InputError(f"'{path.name}' is no stress run that can go on; hotlap run --resume is for runs of a plan") from None
     record = bundles.read_run(path)
-    spec, devices = begun_on(record)
+    devices = begun_on(record)
     writer = bundles.Writer.resume(path)
     file = path / FILE
     data = file.read_bytes() if file.exists() else b""
@@ -103,8 +102,7 @@ def resume(path: Path, home: Path, listen: Listener) -> Path:
         if isinstance(line, Tick):
             done.setdefault(line.device, []).append(line)
     with ExitStack() as held:
-        for device in devices if spec.name != "simulated" else []:
-            held.enter_context(locks.hold(device.key, home, 0.0))
+        held.enter_context(locks.hold(devices))
         return _Soak(record, devices, writer, setup, listen).go(done)
 
 

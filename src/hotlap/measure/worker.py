@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from time import perf_counter  # as it was before any kernel was loaded
 from typing import IO
 
 import msgspec
 
 from hotlap import sensors, targets
 from hotlap.errors import HotlapError
+from hotlap.measure import foreign, programs
 from hotlap.measure.doubts import doubts
-from hotlap.measure.loop import Overhead, Slot, measure, timing_overhead
+from hotlap.measure.loop import CaseBudget, measure, timing_overhead
 from hotlap.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Sampling, Took
-from hotlap.record import Case, Samples
-from hotlap.sensors import cpu_clock
+from hotlap.record import Case
 from hotlap.sensors.sampler import Sampler
 from hotlap.targets.base import Target
 from hotlap.workloads.operators import timers
@@ -30,9 +31,12 @@ PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until 
 def main() -> int:
     """Reads a Job from standard input, writes Messages to what was standard output; libraries' chatter goes to stderr."""
     channel = begin()
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
-        _round(job, channel)
+        for line in iter(sys.stdin.buffer.readline, b""):
+            job = msgspec.json.decode(line, type=Job)
+            one_round(job, channel, sys.stdin.buffer)
+            if not job.more:
+                break
     except HotlapError as error:
         _say(channel, Fault(message=str(error), exit_code=error.exit_code))
         return error.exit_code
@@ -49,31 +53,40 @@ def begin() -> IO[bytes]:
     return channel
 
 
-def _round(job: Job, channel: IO[bytes]) -> None:
+def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
+    """All cases of the job; each message goes to `channel`, and after each case a line comes from `answers`."""
     spec = targets.parse(job.spec)
     device = targets.find(spec)[job.device]
     target = targets.open_device(spec, device)
-    _start_at(target, job.start_s)
+    _begin(target, job)
     began = target.clock.now()
     sampler = Sampler(target.clock, sensors.find(target), 1 / job.options.readings_hz) if job.options.readings_hz > 0 else None
     if sampler:
         sampler.start()
     overhead = timing_overhead(target)
-    cases, sampled_s = list(job.cases), 0.0
+    watch = foreign.beside(target, lambda: sampler.latest(device.key) if sampler else {})
+    cases, sampled_s, waited_s = list(job.cases), 0.0, 0.0
     random.Random(job.seed).shuffle(cases)
     for number, case in enumerate(cases):
         _say(channel, Began(case=case.id))
-        slot_s = _slot(job.options.round_s, target.clock.now() - began, sampled_s, number, len(cases))
-        real = None if target.dialect == "model" else channel
-        samples = _case(target, case, job, slot_s, overhead, real)
-        sampled_s += slot_s if samples.seconds else 0.0
+        seconds = _share(job.options.round_s, target.clock.now() - began - waited_s, sampled_s, number, len(cases))
+        budget = _budget(target, case, job, watch, None if target.dialect == "model" else channel)
+        budget = dataclasses.replace(budget, seconds=seconds, patience_s=max(job.patience_s - waited_s, 0.0))
+        if case.workload == "command" and target.dialect != "model":
+            most_s = None if job.left_s is None else job.left_s / len(job.cases) / (job.options.rounds + 1)
+            samples = programs.measure(target, case, budget, most_s)
+        else:
+            samples = measure(target, case, budget, overhead)
+        samples = msgspec.structs.replace(samples, device=job.device_key)
+        sampled_s += seconds if samples.seconds else 0.0
+        waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
         samples = msgspec.structs.replace(samples, flags=samples.flags + doubts(samples, readings, device))
         tainted = bool(timers.tainted)
         _say(channel, Took(samples=samples, readings=readings, tainted=tainted))
         if tainted:
             return
-        answer = sys.stdin.buffer.readline()
+        answer = answers.readline()
         if not answer:
             return  # the session is gone
         if answer.strip():
@@ -86,37 +99,33 @@ def _round(job: Job, channel: IO[bytes]) -> None:
     ))
 
 
-def _slot(round_s: float, spent_s: float, sampled_s: float, done: int, cases: int) -> float:
+def _share(round_s: float, spent_s: float, sampled_s: float, done: int, cases: int) -> float:
     """Time for the next case's samples: an equal share of what is left of the round, less what preparing has taken so far."""
     share = (round_s - spent_s) / (cases - done)
     preparing = (spent_s - sampled_s) / done if done else share * PREPARE_SHARE
     return max(share - preparing, SHORTEST_SLOT_S)
 
 
-def _case(target: Target, case: Case, job: Job, slot_s: float, overhead: Overhead, channel: IO[bytes] | None) -> Samples:
-    """`channel` is None where the clock is not the session's."""
+def _budget(target: Target, case: Case, job: Job, watch: foreign.Watch, channel: IO[bytes] | None) -> CaseBudget:
+    """What a case gets, but for its time. `channel` is None where the clock is not the session's."""
 
     def sampling(timed_s: float, between_s: float) -> None:
         if channel is not None:
-            _say(channel, Sampling(timed_s=timed_s, between_s=between_s))
+            _say(channel, Sampling(timed_s=timed_s, between_s=between_s, sent_s=perf_counter()))
 
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
-    slot = Slot(seconds=slot_s, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=_clock_of(target), sampling=sampling)
-    return msgspec.structs.replace(measure(target, case, slot, overhead), device=job.device_key)
+    return CaseBudget(
+        seconds=0.0, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=foreign.clock_beside(target, watch),
+        sampling=sampling, watch=watch,
+    )
 
 
-def _clock_of(target: Target) -> Callable[[], float | None]:
-    """How the device's own clock is measured between samples: only CPUs can do it from here."""
+def _begin(target: Target, job: Job) -> None:
+    """A virtual clock goes on where the last round ended; a script has a page for each round."""
     if target.dialect == "model":
-        return target.library.clock_hz  # type: ignore[no-any-return]
-    if target.device.kind == "cpu":
-        return lambda: cpu_clock.quiet(target.clock)
-    return lambda: None
-
-
-def _start_at(target: Target, start_s: float) -> None:
-    if target.dialect == "model":
-        target.clock.sleep(start_s)
+        target.clock.sleep(job.start_s)
+        if hasattr(target.library, "turn_to"):
+            target.library.turn_to(job.round)
 
 
 def _say(channel: IO[bytes], message: Message) -> None:

@@ -13,7 +13,7 @@ from hotlap.model.ceilings import demand
 from hotlap.model.context import Context
 from hotlap.model.levels import hierarchy, place
 from hotlap.record import Case, Limit, Result
-from hotlap.units import show, size
+from hotlap.units import percent, show, size
 from hotlap.work.base import Work
 from hotlap.work.program import OWN
 
@@ -64,17 +64,18 @@ class Seen:
         shown = show(self.value, self.result.unit)
         if self.share is None or self.limit_s is None:
             return shown
-        against = {"bound": "bound", "expected": "expected value", "ceiling": "measured ceiling"}.get(self.against, "limit")
+        against = {"bound": "bound", "expected": "expected value", "ceiling": "run's best"}.get(self.against, "limit")
         value = work.find(self.case.workload).value(self.limit_s, self.case.params)
-        name = self._set_by()
-        return f"{shown} is {_percent(self.share)} of the {against} {show(value, self.result.unit)}{f' ({name})' if name else ''}"
+        name = f" ({self.set_by})" if self.set_by else ""
+        return f"{shown} is {_percent(self.share)} of the {against} {show(value, self.result.unit)}{name}"
 
     @property
     def beyond(self) -> bool:
         """Whether it is faster than the whole interval of an expectation: then the expectation does not fit, and limits nothing."""
         return self.against == "expected" and self.limit.low_s is not None and self.seconds < self.limit.low_s
 
-    def _set_by(self) -> str:
+    @property
+    def set_by(self) -> str:
         """What sets the limit; of memory with its rate, for a bound that allows for caches is above it."""
         rates = [t.value for t in self.limit.provenance if t.name == "memory bandwidth"]
         if self.name != "memory" or not rates:
@@ -89,21 +90,18 @@ def _percent(share: float) -> str:
 
 
 def cause(seen: Seen) -> tuple[str, str]:
-    """The first cause that the numbers support, and the sentence."""
+    """The first cause that the numbers support, and why; at the limit there is nothing to explain."""
     if seen.beyond:
-        why = "faster than the whole interval of what is expected, and nothing bounds it: how far it could go is not known"
-        return "unknown", f"{seen.head}; {why}"
-    if seen.share is not None and seen.share >= AT_LIMIT:
-        return "at_limit", seen.head
+        return "unknown", "faster than the whole interval that is expected, and no bound is known: how fast it could be is unknown"
+    if seen.share is not None and seen.share >= AT_LIMIT and seen.against != "ceiling":  # the run's own best is no limit
+        return "at_limit", ""
     tests: tuple[Callable[[Seen], tuple[str, str] | None], ...] = (
         _held_back, _shared, _by_nature, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
     )
     for test in tests:
-        found = test(seen)
-        if found:
-            return found[0], f"{seen.head}; {found[1]}"
-    why = seen.limit.reason or "nothing measured explains the rest"
-    return "unknown", f"{seen.head}; {why}"
+        if found := test(seen):
+            return found
+    return "unknown", seen.limit.reason or "nothing measured explains the rest"
 
 
 # ---------------------------------------------------------------- causes, the first that fits counts
@@ -117,7 +115,7 @@ def _held_back(seen: Seen) -> tuple[str, str] | None:
     power, most = _during(seen, "power_w"), seen.context.power_limit_w
     ratio = _clock_ratio(seen)
     if power and most and power >= POWER_FULL * most and ratio is not None and ratio < LOW_CLOCK:
-        return "power", f"{power:.0f} W of {most:.0f} W allowed, at {ratio:.0%} of the highest clock"
+        return "power", f"{power:.0f} W of {most:.0f} W allowed, at {percent(ratio)} of the highest clock"
     return None
 
 
@@ -126,14 +124,14 @@ def _shared(seen: Seen) -> tuple[str, str] | None:
     flagged = [f for r in seen.result.rounds for f in r.flags if f.name == "shared_device"]
     if seen.share is None or 2 * len(flagged) < len(seen.result.rounds) or not flagged:
         return None
-    return "shared", f"other work used the device: {flagged[0].detail}"
+    return "shared", "other programs used the device meanwhile"
 
 
 def _by_nature(seen: Seen) -> tuple[str, str] | None:
     """Workloads whose cause is what they measure."""
     workload = seen.case.workload
     if workload in ("launch", "sync"):
-        return "launch", "it is the cost of a launch or of waiting itself"
+        return "launch", "the workload measures the cost of a launch or of waiting itself"
     waiting = WAITING.get(f"{workload} {seen.case.params.get('contention', '')}".strip())
     return ("latency", waiting + _level_words(seen)) if waiting else None
 
@@ -192,7 +190,7 @@ def _low_clock(seen: Seen) -> tuple[str, str] | None:
     if math.log(ratio) / math.log(seen.share) < MOST:
         return None
     highest = show(seen.context.clock_max_hz, "Hz")
-    return "clock", f"the clock was {ratio:.0%} of its highest, {highest}; at that clock it reaches {seen.share / ratio:.0%}"
+    return "clock", f"the clock was {percent(ratio)} of its highest, {highest}; at that clock it reaches {percent(seen.share / ratio)}"
 
 
 WAITED = "waiting for a core, at most"
@@ -261,15 +259,16 @@ def _resource(seen: Seen) -> tuple[str, str] | None:
         return None
     key, part = max(parts.items(), key=lambda item: item[1])
     cause = "arithmetic" if key.startswith("compute") else "bandwidth"
-    best = f"{_words(key)} at the run's best {show(found.others(key, seen.case), _unit(key))} takes {min(part, 1.0):.0%} of the time"
+    fastest = show(found.others(key, seen.case), _unit(key))
+    best = f"{_words(key)} at the run's best rate, {fastest}, takes {percent(min(part, 1.0))} of the time"
     if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
-        return cause, f"{best}: no case of this run gets nearer to what sets the limit{_ruled_out(seen)}"
+        return cause, f"{best}: no other case of this run comes nearer to the limit{_ruled_out(seen)}"
     return cause, best
 
 
 def _words(key: str) -> str:
     kind, _, rest = key.partition(" ")
-    return {"bandwidth": f"traffic of {rest}", "compute": f"arithmetic of {rest}", "link": f"the link {rest}"}[kind]
+    return {"bandwidth": f"{rest} traffic", "compute": f"{rest} arithmetic", "link": f"the link {rest}"}[kind]
 
 
 def _unit(key: str) -> str:
@@ -302,7 +301,7 @@ def _limiter(seen: Seen) -> tuple[str, str] | None:
 def _ruled_out(seen: Seen) -> str:
     """What the readings say the rest of the gap is not."""
     ratio, power, most = _clock_ratio(seen), _during(seen, "power_w"), seen.context.power_limit_w
-    parts = [f"the clock was {ratio:.0%} of its highest"] if ratio is not None else []
+    parts = [f"the clock was {percent(ratio)} of its highest"] if ratio is not None else []
     if power and most:
         parts.append(f"power {power:.0f} W of {most:.0f} W")
     return f"; {', '.join(parts)}" if parts else ""

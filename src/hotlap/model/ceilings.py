@@ -106,7 +106,7 @@ def ceiling_s(case: Case, found: Ceilings, spec: Spec | None, only: str = "") ->
     kind of resource: bandwidth, compute or link."""
     asked = work.find(case.workload).work(case.params)
     times = [
-        (amount / rate, f"{key}, best of the run")
+        (amount / rate, key)
         for key, amount in demand(case, asked, spec).items()
         if key.startswith(only) and (rate := found.rate(key, case))
     ]

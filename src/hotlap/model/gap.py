@@ -26,10 +26,14 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     kind, seconds = work.find(result.case.workload), nominal_s(result.case, summary.median)
     against, limit_s, name = _reference(result.case, seconds, limit, context)
     seen = causes.Seen(result, summary.median, seconds, kind.work(result.case.params), limit, context, against, limit_s, name)
-    cause, detail = causes.cause(seen)
+    cause, why = causes.cause(seen)
+    detail = f"{seen.head}; {why}" if why else seen.head
     value = kind.value(limit_s, result.case.params) if limit_s else None
     shares = split(seconds, limit) if limit.parts else causes.measured_split(seen)
-    return Gap(share=seen.share, against=against, limit_value=value, cause=cause, detail=detail, split=shares, limit=limit)
+    return Gap(
+        share=seen.share, against=against, limit_value=value, cause=cause, detail=detail, set_by=seen.set_by, why=why, split=shares,
+        limit=limit,
+    )
 
 
 def split(seconds: float, limit: Limit) -> dict[str, float]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -24,6 +23,8 @@ class Option:
     valid: str  # in words, for messages
     above: bool = False  # `low` itself is not valid
 
+
+PROGRAM_S = 0.1  # of executions of one program in a round, by default; one execution at least
 
 OPTIONS: dict[str, Option] = {
     "rounds": Option("rounds", "", 1, 10_000, "a whole number from 1 to 10000; 6 is the fewest that give a 95 % interval"),
@@ -63,6 +64,18 @@ def options(
     return new
 
 
+def usual(cases: Sequence[Case]) -> MeasureOptions:
+    """The defaults for a plan of these cases."""
+    programs = bool(cases) and all(case.workload == "command" for case in cases)
+    return of_programs(len(cases)) if programs else MeasureOptions()
+
+
+def of_programs(count: int) -> MeasureOptions:
+    """The defaults for a plan of `count` programs and nothing else: a round is one execution of each (of a short one, executions for
+    0.1 s), as many as fit into the budget, exact to what a virtual machine can reach."""
+    return MeasureOptions(rounds_max=100, round_s=PROGRAM_S * count, budget_s=60.0, precision=0.05)
+
+
 def override(plan: Plan, given: Mapping[str, object]) -> Plan:
     """The plan with keys of its `[measure]` table replaced, as by ``--rounds 6``. Raises InputError."""
     return msgspec.structs.replace(plan, measure=options(given, plan.measure))
@@ -87,11 +100,11 @@ def _number(key: str, value: object) -> float | int:
         raise InputError(f"'{key}' is {option.valid}, not {value!r}")
     try:
         number = units.parse(value, option.unit)
-    except (InputError, OverflowError):
+    except InputError:
         hint = units.meant(value, option.unit) if isinstance(value, str) else ""
         raise InputError(f"'{key}' is {option.valid}, not {str(value)[:40]!r}" + (f"; {hint}" if hint else "")) from None
     inside = option.low < number if option.above else option.low <= number
-    if not (math.isfinite(number) and inside and number <= option.high):
+    if not (inside and number <= option.high):
         raise InputError(f"'{key}' is {option.valid}, not {value!r}")
     if option.unit:
         return number

@@ -58,7 +58,8 @@ def case(workload: str, given: Mapping[str, object]) -> Case:
 
 
 def check(plan: object) -> Plan:
-    """A plan made in Python, checked and completed as one from a file: every case's parameters, and how to measure. Raises InputError."""
+    """A plan made in Python, checked and completed as one from a file: every case's parameters, and how to measure (the usual for its cases
+    where that is left at the default). Raises InputError."""
     if not isinstance(plan, Plan):
         raise InputError(f"a plan is a name, a path or a hotlap.record.Plan, not {plan!r:.80}")
     for name in ("name", "about", "source"):
@@ -74,7 +75,8 @@ def check(plan: object) -> Plan:
         if one.id in made:
             raise InputError(f"the plan '{plan.name}' has the case '{work.label(one)}' twice; leave one out")
         made[one.id] = one
-    measure = {key: getattr(plan.measure, option.field) for key, option in measuring.OPTIONS.items()}
+    asked = plan.measure if plan.measure != MeasureOptions() else measuring.usual(list(made.values()))
+    measure = {key: getattr(asked, option.field) for key, option in measuring.OPTIONS.items()}
     return msgspec.structs.replace(plan, cases=list(made.values()), measure=measuring.options(measure))
 
 
@@ -159,9 +161,10 @@ class _Reader:
         for key in table:
             if key not in KEYS:
                 raise self.fail((key,), f"a plan has no key '{key}'; {nearest(key, KEYS)}")
+        cases = self.cases(table)
         return Plan(
-            name=self.words(table, "name", name), about=self.words(table, "about", ""), cases=self.cases(table),
-            measure=self.measure(table), source=source, uses=self.uses, weighed_on=self.words(table, "weighed_on", ""),
+            name=self.words(table, "name", name), about=self.words(table, "about", ""), cases=cases,
+            measure=self.measure(table, cases), source=source, uses=self.uses, weighed_on=self.words(table, "weighed_on", ""),
         )
 
     def schema(self, value: object) -> None:
@@ -176,11 +179,11 @@ class _Reader:
             raise self.fail((key,), f"'{key}' is one line of text in quotes, not {value!r}")
         return value
 
-    def measure(self, table: Mapping[str, object]) -> MeasureOptions:
+    def measure(self, table: Mapping[str, object], cases: list[Case]) -> MeasureOptions:
         given = table.get("measure", {})
         if not isinstance(given, Mapping):
             raise self.fail(("measure",), f"'measure' is a table: write [measure] and under it {', '.join(measuring.OPTIONS)}")
-        return measuring.options(given, fail=lambda key, message: self.fail(("measure", key), message))
+        return measuring.options(given, measuring.usual(cases), fail=lambda key, message: self.fail(("measure", key), message))
 
     def cases(self, table: Mapping[str, object]) -> list[Case]:
         given = table.get("case", [])

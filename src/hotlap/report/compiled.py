@@ -11,7 +11,7 @@ from hotlap.binaries.classes import CLASSES
 from hotlap.record import Finding
 from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
-from hotlap.stats import summary
+from hotlap.stats import order
 
 BOUND = {"threads per block": "block size", "registers per thread": "registers", "shared memory per block": "shared", "blocks": "blocks"}
 
@@ -78,7 +78,7 @@ def _time(one: Studied) -> str:
     if not taken:
         return "–"
     shown = words.quantity(float(np.median(taken)), "s")
-    between = summary.interval(taken)
+    between = order.interval(taken)
     return f"{shown} [{words.quantity(between[0], 's')} – {words.quantity(between[1], 's')}]" if between else shown
 
 

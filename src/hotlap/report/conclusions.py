@@ -10,17 +10,17 @@ from hotlap.report import doubts as doubting
 from hotlap.report import words
 from hotlap.report.listing import ENDINGS
 from hotlap.store.bundle import Bundle
-from hotlap.units import percent
+from hotlap.units import percent, show
 
 AT_LIMIT = 0.9  # as `model.gap` names it
 WIDE_SHARE = 1 / 3  # of the cases: a flag on more is worth a sentence of its own
 MOST_GAPS, MOST_ACTIONS = 3, 6
 
 CAUSE_ACTIONS = {  # a cause of the glossary: what would close the gap
-    "power": "raise the power limit or improve cooling, where that is allowed; otherwise plan with the rate that was measured",
+    "power": "raise the power limit or improve cooling, where that is allowed; else plan with the rate that was measured",
     "clock": "find what holds the clock down: power limit, temperature, or clocks that an administrator set",
     "launch": "do more work per launch, or replay launches as a graph",
-    "shared": "measure alone: stop what else uses the device, then run again",
+    "shared": "stop what else uses the device, then run again",
     "too_small": "give the device more work at once: larger sizes or batches",
     "latency": "keep more independent work in flight",
     "cache": "keep the working set within the cache level that is fast enough",
@@ -30,6 +30,7 @@ CAUSE_ACTIONS = {  # a cause of the glossary: what would close the gap
 
 
 AGAINST = {"bound": "bound", "expected": "expected value"}
+WORK = ("networks", "science", "own")  # families whose cases somebody can change; the others measure the machine itself
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Conclusions:
-    """`verdict` is one sentence; findings are heaviest first; actions say what to do next, most useful first."""
+    """`verdict` and `banner` are a sentence or two; findings are heaviest first; actions say what to do next, most useful first."""
 
     verdict: str
+    banner: str  # that the machine was busy; "" where it was not
     figures: tuple[Figure, ...]
     findings: tuple[Finding, ...]
     actions: tuple[str, ...]
@@ -52,37 +54,40 @@ class Conclusions:
 
 def conclude(bundle: Bundle, rows: Sequence[Row]) -> Conclusions:
     """The conclusions of one run."""
-    found = doubting.find(rows)
+    busy = doubting.busy(rows)
+    found = [doubt for doubt in doubting.find(rows) if doubt.code != "busy" or not busy]
     gaps = largest_gaps(rows)
-    findings = [*_run(bundle), *_not_standing(found), *_uncertain(rows, found), *_shared(rows, found)]
-    findings += [*_near(rows), *_far(gaps), *_unknown(rows)]
-    return Conclusions(_verdict(rows), tuple(figures(rows)), tuple(findings), tuple(actions(found, gaps)))
+    findings = [*_run(bundle), *_doubted(rows, found), *_near(rows), *_far(gaps), *_unknown(rows)]
+    weight = {"error": 0, "warning": 1, "info": 2}
+    ordered = sorted(findings, key=lambda one: weight[one.severity])
+    return Conclusions(_verdict(bundle, rows), busy, tuple(figures(rows)), tuple(ordered), tuple(actions(found, gaps)))
 
 
-def _verdict(rows: Sequence[Row]) -> str:
+def _verdict(bundle: Bundle, rows: Sequence[Row]) -> str:
     counts = {state: sum(row.verdict.state == state for row in rows) for state in words.STATES}
     if not rows:
         return "Nothing was measured."
-    good = counts["measured"]
+    good, run = counts["measured"], len(rows) - counts["not_run"]
+    asked = f" (± {show(bundle.run.asked.precision, '%', 2)})" if bundle.run.asked else ""
     rest = ", ".join(f"{n} {words.STATES[state]}" for state, n in counts.items() if n and state != "measured")
-    if good == len(rows):
-        return f"All {len(rows)} cases were measured as exactly as the plan asks."
-    said = "No case was" if not good else f"{good} of {len(rows)} cases {'was' if good == 1 else 'were'}"
-    return f"{said} measured as exactly as the plan asks; {rest}."
+    said = f"All {run} cases that ran" if good == run and run else "No case" if not good else f"{good} of {run} cases"
+    return f"{said} reached the precision asked{asked}{f'; {rest}' if rest else ''}."
 
 
 # ---------------------------------------------------------------- key figures
 
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
-    """At most one per field, in the order of the table; fields that were not measured are left out."""
+    """At most one per field, in the order of the table; fields that were not measured are left out. Of an invalid number only
+    where the field has no other: it is marked."""
     standing = [row for row in rows if words.stands(row)]
+    numbered = [row for row in rows if words.numbered(row)]
     picks: tuple[tuple[str, Callable[[Sequence[Row]], Row | None]], ...] = (
         ("Memory bandwidth", _memory), ("Arithmetic, fp32", _fma), ("Matrix product", _matrix), ("Load latency, memory", _chase),
         ("Kernel launch", _launch), ("Host to device", _link),
     )
-    found = [Figure(title, row) for title, pick in picks if (row := pick(standing))]
-    own = [Figure(words.clean(row.label), row) for row in standing if words.family(row) == "own"]
+    found = [Figure(title, row) for title, pick in picks if (row := pick(standing) or pick(numbered))]
+    own = [Figure(words.clean(row.label), row) for row in numbered if words.family(row) == "own"]
     return found + own[: max(0, 6 - len(found))]
 
 
@@ -139,56 +144,30 @@ def _run(bundle: Bundle) -> list[Finding]:
     return found
 
 
-def _not_standing(found: Sequence[doubting.Doubt]) -> list[Finding]:
-    titles = {"invalid": "cannot stand", "error": "failed"}
-    return [
-        Finding(
-            title=f"{_cases(doubt)} {titles[doubt.name]}", detail=f"{words.some(doubt.labels, 3)}: {doubt.seen}", severity="error",
-            cases=[row.case.id for row in doubt.rows], action=doubt.action,
-        )
-        for doubt in found if doubt.name in titles
-    ]
+def _doubted(rows: Sequence[Row], found: Sequence[doubting.Doubt]) -> list[Finding]:
+    """What is invalid or failed, what is less certain than asked, and what touches much of the run."""
+    having = sum(map(words.numbered, rows))
+    findings = []
+    for doubt in found:
+        wide = len(doubt.rows) > WIDE_SHARE * having or doubt.code in ("throttled", "too_short")
+        if doubt.severity == "error" or wide or any(row.verdict.state == "inconclusive" for row in doubt.rows):
+            title = TITLES.get(doubt.code, doubt.word.capitalize())
+            findings.append(Finding(
+                title=f"{title}: {doubting.which(doubt, rows)}", detail=doubt.seen or words.some(doubt.labels), severity=doubt.severity,
+                cases=[row.case.id for row in doubt.rows], action=doubt.action,
+            ))
+    return findings
 
 
-def _cases(doubt: doubting.Doubt) -> str:
-    return words.counted(len(doubt.rows), "number" if doubt.name == "invalid" else "case")
-
-
-def _uncertain(rows: Sequence[Row], found: Sequence[doubting.Doubt]) -> list[Finding]:
-    return [
-        Finding(
-            title=f"{len(doubt.rows)} of {len(rows)} numbers are less certain than asked",
-            detail=f"{words.some(doubt.labels)}: {doubt.seen}",
-            cases=[row.case.id for row in doubt.rows], action=doubt.action,
-        )
-        for doubt in found if doubt.name == "inconclusive"
-    ]
-
-
-def _shared(rows: Sequence[Row], found: Sequence[doubting.Doubt]) -> list[Finding]:
-    """Flags that touch much of the run, and throttling wherever it was."""
-    return [
-        Finding(
-            title=f"{FLAG_TITLES.get(doubt.name, doubt.name)}: {len(doubt.rows)} of {len(rows)} cases",
-            detail=f"{words.some(doubt.labels)}: {doubt.seen}", cases=[row.case.id for row in doubt.rows], action=doubt.action,
-        )
-        for doubt in found
-        if doubt.name in words.FLAG_ACTIONS and (len(doubt.rows) > WIDE_SHARE * len(rows) or doubt.name == "throttled")
-    ]
-
-
-FLAG_TITLES = {
-    "drift": "Samples drifted",
-    "bimodal": "Samples took two values",
-    "not_steady": "No steady state was found",
-    "few_samples": "There were few samples",
-    "timer_coarse": "The timer was coarse",
-    "throttled": "The device was held back by power or temperature",
-    "low_clock": "The clock was low",
-    "one_process": "Rounds shared one process",
-    "shared_device": "The device was not alone",
-    "not_deterministic": "Equal calls gave other bits",
-    "leak": "Memory grew with the calls",
+TITLES = {
+    "wrong_result": "Wrong result", "tampered": "Timing was tampered with", "timers": "Device timer and wall clock disagree",
+    "beats_bound": "Faster than the provable bound", "invalid": "Invalid", "error": "Failed", "too_short": "Too short to time",
+    "incomplete": "Rounds failed", "few_rounds": "Too few rounds for a 95 % interval", "busy": "Other programs used the machine",
+    "throttled": "The clock was throttled", "not_steady": "No steady state was found", "drift": "Samples drifted",
+    "bimodal": "Samples gather around two levels", "clock_varied": "The clock varied", "noise": "Rounds differ more than the plan allows",
+    "few_samples": "Few samples", "timer_coarse": "The timer is coarse", "one_process": "Rounds shared one process",
+    "low_clock": "The clock was below its maximum", "power_cap": "The load reached the power limit",
+    "not_deterministic": "Equal calls gave other bits", "leak": "Memory grew with the calls",
 }
 
 
@@ -204,14 +183,16 @@ def _near(rows: Sequence[Row]) -> list[Finding]:
     shares = [row.gap.share or 0 for row in near]
     reach = " to ".join(dict.fromkeys((percent(min(shares)), percent(max(shares)))))
     best = sorted(near, key=lambda row: -(row.gap.share or 0))
-    title = f"{words.counted(len(near), 'case')} {'is' if len(near) == 1 else 'are'} at the limit of the hardware"
+    reach_it = "reaches" if len(near) == 1 else "reach"
+    title = f"{words.counted(len(near), 'case')} {reach_it} {percent(AT_LIMIT)} or more of the limit of the hardware"
     detail = f"{words.some([row.label for row in best], 4)}: {reach} of what it allows"
     return [Finding(title=title, detail=detail, severity="info", cases=[row.case.id for row in near])]
 
 
 def largest_gaps(rows: Sequence[Row]) -> list[Row]:
-    """The furthest from a bound or an expectation, one per cause and workload."""
-    far = sorted((row for row in held(rows) if (row.gap.share or 0) < AT_LIMIT), key=lambda row: row.gap.share or 0)
+    """The furthest from a bound or an expectation, one per cause and workload; not those that are as fast as the model expects."""
+    unexpected = (row for row in held(rows) if (row.gap.share or 0) < AT_LIMIT and doubting.slower_than_expected(row) is not False)
+    far = sorted(unexpected, key=lambda row: row.gap.share or 0)
     first: dict[tuple[str, str], Row] = {}
     for row in far:
         first.setdefault((row.case.workload, row.gap.cause), row)
@@ -226,7 +207,7 @@ def _far(gaps: Sequence[Row]) -> list[Finding]:
         found.append(Finding(
             title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {AGAINST[row.gap.against]}", severity="info",
             detail=f"{words.value(row)} of {limit}; cause: {row.gap.cause.replace('_', ' ')}{why}", cases=[row.case.id],
-            action=CAUSE_ACTIONS.get(row.gap.cause, ""),
+            action=advice(row),
         ))
     return found
 
@@ -235,26 +216,33 @@ def _unknown(rows: Sequence[Row]) -> list[Finding]:
     without = [row for row in rows if words.stands(row) and row.gap.against not in ("bound", "expected")]
     if not without:
         return []
-    ceilings = sum(row.gap.against == "ceiling" for row in without)
-    shown = f"; {ceilings} of them {'is' if ceilings == 1 else 'are'} held against the best rate of the run instead" if ceilings else ""
-    title = f"No limit is known for {len(without)} of {len(rows)} cases"
-    detail = f"no sourced figure for them on this machine{shown}"
+    referred = sum(row.gap.against == "ceiling" for row in without)
+    shown = f"; {referred} of them {'is' if referred == 1 else 'are'} compared with the best rate of this run" if referred else ""
+    title = f"No limit is known for {len(without)} of {sum(map(words.stands, rows))} cases"
+    detail = f"no published figure for them on this machine{shown}"
     return [Finding(title=title, detail=detail, severity="info", cases=[row.case.id for row in without])]
 
 
 # ---------------------------------------------------------------- what to do
 
 
+def advice(row: Row) -> str:
+    """What would close a gap, of work that somebody can change and that is slower than the model expects."""
+    if words.family(row) not in WORK or doubting.slower_than_expected(row) is False:
+        return ""
+    return CAUSE_ACTIONS.get(row.gap.cause, "")
+
+
 def actions(found: Sequence[doubting.Doubt], gaps: Sequence[Row]) -> list[str]:
-    """What to do next, each thing once: first what makes the numbers sound, then what makes the machine faster."""
+    """What to do next, each thing once: first what makes the numbers certain, then what makes the work faster."""
     by_action: dict[str, list[doubting.Doubt]] = {}
     for doubt in found:
-        if doubt.action and doubt.name not in ("invalid", "not run"):
+        if doubt.action and doubt.severity != "info":
             by_action.setdefault(doubt.action, []).append(doubt)
     said = [
-        f"{action[0].upper()}{action[1:]}: {words.some(list(dict.fromkeys(d.name for d in doubts)), 3)} "
+        f"{action[0].upper()}{action[1:]}: {words.some(list(dict.fromkeys(d.word or d.code for d in doubts)), 3)} "
         f"({words.counted(len({row.case.id for d in doubts for row in d.rows}), 'case')})"
         for action, doubts in by_action.items()
     ]
-    said += [f"For {words.clean(row.label)}: {CAUSE_ACTIONS[row.gap.cause]}" for row in gaps if row.gap.cause in CAUSE_ACTIONS]
+    said += [f"For {words.clean(row.label)}: {advice(row)}" for row in gaps if advice(row)]
     return said[:MOST_ACTIONS]

@@ -69,10 +69,10 @@ def waited(row: Row) -> str:
 
 def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     """Counters of every case that has some, and why the others have none; "" where no case has any."""
-    having = [(row, of(row)) for row in rows if words.stands(row) and of(row)]
+    having = [(row, of(row)) for row in rows if words.numbered(row) and of(row)]
     without: dict[str, list[str]] = {}
     for row in rows:
-        if words.stands(row) and (reason := plain(row)):
+        if words.numbered(row) and (reason := plain(row)):
             without.setdefault(reason.removeprefix(PLAIN), []).append(row.case.workload)
     lines = [layout.painted("counters of one call", "bold", color)]
     if having:
@@ -97,7 +97,7 @@ def _grid(columns: Sequence[Column], width: int) -> layout.Grid:
 
 def section(rows: Sequence[Row]) -> str:
     """The same for a page; "" where no case has any."""
-    having = [(row, of(row)) for row in rows if words.stands(row) and of(row)]
+    having = [(row, of(row)) for row in rows if words.numbered(row) and of(row)]
     if not having:
         return ""
     heads = "".join(f'<th class="n">{text(head)}</th>' for _, head, _, _ in COUNTERS)

@@ -1,91 +1,318 @@
-"""What to doubt about a table of results: each kind once, with the cases it concerns and what to do next."""
+"""What to doubt about a number, as a code, and over a table of results each kind once with what to do next."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from hotlap.model import ceilings
 from hotlap.record import Row
 from hotlap.report import words
+from hotlap.stats import series
+from hotlap.stats.stopping import FEWEST
+from hotlap.units import percent
 
-WEIGHT = {"invalid": "error", "error": "error", "inconclusive": "warning", "not run": "info"}
+Severity = Literal["info", "warning", "error"]
+QUIET = "stop other programs, or wait until they end: hotlap run --wait-quiet '5 min'"
+LONGER = "longer rounds (--round-time)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One code: its plain word in a table, and what to do."""
+
+    word: str
+    action: str
+    severity: Severity = "warning"
+
+
+KINDS = {  # the most important first
+    "wrong_result": Kind("wrong result", "do not use the number: kernel, driver or device computes wrong values", "error"),
+    "tampered": Kind("tampered", "do not use the number: the program interferes with its own timing", "error"),
+    "timers": Kind("timers differ", "do not use the number: compare the device's timer with the wall clock over a longer call", "error"),
+    "beats_bound": Kind("beats bound", "do not use the number: the timer, the counted work or the bound is wrong", "error"),
+    "invalid": Kind("", "do not use the number", "error"),  # of 0.1, which kept no cause
+    "error": Kind("", "", "error"),
+    "too_short": Kind("too short", "give a call more work (a larger size), or time a batch of calls"),
+    "incomplete": Kind("incomplete", "mend what made rounds fail, then run again"),
+    "few_rounds": Kind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
+    "busy": Kind("busy", QUIET),
+    "throttled": Kind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
+    "not_deterministic": Kind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
+    "leak": Kind("leak", "free what a call allocates; measure the case alone until then"),
+    "not_steady": Kind("not steady", LONGER),
+    "drift": Kind("drifting", f"{LONGER}; look at clock and temperature"),
+    "bimodal": Kind("two levels", "both values are real: look at the samples over time in the report"),
+    "clock_varied": Kind("clock varied", "compare cycles (hotlap explain), or fix the clock: governor performance, no turbo", "info"),
+    "noise": Kind("noisy", ""),
+    "few_samples": Kind("few samples", LONGER),
+    "timer_coarse": Kind("coarse timer", "longer samples: set sample_time in the plan"),
+    "one_process": Kind("one process", "the workload command measures the same code in fresh processes", "info"),
+    "low_clock": Kind("low clock", "look at power limit, temperature, and clocks that were set", "info"),
+    "power_cap": Kind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
+}
+SAME = {"shared_device": "busy", "steal": "busy"}  # flags that are one doubt
+WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # doubts that explain a wide interval
+NAMED = 3  # cases of a doubt that are named; of more their number is said, and the table shows which
+MANY_ROUNDS = 20  # from which two groups of rounds are told apart
+BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
 
 
 @dataclass(frozen=True)
 class Doubt:
     """One kind of doubt. `seen` says what was found, `action` what to do."""
 
-    name: str
+    code: str
     rows: tuple[Row, ...]
     seen: str
     action: str = ""
-    severity: str = "warning"  # info, warning or error
+    severity: Severity = "warning"
+
+    @property
+    def word(self) -> str:
+        return KINDS[self.code].word or words.STATES.get(self.code, self.code)
 
     @property
     def labels(self) -> list[str]:
         return [row.label for row in self.rows]
 
 
+# ---------------------------------------------------------------- of one row
+
+
+def codes(row: Row) -> list[str]:
+    """Of a row, the most important first: keys of KINDS, or flags of a later version. None where nothing is to be doubted."""
+    found = {*_of_state(row), *_of_flags(row)}
+    if row.verdict.state == "inconclusive" and not row.result.too_short and not found & {"few_rounds", *WIDENS}:
+        found.add("noise")
+    order = list(KINDS)
+    return sorted(found, key=lambda code: order.index(code) if code in KINDS else len(order))
+
+
+def code(row: Row) -> str:
+    """The most important one; "" for none."""
+    return next(iter(codes(row)), "")
+
+
+def word(row: Row) -> str:
+    """The same as a plain word; "" where there is none, or the state says it."""
+    first = code(row)
+    return KINDS[first].word if first in KINDS else first.replace("_", " ")
+
+
+def beside(row: Row) -> str:
+    """The word, and of a throttled clock how much of the time: what stands beside a number."""
+    said = word(row)
+    held = [share for flag in row.result.flags for share in flag.shares.values()]
+    return f"{said} {percent(max(held))}" if held and code(row) in ("throttled", "power_cap") else said
+
+
+def _of_state(row: Row) -> list[str]:
+    result, state = row.result, row.verdict.state
+    if state == "not_run":
+        return []
+    if state in ("invalid", "error"):
+        return [_disproved(row) if state == "invalid" else "error"]
+    found = ["too_short"] if result.too_short else []
+    if state == "inconclusive" and not result.too_short and row.summary.rounds < FEWEST:
+        found.append("few_rounds")
+    if result.reason and (any(one.status in ("error", "not_run") for one in result.rounds) or not result.left_out):
+        found.append("incomplete")
+    if len(result.values) >= MANY_ROUNDS and series.bimodal(result.values):
+        found.append("bimodal")
+    return found
+
+
+def _disproved(row: Row) -> str:
+    """Why an invalid number is one."""
+    if row.result.status != "invalid":
+        return "beats_bound"
+    causes = [one.cause for one in row.result.rounds if one.cause]
+    return next((cause for cause in ("wrong_result", "tampered", "timers") if cause in causes), "invalid")
+
+
+def _of_flags(row: Row) -> list[str]:
+    names = words.flags(row) if words.numbered(row) else []
+    found = [SAME.get(name, name) for name in names]
+    if "throttled" in found and _own_power(row):
+        found[found.index("throttled")] = "power_cap"
+    if "low_clock" in found and {"throttled", "power_cap"} & set(found):
+        found.remove("low_clock")  # what a brake does
+    if "clock_varied" in found and not row.result.bound_by_clock:
+        found.remove("clock_varied")  # the number hardly depends on it
+    return found
+
+
+def _own_power(row: Row) -> bool:
+    """Whether the power cap alone held the clock: what a heavy load does on a healthy device."""
+    return {name for flag in row.result.flags for name in flag.shares} == {"software power cap"}
+
+
+def slower_than_expected(row: Row) -> bool | None:
+    """Whether a call takes longer than the whole interval that the model expects; None where it expects none."""
+    limit, median = row.gap.limit, row.summary.median
+    if limit is None or limit.high_s is None or not median:
+        return None
+    seconds = ceilings.seconds(row.case, row.result.unit, median)
+    return None if seconds is None else bool(seconds > float(limit.high_s))
+
+
+# ---------------------------------------------------------------- of a table
+
+
 def find(rows: Sequence[Row]) -> list[Doubt]:
-    """Heaviest first: what cannot be used, what is too wide, rounds that failed, flags, warnings of the summary, what was not run."""
-    return [
-        *_by_reason(rows, "invalid", "the number is not shown: do not use it"), *_by_reason(rows, "error"), *_inconclusive(rows),
-        *_notes(rows), *_flags(rows), *_warnings(rows), *_by_reason(rows, "not_run"),
-    ]
-
-
-def _by_reason(rows: Sequence[Row], state: str, action: str = "") -> list[Doubt]:
-    """One doubt per reason; a number that differs between its cases is said as its range."""
-    of_state = [row for row in rows if row.verdict.state == state]
-    name = words.STATES[state]
-    return [
-        Doubt(name, tuple(group), words.clean(why or "no reason was given"), action, WEIGHT[name])
-        for group, why in words.alike(of_state, lambda row: row.verdict.reason)
-    ]
-
-
-def _inconclusive(rows: Sequence[Row]) -> list[Doubt]:
-    found = [row for row in rows if row.verdict.state == "inconclusive"]
-    few = [row for row in found if row.summary.half_width is None]
-    wide = sorted((row for row in found if row.summary.half_width is not None), key=lambda row: -(row.summary.half_width or 0))
-    doubts = []
-    if wide:
-        seen, _, action = wide[0].verdict.reason.rpartition(": ")
-        doubts.append(Doubt("inconclusive", tuple(wide), ("the widest " if len(wide) > 1 else "") + seen, action))
-    if few:
-        seen, _, action = few[0].verdict.reason.rpartition(": ")
-        doubts.append(Doubt("inconclusive", tuple(few), seen, action))
-    return doubts
-
-
-def _notes(rows: Sequence[Row]) -> list[Doubt]:
-    """What a result says of itself although its number stands: rounds that failed, above all."""
-    noted = [row for row in rows if words.stands(row) and row.result.reason]
-    return [Doubt("incomplete", tuple(group), words.clean(why)) for group, why in words.alike(noted, lambda row: row.result.reason)]
-
-
-def _flags(rows: Sequence[Row]) -> list[Doubt]:
-    flagged: dict[str, list[tuple[Row, str]]] = {}
+    """Each kind once, or once per reason; the most important first. What was not run is no doubt."""
+    of: dict[str, list[Row]] = {}
     for row in rows:
-        details = {flag.name: flag.detail for flag in reversed(row.result.flags)}
-        for name in words.flags(row):
-            flagged.setdefault(name, []).append((row, details[name]))
-    doubts = []
-    for name, pairs in flagged.items():
-        (_, detail), *others = words.alike(pairs, lambda pair: pair[1])
-        said = ("the first: " if others else "") + words.clean(detail)
-        doubts.append(Doubt(name, tuple(row for row, _ in pairs), said, words.FLAG_ACTIONS.get(name, "")))
-    return sorted(doubts, key=lambda doubt: -len(doubt.rows))
+        for one in codes(row):
+            of.setdefault(one, []).append(row)
+    found = [doubt for code, members in of.items() for doubt in _doubts(code, members)]
+    order, weight = list(KINDS), {"error": 0, "warning": 1, "info": 2}
+    known = [doubt for doubt in found if doubt.code in KINDS]
+    return sorted(known, key=lambda doubt: (weight[doubt.severity], _settled(doubt), order.index(doubt.code)))
 
 
-def _warnings(rows: Sequence[Row]) -> list[Doubt]:
-    """Of the summaries, where state and flags have not said it yet."""
-    pairs = [
-        (row, text) for row in rows if row.verdict.state == "measured" for text in row.summary.warnings
-        if "rounds needed" not in text and not ("samples: give" in text and "few_samples" in words.flags(row))
-    ]
-    doubts = []
-    for group, text in words.alike(pairs, lambda pair: pair[1]):
-        seen, _, action = text.rpartition(": ")
-        doubts.append(Doubt("statistics", tuple(row for row, _ in group), seen or action, action if seen else "", "info"))
-    return doubts
+def _settled(doubt: Doubt) -> bool:
+    """Whether all of its numbers are as certain as asked all the same."""
+    return all(row.verdict.state in ("measured", "pass", "fail") for row in doubt.rows)
+
+
+def _doubts(code: str, rows: Sequence[Row]) -> list[Doubt]:
+    if code not in KINDS:
+        return []
+    kind, reason = KINDS[code], _REASONS.get(code)
+    if reason:
+        groups = words.alike(rows, reason)
+        return [Doubt(code, tuple(group), words.clean(why or "no reason was given"), kind.action, kind.severity) for group, why in groups]
+    found = _SEEN[code](rows) if code in _SEEN else _detail(code, rows)
+    seen = "; ".join(part for part in (found, _widest([row for row in rows if codes(row)[0] == code])) if part)
+    return [Doubt(code, tuple(rows), words.clean(seen), kind.action or _rounds_needed(rows), _severity(code, rows))]
+
+
+_REASONS: dict[str, Callable[[Row], str]] = {
+    **dict.fromkeys(("wrong_result", "tampered", "timers", "beats_bound", "invalid", "error"), lambda row: row.verdict.reason),
+    "incomplete": lambda row: row.result.reason,
+}
+
+
+def _severity(code: str, rows: Sequence[Row]) -> Severity:
+    """A clock that the power cap holds is news only where the number is worse than the model expects with it."""
+    if code in ("power_cap", "low_clock") and any(slower_than_expected(row) for row in rows):
+        return "warning"
+    return KINDS[code].severity
+
+
+def _widest(rows: Sequence[Row]) -> str:
+    """Of those that are less certain than asked."""
+    wide = [row for row in rows if row.verdict.state == "inconclusive" and row.summary.half_width is not None]
+    if not wide:
+        return ""
+    widest = max(wide, key=lambda row: row.summary.half_width or 0.0)
+    return f"interval {'up to ' if len(wide) > 1 else ''}{words.interval(widest)}"
+
+
+def _rounds_needed(rows: Sequence[Row]) -> str:
+    known = [row.summary.needed for row in rows if row.summary.needed is not None]
+    if not known:
+        return "reduce the noise, or ask for less (--precision): more rounds will not do"
+    return f"--rounds {max(known)}: about so many reach the precision asked"
+
+
+def which(doubt: Doubt, rows: Sequence[Row]) -> str:
+    """The cases that a doubt is of: by name where they are few, else how many of those with a number."""
+    having = sum(map(words.numbered, rows))
+    if len(doubt.rows) <= NAMED:
+        return words.some(doubt.labels, NAMED)
+    return f"all {having} cases" if len(doubt.rows) == having else f"{len(doubt.rows)} of {having} cases"
+
+
+def _detail(code: str, rows: Sequence[Row]) -> str:
+    """What the flags of this doubt say; of several texts the first."""
+    details = [flag.detail for row in rows for flag in row.result.flags if SAME.get(flag.name, flag.name) == code and flag.detail]
+    if not details:
+        return ""
+    (_, said), *others = words.alike(details, str)
+    return ("for example " if others else "") + said
+
+
+def _few(rows: Sequence[Row]) -> str:
+    return f"{span([row.summary.rounds for row in rows], str)} of the {FEWEST} rounds that a 95 % interval needs"
+
+
+def span(values: Sequence[float], write: Callable[[float], str]) -> str:
+    """Least to most, as written; once where both are written alike."""
+    low, high = write(min(values)), write(max(values))
+    return low if low == high else f"{low.removesuffix(' %') if high.endswith(' %') else low} to {high}"
+
+
+def _busy(rows: Sequence[Row]) -> str:
+    seen = taken(rows)
+    return seen or _detail("busy", rows)
+
+
+def _throttled(rows: Sequence[Row]) -> str:
+    shares: dict[str, list[float]] = {}
+    for row in rows:
+        for flag in row.result.flags:
+            for name, share in flag.shares.items():
+                shares.setdefault(name, []).append(share)
+    said = ", ".join(f"{name} in {span(found, percent)} of the readings" for name, found in shares.items())
+    return said or _detail("throttled", rows)
+
+
+def clocks(rows: Sequence[Row]) -> str:
+    """Range of the clock beside the samples."""
+    seen = [hz / 1e9 for row in rows for one in row.result.rounds for hz in one.clocks_hz]
+    return f"{span(seen, lambda ghz: f'{ghz:.2f}')} GHz" if seen else ""
+
+
+_SEEN: dict[str, Callable[[Sequence[Row]], str]] = {
+    "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "busy": _busy, "noise": lambda rows: "",
+    "throttled": _throttled, "power_cap": _throttled, "clock_varied": clocks,
+}
+
+
+# ---------------------------------------------------------------- a busy machine
+
+
+def taken(rows: Sequence[Row]) -> str:
+    """What others took of the machine while the numbers were measured; "" where it was not watched."""
+    rounds = [one for row in rows for one in row.result.rounds if one.round not in set(row.result.left_out) and one.seconds]
+    disturbed = [one.disturbed for one in rounds if one.disturbed is not None]
+    stolen = [one.steal for one in rounds if one.steal is not None]
+    parts = []
+    if disturbed and sum(disturbed) >= 0.005 * len(disturbed):
+        parts.append(f"other programs ran during {percent(sum(disturbed) / len(disturbed))} of the samples")
+    if stolen and sum(stolen) >= 0.005 * len(stolen):
+        parts.append(f"the hypervisor took {percent(sum(stolen) / len(stolen))} of the processor time (steal)")
+    return ", ".join(parts)
+
+
+def busy(rows: Sequence[Row]) -> str:
+    """That the machine was busy, in one sentence for all; "" where it was not, or only for some cases."""
+    having = [row for row in rows if words.numbered(row)]
+    disturbed = [row for row in having if "busy" in codes(row)]
+    if not disturbed or len(disturbed) <= BUSY_SHARE * len(having):
+        return ""
+    seen = taken(having) or f"other programs ran during {len(disturbed)} of {len(having)} cases"
+    return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed. For better ones {QUIET}"
+
+
+def notes(row: Row) -> list[tuple[str, str]]:
+    """Every notice of one row that its sensors and samples raised: its word, and what was seen."""
+    found: dict[str, str] = {}
+    for flag in row.result.flags:
+        code = SAME.get(flag.name, flag.name)
+        code = "power_cap" if code == "throttled" and _own_power(row) else code
+        seen = _clock(row) if code == "clock_varied" else taken([row]) if code == "busy" else ""
+        found.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(flag.detail))
+    return list(found.items())
+
+
+def _clock(row: Row) -> str:
+    """Median and range of the clock; the number in cycles where that is what stays the same."""
+    seen = [hz for one in row.result.rounds for hz in one.clocks_hz]
+    said = f"{statistics.median(seen) / 1e9:.2f} GHz median, {clocks([row])}" if seen else ""
+    return "; ".join(part for part in (said, words.in_cycles(row)) if part)

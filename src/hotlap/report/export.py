@@ -28,26 +28,33 @@ def to_json(bundle: Bundle, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def result(row: Row) -> dict[str, Any]:
-    """One row without its samples. `value` is null unless the number stands; what was seen of an invalid one is in `rounds`."""
-    summary, gap, stands = row.summary, row.gap, words.stands(row)
+    """One row without its samples. `value` is the number whenever there is one: `state` says whether it may be used, `doubt` is the
+    code of what to doubt first, "" for nothing. Of a call too short to time it is a limit (`too_short`)."""
+    summary, gap, found = row.summary, row.gap, row.result
+    has = words.numbered(row)
     return {
         "case": row.case.id, "label": row.label, "workload": row.case.workload, "params": row.case.params,
-        "implementation": row.case.implementation, "device": row.device, "metric": row.result.metric, "unit": row.result.unit,
-        "better": row.result.better, "value": summary.median if stands else None, "low": summary.low if stands else None,
-        "high": summary.high if stands else None, "half_width": summary.half_width if stands else None,
-        "rounds": list(row.result.values), "seconds": list(row.result.seconds), "summary": msgspec.to_builtins(summary),
-        "share": gap.share if stands else None, "against": gap.against, "limit_value": gap.limit_value, "cause": gap.cause,
-        "detail": gap.detail,
+        "implementation": row.case.implementation, "device": row.device, "metric": found.metric, "unit": found.unit,
+        "better": found.better, "value": summary.median if has else None, "low": summary.low if has else None,
+        "high": summary.high if has else None, "half_width": summary.half_width if has else None, "confidence": summary.confidence,
+        "best": summary.best, "too_short": found.too_short,
+        "rounds": list(found.values), "rounds_used": summary.rounds, "rounds_left_out": list(found.left_out),
+        "replaced": sum(len(one.replaced) for one in found.rounds), "seconds": list(found.seconds), "cycles": list(found.cycles),
+        "summary": msgspec.to_builtins(summary),
+        "share": gap.share if has else None, "against": gap.against, "limit_value": gap.limit_value, "cause": gap.cause,
+        "detail": gap.detail, "set_by": gap.set_by, "why": gap.why,
         "limit": msgspec.to_builtins(gap.limit) if gap.limit else None,
         "counters": counters.of(row),
-        "flags": [{"name": flag.name, "detail": flag.detail} for flag in row.result.flags],
-        "state": row.verdict.state, "reason": row.verdict.reason,
+        "flags": [{"name": flag.name, "detail": flag.detail, "shares": flag.shares} for flag in found.flags],
+        "state": row.verdict.state, "doubt": doubts.code(row), "doubts": doubts.codes(row), "reason": row.verdict.reason,
+        "action": row.verdict.action,
     }
 
 
 CSV_COLUMNS = (
     "case", "label", "workload", "implementation", "device", "metric", "unit", "better", "value", "low", "high", "half_width", "rounds",
-    "share", "against", "limit_value", "cause", "flags", "state", "reason", "params",
+    "share", "against", "limit_value", "cause", "flags", "state", "reason", "params", "doubt", "best", "confidence", "rounds_left_out",
+    "replaced", "too_short", "action",
 )
 
 
@@ -59,31 +66,43 @@ def to_csv(bundle: Bundle, rows: Sequence[Row]) -> str:
     for row in rows:
         flat = result(row) | {
             "rounds": len(row.result.values), "flags": " ".join(words.flags(row)), "params": json.dumps(row.case.params, sort_keys=True),
+            "rounds_left_out": len(row.result.left_out), "too_short": str(row.result.too_short).lower(),
         }
         writer.writerow([bundle.run.id, *("" if flat[name] is None else flat[name] for name in CSV_COLUMNS)])
     return out.getvalue()
 
 
 def to_markdown(bundle: Bundle, rows: Sequence[Row]) -> str:
-    """The table for an issue or a wiki: a table per family, then the doubts."""
+    """The table for an issue or a wiki: a table per family, then the notices, then what was not run."""
     lines = [_md(line) + "  " for line in listing.heading(bundle).strip().splitlines()]
-    for name, members in words.families(rows):
-        lines += ["", f"**{name}**", "", "| case | value | ± 95 % | of its limit | flags | state |", "|---|---:|---:|---:|---|---|"]
-        lines += [_md_row(row) for row in members]
-    found = doubts.find(rows)
-    if found:
-        lines += ["", "**doubts**", ""]
-        ends = [f" → {_md(d.action)}" if d.action else "" for d in found]
-        lines += [f"- **{_md(d.name)}** {_md(words.some(d.labels))}: {_md(d.seen)}{end}" for d, end in zip(found, ends, strict=True)]
+    shown = [row for row in rows if row.verdict.state != "not_run"]
+    if busy := doubts.busy(shown):
+        lines += ["", _md(busy)]
+    best = any(map(words.best, shown))
+    heads = ("case", "value", *(["best"] * best), "± 95 %", "of limit", "state")
+    marks = ("---", *(["---:"] * (len(heads) - 2)), "---")
+    for name, members in words.families(shown):
+        lines += ["", f"**{name}**", "", f"| {' | '.join(heads)} |", f"|{'|'.join(marks)}|"]
+        lines += [_md_row(row, best) for row in members]
+    found = [doubt for doubt in doubts.find(rows) if doubt.code != "busy" or not busy]
+    without = [row for row in rows if row.verdict.state == "not_run"]
+    if found or without:
+        lines += ["", "**notices**", ""]
+        lines += [f"- **{_md(d.word)}** {_md(doubts.which(d, rows))}{_md(_said(d))}" for d in found]
+        lines += [
+            f"- **not run** {_md(words.some([row.label for row in group], 6))}: {_md(why)}"
+            for group, why in words.alike(without, lambda row: row.verdict.reason)
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _md_row(row: Row) -> str:
-    stands = words.stands(row)
-    cells = (
-        row.label, words.value(row), words.interval(row.summary) if stands else words.DASH,
-        f"{words.share(row.gap)} {words.against(row.gap)}" if stands else words.DASH, ", ".join(words.flags(row)), words.state(row),
-    )
+def _said(doubt: doubts.Doubt) -> str:
+    return (f": {doubt.seen}" if doubt.seen else "") + (f" → {doubt.action}" if doubt.action else "")
+
+
+def _md_row(row: Row, best: bool) -> str:
+    state = ", ".join(filter(None, (words.state(row), doubts.beside(row))))
+    cells = (row.label, words.value(row), *([words.best(row)] * best), words.interval(row), words.of_limit(row.gap), state)
     return "| " + " | ".join(_md(cell) for cell in cells) + " |"
 
 

@@ -1,4 +1,4 @@
-"""One page that needs no network: conclusions first, then how, on what, results, charts, causes, doubts, and the data itself."""
+"""One page that needs no network: conclusions first, then results, charts, causes, notices, how and on what, and the data itself."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hotlap.judge.stress import Judged
 from hotlap.record import Device, Row
 from hotlap.report import (
     counters,
+    doubts,
     export,
     listing,
     method,
@@ -157,13 +158,13 @@ def _sections(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -
     every = [row for side in sides for row in side.rows]
     doubted = "".join(stress_page.doubts(one) for one in burnt.values())
     named = [
-        ("Set-up", _setup(found)),
         ("Results", sections.results(sides) if sides else ""),
         ("Charts", _each(sides, _plots)),
         ("Causes", causes),
         ("Counters", _each(sides, lambda side: counters.section(side.rows))),
         ("Samples", _each(sides, lambda side: _timelines(side, len(every)))),
-        ("Doubts", doubted + _each(sides, lambda side: sections.warnings(side.bundle, side.rows))),
+        ("Notices", doubted + _each(sides, lambda side: sections.notices(side.bundle, side.rows))),
+        ("Set-up", _setup(found)),
         ("Method", f"<p>{stress_page.METHOD}</p>" * bool(burnt) + _method(sides, every)),
     ]
     new = {"Set-up", "Charts", "Samples"}
@@ -184,7 +185,7 @@ TITLES = {
     "Causes": "Gaps and their causes",
     "Counters": "What the device counted",
     "Samples": "Samples over time",
-    "Doubts": "Warnings and doubts",
+    "Notices": "Notices: what to doubt",
     "Method": "How each number was obtained",
 }
 
@@ -233,13 +234,13 @@ def _timelines(side: Side, rows: int) -> str:
 
 TIMELINES = (
     "Each dot is a sample, each column a round (a fresh process), the short line its median, the dashed line the median of all rounds. "
-    "Beneath, what was read of the device meanwhile. Cases in doubt stand first."
+    "Beneath, what was read of the device meanwhile. Cases with a notice stand first."
 )
 
 
 def _timeline(row: Row, svg: str) -> str:
-    said = words.value(row) if words.stands(row) else words.state(row)
-    doubt = " · ".join(words.flags(row))
+    said = words.value(row) if words.numbered(row) else words.state(row)
+    doubt = " · ".join(dict.fromkeys(name for name in (doubts.beside(row), *(name for name, _ in doubts.notes(row))) if name))
     flagged = f'<span class="flag">{text(doubt)}</span>' if doubt else ""
     return f"<figure><figcaption><b>{text(row.label)}</b><span>{text(said)}</span>{flagged}</figcaption>{svg}</figure>"
 

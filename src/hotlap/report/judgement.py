@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from hotlap.record import Finding, Judgement, Row, State
 from hotlap.report import layout, words
+from hotlap.report.explain import STATE_STYLES
 from hotlap.report.layout import Cell, Column
-from hotlap.report.text import STATE_STYLES
 
 SPARE = ("± 95 %", "worst that passes")  # columns that go first where there is no room
 WELL = 8  # devices that pass and are listed
@@ -106,7 +106,7 @@ def _not_passed(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
 def _columns(rows: Sequence[Row], ids: Mapping[str, str] = {}) -> list[Column]:
     styles = [STATE_STYLES[row.verdict.state] for row in rows]
     names = [f"{words.MARKS[row.verdict.state]} {words.clean(row.label)}" for row in rows]
-    intervals = [words.interval(row.summary) if words.stands(row) else words.DASH for row in rows]
+    intervals = [words.interval(row) for row in rows]
     columns = [
         Column("  case", [Cell(name, style) for name, style in zip(names, styles, strict=True)], wrap=True),
         Column("value", [Cell(text, "bold") for text in layout.aligned([words.value(row) for row in rows])]),

@@ -13,7 +13,7 @@ from hotlap.report import layout, words
 from hotlap.report.layout import Cell, Column
 from hotlap.stats import repeatability
 from hotlap.store.bundle import Bundle, Listed
-from hotlap.units import percent, size
+from hotlap.units import percent, show, size
 from hotlap.work import find, label
 
 WATCH = "watch"  # the plan's name of a run that only read sensors
@@ -28,8 +28,9 @@ def heading(bundle: Bundle) -> str:
     run = bundle.run
     labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
     rounds = 1 + max((s.round for s in bundle.samples), default=-1)
+    asked = f"precision asked ± {show(run.asked.precision, '%', 2)}" if run.asked and run.plan.cases and rounds else ""
     first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round") if rounds else "", ending(run), labels]
-    second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}"]
+    second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
 
 
@@ -59,11 +60,8 @@ def ending(run: Run) -> str:
 # ---------------------------------------------------------------- devices
 
 
-def devices(
-    found: Sequence[Device], missing: Mapping[str, Mapping[str, str]], injections: Mapping[str, Mapping[str, str]], width: int = 100,
-    color: bool = False,
-) -> str:
-    """What is here, what is not usable with what would make it so, and what the simulated GPU can be asked for."""
+def devices(found: Sequence[Device], missing: Mapping[str, Mapping[str, str]], width: int = 100, color: bool = False) -> str:
+    """What is here, and what is not usable with what would make it so."""
     lines = _devices(found, width, color) if found else ["no device that can be measured was found"]
     if missing:
         lines += ["", layout.painted("not usable here", "bold", color)]
@@ -71,13 +69,17 @@ def devices(
         for name, why in missing.items():
             remedy = f" → {why['remedy']}" if why.get("remedy") else ""
             lines += layout.paragraph(f"  {name:<{room}}  ", words.clean(f"{why.get('reason', '')}{remedy}"), width)
-    if injections:
-        how = "  any GPU of the machine table: --target 'simulated:h200-sxm?OPTION&OPTION'"
-        lines += ["", layout.painted("simulated", "bold", color) + how]
-        room = max(len(why["example"]) for why in injections.values())
-        for name, why in injections.items():
-            example = why["example"] or name
-            lines += layout.paragraph(f"  {example:<{room}}  ", why["about"], width)
+    hint = "any GPU of the machine table: --target simulated:h200-sxm; hotlap devices --simulated lists GPUs and faults"
+    return "\n".join([*lines, "", *layout.paragraph(layout.painted("simulated", "bold", color) + "  ", hint, width)])
+
+
+def simulated(names: Sequence[str], injections: Mapping[str, Mapping[str, str]], width: int = 100, color: bool = False) -> str:
+    """What a simulated GPU can be asked for: the machines of the table, and options that make noise and faults."""
+    lines = [layout.painted("machines", "bold", color), *layout.paragraph("  ", ", ".join(names), width, most=20), ""]
+    lines += [layout.painted("options", "bold", color) + "  --target 'simulated:h200-sxm?OPTION&OPTION'"]
+    room = max((len(why["example"] or name) for name, why in injections.items()), default=0)
+    for name, why in injections.items():
+        lines += layout.paragraph(f"  {why['example'] or name:<{room}}  ", why["about"], width)
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ from hotlap.advise.similar import Peer
 from hotlap.report import layout, words
 from hotlap.report.coverage import left_out
 from hotlap.report.layout import Cell, Column
+from hotlap.stats.stopping import FEWEST
 from hotlap.units import percent, show
 
 PERHAPS = 0.9  # share of the expected time below which a case that is not sure is worth a word
@@ -43,8 +44,7 @@ def opportunities(found: Opportunities, width: int = 100, color: bool = False) -
 def nothing(found: Opportunities) -> str:
     """Why there is no opportunity, in a sentence."""
     if found.within and all(one.measured.low_s is None for one in found.within):
-        rounds = f"the run has no intervals, which take {words.ROUNDS_NEEDED} rounds"
-        return f"Whether a kernel is slower than expected cannot be told: {rounds}."
+        return f"Whether a kernel is slower than expected is open: the run has no intervals, which take {FEWEST} rounds."
     return "No kernel of these steps is slower than expected by more than the intervals leave open."
 
 

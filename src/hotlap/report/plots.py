@@ -185,7 +185,7 @@ def _draw_series(chart: Chart, name: str, rows: Sequence[Row], kind: str, named:
     for row in rows:
         if row.summary.low and row.summary.high:
             chart.span(size_of(row), row.summary.low, row.summary.high, kind)
-        chart.dot((size_of(row), median_of(row)), kind, f"{row.label}: {words.value(row)} {words.interval(row.summary)}")
+        chart.dot((size_of(row), median_of(row)), kind, f"{row.label}: {words.value(row)} {words.interval(row)}")
     if named:
         chart.label((size_of(rows[-1]), median_of(rows[-1])), name, f"{kind} below", "end")
 

@@ -46,9 +46,10 @@ def conclusions(found: Conclusions) -> str:
         f'<li class="{one.severity}"><b>{text(one.title)}</b><span>{text(one.detail)}</span></li>' for one in found.findings
     )
     actions = "".join(f"<li>{text(action)}</li>" for action in found.actions)
-    todo = f'<ol class="actions">{actions}</ol>' if actions else "<p>Nothing needs to be done for these numbers to be used.</p>"
+    banner = f'<p class="banner">{text(found.banner)}</p>' if found.banner else ""
+    todo = f'<ol class="actions">{actions}</ol>' if actions else "<p>Nothing: the numbers can be used as they are.</p>"
     return (
-        f'<p class="lead">{text(found.verdict)}</p><ul class="figures">{cards}</ul><div class="columns">'
+        f'<p class="lead">{text(found.verdict)}</p>{banner}<ul class="figures">{cards}</ul><div class="columns">'
         f'<div><h3>What was found</h3><ul class="findings">{findings}</ul></div><div><h3>What to do</h3>{todo}</div></div>'
     )
 
@@ -56,15 +57,17 @@ def conclusions(found: Conclusions) -> str:
 def _card(title: str, row: Row) -> str:
     number, _, unit = words.value(row).partition(" ")
     doubtful = ' class="doubtful"' if row.verdict.state != "measured" else ""
-    share = f"{words.share(row.gap)} of the {_of(row)}" if row.gap.share is not None else "no limit known"
+    share = words.of_limit(row.gap) if row.gap.share is not None else "no limit is known"
+    doubt = "" if row.verdict.state == "measured" else f'<div class="doubt">{text(_doubted(row))}</div>'
     return (
         f'<li{doubtful}><div class="name">{text(title)}</div><div class="value">{text(number)} <small>{text(unit)}</small></div>'
-        f'<div class="share">{text(words.interval(row.summary))}; {text(share)}</div><div class="case">{text(row.label)}</div></li>'
+        f'<div class="share">{text(words.interval(row))}; {text(share)}</div><div class="case">{text(row.label)}</div>{doubt}</li>'
     )
 
 
-def _of(row: Row) -> str:
-    return {"bound": "bound", "expected": "expected value", "ceiling": "run's best"}.get(row.gap.against, "limit")
+def _doubted(row: Row) -> str:
+    """State and doubt: inconclusive, busy."""
+    return ", ".join(filter(None, (words.state(row), doubts.beside(row))))
 
 
 # ---------------------------------------------------------------- set-up and machine
@@ -136,32 +139,38 @@ def device(one: Device) -> str:
 
 
 def results(sides: Sequence[Side]) -> str:
-    """The table of results: all columns for one side, the essential ones side by side for several."""
-    body = _single(sides[0].rows) if len(sides) == 1 else _several(sides)
+    """The table of results: all columns for one side, the essential ones side by side for several. What was not run stands below."""
+    body = _single(_run(sides[0].rows)) if len(sides) == 1 else _several(sides)
     kind = "stack results" if len(sides) == 1 else "sides"
-    return f'<div class="scroll"><table class="{kind}">{body}</table></div>{_reading([row for side in sides for row in side.rows])}'
+    every = [row for side in sides for row in side.rows]
+    return f'<div class="scroll"><table class="{kind}">{body}</table></div>{_not_run(every)}{_reading(every)}'
+
+
+def _run(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.verdict.state != "not_run"]
 
 
 def _single(rows: Sequence[Row]) -> str:
-    head = "<th>Case</th><th>Value</th><th>± 95 %</th><th>Of its limit</th><th>Flags</th><th>State</th>"
-    lines = [f"<thead><tr>{head}</tr></thead><tbody>"]
+    best = any(map(words.best, rows))
+    heads = ("Case", "Value", *(["Best"] * best), "± 95 %", "Of limit", "State")
+    lines = [f"<thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>"]
     written = {id(row): pair for row, pair in zip(rows, numbers(rows), strict=True)}
     for name, members in words.families(rows):
-        lines.append(f'<tr class="family"><th colspan="6">{name.capitalize()}</th></tr>')
-        lines += [_row(row, *written[id(row)]) for row in members]
+        lines.append(f'<tr class="family"><th colspan="{len(heads)}">{name.capitalize()}</th></tr>')
+        lines += [_row(row, *written[id(row)], best) for row in members]
     return "".join([*lines, "</tbody>"])
 
 
 def numbers(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Value and interval of each row, escaped, with decimal points and units that stand under each other."""
     values = layout.aligned([words.value(row) for row in rows])
-    intervals = layout.aligned([words.interval(row.summary) if words.stands(row) else words.DASH for row in rows])
+    intervals = layout.aligned([words.interval(row) for row in rows])
     return [(_spaced(value), _spaced(interval)) for value, interval in zip(values, intervals, strict=True)]
 
 
 def _spaced(padded: str) -> str:
     """Blanks that pad a number made as wide as what they stand for: a digit (U+2007), or the point before the first (U+2008)."""
-    found = re.match(r"((?:±\s)?)(\s*)(\S+?)(\s*)(\s\S+)?$", padded)
+    found = re.match(r"((?:[±≤≥]\s)?)(\s*)(\S+?)(\s*)(\s\S.*)?$", padded)
     if found is None:
         return text(padded)
     sign, before, number, after, unit = (part or "" for part in found.groups())
@@ -170,37 +179,38 @@ def _spaced(padded: str) -> str:
     return f"{html.escape(sign)}{chr(0x2007) * len(before)}{html.escape(number)}{point}{rest}{html.escape(words.clean(unit))}"
 
 
-def _row(row: Row, value: str, interval: str) -> str:
+def _row(row: Row, value: str, interval: str, best: bool) -> str:
+    seen = "; ".join(": ".join(filter(None, note)) for note in doubts.notes(row))
+    title = "; ".join(filter(None, (row.verdict.reason, seen)))
+    besides = f'<td class="n best">{text(words.best(row))}</td>' * best
     return (
-        f'<tr class="{row.verdict.state}"><th>{text(row.label)}</th><td class="number value">{value}</td>'
+        f'<tr class="{row.verdict.state}"><th>{text(row.label)}</th><td class="number value">{value}</td>{besides}'
         f'<td class="number">{interval}</td><td class="wide">{share(row)}</td>'
-        f'<td>{_flags(row)}</td><td class="state {row.verdict.state}" title="{text(row.verdict.reason)}">{words.state(row)}</td></tr>'
+        f'<td class="state {row.verdict.state}" title="{text(title)}">{text(_doubted(row))}</td></tr>'
     )
 
 
 def share(row: Row) -> str:
-    """Meter, share, and what it is a share of."""
-    if not words.stands(row):
+    """Meter, share, and what it is a share of; the run's own best is no limit and has no meter."""
+    if not words.numbered(row):
         return ""
     if row.gap.share is None:
-        return f'<span class="of">{words.DASH} unknown</span>'
+        return f'<span class="of">{words.DASH}</span>'
+    if row.gap.against == "ceiling":
+        return f'<span class="of best-of">{text(words.of_limit(row.gap))}</span>'
     full = min(max(row.gap.share, 0.0), 1.0) * 100
     return (
         f'<span class="meter {row.gap.against}"><i style="width:{full:.1f}%"></i></span>'
-        f'<span class="pct">{text(words.share(row.gap))}</span> <span class="of">{text(words.against(row.gap))}</span>'
+        f'<span class="pct">{text(words.share(row.gap))}</span> <span class="of">{text(row.gap.against)}</span>'
     )
-
-
-def _flags(row: Row) -> str:
-    return " ".join(f'<span class="flag" title="{text(flag.detail)}">{text(flag.name)}</span>' for flag in row.result.flags)
 
 
 def _several(sides: Sequence[Side]) -> str:
     heads = "".join(f'<th class="group" colspan="3">{text(side.name)}</th>' for side in sides)
-    columns = '<th class="first">Value</th><th>± 95 %</th><th>Of its limit</th>' * len(sides)
+    columns = '<th class="first">Value</th><th>± 95 %</th><th>Of limit</th>' * len(sides)
     lines = [f'<thead><tr><th rowspan="2">Case</th>{heads}</tr><tr>{columns}</tr></thead><tbody>']
-    by_case = [{row.case.id: (row, *pair) for row, pair in zip(side.rows, numbers(side.rows), strict=True)} for side in sides]
-    every = {row.case.id: row for side in sides for row in side.rows}
+    by_case = [{row.case.id: (row, *pair) for row, pair in zip(_run(side.rows), numbers(_run(side.rows)), strict=True)} for side in sides]
+    every = {row.case.id: row for side in sides for row in _run(side.rows)}
     for name, members in words.families(every.values()):
         lines.append(f'<tr class="family"><th colspan="{1 + 3 * len(sides)}">{name.capitalize()}</th></tr>')
         for member in members:
@@ -213,24 +223,38 @@ def _cells(found: tuple[Row, str, str] | None) -> str:
     if found is None:
         return f'<td class="first of">{words.DASH}</td><td></td><td></td>'
     row, value, interval = found
-    if not words.stands(row):
-        said = f'<span class="state {row.verdict.state}" title="{text(row.verdict.reason)}">{words.state(row)}</span>'
-        return f'<td class="first">{said}</td><td></td><td></td>'
-    doubt = " state inconclusive" if row.verdict.state == "inconclusive" else ""
-    held = f'<span class="pct">{text(words.share(row.gap))}</span> <span class="of">{text(words.against(row.gap))}</span>'
-    return f'<td class="first number value">{value}</td><td class="number{doubt}">{interval}</td><td class="wide">{held}</td>'
+    state = row.verdict.state
+    marked = f'<span class="state {state}" title="{text(row.verdict.reason)}">{text(_doubted(row))}</span>'
+    if not words.numbered(row):
+        return f'<td class="first">{marked}</td><td></td><td></td>'
+    doubt = f" state {state}" if state in ("inconclusive", "invalid") else ""
+    number = f"{value} {marked}" if state == "invalid" else value
+    held = f'<span class="of">{text(words.of_limit(row.gap))}</span>'
+    uncertain = f'<td class="number{doubt}" title="{text(_doubted(row))}">{interval}</td>'
+    return f'<td class="first number value">{number}</td>{uncertain}<td class="wide">{held}</td>'
+
+
+def _not_run(rows: Sequence[Row]) -> str:
+    """What this target or device cannot run, by reason."""
+    without = [row for row in rows if row.verdict.state == "not_run"]
+    groups = words.alike(without, lambda row: row.verdict.reason)
+    said = "; ".join(f"{text(words.some(list(dict.fromkeys(r.label for r in group)), 6))} ({text(why)})" for group, why in groups)
+    return f'<p class="note">Not run: {said}.</p>' if said else ""
 
 
 def _reading(rows: Sequence[Row]) -> str:
-    seen = {words.against(row.gap) for row in rows if words.stands(row)}
+    having = [row for row in rows if words.numbered(row)]
+    seen = {row.gap.against if row.gap.share is not None else "unknown" for row in having}
     kinds = {
-        "bound": "<b>bound</b>: provable, nothing can be faster", "expected": "<b>expected</b>: what a good implementation reaches",
-        "ceiling": "<b>ceiling</b>: the best rate of the run itself, where no limit is known",
-        "unknown": "<b>unknown</b>: nothing to hold it against",
+        "bound": "<b>bound</b>: the roofline (speed-of-light) limit",
+        "expected": "<b>expected</b>: what the model expects of a good implementation",
+        "ceiling": "<b>of best</b>: ÷ the best rate that a case of this run reached, no limit is known",
+        "unknown": f"<b>{words.DASH}</b>: no limit is known",
     }
-    said = "; ".join(about for kind, about in kinds.items() if kind in seen)
-    about = "± is the 95 % interval of the median over rounds, as a share of the median."
-    return f'<p class="note">{about} Limits: {said}.</p>' if said else ""
+    parts = ["<b>±</b>: 95 % interval of the median over rounds, as a share of the median"]
+    parts += ["<b>best</b>: the best round, in the unit of the value"] * any(map(words.best, having))
+    parts += [about for kind, about in kinds.items() if kind in seen]
+    return f'<p class="note">{"; ".join(parts)}.</p>' if having else ""
 
 
 # ---------------------------------------------------------------- gaps and causes
@@ -253,10 +277,10 @@ class Sources:
 
 def gaps(rows: Sequence[Row], sources: Sources) -> str:
     """Each number that is held against something: what is missing, why, and what the limit is made of."""
-    held = sorted((row for row in rows if words.stands(row) and row.gap.share is not None), key=lambda row: row.gap.share or 0.0)
-    without = [row for row in rows if words.stands(row) and row.gap.share is None]
+    held = sorted((row for row in rows if words.numbered(row) and row.gap.share is not None), key=lambda row: row.gap.share or 0.0)
+    without = [row for row in rows if words.numbered(row) and row.gap.share is None]
     lines = "".join(_gap(row, sources) for row in held)
-    head = '<th>Case</th><th class="n">Reached</th><th class="n">Of</th><th>Limit</th><th>Cause of what is missing</th>'
+    head = '<th>Case</th><th class="n">Reached</th><th class="n">Of</th><th>Limit or reference</th><th>Cause of the gap</th>'
     table = f'<table class="stack"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>' if held else ""
     return table + (_no_limit(without) if without else "")
 
@@ -266,11 +290,13 @@ def _gap(row: Row, sources: Sources) -> str:
     terms = ", ".join(text(words.term(one)) + sources.mark(one.source) for one in limit.provenance) if limit else ""
     made = f'<div class="of">{terms}</div>' if terms and row.gap.against != "ceiling" else ""
     setter = words.setter(row)
+    against = "this run's own best" if row.gap.against == "ceiling" else row.gap.against
+    reached = f"{row.gap.share:.2f}" if row.gap.against == "ceiling" else words.share(row.gap)
     cause, why = row.gap.cause.replace("_", " "), words.why(row)
     return (
-        f'<tr><th>{text(row.label)}</th><td class="n value">{text(words.share(row.gap))}</td>'
+        f'<tr><th>{text(row.label)}</th><td class="n value">{text(reached)}</td>'
         f'<td class="n">{text(words.quantity(row.gap.limit_value, row.result.unit))}</td>'
-        f'<td class="long">{text(row.gap.against)}{f", {text(setter)}" if setter else ""}{made}</td>'
+        f'<td class="long">{text(against)}{f", {text(setter)}" if setter else ""}{made}</td>'
         f'<td class="long"><b>{text(cause)}</b>{f": {text(why)}" if why else ""}</td></tr>'
     )
 
@@ -278,18 +304,18 @@ def _gap(row: Row, sources: Sources) -> str:
 def _no_limit(rows: Sequence[Row]) -> str:
     reasons: dict[str, list[str]] = {}
     for row in rows:
-        reason = row.gap.limit.reason if row.gap.limit and row.gap.limit.reason else "nothing to hold it against"
+        reason = row.gap.limit.reason if row.gap.limit and row.gap.limit.reason else "no figure with a source"
         reasons.setdefault(reason, []).append(row.label)
     items = "".join(f"<li>{text(', '.join(labels))}: {text(reason)}</li>" for reason, labels in reasons.items())
     return f'<h3>No limit is known</h3><ul class="note">{items}</ul>'
 
 
-def warnings(bundle: Bundle, rows: Sequence[Row]) -> str:
-    """Every doubt with all the cases it concerns."""
+def notices(bundle: Bundle, rows: Sequence[Row]) -> str:
+    """Every doubt with the cases it concerns, and what to do."""
     record = "".join(f'<li class="warning"><b>The record</b><span>{text(warning)}</span></li>' for warning in bundle.warnings)
     items = "".join(
-        f'<li class="{one.severity}"><b>{text(one.name)}: {text(words.some(one.labels, 6))}</b>'
+        f'<li class="{one.severity}"><b>{text(one.word)}: {text(words.some(one.labels, 6))}</b>'
         f"<span>{text(one.seen)}{f'. What to do: {text(one.action)}' if one.action else ''}</span></li>"
         for one in doubts.find(rows)
     )
-    return f'<ul class="findings">{record}{items}</ul>' if record or items else "<p>There is nothing to doubt.</p>"
+    return f'<ul class="findings">{record}{items}</ul>' if record or items else "<p>None.</p>"

@@ -36,9 +36,9 @@ def rows(bundle: Bundle, where: Mapping[str, str] | None = None, calibrations: M
 
 def row(result: Result, seen: Context, precision: float | None) -> Row:
     """One result through stats, model and judge."""
-    summary = summarize(result.values, sample_values(result))
+    summary = summarize(result.values, sample_values(result), precision, result.better)
     found = against(result, summary, seen)
-    verdict = state(result, summary, found, precision)
+    verdict = state(result, summary, found)
     return Row(
         case=result.case, device=result.device, label=work.label(result.case), result=result, summary=summary, gap=found, verdict=verdict,
     )
@@ -83,12 +83,9 @@ def _expected(result: Result, seen: Context, limit: Limit) -> Limit:
 
 
 def sample_values(result: Result) -> list[list[float]]:
-    """The samples of each measured round in the metric's unit, in the order of `result.values`."""
-    rounds = [one for one in result.rounds if one.status == "measured" and one.seconds and statistics.median(one.seconds) > 0]
-    if len(rounds) != len(result.values):  # a program's own numbers may be zero or negative
-        rounds = [one for one in result.rounds if one.status == "measured" and one.seconds]
+    """The samples of each round in the metric's unit, in the order of `result.values`."""
     found = []
-    for value, one in zip(result.values, rounds, strict=False):
+    for value, one in zip(result.values, result.used, strict=False):
         middle = statistics.median(one.seconds)
         if result.metric in RATES:
             found.append([value * middle / s for s in one.seconds if s > 0])

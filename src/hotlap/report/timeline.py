@@ -43,7 +43,7 @@ class Window:
 def chart(row: Row, readings: Sequence[Readings], rows: int) -> str:
     """The samples of one case as SVG, with strips for the sensors of its device; "" where nothing was measured."""
     values = sample_values(row.result)
-    rounds = [one for one in row.result.rounds if one.status == "measured" and one.seconds][: len(values)]
+    rounds = row.result.used[: len(values)]
     if not values:
         return ""
     windows = _windows(rounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -14,7 +15,6 @@ from hotlap.work.program import OWN
 
 T = TypeVar("T")
 DASH = "–"
-ROUNDS_NEEDED = 6  # for a distribution-free 95 % interval
 CONTEXT = 8  # characters kept beside what differs between two long texts
 
 FAMILIES = {  # in the order of the tables
@@ -33,21 +33,6 @@ STATES = {
 }
 MARKS = {"pass": "✓", "fail": "✗", "measured": " ", "inconclusive": "?", "not_run": "-", "invalid": "x", "error": "!"}
 
-FLAG_ACTIONS = {  # a flag of the glossary: what to do next
-    "drift": "longer rounds (--round-time); look at clock and temperature",
-    "bimodal": "both values are real: look at the samples over time in the report",
-    "not_steady": "longer rounds (--round-time)",
-    "few_samples": "longer rounds (--round-time)",
-    "timer_coarse": "longer samples: set sample_time in the plan",
-    "throttled": "look at cooling and power limit, or take it as what the machine does",
-    "low_clock": "look at power limit and temperature, or at clocks that were set",
-    "one_process": "the workload command measures the same code in fresh processes",
-    "shared_device": "measure alone: stop what else uses the device",
-    "not_deterministic": "look for atomics and for sums whose order is not fixed; if it is meant, nothing",
-    "leak": "free what a call allocates; measure the case alone until then",
-}
-
-
 def family(row: Row) -> str:
     return next((name for name, members in FAMILIES.items() if row.case.workload in members), "own")
 
@@ -65,8 +50,13 @@ def devices(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(row.device for row in rows))
 
 
+def numbered(row: Row) -> bool:
+    """Whether there is a number to show, believed or not."""
+    return row.summary.median is not None and row.verdict.state != "not_run"
+
+
 def stands(row: Row) -> bool:
-    """Whether the number may be read as one: an invalid number is not shown beside those that are."""
+    """Whether the number may be used: an invalid one is shown, marked, and nothing is concluded from it."""
     return row.verdict.state in ("pass", "fail", "measured", "inconclusive") and row.summary.median is not None
 
 
@@ -81,27 +71,64 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
 
 
 def value(row: Row) -> str:
-    return quantity(row.summary.median, row.result.unit) if stands(row) else DASH
+    """The median over rounds; of a call too short to time the limit that is known."""
+    if not numbered(row):
+        return DASH
+    limit = "" if not row.result.too_short else "≥ " if row.result.better == "higher" else "≤ "
+    return limit + quantity(row.summary.median, row.result.unit)
 
 
-def interval(summary: Summary) -> str:
-    """Half-width of the 95 % interval as a share of the median, or what is missing for one."""
-    if summary.rounds == 0:
+def interval(row: Row) -> str:
+    """Half-width of the interval as a share of the median, both ends where that would pass 100 %; its confidence below 95 %."""
+    summary = row.summary
+    if not numbered(row) or row.result.too_short:
         return DASH
     if summary.half_width is None:
-        return DASH if summary.confidence is not None else f"{ROUNDS_NEEDED} rounds needed"
-    return f"± {percent(summary.half_width, 2)}"
+        return DASH if summary.rounds > 1 else "1 round"
+    few = summary.confidence is not None and round(summary.confidence, 2) < 0.95 and row.verdict.state != "invalid"
+    sure = f" ({percent(summary.confidence or 0.0)})" if few else ""
+    if summary.half_width > 1 and summary.low is not None and summary.high is not None:
+        return f"[{_short_range(summary.low, summary.high, row.result.unit)}]{sure}"
+    return f"± {percent(summary.half_width, 2)}{sure}"
+
+
+def _short_range(low: float, high: float, unit: str) -> str:
+    """Two digits each; the unit once where both have the same."""
+    first, last = quantity(low, unit, 2), quantity(high, unit, 2)
+    same = first.partition(" ")[2] == last.partition(" ")[2]
+    return f"{first.partition(' ')[0] if same else first} – {last}"
+
+
+BEST_APART = 0.10  # of the median: a best round nearer to it says nothing new
+
+
+def best(row: Row) -> str:
+    """The best round, in the unit in which the value is shown, where it is far from the median; others' programs only make it worse."""
+    summary = row.summary
+    if summary.best is None or not summary.median or not stands(row) or row.result.too_short:
+        return ""
+    return in_unit_of(summary.best, summary.median, row.result.unit) if abs(summary.best / summary.median - 1) > BEST_APART else ""
+
+
+def in_unit_of(value: float, shown: float, unit: str, digits: int = 3) -> str:
+    """A bare number in the prefix in which another is shown."""
+    return round_to(value / _scale(shown, unit), digits)
+
+
+def _scale(shown: float, unit: str) -> float:
+    """What one of the unit that a number is shown in is worth."""
+    number = float(quantity(shown, unit, 4).partition(" ")[0])
+    return float(1000.0 ** round(math.log(abs(shown / number), 1000))) if unit in BASE_UNITS and shown and number else 1.0
 
 
 def ends(summary: Summary, unit: str) -> str:
     """Both ends of the interval with one prefix: ``[27.9 – 28.1] GB/s``; "" where there is none."""
     if summary.low is None or summary.high is None or summary.median is None:
         return ""
-    number, _, suffix = quantity(summary.median, unit, 4).partition(" ")
-    scale = 1.0
-    if unit in BASE_UNITS and summary.median:
-        scale = 1000.0 ** round(math.log(abs(summary.median / float(number)), 1000))
-    low, high = (round_to(end / scale, 4 if abs(end) >= abs(summary.median or 0) / 10 else 3) for end in (summary.low, summary.high))
+    suffix = quantity(summary.median, unit, 4).partition(" ")[2]
+    low, high = (
+        in_unit_of(end, summary.median, unit, 4 if abs(end) >= abs(summary.median) / 10 else 3) for end in (summary.low, summary.high)
+    )
     return f"[{low} – {high}] {suffix}"
 
 
@@ -115,34 +142,36 @@ def share(gap: Gap) -> str:
     return f"{number:.1f} %" if number >= 0.05 else "< 0.1 %"
 
 
-def against(gap: Gap) -> str:
-    return gap.against if gap.share is not None else "unknown"
+def share_of(gap: Gap) -> tuple[str, str]:
+    """Share and what it is a share of: ``97 %``, ``bound``; of the run's own best, which limits nothing, a ratio: ``0.92``, ``of best``."""
+    if gap.share is None:
+        return DASH, ""
+    return (f"{gap.share:.2f}", "of best") if gap.against == "ceiling" else (share(gap), gap.against)
+
+
+def of_limit(gap: Gap) -> str:
+    """The same as one text."""
+    return " ".join(share_of(gap)).rstrip()
 
 
 def headroom(gap: Gap) -> str:
-    """What is missing to the limit, in words; "" where that is unknown."""
-    if gap.share is None:
+    """What is missing to a limit, in words; "" where no limit is known."""
+    if gap.share is None or gap.against not in ("bound", "expected"):
         return ""
     if gap.share > 1 and gap.against == "expected":  # which limits nothing
         return "faster than expected"
-    return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else "no headroom left"
-
-
-_HEAD = re.compile(r"^.+? is .+? of the [^(;]+?(?: \((?P<name>.+?)(?:, best of the run)?\))?(?:; (?P<why>.*))?$")
+    return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else ""
 
 
 def setter(row: Row) -> str:
     """What sets the limit."""
-    found = _HEAD.match(row.gap.detail)
-    name = (found["name"] or "") if found else row.gap.limit.limiter if row.gap.limit else ""
+    name = row.gap.set_by or (row.gap.limit.limiter if row.gap.limit else "")
     return clean(name.removeprefix("bandwidth ").removeprefix("compute "))
 
 
 def why(row: Row) -> str:
-    """The reason of the gap: its sentence without the value and the share, which it begins with."""
-    if found := _HEAD.match(row.gap.detail):
-        return clean(found["why"] or "")
-    return clean(row.gap.detail.removeprefix(f"{quantity(row.summary.median, row.result.unit)}; "))
+    """The reason of the gap, without the numbers of the limit."""
+    return clean(row.gap.why)
 
 
 def term(one: Term) -> str:
@@ -156,6 +185,21 @@ def state(row: Row) -> str:
 
 def flags(row: Row) -> list[str]:
     return list(dict.fromkeys(flag.name for flag in row.result.flags))
+
+
+def in_cycles(row: Row) -> str:
+    """The number in clock cycles, for work whose time is a number of them: what is left of it when the clock varies."""
+    result = row.result
+    if not result.bound_by_clock or not result.cycles or len(result.cycles) != len(result.values) != 0:
+        return ""
+    clocks = [cycles / seconds for cycles, seconds in zip(result.cycles, result.seconds, strict=False) if seconds > 0]
+    if len(clocks) != len(result.values):
+        return ""
+    if result.unit == "s":
+        counts = [value * hz for value, hz in zip(result.values, clocks, strict=True)]
+        return f"{round_to(statistics.median(counts))} cycles per {'load' if result.case.workload == 'chase' else 'call'}"
+    counts = [value / hz for value, hz in zip(result.values, clocks, strict=True)]
+    return f"{round_to(statistics.median(counts))} {clean(result.unit.removesuffix('/s'))} per cycle"
 
 
 def clean(text: str) -> str:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
+import os
 import platform
 import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from hotlap.errors import Unavailable
 from hotlap.record import Reading
@@ -26,7 +26,6 @@ from hotlap.targets.base import Clock, SystemClock
 
 LINKS, TURNS = 32, 10_000  # links of a turn, turns of a chain: about 0.3 ms
 LATENCY_CYCLES = 3
-QUIET = 0.04  # spread of five chains that a core alone, at one clock, stays within
 TOLERANCE = 0.08  # of the ratio of the two chains; the nearest wrong latency is 33 % away
 MULTIPLY = b"\x48\x0f\xaf\xc0"  # imul rax, rax
 ROTATE = b"\x48\xc1\xc0\x07"  # rol rax, 7
@@ -34,37 +33,31 @@ ROTATE = b"\x48\xc1\xc0\x07"  # rol rax, 7
 Chain = Callable[[int, int], int]
 
 
-class Clocked(NamedTuple):
-    """The clock of the core that ran the chains, Hz, and how far the slowest chain was above the fastest, as a share."""
-
-    hz: float
-    spread: float
-
-
 def measure(clock: Clock, repeats: int = 5) -> float | None:
     """Hz of the core that the calling thread runs on, by the fastest of `repeats` chains; None where `why_not` says why."""
-    found = take(clock, repeats)
-    return found.hz if found else None
-
-
-def take(clock: Clock, repeats: int = 5) -> Clocked | None:
-    """As `measure`, with the spread of the chains: a large one means that the core was shared or changed its clock."""
     if why_not():
         return None
-    times = _times(clock.now, _chains()[0], repeats)
-    best = min(times)
-    if best <= 0:
-        return None  # a clock that stands still, as a virtual one does
-    return Clocked(TURNS * LINKS * LATENCY_CYCLES / best, max(times) / best - 1)
+    best = min(_times(clock.now, _chains()[0], repeats))
+    return TURNS * LINKS * LATENCY_CYCLES / best if best > 0 else None  # a clock that stands still, as a virtual one does
 
 
-def quiet(clock: Clock, tries: int = 6) -> float | None:
-    """As `measure`, but only from chains that nothing disturbed; None where every try was: such a reading proves nothing."""
-    for _ in range(tries):
-        found = take(clock)
-        if found is None or found.spread < QUIET:
-            return found.hz if found else None
-    return None
+def of_cores(clock: Clock, cores: Sequence[int], repeats: int = 3) -> float | None:
+    """Mean Hz of these cores, by chains that the calling thread runs on each in turn: right after a load its cores still have the
+    clock they had under it. The core it runs on where none is named; None where `why_not` says why, or affinity cannot be set."""
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        return measure(clock, repeats)
+    allowed = os.sched_getaffinity(0)
+    found: list[float] = []
+    try:
+        for core in cores:
+            os.sched_setaffinity(0, {core})
+            if (hz := measure(clock, repeats)) is not None:
+                found.append(hz)
+    except OSError:  # a core that this process may not use
+        pass
+    finally:
+        os.sched_setaffinity(0, allowed)
+    return sum(found) / len(found) if found else None
 
 
 @functools.cache

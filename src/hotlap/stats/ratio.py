@@ -13,7 +13,7 @@ ISMM 2013). All is done on logarithms, so that a ratio and its inverse get the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
@@ -104,32 +104,6 @@ def ratio(
     return msgspec.structs.replace(plain, method=_method(len(x), len(y), paired, normal), warnings=doubts, **_shares(found, confidence))
 
 
-def quantile_ratio(
-    a_samples: Sequence[ArrayLike], b_samples: Sequence[ArrayLike], q: float, *, paired: bool = False, confidence: float = 0.95
-) -> Ratio:
-    """The ratio of one quantile, 0 < q < 1, of two sides; each side is one array of samples per run, in order of time.
-
-    The quantile is taken in each run and the runs are compared as in `ratio`, since samples of one run are not repeats.
-    A run with fewer than 5 samples beyond the quantile gives a warning: its quantile is then made of a few samples, and
-    biased towards the centre, on both sides alike only if both have the same number. Quantiles are linear between order
-    statistics (type 7 of Hyndman and Fan, 1996). Raises ValueError for a q outside 0 to 1 and a run without samples.
-    """
-    if not 0 < q < 1:
-        raise ValueError(f"a quantile lies between 0 and 1, not {q}")
-    sides = [[finite(run) for run in side] for side in (a_samples, b_samples)]
-    sizes = [[len(run) for run in side] for side in sides]
-    if any(size == 0 for side in sizes for size in side):
-        raise ValueError("a run without samples has no quantile; leave it out and say so")
-    found = ratio(*([float(np.quantile(run, q)) for run in side] for side in sides), paired=paired, confidence=confidence)
-    smallest, largest = (pick(size for side in sizes for size in side) if any(sizes) else 0 for pick in (min, max))
-    beyond = smallest * min(q, 1 - q)
-    doubts = [
-        (beyond < 5, f"about {beyond:.1f} samples of a run lie beyond the quantile, 5 are needed: take more samples"),
-        (largest > 1.5 * smallest, "runs have unequal numbers of samples, which shifts a quantile in the tail: take equally many"),
-    ]
-    return msgspec.structs.replace(found, warnings=(*found.warnings, *(text for seen, text in doubts if seen and found.n_a and found.n_b)))
-
-
 def beyond(low: float | None, high: float | None, margin: float) -> Literal["larger", "smaller", ""]:
     """Which way a whole interval of a ratio lies beyond 1 and beyond the margin, a share: at 1 + margin or above, at 1 ÷ (1 + margin)
     or below; "" where part of it lies within, or where there is none.
@@ -179,18 +153,6 @@ def significant(r: Ratio, p: float | None = None) -> bool:
     """Whether the test rejects a ratio of 1 at 1 − confidence; `p` replaces the ratio's own."""
     chance = r.p if p is None else p
     return chance is not None and r.confidence is not None and chance <= 1 - r.confidence + 1e-12
-
-
-def non_inferior(r: Ratio, margin: float, *, better: Literal["higher", "lower"] = "higher") -> bool | None:
-    """Whether B is at most `margin` (a share) worse than A, by the one-sided test at 1 − confidence; None without an interval.
-
-    False says that it was not shown, not that B is worse. Raises ValueError for a margin that is not above 0.
-    """
-    if not (math.isfinite(margin) and margin > 0):
-        raise ValueError(f"a margin of non-inferiority is a share above 0, not {margin}")
-    if r.inner_low is None or r.inner_high is None:
-        return None
-    return r.inner_low > 1 / (1 + margin) if better == "higher" else r.inner_high < 1 + margin
 
 
 # ---------------------------------------------------------------- many series at once

@@ -7,61 +7,22 @@ interval is over rounds alone (Kalibera and Jones, "Rigorous Benchmarking in Rea
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.record import Summary
-from hotlap.stats import series
+from hotlap.stats import order, series, stopping
 from hotlap.stats.series import LARGEST, MAD_TO_SD, RESOLUTION, finite
 from hotlap.units import show
 
-CONFIDENCE = 0.95
 QUANTILES = (1, 5, 25, 50, 75, 95, 99)
 DEPENDENT = 0.5  # effective ÷ samples below which a reader is told
 MANY_OUTLIERS = 0.05  # share of samples
 FEW_SAMPLES = 5  # in a round
-
-
-def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:
-    """The narrowest symmetric pair of order statistics that holds the median with at least `confidence`: low, high and
-    the confidence attained. None when there are too few values (under 6 for 95 %).
-
-    Conover, Practical Nonparametric Statistics, 3rd ed. 1999, 3.2; David and Nagaraja, Order Statistics, 3rd ed. 2003, 7.1.
-    Raises ValueError for values that are not finite and for a confidence outside 0 to 1.
-    """
-    x = np.sort(finite(values))
-    rank, attained = ranks(len(x), confidence)
-    return (float(x[rank - 1]), float(x[len(x) - rank]), attained) if rank else None
-
-
-@lru_cache(maxsize=1024)
-def ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
-    """The largest rank r for which the r-th smallest and the r-th largest of n values hold the median with at least
-    `confidence`, and the confidence attained: 1 − 2·P(Binomial(n, ½) < r). (0, 0.0) when there is none."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
-    rank, attained, below = 0, 0.0, 0.0
-    for chance in _chances(n):
-        below += chance
-        if 1 - 2 * below < confidence:
-            break
-        rank, attained = rank + 1, 1 - 2 * below
-    return rank, attained
-
-
-def _chances(n: int) -> list[float]:
-    """P(Binomial(n, ½) = k) for k below n/2; exact where integers are cheap, by logarithms of factorials beyond."""
-    if n <= 1000:
-        whole = 2**n
-        return [math.comb(n, k) / whole for k in range((n + 1) // 2)]
-    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
-    k = np.arange((n + 1) // 2)
-    chances: list[float] = np.exp(log_factorial[n] - log_factorial[k] - log_factorial[n - k] - n * math.log(2)).tolist()
-    return chances
 
 
 def autocorrelation(x: ArrayLike) -> float | None:
@@ -99,8 +60,11 @@ def outliers(x: ArrayLike, fence: float = 3.0) -> NDArray[np.bool_]:
     return np.asarray((values < low - reach) | (values > high + reach))
 
 
-def summarize(values: Sequence[float], samples: Sequence[Sequence[float]] = ()) -> Summary:
-    """`values`: one number per round. `samples`: those of each round in order of time, in the same unit as `values`.
+def summarize(
+    values: Sequence[float], samples: Sequence[Sequence[float]] = (), precision: float | None = None, better: str = "",
+) -> Summary:
+    """`values`: one number per round. `samples`: those of each round in order of time, in the same unit as `values`. `precision`:
+    the half-width asked for, as a share of the median. `better`, "higher" or "lower", says which round is the best.
 
     Values that are not finite are left out and a warning says so; whatever cannot be known from the rest is None.
     Outliers are counted inside each round, or over `values` when there are no samples. Quantiles are of all samples
@@ -111,7 +75,8 @@ def summarize(values: Sequence[float], samples: Sequence[Sequence[float]] = ()) 
     lost_samples = sum(count for _, count in map(_clean, samples))
     fields: dict[str, Any] = {"rounds": len(x), "samples": sum(map(len, rounds))}
     if len(x):
-        fields |= _centre(x)
+        fields |= centre(x.tolist(), precision)
+        fields["best"] = {"higher": float(x.max()), "lower": float(x.min())}.get(better)
     if rounds:
         pooled = np.concatenate(rounds)
         fields |= {
@@ -132,17 +97,25 @@ def _clean(values: Sequence[float]) -> tuple[NDArray[np.float64], int]:
     return x[keep], int(len(x) - np.count_nonzero(keep))
 
 
-def _centre(x: NDArray[np.float64]) -> dict[str, Any]:
-    """Median, interval and spread over rounds."""
-    median = float(np.median(x))
+def centre(values: Sequence[float], precision: float | None) -> dict[str, Any]:
+    """Median, interval and spread over rounds, as fields of a Summary; with a precision, what it takes. All values are finite."""
+    median = statistics.median(values)
     fields: dict[str, Any] = {"median": median}
-    found = interval(x.tolist())
-    if found:
+    if precision:
+        need = stopping.need(values, precision)
+        fields |= {"expected": _finite(need.expected), "reached": need.reached, "needed": need.needed}
+    if found := order.interval(values) or order.whole_range(values):
         low, high, attained = found
+        wide = stopping.widening(fields.get("expected"), precision, fields.get("reached"))
+        low, high = median - (median - low) * wide, median + (high - median) * wide
         fields |= {"low": low, "high": high, "confidence": attained, "half_width": _share((high - low) / 2, median)}
-    if len(x) > 1:
-        fields["spread"] = _share(MAD_TO_SD * float(np.median(np.abs(x - median))), median)
+    if len(values) > 1:
+        fields["spread"] = _share(MAD_TO_SD * statistics.median(abs(value - median) for value in values), median)
     return fields
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _share(part: float, whole: float) -> float | None:
@@ -179,10 +152,12 @@ def _warnings(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.fl
     """Every doubt about a summary, each with what to do."""
     if not len(x):
         return ["nothing was measured: the reason stands with the case; mend it and run again"]
-    needed = next(n for n in range(1, 100) if ranks(n)[0])
     few = [len(one) for one in rounds if len(one) < FEW_SAMPLES]
     doubts = [
-        (s.confidence is None, f"{needed} rounds needed for a 95 % interval, there {_are(len(x))}: run with --rounds {needed}"),
+        (
+            len(x) < stopping.FEWEST,
+            f"{stopping.FEWEST} rounds needed for a 95 % interval, there {_are(len(x))}: run with --rounds {stopping.FEWEST}",
+        ),
         (s.median == 0, "the median is zero, so widths have no meaning as a share of it: measure something that takes longer"),
         (bool(few), f"{len(few)} of {len(rounds)} rounds have fewer than {FEW_SAMPLES} samples: give a round more time with --round-time"),
         (
@@ -191,10 +166,10 @@ def _warnings(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.fl
         ),
         (
             s.samples >= 20 and s.outliers > MANY_OUTLIERS * s.samples,
-            f"{s.outliers} of {s.samples} samples lie far from the others: keep other programs off the machine and run again",
+            f"{s.outliers} of {s.samples} samples lie far from the others: stop other programs and run again",
         ),
         (
-            s.confidence is not None and s.spread is not None and s.within is not None and s.spread > max(3 * s.within, 0.005),
+            len(x) >= stopping.FEWEST and s.spread is not None and s.within is not None and s.spread > max(3 * s.within, 0.005),
             f"rounds differ by {show(s.spread, '%')}, their samples by {show(s.within, '%')}: processes differ; raise --rounds",
         ),
         (len(x) >= 6 and series.drifting(x), "the rounds drift in one direction: let the machine reach its temperature, then run again"),

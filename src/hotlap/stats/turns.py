@@ -13,5 +13,5 @@ def aligned(a: Result, b: Result) -> tuple[list[float], list[float]]:
 
 
 def _by_round(side: Result) -> dict[int, float]:
-    rounds = [one for one in side.rounds if one.status == "measured" and one.seconds]
+    rounds = side.used
     return {one.round: value for one, value in zip(rounds, side.values, strict=False)}

@@ -185,7 +185,10 @@ class Writer:
 
     @classmethod
     def create(cls, run: Run, home: Path, clock: Callable[[], float] = time.monotonic, folder: Path | None = None) -> Writer:
-        """A new bundle under `home`, or at `folder`, which appears with run.json in it, so that no moment leaves one without."""
+        """A new bundle under `home`, or at `folder`, which appears with its three files in it, so that no moment leaves half of one.
+
+        Until then it has a name that begins with a dot, which no list of runs has; a process killed there leaves that.
+        """
         text = _text(run)
         if folder is None:
             folder = paths.made(paths.runs(home)) / run.id
@@ -195,6 +198,8 @@ class Writer:
         beside = folder.with_name(f".{run.id}")
         try:
             beside.mkdir()
+            for name in (SAMPLES, READINGS):
+                (beside / name).touch()
             files.write_whole(beside / RUN, text)
             beside.rename(folder)
             writer = cls(folder, clock)
@@ -250,7 +255,7 @@ class Writer:
                 command = [sys.executable, "-m", "hotlap.store.compact", str(self.path)]
                 self._compacting = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         except OSError as error:
-            self._refuse(error)
+            self._refuse(READINGS, error)
 
     def _turn(self) -> None:
         os.fsync(self._readings.fileno())
@@ -270,14 +275,17 @@ class Writer:
 
     def finish(self, run: Run) -> None:
         """Writes run.json anew and lets go of the bundle; after it nothing can be appended. May be called again."""
+        at = READINGS
         try:
             self._compact_rest()
-            for file in (self._samples, self._readings):
+            for name, file in ((SAMPLES, self._samples), (READINGS, self._readings)):
+                at = name
                 if not file.closed:
                     os.fsync(file.fileno())
+            at = RUN
             files.write_whole(self.path / RUN, _text(msgspec.structs.replace(run, kept=self.kept)))
         except OSError as error:
-            self._refuse(error)
+            self._refuse(at, error)
         finally:
             self._samples.close()
             self._readings.close()
@@ -293,7 +301,7 @@ class Writer:
             with suppress(OSError):
                 if file.seek(0, os.SEEK_END) < before + len(text):
                     file.truncate(before)  # no half line for the next one to be glued to
-            self._refuse(error)
+            self._refuse(SAMPLES if file is self._samples else READINGS, error)
 
     def _sync(self) -> None:
         now = self._clock()
@@ -307,15 +315,15 @@ class Writer:
         data = (self.path / name).read_bytes()
         found = lines.read(data, kind, str(self.path / name))
         if found.torn:
-            self.warnings.append(f"{found.warning(name)}; it began {found.torn[:80]!r}")
+            self.warnings.append(found.warning(name))
             file.truncate(found.kept_bytes)
         if found.kept_bytes and data[found.kept_bytes - 1 : found.kept_bytes] != b"\n":
             file.write(b"\n")
         return len(found.records)
 
-    def _refuse(self, error: OSError) -> NoReturn:
+    def _refuse(self, name: str, error: OSError) -> NoReturn:
         raise MachineError(
-            f"the run cannot be written: {error.strerror or error}; {self.kept} lines of samples are kept in {self.path}: "
+            f"the run's {name} cannot be written: {error.strerror or error}; {self.kept} lines of samples are kept in {self.path}: "
             f"make room or mend that, then hotlap run --resume {self.path.name}"
         ) from None
 

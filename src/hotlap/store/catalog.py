@@ -162,7 +162,7 @@ class Catalog:
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
             if not _ready(db):
-                with locks.hold("catalog", self._home, BUSY_S):  # sqlite's own waiting does not cover the change to WAL
+                with locks.within(self._home, "catalog", BUSY_S):  # sqlite's own waiting does not cover the change to WAL
                     if not _ready(db):
                         _make(db)
             db.execute("PRAGMA foreign_keys = ON")
@@ -174,7 +174,7 @@ class Catalog:
 
     def _anew(self) -> sqlite3.Connection:
         path = self._home / NAME
-        with locks.hold("catalog aside", self._home, BUSY_S):
+        with locks.within(self._home, "catalog aside", BUSY_S):
             if path.exists() and path.stat().st_ino == self._file:  # else another process was here first
                 aside = f".{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.aside"
                 for part in ("-wal", "-shm", ""):
@@ -274,6 +274,8 @@ def _stamps(folder: Path) -> dict[str, str]:
     except OSError as error:
         raise MachineError(f"the runs in '{folder}' cannot be listed: {error.strerror}") from None
     for name in names:
+        if name.startswith("."):
+            continue  # a run that is being made, or whose process was killed while it made it
         with suppress(OSError, UnicodeEncodeError):  # no run.json yet, or a name that is no text
             name.encode()
             found[name] = _stamp(f"{folder}{os.sep}{name}")

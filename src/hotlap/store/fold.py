@@ -13,7 +13,9 @@ from hotlap.errors import InputError
 from hotlap.record import Case, Flag, Result, Samples, Status
 from hotlap.stats import series
 
-_BEFORE = ("invalid", "error", "not_run")  # whose reason stands for the result, where several rounds failed in several ways
+DISTURBED = 0.25  # share of a round's samples during which others ran, or twice the share of stolen time, from which it is a bad round
+FEWEST_GOOD = 3  # good rounds with which the disturbed ones are left out; with fewer they are better than nothing
+CLOCK_VARIED = 0.05  # range of the clock over the rounds, as a share of its median, that is worth a notice
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class _Meter:
     value: Callable[[Samples, float], float]
     own: bool = False
     doubt: str = ""
+    bound_by_clock: bool = False
 
 
 def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") -> Result:
@@ -35,32 +38,73 @@ def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") 
     """
     rounds = sorted(samples, key=lambda s: s.round)
     meter = _meter(case)
-    medians = [(s, statistics.median(s.seconds)) for s in rounds if s.status == "measured" and s.seconds]
-    usable = [(s, m) for s, m in medians if meter.own or m > 0]
-    status, reason = _status(rounds, len(usable), len(medians) - len(usable))
-    values = [meter.value(s, m) for s, m in usable]
+    used, left_out = _used(rounds)
+    status, reason = _status(rounds, used, left_out)
+    short = [not meter.own and statistics.median(s.seconds) <= 0 for s in used]
+    usual = [_at_most(s) if brief else statistics.median(s.seconds) for s, brief in zip(used, short, strict=True)]
+    values = [meter.value(s, m) for s, m in zip(used, usual, strict=True)]
+    clocks = [statistics.fmean(s.clocks_hz) for s in used if s.clocks_hz]
+    cycles = [m * hz for m, hz in zip(usual, clocks, strict=False)] if len(clocks) == len(used) and not meter.own else []
     return Result(
         case=case, device=rounds[0].device if rounds else device, target=target, status=status, reason=reason or meter.doubt,
-        metric=meter.metric, unit=meter.unit, better=meter.better, values=values,
-        seconds=[] if meter.own else [m for _, m in usable], flags=_flags(rounds, values),
-        checks=[s.check for s in rounds if s.check], rounds=rounds,
+        metric=meter.metric, unit=meter.unit, better=meter.better, values=values, seconds=[] if meter.own else usual,
+        flags=_flags(rounds, used, values), checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
+        too_short=any(short), bound_by_clock=meter.bound_by_clock, cycles=cycles,
     )
 
 
-def _status(rounds: Sequence[Samples], measured: int, too_short: int) -> tuple[Status, str]:
-    """Invalid if any round is, measured if any is, else error before not_run; with the reason of those that failed."""
+def bad(samples: Samples) -> str:
+    """Why a round is measured again while there is time, in a few words; "" where it is good, or no better the second time."""
+    if samples.cause == "timers":
+        return "the timers disagreed"
+    if samples.status == "error":
+        return "it failed"
+    if samples.status != "measured":
+        return ""
+    if (samples.disturbed or 0.0) > DISTURBED:
+        return "others ran meanwhile"
+    return "the hypervisor took the processors" if 2 * (samples.steal or 0.0) > DISTURBED else ""
+
+
+def _used(rounds: Sequence[Samples]) -> tuple[list[Samples], list[int]]:
+    """The rounds that make the number, and those left out although they have one. An invalid case has a number all the same."""
+    timed = [s for s in rounds if s.seconds and s.status in ("measured", "invalid")]
+    if _disproved(rounds):
+        return timed, []
+    valid = [s for s in timed if not s.cause]
+    good = [s for s in valid if not bad(s)]
+    used = good if len(good) >= min(FEWEST_GOOD, len(valid)) else valid
+    return used, [s.round for s in timed if s not in used]
+
+
+def _disproved(rounds: Sequence[Samples]) -> list[Samples]:
+    """The rounds that show that the case's number cannot be right: a wrong answer or interference in any, timers in most."""
+    wrong = [s for s in rounds if s.status == "invalid" and s.cause != "timers" and not _clock_of_0_1(s)]
+    timers = [s for s in rounds if s.cause == "timers"]
+    return wrong or (timers if 2 * len(timers) > sum(bool(s.seconds) for s in rounds) else [])
+
+
+def _clock_of_0_1(samples: Samples) -> bool:
+    """Hotlap 0.1 called a round invalid whose clock varied by 10 %; its samples are as good as others."""
+    return samples.status == "invalid" and not samples.cause and samples.reason.startswith("the clock jumped")
+
+
+def _status(rounds: Sequence[Samples], used: Sequence[Samples], left_out: Sequence[int]) -> tuple[Status, str]:
+    """Invalid where it is disproved, measured if any round is, else error before not_run; with the reason of those that failed."""
     if not rounds:
         return "not_run", "no round of it was measured"
-    failed = {name: [s for s in rounds if s.status == name] for name in _BEFORE}
-    worst = next((found for found in failed.values() if found), [])
-    reason = _reason(worst, len(rounds))
-    if failed["invalid"]:
-        return "invalid", reason
-    if too_short:
-        return "invalid", f"{too_short} of {len(rounds)} rounds took no longer than the cost of timing them"
-    if measured:
-        return "measured", reason
-    return ("error", reason or "no sample was kept") if failed["error"] or not worst else ("not_run", reason)
+    if disproved := _disproved(rounds):
+        return "invalid", _reason(disproved, len(rounds))
+    failed = [s for s in rounds if s.status == "error"] or [s for s in rounds if s.status == "not_run"]
+    if used:
+        return "measured", "; ".join(part for part in (_reason(failed, len(rounds)), _left(rounds, left_out)) if part)
+    return ("not_run" if failed and failed[0].status == "not_run" else "error"), _reason(failed, len(rounds)) or "no sample was kept"
+
+
+def _left(rounds: Sequence[Samples], left_out: Sequence[int]) -> str:
+    """Which rounds were left out, and why."""
+    why = dict.fromkeys(bad(s) for s in rounds if s.round in set(left_out))
+    return f"{len(left_out)} of {len(rounds)} rounds are left out: {', '.join(why)}" if left_out else ""
 
 
 def _reason(failed: Sequence[Samples], rounds: int) -> str:
@@ -73,21 +117,40 @@ def _reason(failed: Sequence[Samples], rounds: int) -> str:
 _WORDS = {"invalid": "are invalid", "error": "failed", "not_run": "were not run"}
 
 
-BY_CHANCE = ("drift", "bimodal", "not_steady")
-"""Flags that are tests at 1 to 2 % each: one of six rounds is what chance gives. The samples keep them all the same."""
+def _at_most(samples: Samples) -> float:
+    """Seconds that a call took at most, where it takes less than timing it costs."""
+    return (max(samples.seconds) * samples.calls + samples.overhead_s + samples.resolution_s) / samples.calls
 
 
-def _flags(rounds: Sequence[Samples], values: Sequence[float]) -> list[Flag]:
+FALSE_RATE = {"drift": 0.01, "bimodal": 0.02, "not_steady": 0.02}
+"""Flags that are tests of one round, and how often each raises on a perfect machine. The samples keep them all the same."""
+FALSE_SHOWN = 0.01  # of cases on a perfect machine may show one
+
+
+def least_by_chance(rate: float, rounds: int) -> int:
+    """The fewest rounds with a flag that chance alone gives in less than 1 % of cases; a single round shows what it has."""
+    if rounds < 2:
+        return 1
+    below = 0.0
+    for hits in range(rounds + 1):
+        if 1 - below <= FALSE_SHOWN:
+            return hits
+        below += math.comb(rounds, hits) * rate**hits * (1 - rate) ** (rounds - hits)
+    return rounds
+
+
+def _flags(rounds: Sequence[Samples], used: Sequence[Samples], values: Sequence[float]) -> list[Flag]:
     """Each name once: with how many rounds have it and what was seen first, or what only all rounds together show."""
-    between = _between(values)
-    seen: dict[str, dict[int, str]] = {}
-    for one in rounds:
+    between = _between(values) + _clock(used)
+    seen: dict[str, dict[int, Flag]] = {}
+    for one in used or rounds:
         for flag in one.flags:
-            seen.setdefault(flag.name, {}).setdefault(one.round, flag.detail)
+            seen.setdefault(flag.name, {}).setdefault(one.round, flag)
+    count = len(used or rounds)
     return between + [
-        Flag(name=name, detail=_detail(list(found.values()), len(rounds)))
+        Flag(name=name, detail=_detail([flag.detail for flag in found.values()], count), shares=_shares(list(found.values()), count))
         for name, found in seen.items()
-        if not (name in BY_CHANCE and len(found) == 1 and len(rounds) >= 6) and name not in {flag.name for flag in between}
+        if len(found) >= least_by_chance(FALSE_RATE.get(name, 0.0), count) and name not in {flag.name for flag in between}
     ]
 
 
@@ -96,6 +159,19 @@ def _between(values: Sequence[float]) -> list[Flag]:
     if not all(map(math.isfinite, values)) or not series.drifting(values):
         return []
     return [Flag(name="drift", detail=f"{series.drift(values):+.1%} from the first round to the last")]
+
+
+def _clock(used: Sequence[Samples]) -> list[Flag]:
+    clocks = [hz for one in used for hz in one.clocks_hz]
+    if not clocks or max(clocks) - min(clocks) <= CLOCK_VARIED * statistics.median(clocks):
+        return []
+    return [Flag(name="clock_varied", detail=f"{min(clocks) / 1e9:.2f} to {max(clocks) / 1e9:.2f} GHz")]
+
+
+def _shares(flags: Sequence[Flag], rounds: int) -> dict[str, float]:
+    """Each reason's share of the readings, on average over all rounds."""
+    names = dict.fromkeys(name for flag in flags for name in flag.shares)
+    return {name: sum(flag.shares.get(name, 0.0) for flag in flags) / rounds for name in names}
 
 
 def _detail(details: Sequence[str], rounds: int) -> str:
@@ -120,7 +196,10 @@ def _meter(case: Case) -> _Meter:
     if case.workload == "imported":
         return _imported(case)
     unit = "OP/s" if spec.metric == "compute" and str(case.params.get("dtype", "")).startswith("int") else spec.unit
-    return _Meter(spec.metric, unit, spec.better, lambda samples, median: _value(spec.metric, of, samples, median))
+    return _Meter(
+        spec.metric, unit, spec.better, lambda samples, median: _value(spec.metric, of, samples, median),
+        bound_by_clock=spec.bound_by_clock(case.params),
+    )
 
 
 def _value(metric: str, of: Callable[[float], float], samples: Samples, median_s: float) -> float:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
 from hotlap.errors import HotlapError, InputError, Unavailable, nearest
-from hotlap.record import Device
+from hotlap.record import Case, Device
 from hotlap.targets.base import Target
 
 TARGETS = {  # in order of preference when none is named
     "cuda": "NVIDIA GPUs through the CUDA driver",
     "opencl": "any vendor's OpenCL driver; PoCL on the CPU is built in",
     "torch": "PyTorch: CPU, CUDA, ROCm, XPU, MPS",
+    "host": "this machine by its wall clock: programs and Python callables",
     "simulated": "any GPU of the machine table, with faults on request",
+    "scripted": "no device: seconds, clocks and faults of each call from a file, to test what makes numbers of them",
 }
+VIRTUAL = ("simulated", "scripted")  # no hardware behind them: a clock of their own, nothing to lock, nobody to share with
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def survey() -> tuple[list[Device], dict[str, HotlapError]]:
     devices: list[Device] = []
     missing: dict[str, HotlapError] = {}
     for name in TARGETS:
-        if name == "simulated":
+        if name in VIRTUAL:
             continue
         try:
             devices += find(Spec(name))
@@ -81,11 +85,18 @@ def survey() -> tuple[list[Device], dict[str, HotlapError]]:
 
 
 def default() -> Spec:
-    """The best target here: a real GPU by cuda, opencl or torch, else OpenCL on the CPU, else PyTorch on the CPU."""
+    """The best target for kernels here: a real GPU by cuda, opencl or torch, else OpenCL on the CPU, else PyTorch on the CPU."""
     devices, missing = survey()
     for kind in ("gpu", "other", "cpu"):
         for device in devices:
-            if device.kind == kind:
+            if device.kind == kind and device.target != "host":
                 return Spec(device.target)
     reasons = "; ".join(f"{name}: {error}" for name, error in missing.items())
     raise Unavailable(f"no target is usable here ({reasons})", "hotlap devices says what would make each usable")
+
+
+def chosen(text: str, cases: Sequence[Case]) -> Spec:
+    """The target asked for; where none is, the host for programs alone, else the best one here."""
+    if text:
+        return parse(text)
+    return Spec("host") if cases and all(case.workload == "command" for case in cases) else default()

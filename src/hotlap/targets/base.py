@@ -5,6 +5,7 @@ A target module has `find() -> list[Device]` (raises Unavailable: the reason, an
 
     c       kernel source in the common C dialect of `workloads/kernels` (OpenCL C, CUDA C++)
     torch   PyTorch operations, through `target.library`
+    host    none: programs and callables run as they are (host)
     model   none: the target answers from the model (simulated)
 
 Queue 0 is the default; a second queue is there for transfers that run at the same time.
@@ -17,7 +18,7 @@ import time as _time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,13 @@ class Timing:
     wall_s: float
 
 
+class Seen(NamedTuple):
+    """What ran beside one sample; "" is nothing. `share` orders disturbed samples: waiting ÷ the sample's length."""
+
+    cause: str = ""
+    share: float = 0.0
+
+
 @dataclass
 class Buffer:
     """Memory of a target; `handle` is the target's own object. It is touched (every page written) when made."""
@@ -136,7 +144,7 @@ class Target(Protocol):
     def device(self) -> Device: ...
 
     @property
-    def dialect(self) -> Literal["c", "torch", "model"]: ...
+    def dialect(self) -> Literal["c", "torch", "host", "model"]: ...
 
     @property
     def clock(self) -> Clock: ...

@@ -6,10 +6,9 @@ runs in minutes. It takes its times from `model`, which is never tested against 
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from hotlap.record import Case, Check, Device
 from hotlap.targets import injected
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
 from hotlap.targets.faults import Faults
+from hotlap.targets.virtual_clock import VirtualClock
 from hotlap.work.program import OWN
 
 IDLE_SHARE = 0.12  # of the power limit: assumed
@@ -29,38 +29,6 @@ BUSY_SHARE = 0.95  # of it, while something runs whose power is not simulated: a
 POWER_UNKNOWN_W = 300.0
 POWER_CAP, IDLE = 0x4, 0x1  # reasons of a throttle reading
 WALL_EXTRA_S = 4e-6  # from the call to the device and back: assumed, of the size drivers show
-
-
-class VirtualClock:
-    """Time that passes only when something is done; appointments are kept on the way."""
-
-    def __init__(self) -> None:
-        self.time_s = 0.0
-        self.due: list[tuple[float, int, float, Callable[[], None]]] = []
-        self.count = 0
-
-    def now(self) -> float:
-        return self.time_s
-
-    def sleep(self, seconds: float) -> None:
-        until = self.time_s + max(seconds, 0.0)
-        while self.due and self.due[0][0] <= until:
-            at, number, period_s, call = heapq.heappop(self.due)
-            self.time_s = max(at, self.time_s)
-            call()
-            heapq.heappush(self.due, (at + period_s, number, period_s, call))
-        self.time_s = until
-
-    def every(self, period_s: float, call: Callable[[], None]) -> Callable[[], None]:
-        self.count += 1
-        number = self.count
-        heapq.heappush(self.due, (self.time_s + period_s, number, period_s, call))
-
-        def stop() -> None:
-            self.due = [entry for entry in self.due if entry[1] != number]
-            heapq.heapify(self.due)
-
-        return stop
 
 
 class Gpu:

@@ -13,7 +13,8 @@ import numpy as np
 from hotlap.errors import InputError, NotSupported, Unavailable
 from hotlap.record import Device
 from hotlap.targets.base import Array, Buffer, Enqueue, Kernel, SystemClock, Timing, Where
-from hotlap.targets.torch_device import describe, features, host_memory
+from hotlap.targets.host import host_memory
+from hotlap.targets.torch_device import describe, features
 
 PARTS = ("cuda", "xpu", "mps", "cpu")  # in order of preference when none is named; ROCm answers as cuda
 EVENT_RESOLUTION_S = {"cuda": 0.5e-6, "xpu": 1e-6, "mps": 1e-6}  # CUDA's manual; the others as coarse as their clocks may be

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
-import re
 from typing import Any
 
 from hotlap.record import Device
 from hotlap.targets.base import cpu_cache_bytes
+from hotlap.targets.host import cpu_name, host_memory
 
 
 def describe(torch: Any, part: str, index: int) -> Device:
@@ -19,11 +18,11 @@ def describe(torch: Any, part: str, index: int) -> Device:
     if part == "mps":
         memory = int(torch.mps.recommended_max_memory())
         return Device(
-            target="torch", index=0, name=_cpu_name(), kind="gpu", vendor="Apple", driver=_driver(torch, part),
+            target="torch", index=0, name=cpu_name(), kind="gpu", vendor="Apple", driver=_driver(torch, part),
             memory_bytes=memory, facts=facts,
         )
     return Device(
-        target="torch", index=0, name=_cpu_name(), kind="cpu", driver=_driver(torch, part), memory_bytes=host_memory(),
+        target="torch", index=0, name=cpu_name(), kind="cpu", driver=_driver(torch, part), memory_bytes=host_memory(),
         compute_units=os.cpu_count(), cache_bytes=cpu_cache_bytes(), facts={**facts, "capability": torch.backends.cpu.get_cpu_capability()},
     )
 
@@ -61,24 +60,6 @@ def _pci_address(properties: Any) -> str:
 def _driver(torch: Any, part: str) -> str:
     toolkit = {"cuda": f", ROCm {torch.version.hip}" if torch.version.hip else f", CUDA {torch.version.cuda}"}.get(part, "")
     return f"PyTorch {torch.__version__}{toolkit}"
-
-
-def _cpu_name() -> str:
-    match = re.search(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
-    return match[1].strip() if match else platform.processor() or platform.machine()
-
-
-def host_memory(field: str = "MemTotal") -> int | None:
-    match = re.search(rf"^{field}:\s*(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def features(torch: Any, part: str, device: Device) -> frozenset[str]:

@@ -11,12 +11,13 @@ from pathlib import Path
 from hotlap import plan as plans
 from hotlap import targets
 from hotlap.errors import InputError, MachineError
+from hotlap.measure import programs
 from hotlap.measure.process import Round
 from hotlap.measure.protocol import Fault, Job, Took
 from hotlap.measure.session import choose
 from hotlap.record import Case, Device, Plan, Result, Samples
 from hotlap.store.fold import fold
-from hotlap.targets.base import SystemClock
+from hotlap.targets.host import Host
 from hotlap.work.program import WORKLOADS
 from hotlap.workloads.command import Program
 
@@ -47,25 +48,22 @@ def command(text: str, how: dict[str, object]) -> Arm:
         raise InputError(f"'{text}' is no command line: {error}") from None
     spec = next(one for one in WORKLOADS if one.name == "command")
     case = Case(workload="command", params=spec.parse({"argv": argv, **how}))
-    device = Device(target="host", index=0, name="this machine", kind="cpu")
-    program, clock = Program(case), SystemClock()
+    program, host = Program(case), Host()
 
     def once(number: int) -> list[Samples]:
-        began = clock.now()
-        program.once()
-        ended = clock.now()
-        value = ended - began if program.read == "wall" else program.value()
+        began_s = host.clock.now()
+        value = programs.timed(program, host.clock)
         return [Samples(
-            case=case.id, device=device.key, round=number, seconds=[value], method="program", began_s=began, ended_s=ended,
-            resolution_s=1e-9, variant=program.read,
+            case=case.id, device=host.device.key, round=number, seconds=[value], method="program", began_s=began_s,
+            ended_s=host.clock.now(), resolution_s=host.timer_resolution_s, variant=program.read,
         )]
 
-    return Arm(text, Plan(name="ab", cases=[case], source="hotlap ab"), device, "host", once)
+    return Arm(text, Plan(name="ab", cases=[case], source="hotlap ab"), host.device, "host", once)
 
 
 def planned(text: str, plan: Plan, target: str, device: str) -> Arm:
     """A plan: each turn is one round of it, in a fresh process."""
-    spec = targets.parse(target) if target else targets.default()
+    spec = targets.chosen(target, plan.cases)
     devices = targets.find(spec)
     chosen = choose(devices, device)
     if len(chosen) != 1:

@@ -116,8 +116,7 @@ def _alone(state: State, home: Path) -> Iterator[None]:
         if not locks.take(file):
             raise Busy(f"another process is at the search {state.name}; wait for it to end")
         if state.setting.target:
-            device = choose(targets.find(targets.parse(state.setting.target)), "")[0]
-            held.enter_context(locks.hold(device.key, home))
+            held.enter_context(locks.hold(choose(targets.find(targets.parse(state.setting.target)), "")))
         yield
 
 

@@ -17,7 +17,7 @@ from hotlap.binaries.graphs import Against, Spread
 from hotlap.errors import InputError, MachineError
 from hotlap.inspect import apart
 from hotlap.measure.process import SPEED_ENVIRONMENT
-from hotlap.stats import summary
+from hotlap.stats import order
 from hotlap.tune.eager_round import Job, Round
 
 LIMIT_S = 1800.0  # of one round
@@ -78,7 +78,7 @@ def spread(values: Sequence[float] | np.ndarray) -> Spread:
     """From order statistics, so that infinite values have their place."""
     ordered = sorted(float(one) for one in values)
     median = statistics.median(ordered)
-    place, _ = summary.ranks(len(ordered))
+    place, _ = order.ranks(len(ordered))
     if not place:
         return Spread(median=median)
     return Spread(median=median, low=ordered[place - 1], high=ordered[-place])

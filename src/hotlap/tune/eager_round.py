@@ -19,7 +19,7 @@ from hotlap import targets
 from hotlap.binaries.graphs import Break
 from hotlap.errors import HotlapError, InputError, nearest
 from hotlap.inspect import named
-from hotlap.measure.loop import Slot, time_prepared, timing_overhead
+from hotlap.measure.loop import CaseBudget, time_prepared, timing_overhead
 from hotlap.record import Check, Samples
 from hotlap.targets.base import Prepared, Target
 
@@ -154,7 +154,8 @@ def _turns(target: Target, job: Job, eager: Callable[[], Any], compiled: Callabl
                 call()
 
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="outputs are compared apart"))
-        samples = time_prepared(target, prepared, Slot(seconds=job.slot_s), Samples(case=name, device=target.device.key, round=0), overhead)
+        blank = Samples(case=name, device=target.device.key, round=0)
+        samples = time_prepared(target, prepared, CaseBudget(seconds=job.slot_s), blank, overhead)
         found[name] += samples.seconds
     return {name: float(np.median(some)) for name, some in found.items()}
 

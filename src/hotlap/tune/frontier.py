@@ -64,7 +64,7 @@ def measure(
     for wish in wishes:
         check(allowed, wish.clock_hz, wish.power_w)
     found = []
-    own = locks.hold(f"settings of {devices[0].key}", options.home, options.wait_s)  # another would mend what this one has set
+    own = locks.hold(devices, options.wait_s, settings=True)  # another would mend what this one has set
     with own, guarded(devices[0], options.home, say) as put:
         for wish in wishes:
             put(wish)

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap.stats.order import interval
 from hotlap.stats.series import MAD_TO_SD
-from hotlap.stats.summary import interval
 
 ALPHA = 0.05  # chance of a wrong answer: of the comparison of the ends, of all decisions of the search together, of the check
 LOOKS = (8, 12, 18, 27, 40, 60)  # pairs after which a comparison may end; the level is shared equally, and 8 are the fewest that reach it
@@ -92,7 +92,7 @@ def threshold(number: int, commits: int) -> float:
 def differ(ratios: Sequence[float], margin: float) -> tuple[Literal["differ", "same", ""], Change]:
     """Whether the later of two commits differs, from its number ÷ the other's in each pair; 8 pairs at least.
 
-    The interval is of the median ratio, by order statistics (`stats.summary.interval`), and holds at all looks together. No
+    The interval is of the median ratio, by order statistics (`stats.order.interval`), and holds at all looks together. No
     distribution is assumed, and outliers among many pairs move it little. *differ*: the interval leaves out 1 and the median lies beyond
     the margin; *same*: the interval lies within the margin.
     """

@@ -18,11 +18,11 @@ import msgspec
 from msgspec.structs import replace
 
 from hotlap.errors import HotlapError, InputError, MachineError
-from hotlap.measure.inline import Host
-from hotlap.measure.loop import Slot
-from hotlap.measure.loop import measure as sample
+from hotlap.measure import programs
+from hotlap.measure.loop import CaseBudget
 from hotlap.record import Case, MeasureOptions, Plan
 from hotlap.store.fold import fold
+from hotlap.targets.host import Host
 from hotlap.tune.commits import Commit, describe, environment, git
 from hotlap.tune.tape import Took
 from hotlap.work import label
@@ -98,7 +98,7 @@ class Trees:
         self.count += 1
         options, case = self.setting.options, self.cases[commit]
         try:
-            samples = sample(self.host, case, Slot(seconds=options.round_s, sample_s=options.sample_s, round=self.count))
+            samples = programs.measure(self.host, case, CaseBudget(seconds=options.round_s, sample_s=options.sample_s, round=self.count))
         except MachineError as error:
             return Took(commit=commit, reason=str(error))
         result = fold(case, [samples], "host")

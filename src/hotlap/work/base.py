@@ -87,8 +87,6 @@ class Param:
             raise InputError(f"'{self.name}' is too large: {str(value)[:20]}…") from None
         except InputError as error:
             raise InputError(f"'{self.name}': {error}") from None
-        if not number == number or number in (float("inf"), float("-inf")):
-            raise InputError(f"'{self.name}' must be finite, not {value!r}")
         if self.kind == "int" and number != int(number):
             raise InputError(f"'{self.name}' is a whole number, not {value!r}")
         if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
@@ -145,6 +143,7 @@ class Workload:
     needs: str = ""  # what a device must have, in words, for the manual
     fault: Callable[[Mapping[str, Value]], tuple[str, str] | None] = lambda _: None  # which parameter does not go with the others, and why
     implementations: tuple[str, ...] = ()  # to choose from, where there are several
+    bound_by_clock: Callable[[Mapping[str, Value]], bool] = lambda _: False  # whether a call takes a number of cycles of the core's clock
     defaults: Mapping[str, Value] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from hotlap.work.base import DTYPES, STORED, Param, Work, Workload, cache_param,
 LAYOUTS = ("nn", "nt", "tn", "tt")
 EPILOGUES = ("none", "bias", "bias_relu", "bias_gelu", "residual")
 VECTOR_DTYPES = ("fp64", "fp32", "fp16", "bf16", "int32", "int8")
+ARITHMETIC_FMAS = 16  # of `intensity`, from which arithmetic takes longer than memory on the processors of the machine table
 MATRIX_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "fp4", "int8", "int4")
 
 
@@ -58,7 +59,7 @@ WORKLOADS = (
             Param("dtype", "str", "arithmetic type", "fp32", choices=VECTOR_DTYPES),
             Param("operations", "int", "operations of one call (a multiply-add is 2), in whole loops", 4 * 10**9, low=10**6, high=1e15),
         ),
-        "compute", "FLOP/s", "higher", _fma,
+        "compute", "FLOP/s", "higher", _fma, bound_by_clock=lambda _: True,
     ),
     Workload(
         "gemm", "matrix product C = A·B through the target's library: the peak of the matrix engines",
@@ -72,7 +73,7 @@ WORKLOADS = (
             Param("pad", "int", "elements added to the length of stored rows: odd strides and alignments", 0, low=0, high=4096, later=True),
             Param("scaling", "str", "8 bits: one scale for each operand, or for each row", "tensor", choices=("tensor", "row"), later=True),
         ),
-        "compute", "FLOP/s", "higher", _gemm, implementations=("triton",),
+        "compute", "FLOP/s", "higher", _gemm, implementations=("triton",), bound_by_clock=lambda _: True,
     ),
     Workload(
         "intensity", "a chain of multiply-adds on every element of a stream: draws the measured roofline",
@@ -81,6 +82,6 @@ WORKLOADS = (
             Param("dtype", "str", "element type", "fp32", choices=("fp32", "fp64")),
             Param("size", "int", "working set: input and output", unit="B", default=2**27, low=65536, high=2**46),
         ),
-        "compute", "FLOP/s", "higher", _intensity,
+        "compute", "FLOP/s", "higher", _intensity, bound_by_clock=lambda params: integer(params, "fmas") >= ARITHMETIC_FMAS,
     ),
 )

@@ -10,6 +10,7 @@ from hotlap.work.base import DTYPES, Param, Work, Workload, cache_param, integer
 STREAM = {  # op: arrays read, arrays written, operations per element; after McCalpin's STREAM, plus read and write alone
     "read": (1, 0, 1), "write": (0, 1, 0), "copy": (1, 1, 0), "scale": (1, 1, 1), "add": (2, 1, 1), "triad": (2, 1, 2),
 }
+PRIVATE_BYTES = 2**18  # of a core's own caches, on any processor of the last ten years
 LINE = 64  # bytes of one cache line, the step of the pointer chase
 
 
@@ -59,6 +60,11 @@ def _chase(params: Mapping[str, Value]) -> Work:
     return Work(steps=float(chase_hops(params)), working_set_bytes=float(integer(params, "size")))
 
 
+def _private(params: Mapping[str, Value]) -> bool:
+    """In the caches of one core, which run at its clock."""
+    return integer(params, "size") <= PRIVATE_BYTES
+
+
 SIZE = Param("size", "int", "working set: the sum of all arrays", unit="B", low=4096, high=2**46)
 
 WORKLOADS = (
@@ -69,7 +75,7 @@ WORKLOADS = (
             Param("dtype", "str", "element type", "fp32", choices=("fp32", "fp64")),
             SIZE, cache_param(),
         ),
-        "bandwidth", "B/s", "higher", _stream,
+        "bandwidth", "B/s", "higher", _stream, bound_by_clock=_private,
     ),
     Workload(
         "gather", "fp32 elements read at a stride or at random places, written in order",
@@ -83,6 +89,6 @@ WORKLOADS = (
     Workload(
         "chase", "one dependent load after another through a random cycle of cache lines: the latency of a load",
         (SIZE, Param("hops", "int", "loads in one call", 100_000, low=1000, high=10**9)),
-        "latency", "s", "lower", _chase,
+        "latency", "s", "lower", _chase, bound_by_clock=_private,
     ),
 )

@@ -20,7 +20,7 @@ FAMILIES = {
     "stream": "stream", "gather": "access", "chase": "access",
     "fma": "arithmetic", "intensity": "arithmetic",
     "launch": "latency", "sync": "latency", "atomic": "latency", "barrier": "latency",
-    "transfer": "link", "peer": "link", "command": "command",
+    "transfer": "link", "peer": "link",
     **dict.fromkeys(operators.FAMILIES, "operators.harness"),
 }
 
@@ -32,6 +32,8 @@ def prepare(target: Target, case: Case, seed: int) -> Prepared:
     if kernels.kernel_of(case):
         own = cast(Family, importlib.import_module("hotlap.workloads.own"))
         return own.prepare(target, case, np.random.default_rng(seed))
+    if target.dialect == "host":
+        raise NotSupported(f"'{case.workload}' needs memory and kernels, the target host has neither; give --target opencl, cuda or torch")
     family = FAMILIES.get(case.workload)
     if family is None:
         where = "runs on simulated GPUs only" if case.workload == "collective" else "is not run from a plan"

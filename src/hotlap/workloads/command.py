@@ -9,23 +9,10 @@ import re
 import subprocess
 from typing import Any
 
-import numpy as np
-
 from hotlap.errors import InputError, NotSupported, nearest
-from hotlap.record import Case, Check
-from hotlap.targets.base import Target
+from hotlap.record import Case
 from hotlap.units import exact
 from hotlap.work.program import command_fault
-from hotlap.workloads.base import Prepared
-
-
-def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
-    """The program is run once per sample. It is checked by its exit status and, where a number is read, by finding it."""
-    program = Program(case)
-    return Prepared(
-        program.enqueue, program.check, timer="wall" if program.read == "wall" else "own", batch=1, variant=program.read,
-        own_value=None if program.read == "wall" else program.value,
-    )
 
 
 class Program:
@@ -40,10 +27,6 @@ class Program:
         self.scale = float(str(p["scale"]))
         self.environment = {**os.environ, **_pairs(_list(p["environment"]))}
         self.output, self.runs = "", 0
-
-    def enqueue(self, calls: int) -> None:
-        for _ in range(calls):
-            self.once()
 
     def once(self) -> None:
         try:
@@ -68,11 +51,6 @@ class Program:
             scaled = f" × scale {self.scale:g}" if math.isfinite(found) else ""
             raise NotSupported(f"the number in the program's output is {found:g}{scaled}, which is not finite and cannot be compared")
         return found * self.scale
-
-    def check(self) -> Check:
-        self.once()
-        number = f", number {self.value():g}" if self.read != "wall" else ""
-        return Check(passed=True, what=f"exit status 0 in {self.runs} execution{'' if self.runs == 1 else 's'}{number}")
 
 
 class NoNumber(NotSupported):

@@ -23,6 +23,7 @@ NETWORK = [
 H200 = machines.load("h200-sxm")
 
 
+@pytest.mark.slow("simulates every case by tiles")
 @pytest.mark.parametrize("slug", [name for name in machines.names() if machines.load(name).kind == "gpu"])
 def test_every_case_runs_no_faster_than_its_bound_and_its_stalls_add_up(slug: str) -> None:
     spec = machines.load(slug)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import examples
 from hotlap.errors import InputError, NotSupported
 from hotlap.model import machines
 from hotlap.model.simulate import attention, card, chip_of, engine, gemm, stream
@@ -37,7 +38,7 @@ def tiles(count: int, steps: float = 100.0, flop: float = 2.0**21, block: Block 
 # ---------------------------------------------------------------- conservation
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(SIZES, SIZES, SIZES, st.sampled_from([1, 2, 3, 8]), st.sampled_from(gemm.TILES))
 def test_tiles_cover_the_product(m: int, n: int, k: int, split: int, tile: tuple[int, int]) -> None:
     kernel = gemm.build(gemm.Problem(m, n, k), gemm.Plan(*tile, split), A100)
@@ -51,7 +52,7 @@ def test_tiles_cover_the_product(m: int, n: int, k: int, split: int, tile: tuple
         assert kernel.written_bytes.sum() == pytest.approx(m * n * 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(SIZES, SIZES, SIZES, st.sampled_from([H100, A100, B200]))
 def test_causes_add_up_and_nothing_beats_its_bound(m: int, n: int, k: int, chip) -> None:
     found = product(m, n, k, chip, copies=COLD)
@@ -66,7 +67,7 @@ def test_causes_add_up_and_nothing_beats_its_bound(m: int, n: int, k: int, chip)
     assert found.flop >= found.useful_flop
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 8), st.sampled_from([1, 4]), st.integers(1, 3000), st.integers(0, 3000), st.booleans(), st.sampled_from([0, 100]))
 def test_attention_counts_its_scores(batch: int, group: int, queries: int, before: int, causal: bool, window: int) -> None:
     problem = attention.Problem(batch, 8, 8 // group, 64, queries, queries + before, causal, window if causal else 0)

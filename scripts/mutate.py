@@ -1,0 +1,227 @@
+"""Mutation testing of what makes numbers of timings: each mutant against its module's own tests.
+
+    scripts/mutate.py [--seed N] [--most 600] [--jobs 2] [MODULE …]
+
+Mutants are those of Cosmic Ray; where there are more than `--most`, so many are drawn at random. Those of texts, messages, types and
+docstrings are left out. A mutant is killed by a test that fails, or by tests that take ten times the CPU time, or five
+times the wall time, that they take without it. Survivors
+are listed; those that scripts/mutants.toml names as equivalent, and why, count as neither. Exit 1 where fewer than 90 % are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import NamedTuple
+
+import hypothesis  # noqa: F401 - what all tests import is imported once
+import msgspec  # noqa: F401
+import numpy  # noqa: F401
+import parso  # noqa: F401 - before cosmic_ray, which imports parts of it first
+import pytest
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
+
+ROOT = Path(__file__).parent.parent
+LOOP = ["tests/measure/test_loop.py", "tests/measure/test_replaced.py", "tests/measure/test_validity.py"]
+ROUNDS = ["tests/measure/test_rounds.py", "tests/measure/test_worker.py"]
+STATS = ["tests/stats/test_stats_stopping.py", "tests/stats/test_stats_summary.py"]
+TESTS = {
+    "measure/loop.py": LOOP, "measure/validity.py": LOOP[::-1],
+    "measure/rounds.py": ROUNDS, "measure/worker.py": ROUNDS[::-1], "measure/session.py": ROUNDS[::-1],
+    "measure/foreign.py": ["tests/measure/test_foreign.py"], "store/fold.py": ["tests/store/test_store_fold.py"],
+    "judge/state.py": ["tests/judge/test_state.py"],
+    "stats/stopping.py": STATS, "stats/order.py": STATS[::-1], "stats/summary.py": STATS[::-1],
+}
+OPTIONS = ["-x", "-q", "--tb=no", "-m", "not slow and not thorough", "-k", "not real_cpu", "-p", "no:cacheprovider"]
+GOAL = 0.90
+ALIKE = ("Eq_Is", "NotEq_IsNot", "Is_Eq", "IsNot_NotEq")  # of names and None they say the same
+
+
+class Place(NamedTuple):
+    """Where a module can be changed, and how."""
+
+    module: str
+    operator: str
+    occurrence: int
+
+
+class Mutant(NamedTuple):
+    """One change of one line."""
+
+    module: str
+    line: int
+    before: str
+    after: str
+    source: str  # of the whole module
+
+
+def places(module: str) -> list[Place]:
+    """All that change behaviour as far as one can tell from where they stand."""
+    source = (ROOT / "src/hotlap" / module).read_text()
+    texts, tree, found = _texts(ast.parse(source)), get_ast(source), []
+    nodes = list(ast_nodes(tree))
+    for name in operator_names():
+        if get_operator(name).arguments() or name.endswith(ALIKE):
+            continue
+        operator = get_operator(name)()
+        starts = [start for node in nodes for start, _ in operator.mutation_positions(node)]
+        found += [Place(module, name, n) for n, start in enumerate(starts) if not any(begin <= start < end for begin, end in texts)]
+    return found
+
+
+def mutant(place: Place) -> Mutant | None:
+    """The module changed there; None where the change is none."""
+    source = (ROOT / "src/hotlap" / place.module).read_text()
+    changed = mutate_code(source, get_operator(place.operator)(), place.occurrence)
+    if changed is None or changed == source:
+        return None
+    old, new = source.splitlines(), changed.splitlines()
+    at = next((n for n, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), 0)
+    return Mutant(place.module, at + 1, old[at].strip(), new[at].strip(), changed)
+
+
+def _texts(tree: ast.Module) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where texts, messages and types stand."""
+
+    def nodes() -> Iterator[ast.AST]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr | ast.Raise | ast.ImportFrom):
+                yield node
+            elif isinstance(node, ast.FunctionDef):
+                yield from filter(None, [node.returns, *(one.annotation for one in ast.walk(node.args) if isinstance(one, ast.arg))])
+            elif isinstance(node, ast.AnnAssign):
+                yield node.annotation
+            elif isinstance(node, ast.Assign) and node in tree.body and _names_a_type(node):
+                yield node
+
+    return [((n.lineno, n.col_offset), (n.end_lineno or 0, n.end_col_offset or 0)) for n in nodes()]  # type: ignore[attr-defined]
+
+
+def _names_a_type(node: ast.Assign) -> bool:
+    return isinstance(node.value, ast.Subscript | ast.BinOp) and isinstance(node.targets[0], ast.Name) and not node.targets[0].id.isupper()
+
+
+# ---------------------------------------------------------------- running them
+
+
+def _copy() -> Path:
+    """A copy of the tree for this process."""
+    folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))
+    for name in ("src", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.egg-info"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def tested(folder: Path, tests: list[str], cpu_s: float, wall_s: float, compiled: bool) -> tuple[int, float]:
+    """Exit code of the tests in a fork, and the CPU time it took; −1 where it took more than was given."""
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
+        os.chdir(folder)
+        sys.path.insert(0, str(folder / "src"))
+        sys.dont_write_bytecode = not compiled
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        os._exit(int(pytest.main([*tests, *OPTIONS])))
+    until = time.monotonic() + wall_s
+    while time.monotonic() < until:
+        done, status, used = os.wait4(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+        time.sleep(0.02)
+    os.kill(child, 9)
+    os.wait4(child, 0)
+    return -1, cpu_s
+
+
+_here: dict[str, tuple[Path, float, float]] = {}  # of this process: module → its copy, CPU and wall time of its tests
+
+
+def kills(one: Mutant) -> bool:
+    """Whether the module's tests notice. Raises RuntimeError where they fail on the module as it is."""
+    if not _here:
+        _here[""] = (_copy(), 0.0, 0.0)
+    folder = _here[""][0]
+    file = folder / "src/hotlap" / one.module
+    if one.module not in _here:
+        began = time.monotonic()
+        code, used_s = tested(folder, TESTS[one.module], 600, 600, compiled=True)
+        if code:
+            raise RuntimeError(f"the tests of {one.module} fail without a mutant, or do not run: {' '.join(TESTS[one.module])}")
+        _here[one.module] = (folder, used_s, time.monotonic() - began)
+        for stale in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+            stale.unlink()
+    original = file.read_text()
+    file.write_text(one.source)
+    try:
+        _, cpu_s, wall_s = _here[one.module]
+        return bool(tested(folder, TESTS[one.module], 10 * cpu_s + 10, 5 * wall_s + 20, compiled=False)[0])
+    finally:
+        file.write_text(original)
+
+
+def _pool(jobs: int, folder: str) -> Pool:
+    """Processes that keep all they write, their tests' too, in the folder."""
+    return multiprocessing.get_context("fork").Pool(jobs, initializer=os.environ.__setitem__, initargs=("TMPDIR", folder))
+
+
+def _judged(place: Place) -> tuple[Mutant | None, bool]:
+    one = mutant(place)
+    return one, one is not None and kills(one)
+
+
+def equivalents() -> dict[tuple[str, str, str], str]:
+    """Mutants that change nothing, and why."""
+    table = tomllib.loads((ROOT / "scripts/mutants.toml").read_text())
+    return {(one["module"], one["before"], one["after"]): one["why"] for one in table.get("equivalent", [])}
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    asked.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(TESTS)}")
+    asked.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    asked.add_argument("--most", type=int, default=600)
+    asked.add_argument("--jobs", type=int, default=2)
+    given = asked.parse_args()
+    if unknown := set(given.modules) - set(TESTS):
+        asked.error(f"there is no module {', '.join(unknown)}; valid: {', '.join(TESTS)}")
+    every = [one for module in given.modules or TESTS for one in places(module)]
+    drawn = every if len(every) <= given.most else random.Random(given.seed).sample(every, given.most)
+    drawn.sort(key=lambda one: one.module)
+    print(f"{len(every)} mutants, of which {len(drawn)} are tested, drawn with --seed {given.seed}", flush=True)
+    same, killed, total = equivalents(), Counter[str](), Counter[str]()
+    with tempfile.TemporaryDirectory(prefix="hotlap-mutants-") as folder, _pool(given.jobs, folder) as pool:
+        for number, (one, dead) in enumerate(pool.imap(_judged, drawn, chunksize=8), 1):
+            if one is None or (one.module, one.before, one.after) in same:
+                continue
+            total[one.module] += 1
+            killed[one.module] += dead
+            if not dead:
+                print(f"{number}/{len(drawn)} survived: {one.module}:{one.line}\n    - {one.before}\n    + {one.after}", flush=True)
+    for module in total:
+        print(f"{module:<22} {killed[module]:>4} of {total[module]:>4} killed")
+    count = total.total()
+    share = killed.total() / max(count, 1)
+    print(f"{'all':<22} {killed.total():>4} of {count:>4} killed: {share:.1%}; {len(drawn) - count} change nothing; {GOAL:.0%} are asked")
+    return int(share < GOAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

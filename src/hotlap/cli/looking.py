@@ -1,0 +1,73 @@
+"""One second of looking at the machine before anything is measured, and waiting until it is idle."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hotlap import units
+from hotlap.errors import InputError
+from hotlap.inspect import busy
+from hotlap.measure import session
+from hotlap.record import Device, Look, Plan
+from hotlap.report.busy import said
+
+LOOK_S = 1.0
+LOOKED_TWICE = 2.0  # seconds between two looks of one that waits
+
+Looker = Callable[[Sequence[Device]], Look]
+
+
+def before(plan: Plan, options: session.Options, wait: str | None) -> session.Options:
+    """The options with the target that was chosen and what a look showed; what is busy is said on standard error.
+
+    A simulated target is not looked at: nothing disturbs it. `wait`: longest time until the machine is idle, as text; None: do not wait.
+    """
+    patience_s = _patience(wait)
+    began_s = time.monotonic()
+    spec, devices = session.places(plan, options)
+    if spec.name == "simulated":
+        return options
+    look = _looked(devices) if wait is None else quiet(devices, patience_s)
+    waited_s = 0.0 if wait is not None else time.monotonic() - began_s  # the budget is of measuring, not of waiting
+    return replace(options, target=spec.text, look=look, limit_s=max(options.limit_s - waited_s, 0.0))
+
+
+def _patience(wait: str | None) -> float:
+    try:
+        patience_s = units.parse(wait or 0.0, "s")
+    except InputError:
+        message = f"--wait-quiet takes a time, as in '5 min', not '{wait}'; a plan stands before it: hotlap run {wait} --wait-quiet"
+        raise InputError(message) from None
+    if patience_s < 0:
+        raise InputError(f"--wait-quiet is a time from 0 on, as in '5 min', not {wait}")
+    return patience_s
+
+
+def _looked(devices: Sequence[Device]) -> Look:
+    look = busy.look(devices, LOOK_S)
+    if busy_with := said(look):
+        _say(f"{busy_with}; --wait-quiet '5 min' waits until it is idle")
+    return look
+
+
+def quiet(devices: Sequence[Device], patience_s: float, looker: Looker = lambda devices: busy.look(devices, LOOK_S)) -> Look:
+    """Looks until one finds the machine idle, for `patience_s` at most; says what it waits for, and how that ended. The last look."""
+    began_s, look = time.monotonic(), looker(devices)
+    if not said(look):
+        return look
+    _say(f"{said(look)}; waiting until it is idle, {units.exact(patience_s, 's')} at most")
+    while time.monotonic() - began_s + LOOKED_TWICE + look.seconds <= patience_s:
+        time.sleep(LOOKED_TWICE)
+        look = looker(devices)
+        if not said(look):
+            _say(f"the machine is idle after {time.monotonic() - began_s:.0f} s")
+            return look
+    _say(f"{said(look)}; going on after {time.monotonic() - began_s:.0f} s all the same")
+    return look
+
+
+def _say(text: str) -> None:
+    print(f"hotlap: {text}", file=sys.stderr)

@@ -1,0 +1,170 @@
+"""What is said before a run begins: a busy machine, waiting, how long it will take."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotlap.cli import looking, main, progress
+from hotlap.inspect import busy
+from hotlap.measure.protocol import Ended
+from hotlap.record import Case, Device, Look, MeasureOptions, Plan, RunningProcess
+
+IDLE = Look(seconds=0.01, cores=2, others_share=0.0, steal_share=0.0, runnable=0.0)
+BUSY = Look(seconds=0.01, cores=2, others_share=0.5, steal_share=0.0, runnable=1.0, busiest=[RunningProcess(name="make", pid=9, cores=1.0)])
+CPU = Device(target="host", index=0, name="cpu", kind="cpu")
+WORDS = "the machine is busy: make (pid 9) uses 1.0 of 2 cores; expect ± 50 % or worse"
+PLAN = '[measure]\nrounds = 6\nrounds_max = 6\nround_time = "1 ms"\n[[case]]\nworkload = "command"\nargv = ["true"]\n'
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(looking, "LOOKED_TWICE", 0.01)
+    (tmp_path / "p.toml").write_text(PLAN)
+    return tmp_path / "home"
+
+
+def run(tmp_path: Path, *words: str) -> int:
+    return main(["run", str(tmp_path / "p.toml"), "--no-report", *words])
+
+
+def kept(home: Path) -> object:
+    return json.loads(next(home.glob("runs/*/run.json")).read_text())["look"]
+
+
+def test_a_busy_machine_is_said_before_the_run_and_the_look_is_kept(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(busy, "look", lambda devices, seconds: BUSY)
+    assert run(tmp_path) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"hotlap: {WORDS}; --wait-quiet '5 min' waits until it is idle"
+    found = kept(home)
+    assert isinstance(found, dict)
+    assert (found["others_share"], found["busiest"]) == (0.5, [{"name": "make", "pid": 9, "cores": 1.0}])
+
+
+def test_a_quiet_machine_gets_no_word(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(busy, "look", lambda devices, seconds: IDLE)
+    assert run(tmp_path) == 0
+    assert "busy" not in capsys.readouterr().err
+
+
+def test_a_simulated_device_is_not_looked_at(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(busy, "look", lambda devices, seconds: pytest.fail("it was looked at"))
+    assert main(["run", "quick", "--target", "simulated:h200-sxm", "--round-time", "1 s", "--no-report", "--rounds", "1"]) == 0
+    assert kept(home) is None
+    assert "about" not in capsys.readouterr().err
+
+
+def looks(*found: Look) -> Iterator[Look]:
+    yield from found
+
+
+def test_waiting_ends_when_the_machine_is_idle(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = looks(BUSY, BUSY, IDLE)
+    assert looking.quiet([CPU], 60.0, lambda _: next(seen)) == IDLE
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == f"hotlap: {WORDS}; waiting until it is idle, 60 s at most"
+    assert last == "hotlap: the machine is idle after 0 s"
+
+
+def test_an_idle_machine_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = looks(IDLE)
+    assert looking.quiet([CPU], 60.0, lambda _: next(seen)) == IDLE
+    assert capsys.readouterr().err == ""
+
+
+def test_after_the_time_it_goes_on_and_says_so(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(busy, "look", lambda devices, seconds: BUSY)
+    began = time.monotonic()
+    assert run(tmp_path, "--wait-quiet", "300 ms") == 0
+    assert time.monotonic() - began >= 0.25
+    said = capsys.readouterr().err
+    assert "waiting until it is idle, 300 ms at most" in said
+    assert f"{WORDS}; going on after 0 s all the same" in said
+    assert isinstance(kept(home), dict)
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--wait-quiet", "quick"], "takes a time, as in '5 min', not 'quick'; a plan stands before it: hotlap run quick --wait-quiet"),
+    (["--wait-quiet", "-3 s"], "expected one argument|a time from 0 on|takes a time"),
+    (["--resume", "latest", "--wait-quiet"], "takes no --wait-quiet|no run"),
+])
+def test_bad_input_gets_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    import re
+
+    assert main(["run", *words]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert re.search(message, said)
+
+
+def plan(rounds: int, most: int, round_s: float = 8.0, budget_s: float = 600.0) -> Plan:
+    cases = [Case(workload="stream", params={"size": n}) for n in range(3)]
+    return Plan(name="p", cases=cases, measure=MeasureOptions(rounds=rounds, rounds_max=most, round_s=round_s, budget_s=budget_s))
+
+
+@pytest.mark.parametrize(("asked", "target", "limit_s", "says"), [
+    (plan(6, 6), "opencl", math.inf, "about 60 s: 6 rounds of 3 cases"), (plan(6, 30), "opencl", math.inf, "about 60 s to 5 min: 6 to 30 rounds of 3 cases"),
+    (plan(6, 30), "opencl", 90.0, "about 60 s to 2 min: 6 to 30 rounds of 3 cases"), (plan(6, 30), "opencl", 20.0, "about 20 s: 6 to 30 rounds of 3 cases"),
+    (plan(6, 30, budget_s=90.0), "cuda", math.inf, "about 60 s to 2 min: 6 to 30 rounds of 3 cases"), (plan(6, 100, budget_s=60.0), "host", 18.8, "at most 19 s: 6 to 100 rounds of 3 cases"),
+    (plan(1, 1, round_s=5400.0), "cuda", math.inf, "about 1.5 h: 1 round of 3 cases"), (plan(6, 6), "simulated:h200-sxm", math.inf, ""), (plan(6, 6), "", math.inf, ""),
+])
+def test_how_long_it_will_take_is_said_at_the_begin(asked: Plan, target: str, limit_s: float, says: str) -> None:
+    stream = io.StringIO()
+    progress.Progress(stream).begin(asked, target, limit_s)
+    assert stream.getvalue() == (f"{says}\n" if says else "")
+
+
+class Clock:
+    """Time that the test tells."""
+
+    seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+def test_the_time_left_follows_from_the_rounds_that_are_done() -> None:
+    stream, clock = io.StringIO(), Clock()
+    shown = progress.Progress(stream)
+    shown.clock = clock  # type: ignore[assignment]
+    shown.begin(plan(6, 30, budget_s=90.0), "opencl")
+    for number, seconds in enumerate((16.0, 26.0, 36.0, 46.0, 56.0, 66.0, 76.0)):
+        clock.seconds = seconds
+        shown(CPU, number, Ended(seconds=10.0))
+    left = [line.partition("s, ")[2] for line in stream.getvalue().splitlines()[1:]]
+    assert left == ["about 80 s left", "about 50 s left", "about 40 s left", "about 20 s left", "about 11 s left", "at most 20 s left", "at most 14 s left"]
+
+
+def test_a_log_has_a_line_in_five_seconds_at_most() -> None:
+    stream, clock = io.StringIO(), Clock()
+    shown = progress.Progress(stream)
+    shown.clock = clock  # type: ignore[assignment]
+    shown.begin(plan(6, 100), "host")
+    for number in range(40):
+        clock.seconds += 0.5
+        shown(CPU, number, Ended(seconds=0.5))
+    assert len(stream.getvalue().splitlines()) == 1 + 4
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_the_time_left_from_the_start() -> None:
+    from hotlap.measure.protocol import Began
+
+    stream = Terminal()
+    shown = progress.Progress(stream)
+    asked = plan(6, 6)
+    shown.begin(asked, "opencl")
+    shown(CPU, 0, Began(case=asked.cases[0].id))
+    assert "round 1 of 6, about 60 s left  stream" in stream.getvalue()
