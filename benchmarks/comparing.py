@@ -4,9 +4,9 @@
 
 Simulated runs of 1 % noise, analysed by the product's own functions. In turns: runs of both sides interleaved, plain noise. A *false
 answer*: B is called faster or slower than A though nothing changed, at a threshold of 0 % (the interval leaves out no change), the
-strictest there is. *Finds*: B, changed by so much, faster or slower by chance, is called so in the right direction; the threshold in
-brackets, 0 % where there are none. One after the other: all of A before all of B, without an allowance (`--assume-stable`), with the
-table's for a dedicated machine, and with that of a history of 20 earlier days, each a session like this one.
+strictest there is. *Finds*: B, changed by so much, faster or slower by chance, is called so in the right direction; the threshold
+stands in brackets, 0 % where there are none. One after the other: all of A before all of B, without an allowance (`--assume-stable`),
+with the table's for a dedicated machine, and with that of a history of 20 earlier days, each a session like this one.
 
     drift    3 % from A's first run to B's last, up or down by chance; each earlier session with its own
     step     B is measured a day after A, and each day lies 1 % above or below the day before

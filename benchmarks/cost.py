@@ -29,13 +29,13 @@ def fresh(*argv: str) -> float:
 
 def bookkeeping() -> dict[str, float]:
     from hotlap import targets, work
-    from hotlap.measure.loop import Slot, measure
+    from hotlap.measure.loop import CaseBudget, measure
     from hotlap.record import Case
 
     spec = targets.parse("opencl:cpu")
     target = targets.open_device(spec, targets.find(spec)[0])
     case = Case(workload="launch", params=work.find("launch").parse({"mode": "stream"}))
-    samples = measure(target, case, Slot(seconds=1.0))
+    samples = measure(target, case, CaseBudget(seconds=1.0))
     assert samples.bookkeeping_s is not None
     return {"bookkeeping_s": samples.bookkeeping_s, "samples": len(samples.seconds)}
 

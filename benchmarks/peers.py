@@ -46,13 +46,13 @@ int main(void) {
 HOTLAP = """
 import sys, json
 from hotlap import targets, work
-from hotlap.measure.loop import Slot, measure
+from hotlap.measure.loop import CaseBudget, measure
 from hotlap.record import Case
 from hotlap.sensors import cpu_clock
 spec = targets.parse(sys.argv[1]); target = targets.open_device(spec, targets.find(spec)[0])
 name, given = sys.argv[2], json.loads(sys.argv[3])
 params = work.find(name).parse(given)
-s = measure(target, Case(workload=name, params=params), Slot(seconds=2.0, seed=1, clock=lambda: cpu_clock.measure(target.clock)))
+s = measure(target, Case(workload=name, params=params), CaseBudget(seconds=2.0, seed=1, clock=lambda: cpu_clock.measure(target.clock)))
 assert s.status == "measured", s.reason
 ordered = sorted(s.seconds)
 amount = s.metrics.get("operations")

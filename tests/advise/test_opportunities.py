@@ -119,7 +119,7 @@ def test_without_intervals_nothing_is_sure_and_the_reason_is_the_rounds() -> Non
     bundle = simulated_run(USES, {"slow_kernel": "4.0@rowwise"})
     two = Bundle(bundle.run, Path("nowhere"), [one for one in bundle.samples if one.round < 2])
     said = " ".join(shown.opportunities(found(two)).split())
-    assert "cannot be told: the run has no intervals, which take 6 rounds" in said
+    assert "is open: the run has no intervals, which take 6 rounds" in said
     assert "slower than expected but measured in too few rounds for an interval: rowwise" in said
     assert "take 6 rounds" in opportunities_page.page(two, [found(two)])
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from hotlap.judge import drift
 from hotlap.judge.compare import compare
 from hotlap.record import Comparison, Device
 from hotlap.report import comparison, comparison_page, sides
-from hotlap.store.bundle import Bundle
+from hotlap.store.bundle import Bundle, Writer
 
 RNG = np.random.default_rng(7)
 
@@ -188,11 +191,12 @@ def test_devices_of_other_runs_are_matched_too_and_other_devices_are_not() -> No
 
 
 def test_slower_needs_the_whole_interval_beyond_the_threshold() -> None:
-    found = one(seconds(sd=0.01), seconds(1.025e-3, sd=0.01))
+    even = [math.exp(0.01 * NormalDist().inv_cdf((n + 0.5) / 12)) for n in (5, 0, 8, 3, 11, 6, 1, 9, 4, 10, 2, 7)]  # 1 %, in no order
+    found = one([1e-3 * v for v in even], [1.025e-3 * v for v in even])
     assert found.high is not None
     assert 1 / 1.02 < found.high < 1
     assert (found.answer, found.reason.startswith("differs, by at least "), "; the threshold is 2.0 %" in found.reason) == ("inconclusive", True, True)
-    assert one(seconds(sd=0.01), seconds(1.05e-3, sd=0.01)).answer == "slower"
+    assert one([1e-3 * v for v in even], [1.05e-3 * v for v in even]).answer == "slower"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +247,8 @@ def test_a_row_can_be_checked_by_hand(name: str, factor: float, sd: float) -> No
     assert sides.subject(found) == ("time" if found.better == "lower" else "rate")
     row = next(line for line in comparison.comparison([found], width=300).splitlines() if shown.a.split()[0] in line)
     assert all(text in " ".join(row.split()) for text in shown[:3])
-    assert shown.change in comparison_page.page("old", [], {"new": comparison.Other([found])})
+    runs = [make({name: [1e-3]})]
+    assert shown.change in comparison_page.page("old", runs, {"new": comparison.Other([found], runs)})
 
 
 def test_words_fit_the_metric() -> None:
@@ -326,3 +331,24 @@ def test_a_history_is_of_the_same_machine_and_before_both_sides() -> None:
     elsewhere = [cpu(day=n, host="node2") for n in range(4)]
     assert drift.past([*other, *elsewhere, cpu(day=7), a, b], [a.run], [b.run]) == {}
     assert len(drift.past([cpu(day=1), cpu(day=2)], [a.run], [b.run])[a.run.plan.cases[0].id]) == 2
+
+
+def test_the_history_is_found_in_the_home(tmp_path: Path) -> None:
+    """What `compare` reads of the catalog: the runs of this machine before the older side."""
+    def save(bundle: Bundle) -> None:
+        run = replace(bundle.run, id=f"{bundle.run.began[:10]}-{bundle.run.machine.host}")
+        writer = Writer.create(run, tmp_path)
+        for one in bundle.samples:
+            writer.append(one)
+        writer.finish(run)
+
+    for day in range(12):
+        save(cpu(day=day))
+    save(cpu(day=3, host="node2"))
+    a, b = cpu(day=11), cpu(1.03e-3, day=12)
+    save(b)
+    found = drift.kept([a.run], [b.run], tmp_path)
+    assert [len(points) for points in found.values()] == [11]
+    (answer,) = compare([a], [b], past=found)
+    assert answer.allowance is not None
+    assert (answer.allowance.basis, answer.allowance.runs) == ("history", 11)

@@ -11,8 +11,8 @@ from hotlap.errors import InputError
 
 
 def test_a_sleep_takes_as_long_as_it_sleeps() -> None:
-    result = hotlap.measure(time.sleep, 0.005, rounds=3, round_s=0.1)
-    assert len(result.values) == 3
+    result = hotlap.measure(time.sleep, 0.005, rounds=3, rounds_max=3, round_s=0.1)
+    assert len(result.values) >= 3  # one that was disturbed is measured again
     assert all(0.005 <= v < 5 for v in result.values)  # no longer than it was told, but for a machine that is busy
     assert (result.unit, result.better) == ("s", "lower")
     assert "sleep" in str(result.case.params["name"])

@@ -14,7 +14,7 @@ import pytest
 import hotlap
 from hotlap import plan as plans
 from hotlap.measure import session
-from hotlap.measure.loop import Slot
+from hotlap.measure.loop import CaseBudget
 from hotlap.measure.programs import measure
 from hotlap.record import Case, MeasureOptions, Plan
 from hotlap.store import bundle as bundles
@@ -81,16 +81,16 @@ def test_a_round_is_one_execution_and_the_first_of_all_is_not_counted(tmp_path: 
 
 
 def test_the_first_execution_counts_where_the_fewest_rounds_would_not_fit_without_it() -> None:
-    case, slot = program(HALF_S), Slot(seconds=0.0)
+    case, slot = program(HALF_S), CaseBudget(seconds=0.0)
     assert [measure(Host(), case, slot, most_s).dropped for most_s in (None, 60.0, 0.1)] == [1, 1, 0]
     assert [len(measure(Host(), case, slot, most_s).seconds) for most_s in (60.0, 0.1)] == [1, 1]
-    assert measure(Host(), case, Slot(seconds=0.0, round=1), 60.0).dropped == 0
+    assert measure(Host(), case, CaseBudget(seconds=0.0, round=1), 60.0).dropped == 0
 
 
 def test_short_programs_are_executed_for_the_time_of_the_round() -> None:
     host = Host()
     host.clock = Ticking()  # type: ignore[assignment]
-    found = measure(host, number("echo 7"), Slot(seconds=0.1, round=1))
+    found = measure(host, number("echo 7"), CaseBudget(seconds=0.1, round=1))
     assert found.seconds == [7.0] * 4  # an execution takes three ticks: its begin, its end, and the look at what is left
     assert (found.began_s, found.ended_s, found.variant) == (0.01, 0.14, "pattern")
 
@@ -139,7 +139,7 @@ def test_the_budget_holds_and_an_interval_comes_of_it(home: Path) -> None:
     assert few.samples[0].dropped == 0  # there was no time for a warm-up
 
 
-@pytest.mark.slow  # waits for real processes
+@pytest.mark.slow("starts real programs and waits for them")
 def test_an_interrupted_run_ends_its_program_and_goes_on(home: Path, tmp_path: Path) -> None:
     file, log = tmp_path / "p.toml", tmp_path / "log"
     file.write_text(f'[measure]\nrounds = 6\nrounds_max = 6\nround_time = "1 ms"\n[[case]]\nworkload = "command"\nargv = ["sh", "-c", "echo $$ >> {log}; sleep 0.5"]\n')

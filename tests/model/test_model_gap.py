@@ -191,7 +191,7 @@ def test_power_at_its_limit_with_a_low_clock_is_named_power() -> None:
 def test_a_low_clock_that_explains_the_gap_is_named() -> None:
     seen = judge(slowed(case("fma", operations=10**11), 0.7, clock_hz=0.72 * 1.98e9))
     assert seen.cause == "clock"
-    assert "72% of its highest, 1.98 GHz; at that clock it reaches 97%" in seen.detail
+    assert "72 % of its highest, 1.98 GHz; at that clock it reaches 97 %" in seen.detail
 
 
 def test_a_clock_of_90_percent_is_low_and_one_of_98_is_not() -> None:
@@ -261,7 +261,7 @@ def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
     mixed = case("gemm", m=1, n=4096, k=4096)  # 64 MiB beside 32 MiB of cache: no ceiling, but the cause is clear
     seen = judge(result(mixed, 4 * 4096 * 4096 / 26e9), HOST, [stream])
     assert (seen.cause, seen.against) == ("bandwidth", "bound")
-    assert "traffic of memory at the run's best 29.0 GB/s takes 90% of the time" in seen.detail
+    assert "memory traffic at the run's best rate, 29.0 GB/s, takes 90 % of the time" in seen.detail
 
 
 def test_random_gathers_are_latency() -> None:

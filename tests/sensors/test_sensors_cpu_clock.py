@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import platform
 from collections.abc import Iterator
 from typing import Any
@@ -44,10 +45,21 @@ def test_the_chains_compute_what_they_should() -> None:
 def test_this_core_runs_at_a_clock_that_processors_have() -> None:
     if reason := cpu_clock.why_not():
         pytest.skip(reason)
-    found = cpu_clock.take(SystemClock(), repeats=3)
+    found = cpu_clock.measure(SystemClock(), repeats=3)
     assert found is not None
-    assert 1e8 < found.hz < 1e10
-    assert found.spread >= 0
+    assert 1e8 < found < 1e10
+
+
+@here
+def test_the_clock_of_the_cores_that_carry_a_load_leaves_the_affinity_as_it_was() -> None:
+    if reason := cpu_clock.why_not():
+        pytest.skip(reason)
+    allowed = os.sched_getaffinity(0)
+    found = cpu_clock.of_cores(SystemClock(), sorted(allowed)[:2], repeats=2)
+    assert found is not None
+    assert 1e8 < found < 1e10
+    assert cpu_clock.of_cores(SystemClock(), [max(allowed) + 4096]) is None  # no such core
+    assert os.sched_getaffinity(0) == allowed
 
 
 @here

@@ -9,14 +9,14 @@ import pytest
 
 from hotlap import work
 from hotlap.errors import InputError
-from hotlap.measure.loop import Slot
+from hotlap.measure.loop import CaseBudget
 from hotlap.measure.programs import measure
 from hotlap.record import Case, Samples
 from hotlap.targets.host import Host
 
 
 def _run(**given: object) -> Samples:
-    return measure(Host(), Case(workload="command", params=work.find("command").parse(given)), Slot(seconds=0.05))
+    return measure(Host(), Case(workload="command", params=work.find("command").parse(given)), CaseBudget(seconds=0.05))
 
 
 def _python(code: str) -> list[str]:
@@ -80,7 +80,7 @@ def test_wrong_questions(given: dict[str, object], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         work.find("command").parse(given)
     case = Case(workload="command", params=work.find("command").complete(given))  # as a run of an earlier version may have kept it
-    samples = measure(Host(), case, Slot(seconds=0.05))
+    samples = measure(Host(), case, CaseBudget(seconds=0.05))
     assert samples.status == "error"
     assert reason in samples.reason
 

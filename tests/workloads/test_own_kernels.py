@@ -14,7 +14,7 @@ from hotlap import targets, work
 from hotlap.cli import main
 from hotlap.errors import HotlapError, InputError
 from hotlap.measure import kernels as measuring
-from hotlap.measure.loop import Slot, measure
+from hotlap.measure.loop import CaseBudget, measure
 from hotlap.model import limits, machines
 from hotlap.record import Case, Samples
 from hotlap.store import kernels
@@ -46,7 +46,7 @@ def _kept(path: Path, home: Path) -> kernels.Kernel:
 
 
 def _measured(case: Case, target: str) -> Samples:
-    return measure(_target(target), case, Slot(seconds=0.02, seed=1))
+    return measure(_target(target), case, CaseBudget(seconds=0.02, seed=1))
 
 
 def _written(folder: Path, name: str, text: str) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hotlap.model import ceilings
 from hotlap.record import Readings, Record, Row
+from hotlap.stats.order import CONFIDENCE
 from hotlap.work.program import OWN
 
 STANDS = ("pass", "fail", "measured", "inconclusive")  # states of numbers that may be read as such
@@ -42,11 +43,12 @@ def seconds(row: Row) -> float | None:
 
 
 def span(row: Row) -> Span | None:
-    """With the interval over rounds."""
+    """With the 95 % interval over rounds, where there are enough of them."""
     middle, summary = seconds(row), row.summary
     if middle is None or summary.median is None:
         return None
-    known = [end for end in (summary.low, summary.high) if end is not None and end > 0]
+    sure = (summary.confidence or 0.0) >= CONFIDENCE
+    known = [end for end in (summary.low, summary.high) if sure and end is not None and end > 0]
     if len(known) < 2:
         return Span(s=middle)
     low, high = sorted(middle * (summary.median / end if row.result.better == "higher" else end / summary.median) for end in known)

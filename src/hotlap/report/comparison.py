@@ -273,8 +273,8 @@ def _apart(found: Sequence[Comparison], width: int) -> list[str]:
         one, device = min(members, key=lambda pair: pair[1].beside or 1.0)
         more = f" and {len(members) - 1} more" if len(members) > 1 else ""
         said = f"{words.clean(who)} differs from the other {len(one.devices) - 1} in {label(one.case)}{more}: "
-        said += f"speedup {times(device.ratio)} "
-        said += f"{interval(device.low, device.high)}, {percent(abs((device.beside or 1.0) - 1))} {device.answer} than they"
+        apart = percent(abs((device.beside or 1.0) - 1))
+        said += f"speedup {times(device.ratio)} {interval(device.low, device.high)}, {apart} {device.answer} than they"
         lines += layout.paragraph(f"  {'device':<14}  ", said, width)
     rest = len(ordered) - APART
     return lines + ([f"  {'device':<14}  {rest} more {'differs' if rest == 1 else 'differ'} from the others: --json"] if rest > 0 else [])
@@ -300,8 +300,8 @@ def _tails(found: Sequence[Comparison], width: int) -> list[str]:
         if one.tail_high < 1 - gate or one.tail_low > 1 + gate:
             tail = replace(one, ratio=one.tail, low=one.tail_low, high=one.tail_high)
             change, low, high = (sides.percent(end) for end in tail.change if end is not None)
-            said = f"the slow 95 % tail is {'better' if one.tail > 1 else 'worse'} in B: {sides.subject(one)} {change} "
-            said += f"[{low}, {high}]"
+            way = "better" if one.tail > 1 else "worse"
+            said = f"the slow 95 % tail is {way} in B: {sides.subject(one)} {change} [{low}, {high}]"
             said += (", though the median is not" if one.answer == "same" else "")
             lines += layout.paragraph(f"  {'tail':<14}  ", f"{label(one.case)}: {said}", width)
     return lines
@@ -336,14 +336,16 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]
     gates = {one.gate for one in ordered if one.gate is not None}
     gate = percent(max(gates)) if gates else ""
     parts = [CHECK] if any(one.ratio is not None for one in ordered) else []
-    if gate:
+    kinds = {one.replicates for one in ordered if one.replicates}
+    if kinds == {"pairs"}:
+        parts.append("the two runs of hotlap ab, pair by pair: its interleaved A/B test with early stopping, and the same answer")
+    elif gate:
         parts.append(
             f"faster and slower: the whole interval is beyond the threshold of {gate}, and not by chance (false discovery rate 5 % over "
             f"all cases); same: the 90 % interval is within ± {gate}"
         )
     if any(_unseen(one) for one in ordered):
         parts.append("MDE: minimum detectable effect, with 80 % power; more rounds or runs make it smaller")
-    kinds = {one.replicates for one in ordered if one.replicates}
     if kinds == {"rounds"}:
         parts.append(
             "replicates are the rounds of these runs: what differs from run to run is not in the intervals, 4 runs a side would show it"
