@@ -69,10 +69,12 @@ def run(*cases: Case, measure: MeasureOptions = ONE_EACH) -> hotlap.api.Run:
 def test_a_round_is_one_execution_and_the_first_of_all_is_not_counted(tmp_path: Path) -> None:
     log = tmp_path / "log"
     found = run(program(f"echo >> {log}; {HALF_S}"))
-    assert (found.bundle.run.target, found.bundle.run.stopped) == ("host", "rounds_max")
-    assert [len(one.seconds) for one in found.samples] == [1] * 6
-    assert [one.dropped for one in found.samples] == [1, 0, 0, 0, 0, 0]
-    assert len(log.read_text().splitlines()) == 7
+    assert found.bundle.run.target == "host"
+    rounds = len(found.samples)
+    assert rounds >= 6  # a round that others disturbed is measured again
+    assert [len(one.seconds) for one in found.samples] == [1] * rounds
+    assert [one.dropped for one in found.samples] == [1] + [0] * (rounds - 1)
+    assert len(log.read_text().splitlines()) == rounds + 1
     result = found.results[0]
     assert (result.status, result.metric, result.unit, result.target) == ("measured", "time", "s", "host")
     assert all(value >= 0.15 for value in result.values)
@@ -99,7 +101,7 @@ def test_one_process_starts_the_programs_of_all_rounds_and_loads_no_device() -> 
     pid, loaded = number(f"{HALF_S}; echo $PPID"), number("grep -ciE 'libOpenCL|libpocl|libtorch|libcuda' /proc/$PPID/maps; true")
     found = {one.case.params["argv"][2][-5:]: one for one in run(pid, loaded).results}  # type: ignore[index]
     parents = next(one for one in found.values() if one.case.id == pid.id).values
-    assert len(parents) == 6
+    assert len(parents) >= 6
     assert len(set(parents)) == 1
     assert parents[0] != os.getpid()
     if Path("/proc/self/maps").exists():
@@ -116,8 +118,8 @@ def test_a_program_that_ends_its_starter_takes_one_case_of_one_round_with_it(tmp
     other, killer = program(HALF_S), program(f"echo >> {log}; [ $(wc -l < {log}) -eq 3 ] && kill -9 $PPID; {HALF_S}")
     found = run(other, killer)
     by = {one.case.id: one for one in found.results}
-    assert len(by[other.id].values) == 6
-    assert len(by[killer.id].values) == 5
+    assert len(by[other.id].values) >= 6
+    assert len(by[killer.id].values) >= 5
     assert [one.status for one in by[killer.id].rounds].count("error") == 1
     assert "SIGKILL" in by[killer.id].reason
 
@@ -125,14 +127,15 @@ def test_a_program_that_ends_its_starter_takes_one_case_of_one_round_with_it(tmp
 def test_a_program_that_fails_says_why_and_the_others_are_measured() -> None:
     bad, good = program("echo no luck >&2; exit 3"), program(HALF_S)
     by = {one.case.id: one for one in run(bad, good).results}
-    assert (by[bad.id].status, len(by[good.id].values)) == ("not_run", 6)
+    assert by[bad.id].status == "not_run"
+    assert len(by[good.id].values) >= 6
     assert "status 3: no luck" in by[bad.id].reason
 
 
 def test_the_budget_holds_and_an_interval_comes_of_it(home: Path) -> None:
     plan = Plan(name="programs", cases=[program("sleep 0.3")], measure=plans.of_programs(1))
     found = hotlap.load(session.run(plan, session.Options(home=home, limit_s=60.0), lambda *_: None))
-    assert 6 <= found.rows[0].summary.rounds <= 100
+    assert 6 <= found.rows[0].summary.rounds <= 201  # where all are disturbed, none is better than the others
     assert found.rows[0].summary.low is not None
     few = hotlap.load(session.run(plan, session.Options(home=home, limit_s=0.01), lambda *_: None))
     assert (len(few.samples), few.bundle.run.stopped) == (1, "budget")
