@@ -15,6 +15,7 @@ from hotlap.store.bundle import Bundle
 Kept = tuple[Bundle, list[Row]]
 
 
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_figures_are_the_plateau_and_the_peaks(gpu: Kept) -> None:
     figures = {figure.title: figure.row.label for figure in conclude(*gpu).figures}
     assert figures["Memory bandwidth"] == "stream triad fp32 1 GiB"  # not a cache, which is faster
@@ -23,6 +24,7 @@ def test_figures_are_the_plateau_and_the_peaks(gpu: Kept) -> None:
     assert figures["Load latency, memory"] == "chase 16 GiB"
 
 
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_a_number_that_cannot_stand_is_no_figure(cpu: Kept) -> None:
     rows = [replace(row, verdict=replace(row.verdict, state="invalid")) for row in cpu[1]]
     assert conclude(cpu[0], rows).figures == ()
