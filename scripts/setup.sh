@@ -49,10 +49,11 @@ need_venv() {
 }
 
 wanted_extras() { # one per line, sorted, each once
+    local libraries
+    libraries=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null || true) # it is in /sbin, which is not on every user's path
     {
         printf '%s\n' opencl system "$@"
-        # ldconfig is in /sbin, which is not on every user's path.
-        if PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1' >/dev/null || [ -e /usr/lib/wsl/lib/libcuda.so.1 ]; then echo cuda; fi
+        if [[ $libraries == *libcuda.so.1* ]] || [ -e /usr/lib/wsl/lib/libcuda.so.1 ]; then echo cuda; fi
     } | tr ', ' '\n\n' | sed '/^$/d' | LC_ALL=C sort -u
 }
 
@@ -60,7 +61,7 @@ check_extras() {
     local valid extra
     valid=$(sed -n '/^\[project.optional-dependencies\]/,/^\[project.scripts\]/s/^\([a-z]*\) = .*/\1/p' pyproject.toml)
     for extra in "$@"; do
-        printf '%s\n' "$valid" | grep -qx -- "$extra" ||
+        grep -qx -- "$extra" <<<"$valid" || # from no pipe: its writer may be ended by grep's leaving early, which counts as a failure
             { printf 'setup: there is no extra %s; valid: %s\n' "'$extra'" "$(echo $valid | sed 's/ /, /g')" >&2; exit 2; }
     done
 }

@@ -99,6 +99,7 @@ def test_what_run_refuses(options: dict[str, Any], words: str) -> None:
     assert words in refused(lambda: hotlap.run(**{"plan": ONE, "target": TARGET, **options}))
 
 
+@pytest.mark.slow("whole runs")
 def test_a_plan_by_path_and_one_made_in_python(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text('[measure]\nrounds = 1\nrounds_max = 1\n[[case]]\nworkload = "stream"\nsize = "1 GiB"\n', encoding="utf-8")

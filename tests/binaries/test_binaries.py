@@ -37,6 +37,7 @@ def hopper() -> tuple[bytes, bytes, str]:
 # ---------------------------------------------------------------- cubin
 
 
+@pytest.mark.slow("compiles by NVRTC")
 @pytest.mark.parametrize(("arch", "flag"), [("sm_75", ""), ("sm_90", "--maxrregcount=64"), ("sm_100", "")])
 def test_registers_stack_and_shared_memory_are_those_that_ptxas_says(arch: str, flag: str) -> None:
     code, _, log = compiled(arch, *([flag] if flag else []))
@@ -54,6 +55,7 @@ def test_registers_stack_and_shared_memory_are_those_that_ptxas_says(arch: str, 
     assert (told["heavy"].code_bytes or 0) > (told["saxpy"].code_bytes or 0) > 0
 
 
+@pytest.mark.slow("compiles by NVRTC")
 def test_spills_are_read_from_the_compilers_words(hopper: tuple[bytes, bytes, str]) -> None:
     spills = text.ptxas(hopper[2])
     assert spills["saxpy"] == (0, 0)

@@ -109,6 +109,7 @@ def test_every_verb_prints_text_and_json(words: list[str], kept: Path, monkeypat
     assert b"\x1b[" not in text
 
 
+@pytest.mark.slow("whole runs")
 def test_report_writes_one_file(kept: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
     out = tmp_path / "page.html"
@@ -190,6 +191,7 @@ def test_runs_of_one_second_stand_in_their_order(tmp_path: Path, capsys: pytest.
     assert [run["labels"]["n"] for run in json.loads(capsys.readouterr().out)] == ["0", "1", "2", "3"]
 
 
+@pytest.mark.slow("whole runs")
 def test_verbs_that_read_years_of_runs_do_not_look_for_cycles(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
     seen = list[bool]()

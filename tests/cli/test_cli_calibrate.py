@@ -62,6 +62,7 @@ def test_it_is_kept_listed_and_learnt_again_from_its_run(home: Path, capsys: pyt
     assert (home / "calibrations" / "simulated-h200-sxm.toml").read_text() == text
 
 
+@pytest.mark.slow("measures sweeps of a simulated GPU")
 def test_predict_takes_it_where_it_is_named_and_never_a_simulated_one_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["predict", "gemm", "m=4096", "dtype=bf16", "--machine", "h200-sxm"]
     assert main([*words, "--calibration", "simulated-h200-sxm"]) == 0

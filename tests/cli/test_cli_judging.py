@@ -86,6 +86,7 @@ def test_a_comparison_is_a_page(sides: list[str], home: Path, capsys: pytest.Cap
     assert main(["compare", *sides, "--out", str(home / "none" / "c.html")]) == 2
 
 
+@pytest.mark.slow("compares groups of many runs")
 def test_more_than_two_sides_make_a_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "state=well", "state=slow", "state=well"]) == 1
     out = capsys.readouterr().out
@@ -93,6 +94,7 @@ def test_more_than_two_sides_make_a_matrix(capsys: pytest.CaptureFixture[str]) -
     assert "1.000 =" in out
 
 
+@pytest.mark.slow("compares groups of many runs")
 def test_a_matrix_says_its_sides_intervals_and_differences(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "state=well", "state=slow", "state=other", "--force"]) == 1
     out = capsys.readouterr().out
@@ -111,6 +113,7 @@ def test_nothing_is_wider_than_the_terminal(columns: str, monkeypatch: pytest.Mo
         assert max(map(len, capsys.readouterr().out.splitlines())) <= int(columns), words
 
 
+@pytest.mark.slow("compares groups of many runs")
 def test_another_model_is_refused_unless_forced(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "state=well", "state=other"]) == 2
     captured = capsys.readouterr()
@@ -150,6 +153,7 @@ def test_a_broken_baseline_hides_no_other(home: Path, capsys: pytest.CaptureFixt
     assert ("well" in captured.out, "broken.json" in captured.err) == (True, True)
 
 
+@pytest.mark.slow("compares groups of many runs")
 def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["judge", "--measure", str(home / "plan.toml"), "--budget", "30 s", "--against", "baseline:well", "--target"]
     assert main([*words, "simulated:h200-sxm?times=bound&noise=0.003&run_noise=0.002&seed=77"]) == 0
@@ -157,6 +161,7 @@ def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.Ca
     assert main([*words, "simulated:h200-sxm?noise=0.003&efficiency=0.8&seed=78"]) == 1
 
 
+@pytest.mark.slow("compares groups of many runs")
 def test_a_gate_out_of_budget_is_open_and_measures_only_what_it_judges(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = "simulated:h200-sxm?times=bound&noise=0.003&seed=77"
     words = ["judge", "--measure", "quick", "--against", "limit", "--share", "50 %", "--target", target]

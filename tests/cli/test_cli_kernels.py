@@ -94,6 +94,7 @@ def test_track_names_the_revision_and_the_network(home: Path, monkeypatch: pytes
     assert "no case of these runs is called by 'gpt-9'" in capsys.readouterr().err
 
 
+@pytest.mark.slow("compares plans of many cases")
 def test_a_release_report_in_three_forms_with_exit_codes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["track", "report", "--from", "rev1", "--to", "rev2", "--out", str(home / "r.md")]) == 1
     assert "Regression: 1 slower, 1 same" in capsys.readouterr().out

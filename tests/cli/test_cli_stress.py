@@ -42,6 +42,7 @@ def test_what_is_refused_is_refused_in_one_line_before_any_load(
     assert not list((home / "home").glob("runs/2*"))
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_the_list_of_runs_has_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stress", "link", "--for", "20s", *H200]) == 0
     assert main(["stress", "link", "--for", "20s", "--target", "simulated:h200-sxm?flip=1"]) == 1
@@ -52,6 +53,7 @@ def test_the_list_of_runs_has_the_verdict(capsys: pytest.CaptureFixture[str]) ->
     assert main(["stress", "--judge", "latest"]) == 1
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_those_that_pass_among_many_have_a_line_and_those_that_fail_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stress", "thermal", "--for", "60s", "--device", "all", "--target", "simulated:h200-sxm?count=4&slow=0.2@2"]) == 1
     out = capsys.readouterr().out

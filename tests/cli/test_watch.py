@@ -294,6 +294,7 @@ def test_nothing_that_arrived_is_no_success(capsys):
     assert "did not reach http://127.0.0.1:1/v1/metrics: Connection refused" in capsys.readouterr().err
 
 
+@pytest.mark.slow("a process of its own")
 def test_sigterm_ends_with_a_summary():
     words = [sys.executable, "-m", "hotlap", "watch", "--every", "100 ms"]
     running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

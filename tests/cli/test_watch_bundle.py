@@ -61,6 +61,7 @@ def test_json_of_show_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture
     assert 'id="results"' not in page
 
 
+@pytest.mark.slow("a process of its own")
 def test_a_long_watch_is_compacted_and_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyarrow")
     assert simulated(tmp_path / "text", "200 s") == 0
@@ -76,6 +77,7 @@ def test_a_long_watch_is_compacted_and_says_the_same(tmp_path: Path, monkeypatch
             assert (other.low, other.mean, other.high) == pytest.approx((one.low, one.mean, one.high))
 
 
+@pytest.mark.slow("a process of its own")
 def test_a_killed_watch_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "w"
     command = [sys.executable, "-m", "hotlap", "watch", "--scrape", "http://127.0.0.1:9/metrics", "--target", "simulated:h200-sxm"]

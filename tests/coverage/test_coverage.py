@@ -203,6 +203,7 @@ def test_a_small_memory_leaves_the_huge_out_and_says_so() -> None:
     assert {one.name: one.reason for one in found}["huge"] == "needs 1 GiB of memory and --memory allows 512 MiB"
 
 
+@pytest.mark.slow("makes designs of many rows")
 def test_nothing_of_a_completion_is_above_the_memory_and_what_was_left_out_is_said() -> None:
     head = case("pointwise", elements=2**24)
     made = complete.complete([gemm()], 1, 2.0**20, uses((head, "decode", 4, 1.0)), ROOF)
@@ -227,6 +228,7 @@ def test_what_is_told_as_not_closed_is_not_closed(memory_bytes: float) -> None:
     assert told == ({"memory-bound", "near the ridge", "compute-bound", "link"} if memory_bytes == 2.0**20 else set())
 
 
+@pytest.mark.slow("makes designs of many rows")
 def test_a_completion_has_the_directed_cases_of_workloads_that_it_brings() -> None:
     cases = [case("rowwise", op="softmax")]
     made = complete.complete(cases, 1, 8 * GIB, None, ROOF)

@@ -27,6 +27,7 @@ def test_the_counter_agrees_with_sets(levels: list[int], strength: int, count: i
     assert uncovered(rows, levels, strength) == total - len(tuples_by_hand(rows, strength))
 
 
+@pytest.mark.slow("makes designs of many rows")
 @settings(max_examples=12)
 @given(st.lists(st.integers(1, 4), min_size=4, max_size=6), st.integers(2, 3))
 def test_mixed_levels_are_covered(levels: list[int], strength: int) -> None:
@@ -37,6 +38,7 @@ def test_mixed_levels_are_covered(levels: list[int], strength: int) -> None:
     assert (found.rows >= 0).all()
 
 
+@pytest.mark.slow("makes designs of many rows")
 @pytest.mark.parametrize(
     ("strength", "columns", "levels", "most"),
     [(2, 4, 3, 9), (2, 6, 5, 25), (2, 10, 2, 6), (3, 6, 4, 64), (3, 10, 2, 12), (4, 5, 3, 81), (2, 8, 6, 47), (3, 4, 6, 300)],
@@ -81,6 +83,7 @@ def test_what_no_whole_row_can_hold_is_not_possible() -> None:
     assert (examples >= 0).all()
 
 
+@pytest.mark.slow("makes designs of many rows")
 def test_rows_that_are_there_are_not_made_again() -> None:
     levels = [4, 4, 4]
     there = design(levels, 2).rows

@@ -273,6 +273,7 @@ def test_a_file_is_written_and_json_has_everything(capsys: pytest.CaptureFixture
     assert math.isfinite(found["notes"]["steps"]["rnn-t decode batch=8"])
 
 
+@pytest.mark.slow("whole networks")
 def test_the_table_of_networks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["plan", "from", "--list"]) == 0

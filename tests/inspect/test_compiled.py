@@ -98,6 +98,7 @@ def test_what_could_be_compiled_is_shown_beside_what_could_not(tmp_path: Path, c
     assert "no __global__ function" in capsys.readouterr().err
 
 
+@pytest.mark.slow("compiles by NVRTC")
 @pytest.mark.parametrize(
     ("source", "architecture", "said"),
     [

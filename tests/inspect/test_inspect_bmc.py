@@ -56,6 +56,7 @@ def rack(tmp_path):
         one.__exit__()
 
 
+@pytest.mark.slow("audits whole fleets")
 def test_version_drift_across_nodes_is_found(rack, capsys):
     folder, servers = rack
     into = folder / "facts"
@@ -85,6 +86,7 @@ def test_the_facts_of_one(rack):
     assert not failed
 
 
+@pytest.mark.slow("audits whole fleets")
 def test_a_node_with_its_own_bmc_is_audited(rack, capsys):
     folder, servers = rack
     own = folder / "own.toml"

@@ -99,6 +99,7 @@ def test_a_broken_snapshot_is_named(files: dict[str, bytes], says: str) -> None:
         packed(files, "node.tar.gz")
 
 
+@pytest.mark.slow("audits whole fleets")
 def test_bad_input_is_one_line_and_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "no.tar.gz").write_bytes(b"not a tarball")
     (tmp_path / "bad.toml").write_text("[rule.x]\ntitle = 3\n")
@@ -162,6 +163,7 @@ def test_a_fleet_with_a_node_that_cannot_be_read_is_not_well(tmp_path: Path, cap
     assert main(["audit", "--fleet", str(tmp_path), "--profile", "nope"]) == 2
 
 
+@pytest.mark.slow("audits whole fleets")
 def test_the_odd_ones_out_of_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for n in range(6):
         facts = node.facts(hgx(host=f"hgx{n:02}", governor="powersave" if n == 4 else "performance", limit="650.00" if n == 2 else "700.00"))
@@ -174,6 +176,7 @@ def test_the_odd_ones_out_of_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["audit", "--fleet", *[str(tmp_path / f"{n}.json") for n in (0, 1, 3)]]) == 0
 
 
+@pytest.mark.slow("audits whole fleets")
 def test_two_groups_are_compared_by_their_majorities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for group, governor in (("a", "performance"), ("b", "powersave")):
         (tmp_path / group).mkdir()
@@ -289,6 +292,7 @@ def test_no_device_is_taken_for_an_option(device: str) -> None:
         commands.run(f"ethtool-i/{device}")
 
 
+@pytest.mark.slow("audits whole fleets")
 def test_an_audit_as_junit_fails_from_the_severity_that_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "n.json").write_bytes(msgspec.json.encode(node.facts(hgx(narrow="3", governor="powersave"))))
     for least, failures in (("error", 2), ("warning", 3)):

@@ -81,6 +81,7 @@ def test_error_rate_is_held_over_all_cases() -> None:
     assert called <= 3
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_a_difference_that_vanishes_in_cycles_is_one_of_clocks() -> None:
     fast, slow = make({"gemm": seconds()}, clocks_hz=[2e9]), make({"gemm": seconds(1.25e-3)}, day=1, clocks_hz=[1.6e9])
     (found,) = compare([fast], [slow])
@@ -159,6 +160,7 @@ def test_one_slow_device_of_many_is_named(runs: int) -> None:
     assert (found.n_a, found.n_b) == ((8, 8) if runs == 1 else (4, 4))
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_devices_that_differ_among_themselves_hide_nothing_when_matched() -> None:
     before = [1.0, 1.2, 0.9, 1.1]
     found = groups(before, [1.04 * level for level in before])
@@ -174,6 +176,7 @@ def test_error_rate_of_devices_is_held() -> None:
     assert called <= 3
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_devices_of_other_runs_are_matched_too_and_other_devices_are_not() -> None:
     """A run per node, as clusters are measured: nodes are the pairs."""
     a = [make({"copy": seconds(1e-3 * (1 + n / 50))}, day=n, device=d) for n, d in enumerate(GPUS)]

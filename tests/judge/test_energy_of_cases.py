@@ -72,6 +72,7 @@ def played(seed: int, counter: bool) -> tuple[Row, list[Readings], float]:
     return row(samples, one), readings, busy_w * call_s
 
 
+@pytest.mark.slow("hundreds of comparisons")
 @pytest.mark.parametrize("counter", [True, False])
 def test_the_truth_lies_within_the_bounds(counter: bool) -> None:
     for seed in range(60):

@@ -40,6 +40,7 @@ def levels(*off: float, **fields: float) -> list[Bundle]:
     return [node(number, level, **fields) for number, level in enumerate(off)]
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_the_slow_device_is_named_with_case_and_size() -> None:
     runs = levels(*[1.0] * 29, 1.05)
     verdict, (found,) = judged(runs, runs)
@@ -60,6 +61,7 @@ def test_a_healthy_fleet_and_one_too_small_name_nobody() -> None:
     assert "who is off cannot be told" in judgement.fleet(found, verdict)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_old_runs_of_a_device_do_not_dilute_its_latest() -> None:
     """Three healthy runs of eight devices, then one device 5 % slow: the headline and the table say the same of it."""
     old = [run for day in (1, 2, 3) for run in levels(*[1.0] * 8, day=day)]
@@ -73,6 +75,7 @@ def test_old_runs_of_a_device_do_not_dilute_its_latest() -> None:
     assert [one.severity for one in found_before] == ["info"] * len(found_before)  # the slow device's latest run is not judged
 
 
+@pytest.mark.slow("hundreds of comparisons")
 @pytest.mark.parametrize(("loss", "state"), [(0.018, "inconclusive"), (0.004, "pass")])
 def test_nobody_who_is_named_passes_unless_surely_within_the_gate(loss: float, state: str) -> None:
     runs = levels(*[1.0] * 23, 1 + loss, noise=0.001)
@@ -92,6 +95,7 @@ def test_two_groups_are_said_with_the_name_of_the_case_and_nobody_passes() -> No
     assert verdict.rows[0].verdict.state == "inconclusive"
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_the_worst_device_stands_first() -> None:
     runs = levels(*[1.0] * 28, 1.05, 1.09)
     known = baselines.learn("fleet", runs)

@@ -43,6 +43,7 @@ def test_a_steady_series_has_no_change_and_a_line() -> None:
     assert "1 series: 0 changes" in shown.history([series], 120)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_no_change_is_sought_across_a_swap_of_hardware_or_schema() -> None:
     swapped = runs([1.0] * 30 + [1.2] * 30, device=lambda n: H200 if n < 30 else replace(H200, uuid="GPU-7", serial="7"))
     (series,) = history(swapped)

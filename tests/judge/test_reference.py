@@ -49,6 +49,7 @@ def test_a_loss_beyond_gate_and_noise_fails_a_gain_does_not() -> None:
     assert judged(run(day=20, level=0.9e-3), NORMAL).state == "pass"
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_error_rate_of_a_healthy_device() -> None:
     states = [judged(run(day=20 + n), baselines.learn("n", [run(day=m) for m in range(8)])).state for n in range(150)]
     assert states.count("fail") <= 5

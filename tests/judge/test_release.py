@@ -59,6 +59,7 @@ def test_few_values_by_students_t() -> None:
     assert few.ratio([1.0, 0.0], [1.0, 1.1]) is None
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_slower_faster_and_the_same_with_the_sum_of_a_step() -> None:
     found = held(side("a", 0, copy=1, gemm=1, chase=1), side("b", 10, copy=1.3, gemm=0.8, chase=1))
     assert kinds(found) == {"copy": "slower", "gemm": "faster", "chase": "same"}
@@ -79,6 +80,7 @@ def test_slower_faster_and_the_same_with_the_sum_of_a_step() -> None:
     assert "Regression: 1 slower, 1 faster, 1 same" in shown.release(found, 100)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 @pytest.mark.parametrize("runs", [2, 4])
 def test_one_slow_case_in_many_is_told_by_few_runs_with_an_assumption_that_is_said(runs: int) -> None:
     found = held(side("a", 0, runs, copy=1, gemm=1, chase=1), side("b", 10, runs, copy=1.3, gemm=1, chase=1))
@@ -88,6 +90,7 @@ def test_one_slow_case_in_many_is_told_by_few_runs_with_an_assumption_that_is_sa
     assert set(kinds(quiet).values()) == {"same"}
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_broken_fixed_missing_new_and_not_run() -> None:
     good = side("a", 0, copy=1, gemm=1)
     bad = spoilt(side("b", 10, copy=1, gemm=1), COPY, status="invalid", reason="wrong result")

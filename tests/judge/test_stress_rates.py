@@ -71,6 +71,7 @@ def test_one_kind_that_falls_is_found_among_steady_ones() -> None:
     assert [r.falls for r in one.rates] == [False, True]
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_scatter_alone_does_not_fall() -> None:
     for seed in range(draws(200)):
         noise = np.random.default_rng(seed).normal(1.0, 0.15, 40)

@@ -73,6 +73,7 @@ def test_a_kernel_that_got_better_and_then_worse_knows_its_best() -> None:
     assert life.since_best == pytest.approx(1.6, rel=0.02)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_runs_that_scatter_are_no_steps_and_one_outlier_is_none_either() -> None:
     false = sum(bool(track(runs([1.0] * 12, per=2, noise=0.05, seed=seed)).lives[0].turns) for seed in range(40))
     assert false <= 3
@@ -87,6 +88,7 @@ def test_a_step_in_the_very_last_run_is_provisional() -> None:
     assert "measure again" in shown.said(life, turn)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_two_revisions_of_one_run_each_are_told_by_their_rounds() -> None:
     (life,) = track(runs([1.0, 1.5], per=1)).lives
     (turn,) = life.turns
@@ -105,6 +107,7 @@ def test_a_step_that_was_seen_stays_seen_when_more_runs_come(since: int) -> None
     assert turn.change.provisional == (since == 1)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_a_long_series_that_scatters_has_no_steps_at_its_end() -> None:
     false = sum(bool(track(runs([1.0] * 45, per=1, noise=0.02, seed=seed)).lives[0].turns) for seed in range(40))
     assert false <= 3
@@ -154,6 +157,7 @@ def test_what_was_never_measured_is_said() -> None:
     assert "no fp8 here" in shown.track(answer, 120)
 
 
+@pytest.mark.slow("hundreds of comparisons")
 def test_a_network_of_the_table_or_of_the_plans_selects_kernels() -> None:
     bundles = with_uses(runs([1.0] * 4))
     table = [Needed("other decode", "gemm", 1, GEMM)]

@@ -103,6 +103,7 @@ def test_drill(name: str, tmp_path: Path) -> None:
     assert (found.state, cause in causes if cause else causes == []) == (state, True), causes
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_a_clock_that_is_held_before_the_load_is_said(tmp_path: Path) -> None:
     (one,) = drill("throttle=0.3@0s&reason=hardware_power_brake", tmp_path).devices
     assert "hardware power brake, before any load" in [f.detail for f in one.findings if f.title == "held before the load"]
@@ -115,6 +116,7 @@ def test_limit_asked_stops_the_load(tmp_path: Path) -> None:
     assert one.figures["temperature_c.peak"] < 53
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_power_is_held(tmp_path: Path) -> None:
     profile = Profile(name="x", about="", seconds=120.0, phases=PROFILE.phases[:1], power_w=400.0)
     one = drill("", tmp_path, profile).devices[0]
@@ -127,6 +129,7 @@ def profile(seconds: float, kinds: tuple[str, ...], **given: float) -> Profile:
 
 @pytest.mark.parametrize(("given", "held"), [({"power_w": 400.0}, True), ({"power_w": 10.0}, False), ({"power_w": 5000.0}, False),
                                              ({"temperature_c": 45.0}, True), ({"temperature_c": 20.0}, False)])  # fmt: skip
+@pytest.mark.slow("hours of load, simulated")
 def test_a_set_point_that_is_missed_is_no_pass(given: dict[str, float], held: bool, tmp_path: Path) -> None:
     (one,) = drill("", tmp_path, replace(PROFILE, seconds=240.0, phases=PROFILE.phases[:1], **given)).devices
     assert (one.causes == []) == held, one.causes
@@ -141,6 +144,7 @@ def test_what_no_sensor_guards_is_not_loaded(given: dict[str, float], dead: str,
     assert (one.state, one.causes[0], one.figures["units"]) == ("inconclusive", "limit without a sensor", 0)
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_a_sensor_that_falls_silent_under_a_limit_stops_the_load(tmp_path: Path) -> None:
     (one,) = drill("mute=temperature_c@30s", tmp_path, replace(PROFILE, max_temperature_c=85.0)).devices
     assert "limit asked was reached" in one.causes
@@ -155,6 +159,7 @@ def test_the_time_from_a_limit_to_the_stop_is_said(tmp_path: Path) -> None:
     assert one.figures["seconds"] < 2
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_every_dtype_has_the_same_time(tmp_path: Path) -> None:
     (one,) = drill("", tmp_path, profile(120.0, ("products",))).devices
     busy = [r.busy_s for r in one.rates]
@@ -186,6 +191,7 @@ def test_a_card_that_is_well_passes(machine: str, tmp_path: Path) -> None:
         assert (found.state, found.devices[0].causes) == ("pass", []), (name, [f.detail for f in found.devices[0].findings])
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_a_resumed_run_does_the_phases_that_were_left(tmp_path: Path) -> None:
     """Ended in its first phase, it goes on from there, not from the beginning."""
     asked = profile(40.0, ("products", "memory", "link", "atomics"))
@@ -287,6 +293,7 @@ def test_what_draws_no_more_is_not_mixed_in() -> None:
     assert Mix().more(["memory"]) == ""
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_power_above_what_a_phase_draws_is_held_by_the_mix(tmp_path: Path) -> None:
     """Memory alone draws 594 W on this card, products 700 W."""
     phases = [Phase(kind="memory", seconds=100.0), Phase(kind="products", seconds=0.2, dtypes=["fp16"])]
@@ -299,6 +306,7 @@ def test_power_above_what_a_phase_draws_is_held_by_the_mix(tmp_path: Path) -> No
     assert {r.kind for r in one.rates} == {"memory", "products fp16"}
 
 
+@pytest.mark.slow("hours of load, simulated")
 def test_pulses_of_several_devices_keep_one_schedule(tmp_path: Path) -> None:
     """A slow device does not fall behind pulse by pulse: what its last unit took too long is taken from its pause."""
     phases = [Phase(kind="products", seconds=0.5, dtypes=["fp16"]), Phase(kind="idle", seconds=0.5)]

@@ -44,6 +44,7 @@ def test_simulated_run_with_numpy_and_msgspec_alone(tmp_path: Path) -> None:
     assert "cases simulated" in done.stdout
 
 
+@pytest.mark.slow("a run in fresh processes")
 def test_hidden_packages_are_hidden(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(HIDE), encoding="utf-8")
     argv = [sys.executable, "-c", "import numpy, msgspec\nimport pytest"]

@@ -44,6 +44,7 @@ def test_elasticities_of_the_whole_machine_sum_to_one() -> None:
     assert [one.elasticity for one in found.figures] == sorted((one.elasticity for one in found.figures), reverse=True)
 
 
+@pytest.mark.slow("estimates networks again and again")
 def test_a_copy_gains_from_memory_and_a_product_from_arithmetic() -> None:
     copy, product = (by_figure(sensitivity(Plan(name="one", cases=[case]), H200)) for case in (COPY, PRODUCT))
     assert copy["memory_bandwidth"] > 0.9 > 0.05 > copy["matrix_rate"]
@@ -64,6 +65,7 @@ def test_memory_bandwidth_has_its_balance_point() -> None:
     assert found.gains["2"] > found.gains["1.5"] > found.gains["1.1"] > 1 > found.gains["0.9"]
 
 
+@pytest.mark.slow("estimates networks again and again")
 def test_networks_weigh_by_calls() -> None:
     uses = [
         Use(case=COPY.id, step="mostly copies", kernel="copy", calls=100), Use(case=PRODUCT.id, step="mostly copies", kernel="product", calls=1),
@@ -131,6 +133,7 @@ def test_wrong_asking_is_one_line(asked: dict[str, object], said: str) -> None:
         sensitivity(MIXED, spec, Asked(**asked))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow("estimates networks again and again")
 def test_the_page_holds_the_curves() -> None:
     page = report.page(sensitivity(MIXED, H200, Asked(keys=["memory_bandwidth", "clock"])))
     assert page.count('class="line main"') == 2

@@ -28,6 +28,7 @@ def test_every_case_has_a_time_where_the_facts_are_complete(slug: str) -> None:
             assert expected_call_s(case, spec) > 0
 
 
+@pytest.mark.slow("estimates networks again and again")
 @pytest.mark.parametrize("slug", machines.names())
 def test_a_case_runs_no_faster_than_its_bound_or_says_what_is_missing(slug: str) -> None:
     spec = machines.load(slug)

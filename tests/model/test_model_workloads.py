@@ -78,6 +78,7 @@ def test_many_at_once_are_as_one_by_one(workload: str) -> None:
     assert together.seconds == pytest.approx(apart)
 
 
+@pytest.mark.slow("estimates networks again and again")
 def test_the_backward_pass_of_attention_takes_longer_by_its_operations() -> None:
     forward, backward = (seconds("attention", query=8192, op=op) for op in ("forward", "backward"))
     assert 2.4 < backward / forward < 3.2

@@ -137,6 +137,7 @@ def test_sensors_of_a_part_are_drawn_where_they_show_the_whole(gpu: Kept, sensor
     assert [s.name for s in timeline._strips(rows[0], renamed, timeline._windows(rows[0].result.rounds))] == drawn
 
 
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_nothing_measured_is_no_drawing() -> None:
     kept = sample.cpu()
     row = next(row for row in sample.rows(kept, sample.CPU_CASES) if row.verdict.state == "not_run")

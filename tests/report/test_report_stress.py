@@ -40,6 +40,7 @@ def judged(path: Path) -> judging.Judged:
     return found
 
 
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_the_page_draws_every_sensor_over_time(run: Path) -> None:
     page = html.page([bundles.load(run)])
     for name in ("Throughput", "Power", "Clock", "Temperature"):
@@ -106,6 +107,7 @@ def test_bins_keep_every_extreme() -> None:
     assert np.all((found.low <= found.mean) & (found.mean <= found.high))
 
 
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_show_explain_and_ls_of_a_stress_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", run.name]) == 0
     out = capsys.readouterr().out
@@ -145,6 +147,7 @@ class Seconds:
         return self.time_s
 
 
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_the_printed_verdict_and_the_plain_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Callable[[str, str], None]
 ) -> None:

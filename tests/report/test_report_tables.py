@@ -22,6 +22,7 @@ def test_a_row_per_case_in_the_plans_order(cpu: Kept) -> None:
     assert {row.device for row in rows} == {sample.CPU.key}
 
 
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_rows_of_a_gpu_are_held_against_the_machine_table(gpu: Kept) -> None:
     rows = {row.label: row for row in tables.rows(gpu[0])}
     triad = rows["stream triad fp32 1 GiB"]

@@ -218,6 +218,7 @@ def test_timeline_marks_the_places_of_findings(made: Made) -> None:
     assert part["end"] == [(50 + trace_sample.SLOW_US - 7000) * 1000]
 
 
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_timeline_merges_what_is_too_much_to_draw_and_loses_no_time(tmp_path: Path) -> None:
     making = trace_sample.Making()
     for i in range(3000):

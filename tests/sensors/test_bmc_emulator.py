@@ -79,6 +79,7 @@ def test_its_facts_are_read(emulator, capsys):
     assert PASSWORD not in text
 
 
+@pytest.mark.slow("a process of its own")
 def test_a_wrong_password_is_named(emulator, tmp_path, capsys):
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('user = "root"\npassword = "another-secret"')

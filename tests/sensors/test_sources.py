@@ -246,6 +246,7 @@ def amd(folder: Path, *words: str, fake: str = "whole") -> tuple[dict[str, list[
     return read, missing
 
 
+@pytest.mark.slow("a process of its own")
 def test_amd_smi(tmp_path: Path) -> None:
     read, missing = amd(tmp_path, "0000:c1:00.0")
     assert missing == ""
@@ -257,22 +258,26 @@ def test_amd_smi(tmp_path: Path) -> None:
     assert read["memory_used_bytes"][1:] == ["error", "AMD SMI: Error code: 10 | AMDSMI_STATUS_BUSY"]
 
 
+@pytest.mark.slow("a process of its own")
 def test_the_odd_die_at_zero_watts(tmp_path: Path) -> None:
     read, _ = amd(tmp_path, "0000:c6:00.0")
     assert read["power_w"][:2] == [None, "error"]
 
 
+@pytest.mark.slow("a process of its own")
 def test_what_the_kernel_shows_is_not_asked_twice(tmp_path: Path) -> None:
     read, _ = amd(tmp_path, "0000:c1:00.0", "power_w", "temperature_c")
     assert not {"power_w", "temperature_c"} & set(read)
     assert "energy_j" in read
 
 
+@pytest.mark.slow("a process of its own")
 def test_a_package_that_prints_and_raises(tmp_path: Path) -> None:
     read, missing = amd(tmp_path, "0000:c1:00.0", fake="broken")
     assert read == {}
     assert missing == "amdsmi cannot be used (KeyError: 'libamd_smi.so'); install ROCm and its amd-smi-lib"
 
 
+@pytest.mark.slow("a process of its own")
 def test_a_gpu_that_amd_smi_does_not_list(tmp_path: Path) -> None:
     assert amd(tmp_path, "0000:ff:00.0")[1].startswith("AMD SMI has no GPU at 0000:ff:00.0")

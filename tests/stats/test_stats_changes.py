@@ -144,6 +144,7 @@ def test_one_value_far_off_hides_nothing():
     assert [abs(i - at) <= 2 for i, at in zip(steps(changes(x)), (60, 110, 180, 240), strict=True)] == [True] * 4
 
 
+@pytest.mark.slow("error rate by simulation")
 @pytest.mark.parametrize(("kind", "most"), [("normal", 4), ("t3", 4), ("spikes", 4), ("quantised", 4), ("ar0.5", 5), ("ar0.8", 12)])
 def test_noise_is_no_change(kind, most):
     """Of 400 series, at 0.1 % each: more than 4 false alarms are as unlikely as 1 in 10,000; of 40, more than 1 are as 1 in 1,000."""
@@ -169,6 +170,7 @@ def test_steps_of_five_percent_are_found(kind):
     assert np.mean(held) >= 0.85
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_the_chance_of_a_maximum_is_that_of_simulation():
     """Siegmund's approximation against 40,000 permutations: 1 % is attained, and never exceeded by more than chance."""
     r = np.random.default_rng(6)
@@ -198,6 +200,7 @@ def test_a_stretch_up_and_back_is_two_changes_and_a_spike_is_none():
     assert sum(map(len, map(changes, x))) == 0
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_a_drift_is_a_drift():
     x = noise("normal", 30, seed=9) + np.linspace(0, 10, 200)
     found = [changes(one) for one in x]
@@ -208,6 +211,7 @@ def test_a_drift_is_a_drift():
     assert all(one.low <= one.ratio <= one.high for answer in drifts for one in answer)
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_a_long_drift_is_one_drift():
     x = noise("normal", 1, 2000, seed=10)[0] + np.linspace(0, 60, 2000)
     found = [one for one in changes(x) if one.kind == "drift"]
@@ -234,6 +238,7 @@ def test_the_gate_leaves_out_small_changes():
     assert [round(one.ratio, 2) for one in changes(x, gate=0.05)] == [0.9]
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_many_says_what_changes_says():
     x = noise("t3", 60, 365, seed=13)
     x[::3, 200:] += 4
@@ -271,6 +276,7 @@ def test_a_growing_series_refuses_a_bad_point_and_goes_on():
     assert len(watch) == 2
 
 
+@pytest.mark.slow("error rate by simulation")
 @pytest.mark.slow("hundreds of series")
 @pytest.mark.slow("error rate by simulation")
 def test_a_growing_series_keeps_a_window_only():
@@ -342,6 +348,7 @@ def test_a_slope_within_levels():
     assert (flat.slope, flat.p) == (0.0, 1.0)
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_a_large_step_is_dated_to_the_point():
     """8 % at 0.4 % noise, anywhere; up for 8 days and back."""
     for seed in range(60):

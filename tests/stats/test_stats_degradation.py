@@ -47,6 +47,7 @@ def named(found: Trends, *wanted: str) -> list[tuple[int, int]]:
     return [tuple(at) for at in np.argwhere(np.isin(found.verdicts(), [VERDICTS.index(one) for one in wanted])).tolist()]  # type: ignore[misc]
 
 
+@pytest.mark.slow("error rate by simulation")
 @pytest.mark.parametrize("kind", ["normal", "t3", "spikes", "ar0.5", "ar0.8"])
 def test_intervals_hold_the_slope_and_chance_is_not_named(kind: str) -> None:
     found = trends(DAYS, 50 * np.exp(np.log1p(-0.004) * MONTHS + noise(2000, kind)))
@@ -57,6 +58,7 @@ def test_intervals_hold_the_slope_and_chance_is_not_named(kind: str) -> None:
     assert not named(still, "degrading", "improving")
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_the_error_is_a_tenth_larger_than_that_of_all_pairs() -> None:
     x = noise(200, seed=3)
     first, last = np.triu_indices(365, 1)

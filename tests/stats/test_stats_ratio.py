@@ -79,6 +79,7 @@ def test_the_test_by_signs_agrees_with_all_signs_counted() -> None:
         assert math.erfc(abs(float(module._sign_flips(d[None])[0])) / math.sqrt(2)) == pytest.approx(float(exact), abs=0.03)
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_sides_swapped_give_the_inverse() -> None:
     rng = np.random.default_rng(6)
     for paired in (True, False):
@@ -125,6 +126,7 @@ def test_one_wild_run_does_not_hide_a_difference(paired: bool) -> None:
     assert verdict(ratio(a, b, paired=paired, assume="normal")) == "inconclusive"
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_pairs_take_a_drift_off_that_would_hide_a_difference() -> None:
     drift = np.exp(np.linspace(0, 0.5, 12))
     rng = np.random.default_rng(10)
@@ -160,6 +162,7 @@ def test_permutations_keep_the_level(n: int) -> None:
     assert 0.03 - room(0.05, 3000) <= alarms(found) <= 0.06 + room(0.05, 3000)
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_the_interval_holds_the_true_ratio() -> None:
     x, y = pairs(3, 2000, 12)
     found = estimate(x, y + 0.03, paired=True)

@@ -44,6 +44,7 @@ def test_the_right_to_gate_is_earned() -> None:
         found.may_gate(0.0)
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_the_interval_holds_the_truth() -> None:
     held = 0
     for seed in range(200):

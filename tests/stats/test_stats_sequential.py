@@ -78,6 +78,7 @@ def test_a_quiet_case_takes_the_fewest_pairs_in_one_look() -> None:
     assert (plan.pairs, plan.looks) == (sequential.FEWEST, (sequential.FEWEST,))
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_pilot_pairs_that_stay_in_the_test_are_paid_for() -> None:
     assert design(0.02, 0.01, pilot=6).bounds[-1] > design(0.02, 0.01).bounds[-1]
     assert design(0.001, 0.05, pilot=20).pairs >= 20
@@ -109,6 +110,7 @@ def test_noise_of_a_pilot() -> None:
 # ---------------------------------------------------------------- deciding
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_error_rates_while_peeking_at_every_look() -> None:
     """Rates with room of three standard errors; `benchmarks/ab.py` measures them closely."""
     answers, used, low, high = follow(PLAN, *pairs(3, 6000, PLAN.pairs))
@@ -123,6 +125,7 @@ def test_error_rates_while_peeking_at_every_look() -> None:
     assert np.mean((low <= math.log(1.01)) & (high >= math.log(1.01))) >= 0.95
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_deciding_one_by_one_gives_what_following_many_gives() -> None:
     x, y = pairs(5, 40, PLAN.pairs, 1.007)
     answers, used, low, high = follow(PLAN, x, y)
@@ -171,6 +174,7 @@ def test_values_without_noise(factor: float) -> None:
     assert decide(design(0.001, 0.05, gate=0.0), [2.0] * 6, [2.2] * 6).answer == "larger"
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_a_wild_run_and_ticks_are_borne() -> None:
     x, y = pairs(9, 400, PLAN.pairs, 1.02)
     x[:, 5] += 3

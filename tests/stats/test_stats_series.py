@@ -51,6 +51,7 @@ STEADY: dict[str, Make] = {
 
 
 class TestSteady:
+    @pytest.mark.slow("error rate by simulation")
     @pytest.mark.parametrize("n", [6, 8, 12, 20, 50, 300])
     @pytest.mark.parametrize("name", STEADY)
     def test_a_steady_series_is_steady_from_its_start(self, name: str, n: int) -> None:
@@ -62,12 +63,14 @@ class TestSteady:
         make: Make = lambda rng, n: 1 + 9 * (np.arange(n) < 1) + 0.01 * rng.normal(size=n)  # noqa: E731
         assert often(lambda x: steady_from(x) == 1, make, n, 100, 0.9)
 
+    @pytest.mark.slow("error rate by simulation")
     @pytest.mark.parametrize("n", [20, 50, 300])
     def test_a_step_is_found_where_it_is(self, n: int) -> None:
         """The clock rises by 20 % after a third."""
         make: Make = lambda rng, n: np.where(np.arange(n) < n // 3, 1.2, 1.0) + 0.01 * rng.normal(size=n)  # noqa: E731
         assert often(lambda x: n // 3 <= (steady_from(x) or 0) <= 1.15 * (n // 3) + 2, make, n, 100, 0.9)
 
+    @pytest.mark.slow("error rate by simulation")
     @pytest.mark.parametrize("n", [20, 50, 300])
     def test_an_exponential_approach_is_cut_where_it_is_lost_in_the_noise(self, n: int) -> None:
         """Time constant τ = n/20, twice the level at the start, noise 1 %: over 20 % is left at 1.5 τ, 0.25 % at 6 τ."""

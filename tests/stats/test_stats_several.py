@@ -34,6 +34,7 @@ def test_never_smaller_than_p_never_above_1_and_in_the_same_order(p: list[float]
     assert sorted(adjusted) == [q for _, q in sorted(zip(p, adjusted, strict=True))]
 
 
+@pytest.mark.slow("error rate by simulation")
 def test_any_alarm_among_200_true_equalities_is_as_rare_as_one_test() -> None:
     rng = np.random.default_rng(11)
     alarms = sum(min(q for q in adjust(rng.random(200).tolist()) if q is not None) <= 0.05 for _ in range(1000))

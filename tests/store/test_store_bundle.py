@@ -75,6 +75,7 @@ def test_fsync_at_most_once_a_second_by_the_clock_given(tmp_path: Path, monkeypa
 # ---------------------------------------------------------------- torn and broken
 
 
+@pytest.mark.slow("a cut at every byte")
 def test_cut_at_every_byte_of_the_last_two_lines(kept: Keep) -> None:
     whole = kept(rounds=3)
     path = whole.path / "samples.jsonl"
@@ -303,6 +304,8 @@ def test_a_zip_bomb_is_refused(kept: Keep, tmp_path: Path, monkeypatch: pytest.M
         load(bomb)
 
 
+@pytest.mark.slow("a cut at every byte")
+@pytest.mark.slow("a cut at every byte")
 def test_a_damaged_zip_is_one_clear_error(kept: Keep, tmp_path: Path) -> None:
     data = pack(kept().path, tmp_path).read_bytes()
     broken = tmp_path / "broken.zip"

@@ -100,6 +100,7 @@ def long_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bundle.Writer
     return writer, given
 
 
+@pytest.mark.slow("long runs, compacted in processes of their own")
 def test_a_long_run_is_compacted_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, given = long_run(tmp_path, monkeypatch)
     writer.finish(make_run())
@@ -112,6 +113,7 @@ def test_a_long_run_is_compacted_while_it_goes_on(tmp_path: Path, monkeypatch: p
     assert not read.warnings
 
 
+@pytest.mark.slow("long runs, compacted in processes of their own")
 def test_a_zip_holds_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, given = long_run(tmp_path, monkeypatch)
     writer.finish(make_run())
@@ -120,6 +122,7 @@ def test_a_zip_holds_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(bundle.load(packed).readings) == len(bundle.load(writer.path).readings) > 0
 
 
+@pytest.mark.slow("long runs, compacted in processes of their own")
 def test_a_killed_run_keeps_what_was_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever moment the compaction was killed at, every reading is read once."""
     writer, given = long_run(tmp_path, monkeypatch)
@@ -139,6 +142,7 @@ def test_a_killed_run_keeps_what_was_set_aside(tmp_path: Path, monkeypatch: pyte
     assert found == pairs([*given, *drain(1000.0, number=4)])
 
 
+@pytest.mark.slow("long runs, compacted in processes of their own")
 def test_a_compaction_killed_half_way_counts_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, _ = long_run(tmp_path, monkeypatch)
     if writer._compacting:
@@ -162,6 +166,7 @@ def _logs(folder: Path) -> list[Readings]:
     return [one for log in [*compact.waiting(folder), folder / "readings.log"] for one in lines.read(log.read_bytes(), Readings, "log").records]
 
 
+@pytest.mark.slow("long runs, compacted in processes of their own")
 def test_what_is_no_chunk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, _ = long_run(tmp_path, monkeypatch)
     writer.finish(make_run())
@@ -171,6 +176,7 @@ def test_what_is_no_chunk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         bundle.load(writer.path)
 
 
+@pytest.mark.slow("long runs, compacted in processes of their own")
 def test_the_command_compacts_a_folder(tmp_path: Path) -> None:
     (tmp_path / "readings-000001.log").write_bytes(b"".join(lines.line(one) for one in drain(0.0)))
     subprocess.run([sys.executable, "-m", "hotlap.store.compact", str(tmp_path)], check=True)

@@ -114,6 +114,7 @@ print(json.dumps([kept, said, len(load(writer.path).samples), load(writer.path).
 """
 
 
+@pytest.mark.slow("whole runs")
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 def test_a_file_that_may_not_grow_leaves_no_half_line(tmp_path: Path) -> None:
     kept, said, read, warnings = json.loads(run_script(FULL, str(tmp_path)))

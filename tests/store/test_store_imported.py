@@ -145,6 +145,7 @@ def test_one_moment_in_its_spellings(text: str) -> None:
     assert moment(text, "x") == 1793502000.0
 
 
+@pytest.mark.slow("whole runs")
 def test_every_verb_works_on_what_was_brought_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
     path = tmp_path / "nightly.csv"

@@ -75,6 +75,7 @@ def test_cycles_become_seconds_and_launches_of_a_kernel_one_case(tmp_path: Path)
     assert outside.bring_in(LOG, outside.Asked(), tmp_path).there == found.made  # twice adds nothing
 
 
+@pytest.mark.slow("whole runs")
 def test_correlate_takes_a_mapped_run_like_any_simulation(tmp_path: Path, mapped: list[outside.Entry], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = outside.bring_in(LOG, outside.Asked(mapped, machine="a100-sxm-80gb"), tmp_path)
     assert found.mapped == ["stream copy fp32 256 MiB", "gemm bf16 m=4096 n=4096 k=512"]

@@ -45,6 +45,7 @@ def test_a_line_with_a_time_that_is_no_number_keeps_its_columns_aligned() -> Non
     assert (kept.times_s, kept.values, kept.sensor_times_s) == ([1.0, 3.0], [1.0, 3.0], [11.0, None])
 
 
+@pytest.mark.slow("long runs, compacted in processes of their own")
 def test_both_live_through_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.setattr(bundle, "LOG_BYTES", 2000)

@@ -60,6 +60,7 @@ def cut(text: bytes, size: int, most: int) -> tuple[list[object], Pieces]:
     return joined, found
 
 
+@pytest.mark.slow("traces of many events")
 @settings(max_examples=examples(200))
 @given(OBJECTS, st.sampled_from([None, 1]), st.integers(1, 64), st.booleans())
 def test_all_objects_come_out(objects: list[dict[str, object]], indent: int | None, size: int, whole: bool) -> None:
@@ -150,6 +151,7 @@ def test_bombs_are_refused_before_they_grow(tmp_path: Path, monkeypatch: pytest.
         assert sum(taken) <= (1 << 24) + packed.BLOCK
 
 
+@pytest.mark.slow("traces of many events")
 def test_a_reader_that_stops_early_leaves_no_thread(tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(1 << 25)))
     taken = packed.blocks(tmp_path / "x.gz")

@@ -318,6 +318,7 @@ def test_damaged_reports(tmp_path_factory: pytest.TempPathFactory, data: st.Data
 VALUES = st.one_of(st.text(max_size=8), st.sampled_from(["1,5", "2.000.000", "1e308", "-3", "0", "101", "N/A", "99.9"]), st.floats().map(str))
 
 
+@pytest.mark.slow("traces of many events")
 @settings(max_examples=examples(150))
 @given(rows=st.lists(st.tuples(st.sampled_from(["Duration", "Memory Throughput", "Compute (SM) Throughput", "Registers Per Thread", "Waves Per SM", "# SMs", "Theoretical Occupancy", "Achieved Occupancy", "Issued Warp Per Scheduler", "Dynamic Shared Memory Per Block"]), st.sampled_from(["%", "", "us", "Gbyte/second", "Kbyte/block"]), VALUES), max_size=12), tail=st.text(max_size=20))
 def test_any_values_in_a_table(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]], tail: str) -> None:

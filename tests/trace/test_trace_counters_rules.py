@@ -215,6 +215,7 @@ def test_fp64_on_a_device_with_little_of_it_is_bounded_by_the_headroom() -> None
     assert "fp64-small" not in fired(Kernel(place=0, name="k", capability="9.0", metrics=known))
 
 
+@pytest.mark.slow("traces of many events")
 @given(known=st.dictionaries(st.sampled_from(sorted(metrics.table().metrics)), st.one_of(st.floats(0, 1), st.floats(0, 1e6)), max_size=40))
 def test_gains_are_shares_and_none_exceeds_its_parents(known: dict[str, float]) -> None:
     found = analysis.of(Kernel(place=0, name="k", grid=(7, 1, 1), block=(33, 1, 1), metrics=known, capability="8.6"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from made_events import Made
 
 from hotlap.advise import trace as advising
@@ -70,6 +71,7 @@ def test_a_trace_without_memory_has_none() -> None:
     assert memory.of(made.events()) == []
 
 
+@pytest.mark.slow("traces of many events")
 def test_growth_counts_steps_without_changes_and_takes_no_square_of_them() -> None:
     for count, every in ((12, 3), (20_000, 1)):
         made = Made()

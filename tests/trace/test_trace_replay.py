@@ -148,6 +148,7 @@ def test_processes_of_one_trace_do_not_wait_for_each_other() -> None:
     assert found.other.max() < 0
 
 
+@pytest.mark.slow("traces of many events")
 def test_the_path_ends_and_the_replay_holds_where_clocks_disagree() -> None:
     for seed in range(60):
         draw, made = random.Random(seed), Made()

@@ -65,6 +65,7 @@ def test_every_number_is_kept_as_two_runs(home: Path) -> None:
     assert not a.warnings
 
 
+@pytest.mark.slow("measures in turns")
 def test_the_budget_and_the_most_pairs_end_it_without_an_answer(home: Path) -> None:
     found, done = answer(noisy(1.0, 0.2, 1), noisy(1.01, 0.2, 2), home, most=12)
     assert (found, done.stopped) == ("inconclusive", "rounds_max")
@@ -78,6 +79,7 @@ def test_false_alarms_are_rare_though_it_looks_often(home: Path) -> None:
     assert answers.count("faster") + answers.count("slower") <= (8 if FULL else 2)  # 3 are expected of 60, 0.3 of 6
 
 
+@pytest.mark.slow("measures in turns")
 def test_commands_and_their_numbers(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count = home / "count"
     script = home / "number.sh"  # 100.0, 100.1, 100.2 … in turn, times the argument
@@ -91,6 +93,7 @@ def test_commands_and_their_numbers(home: Path, capsys: pytest.CaptureFixture[st
     assert "B is slower" in capsys.readouterr().out
 
 
+@pytest.mark.slow("measures in turns")
 def test_plans_are_measured_round_by_round(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = home / "p.toml"
     plan.write_text('schema = 1\n[measure]\nround_time = "1 s"\n[[case]]\nworkload = "gemm"\nm = 4096\n')
@@ -118,6 +121,7 @@ def test_a_command_that_fails_is_named(home: Path) -> None:
         ab.ab(arms.command("false", {}), arms.command("true", {}), ab.Options(), home)
 
 
+@pytest.mark.slow("measures in turns")
 def test_a_failure_on_the_way_keeps_the_interim_answer(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count, script = home / "count", home / "number.sh"
     script.write_text(

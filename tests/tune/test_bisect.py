@@ -112,6 +112,7 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
+@pytest.mark.slow("searches a Git repository")
 def test_a_step_is_found_in_a_repository(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project.repo / "bench.sh").write_text("the user's own copy is dirty, and stays so")
     assert main(project.words()) == 0
@@ -125,6 +126,7 @@ def test_a_step_is_found_in_a_repository(project: Project, home: Path, capsys: p
     assert next(home.glob("bisect/*/logs/*.log")).read_text() == "building\n"
 
 
+@pytest.mark.slow("searches a Git repository")
 def test_a_finished_search_is_shown_again_without_measuring(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(project.words("--json")) == 0
     first, count = json.loads(capsys.readouterr().out), project.executions
@@ -138,6 +140,7 @@ def test_a_finished_search_is_shown_again_without_measuring(project: Project, ho
     assert {step["commit"]: (step["like"], step["blocks"]) for step in outcome["steps"]}[project.commits[11]] == ("bad", 3)
 
 
+@pytest.mark.slow("searches a Git repository")
 def test_no_difference_in_a_repository(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Project(tmp_path)
     for _ in range(3):
@@ -226,6 +229,7 @@ def test_every_sample_is_kept_and_a_torn_last_line_is_measured_again(project: Pr
     assert project.executions > count
 
 
+@pytest.mark.slow("searches a Git repository")
 def test_the_device_of_a_target_is_held_meanwhile(
     project: Project, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,12 +253,14 @@ def test_one_process_at_one_search(project: Project, home: Path, capsys: pytest.
     assert "another process is at the search" in capsys.readouterr().err
 
 
+@pytest.mark.slow("searches a Git repository")
 def test_good_that_does_not_build_is_named(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(project.words("--build", "false")) == 2
     assert f"good {project.commits[0][:10]} cannot be measured: it does not build: status 1; log " in capsys.readouterr().err
     assert project.trees == 0
 
 
+@pytest.mark.slow("searches a Git repository")
 def test_a_merge_is_named_with_how_to_search_what_it_brought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Project(tmp_path)
     made.commit(100000)
@@ -269,6 +275,7 @@ def test_a_merge_is_named_with_how_to_search_what_it_brought(tmp_path: Path, cap
     assert re.search(r"^merge +it brought others in; search those with --good \$\(git merge-base .* --bad ", out, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow("searches a Git repository")
 def test_good_from_the_side_is_searched_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Project(tmp_path)
     made.commit(100000)
@@ -287,6 +294,7 @@ def test_good_from_the_side_is_searched_in_one_line(tmp_path: Path, capsys: pyte
 # ---------------------------------------------------------------- asked wrongly
 
 
+@pytest.mark.slow("searches a Git repository")
 def test_bad_input_gets_one_line(project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "none.toml").write_text('schema = 1\n[[case]]\nworkload = "gemm"\n')
     (tmp_path / "two.toml").write_text('schema = 1\n[[case]]\nworkload = "command"\nargv = ["true"]\n[[case]]\nworkload = "command"\nargv = ["false"]\n')

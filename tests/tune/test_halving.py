@@ -60,6 +60,7 @@ def stair(culprits: dict[int, float], commits: int = 16) -> list[float]:
     return [sum(math.log1p(size) for at, size in culprits.items() if index >= at) for index in range(commits + 1)]
 
 
+@pytest.mark.slow("error rate by simulation")
 @pytest.mark.parametrize("noise", [normal, spikes, drift])
 def test_the_culprit_is_found_in_most_kinds_of_noise(noise: Callable[[float, int], Callable[[int], float]]) -> None:
     """Of 40 searches for 5 % in 1 % at any commit, all should end well; the stated error rate would let 2 fail."""

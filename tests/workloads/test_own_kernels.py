@@ -222,6 +222,7 @@ def test_opencl_c_of_an_optimiser(home: Path, tmp_path: Path) -> None:
     assert "'writes' names 'wait', which is no input; " in _measured(kernels.case(other, {"elements": 5000}), "opencl").reason
 
 
+@pytest.mark.slow("a process of its own")
 def test_cuda_compiles_where_there_is_no_gpu(home: Path, tmp_path: Path) -> None:
     case = kernels.case(_kept(EXAMPLES / "softmax_block.cu", home), {})
     (found,) = measuring.checked([case], "cuda")
@@ -291,6 +292,7 @@ def test_what_is_wrong_in_a_file_is_said_in_a_line(tmp_path: Path, name: str, te
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow("a process of its own")
 def test_a_file_that_ends_its_process_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ended the process that loaded it"):
         measuring.described(_written(tmp_path, "a.py", "import os\nos._exit(7)"))

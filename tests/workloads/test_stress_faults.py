@@ -49,6 +49,7 @@ def struck(one: Any, where: str, octet: int, bit: int, permanent: bool) -> list[
     return one.check()  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow("compiles and checks on OpenCL")
 @pytest.mark.parametrize("permanent", [False, True], ids=["transient", "permanent"])
 @pytest.mark.parametrize(
     ("kind", "where", "octet", "bit", "place", "position", "by"),
@@ -92,6 +93,7 @@ def stuck_source(one: Any, octet: int, bit: int) -> list[Wrong]:
         del one.target.copy
 
 
+@pytest.mark.slow("compiles and checks on OpenCL")
 def test_after_a_transient_fault_the_unit_is_well_again(target: Target) -> None:
     for kind, where in (("memory", "memory"), ("link", "there"), ("link", "source"), ("atomics", "cells"), ("products", "operand")):
         one = unit(target, kind)

@@ -108,6 +108,7 @@ ELIDED = {
 }
 
 
+@pytest.mark.slow("compiles and checks on OpenCL")
 @pytest.mark.parametrize("name", ELIDED)
 def test_a_kernel_that_does_nothing_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that a compiler or driver leaves out must never count as done."""

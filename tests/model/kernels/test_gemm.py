@@ -25,6 +25,7 @@ def estimate(machine, implementation="", **params):
     return gemm.estimate(params, scores.fastest(machine), implementation)
 
 
+@pytest.mark.slow("every machine and type")
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("size", ["m", "n", "k", "batch"])
 def test_more_work_takes_more_time(machine, size) -> None:
@@ -160,6 +161,7 @@ def calls(cases: int) -> int:
     return found
 
 
+@pytest.mark.slow("every machine and type")
 def test_cases_are_estimated_all_at_once() -> None:
     """A hundred thousand cases a second are promised: arithmetic is of whole arrays, and at most a look-up is made case by case."""
     calls(20)  # tables are read once

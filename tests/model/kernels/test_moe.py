@@ -21,6 +21,7 @@ def estimate(machine, implementation="", **params):
     return moe.estimate(params, scores.chip(machine), implementation)
 
 
+@pytest.mark.slow("every machine and type")
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("shape", [MIXTRAL, DEEPSEEK])
 @pytest.mark.parametrize("implementation", SOURCES)

@@ -75,6 +75,7 @@ def test_held_for_minutes_it_warms_and_leaks_then_stands_still() -> None:
     assert states[-1].energy_j == pytest.approx(sum(s.power_w * 10.0 for s in states))
 
 
+@pytest.mark.slow("simulates by tiles")
 def test_hot_air_throttles() -> None:
     kernel = gemm.build(gemm.Problem(8192, 8192, 8192), gemm.Plan(128, 256), H100)
     cool, hot = (hold(kernel, H100, 400.0, for_limit(700.0, air), step_s=5.0) for air in (25.0, 60.0))
@@ -141,6 +142,7 @@ def test_measured_products(chip, shape, seconds: float, within: float) -> None:
     assert product(*shape, chip).seconds == pytest.approx(seconds, rel=within)
 
 
+@pytest.mark.slow("simulates by tiles")
 def test_measured_rates() -> None:
     copy = card.simulate(stream.build(2.0**31, 2.0**31, H200), H200)
     assert 2.0**32 / copy.seconds == pytest.approx(4203e9, rel=0.01)  # the best streaming of an H200, of 4800 GB/s
