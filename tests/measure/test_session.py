@@ -97,12 +97,8 @@ def test_drift_between_rounds_is_seen() -> None:
         assert any("first round to the last" in f.detail for f in row.result.flags)
 
 
-<<<<<<< HEAD
-def test_fewer_than_six_rounds_have_the_confidence_they_have() -> None:
-=======
 @pytest.mark.slow("many rounds")
-def test_fewer_than_six_rounds_have_no_interval() -> None:
->>>>>>> suite
+def test_fewer_than_six_rounds_have_the_confidence_they_have() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?seed=3", rounds=3, rounds_max=3)
     assert {row.summary.confidence for row in run.rows} == {0.75}
     assert all(row.verdict.state == "inconclusive" for row in run.rows)

@@ -24,18 +24,12 @@ def test_figures_are_the_plateau_and_the_peaks(gpu: Kept) -> None:
     assert figures["Load latency, memory"] == "chase 16 GiB"
 
 
-<<<<<<< HEAD
+@pytest.mark.slow("simulates whole runs, and draws them")
 def test_an_invalid_number_is_a_figure_only_where_there_is_no_other(cpu: Kept) -> None:
     rows = [replace(row, verdict=replace(row.verdict, state="invalid")) if row.label == "fma fp32" else row for row in cpu[1]]
     by_title = {figure.title: figure.row for figure in conclude(cpu[0], rows).figures}
     assert by_title["Arithmetic, fp32"].verdict.state == "invalid"
     assert by_title["Memory bandwidth"].verdict.state == "measured", "though an invalid stream has as large a working set"
-=======
-@pytest.mark.slow("simulates whole runs, and draws them")
-def test_a_number_that_cannot_stand_is_no_figure(cpu: Kept) -> None:
-    rows = [replace(row, verdict=replace(row.verdict, state="invalid")) for row in cpu[1]]
-    assert conclude(cpu[0], rows).figures == ()
->>>>>>> suite
 
 
 def test_findings_begin_with_what_cannot_be_used(cpu: Kept) -> None:
