@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -34,6 +35,15 @@ def pytest_configure() -> None:
     os.environ["COLUMNS"] = "100"  # where there is no terminal; pytest-xdist says 80 to its processes
     os.environ["HOTLAP_HOME"] = str(_own / "home")
     os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
+
+
+def pytest_collection() -> None:
+    gc.disable()  # thousands of tests are made here and none goes away
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # nor are they looked through again and again while tests run
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace as changed
 
+import pytest
 import report_sample as sample
 from msgspec.structs import replace
 
