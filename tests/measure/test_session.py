@@ -209,7 +209,7 @@ def test_an_interrupted_run_keeps_everything_and_goes_on(home: Path, tmp_path: P
     _, errors = done.communicate(timeout=120)
     assert done.returncode == 0, errors
     whole = hotlap.load(kept.path)
-    assert sorted((s.case, s.round) for s in whole.samples) == sorted({(c.id, r) for c in whole.bundle.run.plan.cases for r in range(3)})
+    _is_whole(whole)
 
 
 @pytest.mark.slow("starts and ends whole runs of the command")
@@ -251,9 +251,20 @@ def _finish(home: Path, folder: Path) -> None:
     done = _start(home, "--resume", folder.name)
     _, errors = done.communicate(timeout=120)
     assert done.returncode == 0, errors
-    whole = hotlap.load(folder)
-    expected = sorted((c.id, r) for c in whole.bundle.run.plan.cases for r in range(3))
-    assert sorted((s.case, s.round) for s in whole.samples) == expected
+    _is_whole(hotlap.load(folder))
+
+
+def _is_whole(run: hotlap.Run) -> None:
+    """Every case has its three rounds, more where others disturbed one, and none is there twice; what cannot run is asked once."""
+    found = [(one.case, one.round) for one in run.samples]
+    assert len(found) == len(set(found))
+    for case in run.bundle.run.plan.cases:
+        mine = [one for one in run.samples if one.case == case.id]
+        assert mine
+        if any(one.status == "not_run" for one in mine):
+            assert [one.round for one in mine] == [0]
+        else:
+            assert {one.round for one in mine} >= {0, 1, 2}
 
 
 @pytest.mark.slow("starts and ends whole runs of the command")
