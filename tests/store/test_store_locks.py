@@ -174,10 +174,11 @@ def test_two_users_meet_at_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory() as place:  # pytest's own folders are the user's
         os.chmod(place, 0o777)
         monkeypatch.setenv("HOTLAP_LOCKS", f"{place}/locks")
-        _two_users(f"{become}\n{HOLD}")
+        assert _after_two_users(f"{become}\n{HOLD}") == "held\n"
 
 
-def _two_users(code: str) -> None:
+def _after_two_users(code: str) -> str:
+    """What the second user is told once the first has let go; while it holds the device, the second is refused."""
     first = subprocess.Popen([sys.executable, "-c", code, "GPU-1", "12345"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with first:
         assert first.stdout is not None
@@ -185,8 +186,7 @@ def _two_users(code: str) -> None:
         second = subprocess.run([sys.executable, "-c", code, "GPU-1", "12346"], capture_output=True, text=True, input="\n")
         assert f"Busy: the device GPU-1 is held by process {first.pid}" in second.stderr
         first.communicate("\n")
-    third = subprocess.run([sys.executable, "-c", code, "GPU-1", "12346"], capture_output=True, text=True, input="\n")
-    assert third.stdout == "held\n"
+    return subprocess.run([sys.executable, "-c", code, "GPU-1", "12346"], capture_output=True, text=True, input="\n").stdout
 
 
 def test_a_file_that_cannot_be_opened_is_one_clear_line(folder: Path) -> None:

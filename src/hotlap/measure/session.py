@@ -80,7 +80,7 @@ def run(plan: Plan, options: Options, listen: Listener, start: Start = Round) ->
 
 
 def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
-    """Where the plan will be measured. Raises InputError for all that was asked wrongly, Unavailable where nothing is usable."""
+    """Where the plan will be measured. Raises InputError for every usage error, Unavailable where nothing is usable."""
     spec = targets.chosen(options.target, plan.cases)
     devices = choose(targets.find(spec), options.device)
     if options.together and options.device != "all" and len(devices) < 2:

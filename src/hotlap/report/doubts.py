@@ -56,7 +56,7 @@ KINDS = {  # the most important first
 SAME = {"shared_device": "busy", "steal": "busy"}  # flags that are one doubt
 WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # doubts that explain a wide interval
 NAMED = 3  # cases of a doubt that are named; of more their number is said, and the table shows which
-MANY_ROUNDS = 20  # from which two groups of rounds are told apart
+MANY_ROUNDS = 20  # from which two groups of rounds can be distinguished
 BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
 
 

@@ -162,7 +162,7 @@ def limit_line(row: Row) -> str:
 
 
 def _expected(row: Row) -> str:
-    """How a number lies to what the model expects, where it is held against a bound."""
+    """How a number lies to what the model expects, where its limit is a bound."""
     slower = doubting.slower_than_expected(row)
     if slower is None or row.gap.against != "bound":
         return ""

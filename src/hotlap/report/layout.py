@@ -13,7 +13,7 @@ READABLE = 24  # width to which columns that wrap are narrowed first, one by one
 NARROWEST = 12  # of a column that wraps
 FEW_LINES = 6
 STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "accent": "36"}
-BARS = {"bound": "█", "expected": "▓"}  # told apart without colour: only a bound is solid; a run's own best is no limit
+BARS = {"bound": "█", "expected": "▓"}  # distinguishable without colour: only a bound is solid; a run's own best is no limit
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BREAKS = re.compile(r"(?<=::)|(?<=[_<,(/])(?=\w)|(?=<)")  # where a name may go on in the next line
 _UNSEEN = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A, 0x0D)}

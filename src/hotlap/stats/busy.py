@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hotlap.record import Look
 
-QUIET = 0.10  # a machine with less than this expected is not worth a word
+QUIET = 0.10  # expected noise below which nothing is said of the machine
 MOST = 9.0  # ten times as long: beyond it the figure says nothing more
 
 
