@@ -52,8 +52,8 @@ def proc(tmp_path: Path) -> Proc:
     return Proc(tmp_path)
 
 
-def host(proc: Proc, cores: int = 2) -> Host:
-    return Host(root=proc.root, cores=cores)
+def host(proc: Proc, cores: int = 2, processors: int = 0) -> Host:
+    return Host(root=proc.root, cores=cores, processors=processors or cores)
 
 
 def seen(watch: Host, proc: Proc, wall_s: float = 0.01, running: tuple[int, int] = (1, 1), **threads: tuple[Any, ...]) -> Seen:
@@ -82,7 +82,8 @@ def test_what_waking_costs_is_no_delay_and_all_threads_count(proc: Proc) -> None
     """20 µs each time a thread is woken: 10 times are 200 µs."""
     assert seen(host(proc), proc, t10=(0.01, 0.00035, 10)) == Seen()
     assert seen(host(proc), proc, t10=(0.02, 0.00035 + 0.000352, 20)).cause == "run_delay"
-    both = seen(host(proc), proc, t10=(0.03, 0.0008, 20), t11=(0.0, 0.0001, 0))
+    proc.thread("10", 0.02, 0.000702, 20)
+    both = seen(host(proc), proc, t10=(0.03, 0.0008, 20, 0), t11=(0.0, 0.0001, 0, 1))
     assert both.cause == "run_delay"
     assert both.share == pytest.approx((0.0008 - 0.000702 + 0.0001) / 0.01)
 
@@ -93,7 +94,21 @@ def test_waiting_before_the_sample_does_not_count(proc: Proc) -> None:
 
 
 def test_a_thread_less_of_a_wait_does_not_make_up_for_another(proc: Proc) -> None:
-    assert seen(host(proc), proc, t10=(0.01, 0.0002, 0), t11=(0.01, 0.0, 100)).cause == "run_delay"
+    assert seen(host(proc), proc, t10=(0.01, 0.0002, 0, 0), t11=(0.01, 0.0, 100, 1)).cause == "run_delay"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "running", "found"),
+    [
+        ((0.006, 0.004, 0, 1), (0.002, 0.006, 0, 1), 1, Seen("run_delay", pytest.approx(0.2))),  # 4 - 2 ms for others  # type: ignore[arg-type]
+        ((0.005, 0.005, 0, 1), (0.005, 0.005, 0, 1), 1, Seen()),
+        ((0.005, 0.005, 0, 1), (0.005, 0.005, 0, 0), 1, Seen("run_delay", pytest.approx(1.0))),  # type: ignore[arg-type]
+        ((0.005, 0.005, 0, 1), (0.005, 0.005, 0, 1), 2, Seen("processor")),  # another holds the second core all the time
+    ],
+)
+def test_waiting_for_threads_of_our_own_is_no_disturbance(proc: Proc, first: tuple[Any, ...], second: tuple[Any, ...], running: int, found: Seen) -> None:
+    """What ran on the processor where a thread waited counts, as far as it goes."""
+    assert seen(host(proc), proc, running=(running, running), t10=first, t11=second) == found
 
 
 @pytest.mark.parametrize(
@@ -101,14 +116,18 @@ def test_a_thread_less_of_a_wait_does_not_make_up_for_another(proc: Proc) -> Non
     [((1, 1), 1, False), ((2, 2), 1, True), ((2, 2), 2, False), ((3, 3), 2, True), ((3, 2), 2, False), ((1, 3), 2, False), ((3, 4), 2, True)],
 )
 def test_others_that_run_before_and_after_need_a_core_of_their_own(proc: Proc, running: tuple[int, int], cores: int, found: bool) -> None:
-    assert seen(host(proc, cores), proc, running=running, t10=(0.01, 0.0, 0)) == (Seen("processor") if found else Seen())
+    """Two threads of a core slow each other down without waiting; where a core has one, nobody was slowed who did not wait."""
+    one = {"t10": (0.01, 0.0, 0)}
+    assert seen(host(proc, cores, 2 * cores), proc, running=running, **one) == (Seen("processor") if found else Seen())
+    proc.thread("10", 0.0, 0.0, 0)
+    assert seen(host(proc, cores), proc, running=running, **one) == Seen()
 
 
-def test_threads_that_ran_during_half_of_the_sample_need_a_core_each(proc: Proc) -> None:
-    watch = host(proc)
+def test_threads_need_as_many_cores_as_they_ran_and_waited(proc: Proc) -> None:
+    watch = host(proc, processors=4)
     assert seen(watch, proc, running=(2, 2), t10=(0.01, 0.0, 0), t11=(0.004, 0.0, 0)) == Seen()
     assert watch.busy == ["10"]
-    assert seen(watch, proc, running=(2, 2), t10=(0.02, 0.0, 0), t11=(0.009, 0.0, 0)) == Seen("processor")
+    assert seen(watch, proc, running=(2, 2), t10=(0.02, 0.0, 0), t11=(0.0095, 0.0, 0)) == Seen("processor")
     assert sorted(watch.busy) == ["10", "11"]
 
 

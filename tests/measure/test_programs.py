@@ -160,7 +160,9 @@ def test_an_interrupted_run_ends_its_program_and_goes_on(home: Path, tmp_path: P
     assert 2 <= len(found.samples) < 6
     done = subprocess.run([sys.executable, "-m", "hotlap", "run", "--resume", found.run.id, "--no-report"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [one.round for one in bundles.load(found.path).samples] == list(range(6))
+    rounds = [one.round for one in bundles.load(found.path).samples]
+    assert len(rounds) >= 6  # more where a round was disturbed
+    assert rounds == list(range(len(rounds)))
 
 
 def test_plans_of_programs_have_defaults_of_their_own(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_when_there_are_enough(clean: int, all_of_them: int, spent: float, patie
 def test_a_quarter_of_what_is_left_is_worth_a_flag(disturbed: int, flagged: bool) -> None:
     """16 stay of 16 + as many as are replaced: half of all samples were disturbed, and then `disturbed` more."""
     raw = RawTimings(foreign=[Seen("process", 1.0)] * disturbed + [Seen()] * (16 - disturbed))
-    flags = loop._shared(raw, range(16), None, None)
+    flags = loop._shared(raw, range(16), None, None, 1.0)
     assert [flag.name for flag in flags] == ["shared_device"] * flagged
     assert raw.disturbed_share(range(16)) == disturbed / 16
     assert raw.disturbed_share([]) == 0.0
@@ -165,10 +165,16 @@ def test_what_others_used_is_said_and_a_brake_is_no_program() -> None:
     assert (braked.foreign, braked.disturbed, [f.name for f in braked.flags]) == ({"brake": 4}, 1.0, ["few_samples"])
 
 
-@pytest.mark.parametrize(("steal", "flagged"), [(None, False), (0.0199, False), (0.02, True), (0.3, True)])
-def test_stolen_time_is_kept_and_flagged_from_2_percent(steal: float | None, flagged: bool) -> None:
-    samples = measured(opened(page("c" * 60, steal=steal)))
-    assert samples.steal == steal
-    assert [f.name for f in samples.flags] == ["steal"] * flagged
-    if steal == 0.3:
-        assert samples.flags[0].detail == "the hypervisor gave 30% of the processors' time to other guests"
+@pytest.mark.parametrize(
+    ("steal", "seconds", "flagged"), [(None, 1.0, False), (0.0199, 1.0, False), (0.02, 1.0, True), (0.02, 0.499, False), (0.02, 0.5, True), (0.3, 0.1, True)]
+)
+def test_stolen_time_is_flagged_from_2_percent_and_one_tick(steal: float | None, seconds: float, flagged: bool) -> None:
+    """It is counted in ticks of 10 ms: less than one of them says nothing."""
+    flags = loop._shared(RawTimings(foreign=[Seen()]), [0], None, steal, seconds)
+    assert [flag.name for flag in flags] == ["steal"] * flagged
+
+
+def test_stolen_time_is_kept() -> None:
+    samples = measured(opened(page("c" * 60, steal=0.3)))
+    assert samples.steal == 0.3
+    assert samples.flags[0].detail == "the hypervisor gave 30% of the processors' time to other guests"

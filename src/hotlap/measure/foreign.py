@@ -1,7 +1,8 @@
 """What ran beside a sample and was not ours: the reasons for which a sample is taken again. Never the sample's own time.
 
-    run_delay   threads of this process waited for a processor (/proc/self/task/*/schedstat)
-    processor   others ran, and with our busy threads there were more than the machine has cores (/proc/loadavg)
+    run_delay   threads of this process waited for a processor, and not behind threads of their own (/proc/self/task/*/schedstat)
+    processor   others ran, and with our threads there were more than the machine has cores (/proc/loadavg): our threads waited, or
+                two threads of one core slow each other down
     process     another process had work on the GPU
     brake       the GPU was slowed down from outside: power brake, hardware slowdown
 
@@ -119,11 +120,13 @@ class Host:
     for_steal: _Ticks | None = None
     for_others: _Ticks | None = None
     cores: int = 0  # physical ones: two threads of one core slow each other down
+    processors: int = 0  # logical ones
     since: int = 0  # samples since the threads were listed
     busy: list[str] = field(default_factory=list)  # threads that ran during most of the last sample
 
     def __post_init__(self) -> None:
         self.cores = self.cores or describe(Tree(str(self.root.parent))).cores or os.cpu_count() or 1
+        self.processors = self.processors or os.cpu_count() or 1
         self.for_steal = self.for_others = self._ticks()
         self.why_not = "" if self._threads() else f"{self.root}/self/task/*/schedstat cannot be read: no sample is replaced"
 
@@ -136,17 +139,27 @@ class Host:
 
     def end(self, wall_s: float) -> Seen:
         now, running = self._read(), self._others_running()
-        waited = 0.0
-        self.busy = []
-        for thread, (ran_s, delayed_s, slices) in now.items():
-            ran_before, delayed_before, slices_before = self.before.get(thread, (ran_s, delayed_s, slices))
-            if ran_s - ran_before >= BUSY_SHARE * wall_s:
-                self.busy.append(thread)
-            waited += max(delayed_s - delayed_before - WAKING_S * (slices - slices_before), 0.0)
-        if waited > WAITED_SHARE * wall_s + WAITED_S:
-            return Seen("run_delay", waited / max(wall_s, 1e-9))
-        others = min(self.running, running)
-        return Seen("processor") if others and self._needed + others > self.cores else Seen()
+        ran_s, waited_s = dict[str, float](), dict[str, float]()
+        for thread, (ran, delayed, slices) in now.items():
+            ran_before, delayed_before, slices_before = self.before.get(thread, (ran, delayed, slices))
+            ran_s[thread] = ran - ran_before
+            waited_s[thread] = max(delayed - delayed_before - WAKING_S * (slices - slices_before), 0.0)
+        self.busy = [thread for thread, ran in ran_s.items() if ran >= BUSY_SHARE * wall_s]
+        allowed_s, waited = WAITED_SHARE * wall_s + WAITED_S, sum(waited_s.values())
+        if waited > allowed_s and (behind_others := self._behind_others(ran_s, waited_s)) > allowed_s:
+            return Seen("run_delay", behind_others / max(wall_s, 1e-9))
+        others, needed = min(self.running, running), max(round((sum(ran_s.values()) + waited) / max(wall_s, 1e-9)), 1)
+        slowed = waited > allowed_s or self.processors > self.cores
+        return Seen("processor") if others and slowed and needed + others > self.cores else Seen()
+
+    def _behind_others(self, ran_s: Mapping[str, float], waited_s: Mapping[str, float]) -> float:
+        """What of the waiting was not for threads of our own: one waits for those that ran on its processor."""
+        places = {thread: self._processor(thread) for thread, ran in ran_s.items() if ran or waited_s[thread]}
+        total = 0.0
+        for thread in places:
+            own = sum(ran_s[other] for other, place in places.items() if other != thread and place == places[thread])
+            total += max(waited_s[thread] - own, 0.0)
+        return total
 
     @property
     def _needed(self) -> int:
@@ -155,12 +168,13 @@ class Host:
 
     def loaded(self) -> list[int]:
         """The processors that the busy threads of the last sample ran on; [] where that is not known."""
-        found = set()
-        for thread in self.busy:
-            with suppress(OSError, ValueError, IndexError):
-                text = (self.root / "self/task" / thread / "stat").read_text()
-                found.add(int(text.rpartition(")")[2].split()[36]))
-        return sorted(found)
+        return sorted({place for thread in self.busy if (place := self._processor(thread)) is not None})
+
+    def _processor(self, thread: str) -> int | None:
+        """The processor that a thread ran on last."""
+        with suppress(OSError, ValueError, IndexError):
+            return int((self.root / "self/task" / thread / "stat").read_text().rpartition(")")[2].split()[36])
+        return None
 
     def wait(self, seconds: float) -> float:
         began = time.perf_counter()
@@ -194,10 +208,14 @@ class Host:
             return False
         for gone in self.files.keys() - here:
             os.close(self.files.pop(gone))
-        for new in here - self.files.keys():
-            with suppress(OSError):
-                self.files[new] = os.open(self.root / "self/task" / new / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        self.files |= {new: file for new in here - self.files.keys() if (file := self._open(new))}
         return bool(self.files)
+
+    def _open(self, thread: str) -> int:
+        """Its schedstat; 0 where it cannot be read."""
+        with suppress(OSError):
+            return os.open(self.root / "self/task" / thread / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        return 0
 
     def _read(self) -> dict[str, tuple[float, float, float]]:
         """Of each thread: seconds run, seconds waited for a processor, turns."""

@@ -33,7 +33,7 @@ MOST_CALLS, MOST_SAMPLES, FEWEST_SAMPLES = 50_000, 5_000, 3
 MOST_REPLACED = 0.5  # of a case's samples; where more were disturbed the least disturbed stay, and the case says so
 IN_A_ROW = 2  # disturbed samples, after which waiting costs less than sampling
 DISTURBED = 0.25  # share of disturbed samples among those kept, from which others are named as sharing the device
-STOLEN = 0.02  # share of the processors' time taken by the hypervisor that is worth a flag
+STOLEN, TICK_S = 0.02, 0.01  # share of the processors' time taken by the hypervisor that is worth a flag; what it is counted in
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     resolution = 0.0 if prepared.own_value else target.timer_resolution_s
     watched = not budget.watch.why_not and not isinstance(budget.watch, Nothing)
     disturbed = raw.disturbed_share(places)
-    flags = _flags(kept, first, resolution, calls) + _shared(raw, places, others, steal) + (prepared.flags() if prepared.flags else [])
+    own = prepared.flags() if prepared.flags else []
+    flags = _flags(kept, first, resolution, calls) + _shared(raw, places, others, steal, ended - sampling_s) + own
     return _with(
         blank, status=found.status, cause=found.cause, reason=found.reason, seconds=kept, calls=calls, method=method, overhead_s=cost,
         resolution_s=resolution, wall_ratio=_wall_ratio(prepared, raw, overhead), dropped=len(used) - len(kept), steady=first is not None,
@@ -299,14 +300,14 @@ def _gone(raw: RawTimings, places: Sequence[int]) -> list[int]:
     return sorted(set(range(len(raw.wall_s))).difference(places))
 
 
-def _shared(raw: RawTimings, places: Sequence[int], others: float | None, steal: float | None) -> list[Flag]:
+def _shared(raw: RawTimings, places: Sequence[int], others: float | None, steal: float | None, seconds: float) -> list[Flag]:
     """What others took, beside what could be replaced. A brake is no program: it is a reason of throttling."""
     flags = []
     disturbed = sum(raw.foreign[n].cause not in ("", "brake") for n in places) / max(len(places), 1)
     if disturbed >= DISTURBED:
         used = f"; other programs used {others:.1f} processors" if others is not None else ""
         flags.append(Flag(name="shared_device", detail=f"others ran during {disturbed:.0%} of the samples that are left{used}"))
-    if steal is not None and steal >= STOLEN:
+    if steal is not None and steal >= STOLEN and steal * seconds >= TICK_S:
         flags.append(Flag(name="steal", detail=f"the hypervisor gave {steal:.0%} of the processors' time to other guests"))
     return flags
 

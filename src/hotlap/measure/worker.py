@@ -25,6 +25,7 @@ from hotlap.sensors.sampler import Sampler
 from hotlap.targets.base import Target
 from hotlap.workloads.operators import timers
 
+GREATEST_SHARE = 3.0  # of its share of a round's patience, that one case may wait
 PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until the round shows how much it takes
 
 
@@ -71,7 +72,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         _say(channel, Began(case=case.id))
         seconds = _share(job.options.round_s, target.clock.now() - began - waited_s, sampled_s, number, len(cases))
         budget = _budget(target, case, job, watch, None if target.dialect == "model" else channel)
-        budget = dataclasses.replace(budget, seconds=seconds, patience_s=max(job.patience_s - waited_s, 0.0))
+        budget = dataclasses.replace(budget, seconds=seconds, patience_s=_patience_s(job, waited_s))
         if case.workload == "command" and target.dialect != "model":
             most_s = None if job.left_s is None else job.left_s / len(job.cases) / (job.options.rounds + 1)
             samples = programs.measure(target, case, budget, most_s)
@@ -104,6 +105,11 @@ def _share(round_s: float, spent_s: float, sampled_s: float, done: int, cases: i
     share = (round_s - spent_s) / (cases - done)
     preparing = (spent_s - sampled_s) / done if done else share * PREPARE_SHARE
     return max(share - preparing, SHORTEST_SLOT_S)
+
+
+def _patience_s(job: Job, waited_s: float) -> float:
+    """What one case may wait: some times its share of the round's patience, of what is left of that."""
+    return max(min(job.patience_s - waited_s, GREATEST_SHARE * job.patience_s / len(job.cases)), 0.0)
 
 
 def _budget(target: Target, case: Case, job: Job, watch: foreign.Watch, channel: IO[bytes] | None) -> CaseBudget:

@@ -56,6 +56,7 @@ KINDS = {  # the most important first
 SAME = {"shared_device": "busy", "steal": "busy"}  # flags that are one doubt
 WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # doubts that explain a wide interval
 NAMED = 3  # cases of a doubt that are named; of more their number is said, and the table shows which
+MOST_NEEDED = 100  # rounds, above which a quieter machine is the better advice
 MANY_ROUNDS = 20  # from which two groups of rounds can be distinguished
 BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
 
@@ -188,7 +189,7 @@ def _doubts(code: str, rows: Sequence[Row]) -> list[Doubt]:
         return [Doubt(code, tuple(group), words.clean(why or "no reason was given"), kind.action, kind.severity) for group, why in groups]
     found = _SEEN[code](rows) if code in _SEEN else _detail(code, rows)
     seen = "; ".join(part for part in (found, _widest([row for row in rows if codes(row)[0] == code])) if part)
-    return [Doubt(code, tuple(rows), words.clean(seen), kind.action or _rounds_needed(rows), _severity(code, rows))]
+    return [Doubt(code, tuple(rows), words.clean(seen), _action(code, rows), _severity(code, rows))]
 
 
 _REASONS: dict[str, Callable[[Row], str]] = {
@@ -213,11 +214,19 @@ def _widest(rows: Sequence[Row]) -> str:
     return f"interval {'up to ' if len(wide) > 1 else ''}{words.interval(widest)}"
 
 
+def _action(code: str, rows: Sequence[Row]) -> str:
+    """What to do, where it depends on what was found."""
+    if code == "busy" and not _disturbed(rows):
+        return "other guests of this host: nothing to stop here; measure at another time, or on a machine of your own"
+    return KINDS[code].action or _rounds_needed(rows)
+
+
 def _rounds_needed(rows: Sequence[Row]) -> str:
     known = [row.summary.needed for row in rows if row.summary.needed is not None]
-    if not known:
-        return "reduce the noise, or ask for less (--precision): more rounds will not do"
-    return f"--rounds {max(known)}: about so many reach the precision asked"
+    if not known or min(known) > MOST_NEEDED:
+        return "measure on a quieter machine, or ask for less (--precision): more rounds will not do"
+    most = max(one for one in known if one <= MOST_NEEDED)
+    return f"--rounds {most}: so many reach the precision asked{'' if max(known) == most else ' in some of them'}"
 
 
 def which(doubt: Doubt, rows: Sequence[Row]) -> str:
@@ -275,6 +284,13 @@ _SEEN: dict[str, Callable[[Sequence[Row]], str]] = {
 
 
 # ---------------------------------------------------------------- a busy machine
+
+
+def _disturbed(rows: Sequence[Row]) -> bool:
+    """Whether programs of this machine ran beside the samples."""
+    return any((one.disturbed or 0.0) >= 0.005 for row in rows for one in row.result.rounds) or any(
+        flag.name == "shared_device" for row in rows for flag in row.result.flags
+    )
 
 
 def taken(rows: Sequence[Row]) -> str:
