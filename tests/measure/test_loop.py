@@ -133,14 +133,6 @@ def test_one_sample_without_a_device_timer_makes_all_of_them_wall_clock() -> Non
     assert (samples.method, set(samples.seconds)) == ("wall-single", {5 * TICK})
 
 
-def test_a_programs_own_number_is_kept_as_it_is() -> None:
-    numbers = iter(range(100))
-    change = {"own_value": lambda: next(numbers) + 0.5, "timer": "own", "batch": 1}
-    samples = measured(opened(steps(16 * TICK), wall_overhead_s=TICK), 64 * TICK, change)
-    assert (samples.seconds, samples.method, samples.overhead_s, samples.resolution_s) == ([0.5, 1.5, 2.5, 3.5], "program", 0.0, 0.0)
-    assert samples.wall_ratio is None
-
-
 def test_the_ratio_of_the_timers_is_kept() -> None:
     samples = measured(opened([Step(device_s=4 * TICK, wall_s=4 * TICK)], wall_overhead_s=TICK / 256))
     assert samples.wall_ratio == 1.0
@@ -293,7 +285,7 @@ def test_a_timer_whose_step_is_more_than_a_thousandth_of_a_sample_is_coarse(reso
     samples = measured(opened(steps(4 * TICK), resolution_s=resolution_s), change={"batch": 1})
     assert names(samples) == ["timer_coarse"] * coarse
     if coarse:
-        assert samples.flags[0].detail == "the timer's step is 0.1% of a sample"
+        assert samples.flags[0].detail == "the timer's step is 0.10 % of a sample"
     assert names(measured(opened(steps(4 * TICK), resolution_s=resolution_s), change={"batch": 2})) == []
 
 

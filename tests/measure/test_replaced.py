@@ -61,7 +61,7 @@ def test_at_most_half_is_replaced_and_the_least_disturbed_stay() -> None:
     assert ticks(samples) == [5, 6, 7, 8]
     assert len(samples.seconds) == 4
     assert (samples.disturbed, samples.foreign) == (1.0, {"run_delay": 4})
-    assert samples.flags[-1] == Flag(name="shared_device", detail="others ran during 100% of the samples that are left")
+    assert samples.flags[-1] == Flag(name="shared_device", detail="others ran during 100 % of the samples that are left")
 
 
 def test_half_of_an_odd_number_is_less_than_half() -> None:
@@ -160,7 +160,7 @@ def test_a_quarter_of_what_is_left_is_worth_a_flag(disturbed: int, flagged: bool
 
 def test_what_others_used_is_said_and_a_brake_is_no_program() -> None:
     samples = measured(opened(page("d" * 60, others=1.26)), 8 * CLEAN)
-    assert samples.flags[-1].detail == "others ran during 100% of the samples that are left; other programs used 1.3 processors"
+    assert samples.flags[-1].detail == "others ran during 100 % of the samples that are left; other programs used 1.3 processors"
     braked = measured(opened(page("b" * 60)), 8 * CLEAN)
     assert (braked.foreign, braked.disturbed, [f.name for f in braked.flags]) == ({"brake": 4}, 1.0, ["few_samples"])
 
@@ -177,4 +177,4 @@ def test_stolen_time_is_flagged_from_2_percent_and_one_tick(steal: float | None,
 def test_stolen_time_is_kept() -> None:
     samples = measured(opened(page("c" * 60, steal=0.3)))
     assert samples.steal == 0.3
-    assert samples.flags[0].detail == "the hypervisor gave 30% of the processors' time to other guests"
+    assert samples.flags[0].detail == "the hypervisor gave 30 % of the processors' time to other guests"

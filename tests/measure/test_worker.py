@@ -110,6 +110,29 @@ def test_what_waiting_took_is_not_the_next_case_s(tmp_path: Path) -> None:
     assert counts[1] >= 100  # the rest of the second, less what preparing took
 
 
+@pytest.mark.parametrize(("waited_s", "cases", "patience_s"), [(0.0, 1, 8.0), (3.0, 1, 5.0), (0.0, 6, 4.0), (0.0, 3, 8.0), (5.0, 6, 3.0), (9.0, 6, 0.0)])
+def test_one_case_may_wait_three_times_its_share(waited_s: float, cases: int, patience_s: float) -> None:
+    assert worker._patience_s(job("host", *[CASE] * cases, patience_s=8.0), waited_s) == patience_s
+
+
+@pytest.mark.parametrize(("left_s", "most_s"), [(None, None), (70.0, 5.0)])
+def test_programs_are_executed_and_know_what_a_first_one_may_take(monkeypatch: pytest.MonkeyPatch, left_s: float | None, most_s: float | None) -> None:
+    """70 s left for two cases of six rounds and one more each. Nothing but programs goes this way."""
+    asked: list[tuple[str, float | None]] = []
+
+    def measure(target: Any, case: Case, budget: Any, most_s: float | None) -> Samples:
+        asked.append((case.workload, most_s))
+        return Samples(case=case.id, device="", round=0, seconds=[1.0])
+
+    monkeypatch.setattr(worker.programs, "measure", measure)
+    monkeypatch.setattr(worker, "measure", lambda target, case, *_: Samples(case=case.id, device="", round=0))
+    program = Case(workload="command", params=hotlap.work.find("command").parse({"argv": ["true"]}))
+    took = [m.samples for m in said(job("host", program, CASE, left_s=left_s)) if isinstance(m, Took)]
+    assert asked == [("command", most_s)]
+    assert {one.device for one in took} == {"key"}
+    assert sorted(len(one.seconds) for one in took) == [0, 1]
+
+
 # ---------------------------------------------------------------- whole runs
 
 
@@ -344,6 +367,63 @@ def test_a_fault_that_was_set_for_later_than_the_run_lasted_is_said(tmp_path: Pa
     gemm = Case(workload="gemm", params=hotlap.work.find("gemm").parse({"dtype": "bf16"}))
     session.run(plan(gemm, rounds=1, rounds_max=1), options, lambda _, n, e: news.append(e), Thread)  # type: ignore[arg-type]
     assert any(isinstance(one, str) and "throttle" in one for one in news)
+
+
+class Told:
+    """A process that says what the test wants, of any device."""
+
+    jobs: list[Job]
+    hung = tainted = False
+
+    def __init__(self, one: Job, limit_s: float, stop: threading.Event) -> None:
+        self.job = one
+
+    def __enter__(self) -> Told:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def go_on(self) -> None:
+        return
+
+    def messages(self) -> Any:
+        for case in self.job.cases:
+            yield Began(case=case.id)
+            yield Took(samples=Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=1e9), readings=[], tainted=False)
+        yield Ended(seconds=1e9, sampler_share=0.25, missing={"nvml": "not here"}, warnings=["a sensor is odd"])
+
+
+def test_a_round_on_a_real_device_took_what_the_wall_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device with a clock of its own it is that clock's. Warnings are said once, of the first round."""
+    two = [Device(target="opencl", index=n, name="n", kind="gpu", uuid=f"GPU-{n}") for n in range(2)]
+    monkeypatch.setattr(session.targets, "find", lambda _: two)
+    heard: list[Any] = []
+    start: Any = Told
+    path = session.run(plan(), session.Options(target="opencl", device="1", home=tmp_path), lambda d, n, e: heard.append((d.index, n, e)), start)
+    kept = hotlap.load(path).bundle.run
+    assert (kept.sampler_share, kept.sensors_missing, kept.devices, kept.order) == (0.25, {"nvml": "not here"}, ["GPU-1"], "single")
+    ends = [event for _, _, event in heard if isinstance(event, Ended)]
+    assert len(ends) == 6
+    assert all(0 <= one.seconds < 1e6 for one in ends)
+    assert [(d, n) for d, n, event in heard if event == "a sensor is odd"] == [(1, 0)]
+
+
+@pytest.mark.parametrize(("together", "order"), [(False, "one after another"), (True, "together")])
+def test_several_devices_are_measured_in_the_order_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool, order: str) -> None:
+    two = [Device(target="opencl", index=n, name="n", kind="gpu", uuid=f"GPU-{n}") for n in range(2)]
+    monkeypatch.setattr(session.targets, "find", lambda _: two)
+    heard: list[int] = []
+    start: Any = Told
+    options = session.Options(target="opencl", device="all", together=together, home=tmp_path)
+    found = hotlap.load(session.run(plan(), options, lambda d, n, e: heard.append(d.index), start))
+    assert found.bundle.run.order == order
+    assert sorted((s.device, s.round) for s in found.samples) == [(f"GPU-{d}", n) for d in range(2) for n in range(6)]
+    if not together:
+        assert heard == sorted(heard)
+    alone = session.Options(target="opencl", device="0", together=True, home=tmp_path)
+    with pytest.raises(InputError, match="--together measures several devices at once"):
+        session.run(plan(), alone, lambda *_: None, start)
 
 
 def test_devices_are_named_by_index_or_uuid() -> None:

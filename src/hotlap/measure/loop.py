@@ -23,6 +23,7 @@ from hotlap.measure.foreign import Nothing, Watch
 from hotlap.record import Case, Check, Flag, Samples
 from hotlap.stats import series, summary
 from hotlap.targets.base import Seen, Target, Timing
+from hotlap.units import percent
 from hotlap.workloads.base import Prepared
 
 RESOLUTION_SHARE = 1e-3  # of a sample, at most
@@ -125,7 +126,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     found = validity.validity(
         check, _timers(prepared, raw, overhead), lambda: _timers_again(target, prepared, calls * validity.LONGER, budget, overhead),
     )
-    resolution = 0.0 if prepared.own_value else target.timer_resolution_s
+    resolution = target.timer_resolution_s
     watched = not budget.watch.why_not and not isinstance(budget.watch, Nothing)
     disturbed = raw.disturbed_share(places)
     own = prepared.flags() if prepared.flags else []
@@ -202,7 +203,7 @@ def _sample_until(target: Target, prepared: Prepared, budget: CaseBudget, calls:
         entered = clock.now()
         timing = target.time(prepared.enqueue, calls, prepared.graph)
         seen = watch.end(timing.wall_s)
-        raw.device_s.append(prepared.own_value() if prepared.own_value else timing.device_s)
+        raw.device_s.append(timing.device_s)
         raw.wall_s.append(timing.wall_s)
         raw.foreign.append(seen)
         raw.gaps_s.append(entered - left)
@@ -241,8 +242,6 @@ def append_known(clocks_hz: list[float], value: float | None) -> None:
 
 def per_call_seconds(prepared: Prepared, raw: RawTimings, calls: int, overhead: Overhead) -> tuple[list[float], str, float]:
     """Seconds per call by the case's timer, its method id, and the overhead that was subtracted from every sample."""
-    if prepared.own_value is not None:
-        return [v for v in raw.device_s if v is not None], "program", 0.0
     by_device = prepared.timer == "device" and all(v is not None for v in raw.device_s)
     found = [v for v in raw.device_s if v is not None] if by_device else raw.wall_s
     cost = overhead.device_s if by_device else overhead.wall_s
@@ -257,7 +256,7 @@ def _steady_from(values: list[float]) -> int | None:
 
 def _timers(prepared: Prepared, raw: RawTimings, overhead: Overhead) -> validity.Timers | None:
     """Both timers over the samples that nothing disturbed; None where only one was read."""
-    if prepared.own_value is not None or any(v is None for v in raw.device_s):
+    if any(v is None for v in raw.device_s):
         return None
     clean = [n for n, seen in enumerate(raw.foreign) if not seen.cause]
     return validity.Timers([raw.device_s[n] or 0.0 for n in clean], [raw.wall_s[n] for n in clean], overhead.least_s)
@@ -306,9 +305,9 @@ def _shared(raw: RawTimings, places: Sequence[int], others: float | None, steal:
     disturbed = sum(raw.foreign[n].cause not in ("", "brake") for n in places) / max(len(places), 1)
     if disturbed >= DISTURBED:
         used = f"; other programs used {others:.1f} processors" if others is not None else ""
-        flags.append(Flag(name="shared_device", detail=f"others ran during {disturbed:.0%} of the samples that are left{used}"))
+        flags.append(Flag(name="shared_device", detail=f"others ran during {percent(disturbed)} of the samples that are left{used}"))
     if steal is not None and steal >= STOLEN and steal * seconds >= TICK_S:
-        flags.append(Flag(name="steal", detail=f"the hypervisor gave {steal:.0%} of the processors' time to other guests"))
+        flags.append(Flag(name="steal", detail=f"the hypervisor gave {percent(steal)} of the processors' time to other guests"))
     return flags
 
 
@@ -320,16 +319,16 @@ def _metrics(prepared: Prepared) -> dict[str, float]:
 def _flags(kept: list[float], first: int | None, resolution_s: float, calls: int) -> list[Flag]:
     flags = []
     if first is None:
-        flags.append(Flag(name="not_steady", detail="no steady state was found in the time given; give it more with round_time"))
+        flags.append(Flag(name="not_steady", detail="no steady state was found in the time given"))
     if len(kept) < 5:
-        flags.append(Flag(name="few_samples", detail=f"{len(kept)} samples in the round; give it more time"))
+        flags.append(Flag(name="few_samples", detail=f"{len(kept)} sample{'' if len(kept) == 1 else 's'} in the round"))
     if len(kept) >= 20 and series.bimodal(kept):
         flags.append(Flag(name="bimodal", detail="samples gather around two values"))
     if len(kept) >= 10 and series.drifting(kept):
         flags.append(Flag(name="drift", detail=f"{series.drift(kept):+.1%} from first to last sample"))
     shortest = min(kept, default=0.0) * calls
     if shortest > 0 and resolution_s > RESOLUTION_SHARE * shortest:
-        flags.append(Flag(name="timer_coarse", detail=f"the timer's step is {resolution_s / shortest:.1%} of a sample"))
+        flags.append(Flag(name="timer_coarse", detail=f"the timer's step is {percent(resolution_s / shortest)} of a sample"))
     return flags
 
 

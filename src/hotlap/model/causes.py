@@ -185,7 +185,7 @@ def _low_clock(seen: Seen) -> tuple[str, str] | None:
     """The clock, where what sets the limit runs on it and it explains most of the gap."""
     ratio = _clock_ratio(seen)
     on_clock = seen.limit.limiter in ("arithmetic unit", "cache") or seen.name.startswith("compute")
-    if ratio is None or ratio >= LOW_CLOCK or not on_clock or seen.share is None:
+    if ratio is None or ratio >= LOW_CLOCK or not on_clock or seen.share is None or seen.share >= 1:
         return None
     if math.log(ratio) / math.log(seen.share) < MOST:
         return None

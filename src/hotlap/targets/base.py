@@ -114,14 +114,13 @@ class Prepared:
 
     enqueue: Enqueue  # n calls, not waiting
     check: Callable[[], Check]  # against a reference; called after the samples were taken
-    timer: Literal["device", "wall", "own"] = "device"  # own: `own_value` gives the number (programs)
+    timer: Literal["device", "wall"] = "device"
     graph: bool = False  # time a recorded graph of the calls
     batch: int | None = None  # fixed number of calls in a sample; None: sized by the timer's resolution
     multiple: int = 1  # calls in a sample are a multiple of this (calls that share one launch)
     variant: str = ""  # what was chosen for this device
     operations: float | None = None  # of one call, where rounding made it differ from the case's work
     flush: Callable[[], None] | None = None  # empties the caches before every sample (cache = cold)
-    own_value: Callable[[], float] | None = None
     counters: Callable[[], dict[str, float]] | None = None  # of one call, as in Samples; called after the samples were taken
     before: Callable[[], None] | None = None  # called before every sample, outside the timed region, and before `flush`
     after: Callable[[], None] | None = None  # called right after every sample
