@@ -285,7 +285,7 @@ def test_a_timer_whose_step_is_more_than_a_thousandth_of_a_sample_is_coarse(reso
     samples = measured(opened(steps(4 * TICK), resolution_s=resolution_s), change={"batch": 1})
     assert names(samples) == ["timer_coarse"] * coarse
     if coarse:
-        assert samples.flags[0].detail == "the timer's step is 0.10 % of a sample"
+        assert samples.flags[0].detail == "the timer's step is 0.12 % of a sample"
     assert names(measured(opened(steps(4 * TICK), resolution_s=resolution_s), change={"batch": 2})) == []
 
 
