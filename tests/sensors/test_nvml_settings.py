@@ -32,6 +32,7 @@ HEAD = f"""
     from hotlap.record import Device
     from hotlap.errors import HotlapError
     from hotlap.sensors import nvml_guard
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the shell of the tests ignores it, as for a job in the background
     from hotlap.sensors.nvml_guard import Wish
     from hotlap.sensors.nvml_settings import Settings, check
     from hotlap.tune import frontier
