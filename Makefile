@@ -25,7 +25,7 @@ help:
 	@echo "DEVICE=0                a device: index, UUID or 'all'     (run)"
 	@echo "ARGS='--label a=b'      further options of 'hotlap run'    (run), of pytest (test)"
 	@echo "WITH=torch,cuda         further extras of the package      (run, test, setup)"
-	@echo "TESTS=tests/stats       only these tests                   (test…)"
+	@echo "TESTS=tests/core/stats       only these tests                   (test…)"
 	@echo "JOBS=0                  processes that run tests           (test…; logical: one per core, 0: one, no others beside it)"
 	@echo "PYTHON=python3.12       the Python that makes .venv        (all)"
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from error_rates import NOISES, SD, interleaved, show, wilson
 
-from hotlap.stats import sequential
-from hotlap.stats.sequential import ANSWERS, Design, Followed
-from hotlap.stats.student import two_sided
+from hotlap.core.stats import sequential
+from hotlap.core.stats.sequential import ANSWERS, Design, Followed
+from hotlap.core.stats.student import two_sided
 
 PILOTS = (5, 6, 10)
 GRID = 1.03  # designs are made for noises this far apart, not for each pilot anew: rounded up

@@ -24,7 +24,7 @@ def main() -> None:
     missing = [name for name in ("pyarrow", "scipy") if find_spec(name) is None]
     if missing:
         sys.exit(f"not run, because {' and '.join(missing)} is not installed; pip install {' '.join(missing)}")
-    from hotlap.model.fit import collective, decode, gemm, intervals, moe, power, prefill, scores, summary
+    from hotlap.core.model.fit import collective, decode, gemm, intervals, moe, power, prefill, scores, summary
 
     place = scores.folder()
     modules = {"gemm": gemm, "prefill": prefill, "decode": decode, "moe": moe, "collective": collective}

@@ -14,9 +14,10 @@ import statistics
 
 import numpy as np
 
-from hotlap import targets, work, workloads
-from hotlap.errors import NotSupported
-from hotlap.record import Case
+from hotlap.core import work
+from hotlap.core.errors import NotSupported
+from hotlap.core.measure import targets, workloads
+from hotlap.core.record import Case
 
 LENGTHS_S = (20e-6, 100e-6, 1e-3, 10e-3, 30e-3)
 

@@ -20,9 +20,9 @@ from typing import Any, Literal
 import numpy as np
 from error_rates import show, wilson
 
-from hotlap.tune.commits import Commit
-from hotlap.tune.halving import Asked, Outcome, Search
-from hotlap.tune.tape import Tape, Took
+from hotlap.core.trials.commits import Commit
+from hotlap.core.trials.halving import Asked, Outcome, Search
+from hotlap.core.trials.tape import Tape, Took
 
 DRIFT = 1e-4  # a measurement: 1 % in 100, whoever takes them
 RIGHT, WRONG, NONE, UNSURE = ANSWERS = ("right", "wrong", "no difference", "cannot tell")

@@ -27,8 +27,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from hotlap.sensors import bmc, redfish_tree
-from hotlap.sensors.bmc_file import Endpoint
+from hotlap.nodes.sensors import bmc, redfish_tree
+from hotlap.nodes.sensors.bmc_file import Endpoint
 
 PROMISED_SHARE = {"environment": 0.5, "all": 1.0}
 ENVIRONMENT = ("HGX_PlatformEnvironmentMetrics_0", "PlatformEnvironmentMetrics_0")

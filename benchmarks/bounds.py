@@ -34,8 +34,8 @@ class Group(NamedTuple):
 
 def groups(place: Path) -> Iterator[Group]:
     """Every row that the families are fitted to or scored on."""
-    from hotlap.model.fit import decode, gemm, moe, prefill
-    from hotlap.model.fit.data import FOLDERS
+    from hotlap.core.model.fit import decode, gemm, moe, prefill
+    from hotlap.core.model.fit.data import FOLDERS
 
     for gpu in FOLDERS:
         yield from _split("gemm", "gemm", gemm.rows(gpu, place), {})
@@ -45,9 +45,9 @@ def groups(place: Path) -> Iterator[Group]:
 
 
 def _split(family: str, workload: str, rows: Any, fixed: Mapping[str, Any]) -> Iterator[Group]:
-    from hotlap import work
-    from hotlap.model import machines
-    from hotlap.model.bounds import bounds
+    from hotlap.core import work
+    from hotlap.core.model import machines
+    from hotlap.core.model.bounds import bounds
 
     if not len(rows.seconds):
         return
@@ -71,7 +71,7 @@ def _split(family: str, workload: str, rows: Any, fixed: Mapping[str, Any]) -> I
 def main() -> None:
     if find_spec("pyarrow") is None:
         sys.exit("not run, because pyarrow is not installed; pip install pyarrow")
-    from hotlap.model.fit import scores
+    from hotlap.core.model.fit import scores
 
     found = list(groups(scores.folder()))
     print(f"{'family':<9} {'machine':<14} {'rows':>8} {'faster than the bound':>22} {'by more than 5 %':>17}")

@@ -19,11 +19,11 @@ import statistics
 import time
 from typing import Any
 
-from hotlap.inspect.busy import look
-from hotlap.report.busy import said
-from hotlap.stats.busy import expected_noise
-from hotlap.stats.summary import interval
-from hotlap.targets.host import describe
+from hotlap.core.measure.machine.busy import look
+from hotlap.core.measure.targets.host import describe
+from hotlap.core.show.busy import said
+from hotlap.core.stats.busy import expected_noise
+from hotlap.core.stats.order import interval
 
 LEVELS = ((0, 0.0), (1, 0.2), (1, 0.5), (1, 1.0), (2, 0.5), (2, 1.0), (4, 1.0))  # spinners, each on for this share of the time
 SHOWN = ("others", "steal", "expected", "off", "half_width")

@@ -16,7 +16,7 @@ def main() -> None:
     missing = [name for name in ("pyarrow", "scipy") if find_spec(name) is None]
     if missing:
         sys.exit(f"not run, because {' and '.join(missing)} is not installed; pip install {' '.join(missing)}")
-    from hotlap.model.fit import scores, sweep
+    from hotlap.core.model.fit import scores, sweep
 
     print(scores.show(sweep.table(scores.folder())))
 

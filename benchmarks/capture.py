@@ -59,14 +59,14 @@ def sized(program: list[str], environment: dict[str, str]) -> int:
 
 
 def captured(home: Path) -> Any:
-    from hotlap.store import captured as store
+    from hotlap.traces import captured as store
 
     latest = max((home / "runs").iterdir(), key=lambda one: one.stat().st_mtime)
     return store.read(latest)
 
 
 def measure(steps: int, pairs: int, windows: int) -> dict[str, Any]:
-    from hotlap.stats.ratio import ratio
+    from hotlap.core.stats.ratio import ratio
 
     with tempfile.TemporaryDirectory() as folder:
         script, home = Path(folder) / "program.py", Path(folder) / "home"

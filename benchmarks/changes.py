@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.stats.changes import Watch, changes, many
-from hotlap.stats.excursions import excursions
+from hotlap.core.stats.changes import Watch, changes, many
+from hotlap.core.stats.excursions import excursions
 
 Floats = NDArray[np.float64]
 POINTS, BASE, NEAR = 200, 100.0, 5

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hotlap import units
+from hotlap.core import units
 
 SCRIPT = "x = 0\nfor i in range({turns}):\n    x += i * i\n"
 PLAN = '[[case]]\nworkload = "command"\nargv = ["{python}", "{script}"]\n'

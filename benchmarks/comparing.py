@@ -25,9 +25,9 @@ import numpy as np
 from error_rates import show, wilson
 from numpy.typing import NDArray
 
-from hotlap.judge.drift import allowance_of
-from hotlap.stats.drift import Drift, allowed, learnt
-from hotlap.stats.ratio import Estimates, estimate, widened
+from hotlap.core.analysis.drift import allowance_of
+from hotlap.core.stats.drift import Drift, allowed, learnt
+from hotlap.core.stats.ratio import Estimates, estimate, widened
 
 Floats = NDArray[np.float64]
 

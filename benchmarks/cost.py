@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-IMPORTS = "hotlap.cli.run, hotlap.measure.worker, hotlap.measure.session"
+IMPORTS = "hotlap.cli.run, hotlap.core.measure.worker, hotlap.core.measure.session"
 
 
 def fresh(*argv: str) -> float:
@@ -28,9 +28,10 @@ def fresh(*argv: str) -> float:
 
 
 def bookkeeping() -> dict[str, float]:
-    from hotlap import targets, work
-    from hotlap.measure.loop import CaseBudget, measure
-    from hotlap.record import Case
+    from hotlap.core import work
+    from hotlap.core.measure import targets
+    from hotlap.core.measure.loop import CaseBudget, measure
+    from hotlap.core.record import Case
 
     spec = targets.parse("opencl:cpu")
     target = targets.open_device(spec, targets.find(spec)[0])

@@ -14,10 +14,10 @@ import time
 
 import numpy as np
 
-from hotlap import record, work
-from hotlap.coverage import edges, measure, used
-from hotlap.coverage.regions import Roof
-from hotlap.record import Case
+from hotlap.core import record, work
+from hotlap.core.record import Case
+from hotlap.kernels.coverage import edges, measure, used
+from hotlap.kernels.coverage.regions import Roof
 
 ROOF = Roof("h200-sxm", 4.8e12, 50e6, 3e-6, {"matrix.bf16": 989e12, "matrix.fp8": 1979e12, "fma.fp32": 67e12}, 450e9)
 SIZES = 2 ** np.arange(4, 15)

@@ -18,7 +18,7 @@ import json
 import sys
 import time
 
-from hotlap.coverage.covering import design, uncovered
+from hotlap.kernels.coverage.covering import design, uncovered
 
 PUBLISHED = (  # strength, columns, levels, rows, whether the fewest there can be
     (2, 4, 3, 9, True), (2, 10, 2, 6, True), (2, 10, 3, 14, False), (2, 6, 5, 25, True), (2, 10, 9, 81, True),

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hotlap.record import Machine, Plan, Readings, Run
-from hotlap.store import bundle
+from hotlap.core.record import Machine, Plan, Readings, Run
+from hotlap.core.store import bundle
 
 RATE_HZ, DRAIN_S = 10.0, 60.0
 NOISY = {  # level, noise, steps a unit
@@ -97,8 +97,8 @@ def _minutes(hours: float, devices: int) -> Iterator[list[Readings]]:
 
 def opened(folder: Path) -> None:
     """In a process of its own: reads the bundle and draws power and temperature of every device from the levels."""
-    from hotlap.report import charts
-    from hotlap.store import chunks
+    from hotlap.core.show import charts
+    from hotlap.core.store import chunks
 
     began = time.perf_counter()
     found = bundle.load(folder)

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.judge.selftest import binomial_interval
-from hotlap.stats.degradation import trends
-from hotlap.stats.slope import MONTH_S
+from hotlap.core.analysis.selftest import binomial_interval
+from hotlap.core.stats.degradation import trends
+from hotlap.core.stats.slope import MONTH_S
 
 NOISE, PHI, SLOPE, MISSING = 0.01, 0.5, -0.002, 0.02
 BLOCK = 100  # devices at once

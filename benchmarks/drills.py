@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from hotlap import targets
-from hotlap.work import checksum
-from hotlap.work.stress import FILE
-from hotlap.workloads import stress
-from hotlap.workloads.stress import memory, products, strike, traffic
+from hotlap.core.measure import targets
+from hotlap.stress import checksum
+from hotlap.stress import units as stress
+from hotlap.stress.record import FILE
+from hotlap.stress.units import memory, products, strike, traffic
 
 SMALL = (128, 128, 256)  # m, n, k: many products in little time
 

@@ -3,7 +3,7 @@
     python benchmarks/error_rates.py [--series 10000] [--seed 2026] [--json]
 
 Simulated experiments of n runs of A and n of B, interleaved A B, B A, A B …, under seven noises of 1 %, analysed by
-`hotlap.stats.ratio` as pairs, nominal 5 %, no practical gate. Beside it: sides that are not interleaved, and what other
+`hotlap.core.stats.ratio` as pairs, nominal 5 %, no practical gate. Beside it: sides that are not interleaved, and what other
 tools do with the same numbers.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.stats.ratio import FEWEST, estimate, ratio, verdict
-from hotlap.stats.student import two_sided
+from hotlap.core.stats.ratio import FEWEST, estimate, ratio, verdict
+from hotlap.core.stats.student import two_sided
 
 Floats = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int, int], Floats]

@@ -15,8 +15,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.judge.selftest import binomial_interval
-from hotlap.stats.fleet import odd
+from hotlap.core.analysis.selftest import binomial_interval
+from hotlap.core.stats.fleet import odd
 
 NOISE, SPREAD, SLOW = 0.01, 0.002, 0.03
 Values = NDArray[np.float32]

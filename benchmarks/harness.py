@@ -22,11 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from hotlap import targets, work
-from hotlap.record import Case
-from hotlap.stats.summary import interval
-from hotlap.workloads.operators.base import Exact, Operator
-from hotlap.workloads.operators.harness import prepared
+from hotlap.core import work
+from hotlap.core.measure import targets
+from hotlap.core.measure.workloads.operators.base import Exact, Operator
+from hotlap.core.measure.workloads.operators.harness import prepared
+from hotlap.core.record import Case
+from hotlap.core.stats.order import interval
 
 BLOCKS_S, PROCESSES_OF_ONE = 0.96, 6  # seconds of all samples of a way in a process
 TRIES = 8  # to find a size: the least time of these counts, for other programs only add to it

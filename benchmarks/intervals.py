@@ -21,10 +21,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.judge.state import state
-from hotlap.record import Case, Gap, Result, Summary
-from hotlap.stats import order, stopping
-from hotlap.stats.summary import centre
+from hotlap.core.analysis.state import state
+from hotlap.core.record import Case, Gap, Result, Summary
+from hotlap.core.stats import order, stopping
+from hotlap.core.stats.summary import centre
 
 Floats = NDArray[np.float64]
 LAWS = ("normal", "t3", "modes")

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 import hotlap
-from hotlap.model.networks import predict as networks
+from hotlap.core.model.networks import predict as networks
 
 CASES = 100_000
 

@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hotlap import targets
-from hotlap.sensors import cpu_clock
+from hotlap.core.measure import targets
+from hotlap.core.measure.sensors import cpu_clock
 
 MEAN_S, SPINNERS = 2.0, 2
 WITHIN, RANGE_SHARE = 0.05, 0.5

@@ -45,10 +45,11 @@ int main(void) {
 
 HOTLAP = """
 import sys, json
-from hotlap import targets, work
-from hotlap.measure.loop import CaseBudget, measure
-from hotlap.record import Case
-from hotlap.sensors import cpu_clock
+from hotlap.core import work
+from hotlap.core.measure import targets
+from hotlap.core.measure.loop import CaseBudget, measure
+from hotlap.core.record import Case
+from hotlap.core.measure.sensors import cpu_clock
 spec = targets.parse(sys.argv[1]); target = targets.open_device(spec, targets.find(spec)[0])
 name, given = sys.argv[2], json.loads(sys.argv[3])
 params = work.find(name).parse(given)
@@ -226,8 +227,8 @@ def share_of_units(values: dict[str, list[dict[str, float]]], lanes: int) -> flo
 
 
 def flop_per_clock() -> int | None:
-    from hotlap.inspect.machine import fingerprint
-    from hotlap.model import cpu
+    from hotlap.core.measure.machine.machine import fingerprint
+    from hotlap.core.model import cpu
 
     spec = cpu.spec(fingerprint([]).cpu, None)
     rate = spec.flop_per_clock.get("fma.fp32")

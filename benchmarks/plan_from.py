@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hotlap import plan as plans
+from hotlap.core import plan as plans
 
 SETTINGS = ["--phase", "prefill,decode,train", "--batch", "1,8,64", "--context", "1k,32k", "--tp", "1,8"]
 ASKED = {

@@ -40,9 +40,9 @@ WINDOW_S = 0.3  # three sweeps at 10 Hz
 
 def target_of(spec: str) -> Any:
     """An opened target; the bare host when none is named."""
-    from hotlap import targets
-    from hotlap.record import Device
-    from hotlap.targets.base import SystemClock
+    from hotlap.core.measure import targets
+    from hotlap.core.measure.targets.base import SystemClock
+    from hotlap.core.record import Device
 
     if not spec:
         return SimpleNamespace(device=Device(target="host", index=0, name="host", kind="cpu"), clock=SystemClock())
@@ -62,7 +62,7 @@ class Made:
     name = "made"
 
     def __init__(self, device: str, sensors: int) -> None:
-        from hotlap.sensors.gauge import Gauge
+        from hotlap.core.measure.sensors.gauge import Gauge
 
         self.device = device
         self.gauges = [Gauge(f"power_w.part{i}", self._busy, window_s=0.0) for i in range(sensors)]
@@ -78,15 +78,15 @@ class Made:
         return [one.name for one in self.gauges]
 
     def read(self, time_s: float) -> list[Any]:
-        from hotlap.sensors.gauge import read_all
+        from hotlap.core.measure.sensors.gauge import read_all
 
         return read_all(self.gauges, self.device, time_s)
 
 
 def sampled(clock: Any, sources: list[Any], hz: float, seconds: float) -> dict[str, Any]:
     """Shares of one core, by sweeps and by CPU time, and the driver's time by sensor."""
-    from hotlap.sensors.gauge import spent
-    from hotlap.sensors.sampler import Sampler
+    from hotlap.core.measure.sensors.gauge import spent
+    from hotlap.core.measure.sensors.sampler import Sampler
 
     sampler = Sampler(clock, sources, 1 / hz)
     cpu_s(1.0)  # what opening the target left running comes to rest
@@ -111,7 +111,7 @@ def sampled(clock: Any, sources: list[Any], hz: float, seconds: float) -> dict[s
 
 
 def own(options: argparse.Namespace) -> dict[str, Any]:
-    from hotlap.targets.base import SystemClock
+    from hotlap.core.measure.targets.base import SystemClock
 
     made = [Made(f"gpu-{i}", options.sensors) for i in range(options.devices)]
     figures = sampled(SystemClock(), made, options.hz, options.seconds)
@@ -119,7 +119,7 @@ def own(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def target(options: argparse.Namespace) -> dict[str, Any]:
-    from hotlap import sensors
+    from hotlap.core.measure import sensors
 
     opened = target_of(options.spec)
     found = sensors.find(opened)
@@ -133,8 +133,9 @@ def target(options: argparse.Namespace) -> dict[str, Any]:
 
 def windows(spec: str, blocks: int, hz: float, seed: int) -> list[float]:
     """In this process: logarithm of time with ÷ time without the sampler, one per block of four windows."""
-    from hotlap import plan, sensors, workloads
-    from hotlap.sensors.sampler import Sampler
+    from hotlap.core import plan
+    from hotlap.core.measure import sensors, workloads
+    from hotlap.core.measure.sensors.sampler import Sampler
 
     opened = target_of(spec)
     case = plan.case("stream", {"op": "triad", "dtype": "fp32", "size": SIZE})
@@ -164,8 +165,9 @@ def windows(spec: str, blocks: int, hz: float, seed: int) -> list[float]:
 
 def around(spec: str, sweeps: int, hz: float, seed: int) -> list[float]:
     """In this process: what each sweep added to the calls around it, as a share of the sampler's period."""
-    from hotlap import plan, sensors, workloads
-    from hotlap.sensors.sampler import Sampler
+    from hotlap.core import plan
+    from hotlap.core.measure import sensors, workloads
+    from hotlap.core.measure.sensors.sampler import Sampler
 
     opened = target_of(spec)
     case = plan.case("stream", {"op": "triad", "dtype": "fp32", "size": CALL_SIZE})
@@ -210,7 +212,7 @@ def middle(values: list[float]) -> float:
 
 
 def effect(options: argparse.Namespace) -> dict[str, Any]:
-    from hotlap.stats import student
+    from hotlap.core.stats import student
 
     means, every = [], []
     verb, of = ("windows", np.mean) if options.windows else ("around", middle)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hotlap.trace.timeline import Timeline
+from hotlap.traces.timeline import Timeline
 
 AGREE = 0.1  # percentage points of idle time
 THEIRS = """

@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from hotlap import plan, work
-from hotlap.errors import HotlapError
-from hotlap.model import machines
-from hotlap.model.limits import limit
-from hotlap.model.predict import expected
-from hotlap.model.simulate import card, cases, chip_of, gemm, stream
-from hotlap.model.simulate.counters import Counters
-from hotlap.record import Case
+from hotlap.core import plan, work
+from hotlap.core.errors import HotlapError
+from hotlap.core.model import machines
+from hotlap.core.model.limits import limit
+from hotlap.core.model.predict import expected
+from hotlap.core.model.simulate import card, cases, chip_of, gemm, stream
+from hotlap.core.model.simulate.counters import Counters
+from hotlap.core.record import Case
 
 FILES = {
     "a100-sxm-80gb": "a100_sxm/gemm/sglang/0.5.10", "h100-sxm": "h100_sxm/gemm/vllm/0.24.0", "h200-sxm": "h200_sxm/gemm/vllm/0.22.0",

@@ -25,9 +25,9 @@ import numpy as np
 from msgspec.structs import replace
 
 import hotlap
-from hotlap import work
-from hotlap.record import Case, Cpu, Device, Machine, Plan, Readings, Run, Samples
-from hotlap.store import bundle, paths
+from hotlap.core import work
+from hotlap.core.record import Case, Cpu, Device, Machine, Plan, Readings, Run, Samples
+from hotlap.core.store import bundle, paths
 
 BEGAN = datetime(2026, 6, 1, 6, tzinfo=UTC)
 ROUNDS = 5

@@ -21,10 +21,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hotlap.advise import trace as advising
-from hotlap.report import trace_page
-from hotlap.trace.study import Study
-from hotlap.trace.timeline import Timeline
+from hotlap.traces.advice import trace as advising
+from hotlap.traces.show import page as trace_page
+from hotlap.traces.study import Study
+from hotlap.traces.timeline import Timeline
 
 ZOOM = """
 async (seconds) => {

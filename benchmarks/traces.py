@@ -25,7 +25,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 OURS = """
 import json, resource, sys, time
-from hotlap.trace.timeline import Timeline
+from hotlap.traces.timeline import Timeline
 path, columns, cache = sys.argv[1], sys.argv[2], sys.argv[3] == "1"
 began = time.perf_counter()
 timeline = Timeline.open(path, columns, cache)

@@ -121,8 +121,8 @@ def journey(folder: Path, commits: int, every: int) -> int:
     plan.write_text(PLAN.format(python=json.dumps(sys.executable), folder=json.dumps(str(repo))), encoding="utf-8")
     measure(repo, plan, revisions[::every], times=3)
     verb("track", "--where", "workload=command")
-    from hotlap.judge import track
-    from hotlap.store import paths, select
+    from hotlap.core.store import paths, select
+    from hotlap.kernels import track
 
     (life,) = track.track(select.every(paths.home())).lives
     if not life.turns:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hotlap import targets, work
-from hotlap.record import Case, Value
-from hotlap.targets import simulated
-from hotlap.targets.simulated_timeline import Program
+from hotlap.core import work
+from hotlap.core.measure import targets
+from hotlap.core.measure.targets import simulated
+from hotlap.core.measure.targets.simulated_timeline import Program
+from hotlap.core.record import Case, Value
 
 STEPS, LAYERS, POINTWISE = 20, 24, 8  # the last: pointwise operations after each product
 

@@ -4,4 +4,4 @@
 #   scripts/fuzz_traces.sh [MINUTES [FOLDER]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec .venv/bin/python tests/trace/fuzzing.py "${1:-10}" "${2:-fuzzed}"
+exec .venv/bin/python tests/traces/fuzzing.py "${1:-10}" "${2:-fuzzed}"

@@ -81,7 +81,7 @@ measure_plan() { # name, seconds, plan, target, further options …
 
 conform() { # seconds
     if has pytest; then
-        step "conformance of the targets" "$1" "$PYTHON" -m pytest -p no:cacheprovider --tb=short -rfE tests/targets tests/workloads/test_workloads.py
+        step "conformance of the targets" "$1" "$PYTHON" -m pytest -p no:cacheprovider --tb=short -rfE tests/core/targets tests/core/workloads/test_workloads.py
     else
         without "conformance of the targets" "pytest is missing ($PYTHON -m pip install pytest)"
     fi

@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
-from hotlap import units
-from hotlap.record import Row, Samples
-from hotlap.report import tables
-from hotlap.store import bundle as store
-from hotlap.store import paths, select
-from hotlap.store.bundle import Bundle
+from hotlap.core import units
+from hotlap.core.analysis import rows as tables
+from hotlap.core.record import Row, Samples
+from hotlap.core.store import bundle as store
+from hotlap.core.store import paths, select
+from hotlap.core.store.bundle import Bundle
 
 ALLOWED = 1.01  # of the bound: what a clock's error may add
 

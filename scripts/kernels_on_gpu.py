@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hotlap import units, work
-from hotlap.errors import InputError
-from hotlap.model import machines
-from hotlap.model.predict import predict
-from hotlap.record import Case, Device
+from hotlap.core import units, work
+from hotlap.core.errors import InputError
+from hotlap.core.model import machines
+from hotlap.core.model.predict import predict
+from hotlap.core.record import Case, Device
 
 CALLS, REPEATS, FLUSH_BYTES = 20, 25, 2**29
 LOAD_S, SETTLED = 5.0, 0.5  # seconds of load; the last half is read

@@ -37,15 +37,16 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parent.parent
-LOOP = ["tests/measure/test_loop.py", "tests/measure/test_replaced.py", "tests/measure/test_validity.py"]
-ROUNDS = ["tests/measure/test_rounds.py", "tests/measure/test_worker.py"]
-STATS = ["tests/stats/test_stats_stopping.py", "tests/stats/test_stats_summary.py"]
+LOOP = ["tests/core/measure/test_loop.py", "tests/core/measure/test_replaced.py", "tests/core/measure/test_validity.py"]
+ROUNDS = ["tests/core/measure/test_rounds.py", "tests/core/measure/test_worker.py"]
+STATS = ["tests/core/stats/test_stats_stopping.py", "tests/core/stats/test_stats_summary.py"]
 TESTS = {
-    "measure/loop.py": LOOP, "measure/validity.py": LOOP[::-1],
-    "measure/rounds.py": ROUNDS, "measure/worker.py": ROUNDS[::-1], "measure/session.py": ROUNDS[::-1],
-    "measure/foreign.py": ["tests/measure/test_foreign.py"], "store/fold.py": ["tests/store/test_store_fold.py"],
-    "judge/state.py": ["tests/judge/test_state.py"],
-    "stats/stopping.py": STATS, "stats/order.py": STATS[::-1], "stats/summary.py": STATS[::-1],
+    "core/measure/loop.py": LOOP, "core/measure/validity.py": LOOP[::-1],
+    "core/measure/rounds.py": ROUNDS, "core/measure/worker.py": ROUNDS[::-1],
+    "core/measure/session.py": ["tests/core/measure/test_session_devices.py", *ROUNDS[::-1]],
+    "core/measure/foreign.py": ["tests/core/measure/test_foreign.py"], "core/store/fold.py": ["tests/core/store/test_store_fold.py"],
+    "core/analysis/state.py": ["tests/core/analysis/test_state.py"],
+    "core/stats/stopping.py": STATS, "core/stats/order.py": STATS[::-1], "core/stats/summary.py": STATS[::-1],
 }
 OPTIONS = ["-x", "-q", "--tb=no", "-m", "not slow and not thorough", "-k", "not real_cpu", "-p", "no:cacheprovider"]
 GOAL = 0.90

@@ -1,6 +1,6 @@
 """Processes of simulated devices without the half second of CPU time that starting Python and importing everything takes.
 
-A session starts `python -m hotlap.measure.worker` for each round, a soak `hotlap.measure.stressor` for each device. Where the target is
+A session starts `python -m hotlap.core.measure.worker` for each round, a soak `hotlap.stress.stressor` for each device. Where the target is
 simulated, that process is forked here from the test's own, which has imported everything, and calls the same `main`: it has its own pipes,
 process group and end as ever. Targets with a driver, which does not survive a fork, and commands that a test starts get the real thing.
 """
@@ -67,7 +67,8 @@ def _noting(start: Callable[..., Any], target: Callable[..., str]) -> Callable[.
 def install(patch: pytest.MonkeyPatch) -> None:
     if not hasattr(os, "fork"):
         return
-    from hotlap.measure import process, soak
+    from hotlap.core.measure import process
+    from hotlap.stress import soak
 
     patch.setattr(process, "subprocess", Forking())
     patch.setattr(process.Round, "__init__", _noting(process.Round.__init__, lambda self, job, *_, **__: job.spec))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hotlap
-from hotlap import plan as plans
-from hotlap.errors import InputError
-from hotlap.record import Case, MeasureOptions, Plan
+from hotlap.core import plan as plans
+from hotlap.core.errors import InputError
+from hotlap.core.record import Case, MeasureOptions, Plan
 
 TARGET = "simulated:h200-sxm?times=bound&noise=0.01&seed=1"
 ONE = Plan(name="one", cases=[plans.case("stream", {"size": "1 GiB"})], measure=MeasureOptions(rounds=1, rounds_max=1, round_s=0.3))
@@ -90,7 +90,7 @@ def test_a_device_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ({"plan": 5}, "a plan is a name, a path or a hotlap.record.Plan, not 5"), ({"plan": None}, "a plan is a name"),
+    ({"plan": 5}, "a plan is a name, a path or a hotlap.core.record.Plan, not 5"), ({"plan": None}, "a plan is a name"),
     ({"plan": Plan(name="p")}, "has no cases"), ({"plan": Path("no/such.toml")}, "no such file"), ({"plan": Path("quick")}, "no such file"),
     ({"target": 5}, "'target' is a specification"), ({"wait_s": "x"}, "'wait_s' is a time"), ({"wait_s": -1}, "'wait_s' is a time"),
     ({"together": 3}, "'together' is True or False"), ({"rounds": 1.5}, "'rounds' is a whole number"), ({"devise": 0}, "did you mean 'device'"),

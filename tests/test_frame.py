@@ -144,21 +144,20 @@ def test_every_data_file_is_packaged() -> None:
 # ---------------------------------------------------------------- floors
 
 
-def floors() -> list[str]:
-    return [name.strip(" ()") for layer in CONTRACTS["floors"]["layers"] for name in re.split(r"[|:]", layer)]
+def layers(contract: str) -> set[str]:
+    return {name.strip(" ()") for layer in CONTRACTS[contract]["layers"] for name in re.split(r"[|:]", layer)}
 
 
-def test_every_module_has_its_floor() -> None:
-    package = ROOT / "src" / "hotlap"
+@pytest.mark.parametrize(("contract", "folder"), [("house", "hotlap"), ("core", "hotlap/core")])
+def test_every_module_has_its_floor(contract: str, folder: str) -> None:
+    package = ROOT / "src" / folder
     here = {p.stem for p in package.glob("*.py")} | {p.name for p in package.iterdir() if (p / "__init__.py").exists()}
-    assert here - {"__init__"} <= set(floors())
+    assert here - {"__init__"} == layers(contract)
 
 
-def test_every_floor_that_is_built_belongs_to_an_arm() -> None:
-    """Top floors see both arms; every other one is in the contract of the arm that reads or the arm that measures."""
-    arms = {m.removeprefix("hotlap.") for id_ in ("reading-arm", "measuring-arm") for m in CONTRACTS[id_]["source_modules"]}
-    built = {p.name for p in (ROOT / "src" / "hotlap").iterdir() if (p / "__init__.py").exists()}
-    assert built - arms == {"cli"}
+def test_every_floor_of_core_above_the_trunk_belongs_to_an_arm() -> None:
+    arms = {m.removeprefix("hotlap.core.") for name in ("reading-arm", "measuring-arm") for m in CONTRACTS[name]["source_modules"]}
+    assert layers("core") - arms == {"model", "store", "stats", "plan", "work", "record", "units", "where", "errors"}
 
 
 def test_import_contracts_are_kept() -> None:
@@ -167,7 +166,7 @@ def test_import_contracts_are_kept() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-HEAVY = ("numpy", "pyopencl", "torch", "cuda", "pynvml", "psutil", "sqlite3", "hotlap.measure", "hotlap.report", "hotlap.model")
+HEAVY = ("numpy", "pyopencl", "torch", "cuda", "pynvml", "psutil", "sqlite3", "hotlap.measure", "hotlap.core.show", "hotlap.core.model")
 
 
 @pytest.mark.parametrize("words", ["import hotlap", "import sys; from hotlap.__main__ import main; main(['--help'])"])

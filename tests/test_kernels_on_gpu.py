@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hotlap.model.predict import predict
+from hotlap.core.model.predict import predict
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "kernels_on_gpu.py"

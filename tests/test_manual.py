@@ -11,10 +11,10 @@ import pytest
 
 import hotlap
 from hotlap.cli import MODULES, PARTS, VERBS
-from hotlap.judge import audit
-from hotlap.plan import measuring
-from hotlap.targets.faults import INJECTIONS
-from hotlap.work import WORKLOADS
+from hotlap.core.measure.targets.faults import INJECTIONS
+from hotlap.core.plan import measuring
+from hotlap.core.work import WORKLOADS
+from hotlap.nodes import audit
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

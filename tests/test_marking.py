@@ -10,9 +10,9 @@ import types
 import pytest
 
 import hotlap
-from hotlap import marking
-from hotlap.errors import InputError
-from hotlap.marking import Marker
+from hotlap.core.errors import InputError
+from hotlap.traces import marking
+from hotlap.traces.marking import Marker
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hotlap import record
-from hotlap.record import Case, Device, Samples
-from hotlap.store.schema import json_schema
+from hotlap.core import record
+from hotlap.core.record import Case, Device, Samples
+from hotlap.core.store.schema import json_schema
 
 
 def test_a_case_is_known_by_what_it_measures_alone() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap import units
-from hotlap.errors import InputError
+from hotlap.core import units
+from hotlap.core.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hotlap import record
-from hotlap.targets import TARGETS
-from hotlap.work import WORKLOADS
+from hotlap.core import record
+from hotlap.core.measure.targets import TARGETS
+from hotlap.core.work import WORKLOADS
 
 ROOT = Path(__file__).resolve().parent.parent
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hotlap.api import Run, Timeline, changes, compare, findings, load, measure, predict, run
-    from hotlap.marking import marker
+    from hotlap.traces.marking import marker
 
 __version__ = "0.2.0"
 __all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step"]
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         if name == "marker":  # used in loops of programs: found once, and without the rest of the interface
-            globals()[name] = importlib.import_module("hotlap.marking").marker
+            globals()[name] = importlib.import_module("hotlap.traces.marking").marker
             return globals()[name]
 
         return getattr(importlib.import_module("hotlap.api"), name)

@@ -12,22 +12,23 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from hotlap import plan as plans
-from hotlap import units
-from hotlap.advise import trace as advising
-from hotlap.errors import InputError, nearest
-from hotlap.judge import compare as comparing
-from hotlap.judge import drift
-from hotlap.measure import inline, session
-from hotlap.model import kept
-from hotlap.model.predict import predict as predicted
-from hotlap.plan import measuring
-from hotlap.record import Change, Comparison, Finding, Limit, MeasureOptions, Plan, Result, Row, Samples
-from hotlap.report import tables, text
-from hotlap.stats.changes import changes as detected
-from hotlap.store import bundle as bundles
-from hotlap.store import labels, paths, select
-from hotlap.trace.timeline import Timeline as Timeline
+from hotlap.core import plan as plans
+from hotlap.core import units
+from hotlap.core.analysis import compare as comparing
+from hotlap.core.analysis import drift
+from hotlap.core.analysis import rows as tables
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.measure import inline, session
+from hotlap.core.model import kept
+from hotlap.core.model.predict import predict as predicted
+from hotlap.core.plan import measuring
+from hotlap.core.record import Change, Comparison, Finding, Limit, MeasureOptions, Plan, Result, Row, Samples
+from hotlap.core.show import text
+from hotlap.core.stats.changes import changes as detected
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import labels, paths, select
+from hotlap.traces.advice import trace as advising
+from hotlap.traces.timeline import Timeline as Timeline
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.cli import HEADINGS, VERBS, main, terminal
-from hotlap.record import Device
-from hotlap.store import locks
+from hotlap.core.record import Device
+from hotlap.core.store import locks
 
 RUN = ["run", "quick", "--target", "simulated:h200-sxm?times=bound&noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 

@@ -12,12 +12,12 @@ import pytest
 
 import hotlap
 from hotlap.cli import main
-from hotlap.errors import InputError
-from hotlap.model import kept
-from hotlap.model.predict import predict
-from hotlap.record import Device
-from hotlap.store import calibrations as store
-from hotlap.store import select
+from hotlap.core.errors import InputError
+from hotlap.core.model import kept
+from hotlap.core.model.predict import predict
+from hotlap.core.record import Device
+from hotlap.core.store import calibrations as store
+from hotlap.core.store import select
 
 TARGET = "simulated:h200-sxm?times=tiles&efficiency=0.8&noise=0.01&seed=3"  # tile by tile, and a quarter slower than the table says
 UNSEEN = """schema = 1

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hotlap.cli import main
-from hotlap.plan import case
-from hotlap.record import Machine, Plan, Run, Samples, Use, encode
-from hotlap.store.bundle import Bundle
-from hotlap.targets import simulated
+from hotlap.core.measure.targets import simulated
+from hotlap.core.plan import case
+from hotlap.core.record import Machine, Plan, Run, Samples, Use, encode
+from hotlap.core.store.bundle import Bundle
 
 NORM = case("rowwise", {"op": "rmsnorm", "rows": 8192})
 GEMM = case("gemm", {"m": 4096, "n": 4096, "k": 4096})

@@ -10,9 +10,9 @@ import pytest
 
 from hotlap.__main__ import main
 from hotlap.cli.stress import View
-from hotlap.record import Device
-from hotlap.report import stress
-from hotlap.work.stress import Done, Happened, Profile, Tick
+from hotlap.core.record import Device
+from hotlap.stress import show as stress
+from hotlap.stress.record import Done, Happened, Profile, Tick
 
 H200 = ["--target", "simulated:h200-sxm"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.cli.trace import writable
-from hotlap.errors import InputError
+from hotlap.core.errors import InputError
 
 
 def sample(path: Path) -> Path:

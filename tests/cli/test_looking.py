@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from hotlap.cli import looking, main, progress
-from hotlap.inspect import busy
-from hotlap.measure.protocol import Ended
-from hotlap.record import Case, Device, Look, MeasureOptions, Plan, RunningProcess
+from hotlap.core.measure.machine import busy
+from hotlap.core.measure.protocol import Ended
+from hotlap.core.record import Case, Device, Look, MeasureOptions, Plan, RunningProcess, Samples
 
 IDLE = Look(seconds=0.01, cores=2, others_share=0.0, steal_share=0.0, runnable=0.0)
 BUSY = Look(seconds=0.01, cores=2, others_share=0.5, steal_share=0.0, runnable=1.0, busiest=[RunningProcess(name="make", pid=9, cores=1.0)])
@@ -122,6 +122,30 @@ def test_how_long_it_will_take_is_said_at_the_begin(asked: Plan, target: str, li
     assert stream.getvalue() == (f"{says}\n" if says else "")
 
 
+@pytest.mark.parametrize(("asked", "target", "limit_s", "says"), [
+    (plan(6, 6), "opencl", math.inf, "about 60 s to 18 min"), (plan(6, 30, budget_s=80.0), "opencl", math.inf, "about 60 s to 2 min"),
+    (plan(6, 30), "opencl", 90.0, "about 60 s to 2 min"), (plan(6, 30, budget_s=60.0), "host", math.inf, "at most 2 min"),
+])
+def test_a_busy_machine_takes_longer(asked: Plan, target: str, limit_s: float, says: str) -> None:
+    """80 % of the budget on top of it, for what others cost."""
+    stream = io.StringIO()
+    progress.Progress(stream).begin(asked, target, limit_s, busy=True)
+    assert stream.getvalue().partition(": ")[0] == says
+
+
+def test_a_case_that_fails_in_the_first_round_is_said() -> None:
+    from hotlap.core.measure.protocol import Took
+
+    stream, asked = io.StringIO(), plan(6, 6)
+    shown = progress.Progress(stream)
+    shown.begin(asked)
+    for number, cause in ((0, "timers"), (0, "wrong_result"), (1, "timers")):
+        samples = Samples(case=asked.cases[0].id, device="d", round=number, status="invalid", cause=cause, reason="why")
+        shown(CPU, number, Took(samples=samples))
+    label = shown.labels[asked.cases[0].id]
+    assert stream.getvalue().splitlines() == [f"round 1, {label}: invalid: why; another round takes its place", f"round 1, {label}: invalid: why"]
+
+
 class Clock:
     """Time that the test tells."""
 
@@ -160,7 +184,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_shows_the_time_left_from_the_start() -> None:
-    from hotlap.measure.protocol import Began
+    from hotlap.core.measure.protocol import Began
 
     stream = Terminal()
     shown = progress.Progress(stream)

@@ -15,10 +15,10 @@ import pytest
 
 from hotlap import cli
 from hotlap.cli import sinks, watch, watching
-from hotlap.record import Device, Reading
-from hotlap.sensors import otlp, prometheus
-from hotlap.sensors.tally import Tally
-from hotlap.targets.base import SystemClock
+from hotlap.core.measure.targets.base import SystemClock
+from hotlap.core.record import Device, Reading
+from hotlap.nodes.sensors import otlp, prometheus
+from hotlap.nodes.sensors.tally import Tally
 
 
 def test_a_simulated_gpu_ends_with_a_summary(capsys):
@@ -92,7 +92,7 @@ def test_residency_by_cause():
 def test_bmcs_are_watched_and_secrets_stay_secret(tmp_path, capsys):
     pytest.importorskip("aiohttp")
     pytest.importorskip("trustme")
-    from tests.sensors.bmc_server import Server
+    from tests.nodes.bmc_server import Server
 
     report = "/redfish/v1/TelemetryService/MetricReports/E"
     row = {"MetricProperty": "/redfish/v1/Chassis/GPU_0/Sensors/GPU_0_Power_0", "MetricValue": "300.5", "Timestamp": "2026-06-29T08:05:27+00:00"}
@@ -135,7 +135,7 @@ class Own:
 def test_energy_is_held_against_the_bmc(tmp_path, capsys, monkeypatch):
     pytest.importorskip("aiohttp")
     pytest.importorskip("trustme")
-    from tests.sensors.bmc_server import Server
+    from tests.nodes.bmc_server import Server
 
     device = Device(target="cuda", index=0, name="GPU", kind="gpu", uuid="GPU-1")
     monkeypatch.setattr(watch, "_targets", lambda args: [SimpleNamespace(device=device, clock=SystemClock())])

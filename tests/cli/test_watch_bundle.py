@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from hotlap import cli
-from hotlap.errors import MachineError
-from hotlap.report import telemetry
-from hotlap.store import bundle, chunks
+from hotlap.core.errors import MachineError
+from hotlap.core.show import telemetry
+from hotlap.core.store import bundle, chunks
 
 
 def simulated(folder: Path, length: str, *more: str) -> int:

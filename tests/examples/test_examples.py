@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from draws import FULL
-from hotlap.advise import ranks as together
-from hotlap.advise.trace import Advice, advise
-from hotlap.trace import ranks
-from hotlap.trace.study import Study
-from hotlap.trace.timeline import Timeline
+from hotlap.traces import ranks
+from hotlap.traces.advice import ranks as together
+from hotlap.traces.advice.trace import Advice, advise
+from hotlap.traces.study import Study
+from hotlap.traces.timeline import Timeline
 
 pytestmark = pytest.mark.slow("runs the examples as a reader would")
 
@@ -147,8 +147,8 @@ def missing() -> str:
     """Why the whole journey cannot be gone here; empty where it can."""
     if importlib.util.find_spec("torch") is None:
         return "PyTorch is not installed: pip install 'hotlap[torch]'"
-    from hotlap import targets
-    from hotlap.errors import HotlapError
+    from hotlap.core.errors import HotlapError
+    from hotlap.core.measure import targets
 
     try:
         return "" if targets.find(targets.parse("opencl:cpu")) else "no OpenCL device on the CPU: pip install 'hotlap[opencl]'"

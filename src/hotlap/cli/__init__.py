@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import hotlap
-from hotlap.errors import HotlapError, InputError, nearest
-from hotlap.store import paths
+from hotlap.core.errors import HotlapError, InputError, nearest
+from hotlap.core.store import paths
 
 VERBS = {  # in the order of HEADINGS; the module is imported when its verb is used
     "devices": "what is here to measure, and what would make the rest usable",
@@ -108,7 +108,7 @@ def _dispatch(words: list[str]) -> int:
     module.add(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     if (paths.place(os.environ, sys.platform) / "kernels").is_dir():
-        importlib.import_module("hotlap.store.kernels").announce(paths.home())
+        importlib.import_module("hotlap.kernels.kept").announce(paths.home())
     with _collecting(verb not in MANY):
         code: int = module.run(parser.parse_args(rest))
     return code

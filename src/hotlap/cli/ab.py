@@ -7,16 +7,16 @@ import math
 import sys
 from collections.abc import Sequence
 
-from hotlap import units
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.judge import turns
-from hotlap.record import Comparison
-from hotlap.report import comparison
-from hotlap.stats.sequential import PILOT
-from hotlap.store import paths
-from hotlap.tune import ab, arms
-from hotlap.units import percent
+from hotlap.core import units
+from hotlap.core.analysis import turns
+from hotlap.core.errors import InputError
+from hotlap.core.record import Comparison
+from hotlap.core.show import comparison
+from hotlap.core.stats.sequential import PILOT
+from hotlap.core.store import paths
+from hotlap.core.trials import ab, arms
+from hotlap.core.units import percent
 
 DIFFERENCE = 0.02
 

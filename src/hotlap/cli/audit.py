@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError, nearest
-from hotlap.facts import Facts
-from hotlap.inspect import node
-from hotlap.judge import audit, growth, odd
-from hotlap.report import audit as printing
-from hotlap.report import junit
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.show import junit
+from hotlap.nodes import audit, growth, odd
+from hotlap.nodes.facts import Facts
+from hotlap.nodes.inspect import node
+from hotlap.nodes.show import audit as printing
 
 PROFILES = "; ".join(f"{name}: {about}" for name, about in audit.PROFILES.items())
 

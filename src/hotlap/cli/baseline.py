@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.errors import HotlapError, InputError, nearest
-from hotlap.record import Baseline
-from hotlap.report import listing
-from hotlap.store import baselines, paths
+from hotlap.core.errors import HotlapError, InputError, nearest
+from hotlap.core.record import Baseline
+from hotlap.core.show import listing
+from hotlap.core.store import baselines, paths
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -9,15 +9,15 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from hotlap import plan as plans
-from hotlap import units, work
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.store import paths
-from hotlap.tune import bisect, commits, halving, measured
-from hotlap.tune.bisect import State
-from hotlap.tune.halving import Outcome
-from hotlap.tune.levels import Change
+from hotlap.core import plan as plans
+from hotlap.core import units, work
+from hotlap.core.errors import InputError
+from hotlap.core.store import paths
+from hotlap.core.trials import bisect, commits, halving, measured
+from hotlap.core.trials.bisect import State
+from hotlap.core.trials.halving import Outcome
+from hotlap.core.trials.levels import Change
 
 
 def add(parser: argparse.ArgumentParser) -> None:

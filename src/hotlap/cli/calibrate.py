@@ -8,20 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hotlap import plan as plans
-from hotlap import targets
 from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
-from hotlap.errors import HotlapError, InputError, MachineError
-from hotlap.measure import session
-from hotlap.model import calibration_text, kept, limits, machines, sweep
-from hotlap.model.calibration import Calibration
-from hotlap.model.predict import predict
-from hotlap.record import Device, Limit
-from hotlap.report import calibration as report
-from hotlap.store import bundle as bundles
-from hotlap.store import calibrations as store
-from hotlap.store import paths, select
+from hotlap.core import plan as plans
+from hotlap.core.errors import HotlapError, InputError, MachineError
+from hotlap.core.measure import session, targets
+from hotlap.core.model import calibration_text, kept, limits, machines, sweep
+from hotlap.core.model.calibration import Calibration
+from hotlap.core.model.predict import predict
+from hotlap.core.record import Device, Limit
+from hotlap.core.show import calibration as report
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import calibrations as store
+from hotlap.core.store import paths, select
 
 KNOWN_CASES: tuple[Mapping[str, Any], ...] = (  # what is shown of how predictions change: none is in the plan
     {"m": 8, "n": 6144, "k": 4096, "dtype": "bf16"}, {"m": 2048, "n": 6144, "k": 4096, "dtype": "bf16"},

@@ -7,16 +7,16 @@ import shlex
 import sys
 from pathlib import Path
 
-from hotlap import units
-from hotlap.advise import trace as advising
 from hotlap.cli import ranked, terminal
-from hotlap.errors import HotlapError, InputError
-from hotlap.measure import capture, tools
-from hotlap.report import capture as printing
-from hotlap.report import trace as reading
-from hotlap.store import captured, paths
-from hotlap.trace.study import Study
-from hotlap.trace.timeline import Timeline
+from hotlap.core import units
+from hotlap.core.errors import HotlapError, InputError
+from hotlap.core.store import paths
+from hotlap.traces import capture, captured, tools
+from hotlap.traces.advice import trace as advising
+from hotlap.traces.show import capture as printing
+from hotlap.traces.show import trace as reading
+from hotlap.traces.study import Study
+from hotlap.traces.timeline import Timeline
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -6,12 +6,13 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 
 from hotlap.cli import terminal
-from hotlap.judge import stress as judging
-from hotlap.model.calibration import Calibration
-from hotlap.record import Row
-from hotlap.report import tables, telemetry
-from hotlap.store import bundle as bundles
-from hotlap.store import select
+from hotlap.core.analysis import rows as tables
+from hotlap.core.model.calibration import Calibration
+from hotlap.core.record import Row
+from hotlap.core.show import telemetry
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import select
+from hotlap.stress import verdict as judging
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.judge import compare as comparing
-from hotlap.judge import drift, environment, implementations
-from hotlap.record import Comparison, OnDevice
-from hotlap.report import comparison, comparison_page
-from hotlap.report import implementations as side_by_side
-from hotlap.stats.ratio import beyond
-from hotlap.store import paths
-from hotlap.store.bundle import Bundle
+from hotlap.core.analysis import compare as comparing
+from hotlap.core.analysis import drift, environment, implementations
+from hotlap.core.errors import InputError
+from hotlap.core.record import Comparison, OnDevice
+from hotlap.core.show import comparison, comparison_page
+from hotlap.core.show import implementations as side_by_side
+from hotlap.core.stats.ratio import beyond
+from hotlap.core.store import paths
+from hotlap.core.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:

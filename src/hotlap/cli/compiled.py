@@ -6,16 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from hotlap.advise import compiled as advice
-from hotlap.binaries.base import Compiled
 from hotlap.cli import terminal
-from hotlap.errors import HotlapError, InputError
-from hotlap.inspect.compiled.asking import Asked, kernels
-from hotlap.model import machines
-from hotlap.report import compiled as report
-from hotlap.report import eager as eager_report
-from hotlap.tune import eager
-from hotlap.tune.eager_round import Job
+from hotlap.core.errors import HotlapError, InputError
+from hotlap.core.model import machines
+from hotlap.kernels import advice, eager
+from hotlap.kernels.binaries.base import Compiled
+from hotlap.kernels.compiled.asking import Asked, kernels
+from hotlap.kernels.eager_round import Job
+from hotlap.kernels.show import compiled as report
+from hotlap.kernels.show import eager as eager_report
 
 
 def add(parser: argparse.ArgumentParser) -> None:

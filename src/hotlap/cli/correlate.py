@@ -8,9 +8,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.judge.correlate import correlate
-from hotlap.report import correlation, tables
+from hotlap.core.analysis import rows as tables
+from hotlap.core.analysis.correlate import correlate
+from hotlap.core.errors import InputError
+from hotlap.core.show import correlation
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -9,22 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hotlap import plan as plans
 from hotlap.cli import network_options, terminal
-from hotlap.coverage import complete as completing
-from hotlap.coverage import edges, measure, used
-from hotlap.coverage.networks import steps as networks
-from hotlap.coverage.regions import Roof
-from hotlap.errors import InputError
-from hotlap.model import kept, machines
-from hotlap.model.networks.price import prices
-from hotlap.model.predict import predict
-from hotlap.plan import write
-from hotlap.record import Case, MeasureOptions, Plan, Use
-from hotlap.report import coverage as report
-from hotlap.store import captured
-from hotlap.store.bundle import Bundle
-from hotlap.units import parse
+from hotlap.core import plan as plans
+from hotlap.core.errors import InputError
+from hotlap.core.model import kept, machines
+from hotlap.core.model.networks.price import prices
+from hotlap.core.model.predict import predict
+from hotlap.core.plan import write
+from hotlap.core.record import Case, MeasureOptions, Plan, Use
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import parse
+from hotlap.core.work.networks import steps as networks
+from hotlap.kernels.coverage import complete as completing
+from hotlap.kernels.coverage import edges, measure, used
+from hotlap.kernels.coverage.regions import Roof
+from hotlap.kernels.show import coverage as report
+from hotlap.traces import captured
 
 CASE_S = 0.1  # of a round, for each case of a completion
 
@@ -148,8 +148,8 @@ def _traced(bundle: Bundle) -> list[measure.Path]:
     about = captured.read(bundle.path)
     if about is None:
         return []
-    from hotlap.trace.events import KERNEL
-    from hotlap.trace.timeline import Timeline
+    from hotlap.traces.events import KERNEL
+    from hotlap.traces.timeline import Timeline
 
     names: dict[str, None] = {}
     for file in dict.fromkeys([*about.traces, *(one.trace for one in about.processes if one.trace)]):

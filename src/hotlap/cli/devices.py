@@ -6,12 +6,12 @@ import argparse
 
 from msgspec.structs import replace
 
-from hotlap import targets
 from hotlap.cli import terminal
-from hotlap.errors import HotlapError, Unavailable
-from hotlap.model import machines
-from hotlap.report import listing
-from hotlap.targets.faults import INJECTIONS
+from hotlap.core.errors import HotlapError, Unavailable
+from hotlap.core.measure import targets
+from hotlap.core.measure.targets.faults import INJECTIONS
+from hotlap.core.model import machines
+from hotlap.core.show import listing
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import cases, terminal
-from hotlap.judge import energy
-from hotlap.model import kept
-from hotlap.report import energy as report
-from hotlap.report import listing
+from hotlap.core.analysis import energy
+from hotlap.core.model import kept
+from hotlap.core.show import energy as report
+from hotlap.core.show import listing
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -9,24 +9,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hotlap import plan as plans
-from hotlap import targets, units
 from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
-from hotlap.errors import HotlapError, InputError
-from hotlap.judge import energy
-from hotlap.judge.frontier import Frontier, Point, frontier
-from hotlap.measure import session
-from hotlap.model import frontier as model
-from hotlap.model import machines
-from hotlap.record import Device, Plan
-from hotlap.report import frontier as report
-from hotlap.report import tables
-from hotlap.sensors.nvml_guard import Wish, left
-from hotlap.sensors.nvml_settings import Bounds, check
-from hotlap.store import bundle as bundles
-from hotlap.store import paths
-from hotlap.tune import frontier as tuning
+from hotlap.core import plan as plans
+from hotlap.core import units
+from hotlap.core.analysis import energy
+from hotlap.core.analysis import rows as tables
+from hotlap.core.analysis.frontier import Frontier, Point, frontier
+from hotlap.core.errors import HotlapError, InputError
+from hotlap.core.measure import session, targets
+from hotlap.core.model import frontier as model
+from hotlap.core.model import machines
+from hotlap.core.record import Device, Plan
+from hotlap.core.show import frontier as report
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths
+from hotlap.core.trials import frontier as tuning
+from hotlap.core.trials.nvml_guard import Wish, left
+from hotlap.core.trials.nvml_settings import Bounds, check
 
 STEPS = (0.45, 0.55, 0.65, 0.75, 0.85, 0.95)  # of the highest clock, where no setting is asked for
 

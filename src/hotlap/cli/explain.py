@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import cases, terminal
-from hotlap.judge import stress as judging
-from hotlap.model import kept
-from hotlap.report import export, listing, text
+from hotlap.core.model import kept
+from hotlap.core.show import export, listing, text
+from hotlap.stress import verdict as judging
 
 
 def add(parser: argparse.ArgumentParser) -> None:

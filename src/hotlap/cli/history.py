@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.judge import history as remembering
-from hotlap.report import history, history_page
-from hotlap.store import paths, select
-from hotlap.store.bundle import Bundle
+from hotlap.core.analysis import history as remembering
+from hotlap.core.errors import InputError
+from hotlap.core.show import history, history_page
+from hotlap.core.store import paths, select
+from hotlap.core.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:

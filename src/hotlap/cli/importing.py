@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.model import machines
-from hotlap.report import words
-from hotlap.store import accelsim, imported, outside, paths, table
-from hotlap.units import parse, show
+from hotlap.core.errors import InputError
+from hotlap.core.model import machines
+from hotlap.core.show import words
+from hotlap.core.store import paths
+from hotlap.core.store.readers import accelsim, imported, outside, table
+from hotlap.core.units import parse, show
 
 SHOWN = 8  # values of no use
 

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.facts import Facts
-from hotlap.inspect import bmc, node
-from hotlap.record import encode
-from hotlap.report import audit
-from hotlap.sensors import bmc_file
+from hotlap.core.errors import InputError
+from hotlap.core.record import encode
+from hotlap.nodes.facts import Facts
+from hotlap.nodes.inspect import bmc, node
+from hotlap.nodes.sensors import bmc_file
+from hotlap.nodes.show import audit
 
 
 def add(parser: argparse.ArgumentParser) -> None:

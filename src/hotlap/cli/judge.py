@@ -10,16 +10,17 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from hotlap import plan as plans
 from hotlap.cli import looking, terminal
 from hotlap.cli.progress import Progress
-from hotlap.errors import InputError, nearest
-from hotlap.judge import fleet, reference, standards, verdicts
-from hotlap.measure import session
-from hotlap.record import Baseline
-from hotlap.report import judgement, junit, tables
-from hotlap.store import baselines, paths, select, when
-from hotlap.store import bundle as bundles
+from hotlap.core import plan as plans
+from hotlap.core.analysis import fleet, reference, standards, verdicts
+from hotlap.core.analysis import rows as tables
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.measure import session
+from hotlap.core.record import Baseline
+from hotlap.core.show import judgement, junit
+from hotlap.core.store import baselines, paths, select, when
+from hotlap.core.store import bundle as bundles
 
 STANDARDS = ("limit", "baseline", "baseline:NAME", "fleet", "FILE.toml")
 

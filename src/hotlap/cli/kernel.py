@@ -10,15 +10,17 @@ from typing import Any
 
 import msgspec
 
-from hotlap import plan as plans
-from hotlap import units
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.measure import kernels as measuring
-from hotlap.record import Case, Plan
-from hotlap.report import own_kernels
-from hotlap.store import cutlass, imported, kernels, paths
-from hotlap.work import WORKLOADS, find
+from hotlap.core import plan as plans
+from hotlap.core import units
+from hotlap.core.errors import InputError
+from hotlap.core.record import Case, Plan
+from hotlap.core.store import paths
+from hotlap.core.store.readers import cutlass, imported
+from hotlap.core.work import WORKLOADS, find
+from hotlap.kernels import checked as measuring
+from hotlap.kernels import kept as kernels
+from hotlap.kernels.show import own_kernels
 
 
 def add(parser: argparse.ArgumentParser) -> None:

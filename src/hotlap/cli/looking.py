@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hotlap import units
-from hotlap.errors import InputError
-from hotlap.inspect import busy
-from hotlap.measure import session
-from hotlap.record import Device, Look, Plan
-from hotlap.report.busy import said
+from hotlap.core import units
+from hotlap.core.errors import InputError
+from hotlap.core.measure import session
+from hotlap.core.measure.machine import busy
+from hotlap.core.record import Device, Look, Plan
+from hotlap.core.show.busy import said
 
 LOOK_S = 1.0
 LOOKED_TWICE = 2.0  # seconds between two looks of one that waits

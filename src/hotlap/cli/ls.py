@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import terminal
-from hotlap.report import listing
-from hotlap.store import bundle, paths, select
+from hotlap.core.show import listing
+from hotlap.core.store import bundle, paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:

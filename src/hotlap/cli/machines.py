@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import terminal
-from hotlap.model import machines
-from hotlap.report import listing
+from hotlap.core.model import machines
+from hotlap.core.show import listing
 
 
 def add(parser: argparse.ArgumentParser) -> None:

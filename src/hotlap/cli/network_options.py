@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hotlap import units
-from hotlap.coverage.networks import calls
-from hotlap.coverage.networks.steps import PHASES
-from hotlap.errors import InputError, nearest
+from hotlap.core import units
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.work.networks import calls
+from hotlap.core.work.networks.steps import PHASES
 
 DTYPES = (*calls.DTYPES, "fp16", "fp32")
 MOST = 2**24  # of a count

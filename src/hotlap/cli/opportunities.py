@@ -6,15 +6,17 @@ import argparse
 
 from msgspec.structs import replace
 
-from hotlap import units
-from hotlap.advise import opportunities as finding
-from hotlap.advise.opportunities import Opportunities
 from hotlap.cli import network_options, terminal
-from hotlap.coverage import used
-from hotlap.errors import InputError
-from hotlap.model import kept
-from hotlap.report import listing, opportunities, opportunities_page, tables
-from hotlap.store.bundle import Bundle
+from hotlap.core import units
+from hotlap.core.analysis import rows as tables
+from hotlap.core.errors import InputError
+from hotlap.core.model import kept
+from hotlap.core.show import listing
+from hotlap.core.store.bundle import Bundle
+from hotlap.kernels import opportunities as finding
+from hotlap.kernels.coverage import used
+from hotlap.kernels.opportunities import Opportunities
+from hotlap.kernels.show import opportunities, opportunities_page
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.report import layout, telemetry
-from hotlap.report.layout import Cell, Column
-from hotlap.sensors.periods import Asked, Period
-from hotlap.units import show
+from hotlap.core.show import layout, telemetry
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.units import show
+from hotlap.nodes.sensors.periods import Asked, Period
 
 FAST_S = 0.0205  # sensors that update at least so often are worth more than 10 readings a second
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from hotlap import plan as plans
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.report import words
+from hotlap.core import plan as plans
+from hotlap.core.errors import InputError
+from hotlap.core.show import words
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -8,20 +8,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hotlap import plan as plans
 from hotlap.cli import network_options, plan_sources, terminal
-from hotlap.coverage.networks import compose, layered, steps, walk
-from hotlap.coverage.networks.steps import Choice
-from hotlap.errors import InputError
-from hotlap.model import machines
-from hotlap.model.networks import memory
-from hotlap.model.networks.price import Prices, prices
-from hotlap.model.spec import Spec
-from hotlap.plan.axes import MOST
-from hotlap.plan.read import LARGEST_BYTES
-from hotlap.record import Case
-from hotlap.report import network_plan
-from hotlap.report.network_plan import Listed
+from hotlap.core import plan as plans
+from hotlap.core.errors import InputError
+from hotlap.core.model import machines
+from hotlap.core.model.networks import memory
+from hotlap.core.model.networks.price import Prices, prices
+from hotlap.core.model.spec import Spec
+from hotlap.core.plan.axes import MOST
+from hotlap.core.plan.read import LARGEST_BYTES
+from hotlap.core.record import Case
+from hotlap.core.show import network_plan
+from hotlap.core.show.network_plan import Listed
+from hotlap.core.work.networks import compose, layered, steps, walk
+from hotlap.core.work.networks.steps import Choice
 
 MACHINE = "h200-sxm"
 LARGE = 1e9  # parameters from which a language network is called large

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hotlap.coverage.networks import compose, config, layered, shape, steps, walk
-from hotlap.coverage.networks.calls import Call
-from hotlap.coverage.networks.compose import Step
-from hotlap.coverage.networks.steps import Source
-from hotlap.errors import InputError, nearest
-from hotlap.report.words import counted
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.show.words import counted
+from hotlap.core.work.networks import compose, config, layered, shape, steps, walk
+from hotlap.core.work.networks.calls import Call
+from hotlap.core.work.networks.compose import Step
+from hotlap.core.work.networks.steps import Source
 
 NEAR = 0.1  # of a network's parameters: norms and biases are not counted in plain transformers, which is much only of tiny ones
 TRACED = ("forward", "train")  # phases of a module
@@ -142,7 +142,7 @@ def _no_json(path: Path) -> str:
 
 def _traced(word: str, phases: Sequence[str]) -> Made:
     """A module's operators on fake tensors; how it is run stands in its factory's inputs."""
-    from hotlap.inspect import module
+    from hotlap.kernels import module
 
     wanted = [phase for phase in phases or TRACED if phase in TRACED]
     if not wanted:
@@ -167,9 +167,9 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
 
 def _recorded(path: Path) -> Made:
     """A step of a trace, on average over its steps."""
-    from hotlap.trace import recorded
-    from hotlap.trace.study import Study
-    from hotlap.trace.timeline import Timeline
+    from hotlap.traces import recorded
+    from hotlap.traces.study import Study
+    from hotlap.traces.timeline import Timeline
 
     try:
         opened = Timeline.open(path)

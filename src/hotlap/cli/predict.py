@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hotlap import plan as plans
-from hotlap import work
 from hotlap.cli import terminal
-from hotlap.coverage.networks import shape
-from hotlap.coverage.networks.calls import DTYPES, PHASES
-from hotlap.errors import InputError
-from hotlap.model import kept
-from hotlap.model.networks import predict as networks
-from hotlap.model.predict import predict
-from hotlap.report import listing, network
-from hotlap.units import exact
-from hotlap.work.program import OWN
+from hotlap.core import plan as plans
+from hotlap.core import work
+from hotlap.core.errors import InputError
+from hotlap.core.model import kept
+from hotlap.core.model.networks import predict as networks
+from hotlap.core.model.predict import predict
+from hotlap.core.show import listing, network
+from hotlap.core.units import exact
+from hotlap.core.work.networks import shape
+from hotlap.core.work.networks.calls import DTYPES, PHASES
+from hotlap.core.work.program import OWN
 
 
 def add(parser: argparse.ArgumentParser) -> None:

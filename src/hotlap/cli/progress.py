@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, TextIO
 
-from hotlap import work
-from hotlap.measure.protocol import Began, Ended, Took
-from hotlap.record import Device, Plan
-from hotlap.targets.base import SystemClock
+from hotlap.core import work
+from hotlap.core.measure.protocol import Began, Ended, Took
+from hotlap.core.measure.rounds import PATIENCE
+from hotlap.core.measure.targets.base import SystemClock
+from hotlap.core.record import Device, Plan
 
 BAR = 20  # characters
 START_S = 2.0  # of a round's process: its target, its sensors
@@ -22,17 +23,18 @@ class Expected(NamedTuple):
     high_s: float
 
 
-def expected(plan: Plan, target: str, limit_s: float = math.inf) -> Expected | None:
-    """From what the plan gives its rounds, and its budget; nothing at least for programs, which take the time they take. None for a
-    simulated device, whose time is its own."""
+def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = False) -> Expected | None:
+    """From what the plan gives its rounds, and its budget, with waiting on top of it where the machine is busy; nothing at least for
+    programs, which take the time they take. None for a simulated device, whose time is its own."""
     if target.startswith("simulated"):
         return None
     asked = plan.measure
-    end_s = min(asked.budget_s, limit_s)
+    end_s = min(asked.budget_s * (1 + PATIENCE * busy), limit_s)
     if target == "host":
         return Expected(0.0, end_s)
     low_s, high_s = ((asked.round_s + START_S) * rounds for rounds in (asked.rounds, asked.rounds_max))
-    return Expected(min(low_s, limit_s), min(max(low_s, min(high_s, end_s)), limit_s))
+    high_s = end_s if busy else min(high_s, end_s)
+    return Expected(min(low_s, limit_s), min(max(low_s, high_s), limit_s))
 
 
 class Progress:
@@ -51,13 +53,14 @@ class Progress:
         self.started_once = False  # one process for all rounds
         self.drawn = False
 
-    def begin(self, plan: Plan, target: str = "", limit_s: float = math.inf) -> None:
-        """What is going to be measured; where it is known on which one device and for how long at most, how long it will take."""
+    def begin(self, plan: Plan, target: str = "", limit_s: float = math.inf, busy: bool = False) -> None:
+        """What is going to be measured; where it is known on which one device and for how long at most, how long it will take. `busy`:
+        a look found other programs."""
         self.plan, self.limit_s, self.started_once = plan, limit_s, target == "host"
         self.labels = {case.id: work.label(case) for case in plan.cases}
         self.began_s = self.clock.now()
         self.logged_s = self.began_s - LOG_S
-        self.expected = expected(plan, target, limit_s) if target else None
+        self.expected = expected(plan, target, limit_s, busy) if target else None
         if self.expected:
             count = len(plan.cases)
             what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
@@ -73,7 +76,8 @@ class Progress:
             if event.samples.status in ("error", "invalid"):
                 self.failed += 1
                 if number == 0:
-                    self._line(f"{self.labels.get(event.samples.case)}: {event.samples.status}: {event.samples.reason}")
+                    again = "; another round takes its place" if event.samples.cause == "timers" else ""
+                    self._line(f"round 1, {self.labels.get(event.samples.case)}: {event.samples.status}: {event.samples.reason}{again}")
         else:
             self._ended(device, number, event.seconds)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hotlap.advise import ranks as advising
-from hotlap.advise.trace import Advice
 from hotlap.cli import terminal
-from hotlap.record import Finding
-from hotlap.report import layout
-from hotlap.report import ranks as printing_ranks
-from hotlap.report import trace as printing
-from hotlap.trace import ranks
-from hotlap.trace.ranks import Whole
-from hotlap.trace.study import Study
+from hotlap.core.record import Finding
+from hotlap.core.show import layout
+from hotlap.traces import ranks
+from hotlap.traces.advice import ranks as advising
+from hotlap.traces.advice.trace import Advice
+from hotlap.traces.ranks import Whole
+from hotlap.traces.show import ranks as printing_ranks
+from hotlap.traces.show import trace as printing
+from hotlap.traces.study import Study
 
 
 class Together(NamedTuple):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.report import html, pdf
+from hotlap.core.show import html, pdf
 
 
 def add(parser: argparse.ArgumentParser) -> None:

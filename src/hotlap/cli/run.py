@@ -7,16 +7,18 @@ import math
 import sys
 from pathlib import Path
 
-from hotlap import plan as plans
-from hotlap import units
 from hotlap.cli import cases, looking, terminal
 from hotlap.cli.progress import Progress
-from hotlap.errors import HotlapError, InputError, Interrupted
-from hotlap.measure import session
-from hotlap.record import Plan
-from hotlap.report import export, html, listing, tables, text
-from hotlap.store import bundle as bundles
-from hotlap.store import paths, select
+from hotlap.core import plan as plans
+from hotlap.core import units
+from hotlap.core.analysis import rows as tables
+from hotlap.core.errors import HotlapError, InputError, Interrupted
+from hotlap.core.measure import session
+from hotlap.core.record import Plan
+from hotlap.core.show import export, html, listing, text
+from hotlap.core.show.busy import said
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +71,7 @@ def _begun(plan: Plan, options: session.Options, wait: str | None, progress: Pro
     """The plan and its options with what one look at the machine showed, which counts towards the budget; says how long it will take."""
     options = looking.before(plan, options, wait)
     several = options.device == "all" or "," in options.device
-    progress.begin(plan, "" if several else options.target, options.limit_s)
+    progress.begin(plan, "" if several else options.target, options.limit_s, busy=bool(options.look and said(options.look)))
     return plan, options
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import terminal
-from hotlap.store.schema import json_schema
+from hotlap.core.store.schema import json_schema
 
 
 def add(parser: argparse.ArgumentParser) -> None:

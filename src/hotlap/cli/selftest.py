@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hotlap import plan as plans
 from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
-from hotlap.errors import InputError
-from hotlap.judge import selftest as testing
-from hotlap.measure import session
-from hotlap.report import selftest
-from hotlap.store import bundle as bundles
-from hotlap.store import paths, select
+from hotlap.core import plan as plans
+from hotlap.core.analysis import selftest as testing
+from hotlap.core.errors import InputError
+from hotlap.core.measure import session
+from hotlap.core.show import selftest
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths, select
 
 EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
 ROUNDS = 24

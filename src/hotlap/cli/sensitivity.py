@@ -6,14 +6,15 @@ import argparse
 import statistics
 from pathlib import Path
 
-from hotlap import plan as plans
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.model import kept, machines
-from hotlap.model.sensitivity import Asked, names
-from hotlap.model.sensitivity import sensitivity as ask
-from hotlap.record import Plan
-from hotlap.report import sensitivity, tables
+from hotlap.core import plan as plans
+from hotlap.core.analysis import rows as tables
+from hotlap.core.errors import InputError
+from hotlap.core.model import kept, machines
+from hotlap.core.model.sensitivity import Asked, names
+from hotlap.core.model.sensitivity import sensitivity as ask
+from hotlap.core.record import Plan
+from hotlap.core.show import sensitivity
 
 
 def add(parser: argparse.ArgumentParser) -> None:

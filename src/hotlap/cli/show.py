@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from hotlap.cli import cases, terminal
-from hotlap.errors import InputError
-from hotlap.judge import stress as judging
-from hotlap.report import capture, counters, export, listing, stress, telemetry, text
-from hotlap.store import captured
-from hotlap.store.bundle import Bundle
+from hotlap.core.errors import InputError
+from hotlap.core.show import counters, export, listing, telemetry, text
+from hotlap.core.store.bundle import Bundle
+from hotlap.stress import show as stress
+from hotlap.stress import verdict as judging
+from hotlap.traces import captured
+from hotlap.traces.show import capture
 
 FORMATS = ("text", "markdown", "csv")
 

@@ -16,14 +16,14 @@ import msgspec
 
 import hotlap
 from hotlap.cli import terminal, watching
-from hotlap.errors import InputError, MachineError
-from hotlap.inspect.machine import fingerprint
-from hotlap.record import MeasureOptions, Plan, Reading, Readings, Run
-from hotlap.report import listing
-from hotlap.sensors import exposition, otlp
-from hotlap.sensors.columns import Columns
-from hotlap.sensors.tally import Tally
-from hotlap.store import bundle, paths
+from hotlap.core.errors import InputError, MachineError
+from hotlap.core.measure.machine.machine import fingerprint
+from hotlap.core.measure.sensors.columns import Columns
+from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, Run
+from hotlap.core.show import listing
+from hotlap.core.store import bundle, paths
+from hotlap.nodes.sensors import exposition, otlp
+from hotlap.nodes.sensors.tally import Tally
 
 PORT = 9464  # what OpenTelemetry's exporters use
 STALE_PERIODS, RARE_S = 3.0, 10.0  # a reading older than 3 periods, of the watch or its sensor's own up to 10 s, is not exported

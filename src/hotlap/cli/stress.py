@@ -12,21 +12,21 @@ from typing import TextIO
 
 from msgspec.structs import replace
 
-from hotlap import units
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.judge import stress as judging
-from hotlap.judge.stress import Judged
-from hotlap.measure import soak
-from hotlap.record import Device
-from hotlap.report import html, layout
-from hotlap.report import stress as shown
-from hotlap.store import baselines, paths, select
-from hotlap.store import bundle as bundles
-from hotlap.store import labels as labelled
-from hotlap.targets.base import SystemClock
-from hotlap.work import stress
-from hotlap.work.stress import Happened, Line, Mismatch, Profile, Tick
+from hotlap.core import units
+from hotlap.core.errors import InputError
+from hotlap.core.measure.targets.base import SystemClock
+from hotlap.core.record import Device
+from hotlap.core.show import html, layout
+from hotlap.core.store import baselines, paths, select
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import labels as labelled
+from hotlap.stress import record as stress
+from hotlap.stress import show as shown
+from hotlap.stress import soak
+from hotlap.stress import verdict as judging
+from hotlap.stress.record import Happened, Line, Mismatch, Profile, Tick
+from hotlap.stress.verdict import Judged
 
 EXIT_CODES = {"pass": 0, "fail": 1}
 OVER = "the time is over"  # how a run ended that came to its end

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from hotlap import units
-from hotlap.errors import InputError, MachineError
-from hotlap.store import bundle as bundles
-from hotlap.store import paths, select
+from hotlap.core import units
+from hotlap.core.errors import InputError, MachineError
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths, select
 
 
 def width() -> int:

@@ -9,24 +9,27 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hotlap.advise import ranks as advising_ranks
-from hotlap.advise import trace as advising
-from hotlap.advise.trace import Advice
 from hotlap.cli import ranked, terminal
-from hotlap.errors import InputError
-from hotlap.report import kernels as printing_kernels
-from hotlap.report import ranks as printing_ranks
-from hotlap.report import trace as printing
-from hotlap.report import trace_answer, trace_markdown, trace_page, trace_perfetto
-from hotlap.report.trace_answer import Answers, Unused
-from hotlap.report.trace_page import RankBar
-from hotlap.trace import counters, ranks, window
-from hotlap.trace.counters import analysis
-from hotlap.trace.events import Events
-from hotlap.trace.ranks import Whole
-from hotlap.trace.readers import packed
-from hotlap.trace.study import Study
-from hotlap.trace.timeline import Timeline
+from hotlap.core.errors import InputError
+from hotlap.traces import counters, ranks, window
+from hotlap.traces.advice import ranks as advising_ranks
+from hotlap.traces.advice import trace as advising
+from hotlap.traces.advice.trace import Advice
+from hotlap.traces.counters import analysis
+from hotlap.traces.events import Events
+from hotlap.traces.ranks import Whole
+from hotlap.traces.readers import packed
+from hotlap.traces.show import answer as trace_answer
+from hotlap.traces.show import kernels as printing_kernels
+from hotlap.traces.show import markdown as trace_markdown
+from hotlap.traces.show import page as trace_page
+from hotlap.traces.show import perfetto as trace_perfetto
+from hotlap.traces.show import ranks as printing_ranks
+from hotlap.traces.show import trace as printing
+from hotlap.traces.show.answer import Answers, Unused
+from hotlap.traces.show.page import RankBar
+from hotlap.traces.study import Study
+from hotlap.traces.timeline import Timeline
 
 MOST_BARS = 64  # ranks drawn on a page
 

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError
-from hotlap.report import trace_diff as printing
-from hotlap.trace import diff
-from hotlap.trace.timeline import Timeline
+from hotlap.core.errors import InputError
+from hotlap.traces import diff
+from hotlap.traces.show import diff as printing
+from hotlap.traces.timeline import Timeline
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.errors import InputError, nearest
-from hotlap.report import trace_lint as printing
-from hotlap.trace import lint
-from hotlap.trace.markers import SEVERITIES, rules
-from hotlap.trace.timeline import Timeline
+from hotlap.core.errors import InputError, nearest
+from hotlap.traces import lint
+from hotlap.traces.markers import SEVERITIES, rules
+from hotlap.traces.show import lint as printing
+from hotlap.traces.timeline import Timeline
 
 TAKEN = ("auto", "ranks", "runs")
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from hotlap.cli import terminal
-from hotlap.coverage import used
-from hotlap.coverage.networks import steps
-from hotlap.errors import InputError, nearest
-from hotlap.judge import track as tracking
-from hotlap.report import track, track_page
-from hotlap.store import paths, select
-from hotlap.store.bundle import Bundle
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.store import paths, select
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.work.networks import steps
+from hotlap.kernels import track as tracking
+from hotlap.kernels.coverage import used
+from hotlap.kernels.show import track, track_page
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import terminal
-from hotlap.coverage import used
-from hotlap.errors import InputError
-from hotlap.judge import release as comparing
-from hotlap.report import release, release_page
-from hotlap.store import bundle as bundles
-from hotlap.store import paths, sides
-from hotlap.store.bundle import Bundle
+from hotlap.core.errors import InputError
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths, sides
+from hotlap.core.store.bundle import Bundle
+from hotlap.kernels import release as comparing
+from hotlap.kernels.coverage import used
+from hotlap.kernels.show import release, release_page
 
 
 def add(parser: argparse.ArgumentParser) -> None:

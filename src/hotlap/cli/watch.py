@@ -15,17 +15,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from hotlap import sensors, targets, units
 from hotlap.cli import periods as showing
 from hotlap.cli import terminal, watching
 from hotlap.cli.sinks import About, Sink, open_sink
-from hotlap.errors import InputError, MachineError
-from hotlap.record import Device, Reading
-from hotlap.sensors import bmc, bmc_background, bmc_file, drm, ipmi, periods, prometheus
-from hotlap.sensors.tally import Tally
-from hotlap.sensors.tree import Tree
-from hotlap.targets import host
-from hotlap.targets.base import SystemClock
+from hotlap.core import units
+from hotlap.core.errors import InputError, MachineError
+from hotlap.core.measure import sensors, targets
+from hotlap.core.measure.sensors import drm
+from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.targets import host
+from hotlap.core.measure.targets.base import SystemClock
+from hotlap.core.record import Device, Reading
+from hotlap.nodes.sensors import bmc, bmc_background, bmc_file, ipmi, periods, prometheus
+from hotlap.nodes.sensors.tally import Tally
 
 STEPPING_S, STEP_S = 0.25, 0.005  # how long, and how often, an energy counter is read at first to see how often it steps
 Take = Callable[[list[Reading]], None]

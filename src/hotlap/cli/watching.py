@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotlap.report import layout, telemetry
-from hotlap.report.layout import Cell, Column
-from hotlap.sensors import crosscheck
-from hotlap.sensors.tally import Sensor, Tally
+from hotlap.core.show import layout, telemetry
+from hotlap.core.show.layout import Cell, Column
+from hotlap.nodes.sensors import crosscheck
+from hotlap.nodes.sensors.tally import Sensor, Tally
 
 SHOWN = ("power_w", "temperature_c", "clock_hz.sm", "clock_hz", "utilization", "memory_used_bytes", "throttle", "reachable")
 HEADS = {

@@ -1,0 +1,347 @@
+"""Two groups of runs, case by case: which differ, by how much, how sure that is, and what could explain it.
+
+The replicate is the run where both sides have at least 4 of them; else the rounds of the runs, which are fresh processes, and
+then the answer says that what differs from run to run is not in it. Levels after Kalibera and Jones, ISMM 2013. Where both sides
+have the same devices they are matched (see `matching`), and a device that differs from the others is named. Runs that `ab` measured in
+turns are compared pair by pair. Where all of one side is older than all of the other, intervals are widened by what the level of
+unchanged code does in between (see `drift`).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from msgspec.structs import replace
+
+from hotlap.core.analysis import drift, environment, matching
+from hotlap.core.analysis import turns as turned
+from hotlap.core.analysis.matching import FEWEST_RUNS, Apart, Unit, Values
+from hotlap.core.record import IMPORTED, Allowance, Case, Comparison, Difference, OnDevice, Result, Run, Samples, Summary, Turns, identity
+from hotlap.core.stats import several
+from hotlap.core.stats.components import components
+from hotlap.core.stats.drift import Drift
+from hotlap.core.stats.ratio import Ratio, significant, verdict
+from hotlap.core.stats.summary import outliers, summarize
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.store.select import results
+from hotlap.core.units import percent, show
+
+GATE = 0.02  # smallest change that is reported, unless the caller says so
+ERROR_RATE = 0.05
+TAIL, TAIL_SAMPLES = 0.95, 20  # the quantile that stands for the slow tail, and the samples a round needs for it
+Answer = Literal["faster", "slower", "same", "inconclusive", "not comparable"]
+InBetween = Callable[[Case], tuple[Drift | None, Allowance]]
+"""What the level of a case may have done between two sides that were measured one after the other."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One case in one group: a value per round, by run and device, in order of time."""
+
+    case: Case
+    results: tuple[Result, ...]
+    units: Values
+    clocks: Values  # Hz of each round; empty unless every round knows it
+    tails: Values  # the slow 95 % quantile of each round; empty unless every round has enough samples
+
+    def only(self, devices: Sequence[str]) -> Side:
+        """What is of these devices; why the rest gave no value stays known."""
+        units, clocks, tails = (matching.only(one, devices) for one in (self.units, self.clocks, self.tails))
+        return Side(self.case, self.results, units, clocks, tails)
+
+    @property
+    def values(self) -> list[float]:
+        return [v for values in self.units.values() for v in values]
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """A case with what is known of it before all cases together decide."""
+
+    base: Comparison
+    raw: Ratio | None = None
+    cycles: Ratio | None = None
+    clocks: tuple[float, float] = (0.0, 0.0)
+    parts: tuple[Apart, ...] = ()
+
+    def with_devices(self, adjusted: Sequence[float | None]) -> _Weighed:
+        """Each device's own ratio, and whether it differs from the others; the worst first."""
+        found = [_on_device(part, q, self.base.gate or 0.0) for part, q in zip(self.parts, adjusted, strict=True)]
+        base = replace(self.base, devices=sorted(found, key=lambda one: one.beside or 1.0))
+        return _Weighed(base, self.raw, self.cycles, self.clocks, self.parts)
+
+
+def compare(
+    a: Sequence[Bundle], b: Sequence[Bundle], gate: float | None = None, force: bool = False, past: drift.Past | None = None,
+    stable: bool = False,
+) -> list[Comparison]:
+    """Cases of either side, in the order of the first; those on one side alone are not comparable, with the reason.
+
+    `gate`: the smallest change that is reported, as a share; unless given 2 %, and of runs of `ab` its own. Groups of
+    other targets or models of device are not comparable unless `force`d, and every answer then says so. `past`: what is known of the
+    level before, of sides that were measured one after the other (`drift.past`). `stable`: nothing is allowed for between them.
+    """
+    left, right = sides(a), sides(b)
+    runs = [one.run for one in a], [one.run for one in b]
+    apart, found = environment.apart(*runs), environment.differences(*runs)
+    if turns := _in_turns(a, b, left, right):
+        return [turned.comparison(x, y, one, a[0].run.stopped, gate) for x, y, one in turns]
+    pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
+    if apart and not force:
+        return [_unlike(x, y, apart) for x, y in pairs]
+    between = _between(a, b, past or {}, stable) if drift.one_after_the_other(*runs) else None
+    weighed = weigh(pairs, GATE if gate is None else gate, f"forced: {apart}" if apart else "", found, between)
+    notice = _methods(*runs)
+    return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
+
+
+def _methods(a: Sequence[Run], b: Sequence[Run]) -> str:
+    """What to know where Hotlap's own way of making numbers changed from one side to the other; "" where it did not."""
+    one, two = (sorted({run.method for run in side if run.target != IMPORTED}) for side in (a, b))
+    if not one or not two or one == two:
+        return ""
+    ways = " and ".join(f"{name} by method {', '.join(map(str, side))}" for name, side in (("A", one), ("B", two)))
+    return f"measured in two ways, {ways} (docs/method.md): a small difference may be the method's; measure both by one version to be sure"
+
+
+def _between(a: Sequence[Bundle], b: Sequence[Bundle], past: drift.Past, stable: bool) -> InBetween:
+    if stable:
+        return lambda _: (None, Allowance(basis="stable"))
+    runs = [one.run for one in a], [one.run for one in b]
+    return lambda case: drift.between(*runs, case, past)
+
+
+def _in_turns(
+    a: Sequence[Bundle], b: Sequence[Bundle], left: Mapping[str, Side], right: Mapping[str, Side]
+) -> list[tuple[Result, Result, Turns]]:
+    """The sides of one run of `ab`, case by case in the order of their plans: the cases may have other parameters, as two commands have.
+    Empty for all others."""
+    turns = [bundle.run.turns for bundle in (*a, *b)]
+    if len(turns) != 2 or not turns[0] or not turns[1] or turns[0].id != turns[1].id or turns[0].side == turns[1].side:
+        return []
+    plans = [[side.get(one.id) for one in bundle.run.plan.cases] for side, bundle in ((left, a[0]), (right, b[0]))]
+    return [(x.results[0], y.results[0], turns[0]) for x, y in zip(*plans, strict=False) if x and y]
+
+
+def weigh(
+    pairs: Sequence[tuple[Side | None, Side | None]], gate: float = GATE, forced: str = "", found: Sequence[Difference] = (),
+    between: InBetween | None = None,
+) -> list[Comparison]:
+    """An answer for each pair of sides, at one error rate over all of them; `found` is what differs between their environments,
+    `between` what the level may have done from one side to the other."""
+    weighed = [_weighed(x, y, gate, between) for x, y in pairs]
+    adjusted = several.adjust([one.base.p for one in weighed])
+    by_device = iter(several.adjust([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
+    weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
+    return [_answered(one, q, forced, found) for one, q in zip(weighed, adjusted, strict=True)]
+
+
+def sides(bundles: Sequence[Bundle]) -> dict[str, Side]:
+    """Results by case; each run and device keeps its own rounds."""
+    found: dict[str, list[tuple[Unit, Result]]] = {}
+    for bundle in sorted(bundles, key=lambda one: one.run.began):
+        for result in results(bundle):
+            who = identity(result.device, result.target, bundle.run.machine.host)
+            found.setdefault(result.case.id, []).append(((bundle.run.id, who), result))
+    return {key: _side(kept) for key, kept in found.items()}
+
+
+def _side(kept: Sequence[tuple[Unit, Result]]) -> Side:
+    good = {unit: r for unit, r in kept if r.status == "measured" and r.values}
+    return Side(
+        kept[0][1].case, tuple(r for _, r in kept), {unit: tuple(r.values) for unit, r in good.items()},
+        _known({unit: _clocks(r) for unit, r in good.items()}), _known({unit: _tails(r) for unit, r in good.items()}),
+    )
+
+
+def _known(found: Values) -> Values:
+    return found if all(found.values()) else {}
+
+
+def _rounds(result: Result) -> list[Samples]:
+    return result.used
+
+
+def _clocks(result: Result) -> tuple[float, ...]:
+    clocks = [statistics.median(one.clocks_hz) for one in _rounds(result) if one.clocks_hz]
+    return tuple(clocks) if len(clocks) == len(result.values) and all(clocks) else ()
+
+
+def _tails(result: Result) -> tuple[float, ...]:
+    """In the metric's unit: the time that 95 % of a round's samples stay under, or the rate that they stay above."""
+    rounds = _rounds(result)
+    if len(rounds) != len(result.values) or any(len(one.seconds) < TAIL_SAMPLES for one in rounds):
+        return ()
+    middles = [statistics.median(one.seconds) for one in rounds]
+    if min(middles, default=0.0) <= 0:
+        return ()
+    stretched = [float(np.quantile(one.seconds, TAIL)) / middle for one, middle in zip(rounds, middles, strict=True)]
+    return tuple(v * s if result.better == "lower" else v / s for v, s in zip(result.values, stretched, strict=True))
+
+
+# ---------------------------------------------------------------- one case
+
+
+def _unlike(a: Side | None, b: Side | None, reason: str) -> Comparison:
+    case, unit = _named(a, b)
+    return Comparison(case=case, a=summary(a), b=summary(b), answer="not comparable", reason=reason, unit=unit)
+
+
+def _named(a: Side | None, b: Side | None) -> tuple[Case, str]:
+    side = a or b
+    assert side is not None
+    first = next((r for one in (a, b) if one for r in one.results if r.values), side.results[0])
+    return side.case, first.unit
+
+
+def summary(side: Side | None) -> Summary:
+    return _counted(summarize(side.values), side) if side else summarize([])
+
+
+def _counted(found: Summary, side: Side) -> Summary:
+    """With the samples behind the values, and the outliers among those of each round."""
+    rounds = [np.array(one.seconds) for result in side.results if result.values for one in _rounds(result)]
+    turned = [1 / one if side.results[0].better == "higher" and one.min() > 0 else one for one in rounds]
+    return replace(found, samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in turned))
+
+
+def _weighed(a: Side | None, b: Side | None, gate: float, between: InBetween | None) -> _Weighed:
+    for name, side in (("A", a), ("B", b)):
+        if not side or not side.values:
+            why = next((r.reason for r in side.results if r.reason), "") if side else ""
+            return _Weighed(_unlike(a, b, f"not measured in {name}{f': {why}' if why else ''}"))
+    assert a is not None
+    assert b is not None
+    meanings = {(r.metric, r.unit, r.better) for r in (*a.results, *b.results) if r.values}
+    if len(meanings) > 1:
+        said = " and ".join(sorted(f"{metric} in {unit}, {better} is better" for metric, unit, better in meanings))
+        return _Weighed(_unlike(a, b, f"one case with different meanings: {said}"))
+    case, unit = _named(a, b)
+    devices = matching.common(a.units, b.units)
+    a, b = (side.only(devices) if devices else side for side in (a, b))
+    reps = matching.replicates(a.units, b.units, devices)
+    one, two = (_counted(summarize(matching.typical(side.units, devices)), side) for side in (a, b))
+    metric, _, better = next(iter(meanings))
+    moved, allowance = between(case) if between else (None, None)
+    base = Comparison(
+        case=case, a=one, b=two, answer="inconclusive", metric=metric, unit=unit, better=better, gate=gate, replicates=reps.kind,
+        n_a=len(reps.x), n_b=len(reps.y), allowance=allowance,
+    )
+    if min(*reps.x, *reps.y) <= 0:
+        return _Weighed(replace(base, reason="a value is zero or negative, and a ratio says nothing then"))
+    lower = better == "lower"
+    raw, tail = reps.better(lower, moved), _of(a.tails, b.tails, devices, lower)
+    full = replace(with_ratio(base, raw), notices=list(raw.warnings))
+    if tail:
+        full = replace(full, tail=tail.ratio, tail_low=tail.low, tail_high=tail.high)
+    full = replace(full, noise=_noise(a, b))
+    clocks = (_middle(a.clocks), _middle(b.clocks)) if a.clocks and b.clocks else (0.0, 0.0)
+    cycles = _of(_per_clock(a, lower), _per_clock(b, lower), devices, lower) if all(clocks) else None
+    return _Weighed(full, raw, cycles, clocks, tuple(matching.parts(a.units, b.units, devices, lower, moved)))
+
+
+def with_ratio(base: Comparison, raw: Ratio) -> Comparison:
+    """With a ratio, and B as it follows from A: medians of either side may tell another ratio than that of their replicates."""
+    factor = 1 / raw.ratio if raw.ratio and base.better == "lower" else raw.ratio
+    shown = base.a.median * factor if base.a.median is not None and factor is not None else None
+    return replace(
+        base, a_value=base.a.median if shown is not None else None, b_value=shown, ratio=raw.ratio, low=raw.low, high=raw.high, p=raw.p,
+        resolvable=raw.resolvable,
+    )
+
+
+def _noise(a: Side, b: Side) -> str:
+    """The largest component of variance over both sides, each about its own centre; "" where samples are not times above zero."""
+    sides = [
+        [[one.seconds for one in _rounds(result)] for result in side.results if result.values and result.device == key]
+        for side in (a, b) for key in dict.fromkeys(result.device for result in side.results if result.values)
+    ]
+    try:
+        return components(sides).largest
+    except ValueError:
+        return ""
+
+
+def _of(a: Values, b: Values, devices: Sequence[str], lower: bool) -> Ratio | None:
+    return matching.replicates(a, b, devices).better(lower) if a and b else None
+
+
+def _per_clock(side: Side, lower: bool) -> Values:
+    """What a clock cycle gives of a rate, or the cycles that a time takes."""
+    pairs = {unit: zip(values, side.clocks[unit], strict=True) for unit, values in side.units.items()}
+    return {unit: tuple(v * hz if lower else v / hz for v, hz in both) for unit, both in pairs.items()}
+
+
+def _middle(clocks: Values) -> float:
+    return statistics.median(hz for values in clocks.values() for hz in values)
+
+
+def _answered(one: _Weighed, q: float | None, forced: str, found: Sequence[Difference]) -> Comparison:
+    """With the answer, once the error rate over all cases is held."""
+    base = one.base
+    if one.raw is None:
+        return replace(base, reason=_joined(forced, base.reason))
+    answer = ANSWERS[verdict(one.raw, margin=base.gate or 0.0, p=q)]
+    could = environment.explaining(found, _metric(base)) if answer in ("faster", "slower") else []
+    reason = _joined(forced, _reason(base, one.raw, answer, q), _clock(one, answer))
+    notices = base.notices[base.low is None :]  # the first is the reason where there is no interval
+    return replace(base, q=q, answer=answer, reason=reason, could=could, notices=notices)
+
+
+ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "inconclusive": "inconclusive"}
+
+
+def _metric(one: Comparison) -> str:
+    return {"B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}.get(one.unit, "latency")
+
+
+def _on_device(part: Apart, q: float | None, gate: float) -> OnDevice:
+    own, beside = part.own, part.beside
+    answer = verdict(beside, margin=gate, p=q)
+    said = {"larger": "better", "smaller": "worse", "same": "like the others"}.get(answer, "inconclusive")
+    return OnDevice(
+        device=part.device, ratio=own.ratio, low=own.low, high=own.high, beside=beside.ratio, p=beside.p, q=q,
+        answer=said,  # type: ignore[arg-type]
+    )
+
+
+def _clock(one: _Weighed, answer: Answer) -> str:
+    """A difference in time that vanishes in cycles is one of clocks."""
+    cycles, raw = one.cycles, one.raw
+    if answer not in ("faster", "slower") or cycles is None or raw is None:
+        return ""
+    if cycles.ratio is None or raw.ratio is None or cycles.low is None or cycles.high is None:
+        return ""
+    a, b = (show(hz, "Hz") for hz in one.clocks)
+    moved = abs(math.log(cycles.ratio)) < abs(math.log(raw.ratio)) / 2
+    if moved and (cycles.low <= 1 <= cycles.high or abs(cycles.ratio - 1) < (one.base.gate or 0.0)):
+        return f"the clock differs, {a} and {b}: in cycles they are the same"
+    return "" if moved else f"in cycles too ({cycles.ratio:.3f} ×): the clock is not the cause"
+
+
+def _reason(one: Comparison, raw: Ratio, answer: Answer, q: float | None) -> str:
+    gate = one.gate or 0.0
+    if answer == "same":
+        return f"within ± {percent(gate)}"
+    if answer in ("faster", "slower"):
+        return ""
+    if one.low is None or one.high is None:
+        if min(one.n_a, one.n_b) < FEWEST_RUNS:
+            return f"{FEWEST_RUNS} {one.replicates} a side are needed for an interval, there are {one.n_a} and {one.n_b}"
+        return raw.warnings[0] if raw.warnings else "there is no interval"
+    _, low, high = one.change
+    if one.low <= 1 <= one.high or low is None or high is None:
+        return f"no significant difference; minimum detectable effect {percent(one.detectable)}" if one.detectable is not None else ""
+    if not significant(raw, q):
+        return "not significant over all cases together"
+    ends = sorted((abs(low), abs(high)))
+    return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}"
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,164 @@
+"""A simulation against silicon: the same cases, their errors by regime, and the worst ones with what either run says of them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core.record import Case, Record, Row
+from hotlap.core.stats.series import ranked
+from hotlap.core.store.readers import counted
+from hotlap.core.store.readers.outside import METHOD as SIMULATOR
+from hotlap.core.units import show
+
+Floats = NDArray[np.float64]
+SHORT_S = 20e-6  # calls shorter are mostly launch and fill: a regime of their own
+FEWEST_RANKED = 3
+MOST_OF_A_REGIME = 2  # of the worst cases
+AGREES = 0.01  # no case so near is among the worst
+NAMED = 3  # causes
+SLIGHT = 0.002  # of the time: a difference too small to name
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """How well one set of times foretells another, over the cases of one regime. Errors are shares: simulated ÷ measured − 1."""
+
+    regime: str
+    cases: int
+    mape: float  # mean of absolute errors
+    median: float  # of absolute errors
+    p90: float
+    bias: float  # mean error: positive where the simulation is slow
+    rank: float | None = None  # Spearman's correlation of times; None with fewer than 3 cases
+
+
+class Correlated(Record, frozen=True, kw_only=True):
+    """One case simulated and measured."""
+
+    case: Case
+    label: str
+    regime: str
+    simulated_s: float
+    measured_s: float
+    error: float
+    why: str = ""  # where they differ by cause, or what either run says of it
+
+
+class Correlation(Record, frozen=True, kw_only=True):
+    """A simulation against silicon."""
+
+    simulated: list[str]  # Run.id
+    measured: list[str]
+    regimes: list[Agreement] = []  # all cases first
+    cases: list[Correlated] = []  # the worst first
+    against: str = "measured"  # what the second side is: measured, or a reference, itself simulated
+    missing: int = 0  # cases that only one side has a number for
+    apart: str = ""  # the two sides' devices where they are not of one model
+
+
+def correlate(simulated: Sequence[tuple[str, Sequence[Row]]], measured: Sequence[tuple[str, Sequence[Row]]]) -> Correlation:
+    """Runs by id with their rows, both sides. A case that several runs or devices measured counts once, by its median.
+
+    Raises ValueError where the first side is not simulated, or no case has a number on both sides.
+    """
+    a, b = _by_case(simulated), _by_case(measured)
+    both = [key for key in a if key in b]
+    if not both:
+        raise ValueError("no case has a time on both sides; both runs need the same plan")
+    if not _simulated(a[both[0]]):
+        turned = "; give the simulated one first" if _simulated(b[both[0]]) else "; hotlap compare holds measurements against each other"
+        raise ValueError(f"the first one was not simulated{turned}")
+    cases = sorted((_case(a[key], b[key]) for key in both), key=lambda one: -abs(math.log1p(one.error)))
+    regimes = sorted({one.regime for one in cases})
+    found = [_agreement("all", cases), *(_agreement(name, [one for one in cases if one.regime == name]) for name in regimes)]
+    return Correlation(
+        simulated=[name for name, _ in simulated], measured=[name for name, _ in measured], cases=cases,
+        regimes=found if len(regimes) > 1 else found[:1],
+        against="reference" if _simulated(b[both[0]]) else "measured", missing=len(a.keys() ^ b.keys()),
+    )  # fmt: skip
+
+
+def _by_case(runs: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for _, rows in runs:
+        for row in rows:
+            if row.result.status == "measured" and row.result.seconds:
+                found.setdefault(row.case.id, []).append(row)
+    return found
+
+
+def _simulated(rows: Sequence[Row]) -> bool:
+    """By Hotlap's simulated GPU, or by a simulator whose statistics were brought in."""
+    result = rows[0].result
+    return result.target.partition(":")[0] == "simulated" or any(one.method == SIMULATOR for one in result.rounds)
+
+
+def worst(found: Sequence[Correlated], most: int) -> list[Correlated]:
+    """The worst cases, the worst first: one of each regime, and a second one only where there are fewer regimes than `most`.
+
+    Cases off by less than 1 % are none; one that shares its reason with a worse one says little.
+    """
+    places: dict[str, int] = {}
+    ranks = []
+    for number, one in enumerate(found):
+        places[one.regime] = places.get(one.regime, 0) + 1
+        if places[one.regime] <= MOST_OF_A_REGIME and abs(one.error) >= AGREES:
+            ranks.append((places[one.regime], number))
+    return [found[number] for _, number in sorted(sorted(ranks)[:most], key=lambda rank: rank[1])]
+
+
+def _seconds(rows: Sequence[Row]) -> float:
+    return statistics.median(value for row in rows for value in row.result.seconds)
+
+
+def _case(a: Sequence[Row], b: Sequence[Row]) -> Correlated:
+    simulated, measured = _seconds(a), _seconds(b)
+    kind = f"{b[0].case.workload}, {'up to' if measured <= SHORT_S else 'over'} 20 µs"
+    return Correlated(
+        case=b[0].case, label=b[0].label, regime=kind, simulated_s=simulated, measured_s=measured, error=simulated / measured - 1,
+        why=_why(a[0], b[0]),
+    )  # fmt: skip
+
+
+def _why(simulated: Row, measured: Row) -> str:
+    """By what causes both differ where both counted them; the simulation's causes where it did; else what each run's gap says."""
+    a, b = (counted.stalls(one.result) for one in (simulated, measured))
+    if a and b:
+        off = sorted(((a.get(name, 0.0) - b.get(name, 0.0), name) for name in a.keys() | b.keys()), key=lambda one: -abs(one[0]))
+        large = [one for one in off[:NAMED] if abs(one[0]) > SLIGHT * sum(a.values())]
+        parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for value, name in large]
+        return f"differ by {', '.join(parts)}" if parts else "both counted the same"
+    if a:
+        whole, most = sum(a.values()), sorted(a.items(), key=lambda one: -one[1])[:NAMED]
+        spent = ", ".join(f"{name} {value / whole:.0%}" for name, value in most if value > 0.005 * whole)
+        other = f"; {measured.gap.cause.replace('_', ' ')} on the other side: {_part(measured)}" if measured.gap.cause else ""
+        return f"simulated: {spent}{other}"
+    sides = [("simulated", simulated), ("measured", measured)]
+    said = [f"{name}: {row.gap.cause.replace('_', ' ')} ({row.gap.detail})" for name, row in sides if row.gap.cause and row.gap.detail]
+    return "; ".join(said) or "neither run says what sets its time"
+
+
+def _part(row: Row) -> str:
+    """What is said of a gap beyond its share."""
+    return row.gap.why or row.gap.detail
+
+
+def _agreement(regime: str, cases: Sequence[Correlated]) -> Agreement:
+    errors = np.array([one.error for one in cases])
+    size = np.abs(errors)
+    return Agreement(
+        regime=regime, cases=len(cases), mape=float(size.mean()), median=float(np.median(size)), p90=float(np.quantile(size, 0.9)),
+        bias=float(errors.mean()), rank=_rank([one.simulated_s for one in cases], [one.measured_s for one in cases]),
+    )  # fmt: skip
+
+
+def _rank(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Spearman's correlation; None for fewer than 3 cases or where one side is all the same."""
+    x, y = ranked(np.asarray(a)), ranked(np.asarray(b))
+    if len(a) < FEWEST_RANKED or x.std() == 0 or y.std() == 0:
+        return None
+    return float(np.corrcoef(x, y)[0, 1])

@@ -1,0 +1,230 @@
+"""The devices of one model against each other: which of a run are off in which case, and whether the fleet can be its own reference.
+
+A run is held against the latest run of each other device. What is said of the fleet is said from the same verdicts as the run's
+table, so that the two cannot contradict each other: the fleet's own test (`stats.fleet`) can only make a verdict worse.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from hotlap.core import work
+from hotlap.core.analysis.compare import GATE
+from hotlap.core.analysis.matching import FEWEST_RUNS
+from hotlap.core.analysis.reference import Held, against, decided, device_of
+from hotlap.core.analysis.standards import unmeasured
+from hotlap.core.record import Baseline, Finding, Machine, Reference, Row, Verdict, identity
+from hotlap.core.stats import fleet
+from hotlap.core.units import percent
+
+ENOUGH_RUNS = 10  # of a device, for runs to be its samples
+ACTION = "measure it again; look at its clocks, power, temperature and link beside a healthy one"
+Where = tuple[str, str, str]
+"""Reference.identity, Reference.target, Case.id."""
+
+
+def latest(known: Baseline, order: Sequence[str], run: str) -> Baseline:
+    """Each device as the run `run` saw it, else as its latest run did. `order`: Run.ids, oldest first."""
+    age = {one: n for n, one in enumerate(order)}
+    found: dict[tuple[str, ...], tuple[int, Reference]] = {}
+    for one in known.references:
+        chosen = run if run in one.runs else max(one.runs, key=lambda name: age.get(name, -1))
+        rank = len(age) if chosen == run else age.get(chosen, -1)
+        key = (one.identity, one.target, one.case.id, one.unit)
+        if key not in found or rank > found[key][0]:
+            found[key] = rank, replace(one, runs={chosen: one.runs[chosen]})
+    return replace(known, references=[one for _, one in found.values()])
+
+
+class _Survey(NamedTuple):
+    """What the fleet's own test says of all devices."""
+
+    odd: dict[Where, fleet.Odd]
+    sizes: dict[Where, int]  # devices in the fleet of an odd one
+    unsure: dict[tuple[str, str, str], str]  # model, target, Case.id: why the fleet cannot be its own reference
+    doubts: list[Finding]
+
+
+@dataclass(frozen=True)
+class AgainstFleet:
+    """The other devices of the same model. `fleet`: every device by one run (see `latest`), those of the run that is judged too."""
+
+    fleet: Baseline
+    machine: Machine
+    gate: float = GATE
+    also: frozenset[str] = frozenset()  # Run.ids that are judged as well, and speak for themselves
+
+    @property
+    def name(self) -> str:
+        return "fleet"
+
+    def judge(self, rows: Sequence[Row]) -> list[Verdict]:
+        found = decided([unmeasured(row) or self._held(row) for row in rows], self.name, self.gate)
+        return [self._doubted(row, one) for row, one in zip(rows, found, strict=True)]
+
+    @cached_property
+    def _by_case(self) -> dict[str, list[Reference]]:
+        found: dict[str, list[Reference]] = {}
+        for one in self.fleet.references:
+            found.setdefault(one.case.id, []).append(one)
+        return found
+
+    @cached_property
+    def _survey(self) -> _Survey:
+        return survey(self.fleet)
+
+    def _where(self, row: Row) -> Where:
+        return identity(row.device, row.result.target, self.machine.host), row.result.target, row.case.id
+
+    def _held(self, row: Row) -> Held | Verdict:
+        device, wanted = device_of(self.machine, row), self._where(row)[0]
+        same = [
+            one for one in self._by_case.get(row.case.id, [])
+            if one.target == row.result.target and one.unit == row.result.unit
+            and one.identity != wanted and device is not None and one.model == device.model
+        ]
+        medians = [statistics.median(statistics.median(values) for values in one.runs.values()) for one in same]
+        if len(medians) < FEWEST_RUNS:
+            others = f"{len(medians)} other device{'s' * (len(medians) != 1)}"
+            reason = f"{others} of its model measured this case; {FEWEST_RUNS} are needed for a fleet"
+            return Verdict(state="inconclusive", reason=reason, against=self.name)
+        said = f"{len(medians)} other devices of its model"
+        return against(row, medians, [[v for values in one.runs.values() for v in values] for one in same], said, self.name)
+
+    def _doubted(self, row: Row, one: Verdict) -> Verdict:
+        """A verdict that the fleet's own test does not bear out: nobody that it names passes, unless surely within the gate."""
+        device, where = device_of(self.machine, row), self._where(row)
+        unsure = self._survey.unsure.get((device.model if device else "", where[1], where[2]))
+        if unsure and one.state in ("pass", "fail"):
+            return replace(one, state="inconclusive", reason=unsure)
+        odd = self._survey.odd.get(where)
+        if one.state != "pass" or odd is None or (odd.kind == "shift" and (odd.size > 0 or self._slight(one))):
+            return one
+        if odd.kind == "tail":
+            return replace(one, state="inconclusive", reason=_tailed(odd, self._survey.sizes[where]))
+        reason = f"{_worse(one)} than the others: whether by more than the gate of {percent(self.gate)} cannot be told"
+        return replace(one, state="inconclusive", reason=reason)
+
+    def _slight(self, one: Verdict) -> bool:
+        return one.low is not None and one.low >= 1 - self.gate
+
+    def findings(self, rows: Sequence[Row]) -> list[Finding]:
+        """A finding for each judged row whose device is off, the worst first; devices of other runs that are off; and cases for which
+        the fleet cannot be its own reference."""
+        ordered = sorted(rows, key=lambda row: (row.verdict.state != "fail", row.verdict.ratio if row.verdict.ratio is not None else 1.0))
+        own = [found for row in ordered if (found := self._finding(row))]
+        cases = {row.case.id for row in rows}
+        here = {self._where(row)[:2] for row in rows}
+        here |= {(one.identity, one.target) for one in self.fleet.references if self.also & one.runs.keys()}
+        others = [
+            Finding(
+                title=f"{where[0]} is off in {work.label(self._by_case[where[2]][0].case)}", cases=[where[2]], severity="info",
+                detail=f"{_level(odd, self._survey.sizes[where])}; its latest run, which is not judged here", action=ACTION,
+            )
+            for where, odd in self._survey.odd.items()
+            if where[:2] not in here and where[2] in cases and (odd.kind == "tail" or odd.low < -self.gate)
+        ]
+        open_ones = {row.case.id for row in rows if row.verdict.state == "inconclusive"}
+        return own + others + [one for one in self._survey.doubts if set(one.cases) & open_ones]
+
+    def _finding(self, row: Row) -> Finding | None:
+        verdict, where = row.verdict, self._where(row)
+        odd = self._survey.odd.get(where)
+        worse = verdict.state in ("fail", "inconclusive") and verdict.high is not None and verdict.high < 1
+        unsure = verdict.state == "inconclusive" and verdict.reason in self._survey.unsure.values()
+        if verdict.ratio is None or unsure or not (odd or worse):
+            return None
+        size = self._survey.sizes.get(where, 0)
+        tailed = odd is not None and odd.kind == "tail" and verdict.state != "fail"
+        detail = _tailed(odd, size) if odd and tailed else f"{_worse(verdict)} than the others of its model"
+        if verdict.state == "pass":
+            detail += "" if verdict.ratio > 1 else f", less than the gate of {percent(self.gate)}"
+        severity = {"fail": "error", "inconclusive": "warning"}.get(verdict.state, "info")
+        title = f"{where[0]} is {'off' if severity != 'info' else 'unlike the others'} in {row.label}"
+        return Finding(title=title, cases=[row.case.id], severity=severity, detail=detail, action=ACTION)  # type: ignore[arg-type]
+
+
+def _worse(one: Verdict) -> str:
+    """The same numbers as in the table."""
+    assert one.ratio is not None
+    size = f"{percent(abs(one.ratio - 1))} {'worse' if one.ratio < 1 else 'better'}"
+    return size + (f" [{percent(one.low - 1)}, {percent(one.high - 1)}]" if one.low is not None and one.high is not None else "")
+
+
+def _level(one: fleet.Odd, devices: int) -> str:
+    if one.kind == "tail":
+        return _tailed(one, devices)
+    span = f"[{percent(one.low)}, {percent(one.high)}]"
+    return f"{percent(abs(one.size))} {'worse' if one.size < 0 else 'better'} {span} than {devices} devices of its model"
+
+
+def _tailed(one: fleet.Odd, devices: int) -> str:
+    return f"{one.tail:.0%} of its samples lie in the slowest hundredth of {devices} devices, though its level is usual"
+
+
+# ---------------------------------------------------------------- the fleet's own test
+
+
+def survey(known: Baseline) -> _Survey:
+    """Devices that are off, by model and target. Fleets of fewer than 5 devices say nothing."""
+    found = _Survey({}, {}, {}, [])
+    groups: dict[tuple[str, str], list[Reference]] = {}
+    for one in known.references:
+        if one.better in ("higher", "lower") and all(v > 0 for values in one.runs.values() for v in values):
+            groups.setdefault((one.model, one.target), []).append(one)
+    for group, members in groups.items():
+        if len({one.identity for one in members}) >= fleet.FEWEST_NODES:
+            _surveyed(found, group, members)
+    return found
+
+
+def _surveyed(found: _Survey, group: tuple[str, str], members: Sequence[Reference]) -> None:
+    devices = list(dict.fromkeys(one.identity for one in members))
+    cases = list({one.case.id: one for one in members}.values())
+    answer = fleet.odd(_table(members, devices, cases), [one.better for one in cases])
+    for one in answer.odd:
+        where = devices[one.node], group[1], cases[one.metric].case.id
+        found.odd[where] = one
+        found.sizes[where] = len(devices)
+    for text in answer.warnings:
+        number, case, said = _of_case(text, cases)
+        if case is None:
+            continue
+        unknown = number is not None and answer.spread[number] is None
+        if unknown:
+            found.unsure[(*group, case.case.id)] = said
+        title = "cannot be judged" if unknown else "with care"
+        found.doubts.append(Finding(title=title, cases=[case.case.id], detail=f"{work.label(case.case)}: {said}"))
+
+
+def _table(members: Sequence[Reference], devices: Sequence[str], cases: Sequence[Reference]) -> NDArray[np.float64]:
+    """Devices × cases × samples; NaN where there is none."""
+    samples = _samples(members)
+    values = np.full((len(devices), len(cases), max(map(len, samples))), np.nan)
+    rows = {name: n for n, name in enumerate(devices)}
+    columns = {one.case.id: n for n, one in enumerate(cases)}
+    for one, own in zip(members, samples, strict=True):
+        values[rows[one.identity], columns[one.case.id], : len(own)] = own
+    return values
+
+
+def _samples(members: Sequence[Reference]) -> list[list[float]]:
+    """Of each reference. Rounds of one run are alike: taken for samples of their own, a slow run or two make a slow tail."""
+    if statistics.median(len(one.runs) for one in members) >= ENOUGH_RUNS:
+        return [[statistics.median(values) for values in one.runs.values()] for one in members]
+    return [[v for values in one.runs.values() for v in values] for one in members]
+
+
+def _of_case(warning: str, cases: Sequence[Reference]) -> tuple[int | None, Reference | None, str]:
+    """The number and the case that a warning of `stats.fleet` is about, and the rest of it."""
+    head, _, rest = warning.partition(": ")
+    number = head.removeprefix("metric ")
+    return (int(number), cases[int(number)], rest) if number.isdigit() and int(number) < len(cases) else (None, None, warning)

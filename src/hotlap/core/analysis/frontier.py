@@ -1,0 +1,72 @@
+"""The frontier of time against energy: settings that no other beats in both, and the best by several measures.
+
+EDP is energy × time, ED²P energy × time²: Gonzalez and Horowitz, IEEE JSSC 31, 1996; Martin, Nyström and Pénzes, 2002.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.core.errors import InputError
+from hotlap.core.record import Record
+from hotlap.core.units import percent
+
+
+class Point(Record, frozen=True, kw_only=True):
+    """All calls of a plan at one setting."""
+
+    name: str  # 1.2 GHz, 400 W, "free"
+    seconds: float
+    joules: float
+    low_j: float | None = None  # bounds of what sensors allow
+    high_j: float | None = None
+    clock_hz: float | None = None  # held, or read
+    source: str = "model"  # or the run it was read from
+    slower: float = 0.0  # share, against the fastest
+    front: bool = False  # no other is as fast and takes less
+
+    @property
+    def power_w(self) -> float:
+        return self.joules / self.seconds
+
+
+class Frontier(Record, frozen=True, kw_only=True):
+    points: list[Point]  # the fastest first
+    best: dict[str, str]  # measure → name of the setting
+    unknown: dict[str, str] = {}  # cases that count for nothing here, with the reason
+
+
+def frontier(points: Sequence[Point], slower: float | None = None, unknown: dict[str, str] | None = None) -> Frontier:
+    """`slower`: the share of time that may be lost. Raises InputError without a point."""
+    if not points:
+        raise InputError("no setting has both a time and an energy, so there is no frontier")
+    fastest = min(one.seconds for one in points)
+    ordered = sorted(points, key=lambda one: (one.seconds, one.joules))
+    found, least = [], float("inf")
+    for one in ordered:
+        found.append(_placed(one, one.seconds / fastest - 1, one.joules < least))
+        least = min(least, one.joules)
+    best = {
+        "time": found[0].name,
+        "energy": min(found, key=lambda one: one.joules).name,
+        "EDP": min(found, key=lambda one: one.joules * one.seconds).name,
+        "ED²P": min(found, key=lambda one: one.joules * one.seconds**2).name,
+    }
+    if slower is not None:
+        allowed = [one for one in found if one.slower <= slower]
+        best[f"energy, at most {percent(slower)} slower"] = min(allowed, key=lambda one: one.joules).name
+    return Frontier(points=found, best=best, unknown=unknown or {})
+
+
+def _placed(one: Point, slower: float, front: bool) -> Point:
+    return Point(
+        name=one.name,
+        seconds=one.seconds,
+        joules=one.joules,
+        low_j=one.low_j,
+        high_j=one.high_j,
+        clock_hz=one.clock_hz,
+        source=one.source,
+        slower=slower,
+        front=front,
+    )

@@ -1,0 +1,94 @@
+"""From a bundle to rows: each result with its summary, its gap to the limit, and its state. Here the rooms meet."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hotlap.core import work
+from hotlap.core.analysis.state import state
+from hotlap.core.errors import HotlapError
+from hotlap.core.model import limits, predict
+from hotlap.core.model.calibration import Calibration
+from hotlap.core.model.gap import Context, context, gap
+from hotlap.core.record import Device, Gap, Limit, Result, Row, Summary
+from hotlap.core.stats.summary import summarize
+from hotlap.core.store import select
+from hotlap.core.store.bundle import Bundle
+
+RATES = ("bandwidth", "compute", "rate")  # metrics that fall as time rises
+
+
+def rows(bundle: Bundle, where: Mapping[str, str] | None = None, calibrations: Mapping[str, Calibration] | None = None) -> list[Row]:
+    """A row per case and device, in the plan's order. `where` keeps some of them, but all count for the measured ceilings.
+    `calibrations` by device: what a sweep in another run taught of it.
+
+    Raises InputError for a filter that no result can have.
+    """
+    results = select.results(bundle)
+    kept = {(r.case.id, r.device) for r in select.results(bundle, where)} if where else None
+    contexts = {key: context_of(bundle, key, [r for r in results if r.device == key]) for key in dict.fromkeys(r.device for r in results)}
+    contexts = {key: replace(one, calibration=(calibrations or {}).get(key)) for key, one in contexts.items()}
+    precision = bundle.run.asked.precision if bundle.run.asked else None
+    return [row(r, contexts[r.device], precision) for r in results if kept is None or (r.case.id, r.device) in kept]
+
+
+def row(result: Result, seen: Context, precision: float | None) -> Row:
+    """One result through stats, model and judge."""
+    summary = summarize(result.values, sample_values(result), precision, result.better)
+    found = against(result, summary, seen)
+    verdict = state(result, summary, found)
+    return Row(
+        case=result.case, device=result.device, label=work.label(result.case), result=result, summary=summary, gap=found, verdict=verdict,
+    )
+
+
+def context_of(bundle: Bundle, key: str, results: Sequence[Result]) -> Context:
+    """What the run says about one device: its machine, its clocks, its readings and its best rates."""
+    device = next((d for d in bundle.run.machine.devices if d.key == key), None)
+    clocks = [hz for result in results for one in result.rounds for hz in one.clocks_hz]
+    spec = limits.spec_for(device, bundle.run.machine, clocks) if device else None
+    readings = [r for r in bundle.readings if r.device == key or _of_host(r.device, device)]
+    return context([result for result in results if _known(result)], spec, readings)
+
+
+def _known(result: Result) -> bool:
+    """Whether this version can say what a call of it does; a bundle may be of a later one."""
+    try:
+        work.find(result.case.workload).work(result.case.params)
+    except (HotlapError, KeyError):
+        return False
+    return True
+
+
+def _of_host(owner: str, device: Device | None) -> bool:
+    """The host's sensors are a processor's own."""
+    return owner == "host" and device is not None and device.kind == "cpu"
+
+
+def against(result: Result, summary: Summary, seen: Context) -> Gap:
+    """The gap; for a workload of a later version, why there is none."""
+    try:
+        limit = limits.limit(result.case, seen.spec, seen.clock_max_hz)
+        return gap(result, summary, _expected(result, seen, limit), seen)
+    except (HotlapError, KeyError) as error:
+        reason = f"no limit could be found: {error}"
+        return Gap(cause="unknown", detail=reason, limit=Limit(kind="unknown", reason=reason))
+
+
+def _expected(result: Result, seen: Context, limit: Limit) -> Limit:
+    in_cache = limit.kind == "unknown" and result.case.workload in ("stream", "gather")  # only an assumed rate is known of it
+    return limit if in_cache or not seen.spec else predict.expected(result.case, seen.spec, limit, calibration=seen.calibration)
+
+
+def sample_values(result: Result) -> list[list[float]]:
+    """The samples of each round in the metric's unit, in the order of `result.values`."""
+    found = []
+    for value, one in zip(result.values, result.used, strict=False):
+        middle = statistics.median(one.seconds)
+        if result.metric in RATES:
+            found.append([value * middle / s for s in one.seconds if s > 0])
+        else:
+            found.append([value * s / middle for s in one.seconds] if middle else list(one.seconds))
+    return found

@@ -1,0 +1,286 @@
+"""What a number can be held against without a history: its limit, or rules that a user wrote. Each threshold says where it comes from."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from hotlap.core import units
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.record import Row, Summary, Verdict
+from hotlap.core.units import percent, show
+
+CONFIDENCE = 0.95  # of an interval that decides
+
+
+class Standard(Protocol):
+    """What rows are held against."""
+
+    @property
+    def name(self) -> str: ...
+
+    def judge(self, rows: Sequence[Row]) -> list[Verdict]:
+        """A verdict per row, in order. Rows that were not measured keep the state they have."""
+
+
+def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
+    """A number against the worst value that passes: its whole interval must be on one side of it."""
+    summary, unit, higher = row.summary, row.result.unit, row.result.better == "higher"
+    fields: dict[str, Any] = {"against": against, "threshold": threshold, "provenance": provenance}
+    if summary.median and threshold:
+        low, high = _ratio_interval(summary, threshold, higher)
+        fields |= {"ratio": summary.median / threshold if higher else threshold / summary.median, "low": low, "high": high}
+    if summary.low is None or summary.high is None or (summary.confidence or 0.0) < CONFIDENCE:
+        reason = f"{summary.rounds} of the 6 rounds that a 95 % interval needs: run more rounds"
+        return Verdict(state="inconclusive", reason=reason, **fields)
+    slow, fast = (summary.low, summary.high) if higher else (summary.high, summary.low)
+    sign = "at least" if higher else "at most"
+    asked = f"{sign} {show(threshold, unit)} ({provenance})"
+    if (slow >= threshold) if higher else (slow <= threshold):
+        return Verdict(state="pass", reason=asked, **fields)
+    if (fast < threshold) if higher else (fast > threshold):
+        return Verdict(state="fail", reason=f"{show(summary.median, unit)} is not {asked}", **fields)
+    span = f"[{show(summary.low, unit)}, {show(summary.high, unit)}]"
+    reason = f"the interval {span} holds the threshold {show(threshold, unit)}: run more rounds"
+    return Verdict(state="inconclusive", reason=reason, **fields)
+
+
+def _ratio_interval(summary: Summary, threshold: float, higher: bool) -> tuple[float | None, float | None]:
+    if not summary.low or not summary.high or summary.low <= 0:
+        return None, None
+    ends = (summary.low / threshold, summary.high / threshold)
+    return ends if higher else (1 / ends[1], 1 / ends[0])
+
+
+def unmeasured(row: Row) -> Verdict | None:
+    """The verdict of a row that nothing can be held against, None for the others."""
+    if row.verdict.state in ("not_run", "invalid", "error") or not row.result.values:
+        return row.verdict
+    return None
+
+
+# ---------------------------------------------------------------- limits
+
+
+@dataclass(frozen=True)
+class AgainstLimit:
+    """A share of what the hardware allows. Without a share only an expected value, which has an interval, passes or fails: a bound
+    says what is possible, not what is normal."""
+
+    share: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{_asked(self.share)} of the limit" if self.share is not None else "limit"
+
+    def judge(self, rows: Sequence[Row]) -> list[Verdict]:
+        return [unmeasured(row) or self._one(row) for row in rows]
+
+    def _one(self, row: Row) -> Verdict:
+        gap, limit = row.gap, row.gap.limit
+        if gap.limit_value is None or gap.against not in ("bound", "expected") or limit is None:
+            why = limit.reason if limit and limit.reason else "only a ceiling of the run itself is known"
+            return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
+        source = next((term.source for term in reversed(limit.provenance)), "the machine table")
+        if self.share is not None:
+            said = f"{_asked(self.share)} of the {gap.against} {show(gap.limit_value, row.result.unit)}: {source}"
+            higher = row.result.better == "higher"
+            return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, said)
+        if gap.against == "expected" and limit.high_s and limit.expected_s:
+            slowest = float(limit.high_s) / float(limit.expected_s)
+            threshold = gap.limit_value / slowest if row.result.better == "higher" else gap.limit_value * slowest
+            return held(row, threshold, self.name, f"slow end of the expected value: {source}")
+        reason = f"a {gap.against} says what is possible, not what is normal: give --share, or judge against a baseline"
+        return Verdict(state="inconclusive", reason=reason, against=self.name)
+
+
+def _asked(share: float) -> str:
+    """As it was written: a share that was asked for is not rounded."""
+    return f"{share * 100:.6g} %"
+
+
+# ---------------------------------------------------------------- rules
+
+
+FLAGS = (
+    "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "clock_varied", "one_process",
+    "shared_device", "steal", "not_deterministic", "leak",
+)
+KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_flags")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One `[[rule]]`: which rows it is about, what it asks, and why."""
+
+    why: str
+    where: Mapping[str, str] = field(default_factory=dict)
+    at_least: str | float | None = None
+    at_most: str | float | None = None
+    share_at_least: float | None = None
+    half_width_at_most: float | None = None
+    no_flags: tuple[str, ...] = ()
+    place: str = ""  # file:line
+
+    def fits(self, row: Row) -> bool:
+        return all(_fits(row, name, text) for name, text in self.where.items())
+
+    def judge(self, row: Row, against: str) -> list[Verdict]:
+        """A verdict for each thing asked."""
+        unit, found = row.result.unit, list[Verdict]()
+        for text, higher in ((self.at_least, True), (self.at_most, False)):
+            if text is not None:
+                if (row.result.better == "higher") != higher:
+                    key = "at_most" if higher else "at_least"
+                    raise _refused(f"{row.label} is better when {row.result.better}: write {key}", self.place)
+                found.append(held(row, _threshold(text, unit, self.place), against, self.why))
+        if self.share_at_least is not None:
+            one = AgainstLimit(self.share_at_least).judge([row])[0]
+            provenance = f"{one.provenance} ({self.why})" if one.provenance else self.why
+            found.append(replace(one, reason=f"{one.reason} ({self.why})", provenance=provenance))
+        sure = (row.summary.confidence or 0.0) >= CONFIDENCE
+        width = row.summary.half_width if sure else None
+        if self.half_width_at_most is not None:
+            good = width is not None and width <= self.half_width_at_most
+            said = f"interval ± {percent(width)}" if width is not None else "no 95 % interval"
+            said += f", at most {_asked(self.half_width_at_most)} ({self.why})"
+            found.append(Verdict(state="pass" if good else "fail", reason=said))
+        if self.no_flags:
+            seen = sorted({flag.name for flag in row.result.flags} & set(self.no_flags))
+            said = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_flags)}"
+            found.append(Verdict(state="fail" if seen else "pass", reason=f"{said} ({self.why})"))
+        return found
+
+
+def _threshold(text: str | float, unit: str, place: str) -> float:
+    """With its unit, unless the metric has none: a bare 5 of B/s would let everything pass."""
+    bare = not isinstance(text, str) or _BARE.fullmatch(text.strip()) is not None
+    if bare and unit in units.BASE_UNITS and unit:
+        raise _refused(f"'{text}' has no unit; the case is in {unit}, as in '{text} {_usual(unit)}'", place)
+    try:
+        return units.parse(text, unit)
+    except InputError as error:
+        raise _refused(str(error), place) from None
+
+
+_BARE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def _usual(unit: str) -> str:
+    return {"B/s": "TB/s", "FLOP/s": "TFLOP/s", "OP/s": "TOP/s", "s": "us"}.get(unit, unit)
+
+
+def _fits(row: Row, name: str, text: str) -> bool:
+    if name == "workload":
+        return row.case.workload == text
+    if name == "label":
+        return text in row.label
+    value = row.case.params.get(name)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value == units.parse(text, "B" if name == "size" else "")
+    return str(value) == text
+
+
+@dataclass(frozen=True)
+class AgainstRules:
+    """Rules of a file; every one must be about some row that was measured."""
+
+    file: str
+    rules: tuple[Rule, ...]
+
+    @property
+    def name(self) -> str:
+        return f"rules {self.file}"
+
+    def judge(self, rows: Sequence[Row]) -> list[Verdict]:
+        for rule in self.rules:
+            if not any(rule.fits(row) and unmeasured(row) is None for row in rows):
+                has = nearest("", {row.case.workload for row in rows})
+                raise _refused(f"this rule is about no case that was measured; {has}", rule.place)
+        return [unmeasured(row) or self._one(row) for row in rows]
+
+    def _one(self, row: Row) -> Verdict:
+        found = [verdict for rule in self.rules if rule.fits(row) for verdict in rule.judge(row, self.name)]
+        if not found:
+            return Verdict(state="measured", reason="no rule is about it", against=self.name)
+        state = next(one for one in ("fail", "inconclusive", "pass") if any(verdict.state == one for verdict in found))
+        deciding = [verdict for verdict in found if verdict.state == state]
+        valued = min((one for one in deciding if one.ratio is not None), key=_ratio, default=None)
+        shown = valued or min((one for one in found if one.ratio is not None), key=_ratio, default=deciding[0])
+        reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in deciding))
+        return replace(shown, state=deciding[0].state, reason=reasons, against=self.name)
+
+
+def _ratio(one: Verdict) -> float:
+    return one.ratio if one.ratio is not None else math.inf
+
+
+def _refused(message: str, place: str) -> InputError:
+    return InputError(f"{place}: {message}")
+
+
+def rules(path: Path) -> AgainstRules:
+    """The rules of a TOML file. Raises InputError with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"the rules '{path}' cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _refused(f"not TOML: {error}", str(path)) from None
+    found = document.get("rule")
+    if not isinstance(found, list) or not found or set(document) - {"rule", "schema"}:
+        raise _refused("a rules file is a list of [[rule]] tables, each with 'why' and what is asked", str(path))
+    places = [number for number, line in enumerate(text.splitlines(), 1) if line.replace(" ", "").startswith("[[rule]]")]
+    return AgainstRules(path.name, tuple(_rule(one, f"{path}:{place}") for one, place in zip(found, places, strict=False)))
+
+
+def _rule(given: Any, place: str) -> Rule:
+    for key in given:
+        if key not in KEYS:
+            raise _refused(f"a rule has no key '{key}'; {nearest(key, KEYS)}", place)
+    if not str(given.get("why", "")).strip():
+        raise _refused("a rule needs 'why': where its threshold comes from", place)
+    asked = [key for key in KEYS[2:] if key in given]
+    if not asked:
+        raise _refused(f"a rule asks for something: {', '.join(KEYS[2:])}", place)
+    where = given.get("where", {})
+    if not isinstance(where, dict):
+        raise _refused("'where' is a table of names and values, as in where = { workload = \"gemm\" }", place)
+    shares = {key: _share(given[key], key, place) for key in ("share_at_least", "half_width_at_most") if key in given}
+    asks = {key: given[key] for key in ("at_least", "at_most") if key in given}
+    for key, value in asks.items():
+        if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+            raise _refused(f"'{key}' is a quantity with its unit, as in {key} = \"4.2 TB/s\"", place)
+    return Rule(
+        why=str(given["why"]), where={str(k): str(v) for k, v in where.items()}, place=place,
+        no_flags=_flags(given["no_flags"], place) if "no_flags" in given else (),
+        **asks, **shares,
+    )
+
+
+def _share(value: Any, key: str, place: str) -> float:
+    """Above 0 and at most 1; a bare 5 is not 5 %."""
+    share = math.nan
+    if isinstance(value, (str, int, float)):
+        with suppress(InputError):
+            share = units.parse(value, "%")
+    if not 0 < share <= 1:
+        raise _refused(f"'{key}' is a share above 0 and at most 100 %, as in {key} = \"5 %\" or 0.05, not {value}", place)
+    return share
+
+
+def _flags(given: Any, place: str) -> tuple[str, ...]:
+    names = given if isinstance(given, list) and given else [given]
+    for name in names:
+        if name not in FLAGS:
+            raise _refused(f"'no_flags' is a list of flags, and there is no flag '{name}'; {nearest(str(name), FLAGS)}", place)
+    return tuple(names)

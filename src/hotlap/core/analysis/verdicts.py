@@ -1,0 +1,53 @@
+"""One verdict per case and one for the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec.structs import replace
+
+from hotlap.core.analysis.standards import Standard
+from hotlap.core.record import Judgement, Row, State, Verdict
+
+EXIT_CODES = {"pass": 0, "fail": 1}  # every other state is 3: a verdict that could not be reached
+WORDS: dict[State, str] = {
+    "pass": "pass", "fail": "fail", "inconclusive": "inconclusive", "not_run": "not run", "invalid": "invalid", "error": "error",
+    "measured": "not judged",
+}
+WORST: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass")
+
+
+def judge(run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Literal["", "pass", "fail"] = "") -> Judgement:
+    """`rows` of one run held against `standard`. `inconclusive_as`: what an inconclusive verdict of the run is read as; the cases
+    keep theirs.
+
+    A run passes when at least one case passes and none fails, is invalid, failed to run or stays inconclusive. Cases that this
+    machine cannot run do not count, unless the standard says that they should have been measured.
+    """
+    judged = [replace(row, verdict=_of(row, verdict)) for row, verdict in zip(rows, standard.judge(rows), strict=True)]
+    counts = Counter(row.verdict.state for row in judged)
+    state = _state(counts)
+    reason = ", ".join(f"{counts[one]} {word}" for one, word in WORDS.items() if counts[one]) or "no case"
+    if state == "inconclusive" and inconclusive_as:
+        reason += f"; inconclusive, read as {inconclusive_as} because that was asked"
+        return Judgement(run=run, state=inconclusive_as, reason=reason, against=standard.name, inconclusive_as=inconclusive_as, rows=judged)
+    return Judgement(run=run, state=state, reason=reason, against=standard.name, rows=judged)
+
+
+def _of(row: Row, verdict: Verdict) -> Verdict:
+    """A case that the run never came to, as when its budget was used up, is open, not beyond this machine."""
+    if verdict.state == "not_run" and not row.result.rounds:
+        return replace(verdict, state="inconclusive", reason=f"not run, because {row.result.reason}")
+    return verdict
+
+
+def _state(counts: Counter[State]) -> State:
+    return next((state for state in WORST if counts[state]), "not_run")
+
+
+def exit_code(found: Sequence[Judgement]) -> int:
+    """Of several runs: 1 when any fails, else 3 when any could not be judged, else 0."""
+    codes = {EXIT_CODES.get(one.state, 3) for one in found} or {3}
+    return 1 if 1 in codes else max(codes)

@@ -1,0 +1,62 @@
+"""The same loop on a Python callable of one's own, in this process."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from hotlap.core.errors import InputError
+from hotlap.core.measure import foreign, targets
+from hotlap.core.measure.loop import CaseBudget, time_prepared, timing_overhead
+from hotlap.core.measure.rounds import Rounds
+from hotlap.core.measure.targets.base import Target
+from hotlap.core.measure.targets.host import Host
+from hotlap.core.measure.workloads.base import Prepared
+from hotlap.core.record import Case, Check, Flag, MeasureOptions, Samples
+from hotlap.core.work import find
+
+ONE_PROCESS = Flag(name="one_process", detail="rounds share one process, so differences between processes are not in the interval")
+
+
+def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> Case:
+    """The callable as a case: its qualified name, and what one call does where that is given."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    module = getattr(inspect.getmodule(fn), "__name__", "")
+    return Case(workload="callable", params=find("callable").parse({"name": f"{module}.{name}" if module else name, **(work or {})}))
+
+
+def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptions) -> tuple[Target, list[Samples]]:
+    """Rounds of the loop, as many as the options' precision takes. An exception of the callable passes through unchanged."""
+    target: Target = Host()
+    if spec:
+        parsed = targets.parse(spec)
+        if parsed.name == "simulated":
+            raise InputError("a simulated GPU cannot run a callable; valid: opencl, cuda, torch, or none for the wall clock")
+        target = targets.open_device(parsed, targets.find(parsed)[0])
+
+    def enqueue(calls: int) -> None:
+        for _ in range(calls):
+            call()
+
+    call()
+    overhead, watch = timing_overhead(target), foreign.beside(target)
+    planned, found = Rounds([case], options), list[Samples]()
+    while not (following := planned.next()).stop:
+        began_s = target.clock.now()
+        blank = Samples(case=case.id, device=target.device.key, round=planned.number)
+        budget = CaseBudget(
+            seconds=following.round_s, sample_s=options.sample_s, round=planned.number, patience_s=following.patience_s,
+            clock=foreign.clock_beside(target, watch), watch=watch,
+        )
+        prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
+        found.append(_flagged(time_prepared(target, prepared, budget, blank, overhead)))
+        planned.add(found[-1])
+        planned.ended(target.clock.now() - began_s)
+    return target, found
+
+
+def _flagged(samples: Samples) -> Samples:
+    return replace(samples, flags=[*samples.flags, ONE_PROCESS])

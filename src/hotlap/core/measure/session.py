@@ -1,0 +1,388 @@
+"""A plan, measured: rounds in fresh processes, every line kept before the next case begins, stopped when exact enough."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+import hotlap
+from hotlap.core.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
+from hotlap.core.measure import programs, signals, targets
+from hotlap.core.measure.machine.machine import fingerprint
+from hotlap.core.measure.process import Round
+from hotlap.core.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
+from hotlap.core.measure.rounds import Next, Rounds
+from hotlap.core.measure.targets.base import SystemClock
+from hotlap.core.measure.targets.faults import never_came
+from hotlap.core.record import METHOD, Case, Device, Look, Plan, Run, Samples
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import labels, locks
+from hotlap.kernels import kept as kernels
+
+HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and three executions of a program and its check
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run a plan, beside the plan's own options."""
+
+    target: str = ""  # specification; "" is the best there is
+    device: str = ""  # index, UUID, several of them separated by commas, "all"; "" is the first
+    together: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    wait_s: float = 0.0  # for a device that another run holds
+    limit_s: float = math.inf  # all of it ends within about this, whatever is left; no case is cut short
+    home: Path = Path()
+    look: Look | None = None  # at the machine, before anything was measured
+
+
+Event = Began | Took | Ended | str
+Listener = Callable[[Device, int, Event], None]
+"""Told of every event: device, round, what happened. A string is news in words."""
+Start = Callable[[Job, float, threading.Event], Round]
+"""What runs one job: job, seconds of silence that are allowed, what the user's stop sets. A fresh process, but for tests."""
+
+
+def run(plan: Plan, options: Options, listen: Listener, start: Start = Round) -> Path:
+    """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
+    limit = _Limit(options.limit_s)
+    spec, devices = places(plan, options)
+    seed = plan.measure.seed or secrets.randbits(31)
+    order: Literal["single", "one after another", "together"] = (
+        "single" if len(devices) == 1 else "together" if options.together else "one after another"
+    )
+    began = datetime.now(UTC)
+    machine = fingerprint(devices)
+    revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
+    machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
+    record = Run(
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
+        machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
+        labels=labels.check(options.labels), seed=seed, look=options.look,
+    )
+    with ExitStack() as held:
+        held.enter_context(locks.hold(devices, options.wait_s))
+        writer = bundles.Writer.create(record, options.home)
+        shortest_s = SHORTEST_SLOT_S * len(plan.cases)
+        if shortest_s > plan.measure.round_s:
+            news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
+            listen(devices[0], 0, news)
+        return _Session(record, devices, writer, listen, limit, start).measure({})
+
+
+def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
+    """Where the plan will be measured. Raises InputError for every usage error, Unavailable where nothing is usable."""
+    spec = targets.chosen(options.target, plan.cases)
+    devices = choose(targets.find(spec), options.device)
+    if options.together and options.device != "all" and len(devices) < 2:
+        raise InputError("--together measures several devices at once; give --device all or --device 0,1 with it")
+    labels.check(options.labels)
+    return spec, devices
+
+
+def resume(path: Path, listen: Listener, start: Start = Round) -> Path:
+    """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
+    writer = bundles.Writer.resume(path)
+    kept = bundles.load(path)
+    record = kept.run
+    devices = begun_on(record)
+    for warning in [*writer.warnings, *kept.warnings]:
+        listen(devices[0], 0, warning)
+    with ExitStack() as held:
+        held.enter_context(locks.hold(devices))
+        done: dict[tuple[str, int], list[Samples]] = {}
+        for samples in kept.samples:
+            done.setdefault((samples.device, samples.round), []).append(samples)
+        return _Session(record, devices, writer, listen, _Limit(math.inf), start).measure(done)
+
+
+def begun_on(record: Run) -> list[Device]:
+    """The devices of a run that goes on. Raises Unavailable where one of them is not here."""
+    spec = targets.parse(record.target)
+    here = {d.key: d for d in targets.find(spec)}
+    gone = [key for key in record.devices if key not in here]
+    if gone:
+        raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
+    return [here[key] for key in record.devices]
+
+
+def choose(devices: Sequence[Device], wanted: str) -> list[Device]:
+    """The devices that a user means by indices, UUIDs or unique beginnings of them (commas between), `all`, or nothing (the first)."""
+    if wanted == "":
+        return [devices[0]]
+    if wanted == "all":
+        return list(devices)
+    found = [_named(devices, one.strip()) for one in wanted.split(",")]
+    return list({device.key: device for device in found}.values())
+
+
+def _named(devices: Sequence[Device], wanted: str) -> Device:
+    for device in devices:
+        if wanted in (str(device.index), device.uuid, device.selector):
+            return device
+    close = [d for d in devices if d.uuid and d.uuid.lower().removeprefix("gpu-").startswith(wanted.lower().removeprefix("gpu-"))]
+    if len(close) == 1 and len(wanted) >= 4:
+        return close[0]
+    valid = ", ".join(f"{d.index} ({d.uuid or d.name})" for d in devices)
+    raise InputError(f"there is no device '{wanted}'; valid: all, {valid}")
+
+
+class _Limit:
+    """The time that all of a run may take, by the wall clock; on a simulated device by its own clock, which the session tells."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.clock, self.cases = seconds, SystemClock(), 0
+        self.programs_s = 0.0  # of all cases so far, where they are programs: what came before them is no measure of the next
+        self.began_s = self.clock.now()
+
+    def used_s(self, virtual_s: float | None) -> float:
+        return self.clock.now() - self.began_s if virtual_s is None else virtual_s
+
+    @property
+    def left_s(self) -> float | None:
+        """By the wall clock; None where there is no limit."""
+        return None if math.isinf(self.seconds) else max(self.seconds - self.used_s(None), 0.0)
+
+    def over(self, virtual_s: float | None) -> bool:
+        """Whether one more case, as long as those so far on average, would end after the limit; the first one is always measured."""
+        used_s = self.used_s(virtual_s)
+        return self.cases > 0 and used_s + (self.programs_s or used_s) / self.cases > self.seconds
+
+
+class _Session:
+    """A run under way."""
+
+    def __init__(
+        self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit, start: Start,
+    ) -> None:
+        self.record, self.devices, self.writer, self.listen, self.limit, self.start = record, devices, writer, listen, limit, start
+        self.options, self.cases = record.plan.measure, record.plan.cases
+        self.rounds = {d.key: Rounds(self.cases, self.options) for d in devices}
+        self.simulated = targets.parse(record.target).name in targets.VIRTUAL
+        self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
+        self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
+        self.last_round_end: dict[str, Ended] = {}  # how the last process of this round ended, by device
+        self.round_duration_s: dict[str, float] = {}  # of all its processes, by the wall clock; by the device's own where it is simulated
+        self.programs = programs.Worker()
+        self.stop = threading.Event()
+        self.writing = threading.Lock()
+
+    def measure(self, done: Mapping[tuple[str, int], list[Samples]]) -> Path:
+        stopped = ""
+        with signals.caught(lambda _: self.stop.set()):
+            try:
+                stopped = self._devices(done)
+                self._say_what_never_came()
+            except HotlapError as error:
+                stopped = f"error: {error}"
+                if error.exit_code != MachineError.exit_code or not self.writer.kept:
+                    raise
+                raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
+            finally:
+                self.programs.end()
+                self._finish("interrupted" if self.stop.is_set() else stopped)
+        if self.stop.is_set():
+            raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
+        return self.writer.path
+
+    def _say_what_never_came(self) -> None:
+        """A fault of the simulator that was set for later than the run lasted: its numbers are those of a healthy machine."""
+        spec = targets.parse(self.record.target)
+        if spec.name == "simulated":
+            for device in self.devices:
+                for news in never_came(spec.options, self.ended_s[device.key]):
+                    self.listen(device, 0, news)
+
+    def _finish(self, stopped: str) -> None:
+        ended = datetime.now(UTC).isoformat(timespec="seconds")
+        self.writer.finish(msgspec.structs.replace(self.record, ended=ended, stopped=stopped))
+
+    def _devices(self, done: Mapping[tuple[str, int], list[Samples]]) -> str:
+        if self.record.order != "together":
+            return "; ".join(dict.fromkeys(self._rounds(device, done) for device in self.devices))
+        reasons: list[str] = []
+        errors: list[Exception] = []
+
+        def one(device: Device) -> None:
+            try:
+                reasons.append(self._rounds(device, done))
+            except Exception as error:  # a thread's error would else be lost; it is raised below, whatever it is
+                errors.append(error)
+
+        threads = [threading.Thread(target=one, args=(device,)) for device in self.devices]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return "; ".join(dict.fromkeys(reasons))
+
+    def _rounds(self, device: Device, done: Mapping[tuple[str, int], list[Samples]]) -> str:
+        """Rounds on one device until exact enough, out of budget, or stopped; says which. `done`: those of a run that goes on."""
+        rounds, number = self.rounds[device.key], 0
+        last = max((n for key, n in done if key == device.key), default=0)
+        while not self._over():
+            following, kept = rounds.next(), done.get((device.key, number), [])
+            if following.stop and number > last:
+                return following.stop
+            for samples in kept:
+                self._count(samples)
+            timed = [samples for samples in kept if samples.ended_s > 0]
+            seconds = max(s.ended_s for s in timed) - min(s.began_s for s in timed) if timed else 0.0
+            have = {s.case for s in kept}
+            missing = [case for case in following.cases if case.id not in have] if number >= last else []
+            if missing:
+                if following.news:
+                    self.listen(device, number, following.news)
+                seconds += self._round(device, number, following._replace(cases=missing))
+            rounds.ended(seconds)
+            number += 1
+            if self.stop.is_set():
+                return "interrupted"
+        return "budget"
+
+    def _over(self) -> bool:
+        return self.limit.over(self._virtual_s())
+
+    def _virtual_s(self) -> float | None:
+        """What a simulated run has taken by its own clock; None where time is the wall clock's."""
+        if not self.simulated:
+            return None
+        return max(self.ended_s.values()) if self.record.order == "together" else sum(self.ended_s.values())
+
+    def _count(self, samples: Samples) -> None:
+        self.ended_s[samples.device] = max(self.ended_s[samples.device], samples.ended_s)
+        self.rounds[samples.device].add(samples)
+
+    def _round(self, device: Device, number: int, following: Next) -> float:
+        """One round, and the seconds it took; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
+        left = [case for case in following.cases if not self._hangs(device, number, case)]
+        self.last_round_end.pop(device.key, None)
+        self.round_duration_s[device.key] = 0.0
+        while left and not self.stop.is_set() and not self._over():
+            together = _alike(left)
+            share = len(together) / len(following.cases)
+            at = self._process(device, number, following._replace(cases=together, round_s=following.round_s * share))
+            if at is None or at.case is None:
+                gone = {case.id for case in together} if at is None else at.done
+                left = [case for case in left if case.id not in gone]
+                continue
+            failed = Samples(case=at.case.id, device=device.key, round=number, status="error", reason=at.reason)
+            self._keep(device, number, Took(samples=failed))
+            left = [case for case in left if case.id not in at.done | {at.case.id}]
+            if at.hung:
+                self.hung[device.key, at.case.id] = number
+        if ended := self.last_round_end.get(device.key):
+            self.listen(device, number, msgspec.structs.replace(ended, seconds=self.round_duration_s[device.key]))
+        return self.round_duration_s[device.key]
+
+    def _hangs(self, device: Device, number: int, case: Case) -> bool:
+        """Whether the case did not answer in an earlier round: it would keep all others waiting once more."""
+        before = self.hung.get((device.key, case.id))
+        if before is None:
+            return False
+        reason = f"not tried again: it did not answer in round {before + 1}"
+        self._keep(device, number, Took(samples=Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)))
+        return True
+
+    def _process(self, device: Device, number: int, following: Next) -> _Died | None:
+        cases = following.cases
+        job = Job(
+            spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
+            options=msgspec.structs.replace(self.options, round_s=following.round_s), seed=self.record.seed * 1000 + number,
+            start_s=self.rounds[device.key].elapsed_s + self.round_duration_s[device.key], patience_s=following.patience_s,
+            left_s=self.limit.left_s,
+        )
+        limit_s = HUNG_S + 4 * self.options.round_s + following.patience_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
+        worker = (self.programs.round if device.target == "host" else self.start)(job, limit_s, self.stop)
+        clock, began, done = SystemClock(), "", set()
+        started_s = clock.now()
+        with worker:
+            for message in worker.messages():
+                if isinstance(message, Fault):
+                    raise _error(message)
+                if isinstance(message, Began):
+                    began = message.case
+                    self.listen(device, number, message)
+                elif isinstance(message, Took):
+                    self._keep(device, number, message)
+                    done.add(message.samples.case)
+                    if self._over():
+                        worker.enough()
+                    else:
+                        worker.go_on()
+                else:
+                    self._ended(device, number, message, clock.now() - started_s)
+                    return None
+        self.round_duration_s[device.key] += clock.now() - started_s
+        if self.stop.is_set():
+            return None
+        case = next((c for c in cases if c.id == began and c.id not in done), None)
+        if case is None and done and worker.tainted:
+            return _Died(None, "", done, False)
+        if case is None:
+            raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
+        return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
+
+    def _ended(self, device: Device, number: int, ended: Ended, wall_s: float) -> None:
+        """Of one of the round's processes; listeners hear of the round itself once, with the time of all."""
+        self.round_duration_s[device.key] += ended.seconds if self.simulated else wall_s
+        with self.writing:
+            self.record = msgspec.structs.replace(self.record, sensors_missing=ended.missing, sampler_share=ended.sampler_share)
+        for warning in ended.warnings if number == 0 else []:
+            self.listen(device, number, warning)
+        self.last_round_end[device.key] = ended
+
+    def _keep(self, device: Device, number: int, took: Took) -> None:
+        with self.writing:
+            self.writer.append(took.samples)
+            self.writer.readings(took.readings)
+            self.limit.cases += 1
+            self.limit.programs_s += took.samples.ended_s - took.samples.began_s if device.target == "host" else 0.0
+        self._count(took.samples)
+        self.listen(device, number, took)
+
+
+@dataclass(frozen=True)
+class _Died:
+    """A process that ended in the middle of a case."""
+
+    case: Case | None  # None: it had to end, with none of them to blame for what is left
+    reason: str
+    done: set[str]
+    hung: bool
+
+
+def _alike(cases: Sequence[Case]) -> list[Case]:
+    """Those that share the next process: all of ours, or those of one user's kernel, which may spoil nothing but its own."""
+    first = kernels.kernel_of(cases[0])
+    return [case for case in cases if kernels.kernel_of(case) == first]
+
+
+def _longest_s(case: Case) -> float:
+    """The longest that one call may take by its own word: programs have a time-out."""
+    timeout = case.params.get("timeout", 0.0)
+    return float(timeout) if isinstance(timeout, (int, float)) else 0.0
+
+
+def place_of(device: Device, text: str) -> int:
+    """Where the device stands in what the specification finds."""
+    place = next((i for i, d in enumerate(targets.find(targets.parse(text))) if d.key == device.key), None)
+    if place is None:
+        raise Unavailable(f"the device {device.name} has vanished", "go on once it is back")
+    return place
+
+
+def _error(fault: Fault) -> HotlapError:
+    kind = {2: InputError, 130: Interrupted}.get(fault.exit_code, MachineError)
+    return kind(fault.message)

@@ -1,0 +1,102 @@
+"""The table of targets, and how a specification (`opencl`, `torch:cuda`, `simulated:h200-sxm?noise=0.01`) is read."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from hotlap.core.errors import HotlapError, InputError, Unavailable, nearest
+from hotlap.core.measure.targets.base import Target
+from hotlap.core.record import Case, Device
+
+TARGETS = {  # in order of preference when none is named
+    "cuda": "NVIDIA GPUs through the CUDA driver",
+    "opencl": "any vendor's OpenCL driver; PoCL on the CPU is built in",
+    "torch": "PyTorch: CPU, CUDA, ROCm, XPU, MPS",
+    "host": "this machine by its wall clock: programs and Python callables",
+    "simulated": "any GPU of the machine table, with faults on request",
+    "scripted": "no device: seconds, clocks and faults of each call from a file, to test what makes numbers of them",
+}
+VIRTUAL = ("simulated", "scripted")  # no hardware behind them: a clock of their own, nothing to lock, nobody to share with
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A target as asked for: its name, a part (`cpu`, `h200-sxm`) and options."""
+
+    name: str
+    part: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        query = "&".join(f"{k}={v}" for k, v in self.options.items())
+        return self.name + (f":{self.part}" if self.part else "") + (f"?{query}" if query else "")
+
+
+def parse(text: str) -> Spec:
+    """`name[:part][?key=value&…]`. Raises InputError naming the targets there are."""
+    head, _, query = text.partition("?")
+    name, _, part = head.partition(":")
+    if name not in TARGETS:
+        raise InputError(f"there is no target '{name}'; {nearest(name, TARGETS)}")
+    options: dict[str, str] = {}
+    for item in filter(None, query.split("&")):
+        key, sign, value = item.partition("=")
+        if not sign:
+            raise InputError(f"'{item}' in '{text}' is not key=value, as in {name}?seed=7")
+        if key in options:
+            raise InputError(f"the option '{key}' is given twice, as {options[key]} and {value}, in '{text}'; give it once")
+        options[key] = value
+    return Spec(name, part, options)
+
+
+def module(name: str) -> ModuleType:
+    """The target's module, imported now; its third-party packages are imported by its functions."""
+    return importlib.import_module(f"hotlap.core.measure.targets.{name}")
+
+
+def find(spec: Spec) -> list[Device]:
+    """The devices of this target. Raises Unavailable with reason and remedy, InputError for a part or option that is not valid."""
+    devices: list[Device] = module(spec.name).find(spec.part, spec.options)
+    return devices
+
+
+def open_device(spec: Spec, device: Device) -> Target:
+    """One device, ready to run."""
+    target: Target = module(spec.name).open(device, spec.options)
+    return target
+
+
+def survey() -> tuple[list[Device], dict[str, HotlapError]]:
+    """Every device of every real target, and for each target that is not usable the error that says why."""
+    devices: list[Device] = []
+    missing: dict[str, HotlapError] = {}
+    for name in TARGETS:
+        if name in VIRTUAL:
+            continue
+        try:
+            devices += find(Spec(name))
+        except HotlapError as error:
+            missing[name] = error
+    return devices, missing
+
+
+def default() -> Spec:
+    """The best target for kernels here: a real GPU by cuda, opencl or torch, else OpenCL on the CPU, else PyTorch on the CPU."""
+    devices, missing = survey()
+    for kind in ("gpu", "other", "cpu"):
+        for device in devices:
+            if device.kind == kind and device.target != "host":
+                return Spec(device.target)
+    reasons = "; ".join(f"{name}: {error}" for name, error in missing.items())
+    raise Unavailable(f"no target is usable here ({reasons})", "hotlap devices says what would make each usable")
+
+
+def chosen(text: str, cases: Sequence[Case]) -> Spec:
+    """The target asked for; where none is, the host for programs alone, else the best one here."""
+    if text:
+        return parse(text)
+    return Spec("host") if cases and all(case.workload == "command" for case in cases) else default()

@@ -1,0 +1,297 @@
+"""What a user can ask the simulated GPU to do wrong."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hotlap.core import units, work
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.record import Case
+
+TIMES = ("tiles", "bound")
+INJECTIONS = {  # option: what it injects, and an example
+    "times": ("tiles: kernels played tile by tile, with counters; bound: what nothing can beat (so with efficiency)", "bound"),
+    "efficiency": ("share of the limit that every case reaches", "0.73"),
+    "noise": ("relative standard deviation of a sample", "0.01"),
+    "run_noise": ("relative standard deviation between rounds", "0.005"),
+    "drift": ("relative slow-down per minute", "0.02"),
+    "step": ("slow-down by a share from a time on", "0.05@30s"),
+    "throttle": ("clock lowered by a share from a time on, with its reason", "0.3@60s"),
+    "slow_link": ("share of the link's rate that is left", "0.5"),
+    "timer": ("what the device's timer shows of the true time", "0.5"),
+    "flip": ("share of checks that find a flipped bit", "1"),
+    "dead": ("sensors that give no answer, separated by commas", "power_w,temperature_c"),
+    "lost": ("time at which the device vanishes", "40s"),
+    "spread": ("relative standard deviation between devices that are all well", "0.002"),
+    "slow": ("some of several devices slower by a share, by their indices", "0.03@2,5"),
+    "slow_kernel": ("kernels slower by a share, by the names of their workloads", "1.0@rowwise"),
+    "reason": ("what 'throttle' gives as its reason: a name of the driver's bits", "hardware_thermal"),
+    "stuck": ("clock held lower by a share from a time on, without a reason", "0.4@60s"),
+    "mute": ("a sensor that sends nothing from a time on", "power_w@60s"),
+    "frozen": ("a sensor that shows the same value from a time on", "power_w@60s"),
+    "jump": ("a sensor that shows nonsense from a time on", "temperature_c@60s"),
+    "ecc": ("uncorrected memory errors, from a time on", "3@60s"),
+    "ecc_corrected": ("corrected memory errors a second, from a time on", "100@60s"),
+    "xid": ("a driver's error code, at a time", "79@60s"),
+    "remapped": ("memory rows remapped, from a time on", "1@60s"),
+    "bursts": ("share of the time throttled by 'reason' in bursts that fall between readings, from a time on", "0.2@30s"),
+    "pending": ("memory rows wait for a reset, from a time on", "1@30s"),
+    "retiring": ("memory pages wait for a reboot, from a time on", "1@30s"),
+    "spent": ("no spare memory row is left, from a time on", "1@30s"),
+    "nvlink": ("NVLink errors that were repaired, a second, from a time on", "50@60s"),
+    "cooling": ("how much hotter than usual the card gets", "0.5"),
+    "fan_speed": ("share at which the fan stands, from a time on", "0@60s"),
+    "pcie_width": ("lanes of the link that are left, from a time on", "4@60s"),
+    "replays": ("link errors that were repaired, a second, from a time on", "50@60s"),
+    "hang": ("time at which a kernel never ends", "40s"),
+    "dies": ("time at which the process is killed", "40s"),
+    "clock": ("no fault: the highest clock that the card may run at, as a user can set it", "1.2GHz"),
+    "power_cap": ("no fault: the watts that the card may draw, as a user can set them", "500W"),
+    "seed": ("of all noise", "7"),
+    "count": ("how many such GPUs there are", "2"),
+}
+ONSETS = (
+    "step", "throttle", "stuck", "ecc", "ecc_corrected", "xid", "remapped", "fan_speed", "pcie_width", "replays",
+    "bursts", "pending", "retiring", "spent", "nvlink",
+)
+SETTINGS = {"clock": "Hz", "power_cap": "W"}
+REASONS = {  # NVML's clock event reasons
+    "idle": 0x1, "application_clocks": 0x2, "software_power_cap": 0x4, "hardware_slowdown": 0x8, "sync_boost": 0x10,
+    "software_thermal": 0x20, "hardware_thermal": 0x40, "hardware_power_brake": 0x80, "display_clocks": 0x100,
+}
+SENSORS = ("power_w", "energy_j", "temperature_c", "clock_hz.sm", "throttle", "utilization", "processes", "fan")
+
+
+@dataclass(frozen=True)
+class Onset:
+    """A fault that begins at a time."""
+
+    share: float
+    at_s: float
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Onset:
+        share, sign, at = text.partition("@")
+        return cls(_number(name, share), _time(name, at) if sign else 0.0)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Devices that are slower than the others."""
+
+    share: float = 0.0
+    devices: frozenset[int] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Slow:
+        share, sign, which = text.partition("@")
+        if not sign or not all(part.strip().isdigit() for part in which.split(",")):
+            raise _wrong("slow", text)
+        return cls(_number("slow", share), frozenset(int(part) for part in which.split(",")))
+
+
+@dataclass(frozen=True)
+class SlowKernel:
+    """Workloads, or single operations of them as in rowwise.softmax, whose kernels are slower than they should be."""
+
+    share: float = 0.0
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> SlowKernel:
+        share, sign, which = text.partition("@")
+        names = [part.strip() for part in which.split(",")]
+        if not sign or not all(names):
+            raise _wrong("slow_kernel", text)
+        for name in names:
+            work.find(name.partition(".")[0])
+        return cls(_number("slow_kernel", share), frozenset(names))
+
+    def factor(self, case: Case) -> float:
+        """How many times longer than it should a call takes."""
+        named = {case.workload, f"{case.workload}.{case.params.get('op', '')}"} & self.names
+        return 1 + self.share if named else 1.0
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What was asked to go wrong; the defaults are a perfect machine."""
+
+    times: str = "tiles"
+    efficiency: float = 1.0
+    noise: float = 0.0
+    run_noise: float = 0.0
+    drift: float = 0.0
+    step: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    throttle: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    slow_link: float = 1.0
+    timer: float = 1.0
+    flip: float = 0.0
+    dead: frozenset[str] = frozenset()
+    lost: float = math.inf
+    spread: float = 0.0
+    slow: Slow = field(default_factory=Slow)
+    slow_kernel: SlowKernel = field(default_factory=SlowKernel)
+    reason: str = "software_power_cap"
+    stuck: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    mute: tuple[str, float] = ("", math.inf)
+    frozen: tuple[str, float] = ("", math.inf)
+    jump: tuple[str, float] = ("", math.inf)
+    ecc: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    ecc_corrected: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    xid: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    remapped: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    cooling: float = 0.0
+    fan_speed: Onset | None = None
+    pcie_width: Onset | None = None
+    replays: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
+    bursts: Onset | None = None
+    pending: Onset | None = None
+    retiring: Onset | None = None
+    spent: Onset | None = None
+    nvlink: Onset | None = None
+    hang: float = math.inf
+    dies: float = math.inf
+    clock: float = math.inf
+    power_cap: float = math.inf
+    seed: int = 0
+    count: int = 1
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Faults:
+        given: dict[str, Any] = {"times": "bound"} if "efficiency" in options else {}
+        for name, text in options.items():
+            if name not in INJECTIONS:
+                raise InputError(f"simulated has no option '{name}'; {nearest(name, INJECTIONS)}")
+            if name in ONSETS:
+                given[name] = Onset.parse(name, text)
+            elif name == "times":
+                given[name] = _times(text)
+            elif name == "dead":
+                given[name] = _sensors(text)
+            elif name == "slow":
+                given[name] = Slow.parse(text)
+            elif name == "slow_kernel":
+                given[name] = SlowKernel.parse(text)
+            elif name == "reason":
+                given[name] = _reason(text)
+            elif name in SETTINGS:
+                given[name] = _setting(name, text)
+            elif name in ("frozen", "jump", "mute"):
+                given[name] = _sensor_at(name, text)
+            elif name in ("lost", "hang", "dies"):
+                given[name] = _time(name, text.removeprefix("@"))
+            else:
+                given[name] = _whole_number(name, text) if name in ("seed", "count") else _number(name, text)
+        faults = cls(**given)
+        faults._check()
+        return faults
+
+    def _check(self) -> None:
+        """Raises InputError for what no machine can do."""
+        for name in ("efficiency", "slow_link", "timer"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
+        for name, value, most in (
+            ("throttle", self.throttle.share, 0.99), ("stuck", self.stuck.share, 0.99), ("cooling", self.cooling, 10.0),
+            ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
+            ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),
+            ("spread", self.spread, 1.0), ("slow", self.slow.share, 100.0), ("slow_kernel", self.slow_kernel.share, 100.0),
+            ("bursts", self.bursts.share if self.bursts else 0.0, 1.0),
+        ):
+            least = int(name == "count")
+            if not least <= value <= most:
+                raise InputError(f"simulated: '{name}' must be from {least} to {most:g}, as in {name}={INJECTIONS[name][1]}")
+
+    def of_device(self, index: int) -> float:
+        """How many times longer than the others' a device's calls take."""
+        own = math.exp(random.Random(f"device {self.seed} {index}").gauss(0.0, self.spread)) if self.spread else 1.0
+        return own * (1 + self.slow.share) if index in self.slow.devices else own
+
+
+def never_came(options: Mapping[str, str], end_s: float) -> list[str]:
+    """Faults that were to begin only after a run had ended, each with what to do; `end_s` is the run's last virtual second."""
+    faults = Faults.parse(options)
+    begins = {"step": faults.step.at_s, "throttle": faults.throttle.at_s, "lost": faults.lost, "hang": faults.hang, "dies": faults.dies}
+    begins |= {"stuck": faults.stuck.at_s, "ecc": faults.ecc.at_s, "xid": faults.xid.at_s}
+    later = ("bursts", "pending", "retiring", "spent", "nvlink")
+    begins |= {name: onset.at_s for name in later if (onset := getattr(faults, name)) is not None}
+    begins |= {"frozen": faults.frozen[1], "jump": faults.jump[1], "mute": faults.mute[1]}
+    return [
+        f"the fault {name}={options[name]} never came: the run ended at {end_s:.0f} s of virtual time; set it earlier, or run longer"
+        for name, at_s in begins.items() if name in options and at_s > end_s
+    ]
+
+
+def _setting(name: str, text: str) -> float:
+    """A clock or watts, above 0."""
+    try:
+        value = units.parse(text, SETTINGS[name])
+    except (InputError, ValueError):
+        raise _wrong(name, text) from None
+    if not 0 < value < math.inf:
+        raise _wrong(name, text)
+    return value
+
+
+def _reason(text: str) -> str:
+    if text not in REASONS:
+        raise InputError(f"simulated: there is no reason '{text}'; {nearest(text, REASONS)}")
+    return text
+
+
+def _sensor_at(name: str, text: str) -> tuple[str, float]:
+    sensor, sign, at = text.partition("@")
+    _sensors(sensor)
+    return sensor, _time(name, at) if sign else 0.0
+
+
+def _sensors(text: str) -> frozenset[str]:
+    names = frozenset(text.split(","))
+    for name in names - set(SENSORS):
+        raise InputError(f"simulated has no sensor '{name}'; {nearest(name, SENSORS)}")
+    return names
+
+
+def _times(text: str) -> str:
+    if text not in TIMES:
+        raise InputError(f"simulated: 'times' cannot be '{text}'; {nearest(text, TIMES)}")
+    return text
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text.removesuffix("/min") if name == "drift" else text)
+        if not math.isfinite(value):
+            raise ValueError
+        return value
+    except ValueError:
+        raise _wrong(name, text) from None
+
+
+def _whole_number(name: str, text: str) -> int:
+    value = _number(name, text)
+    if value != int(value):
+        raise _wrong(name, text)
+    return int(value)
+
+
+def _time(name: str, text: str) -> float:
+    """Seconds since the run began, from 0 on."""
+    try:
+        value = units.parse(text, "s")
+        if not 0 <= value < math.inf:
+            raise ValueError
+        return value
+    except (InputError, ValueError):
+        hint = units.meant(text, "s")
+        raise _wrong(name, text, f" at the time '{text}'" + (f" ({hint})" if hint else "")) from None
+
+
+def _wrong(name: str, text: str, said: str = "") -> InputError:
+    quoted = f" '{text}'"
+    return InputError(f"simulated: '{name}' cannot be{said or quoted}; write it as in {name}={INJECTIONS[name][1]}")

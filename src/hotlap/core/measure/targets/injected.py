@@ -1,0 +1,94 @@
+"""Faults of a simulated card as its sensors and its process show them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from hotlap.core.measure.targets.faults import REASONS, Faults, Onset
+
+AMBIENT_C = 30.0
+FAN, WIDTH = 0.5, 16.0  # of a card that is well
+NONSENSE = 6553.5  # what a sensor shows that reads all ones
+
+
+def shown(faults: Faults, time_s: float, true: dict[str, float | None], kept: dict[str, float | None]) -> dict[str, float | None]:
+    """What the sensors show of the true readings. `kept` remembers what frozen ones showed last."""
+    found = dict(true)
+    heat = found["temperature_c"]
+    if heat is not None and faults.cooling:
+        found["temperature_c"] = AMBIENT_C + (heat - AMBIENT_C) * (1 + faults.cooling)
+    if _on(faults.throttle, time_s) and faults.throttle.share:
+        found["throttle"] = float(REASONS[faults.reason])
+    clock = found["clock_hz.sm"]
+    if clock is not None:
+        found["clock_hz.sm"] = clock / stuck(faults, time_s)
+    found["ecc_uncorrected"] = _count(faults.ecc, time_s)
+    since = max(time_s - faults.ecc_corrected.at_s, 0.0)
+    found["ecc_corrected"] = float(int(faults.ecc_corrected.share * since))
+    found["xid"] = _count(faults.xid, time_s)
+    found["remapped_rows"] = _count(faults.remapped, time_s)
+    found["pcie_replays"] = float(int(faults.replays.share * max(time_s - faults.replays.at_s, 0.0)))
+    if faults.fan_speed is not None:
+        found["fan"] = faults.fan_speed.share if _on(faults.fan_speed, time_s) else FAN
+    narrow = faults.pcie_width
+    found["pcie_width"] = narrow.share if narrow is not None and _on(narrow, time_s) else WIDTH
+    found.update(_counters(faults, time_s))
+    return _lies(faults, time_s, found, kept)
+
+
+def _counters(faults: Faults, time_s: float) -> dict[str, float]:
+    """Sensors that only a card with such a fault shows here."""
+    found: dict[str, float] = {}
+    flags = {"remapped_rows.pending": faults.pending, "retired_pages.pending": faults.retiring, "remapped_rows.failure": faults.spent}
+    found |= {name: _count(onset, time_s) for name, onset in flags.items() if onset is not None}
+    if faults.nvlink is not None:
+        found["nvlink_errors.replay"] = float(int(faults.nvlink.share * max(time_s - faults.nvlink.at_s, 0.0)))
+    if faults.bursts is not None:
+        found[f"throttle_s.{faults.reason}"] = faults.bursts.share * max(time_s - faults.bursts.at_s, 0.0)
+    return found
+
+
+def _lies(faults: Faults, time_s: float, found: dict[str, float | None], kept: dict[str, float | None]) -> dict[str, float | None]:
+    sensor, at_s = faults.frozen
+    if sensor in found:
+        if time_s < at_s or sensor not in kept:
+            kept[sensor] = found[sensor]
+        found[sensor] = kept[sensor]
+    sensor, at_s = faults.jump
+    if sensor in found and time_s >= at_s:
+        found[sensor] = NONSENSE
+    sensor, at_s = faults.mute
+    if time_s >= at_s:
+        found.pop(sensor, None)
+    return found
+
+
+def _on(onset: Onset, time_s: float) -> bool:
+    return time_s >= onset.at_s
+
+
+def _count(onset: Onset, time_s: float) -> float:
+    return onset.share if onset.share and _on(onset, time_s) else 0.0
+
+
+def stuck(faults: Faults, time_s: float) -> float:
+    """How many times slower a clock that is stuck makes the card."""
+    return 1 / (1 - faults.stuck.share) if _on(faults.stuck, time_s) else 1.0
+
+
+def narrowed(faults: Faults, time_s: float, lanes: int | None) -> float:
+    """How many times slower a link is that lost lanes."""
+    narrow = faults.pcie_width
+    if narrow is None or not _on(narrow, time_s) or narrow.share <= 0:
+        return 1.0
+    return max((lanes or WIDTH) / narrow.share, 1.0)
+
+
+def strike(faults: Faults, time_s: float) -> None:
+    """What befalls the process itself: a kernel that never ends, or a kill."""
+    if time_s >= faults.dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while time_s >= faults.hang:
+        time.sleep(1.0)

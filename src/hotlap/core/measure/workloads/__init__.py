@@ -1,0 +1,48 @@
+"""What is run: the table of implemented workloads, and preparation of a case on any target."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.resources
+from typing import cast
+
+import numpy as np
+
+from hotlap.core.errors import NotSupported
+from hotlap.core.measure.targets.base import Target
+from hotlap.core.measure.workloads import operators
+from hotlap.core.measure.workloads.base import Family, Prepared
+from hotlap.core.record import Case
+from hotlap.kernels import kept as kernels
+
+FAMILIES = {
+    "stream": "stream", "gather": "access", "chase": "access",
+    "fma": "arithmetic", "intensity": "arithmetic",
+    "launch": "latency", "sync": "latency", "atomic": "latency", "barrier": "latency",
+    "transfer": "link", "peer": "link",
+    **dict.fromkeys(operators.FAMILIES, "operators.harness"),
+}
+
+
+def prepare(target: Target, case: Case, seed: int) -> Prepared:
+    """The case, ready to run on the target, with fresh random input from `seed`. Raises NotSupported with the reason."""
+    if target.dialect == "model":
+        return cast(Prepared, target.library.prepare(case))
+    if kernels.kernel_of(case):
+        own = cast(Family, importlib.import_module("hotlap.kernels.own"))
+        return own.prepare(target, case, np.random.default_rng(seed))
+    if target.dialect == "host":
+        raise NotSupported(f"'{case.workload}' needs memory and kernels, the target host has neither; give --target opencl, cuda or torch")
+    family = FAMILIES.get(case.workload)
+    if family is None:
+        where = "runs on simulated GPUs only" if case.workload == "collective" else "is not run from a plan"
+        raise NotSupported(f"'{case.workload}' {where}")
+    module = cast(Family, importlib.import_module(f"hotlap.core.measure.workloads.{family}"))
+    return module.prepare(target, case, np.random.default_rng(seed))
+
+
+@functools.cache
+def source(name: str) -> str:
+    """A kernel file in the common C dialect."""
+    return (importlib.resources.files("hotlap.core.measure.workloads") / "kernels" / f"{name}.c").read_text()

@@ -1,0 +1,38 @@
+"""Emptying the caches before a sample, for cases with cache = cold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hotlap.core.measure.targets.base import Target
+from hotlap.core.measure.workloads import source
+from hotlap.core.measure.workloads.layout import layout
+from hotlap.core.record import Case
+
+
+def flusher(target: Target, case: Case) -> Callable[[], None] | None:
+    """Writes twice the last-level cache (64 MiB where it is unknown) and waits; None for warm cases."""
+    if case.params.get("cache") != "cold":
+        return None
+    nbytes = 2 * (target.device.cache_bytes or 32 << 20)
+    junk = target.buffer(nbytes)
+    if target.dialect == "torch":
+
+        def torch_flush() -> None:
+            junk.handle.add_(1)
+            target.sync()
+
+        return torch_flush
+    shape = layout(target, 4)
+    fill = target.kernel(source("memory"), "fill", shape.defines("float"))
+    seed = 0
+
+    def flush() -> None:
+        nonlocal seed
+        seed += 1
+        fill(shape.items, shape.group, junk, np.uint64(nbytes // 4), np.uint32(seed), np.uint32(1023))
+        target.sync()
+
+    return flush

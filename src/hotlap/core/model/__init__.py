@@ -1,0 +1,1 @@
+"""What it should be: the machine table, provable bounds, expectations, the simulator. Nothing here measures."""

@@ -1,0 +1,258 @@
+"""The expected time of cases on a machine: the family that knows the kernel, at the clock it will hold, with its interval and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hotlap.core import work
+from hotlap.core.errors import InputError
+from hotlap.core.model import composed, intervals, limits
+from hotlap.core.model.bounds import MANY, bounds
+from hotlap.core.model.calibration import Calibration, scaled
+from hotlap.core.model.chips import chip
+from hotlap.core.model.kernels import collective, decode, moe, passes, power, prefill, streaming, transfer
+from hotlap.core.model.kernels.base import Demand, Estimate, stored
+from hotlap.core.model.machines import Spec
+from hotlap.core.record import Case
+from hotlap.core.work.base import unit_of
+from hotlap.core.work.network import attention_widths
+
+Floats = NDArray[np.float64]
+Params = Mapping[str, Any]
+LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol", "pipeline fill")  # parts that a launch sets; that the way over a link sets
+UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
+CAPPED = "clock under the power cap"
+BETWEEN_NODES = (
+    f"between nodes a link of {collective.NETWORK_B_S / 1e9:g} GB/s and {collective.NETWORK_LATENCY_S * 1e6:g} µs for each GPU is assumed"
+)
+ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
+
+
+PRODUCTS = ("gemm", "conv", "grouped_gemm", "rnn")
+WORDS = {  # of which one is in the name of a library's kernel that a family can tell from others
+    "attention": ("vllm", "sglang", "trtllm", "flash", "fa2", "fa3", "fa4"),
+    "moe": ("triton", "cutlass", "marlin", "trtllm", "flashinfer", "vllm", "sglang", "torch_flow", "moe"),
+    **dict.fromkeys(streaming.WORKLOADS, ("alone", "quack")),
+}
+
+
+class Expected(NamedTuple):
+    """Arrays of one entry per case."""
+
+    seconds: Floats
+    low_s: Floats  # stated 90 % interval
+    high_s: Floats
+    power_w: Floats  # of calls back to back; NaN where it is not known
+    clock_hz: Floats  # that it holds under the power limit; NaN where it is not known
+    parts: Mapping[str, Floats]  # seconds by name; they add up
+    choice: Mapping[str, NDArray[Any]]
+    inside: NDArray[np.bool_]  # within what was measured
+    family: str
+    known: intervals.Level
+
+
+def expect(
+    workload: str, params: Params, spec: Spec, implementation: str | ArrayLike = "", calibration: Calibration | None = None,
+    bound_s: float | None = None,
+) -> Expected:
+    """`params`: complete, numbers as arrays of one length or single, texts single. `calibration`: of this machine by a sweep; scales
+    the parts of the families that it knows. `bound_s`: of the one case, where it is known already. Raises InputError for what the
+    machine cannot do or what no family knows."""
+    params = work.find(workload).full(params)  # with those that a case leaves out at their defaults
+    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
+    count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
+    family, found = _estimate(workload, arrays, spec, implementation, count)
+    found = _overheads(family, found, spec)
+    if not _like_measured(spec):
+        found = found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
+    known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
+    if calibration is not None and family in calibration.families:
+        corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
+        found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
+        if spec.original is not None:
+            known = known._replace(words=f"{known.words}; {', '.join(spec.edits)} edited")
+    if family == "collective" and np.any(np.asarray(params["nodes"]) > 1):
+        known = known._replace(words=f"{known.words}; {BETWEEN_NODES}")
+    if how := _unlike(workload, params):
+        known = known._replace(words=f"no kernel like it was measured: {how}; these {known.words}")
+    floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
+    seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
+    low, high = intervals.interval(family, known.key, seconds, found.inside)
+    low = low * (1 - found.parts.get(CAPPED, 0.0) / found.seconds)  # a short load is over before the clock falls
+    parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
+    power_w, clock_hz = _power(family, found, seconds, spec)
+    low = np.maximum(low, np.nan_to_num(floor))
+    return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
+
+
+def _unlike(workload: str, params: Params) -> str:
+    """Of what a workload that was never measured is composed; "" for the others."""
+    if workload in passes.WORKLOADS:
+        return "bytes by stated passes, at the rates of streaming kernels"
+    if workload in ("conv", "grouped_gemm", "rnn"):
+        return "composed of matrix products"
+    return "forward kernels, scaled" if workload == "attention" and params["op"] == "backward" else ""
+
+
+def _overheads(family: str, found: Estimate, spec: Spec) -> Estimate:
+    """With the launches and the way of a link that an imagined machine has."""
+    ways = WAYS if family == "collective" else ()
+    by = {**dict.fromkeys(LAUNCHES, spec.launch_factor), **dict.fromkeys(ways, spec.link_latency_factor)}
+    if spec.launch_factor == spec.link_latency_factor == 1.0:
+        return found
+    parts = {name: value * by.get(name, 1.0) for name, value in found.parts.items()}
+    return found._replace(parts=parts, seconds=np.sum(list(parts.values()), axis=0))
+
+
+def check_implementation(workload: str, name: str) -> None:
+    """Raises InputError for a kernel's name that the workload's family would not know from any other."""
+    if workload in PRODUCTS:
+        valid = sorted({one.rpartition(".")[0] for one in stored("gemm") if "/" in one})
+        known = name in valid
+    else:
+        valid = list(WORDS.get(workload, ()))
+        known = any(word in name.lower() for word in valid)
+    if not known:
+        have = f"valid: {', '.join(valid)}" if workload in PRODUCTS else f"valid: names with {', '.join(valid)}"
+        raise InputError(f"{workload} has no implementation '{name}'; {have if valid else 'leave --implementation out'}")
+
+
+def _like_measured(spec: Spec) -> bool:
+    """Whether it is of the kind whose kernels were measured: NVIDIA's since Ampere. Libraries of others are another matter."""
+    number = spec.compile_target.removeprefix("sm_").rstrip("a")
+    return spec.vendor == "NVIDIA" and number.isdigit() and int(number) >= 80
+
+
+def _floor(workload: str, params: Params, arrays: Params, spec: Spec) -> Floats:
+    """The provable bound; NaN where there is none. The workloads of plans are counted one case at a time."""
+    if workload in MANY:
+        return bounds(workload, arrays, spec)[0]
+    found = limits.limit(Case(workload=workload, params=dict(params)), spec)
+    return np.array([np.nan if found.bound_s is None else found.bound_s])
+
+
+def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[Floats, Floats]:
+    """Power and clock of calls back to back; NaN for collectives and machines whose limit is not published."""
+    unknown = np.full(len(seconds), np.nan)
+    if family in ("collective", "transfer") or not spec.power_w:
+        return unknown, unknown
+    kind, machine = family if family in power.KINDS else "", chip(spec, "max")
+    if not power.known(found.demand.operations):
+        return unknown, unknown
+    clock = found.clock_hz
+    if clock is None:
+        clock = power.clock(found.demand, _spent(found, seconds), machine, kind=kind).clock_hz
+        drawn = power.power_w(found.demand, seconds, machine, kind)
+    else:
+        drawn = power.at_share_w(found.demand, seconds, clock / machine.clock_max_hz, machine, kind)
+    return np.minimum(drawn, spec.power_w * power.MARGIN), clock
+
+
+def _spent(found: Estimate, seconds: Floats) -> power.Spent:
+    fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
+    return power.Spent(seconds - fixed, fixed)
+
+
+def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.Spent]:
+    """A case's kind of kernel, what it makes the machine do, and its seconds at the highest clock: those that go with the clock, and the
+    rest. Raises InputError for what no family knows, and where the energy of an operation is not known."""
+    params = work.find(case.workload).full(case.params)
+    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
+    family, found = _estimate(case.workload, arrays, spec, case.implementation, 1)
+    found = _overheads(family, found, spec)
+    if family in ("collective", "transfer") or not spec.power_w or not power.known(found.demand.operations):
+        raise InputError(f"no power is known of '{case.workload}' on {spec.name}")
+    seconds = found.seconds - found.parts.get(CAPPED, 0.0 * found.seconds)
+    return family if family in power.KINDS else "", found.demand, _spent(found, seconds)
+
+
+def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
+    if spec.kind != "gpu":
+        raise InputError(f"nothing is expected of {spec.name}: the model knows GPUs")
+    if workload in streaming.WORKLOADS:
+        return _streamed(workload, params, spec, implementation)
+    if workload in passes.WORKLOADS:
+        return "streaming", passes.estimate(workload, params, chip(spec))
+    if workload == "transfer":
+        return _transfer(params, spec)
+    if workload not in _FAMILIES:
+        valid = ", ".join([*_FAMILIES, *streaming.WORKLOADS, *passes.WORKLOADS, "transfer"])
+        raise InputError(f"no expected value is known for '{workload}'; valid: {valid}")
+    return _FAMILIES[workload](params, spec, implementation, count)
+
+
+def _gemm(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    return "gemm", composed.product(params, chip(spec, "max"), implementation)
+
+
+def _conv(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    return "gemm", composed.convolution(params, chip(spec, "max"), implementation)
+
+
+def _grouped(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    return "gemm", composed.grouped(params, chip(spec, "max"), implementation)
+
+
+def _rnn(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    return "gemm", composed.recurrent(params, chip(spec, "max"), implementation)
+
+
+def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
+    query = np.broadcast_to(np.asarray(params["query"]), (count,))
+    one = bool((query == 1).all())
+    if not one and (query == 1).any():
+        raise InputError("attention: ask for prefill (many queries) and decode (query = 1) apart")
+    keys = np.where(np.asarray(params["kv"]) > 0, params["kv"], params["query"])
+    implementation = ATTENTION if isinstance(implementation, str) and not implementation else implementation
+    _can(spec, str(params["dtype"]), "attention")
+    shared = {name: params[name] for name in ("batch", "heads", "kv_heads", "head_dim", "window", "dtype", "kv_dtype")}
+    shared |= {"value_dim": attention_widths(params)[0], "latent": params.get("latent", 0)}
+    machine = chip(spec, "max")
+    backward = params.get("op", "forward") == "backward"
+    if one and not backward:
+        return "decode", decode.estimate({**shared, "kv": keys}, machine, implementation)
+    causal = params["mask"] == "causal"
+    forward = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
+    return "prefill", composed.attention_backward(params, forward) if backward else forward
+
+
+def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "gated")
+    _can(spec, str(params["dtype"]), "moe")
+    dtype = {"int4": "int4_wo", "mxfp4": "w4a16_mxfp4", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
+    return "moe", moe.estimate({**{name: params[name] for name in names}, "dtype": dtype}, chip(spec), implementation)
+
+
+def _can(spec: Spec, dtype: str, workload: str) -> None:
+    """Raises InputError where the machine has no products of a type; what is stored narrower is multiplied in 16 bits."""
+    unit = unit_of(dtype)
+    if unit not in spec.flop_per_clock:
+        have = ", ".join(sorted(name.removeprefix("matrix.") for name in spec.flop_per_clock if name.startswith("matrix.")))
+        raise InputError(f"{workload}: {spec.name} has no rate of {unit} in the machine table; it has {have or 'no matrix unit'}")
+
+
+def _collective(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
+    names = {"op": "op", "gpus": "gpus", "size": "bytes", "nodes": "nodes"}
+    dtype = "int8" if params["dtype"] in ("int8", "fp8") else "bf16"
+    given = {**{new: params[old] for old, new in names.items()}, "dtype": dtype}
+    return "collective", collective.estimate(given, chip(spec, "max"), implementation)
+
+
+_FAMILIES: Mapping[str, Callable[[Params, Spec, str | ArrayLike, int], tuple[str, Estimate]]] = {
+    "gemm": _gemm, "conv": _conv, "grouped_gemm": _grouped, "rnn": _rnn, "attention": _attention, "moe": _moe, "collective": _collective,
+}  # fmt: skip
+
+
+def _streamed(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike) -> tuple[str, Estimate]:
+    return "streaming", streaming.estimate(workload, params, chip(spec), implementation)
+
+
+def _transfer(params: Params, spec: Spec) -> tuple[str, Estimate]:
+    rate = limits.link_rate("transfer", spec)
+    if isinstance(rate, str):
+        raise InputError(rate)
+    return "transfer", transfer.estimate(params, rate[0])

@@ -1,0 +1,271 @@
+"""Matrix products: published measurements, the fit of the coefficients to them, and its scores.
+
+Split by (n, k): a pair is held out for all m, types and implementations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core.model.fit import scores
+from hotlap.core.model.fit.data import FOLDERS, Rows, held
+from hotlap.core.model.fit.scores import Score
+from hotlap.core.model.kernels import base, gemm, power
+from hotlap.core.model.kernels.base import Floats
+
+GPUS = ("a100-sxm-80gb", "h100-sxm")
+LONG = ("h200-sxm",)  # measured over seconds, to read power: the clock had fallen
+DTYPES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block"}
+PLAIN = ("sglang", "torch.nn.functional.linear", "torch_flow", "vllm_default")  # sources of bf16 products: one library, cuBLAS
+START: Mapping[str, float] = {  # where the fit begins, and what it is drawn to where the data are silent
+    "fill_cycles": 2400.0, "tile_cycles": 300.0, "matrix_share": 0.95, "feed_bytes_per_flop": 0.0176, "step_operations": 4e5,
+    "store_bytes_per_flop": 0.006, "even_waves": 0.2, "dram_share": 0.9, "units_for_dram": 30.0, "reduce_us": 2.0, "reduce_share": 1.0,
+    "choice_power": 15.0, "large_tile": 0.03, "l2_share": 0.5, "weights_between": 0.6, "written_share": 0.5, "overlap_power": 3.0,
+    "feed_power": 4.0, "burst_us": 400.0,
+}  # fmt: skip
+SET: Mapping[str, float] = {
+    "launch_us": 1.0,  # beside fill_cycles no data of one machine can tell it: of a node of a graph, assumed
+    "operation_pj": 0.6,  # beside burst_us no time of these two can tell it: assumed, of the size that H200's power readings say
+}
+OWN: Mapping[str, float] = {  # of an implementation of narrow types
+    "extra_us": 2.0, "host_us": 5.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_bytes": 3.0, "pass_row_ns": 0.1, "dram_factor": 1.0,
+}  # fmt: skip
+OWN_PLAIN: Mapping[str, float] = {"launch_us": 1.0, "matrix_factor": 1.0, "feed_factor": 1.0, "dram_factor": 1.0}  # of cuBLAS somewhere
+OWN_BLOCKS: Mapping[str, float] = {"empty_rows": 0.5, "tile_cycles": 450.0}  # of one with blocks of scales
+NEWEST, NEWEST_FP8 = "vllm/torch.nn.functional.linear.bf16", "trtllm/torch_flow.fp8"
+FIXED = {"fixed_tiles": ("Cutlass",), "block_tiles": ("torch_flow.fp8_block", "DeepGemm", "FlashInfer")}  # sources with few tiles
+TIED = {  # times the pull: of these a machine alone says too little
+    "l2_share": 5.0, "choice_power": 5.0, "even_waves": 3.0, "dram_share": 3.0, "step_operations": 3.0,
+}  # fmt: skip
+PULL, PULL_PLAIN = 0.01, 0.1  # towards the start, per unit of log
+ROWS, OWN_ROWS = 2500, 1500  # of each GPU and implementation that a fit looks at
+TINY = 1e8  # products m × n × k of a call that takes a GPU no longer than the host
+FLOORS = {"a100-sxm-80gb": 0.056, "h100-sxm": 0.044, "h200-sxm": 0.050}  # two collections of the same shapes: research notes, bf16
+
+
+def rows(gpu: str, root: Path) -> Rows:
+    """The measurements on one GPU, all types and implementations that are products of both operands as stored."""
+    import pyarrow.parquet as parquet
+
+    files = sorted((root / FOLDERS[gpu]).glob("gemm/*/*/*.parquet"))
+    found: dict[str, list[NDArray[Any]]] = {}
+    for file in files:
+        table = parquet.read_table(file)
+        column = {
+            name: np.asarray(table.column(name).to_pylist()) for name in table.column_names if name not in ("version", "device", "op_name")
+        }
+        keep = np.isin(column["gemm_dtype"], list(DTYPES)) & (
+            (column["gemm_dtype"] != "bfloat16") | np.isin(column["kernel_source"], PLAIN)
+        )
+        source = np.array([f"{file.parts[-3]}/{name}" for name in column["kernel_source"]])
+        if "vllm_default" in column["kernel_source"]:
+            source = np.where(column["gemm_dtype"] == "fp8_block", _dispatched(column), "vllm/torch.nn.functional.linear")
+        power = column["power"].astype(float) if "power" in column else np.full(len(source), np.nan)
+        for name, values in {**column, "source": source, "power": power}.items():
+            if name in ("m", "n", "k", "latency", "gemm_dtype", "source", "power"):
+                found.setdefault(name, []).append(values[keep])
+    if not found:
+        return Rows(gpu, {}, np.zeros(0), np.zeros(0), np.zeros(0, str), np.zeros(0, bool))
+    joined = {name: np.concatenate(values) for name, values in found.items()}
+    dtype = np.array([DTYPES[one] for one in joined["gemm_dtype"]])
+    params = {"m": joined["m"], "n": joined["n"], "k": joined["k"], "dtype": dtype, "sustained": np.full(len(dtype), gpu in LONG)}
+    keys = [f"{n}x{k}" for n, k in zip(joined["n"], joined["k"], strict=True)]
+    return Rows(gpu, params, joined["latency"] * 1e-3, joined["power"], joined["source"], held(keys))
+
+
+def _dispatched(column: Mapping[str, NDArray[Any]]) -> NDArray[np.str_]:
+    """The kernel behind vLLM's default for blocks of fp8, by the shapes at which each is named in the measurements that name it."""
+    m, n, k = (column[name] for name in ("m", "n", "k"))
+    whole = (n % 64 == 0) & (k % 128 == 0)
+    name = np.where(
+        whole & (m <= 17),
+        "FlashInferFp8BlockScaledMMKernel",
+        np.where(whole, "DeepGemmFp8BlockScaledMMKernel", "CutlassFp8BlockScaledMMKernel"),
+    )
+    return np.char.add("vllm/", name)
+
+
+def only(data: Rows, keep: NDArray[np.bool_]) -> Rows:
+    """Some of the rows."""
+    return Rows(
+        data.gpu,
+        {k: v[keep] for k, v in data.params.items()},
+        data.seconds[keep],
+        data.power_w[keep],
+        data.implementation[keep],
+        data.held[keep],
+    )
+
+
+def sample(data: Rows, count: int, seed: int = 0) -> Rows:
+    keep = np.zeros(len(data.seconds), dtype=bool)
+    keep[np.random.default_rng(seed).permutation(len(keep))[:count]] = True
+    return only(data, keep)
+
+
+# ---------------------------------------------------------------- fit
+
+
+def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
+    """Coefficients from the rows that are not held out: `base` from bf16 on all GPUs, then a few for each implementation."""
+    plain = [sample(only(one, ~one.held & (one.params["dtype"] == "bf16")), ROWS) for one in data]
+    base = _solve([one for one in plain if len(one.seconds)])
+    found = {"base": base}
+    for name in sorted({f"{i}.{d}" for one in data for i, d in zip(one.implementation, one.params["dtype"], strict=True)}):
+        parts = [sample(only(one, ~one.held & _is(one, name)), OWN_ROWS) for one in data]
+        found[name] = _own(base, name, [one for one in parts if len(one.seconds)])
+    return found | _defaults(found)
+
+
+def _defaults(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """What an implementation is taken for that nobody measured: PyTorch's newest product; on fp8 the one that reaches most, alone."""
+    plain, narrow = found.get(NEWEST), found.get(NEWEST_FP8)
+    known = {"default": dict(plain)} if plain else {}
+    if narrow:
+        product = {name: value for name, value in narrow.items() if name.endswith("_factor")}
+        known |= {"default.fp8": product, "default.fp8_block": product}
+    return known
+
+
+def _is(data: Rows, name: str) -> NDArray[np.bool_]:
+    source, _, dtype = name.rpartition(".")
+    return np.asarray((data.implementation == source) & (data.params["dtype"] == dtype))
+
+
+def _solve(data: Sequence[Rows]) -> dict[str, float]:
+    start = np.log(list(START.values()))
+
+    def coefficients(v: Floats) -> dict[str, float]:
+        return {**SET, **dict(zip(START, np.exp(v).tolist(), strict=True))}
+
+    pull = PULL * np.sqrt(len(data[0].seconds)) * np.array([TIED.get(name, 1.0) for name in START])
+    return coefficients(_least(lambda v: _errors(data, {"base": coefficients(v)}), start, pull))
+
+
+def _own(base: Mapping[str, float], name: str, data: Sequence[Rows]) -> dict[str, float]:
+    least = 1e6 * float(np.quantile(np.concatenate([one.seconds for one in data]), 0.02))  # where the host may be all there is
+    plain = name.endswith(".bf16")
+    begin = dict(OWN_PLAIN) if plain else {**OWN, "host_us": least}
+    fixed = {flag: 1.0 for flag, words in FIXED.items() if any(word in name for word in words)}
+    begin |= OWN_BLOCKS if "block_tiles" in fixed else {}
+    start = np.log(list(begin.values()))
+
+    def coefficients(v: Floats) -> dict[str, float]:
+        return {**fixed, **dict(zip(begin, np.exp(v).tolist(), strict=True))}
+
+    pull = np.full(len(start), (PULL_PLAIN if plain else PULL) * np.sqrt(len(data[0].seconds)))
+    return coefficients(_least(lambda v: _errors(data, {"base": base, name: coefficients(v)}), start, pull))
+
+
+def _errors(data: Sequence[Rows], coefficients: Mapping[str, Mapping[str, float]]) -> Floats:
+    return np.concatenate([np.log(predicted(one, coefficients) / one.seconds) for one in data])
+
+
+def predicted(data: Rows, coefficients: Mapping[str, Mapping[str, float]] | None = None, host_share: float = 1.0) -> Floats:
+    """`host_share`: of the time that the host needs for a call, against the machines that were fitted."""
+    chip = replace(scores.fastest(data.gpu), facts={"host_share": host_share})
+    return gemm.estimate(data.params, chip, data.implementation, coefficients).seconds
+
+
+def _least(errors: Callable[[Floats], Floats], start: Floats, pull: Floats) -> Floats:
+    from scipy.optimize import least_squares
+
+    found = least_squares(
+        lambda v: np.concatenate([errors(start + v - 1), pull * (v - 1)]), np.ones(len(start)), loss="soft_l1", f_scale=0.05,
+        diff_step=0.01, max_nfev=30,  # steps are relative, so that they count from 1
+    )  # fmt: skip
+    return np.asarray(start + found.x - 1)
+
+
+# ---------------------------------------------------------------- scores
+
+
+def table(root: Path, coefficients: Mapping[str, Mapping[str, float]] | None = None) -> list[Score]:
+    """Held-out shapes of A100 and H100 and all of H200 with the stored coefficients; A100 and H100 with those of the other alone."""
+    a100, h100, h200 = (rows(gpu, root) for gpu in (*GPUS, *LONG))
+    known = coefficients or base.stored("gemm")
+    found = []
+    for name, data in (("A100", a100), ("H100", h100)):
+        found += _cells(f"{name}, held-out shapes", only(data, data.held), known, only(data, ~data.held))
+    found += _cells("H200 by A100 + H100", h200, known, only(h100, ~h100.held))
+    found.append(_host_measured(only(h200, h200.params["dtype"] == "fp8_block"), known))
+    for cell, source, target in (("A100 → H100, spec only", a100, h100), ("H100 → A100, spec only", h100, a100)):
+        plain = [only(one, one.params["dtype"] == "bf16") for one in (source, target)]
+        found += _cells(cell, plain[1], fit([plain[0]]), plain[0])
+    return found
+
+
+def _host_measured(data: Rows, coefficients: Mapping[str, Mapping[str, float]]) -> Score:
+    """vLLM's blocks of fp8 were not in a graph: most rows are the host's time, no property of the GPU. Here the smallest products, which
+    are not scored, say how this host stands to the one that was fitted, as one sweep on the machine would."""
+    small = data.params["m"].astype(float) * data.params["n"] * data.params["k"] < TINY
+    share = float(np.median(data.seconds[small] / predicted(only(data, small), coefficients)))
+    rest = only(data, ~small)
+    return scores.score("H200 and its host measured", "fp8_block", "model", predicted(rest, coefficients, share), rest.seconds)
+
+
+def _cells(cell: str, data: Rows, coefficients: Mapping[str, Mapping[str, float]], train: Rows) -> list[Score]:
+    """By type: the model beside simpler ways; then by implementation and regime, the model alone."""
+    found = []
+    for dtype in sorted(set(data.params["dtype"].tolist())):
+        part = only(data, data.params["dtype"] == dtype)
+        ways = {"model": predicted(part, coefficients), **_simple(part)}
+        found += [scores.score(cell, dtype, name, values, part.seconds) for name, values in ways.items()]
+        some, near = sample(part, 2000, 1), sample(only(train, train.params["dtype"] == dtype), 12000, 1)
+        if len(near.seconds):
+            table = scores.nearest(_sizes(near), near.seconds, _sizes(some), ())
+            found.append(scores.score(cell, dtype, "nearest row", table, some.seconds))
+        for name, keep in _regimes(part).items():
+            found.append(scores.score(cell, f"{dtype} {name}", "model", ways["model"][keep], part.seconds[keep]))
+    return found
+
+
+def _sizes(data: Rows) -> dict[str, NDArray[Any]]:
+    return {name: data.params[name] for name in ("m", "n", "k")}
+
+
+def _simple(data: Rows) -> dict[str, Floats]:
+    """The roofline at the published peak, and aiconfigurator's two constants on it."""
+    chip = scores.chip(data.gpu)
+    m, n, k = (data.params[name].astype(float) for name in ("m", "n", "k"))
+    narrow = data.params["dtype"] != "bf16"
+    rate = np.where(narrow, chip.flop_per_clock.get("matrix.fp8", np.nan), chip.flop_per_clock["matrix.bf16"]) * chip.units * chip.clock_hz
+    size = np.where(narrow, 1.0, 2.0)
+    sol = np.maximum(2 * m * n * k / rate, (size * (m * k + n * k) + 2 * m * n) / chip.memory_b_s)
+    return {"roofline": sol, "SOL/0.8 + 3 µs": sol / 0.8 + 3e-6}
+
+
+def _regimes(data: Rows) -> dict[str, NDArray[np.bool_]]:
+    m, seconds = data.params["m"], data.seconds
+    found = {"≤ 20 µs": seconds <= 20e-6, "> 20 µs": seconds > 20e-6}
+    found |= {"m ≤ 64": m <= 64, "m 65 to 1024": (m > 64) & (m <= 1024), "m > 1024": m > 1024}
+    for name in sorted(set(data.implementation.tolist())):
+        found[name] = data.implementation == name
+    return found
+
+
+def main() -> None:
+    """Fits A100 and H100, stores the coefficients and prints the scores."""
+    place = scores.folder()
+    found = fit([rows(gpu, place) for gpu in GPUS])
+    head = {
+        "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/gemm: sglang 0.5.10, trtllm 1.0.0 and 1.3.0rc20, vllm 0.24.0",
+        "split": "crc32(n x k) % 5 == 0 is held out; H200 is never fitted", "command": "python -m hotlap.core.model.fit.gemm",
+        "loss": f"soft L1 of log error, scale 0.05; {ROWS} rows of each GPU for bf16, {OWN_ROWS} of each other implementation",
+    }  # fmt: skip
+    about = "Matrix products. Bytes per FLOP of the bf16 unit; cycles at the highest clock; shares of the spec. See kernels/gemm_tiles.py."
+    scores.store("gemm", about, head, found)
+    base.stored.cache_clear()
+    power.stored.cache_clear()
+    print(scores.show(table(place, found)))
+    print(f"floor, two collections of the same bf16 shapes: {', '.join(f'{gpu} {100 * value:.1f} %' for gpu, value in FLOORS.items())}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Published cases with measured power: what each asks of the machine, counted from its shape, and in which order it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core.model.fit.data import FOLDERS, held
+from hotlap.core.model.fit.power_readings import Timeline, timeline
+from hotlap.core.model.kernels.base import Demand, Floats
+
+POWER_FROM_S = 0.34e-3  # shorter cases are repeated for less than a second (data/README.md)
+GEMM_TILE = (128, 256)  # output tile that L2 traffic is counted with
+ROWS_TILE = 128  # of queries in attention, of tokens and columns in a mixture of experts
+# Rows of A at which DeepGEMM changes its kernel, so that the machine waits for the compiler before: there the median of the fitted rows
+# falls from the cap to below 460 W, and comes back at the next size.
+COMPILED_AT = (32768, 1025, 256, 128, 64, 32, 17, 16, 3, 1)
+WORKERS = 8
+COMPILE_S = 4.0  # at least the window of a reading
+Columns = dict[str, NDArray[Any]]
+
+
+class Series(NamedTuple):
+    """Cases in the order in which one machine measured them. `previous` is the index of the case before, itself where not known."""
+
+    family: str
+    demand: Demand
+    seconds: Floats
+    power_w: Floats
+    held: NDArray[np.bool_]
+    previous: NDArray[np.intp]
+    group: NDArray[np.intp]  # with waits of its own: an index into GAPS
+    calls: Floats
+    warm_ups: Floats
+    cold: NDArray[np.bool_]  # after a wait longer than a reading's window
+    full_clock_s: Floats  # time at the highest clock, where it was measured: NaN elsewhere
+    shape: Floats  # cases × numbers that describe them, for a table of neighbours
+    kind: NDArray[np.str_]  # neighbours are of the same kind
+
+    def when(self, gaps: Floats) -> Timeline:
+        gap = np.where(self.cold, COMPILE_S, gaps[self.group])
+        return timeline(self.seconds, self.calls, self.warm_ups, gap)
+
+
+SIZES = {
+    "gemm": ("m", "n", "k"), "prefill": ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"),
+    "decode": ("batch_size", "step", "num_heads", "num_key_value_heads", "head_dim"),
+    "moe": ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size"),
+}
+KINDS = {
+    "gemm": ("gemm_dtype",), "prefill": ("kv_cache_dtype", "window_size"), "decode": ("kv_cache_dtype", "window_size"),
+    "moe": ("moe_dtype", "distribution"),
+}
+GAPS = ("gemm bf16", "gemm fp8", "moe", "moe power law", "prefill", "decode")
+
+
+def _read(gpu: str, root: Path, pattern: str) -> Columns:
+    """Columns of the first file that matches and carries power; none where there is no such file."""
+    import pyarrow.parquet as parquet
+
+    for file in sorted((root / FOLDERS[gpu]).glob(pattern)):
+        table = parquet.read_table(file)
+        if "power" in table.column_names:
+            return {name: np.array(table[name].to_pylist()) for name in table.column_names}
+    return {}
+
+
+def _series(family: str, case: Columns, demand: Demand, keys: list[str], **more: Any) -> Series:
+    count = len(case["latency"])
+    given = {
+        "previous": np.arange(count), "group": np.full(count, GAPS.index(family) if family in GAPS else 0),
+        "calls": np.ones(count), "warm_ups": np.full(count, 7.0), "cold": np.zeros(count, bool), "full_clock_s": np.full(count, np.nan),
+        "shape": np.stack([case[name].astype(float) for name in SIZES[family]], axis=1),
+        "kind": np.array(["/".join(map(str, one)) for one in zip(*(case[name].tolist() for name in KINDS[family]), strict=True)]), **more,
+    }
+    demand = demand._replace(l2_bytes=np.maximum(demand.l2_bytes, demand.dram_bytes))  # all that comes from memory passes L2
+    return Series(family, demand, case["latency"] * 1e-3, case["power"].astype(float), held(keys), **given)
+
+
+def gemm(case: Columns) -> Series:
+    """Matrix products: the file is in the order of measuring. Six copies of B in bf16, one in fp8 (collector/vllm/collect_gemm.py)."""
+    m, n, k = (case[name].astype(float) for name in "mnk")
+    fp8 = case["gemm_dtype"] != "bfloat16"
+    item, flop = np.where(fp8, 1.0, 2.0), 2 * m * n * k
+    operations = {"matrix.bf16": np.where(fp8, 0.0, flop), "matrix.fp8": np.where(fp8, flop, 0.0)}
+    quantised = np.where(fp8, 3 * m * k, 0.0)
+    l2 = flop / 2 * sum(1 / tile for tile in GEMM_TILE) * item
+    demand = Demand(operations, np.zeros(len(m)), (m * k + n * k) * item + 2 * m * n + quantised, l2)
+    keys = [f"{a}x{b}" for a, b in zip(case["n"].tolist(), case["k"].tolist(), strict=True)]
+    previous = np.maximum(np.arange(len(m)) - 1, 0)
+    return _series(
+        "gemm", case, demand, keys, previous=previous, group=np.where(fp8, 1, 0), calls=np.where(fp8, 1.0, 6.0),
+        cold=fp8 & np.isin(case["m"], COMPILED_AT),
+    )
+
+
+def _pairs(queries: Floats, window: Floats) -> Floats:
+    """Query-key pairs of a causal prefill, of which a window keeps the last `window` keys."""
+    full = queries * (queries + 1) / 2
+    return np.where((window > 0) & (window < queries), queries * window - window * (window - 1) / 2, full)
+
+
+def _attention_keys(case: Columns) -> list[str]:
+    columns = (case[name].tolist() for name in ("num_heads", "num_key_value_heads", "head_dim", "window_size"))
+    return ["x".join(map(str, one)) for one in zip(*columns, strict=True)]
+
+
+def prefill(case: Columns) -> Series:
+    """Prefill attention. Eight workers took turns: of lags 0 to 16, the eighth case before tells most of a training row's reading."""
+    batch, queries, heads, kv, dim = _shape(case, "isl")
+    pairs = batch * heads * _pairs(queries, case["window_size"])
+    l2 = pairs / ROWS_TILE * 2 * dim * 2
+    demand = Demand({"matrix.bf16": 4 * dim * pairs}, pairs, 2 * batch * queries * dim * (2 * heads + 2 * kv), l2)
+    return _series("prefill", case, demand, _attention_keys(case), previous=np.maximum(np.arange(len(batch)) - WORKERS, 0))
+
+
+def decode(case: Columns) -> Series:
+    """Decode attention: one query against `step` + 1 keys, or the window. The case before is not known: one like it is assumed."""
+    batch, step, heads, kv, dim = _shape(case, "step")
+    window, keys = case["window_size"], step + 1
+    keys = np.where((window > 0) & (window < keys), window, keys)
+    item = np.where(case["kv_cache_dtype"] == "fp8", 1.0, 2.0)
+    read = 2 * batch * keys * kv * dim * item
+    demand = Demand({"matrix.bf16": 4 * batch * heads * dim * keys}, batch * heads * keys, read + 4 * batch * heads * dim, read)
+    return _series("decode", case, demand, _attention_keys(case))
+
+
+def _shape(case: Columns, length: str) -> tuple[Floats, ...]:
+    return tuple(case[name].astype(float) for name in ("batch_size", length, "num_heads", "num_key_value_heads", "head_dim"))
+
+
+def moe(case: Columns) -> Series:
+    """Mixtures of experts: one machine measures a shape's token counts in rising order, five draws of a power law to a repeat."""
+    names = ("moe_dtype", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "distribution")
+    texts = ["x".join(map(str, one)) for one in zip(*(case[name].tolist() for name in names), strict=True)]
+    order = np.lexsort((np.array(case["num_tokens"]), np.array(texts)))
+    case = {name: column[order] for name, column in case.items()}
+    texts = [texts[i] for i in order]
+    tokens, hidden, inter, topk, experts, tp, ep = (
+        case[name].astype(float) for name in ("num_tokens", *names[1:7])
+    )
+    fp8, local, rows = case["moe_dtype"] != "bfloat16", experts / ep, tokens * topk / ep
+    weights = 3 * hidden * inter / tp
+    touched = local * -np.expm1(rows * np.log1p(-1 / np.maximum(local, 1.0000001)))
+    tile = np.where(tokens <= experts, 16.0, 64.0)  # rows of a Triton block by default; an expert's rows fill whole blocks
+    item, flop = np.where(fp8, 1.0, 2.0), 2 * weights * touched * tile * np.ceil(np.round(rows / np.maximum(touched, 1e-9) / tile, 9))
+    demand = Demand(
+        {"matrix.bf16": np.where(fp8, 0.0, flop), "matrix.fp8": np.where(fp8, flop, 0.0)}, rows * inter / tp,
+        touched * weights * item + 4 * tokens * hidden, flop / 2 * (1 / tile + 1 / ROWS_TILE) * item,
+    )
+    count, drawn = len(texts), case["distribution"] != "balanced"
+    first = np.array([i == 0 or texts[i] != texts[i - 1] for i in range(count)])
+    keys = ["x".join(map(str, one)) for one in zip(*(case[name].tolist() for name in names[1:5]), strict=True)]
+    return _series(
+        "moe", case, demand, keys, previous=np.where(first, np.arange(count), np.arange(count) - 1), group=np.where(drawn, 3, 2),
+        calls=np.where(drawn, 5.0, 1.0), warm_ups=np.where(drawn, 2.0, 7.0), cold=first,
+    )
+
+
+SOURCES: dict[str, tuple[str, Callable[[Columns], Series]]] = {
+    "gemm": ("gemm/*/*/gemm_perf.parquet", gemm),
+    "prefill": ("attention/*/*/context_attention_perf.parquet", prefill),
+    "decode": ("attention/*/*/generation_attention_perf.parquet", decode),
+    "moe": ("moe/*/*/moe_perf.parquet", moe),
+}
+
+
+def rows(gpu: str, root: Path, burst: str = "") -> list[Series]:
+    """All cases with power on a GPU, a series per family; empty where the files carry no power.
+
+    `burst`: a GPU with the same units and clocks whose matrix products were timed in bursts too short for its power cap.
+    """
+    read = {family: _read(gpu, root, pattern) for family, (pattern, _) in SOURCES.items()}
+    series = [make(read[family]) for family, (_, make) in SOURCES.items() if read[family]]
+    if burst and read["gemm"]:
+        series[0] = series[0]._replace(full_clock_s=_elsewhere(burst, root, read["gemm"]))
+    return series
+
+
+def _elsewhere(gpu: str, root: Path, asked: Columns) -> Floats:
+    """Times of the same matrix products by the same library on another GPU."""
+    import pyarrow.parquet as parquet
+
+    names = ("m", "n", "k", "gemm_dtype")
+    table = parquet.read_table(min((root / FOLDERS[gpu]).glob("gemm/vllm/*/gemm_perf.parquet")))
+    shapes = zip(*(table[name].to_pylist() for name in names), strict=True)
+    times = dict(zip(shapes, table["latency"].to_pylist(), strict=True))
+    wanted = zip(*(asked[name].tolist() for name in names), strict=True)
+    return np.array([times.get(one, np.nan) for one in wanted]) * 1e-3

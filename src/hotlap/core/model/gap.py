@@ -1,0 +1,70 @@
+"""A summary against its limit: which limit it is held against, the share reached, and the named cause of what is missing."""
+
+from __future__ import annotations
+
+from hotlap.core import work
+from hotlap.core.model import causes
+from hotlap.core.model.causes import Against
+from hotlap.core.model.ceilings import Ceilings, ceiling_s, ceilings, nominal_s
+from hotlap.core.model.context import Context, context
+from hotlap.core.model.levels import Level, cache_levels
+from hotlap.core.record import Case, Gap, Limit, Result, Summary
+
+__all__ = ["Ceilings", "Context", "Level", "cache_levels", "ceilings", "context", "gap", "split"]
+
+OWN_PART = {"arithmetic unit": ("matrix unit",), "memory": ("DRAM",), "link": ("link",)}  # what a bound is made of, by what sets it
+
+
+def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap:
+    """How far a result is from its limit, and why.
+
+    Held against the bound, else the expected value, else the measured ceiling of the run's other cases. A bound that leaves
+    memory out yields to a ceiling that is tighter, unless the result is faster than the bound.
+    """
+    if result.status != "measured" or not summary.median or not result.seconds:  # a program's own number has no seconds
+        return Gap(limit=limit, cause="unknown" if result.status == "measured" else "", detail=result.reason)
+    kind, seconds = work.find(result.case.workload), nominal_s(result.case, summary.median)
+    against, limit_s, name = _reference(result.case, seconds, limit, context)
+    seen = causes.Seen(result, summary.median, seconds, kind.work(result.case.params), limit, context, against, limit_s, name)
+    cause, why = causes.cause(seen)
+    detail = f"{seen.head}; {why}" if why else seen.head
+    value = kind.value(limit_s, result.case.params) if limit_s else None
+    shares = split(seconds, limit) if limit.parts else causes.measured_split(seen)
+    return Gap(
+        share=seen.share, against=against, limit_value=value, cause=cause, detail=detail, set_by=seen.set_by, why=why, split=shares,
+        limit=limit,
+    )
+
+
+def split(seconds: float, limit: Limit) -> dict[str, float]:
+    """Seconds between the bound and the measured time by cause: what the model's parts add to the bound, and what it cannot explain.
+
+    The part that the bound is made of counts with what it takes longer than the bound. Empty where no model knows the kernel, and at the
+    bound, where nothing is left to split.
+    """
+    if not limit.parts or not limit.bound_s or seconds <= (1 + causes.AT_BOUND) * limit.bound_s:
+        return {}
+    own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in limit.parts), "")
+    found = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}
+    if not own:
+        found["bound"] = -limit.bound_s
+    if own:
+        found[f"{own}, beyond the bound"] = found.pop(own)
+    return {**found, "unexplained": seconds - sum(limit.parts.values())}
+
+
+def _reference(case: Case, seconds: float, limit: Limit, context: Context) -> tuple[Against, float | None, str]:
+    """What to hold it against, its seconds, and what sets it."""
+    if limit.kind == "bound" and limit.bound_s:
+        memory = None if _counts_memory(limit) else ceiling_s(case, context.ceilings, context.spec, "bandwidth")
+        if memory and seconds >= limit.bound_s and memory[0] > limit.bound_s:
+            return ("ceiling", *memory)
+        return "bound", float(limit.bound_s), limit.limiter
+    if limit.kind == "expected" and limit.expected_s:
+        return "expected", float(limit.expected_s), limit.limiter
+    ceiling = ceiling_s(case, context.ceilings, context.spec)
+    return ("ceiling", *ceiling) if ceiling else ("unknown", None, "")
+
+
+def _counts_memory(limit: Limit) -> bool:
+    return any(t.name in ("memory bandwidth", "first-cache load rate") for t in limit.provenance)

@@ -1,0 +1,78 @@
+"""How far the expected time of a case may be off: intervals learnt from what the model missed, by regime and by how much is known."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import tomllib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core.model.machines import Spec
+
+Floats = NDArray[np.float64]
+EDGES_S = (20e-6, 200e-6)  # of the expected time: regimes short, middle, long
+REGIMES = ("short", "middle", "long")
+COVERAGE = 0.9
+WIDE = (0.4, 2.5)  # measured ÷ expected where nothing like it was ever measured: assumed, and said so
+FITTED = ("a100-sxm-80gb", "h100-sxm")
+KNOWN = {  # how sure: by which residuals, in words
+    "fitted": "fitted to measurements on this machine", "generation": "fitted to measurements on other machines of its architecture",
+    "spec": "published figures of the machine only: fitted to other architectures",
+}  # fmt: skip
+
+ASSUMED = "constants that are assumed, from published figures"
+
+
+class Level(NamedTuple):
+    """How much is known of a machine, and the words for it."""
+
+    key: str
+    words: str
+
+
+def level(spec: Spec) -> Level:
+    """Machines that were fitted, others of their architectures, and the rest. Nobody has measured an imagined one."""
+    if spec.original is not None:
+        return Level("spec", f"an imagined machine: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
+    if spec.slug in FITTED:
+        key = "fitted"
+    else:
+        key = "generation" if spec.compile_target in ("sm_80", "sm_90") and spec.architecture in ("Hopper", "Ampere GA100") else "spec"
+    return Level(key, KNOWN[key])
+
+
+def swept(words: str) -> Level:
+    """A machine whose published figures a sweep on it has corrected."""
+    return Level("sweep", words)
+
+
+@functools.cache
+def stored() -> Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]:
+    """By family, level and regime: `low` and `high` of measured ÷ expected, and the rows they were learnt from."""
+    return {**_table("intervals.toml"), "streaming": _table("streaming.toml")}
+
+
+def _table(name: str) -> Mapping[str, Any]:
+    file = importlib.resources.files("hotlap.core.model") / "coefficients" / name
+    found: Mapping[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["interval"]
+    return found
+
+
+def interval(family: str, key: str, seconds: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """The stated 90 % interval of each case; wide outside what was measured."""
+    table = stored().get(family, {})
+    regimes = table.get(key) or table.get("generation" if key == "fitted" else "spec") or table.get("spec") or {}
+    place = np.digitize(seconds, EDGES_S)
+    low, high = np.full(len(seconds), WIDE[0]), np.full(len(seconds), WIDE[1])
+    for n, name in enumerate(REGIMES):
+        found = regimes.get(name) or regimes.get("all")
+        if found:
+            here = (place == n) & inside
+            low[here], high[here] = found["low"], found["high"]
+            apart = (place == n) & ~inside
+            low[apart], high[apart] = min(found["low"], WIDE[0]), max(found["high"], WIDE[1])
+    return seconds * low, seconds * high

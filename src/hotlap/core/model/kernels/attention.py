@@ -1,0 +1,206 @@
+"""What prefill and decode attention share: cases, rates of the units, overlap, waves, splits, what an estimate needs of a kernel.
+
+Symbols: B batch, Q new tokens, K keys, H heads, G key-value heads, D head dimension, V value dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.model.kernels.base import Chip, Floats
+
+ELEMENT_BYTES = {"bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "fp8": 1.0, "float8_e4m3fn": 1.0}
+SIZES = ("batch", "query", "kv", "heads", "kv_heads", "head_dim", "window", "causal", "value_dim", "latent", "cache_write")
+LARGEST = 2.0**40
+THREADS_OF_SM, COPY_THREADS = 2048, 512  # vLLM `reshape_and_cache_flash_kernel`: one block a token, G·D threads up to 512
+SMALL_KERNEL_S = 2e-6  # a kernel with next to no work inside a CUDA graph, start to start; an assumption, nothing fitted
+WARP_LEVEL_FLOP = 0.63 * 4096  # per clock and SM, of 16-bit warp-level products from Hopper on: an assumption, nothing fitted
+SPECIAL_PER_CLOCK = 16.0  # exponentials of one SM: CUDA C++ Programming Guide, "Arithmetic Instructions", 7.0 to 9.0; a CDNA CU the same
+SOFTMAX_OPERATIONS = 4.0  # fp32 instructions per score beside the exponential: scale, maximum, sum, conversion (FlashAttention-3, 3.2)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Attention calls as arrays of one length. Sizes in elements; `q_bytes` and `kv_bytes` of one element."""
+
+    batch: Floats
+    query: Floats
+    kv: Floats
+    heads: Floats
+    kv_heads: Floats
+    head_dim: Floats
+    value_dim: Floats
+    latent: Floats  # 0, or the width of the one row per token that all heads share (MLA)
+    window: Floats  # keys that a position sees at most; all where there is no window
+    causal: NDArray[np.bool_]
+    windowed: NDArray[np.bool_]  # the window hides something
+    writes: Floats  # 1 where the call writes the new keys and values to the cache
+    q_bytes: Floats
+    kv_bytes: Floats
+
+    def where(self, mask: NDArray[np.bool_]) -> Cases:
+        return Cases(**{f.name: getattr(self, f.name)[mask] for f in fields(self)})
+
+    @property
+    def group(self) -> Floats:
+        """Query heads that share one key-value head."""
+        return self.heads / self.kv_heads
+
+    @property
+    def width(self) -> Floats:
+        """Multiply-adds of one query row against one key: D for the scores, V for the output."""
+        return self.head_dim + self.value_dim
+
+    @property
+    def row_elements(self) -> Floats:
+        """Elements kept per token and key-value head."""
+        return np.where(self.latent > 0, self.latent, self.width)
+
+    @property
+    def low(self) -> Floats:
+        """1 where the products run on 8-bit operands or from an 8-bit cache."""
+        return np.minimum((self.q_bytes < 2) + (self.kv_bytes < 2), 1).astype(float)
+
+
+def read(params: Mapping[str, ArrayLike], phase: str) -> Cases:
+    """Cases of checked parameters. Decode: `query` 1, no causal mask needed. Raises InputError."""
+    unknown = set(params) - {*SIZES, "dtype", "kv_dtype"}
+    if unknown:
+        raise InputError(f"attention has no parameter '{min(unknown)}'; {nearest(min(unknown), [*SIZES, 'dtype', 'kv_dtype'])}")
+    given = {"query": 1, "window": 0, "causal": phase == "prefill", "latent": 0, "cache_write": 1, "dtype": "bf16", **params}
+    for name, other in (("kv", "query"), ("kv_heads", "heads"), ("value_dim", "head_dim"), ("kv_dtype", "dtype")):
+        given.setdefault(name, given.get(other, 0))
+    missing = [name for name in SIZES if name not in given]
+    if missing:
+        raise InputError(f"attention needs '{missing[0]}'")
+    try:
+        arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(given[name])) for name in (*SIZES, "dtype", "kv_dtype")))
+    except ValueError:
+        raise InputError("attention: parameters are arrays of one length, or single values") from None
+    if arrays[0].ndim > 1 or not arrays[0].size:
+        raise InputError("attention: parameters are arrays of one dimension with at least one case")
+    size = {name: _sizes(name, array) for name, array in zip(SIZES, arrays, strict=False)}
+    _check(size)
+    window = np.where(size["window"] > 0, np.minimum(size["window"], size["kv"]), size["kv"])
+    return Cases(
+        **{name: size[name] for name in ("batch", "query", "kv", "heads", "kv_heads", "head_dim", "value_dim", "latent")},
+        window=window, causal=size["causal"] > 0, windowed=window < size["kv"],
+        writes=np.minimum(size["cache_write"], 1.0), q_bytes=_bytes(arrays[-2]), kv_bytes=_bytes(arrays[-1]),
+    )
+
+
+def _sizes(name: str, array: NDArray[Any]) -> Floats:
+    try:
+        values = array.astype(float)
+    except (TypeError, ValueError):
+        raise InputError(f"attention: '{name}' is a number") from None
+    least = 0.0 if name in ("window", "causal", "latent", "cache_write") else 1.0
+    bad = ~((values >= least) & (values <= LARGEST) & (values == np.floor(values)))
+    if bad.any():
+        raise InputError(f"attention: '{name}' is a whole number from {least:g} to 2^40, not {values[bad][0]:g}")
+    return values
+
+
+def _check(size: Mapping[str, Floats]) -> None:
+    if (size["heads"] % size["kv_heads"] != 0).any():
+        raise InputError("attention: 'heads' is a multiple of 'kv_heads'")
+    if (size["kv"] < size["query"]).any() and (size["causal"][size["kv"] < size["query"]] > 0).any():
+        raise InputError("attention: a causal call has at least as many keys ('kv') as new tokens ('query')")
+
+
+def _bytes(names: NDArray[Any]) -> Floats:
+    for name in np.unique(names):
+        if str(name) not in ELEMENT_BYTES:
+            raise InputError(f"attention has no dtype '{name}'; {nearest(str(name), list(ELEMENT_BYTES))}")
+    if len(np.unique(names)) == 1:
+        return np.full(len(names), ELEMENT_BYTES[str(names[0])])
+    return np.array([ELEMENT_BYTES[str(name)] for name in names])
+
+
+# ---------------------------------------------------------------- the machine
+
+
+def matrix_rate(chip: Chip, low: Floats, warp_level: bool = False) -> Floats:
+    """FLOP per clock and unit: 8-bit products where the machine has them, otherwise 16-bit ones after conversion. `warp_level`:
+    of kernels written for Ampere, which do not reach the rate of later machines' asynchronous instructions."""
+    rates = chip.flop_per_clock
+    wide = next((rates[u] for u in ("matrix.bf16", "matrix.fp16", "fma.fp16", "fma.fp32") if rates.get(u)), None)
+    if wide is None:
+        raise InputError("attention: the machine table has no rate of 16-bit products for this machine")
+    narrow = rates.get("matrix.fp8", wide)
+    if warp_level and wide >= 4096:
+        wide, narrow = min(wide, WARP_LEVEL_FLOP), min(narrow, 2 * WARP_LEVEL_FLOP)
+    return np.where(low > 0, narrow, wide)
+
+
+def softmax_clocks(chip: Chip) -> float:
+    """Clocks of one unit per score: an exponential, and the other instructions on the fp32 lanes."""
+    lanes = chip.flop_per_clock.get("fma.fp32", 128.0) / 2
+    return 1 / SPECIAL_PER_CLOCK + SOFTMAX_OPERATIONS / lanes
+
+
+def token_blocks(c: Cases, chip: Chip) -> Floats:
+    """Rounds of the cache-writing kernel over the threads of all units."""
+    return c.batch * c.query * np.minimum(c.kv_heads * c.head_dim, COPY_THREADS) / THREADS_OF_SM / chip.units
+
+
+def launched(seconds: float, c: Cases) -> Floats:
+    """The time of a call's launches, which is fitted with the cache-writing kernel among them."""
+    return seconds - (1 - c.writes) * min(SMALL_KERNEL_S, seconds / 2)
+
+
+# ---------------------------------------------------------------- arithmetic of the model
+
+
+def norm(a: Floats, b: Floats, p: float) -> Floats:
+    """(aᵖ + bᵖ)^(1/p): 1 where nothing overlaps, ∞ where the longer hides the shorter."""
+    larger = np.maximum(np.maximum(a, b), 1e-30)
+    return np.asarray(larger * ((a / larger) ** p + (b / larger) ** p) ** (1 / p))
+
+
+def waves(tasks: Floats, rounding: float) -> Floats:
+    """Rounds over the units: `rounding` 1 for whole ones, 0 where several tasks of a unit share its pipes."""
+    return np.asarray(tasks + rounding * (np.ceil(tasks) - tasks))
+
+
+def splits_by_efficiency(tasks: Floats, slots: float, blocks: Floats, most: int) -> Floats:
+    """The fewest parts that fill the last wave to within 85 % of the best (flash-attention, `num_splits_heuristic`)."""
+    found = np.ones_like(tasks)
+    few = np.flatnonzero((tasks < 0.8 * slots) & (blocks > 1))
+    if len(few):
+        parts = np.arange(1.0, most + 1)[None, :]
+        rounds = tasks[few, None] * parts / slots
+        filled = np.where(parts <= blocks[few, None], rounds / np.ceil(rounds), 0.0)
+        found[few] = (filled >= 0.85 * filled.max(axis=1, keepdims=True)).argmax(axis=1) + 1.0
+    return found
+
+
+def seen(c: Cases) -> Floats:
+    """Keys that a query position sees on average, exact: mean over t = K−Q+1 … K of min(window, t); all of them without a mask."""
+    first, last, w = c.kv - c.query + 1, c.kv, c.window
+    below = np.clip(np.minimum(w, last) - first + 1, 0, None)
+    total = below * (first + np.minimum(w, last)) / 2 + (c.query - below) * w
+    return np.where(c.causal, total / c.query, w)
+
+
+def share(a: Floats, b: Floats, p: float) -> Floats:
+    """Of `norm`, what a accounts for."""
+    larger = np.maximum(np.maximum(a, b), 1e-30)
+    return np.asarray((a / larger) ** p / ((a / larger) ** p + (b / larger) ** p))
+
+
+class Plan(NamedTuple):
+    """What a kernel does for each case, in seconds by name and in what it asks of the machine."""
+
+    parts: Mapping[str, Floats]  # add up to the time of the call
+    choice: Mapping[str, Floats]  # tile_rows, tile_keys, tasks, splits, waves
+    flop: Floats  # with padding
+    special: Floats
+    dram_bytes: Floats
+    l2_bytes: Floats

@@ -1,0 +1,239 @@
+"""Candidates of a matrix product: what each tile and split of k asks of pipes, caches and memory, and how long it takes.
+
+What feeds a matrix unit (L2, store path, instructions of a step) grew with it from generation to generation, so coefficients are
+bytes for each FLOP that the unit can do, or operations; latencies are cycles. So the same numbers serve every machine.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core.errors import InputError
+from hotlap.core.model.kernels.base import Chip
+from hotlap.core.work.base import STORED, unit_of
+
+Singles = NDArray[np.float32]  # candidates are many: half the memory, twice the speed
+WARP_TILES = (  # of instructions issued by warps: powers of two (mma.sync, MFMA)
+    (16, 64), (16, 128), (32, 64), (32, 128), (64, 32), (64, 64), (64, 128), (64, 256), (128, 32), (128, 64), (128, 128), (128, 256),
+    (256, 32), (256, 64), (256, 128),
+)  # fmt: skip
+FINE_TILES = (  # besides, where the matrix unit reads shared memory by itself: its instruction's n goes in steps of 8 (wgmma, tcgen05)
+    (64, 192), (96, 128), (128, 96), (128, 160), (128, 192), (160, 128), (192, 128),
+)  # fmt: skip
+FIXED_TILES = ((64, 64), (64, 128), (128, 128))  # of libraries that carry few kernels and choose by m: CUTLASS as vLLM builds it
+BLOCK_SIDES = (16, 32, 48, 64, 80, 96, 112, 128)  # of tiles for blocks of scales: DeepGEMM's, at most a block wide, k not split
+BLOCK_TILES = (*((rows, side) for rows in (64, 128) for side in BLOCK_SIDES), *((side, 128) for side in (8, *BLOCK_SIDES[:3])))
+BLOCK = 128.0  # rows and columns that share a scale
+WITHOUT_BLOCKS = 64.0  # rows up to which the operands change places, and no rows are missing in a block
+CLUSTER = 2  # of their tiles, one under the other, run together
+FIXED_ROWS = ((0, 64), (64, 128), (128, np.inf))  # m above and up to which each of them is taken
+ASYNCHRONOUS = 4096.0  # bf16 FLOP a clock and unit from which the matrix unit reads its operands from shared memory by itself
+SPLITS = 3  # none; as many as fill the machine once; of 2 to 4 the one whose last wave is fullest
+STEP_BYTES = 128.0  # of one row in a step of k: a line of the cache, a swizzle of shared memory
+SHALLOWEST = 1  # steps that a split has at least; more makes times jump where k allows the next split, and fits no better
+SHARED_BYTES = 128.0  # that shared memory gives a clock: NVIDIA tuning guides, compute capability 7.0 and later
+ROWS_A_FETCH = 64.0  # rows (or columns) of the result that an operand fetched from shared memory serves: a warp's tile, one wgmma
+COLUMNS_A_FETCH = 256.0  # of one wgmma or tcgen05; a warp's tile has 64
+OUT_BYTES = 2.0  # of an element of the result; int8 and wide types: their own
+ROTATION = 5.0  # weights differ from call to call: a layer's return when others have passed (aiconfigurator cycles through 5)
+RESIDENT_POWER = 3.0  # how sharply L2 stops to hold what outgrows it; assumed
+NEVER = 1e9  # times longer a candidate seems that is not taken
+LARGE = 32768.0  # elements of the tile that libraries prefer
+
+
+class Machine(NamedTuple):
+    """A chip and the coefficients, for one type of element."""
+
+    chip: Chip
+    c: Mapping[str, float]
+    size: float  # of an element, bytes
+    out: float  # of an element of the result
+    rate: float  # FLOP a clock and unit
+    whole: float  # the same in bf16, which says of what generation the machine is
+
+    @property
+    def fixed(self) -> bool:
+        return bool(self.c.get("fixed_tiles", 0.0))
+
+    @property
+    def blocked(self) -> bool:
+        return bool(self.c.get("block_tiles", 0.0))
+
+    @property
+    def splits(self) -> int:
+        """Ways to split k that are looked at."""
+        return 1 if self.fixed or self.blocked else SPLITS
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Every candidate of every case: cases × candidates. Seconds where nothing else is said."""
+
+    tile_m: Singles
+    tile_n: Singles
+    split: Singles
+    tiles: Singles  # counting splits
+    depth: Singles  # k of a split, padded
+    waves: Singles  # tiles of the busiest unit
+    fed: Singles  # cycles of one unit of depth, operands fed
+    compute: Singles
+    dram: Singles
+    body: Singles  # the two overlapped
+    store: Singles
+    reduce: Singles
+    moved: Singles  # bytes from DRAM
+    through: Singles  # bytes through L2
+    liking: Singles  # for which the choice counts a candidate's time as longer
+
+    @property
+    def total(self) -> Singles:
+        return np.asarray(self.body + self.store + self.reduce)
+
+
+def machine(chip: Chip, dtype: str, c: Mapping[str, float]) -> Machine:
+    """Raises InputError for a type that the chip has no unit for."""
+    table, unit = chip.flop_per_clock, unit_of(dtype)
+    rate = table.get(unit) or (table.get(unit.replace("matrix", "fma")) if dtype in ("fp32", "fp64") else None)
+    if not rate:
+        valid = ", ".join(sorted(name.split(".")[1] for name in table if name.startswith("matrix.")))
+        raise InputError(f"this machine has no matrix unit for {dtype}; valid: {valid or 'none'}")
+    size = STORED[dtype]
+    built = (chip.original or chip).flop_per_clock
+    whole = built.get("matrix.bf16") or built.get("matrix.fp16") or rate
+    return Machine(chip, c, size, {"int8": 4.0}.get(dtype, max(size, OUT_BYTES)), rate, whole)
+
+
+@functools.cache
+def tiles(fine: bool, fixed: bool, blocked: bool) -> tuple[Singles, Singles]:
+    """Rows and columns of the candidates' tiles, each as a row."""
+    table = np.array(FIXED_TILES if fixed else BLOCK_TILES if blocked else WARP_TILES + FINE_TILES * fine, dtype=np.float32)
+    return table[:, 0][None], table[:, 1][None]
+
+
+def timed(cases: Mapping[str, NDArray[Any]], on: Machine) -> Timed:
+    """All candidates of all cases: each tile with each way to split."""
+    tile_m, tile_n = tiles(on.whole >= ASYNCHRONOUS, on.fixed, on.blocked)
+    m, n, k, batch = (cases[name].astype(np.float32)[:, None] for name in ("m", "n", "k", "batch"))
+    down = np.ceil(m / tile_m)
+    down = np.where(on.fixed & (down > 1), np.ceil(down / CLUSTER) * CLUSTER, down)
+    count = down * np.ceil(n / tile_n) * batch
+    split = np.concatenate(_splits(count, np.ceil(k * np.float32(on.size / STEP_BYTES)), on), axis=1)
+    tile_m, tile_n, count = (np.tile(one, (1, on.splits)) for one in (tile_m, tile_n, count))
+    depth, tasks = _depth(k, split, on), count * split
+    waves, fed = _waves(tasks, on), _fed(tile_m, tile_n, on)
+    chip, c = on.chip, on.c
+    least = np.float32(c["step_operations"] / on.whole * on.size / STEP_BYTES)  # a clock for each unit of depth
+    cycles = depth * overlapped(c["feed_power"], waves * fed, least)
+    if on.blocked:
+        cycles = cycles + depth * fed * _empty((m, n, batch), tile_m, tile_n, on)
+    compute = cycles / np.float32(chip.clock_hz)
+    moved, through = _traffic((m, n, k, batch), tile_m, tile_n, depth * tasks, on)
+    dram = moved / _bandwidth(tasks, on)
+    before = c["tile_cycles"] + tile_m * tile_n * np.float32(on.out / (c["store_bytes_per_flop"] * on.whole))
+    reduce = np.float32(1e-6 * c["reduce_us"]) + m * n * batch * split * np.float32(8.0 * c["reduce_share"] / l2_b_s(on))
+    liking = np.exp2(np.float32(c["large_tile"]) * np.abs(np.log2(tile_m * tile_n / np.float32(LARGE))))
+    if on.fixed:
+        above, upto = np.array(FIXED_ROWS, dtype=np.float32).T
+        liking = np.where((m > above) & (m <= upto), np.float32(1), np.float32(NEVER))
+    return Timed(
+        tile_m, tile_n, split, tasks, depth, waves, fed, compute, dram, overlapped(c["overlap_power"], compute, dram),
+        (waves * before / np.float32(chip.clock_hz)).astype(np.float32), np.where(split > 1, reduce, np.float32(0)), moved, through, liking,
+    )  # fmt: skip
+
+
+def overlapped(power: float, one: Singles | np.float32, two: Singles | np.float32) -> Singles:
+    """Two that run at once and hinder each other a little: (one^p + two^p)^(1/p)."""
+    longest, exponent = np.maximum(one, two), np.float32(power)
+    share = np.maximum(np.minimum(one, two) / longest, np.float32(1e-6))
+    return np.asarray(longest * np.exp(np.log1p(np.exp(exponent * np.log(share))) / exponent), dtype=np.float32)
+
+
+def l2_b_s(on: Machine) -> float:
+    """What L2 gives all units together."""
+    return on.c["feed_bytes_per_flop"] * on.chip.l2_factor * on.whole * on.chip.units * on.chip.clock_hz
+
+
+def _splits(count: Singles, steps: Singles, on: Machine) -> list[Singles]:
+    units = np.float32(on.chip.units)
+    ways = [np.ones_like(count), np.maximum(np.floor(units / count), 1), _fullest(count / units)][: on.splits]
+    return [np.minimum(way, np.maximum(np.floor(steps / SHALLOWEST), 1)) for way in ways]
+
+
+def _fullest(share: Singles) -> Singles:
+    """Of splits by 2, 3 and 4, the one that leaves the least idle in the last wave."""
+    best, least = np.full_like(share, 2), np.ceil(2 * share) / 2
+    for split in (3, 4):
+        idle = np.ceil(split * share) / split
+        best, least = np.where(idle < 0.999 * least, np.float32(split), best), np.minimum(idle, least)
+    return best
+
+
+def _depth(k: Singles, split: Singles, on: Machine) -> Singles:
+    """k of one split: whole steps; alone, half of one where warps issue the instructions."""
+    step = np.float32(STEP_BYTES / on.size)
+    alone = step if on.whole >= ASYNCHRONOUS else step / 2
+    found: Singles = np.where(split > 1, np.ceil(k / split / step) * step, np.ceil(k / alone) * alone)
+    return found
+
+
+def _waves(tasks: Singles, on: Machine) -> Singles:
+    """Tiles of the busiest unit: whole ones, or an even share as far as schedulers smooth the last wave; at least one."""
+    share, even = tasks / np.float32(on.chip.units), np.float32(min(on.c["even_waves"], 1.0))
+    return np.asarray(even * np.maximum(share, 1) + (1 - even) * np.ceil(share))
+
+
+def _fed(tile_m: Singles, tile_n: Singles, on: Machine) -> Singles:
+    """Cycles of a tile for one unit of depth: its products, or shared memory, or what comes from L2."""
+    area, c = tile_m * tile_n, on.c
+    pipe = area * np.float32(2.0 / on.rate / (c["matrix_share"] * c.get("matrix_factor", 1.0)))
+    alone = on.whole >= ASYNCHRONOUS
+    rows = np.minimum(tile_m, max(ROWS_A_FETCH, on.whole / 64.0))
+    columns = np.minimum(tile_n, COLUMNS_A_FETCH if alone else ROWS_A_FETCH)
+    shared = area * (1 / rows + 1 / columns).astype(np.float32) * np.float32(on.size / SHARED_BYTES)
+    feed = (tile_m + tile_n) * np.float32(on.size / (c["feed_bytes_per_flop"] * c.get("feed_factor", 1.0) * on.chip.l2_factor * on.whole))
+    return overlapped(c["feed_power"], overlapped(c["feed_power"], pipe, shared), feed)
+
+
+def _empty(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, on: Machine) -> Singles:
+    """Tiles that the busiest unit waits for beside its own: the last block of rows takes longer by the rows it does not have. Measured
+    with TensorRT-LLM's and DeepGEMM's kernels (160 rows take 1.4 times as long as 256); why is not known."""
+    m, n, batch = sizes
+    missing = np.where(m > WITHOUT_BLOCKS, np.ceil(m / np.float32(BLOCK)) * np.float32(BLOCK) - m, np.float32(0)) / tile_m
+    return np.asarray(missing * np.float32(on.c["empty_rows"]) * np.maximum(np.ceil(n / tile_n) * batch / np.float32(on.chip.units), 1))
+
+
+def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depths: Singles, on: Machine) -> tuple[Singles, Singles]:
+    """Bytes from DRAM and through L2.
+
+    Activations and results stay in L2 from call to call as far as they and the weights fit, weights as far as all that pass between
+    two uses fit. What a wave's unique rows and columns read again is from DRAM as far as L2 cannot hold both operands.
+    """
+    m, n, k, batch = sizes
+    c, size = on.c, np.float32(on.size)
+    a, b, result = m * k * size * batch, k * n * size * batch, m * n * batch * np.float32(on.out)
+    once = b * _lost(ROTATION * b + a + result, on) + a * _lost(a + np.float32(c["weights_between"]) * b + result, on)
+    once = once + result * np.float32(c["written_share"]) * _lost(a + b + 2 * result, on)
+    area = np.float32(on.chip.units) * tile_m * tile_n
+    rows = np.minimum(np.sqrt(area), m)
+    columns = np.minimum(area / rows, n)
+    waves = np.maximum(m * n / (rows * columns), 1)
+    again = np.maximum(waves * (rows + columns) * k * size * batch - a - b, 0)
+    return once + again * _lost(a + b, on), depths * (tile_m + tile_n) * size
+
+
+def _lost(held: Singles, on: Machine) -> Singles:
+    """The share of these bytes that L2 does not hold."""
+    fits = np.minimum(np.float32(on.c["l2_share"] * on.chip.l2_bytes) / held, np.float32(100))
+    return np.asarray(1 / (1 + fits ** np.float32(RESIDENT_POWER)))
+
+
+def _bandwidth(tasks: Singles, on: Machine) -> Singles:
+    """Of DRAM: a share of the spec, or what the units at work have in flight."""
+    chip, share = on.chip, min(on.c["dram_share"] * on.c.get("dram_factor", 1.0), 0.97)
+    return np.float32(chip.memory_b_s) * np.minimum(np.float32(share), np.minimum(tasks, chip.units) / np.float32(on.c["units_for_dram"]))

@@ -1,0 +1,168 @@
+"""Prefill attention: two matrix products with a softmax between them, in tiles of query rows.
+
+A task is one tile of rows of one head against all keys that it sees, in blocks of keys. Clocks of a block: its two products
+at the matrix unit's rate (÷ `matrix_efficiency`), and the softmax on the special-function unit and the fp32 lanes, of which
+`softmax_share` is not hidden behind the products (FlashAttention-3, section 3). Tasks go over the units in waves; a causal
+mask leaves tiles unequal. Beside them: bytes of memory, the kernel that writes the cache, launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hotlap.core.model.kernels import attention, attention_library
+from hotlap.core.model.kernels.attention import Cases, Plan, norm
+from hotlap.core.model.kernels.attention_library import Family
+from hotlap.core.model.kernels.base import Chip, Coefficients, Estimate, Floats
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a library's source says of its kernel. Widths of key blocks by head dimension up to 64, 128, 192, 256 and beyond."""
+
+    rows: tuple[int, ...]  # of a query tile; the smallest that holds all rows is taken
+    keys: tuple[int, int, int, int, int]
+    keys_low: tuple[int, int, int, int, int] | None = None  # where products are 8 bits wide
+    rows_64: int = 0  # where the head dimension is 64 or less, whatever the number of rows
+    rows_128: int = 0  # where it is 65 to 128 and these hold all rows
+    packs: bool = False  # the heads of a group fill one tile's rows
+    packs_single: bool = False  # only where there is one new token
+    warp_level: bool = False  # products by warp-level instructions
+    splits: bool = False  # keys are split where tasks are few
+
+
+KERNELS: Mapping[str, Traits] = {
+    # flash-attention `csrc/flash_attn/src/flash_fwd_launch_template.h`, run_mha_fwd_splitkv_dispatch: a paged cache takes this kernel
+    "fa2": Traits((64,), (256, 128, 64, 64, 64), packs_single=True, warp_level=True),
+    # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm90, causal; `heuristics.h`: use_one_mma_wg, should_pack_gqa
+    "fa3": Traits((128,), (128, 128, 96, 80, 64), (160, 160, 160, 128, 128), rows_64=192, rows_128=64, packs=True, splits=True),
+    "fa4": Traits((128,), (128, 128, 112, 80, 64), packs=True, splits=True),
+    # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm8x: SGLang's version 3 runs on Ampere (`sgl_kernel.flash_attn.is_fa3_supported`)
+    "fa3_sm80": Traits((128,), (112, 64, 64, 96, 96), packs=True, splits=True, warp_level=True),
+    # TensorRT-LLM `cpp/kernels/fmha_v2/setup.py`, warp-specialised kernels; blocks of keys also judged by the training rows
+    "fmha": Traits((128,), (128, 128, 64, 64, 64), (256, 256, 128, 128, 128)),
+    "default": Traits((128,), (128, 128, 64, 64, 64), packs=True, splits=True),
+}
+
+
+class Tasks(NamedTuple):
+    """The tiles of each case."""
+
+    rows: Floats  # of a tile
+    block: Floats  # keys
+    number: Floats
+    mean: Floats  # keys that a task goes through, padded to blocks
+    longest: Floats
+    masked: Floats  # share of a windowed task's blocks that needs the mask
+    packed: Floats  # 1 where a group's heads share a tile
+    splits: Floats
+
+
+def tasks(c: Cases, chip: Chip, t: Traits) -> Tasks:
+    packed = np.full(len(c.batch), t.packs) | (t.packs_single & (c.query == 1))
+    each = np.where(packed, c.query * c.group, c.query)
+    rows = np.full_like(each, t.rows[-1])
+    for size in reversed(t.rows):
+        rows = np.where(each <= size, size, rows)
+    rows = np.where((c.head_dim > 64) & (c.head_dim <= 128) & (each <= t.rows_128), t.rows_128, rows)
+    rows = np.where(c.head_dim <= 64, t.rows_64, rows) if t.rows_64 else rows
+    block = _block(c, t)
+    tiles, span = np.ceil(each / rows), np.minimum(np.where(packed, rows / c.group, rows), c.query)
+    step = np.gcd(np.maximum(np.round(span), 1).astype(int), block.astype(int))
+    edges = 1.0 + c.windowed  # ends at which a tile's keys are cut
+    mean = attention.seen(c) + np.where(c.causal, edges * ((span - 1) + (block - step)) / 2, 0.0)
+    whole = np.ceil(c.kv / block) * block
+    single = np.ceil(np.minimum(c.kv, c.window + span + block - step) / block) * block
+    mean = np.where((tiles <= 1) | ~c.causal, np.where(c.causal, single, whole), np.maximum(np.minimum(mean, whole), block))
+    longest = np.ceil(np.minimum(c.window + span * c.windowed, c.kv) / block) * block
+    count = c.batch * np.where(packed, c.kv_heads, c.heads) * tiles
+    masked = np.where(c.windowed, np.minimum(1.0, 2 * np.maximum(span, block) / mean), 0.0)
+    blocks = np.where(longest > 4 * block, longest / block / 2, 1.0)  # four blocks and fewer are never split, and a part has two
+    splits = attention.splits_by_efficiency(count, chip.units, blocks, 64) if t.splits else np.ones_like(count)
+    return Tasks(rows, block, count, mean, np.maximum(longest, mean), masked, np.asarray(packed & (c.group > 1), dtype=float), splits)
+
+
+def _block(c: Cases, t: Traits) -> Floats:
+    index = np.searchsorted((64, 128, 192, 256), c.head_dim)
+    wide = np.asarray(t.keys, dtype=float)[index]
+    return wide if t.keys_low is None else np.where(c.low > 0, np.asarray(t.keys_low, dtype=float)[index], wide)
+
+
+# ---------------------------------------------------------------- time
+
+
+def plan(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> Plan:
+    """Seconds by name, and what the call asks of the machine."""
+    w = tasks(c, chip, t)
+    matrix = 2 * w.rows * c.width / attention.matrix_rate(chip, c.low, t.warp_level) / _matrix_efficiency(c, k)  # clocks per key
+    soft = w.rows * attention.softmax_clocks(chip) * k["softmax_share"] * (1 + k["mask_extra"] * w.masked)
+    start = k["start_clocks"] + k["pack_clocks"] * w.packed + k["row_clocks"] * w.rows / 128 * c.width / 256 + k["start_low_clocks"] * c.low
+    per_unit, per_key, shared_by = w.number * w.splits / chip.units, matrix + soft, 1 / w.splits
+    uneven = k["uneven"] * np.minimum(per_unit, 1) * (w.longest - w.mean) * per_key
+    flow = attention.waves(per_unit, k["wave_rounding"]) * (start + w.mean * shared_by * per_key) + uneven
+    busy = norm(flow, start + w.longest * shared_by * per_key * k["alone"], 8.0)
+    q, kv, miss = _bytes(c, chip, k)
+    memory = (q + kv) / chip.memory_b_s * miss
+    total, weight = norm(busy / chip.clock_hz, memory, k["overlap"]), attention.share(busy / chip.clock_hz, memory, k["overlap"])
+    share, keys = weight * total / busy, np.minimum(attention.seen(c), w.mean) * shared_by
+    parts = {
+        "launch": attention.launched(k["launch_s"], c) + k["launch_low_s"] * c.low + np.where(w.splits > 1, k["split_s"], 0.0),
+        "cache write": _beside(c, chip, k, miss), "DRAM": total * (1 - weight),
+        "matrix unit": per_unit * keys * matrix * share, "special functions": per_unit * keys * soft * share,
+        "task start": per_unit * start * share, "tile quantisation": per_unit * (w.mean * shared_by - keys) * per_key * share,
+    }
+    parts["wave quantisation"] = parts["launch"] + parts["cache write"] + total - sum(parts.values())
+    padded = w.number * w.rows * w.mean
+    choice = {"tile_rows": w.rows, "tile_keys": w.block, "tasks": w.number, "splits": w.splits, "waves": np.ceil(per_unit)}
+    return Plan(parts, choice, 2 * padded * c.width, padded, (q + kv) * miss, w.number * w.mean * c.row_elements * c.kv_bytes + q)
+
+
+def _matrix_efficiency(c: Cases, k: Mapping[str, float]) -> Floats:
+    low = k["matrix_efficiency_low"] * (c.width / 256) ** -k["low_width_exponent"]
+    return np.where(c.low > 0, np.minimum(low, 1.0), min(k["matrix_efficiency"], 1.0))
+
+
+def _bytes(c: Cases, chip: Chip, k: Mapping[str, float]) -> tuple[Floats, Floats, Floats]:
+    """Of queries and output, of keys and values, and the share that the cache does not keep between calls (they repeat)."""
+    q = c.batch * c.query * c.heads * (c.head_dim * c.q_bytes + c.value_dim * 2)
+    kv = c.batch * c.kv_heads * c.row_elements * (np.minimum(c.query, c.kv) * 2 + np.maximum(c.kv - c.query, 0) * c.kv_bytes)
+    return q, kv, (q + kv) / (q + kv + k["cache_share"] * chip.l2_bytes)
+
+
+def _beside(c: Cases, chip: Chip, k: Mapping[str, float], miss: Floats) -> Floats:
+    """Kernels before the attention: writing new keys and values to the cache, turning queries to 8 bits."""
+    q, kv = c.batch * c.query * c.heads * c.width, c.batch * c.query * c.kv_heads * c.row_elements
+    asked = (k["query_passes"] * q * 2 + k["query_passes_low"] * c.low * q * 1.5) / chip.memory_b_s * miss
+    blocks = k["token_block_clocks"] * attention.token_blocks(c, chip) + k["token_clocks"] * c.batch * c.query / chip.units
+    return asked + c.writes * (k["cache_passes"] * kv * 2 / chip.memory_b_s * miss + blocks / chip.clock_hz)
+
+
+def bound(c: Cases, chip: Chip) -> Floats:
+    """Nothing is faster: products without padding at the highest clock, bytes that no cache can have kept."""
+    flop = 2 * c.batch * c.heads * c.query * attention.seen(c) * c.width
+    q = c.batch * c.query * c.heads * (c.head_dim * c.q_bytes + c.value_dim * 2)
+    kv = c.batch * c.kv_heads * c.row_elements * np.minimum(c.kv, c.window + c.query) * c.kv_bytes
+    memory = np.maximum(q + kv - chip.l2_bytes, 0.0) / chip.memory_b_s
+    return np.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)
+
+
+def inside(c: Cases) -> NDArray[np.bool_]:
+    """Shapes that were measured: a causal call on an empty cache."""
+    fits = (c.query <= 16384) & (c.batch <= 256) & (c.heads <= 96) & (c.head_dim >= 64) & (c.head_dim <= 512)
+    return np.asarray(fits & c.causal & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.kv == c.query))
+
+
+FAMILY = Family("prefill", KERNELS, plan, bound, inside)
+
+
+def estimate(
+    params: Mapping[str, ArrayLike], chip: Chip, implementation: str | ArrayLike = "", coefficients: Coefficients | None = None
+) -> Estimate:
+    """Expected time of prefill calls. `params`: batch, query, kv (default: query), heads, kv_heads, head_dim, value_dim, window,
+    latent, dtype, kv_dtype, causal, cache_write. Fitted on H100 and A100, repeated calls at the highest clock. Raises InputError."""
+    return attention_library.estimate(FAMILY, params, chip, implementation, coefficients)

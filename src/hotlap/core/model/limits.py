@@ -1,0 +1,283 @@
+"""What the hardware allows for a case: the roofline of compulsory bytes and operations, link rates, first-cache port widths.
+
+A bound is provable: compulsory traffic only, the highest clock the part can reach, every unit busy. What cannot be proved is
+an expected value or unknown, with the reason. Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009; compulsory
+traffic beyond a cache after the residency argument of `dram_bytes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hotlap.core import work
+from hotlap.core.model import cpu, machines
+from hotlap.core.model.machines import Spec
+from hotlap.core.record import Case, Device, Limit, Machine, Term
+from hotlap.core.units import show, size
+from hotlap.core.work import network
+from hotlap.core.work.base import Work
+from hotlap.core.work.memory import gather_shape
+
+COUNTED = "counted from the case's parameters"
+DISTINCT_SHARE = 1 - math.exp(-0.25)  # of a table that a quarter as many random draws touch
+REPORTED_UNITS = ("NVIDIA", "AMD")  # their drivers count SMs and CUs as the table does; Intel's count something else
+
+
+@dataclass(frozen=True)
+class Part:
+    """One term of a limit in seconds. `proven`: nothing can be faster."""
+
+    name: str
+    limiter: str
+    seconds: float
+    proven: bool
+    terms: tuple[Term, ...]
+    note: str = ""
+
+
+# ---------------------------------------------------------------- the machine of a device
+
+
+def spec_for(device: Device, machine: Machine, clocks_hz: Sequence[float] = ()) -> Spec | None:
+    """What is known of a device: the processor as it reports itself, or the table's GPU with what its driver counts put first.
+
+    `clocks_hz` are those measured in the run. None for a GPU that is not in the table.
+    """
+    seen = max(clocks_hz, default=None)
+    if device.kind == "cpu":
+        found = cpu.spec(machine.cpu, seen)
+        return replace(found, compute_units=found.compute_units or device.compute_units, llc_bytes=found.llc_bytes or device.cache_bytes)
+    slug = device.machine or machines.recognise(device)
+    return _with_driver(machines.load(slug), device, seen) if slug and machines.known(slug) else None
+
+
+def _with_driver(spec: Spec, device: Device, seen_hz: float | None) -> Spec:
+    """The driver's figures where they are higher, so that a bound stays one; its count of units in any case."""
+    if device.compute_units and spec.vendor in REPORTED_UNITS:
+        spec = replace(spec, compute_units=device.compute_units)
+    for clock, where in ((device.clock_max_hz, "highest clock the driver reports"), (seen_hz, "highest clock seen in the run")):
+        if clock and clock > (spec.clock_max_hz or 0.0):
+            spec = replace(spec, clock_max_hz=clock, clock_source=where)
+    if device.cache_bytes and device.cache_bytes > (spec.l2_bytes or 0.0) + (spec.llc_bytes or 0.0):
+        spec = replace(spec, l2_bytes=float(device.cache_bytes), llc_bytes=None)
+    clock, bits = device.facts.get("memory_clock_hz"), device.facts.get("memory_bus_bits")
+    rate = 2.0 * clock * bits / 8 if clock and bits else 0.0
+    if spec.memory_bandwidth_b_s and rate > spec.memory_bandwidth_b_s:
+        spec = replace(spec, memory_bandwidth_b_s=rate, memory_bandwidth_source="2 × memory clock × bus width, both by the driver")
+    return spec
+
+
+# ---------------------------------------------------------------- limits
+
+
+def limit(case: Case, spec: Spec | None, clock_hz: float | None = None) -> Limit:
+    """The limit of one call in seconds. `clock_hz` raises the clock where it is higher than the machine's own.
+
+    Kind "unknown" carries its reason. Raises InputError for an unknown workload.
+    """
+    if spec is None:
+        return unknown("the device is not in the machine table; 'hotlap machines' lists what is")
+    if clock_hz and clock_hz > (spec.clock_max_hz or 0.0):
+        spec = replace(spec, clock_max_hz=clock_hz, clock_source="highest clock seen in the run")
+    asked = work.find(case.workload).work(case.params)
+    if asked.link_bytes:
+        return _link(case, asked, spec)
+    if not asked.memory_bytes and not asked.total_operations:
+        return unknown(f"no published figure for {case.workload} on {spec.name}")
+    return _roofline(case, asked, spec)
+
+
+def unknown(reason: str) -> Limit:
+    return Limit(kind="unknown", reason=reason)
+
+
+def _roofline(case: Case, asked: Work, spec: Spec) -> Limit:
+    arithmetic = _arithmetic(asked, spec)
+    memory = _memory(case, asked, spec) if spec.kind == "gpu" else _first_cache(asked, spec)
+    computes = asked.total_operations > 0 and work.find(case.workload).metric != "bandwidth"
+    if isinstance(arithmetic, str) and computes:
+        return unknown(arithmetic)
+    if isinstance(memory, str) and not computes:
+        return unknown(memory)
+    parts = [part for part in (arithmetic, memory) if isinstance(part, Part)]
+    left_out = [f"{memory}: the limit leaves memory out"] if isinstance(memory, str) and asked.memory_bytes else []
+    return _join(parts, left_out, spec)
+
+
+def _join(parts: list[Part], left_out: list[str], spec: Spec) -> Limit:
+    """The longest part sets the limit; it is a bound if that part is proven."""
+    longest = max(parts, key=lambda p: p.seconds)
+    proven = [p.seconds for p in parts if p.proven and p.seconds > 0]
+    causes = [f"{p.name}: {show(p.seconds, 's')} of {show(longest.seconds, 's')}" for p in sorted(parts, key=lambda p: -p.seconds)]
+    return Limit(
+        kind="bound" if longest.proven else "expected", bound_s=max(proven) if proven else None,
+        expected_s=None if longest.proven else longest.seconds, clock_hz=spec.clock_max_hz, limiter=longest.limiter,
+        causes=causes + [p.note for p in parts if p.note] + left_out, provenance=[t for p in parts for t in p.terms],
+    )
+
+
+# ---------------------------------------------------------------- arithmetic
+
+
+def _arithmetic(asked: Work, spec: Spec) -> Part | str:
+    """Operations ÷ peak of the unit that does them; units may run side by side, so the slowest counts."""
+    parts = []
+    for unit, count in asked.operations.items():
+        if count <= 0:
+            continue
+        found = per_clock(spec, unit)
+        if found is None:
+            return f"no published rate of {unit} on {spec.name}"
+        clock, proven = spec.clock_max_hz, spec.clock_proven
+        if clock is None:
+            clock, proven = spec.clock_for_peak_hz, False
+        if clock is None or spec.compute_units is None:
+            return f"no published {'clock' if clock is None else 'number of units'} of {spec.name}"
+        parts.append(_operations(found, count, clock, proven, spec))
+    return max(parts, key=lambda p: p.seconds) if parts else "no operations are counted"
+
+
+def per_clock(spec: Spec, unit: str) -> tuple[str, float] | None:
+    """The unit that does it and its operations per clock. Matrix products of fp32 and fp64 run on the vector units where
+    there is no matrix unit for them, or a slower one; emulation by several narrower products is not that arithmetic."""
+    options = [unit, unit.replace("matrix", "fma")] if unit in ("matrix.fp32", "matrix.fp64") else [unit]
+    found = [(spec.flop_per_clock[u], u) for u in options if u in spec.flop_per_clock]
+    if not found:
+        return None
+    rate, name = max(found)
+    return name, rate
+
+
+def operation_unit(unit: str) -> str:
+    """FLOP, or OP for whole numbers."""
+    return "OP" if ".int" in unit else "FLOP"
+
+
+def _operations(found: tuple[str, float], count: float, clock_hz: float, proven: bool, spec: Spec) -> Part:
+    unit, rate = found
+    assert spec.compute_units is not None
+    peak, flop = spec.compute_units * rate * clock_hz, operation_unit(unit)
+    clock_source = spec.clock_source if spec.clock_max_hz else "clock at which the published peak holds"
+    terms = (
+        Term(name="operations", value=count, unit=flop, source=COUNTED),
+        Term(
+            name=f"peak {unit}", value=peak, unit=f"{flop}/s",
+            source=f"{spec.compute_units} units × {rate:g} a clock: {spec.source_of(unit)}",
+        ),
+        Term(name="clock", value=clock_hz, unit="Hz", source=clock_source),
+    )
+    note = "" if proven else f"expected, not bound: {clock_source}"
+    return Part("arithmetic", "arithmetic unit", count / peak, proven, terms, note)
+
+
+# ---------------------------------------------------------------- memory
+
+
+def compulsory(case: Case, asked: Work) -> tuple[float, float]:
+    """Distinct bytes that a call must read and write. Random gathers draw places with replacement, so they read fewer
+    distinct elements than they count: a share 1 − e^(−n/N) of the table, less four standard deviations."""
+    if case.workload == "gather" and case.params.get("pattern") == "random":
+        drawn = asked.read_bytes / 2  # the other half is the index array
+        table = gather_shape(case.params)[0]
+        distinct = max(DISTINCT_SHARE * table - 4 * 0.144 * math.sqrt(table), 1.0)
+        return drawn + min(4 * distinct, drawn), asked.written_bytes
+    return asked.read_bytes, asked.written_bytes
+
+
+def dram_bytes(case: Case, asked: Work, resident_bytes: float) -> float:
+    """The least that must cross the memory interface in one call.
+
+    Warm: of what a pass reads and writes, at most the bytes that the caches hold can have stayed there from the pass before,
+    so bytes − L (bytes·(1 − L/W) where a pass touches all of W once). Cold: all reads, and writes beyond what the caches keep.
+    """
+    read, written = compulsory(case, asked)
+    if case.params.get("cache") == "cold":
+        return read + max(written - resident_bytes, 0.0)
+    return max(read + written - resident_bytes, 0.0)
+
+
+def _memory(case: Case, asked: Work, spec: Spec) -> Part | str:
+    if not asked.memory_bytes:
+        return "no memory traffic is counted"
+    if spec.memory_bandwidth_b_s is None:
+        return f"no published memory bandwidth of {spec.name}"
+    held = spec.resident_bytes
+    least = dram_bytes(case, asked, held or 0.0)
+    if least <= 0:
+        return f"{size(asked.memory_bytes)} stay in {spec.name}'s cache of {size(held or 0.0)}, whose bandwidth is not published"
+    terms = (
+        Term(name="memory traffic", value=least, unit="B", source=_traffic_source(case, held)),
+        Term(name="memory bandwidth", value=spec.memory_bandwidth_b_s, unit="B/s", source=spec.memory_bandwidth_source or spec.source),
+    )
+    note = "" if held is not None else f"memory is expected, not bound: the size of {spec.name}'s cache is not known"
+    return Part("memory", "memory", least / spec.memory_bandwidth_b_s, held is not None, terms, note)
+
+
+def _traffic_source(case: Case, held: float | None) -> str:
+    if held is None:
+        return "compulsory bytes, none of them cached"
+    if case.params.get("cache") == "cold":
+        return f"compulsory bytes, less writes that may stay in {size(held)} of cache"
+    return f"compulsory bytes, less {size(held)} that may have stayed in cache"
+
+
+def _first_cache(asked: Work, spec: Spec) -> Part | str:
+    """Bytes ÷ port width of the first caches, which everything passes through; of use only where everything fits them."""
+    footprint, unit_bytes = max(asked.working_set_bytes, asked.memory_bytes), spec.l1_bytes
+    if not asked.memory_bytes:
+        return "no memory traffic is counted"
+    if not (unit_bytes and spec.compute_units and footprint <= unit_bytes * spec.compute_units):
+        return f"no published memory bandwidth for {spec.name}" if unit_bytes else f"the first cache of {spec.name} is not known"
+    load, store, clock = spec.l1_load_bytes_per_clock, spec.l1_store_bytes_per_clock, spec.clock_max_hz
+    if not (load and store and clock):
+        return f"no published port width of {spec.name}'s first cache" if clock else f"no clock of {spec.name} is known"
+    rate = clock * spec.compute_units
+    terms = (
+        Term(name="first-cache load rate", value=load * rate, unit="B/s", source=f"{load:g} B a clock and core: {spec.source}"),
+        Term(name="first-cache store rate", value=store * rate, unit="B/s", source=f"{store:g} B a clock and core: {spec.source}"),
+        Term(name="clock", value=clock, unit="Hz", source=spec.clock_source),
+    )
+    seconds = max(asked.read_bytes / load, asked.written_bytes / store) / rate
+    note = "" if spec.clock_proven else f"expected, not bound: {spec.clock_source}"
+    return Part("first cache", "cache", seconds, spec.clock_proven, terms, note)
+
+
+# ---------------------------------------------------------------- links
+
+
+def _link(case: Case, asked: Work, spec: Spec) -> Limit:
+    ways = 2.0 if case.params.get("direction") == "both" else 1.0
+    found = link_rate(case.workload, spec)
+    if isinstance(found, str):
+        return unknown(found)
+    rate, source = found
+    each = network.least_link_bytes(case.params) if case.workload == "collective" else asked.link_bytes / ways
+    return Limit(
+        kind="bound", bound_s=each / rate, limiter="link", causes=[f"link: {size(each)} each way used at {show(rate, 'B/s')}"],
+        provenance=[
+            Term(name="link traffic, one way", value=each, unit="B", source=COUNTED),
+            Term(name="link bandwidth, one way", value=rate, unit="B/s", source=source),
+        ],
+    )
+
+
+def link_rate(workload: str, spec: Spec) -> tuple[float, str] | str:
+    """The fastest link that may carry it, one way, and where the figure comes from; or why it is unknown."""
+    if spec.kind == "cpu":
+        return "host and device share one memory: a copy crosses no link"
+    options = []
+    if spec.pcie_b_s is not None:
+        options.append((spec.pcie_b_s, _pcie_source(spec)))
+    if workload in ("peer", "collective"):
+        if spec.scaleup_b_s is None:
+            return f"no published link between {spec.name} and its peers"
+        options.append((spec.scaleup_b_s / 2, f"half of the published figure for both ways: {spec.source}"))
+    elif spec.host_b_s is not None:
+        options.append((spec.host_b_s / 2, f"half of the published figure for both ways: {spec.source}"))
+    return max(options) if options else f"no published link between host and {spec.name}"
+
+
+def _pcie_source(spec: Spec) -> str:
+    return f"PCI Express {spec.pcie_generation}.0 × {spec.pcie_lanes} lanes × 128/130, before packet headers: {spec.source}"

@@ -1,0 +1,167 @@
+"""What a step of a network takes: the expected times of its kernels and exchanges, put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace as changed
+
+from hotlap.core import work
+from hotlap.core.errors import InputError
+from hotlap.core.model.machines import Spec
+from hotlap.core.model.networks import memory
+from hotlap.core.model.networks.result import Step, StepPart
+from hotlap.core.record import Case
+from hotlap.core.work.networks import calls, transformer
+from hotlap.core.work.networks.backward import backward
+from hotlap.core.work.networks.calls import Call, Setting
+from hotlap.core.work.networks.shape import Network
+
+HIDDEN_SHARE = 0.9  # of the backward pass that an exchange of gradients can hide under: all but the last layers'; assumed
+
+
+class Timed(NamedTuple):
+    """The expected time of one call of a kernel."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+    power_w: float  # NaN where not known
+    limiter: str = ""
+    family: str = ""  # of kernels that the model knows by the same coefficients
+
+
+class Priced(NamedTuple):
+    """A part of a step; `timed`: one call of it, where it is a kernel's."""
+
+    part: StepPart
+    timed: Timed | None
+
+
+Expect = Callable[[str, dict[str, Any]], Timed]
+"""Workload and parameters → its expected time."""
+
+
+def step(network: Network, setting: Setting, spec: Spec, expect: Expect) -> Step:
+    """One step on one machine of the table per GPU. Assumes kernels back to back (recorded graphs), exchanges between tensor-parallel
+    GPUs not hidden, experts and layers evenly loaded. Raises InputError for settings that do not fit the network."""
+    found = transformer.forward(network, setting)
+    if setting.phase == "train":
+        return _step(network, setting, spec, _trained(network, setting, found, expect))
+    passes = setting.pp + (setting.micro_batches - 1 if setting.phase == "prefill" else 0)
+    return _step(network, setting, spec, [_priced(call, expect, passes) for call in found])
+
+
+def _priced(call: Call, expect: Expect, passes: float = 1.0) -> Priced:
+    kind, timed = work.find(call.workload), expect(call.workload, call.params)
+    case, times = Case(workload=call.workload, params=kind.parse(call.params)), call.times * passes
+    part = StepPart(
+        name=call.name, group=call.group, case=case, times=times, each_s=timed.seconds, total_s=timed.seconds * times, share=0.0,
+        limiter=timed.limiter,
+    )  # fmt: skip
+    return Priced(part, timed)
+
+
+def _trained(network: Network, setting: Setting, found: Sequence[Call], expect: Expect) -> list[Priced]:
+    """1F1B (Narayanan and others, arXiv 2104.04473): every stage works on all micro-batches and idles for pp − 1 more."""
+    rounds = setting.micro_batches
+    forward = [_priced(call, expect, rounds * (2 if setting.recompute else 1)) for call in found]
+    back = [_priced(call, expect, rounds) for call in backward(found)]
+    once = [_priced(call, expect) for call in transformer.after(network, setting, found)]
+    idle = _seconds([*forward, *back]) * (setting.pp - 1) / rounds
+    bubble = StepPart(name="pipeline bubble", group="bubble", times=1, each_s=0.0, total_s=idle, share=0.0)
+    return [*forward, *back, *([Priced(bubble, None)] if idle else []), *_shown(once, HIDDEN_SHARE * _seconds(back) / rounds)]
+
+
+def _seconds(found: Sequence[Priced]) -> float:
+    return sum(one.part.total_s for one in found)
+
+
+def _shown(once: Sequence[Priced], hidden_s: float) -> list[Priced]:
+    """Exchanges of gradients as far as the last backward pass, of which `hidden_s` can hide them, does not; all else as it is."""
+    shown = []
+    for part, timed in once:
+        if part.group != "communication":
+            shown.append(Priced(part, timed))
+            continue
+        left = max(part.total_s - hidden_s, 0.0)
+        hidden_s -= part.total_s - left
+        shown.append(Priced(changed(part, name=f"{part.name}, not hidden", total_s=left), timed))
+    return shown
+
+
+def _step(network: Network, setting: Setting, spec: Spec, found: Sequence[Priced]) -> Step:
+    seconds = _seconds(found)
+    low, high = _interval(found, seconds)
+    needed = memory.needed(network, setting)
+    total = sum(needed.values())
+    tokens = tokens_of(setting)
+    operations, energy = operations_of(network, setting), _energy(found, seconds, setting)
+    peak = spec.rate("matrix.bf16", spec.clock_for_peak_hz)
+    parts = [changed(one.part, share=one.part.total_s / seconds) for one in found]
+    return Step(
+        network=network.name, phase=setting.phase, machine=spec.slug, setting=asdict(setting), gpus=setting.gpus, seconds=seconds,
+        low_s=low, high_s=high, tokens_s=tokens / seconds, operations=operations, energy_j=energy,
+        share_of_peak=operations / (seconds * peak * setting.gpus) if peak else None,
+        energy_per_token_j=energy / tokens if energy else None, memory_bytes=needed, memory_total_bytes=total,
+        fits=None if spec.memory_bytes is None else total <= spec.memory_bytes,
+        parts=sorted(parts, key=lambda one: -one.total_s), notes=_notes(network, setting),
+    )  # fmt: skip
+
+
+def tokens_of(setting: Setting) -> int:
+    """Tokens that a step of all GPUs brings forward."""
+    return setting.batch * setting.dp * (1 if setting.phase == "decode" else setting.context)
+
+
+def operations_of(network: Network, setting: Setting) -> float:
+    """FLOP of the mathematics: each kernel's, all GPUs, training three times the forward pass; nothing for recomputing."""
+    alone = replace(setting, tp=1, pp=1, dp=1, ep=1, recompute=False, micro_batch=setting.batch if setting.phase == "train" else 1)
+    forward = 0.0
+    for call in calls.stage(network, alone):
+        kind = work.find(call.workload)
+        forward += call.times * kind.work(kind.parse(call.params)).total_operations
+    return forward * setting.dp * (3 if setting.phase == "train" else 1)
+
+
+def _interval(found: Sequence[Priced], seconds: float) -> tuple[float, float]:
+    """Errors of one family go one way and add; those of families are independent."""
+    below: dict[str, float] = {}
+    above: dict[str, float] = {}
+    for part, one in found:
+        if one is None or not one.seconds:
+            continue
+        below[one.family] = below.get(one.family, 0.0) + part.total_s * (1 - one.low_s / one.seconds)
+        above[one.family] = above.get(one.family, 0.0) + part.total_s * (one.high_s / one.seconds - 1)
+    return max(seconds - math.hypot(*below.values()), 0.0), seconds + math.hypot(*above.values())
+
+
+def _energy(found: Sequence[Priced], seconds: float, setting: Setting) -> float | None:
+    """Mean power of the kernels over the whole step; None where no kernel's power is known."""
+    known = [(part.total_s, one.power_w) for part, one in found if one is not None and not math.isnan(one.power_w)]
+    weight = sum(time for time, _ in known)
+    return sum(time * power for time, power in known) / weight * seconds * setting.gpus if weight else None
+
+
+def _notes(network: Network, setting: Setting) -> list[str]:
+    notes = ["kernels back to back, as in recorded graphs: time on the host between them is not counted"]
+    if setting.tp > calls.GPUS_A_NODE:
+        notes.append(f"tensor parallel over {calls.nodes(setting.tp)} nodes of {calls.GPUS_A_NODE}")
+    if network.experts and setting.phase == "train":
+        notes.append("tokens shared out evenly over experts, whose products are grouped ones")
+    if network.latent and setting.phase == "decode":
+        notes.append("decode works on the latent, up-projections absorbed into queries and output")
+    if setting.phase != "train" and (taken_as := network.taken_as(setting.dtype)):
+        notes.append(taken_as)
+    return notes
+
+
+def setting_for(**given: Any) -> Setting:
+    """Settings from numbers given by a user. Raises InputError for what is below 1."""
+    for name, value in given.items():
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            raise InputError(f"--{name.replace('_', '-')} is a whole number from 1, not {value}")
+    return Setting(**given)

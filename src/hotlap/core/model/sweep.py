@@ -1,0 +1,62 @@
+"""From the results of a run to the calibration of its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hotlap.core.errors import InputError
+from hotlap.core.model import calibration
+from hotlap.core.model.calibration import Calibration, Factor, Swept
+from hotlap.core.model.expect import Expected, expect
+from hotlap.core.model.machines import Spec
+from hotlap.core.record import Device, Result
+from hotlap.core.work.base import text
+
+Case = tuple[Expected, str, float]
+
+
+def calibrate(results: Sequence[Result], spec: Spec, device: Device, run: str, date: str) -> Calibration:
+    """What the measured cases of one device teach; a family whose cases it would not bring nearer stays as published. Raises
+    InputError where the model knows none of them."""
+    cases: dict[str, list[Case]] = {}
+    facts: dict[str, Factor] = {}
+    for result in results:
+        measured = calibration.fact(result)
+        if measured is None:
+            continue
+        if result.case.workload == "launch":
+            facts[f"launch {text(result.case.params, 'mode')}"] = measured
+        try:
+            found = expect(result.case.workload, result.case.params, spec, result.case.implementation)
+        except InputError:  # no family knows it, or the table lacks a figure
+            continue
+        cases.setdefault(found.family, []).append((found, str(result.case.params.get("dtype", "")), measured.value))
+    learnt = {name: calibration.learn(_swept(cases[name])) for name in calibration.enough(cases)}
+    families = {name: one for name, one in learnt.items() if one.after < one.before}
+    return Calibration(
+        machine=spec.slug, device=device.key, name=device.name, driver=device.driver, target=device.target, date=date, run=run,
+        families=families, facts=facts,
+    )  # fmt: skip
+
+
+def _swept(cases: Sequence[Case]) -> Swept:
+    names = sorted({name for found, _, _ in cases for name in found.parts})
+    parts = {name: np.array([float(found.parts[name][0]) if name in found.parts else 0.0 for found, _, _ in cases]) for name in names}
+    return Swept(parts, np.array([dtype for _, dtype, _ in cases], dtype=str), np.array([seconds for _, _, seconds in cases]))
+
+
+def machine_of(spec: Spec | None, device: Device) -> Spec:
+    """The device's entry in the machine table. Raises InputError that says why nothing can be calibrated without one."""
+    if device.kind == "cpu":
+        raise InputError(
+            f"{device.name} is a processor, and the model knows kernels of GPUs only: there is nothing to calibrate; "
+            "'hotlap explain' holds its results against what the run itself measured"
+        )
+    if spec is None:
+        raise InputError(
+            f"{device.name} is not in the machine table, so nothing is expected of it that could be calibrated; "
+            "'hotlap machines' lists what is"
+        )
+    return spec

@@ -1,0 +1,1 @@
+"""Rows as text, Markdown, HTML, CSV, JSON and JUnit."""

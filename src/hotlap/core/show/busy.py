@@ -1,0 +1,42 @@
+"""A look at the machine in one line."""
+
+from __future__ import annotations
+
+from hotlap.core.record import Look
+from hotlap.core.show import words
+from hotlap.core.stats.busy import QUIET, expected_noise
+from hotlap.core.units import percent
+
+
+def said(look: Look) -> str:
+    """That the machine is busy, who uses it, and how far off numbers will be; "" where it is quiet or nothing could be seen."""
+    noise = expected_noise(look)
+    if noise is None or noise < QUIET:
+        return ""
+    return words.clean(f"the machine is busy: {'; '.join(_who(look))}; {_off(noise)}")
+
+
+def _off(noise: float) -> str:
+    if noise <= 1:
+        return f"expect ± {round(noise, 1) * 100:.0f} % or worse"
+    return f"expect times {1 + noise:.1f} × as long as on an idle machine, or worse"
+
+
+def _who(look: Look) -> list[str]:
+    found = []
+    if look.kind == "gpu" and (look.processes or look.device_share):
+        busy = f", which keep it busy {percent(look.device_share)} of the time" if look.device_share else ""
+        count = look.processes or 1
+        found.append(f"{count} other process{'' if count == 1 else 'es'} on the GPU{busy}")
+    if look.others_share is not None and look.cores:
+        named = [f"{one.name} (pid {one.pid}) uses {one.cores:.1f} of {look.cores} cores" for one in look.busiest if one.cores >= 0.1]
+        used = look.others_share * look.cores
+        if named or used >= 0.1:
+            found += [" and ".join(named) or f"others use {used:.1f} of {look.cores} cores"]
+        if look.runnable is not None and look.runnable > look.cores:
+            found.append(f"{look.runnable:.0f} tasks run or wait for a processor")
+    elif look.load is not None and look.cores:
+        found.append(f"a load of {look.load:.1f} on {look.cores} cores")
+    if look.steal_share and look.steal_share >= 0.01:
+        found.append(f"the hypervisor gives {percent(look.steal_share)} of the processor's time to others (steal)")
+    return found

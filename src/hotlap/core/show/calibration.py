@@ -1,0 +1,72 @@
+"""What a sweep has taught, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hotlap.core.model.calibration import Calibration, Factor, Learnt
+from hotlap.core.record import Limit
+from hotlap.core.show import words
+
+ONE = Factor(1.0, 1.0, 1.0)
+Shown = tuple[str, str, str, str]
+
+
+def learnt(found: Calibration, cases: Sequence[tuple[Mapping[str, Any], Limit, Limit]]) -> str:
+    """By family: spec → measured with intervals, how well it fits; then how predictions change."""
+    lines = [f"{found.name}, {found.driver}", f"run {found.run} of {found.date}"]
+    for family, one in found.families.items():
+        lines += [
+            "",
+            f"{family}: {one.cases} cases, off by {one.before:.1%} on average by published figures, {one.after:.1%} with what they taught",
+        ]
+        lines += _aligned([("", "spec", "measured", "90 % interval"), *_factors(one)])
+    if found.facts:
+        lines += ["", "measured as they are, used in no prediction"]
+        rows = [
+            (n, "", words.quantity(f.value, "s"), f"{words.quantity(f.low, 's')} to {words.quantity(f.high, 's')}")
+            for n, f in found.facts.items()
+        ]
+        lines += _aligned(rows)
+    if cases:
+        lines += ["", "how predictions change, for cases that were not measured"]
+        lines += _aligned([("", "spec only", "with the sweep", "90 % interval"), *(_change(*one) for one in cases)])
+    return "\n".join(words.clean(line).rstrip() for line in lines)
+
+
+def _factors(one: Learnt) -> list[Shown]:
+    """A factor is of time, so a rate is its inverse."""
+    rows = [(f"arithmetic rate, {name}", factor) for name, factor in one.dtypes.items()] or [("arithmetic rate", one.arithmetic)]
+    rows = [row for row in rows if not _unsaid(row[1])]
+    rates = [
+        (name, "1", f"× {1 / f.value:.3f}", f"{1 / f.high:.3f} to {1 / f.low:.3f}") for name, f in [*rows, ("memory rate", one.memory)]
+    ]
+    host = [] if _unsaid(one.host) else [("host's time", "1", f"× {one.host.value:.3f}", f"{one.host.low:.3f} to {one.host.high:.3f}")]
+    call = one.call_s
+    value = f"{1e6 * call.value:+.2f} µs"
+    return [*rates, *host, ("cost of a call", "as fitted", value, f"{1e6 * call.low:+.2f} to {1e6 * call.high:+.2f} µs")]
+
+
+def _unsaid(factor: Factor) -> bool:
+    """A factor that the sweep said nothing of: no case has such a part."""
+    return abs(factor.value - 1) < 1e-3
+
+
+def _change(case: Mapping[str, Any], before: Limit, after: Limit) -> Shown:
+    sizes = " ".join(f"{name}={value}" for name, value in case.items())
+    low, high = (words.quantity(float(one), "s") for one in (after.low_s, after.high_s))
+    return f"gemm {sizes}", words.quantity(float(before.expected_s), "s"), words.quantity(float(after.expected_s), "s"), f"{low} to {high}"
+
+
+def listing(found: Mapping[str, Calibration]) -> str:
+    """All that are kept."""
+    if not found:
+        return "no calibration is kept: hotlap calibrate measures one"
+    rows = [(name, one.date, ", ".join(one.families), f"{one.name}, run {one.run}") for name, one in found.items()]
+    return "\n".join(line.rstrip() for line in _aligned([("name", "date", "families", "device"), *rows]))
+
+
+def _aligned(rows: Sequence[Shown]) -> list[str]:
+    wide = [max(len(row[n]) for row in rows) for n in range(4)]
+    return [f"  {row[0]:<{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}  {row[3]:<{wide[3]}}" for row in rows]

@@ -1,0 +1,359 @@
+"""What `compare` prints: a line per case, what differs between the environments, and how to read it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from hotlap.core.record import Allowance, Comparison, Difference, OnDevice
+from hotlap.core.show import layout, sides, words
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.listing import measured
+from hotlap.core.stats.drift import FEWEST_DAYS, FEWEST_RUNS
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import percent
+from hotlap.core.work import label
+
+ANSWER_STYLES = {"slower": "bad", "faster": "good", "inconclusive": "warn", "same": "", "not comparable": "dim"}  # in the order shown
+MATTERS = {"yes": "matters", "unknown": "may matter", "no": "does not matter"}
+REPEAT = {
+    "between_runs": "more runs make it smaller, more rounds do not", "between_rounds": "more rounds make it smaller, longer ones do not",
+    "within_rounds": "longer rounds make it smaller",
+}
+FORCED = "forced: "  # how the reason of an answer begins that was asked for with --force
+APART = 4  # devices that differ from the others and are named
+SHOWN = 12  # differences that do not matter are cut to so many
+
+
+def comparison(
+    found: Sequence[Comparison], groups: Sequence[Sequence[Bundle]] = (), differences: Sequence[Difference] = (), width: int = 100,
+    color: bool = False,
+) -> str:
+    """A line per case: both sides, the change of the metric with its interval, and the answer; then what differs between the
+    environments and could explain it."""
+    if not found:
+        return "nothing to compare: neither side has results"
+    ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
+    lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width), *allowances(ordered, width)]
+    lines += [*layout.fitted(_columns(ordered), width).lines(color), "", tally(ordered), *doubts(ordered, width)]
+    lines += _differences(differences, ordered, ("A", "B"), width, color)
+    return "\n".join([*lines, "", *reading(ordered, width, color)])
+
+
+def in_turns(found: Sequence[Comparison], texts: tuple[str, str], difference: float, width: int = 100, color: bool = False) -> str:
+    """What `ab` found: the two sides, a line per case, and what would not have been seen."""
+    ordered = list(found)
+    lines = [f"{name}  {words.clean(text)}" for name, text in zip("AB", texts, strict=True)]
+    commands = len(ordered) == 1 and ordered[0].case.workload == "command"  # its label would be A's command
+    columns = _columns(ordered)[commands:]
+    columns.insert(-1, Column("pairs", [Cell(str(one.n_a)) for one in ordered], right=True))
+    lines += ["", *layout.Grid(columns, width).lines(color), ""]
+    for group, why in words.alike((one for one in ordered if one.reason), lambda one: one.reason, answer):
+        names = "" if commands else f"{words.some([label(one.case) for one in group])}: "
+        who = {"inconclusive": "inconclusive", "same": "B is the same"}.get(group[0].answer, f"B is {answer(group[0])}")
+        lines += layout.paragraph(f"  {who:<14}  ", f"{names}{words.clean(why)}", width)
+    lines += [*_moved(ordered, width), *_notices(ordered, width)]
+    reading = (
+        f"interleaved A/B test (A B B A) with early stopping; planned to find a change of {percent(difference)} with 80 % power. {CHECK}. "
+        "The interval is valid although the test may stop early."
+    )
+    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
+
+
+@dataclass(frozen=True)
+class Other:
+    """A side that is compared with the first: what was found, its runs, and what differs between the environments."""
+
+    found: Sequence[Comparison]
+    runs: Sequence[Bundle] = ()
+    differences: Sequence[Difference] = ()
+
+
+CHECK = "A is the median of its values, and B is what the change makes of it: B ÷ A − 1"
+
+
+def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (), width: int = 100, color: bool = False) -> str:
+    """More than two sides: a line per case, a column per side with its speedup over the first and the interval."""
+    cases = {one.case.id: label(one.case) for other in others.values() for one in other.found}
+    groups = {first: runs, **{name: other.runs for name, other in others.items()}}
+    lines = of_sides({words.clean(name): side for name, side in groups.items()}, width) if runs else []
+    for name, other in others.items():
+        lines += [*_forced(other.found, width, f"{words.clean(name)}, "), *allowances(other.found, width, f"{words.clean(name)}: ")]
+    grids = [layout.Grid(_matrix_columns(cases, others, spans), width, gap) for spans in (True, False) for gap in (layout.GAP, 1)]
+    grid = next((one for one in grids if one.narrowest <= width), grids[-1])
+    lines += [*grid.lines(color), ""]
+    for name, other in others.items():
+        lines += [f"{words.clean(name)}: {_counts(other.found)}", *doubts(other.found, width)]
+        lines += [*_differences(other.differences, other.found, (first, name), width, color), ""]
+    reading = f"speedup over {first} (> 1: faster, whichever way the metric points) with its 95 % interval; ? inconclusive, = the same, "
+    reading += "– not comparable"
+    spans = "" if grid in grids[:2] else "; there is no room for the intervals here: --json has them"
+    return "\n".join([*lines, *layout.paragraph("", reading + spans, width)])
+
+
+def _matrix_columns(cases: Mapping[str, str], others: Mapping[str, Other], spans: bool) -> list[Column]:
+    columns = [Column("case", [Cell(words.clean(name)) for name in cases.values()], wrap=True)]
+    for name, other in others.items():
+        by_case = {one.case.id: one for one in other.found}
+        columns.append(Column(words.clean(name), [_entry(by_case.get(key), spans) for key in cases]))
+    return columns
+
+
+def _entry(one: Comparison | None, spans: bool) -> Cell:
+    if one is None or one.ratio is None or one.answer == "not comparable":
+        return Cell(words.DASH, "dim")
+    sign = {"inconclusive": " ?", "same": " ="}.get(one.answer, "")
+    span = f" {interval(one.low, one.high)}" if spans and one.low is not None else ""
+    return Cell(f"{one.ratio:.3f}{sign or '  '}{span}".rstrip(), ANSWER_STYLES[one.answer])
+
+
+def _forced(found: Sequence[Comparison], width: int, who: str = "") -> list[str]:
+    """That the sides are not of one kind stands above all answers."""
+    said = dict.fromkeys(one.reason.partition(";")[0] for one in found if one.reason.startswith(FORCED))
+    lines = [line for one in said for line in layout.paragraph(f"{who}{FORCED}", words.clean(one.removeprefix(FORCED)), width)]
+    return [*lines, ""] if lines else []
+
+
+def _why(one: Comparison) -> str:
+    """The reason without what stands above all answers."""
+    return one.reason.partition(";")[2].strip() if one.reason.startswith(FORCED) else one.reason
+
+
+def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
+    lines: list[str] = []
+    room = max(map(len, groups), default=0)
+    for name, side in groups.items():
+        runs = [one.run for one in side]
+        devices = dict.fromkeys(f"{d.selector} {d.machine or d.name}" for run in runs for d in measured(run))
+        labels = dict.fromkeys(f"{k}={v}" for run in runs for k, v in run.labels.items())
+        who = runs[0].id if len(runs) == 1 else f"{len(runs)} runs, {runs[0].id} to {runs[-1].id}"
+        parts = [who, words.some(list(devices)), *list(labels)[:3]]
+        lines += layout.paragraph(f"{name:<{room}}  ", words.clean(" · ".join(p for p in parts if p)), width)
+    both = sorted(set.intersection(*({one.run.id for one in side} for side in groups.values()))) if groups else []
+    where = "both" if len(groups) == 2 else "all"
+    lines += [f"on {where} sides: {words.some(both)}: they are more alike than they should be"] if both else []
+    return [*lines, ""] if lines else []
+
+
+def allowances(found: Sequence[Comparison], width: int, who: str = "") -> list[str]:
+    """That the sides were measured one after the other stands above all answers, with what the intervals allow for."""
+    groups: dict[tuple[str, str], list[Allowance]] = {}
+    for one in found:
+        if one.allowance is not None:
+            groups.setdefault((one.allowance.basis, one.allowance.machine), []).append(one.allowance)
+    lines = [line for group in groups.values() for line in layout.paragraph(who, _allowed(group), width, most=6)]
+    return [*lines, ""] if lines else []
+
+
+def _allowed(group: Sequence[Allowance]) -> str:
+    one = group[0]
+    first = "A and B were measured one after the other, so a change of the machine in between looks like a change of the code"
+    if one.basis == "stable":
+        return f"{first}. --assume-stable: the intervals allow for none."
+    size = " to ".join(dict.fromkeys(f"± {percent(size)}" for size in (min(a.drift for a in group), max(a.drift for a in group))))
+    if one.basis == "history":
+        runs, days = (_span([getattr(a, name) for a in group]) for name in ("runs", "days"))
+        return f"{first}. The intervals allow for drift of {size}, by {runs} earlier runs of the same cases on {days} days."
+    if not one.drift:
+        return f"{first}. The intervals allow for no drift: {one.source}."
+    seen = _span([a.runs for a in group])
+    rest = f"to learn it from earlier runs of the same cases {FEWEST_RUNS} on {FEWEST_DAYS} days are needed, there are {seen}"
+    if min(a.runs for a in group) >= FEWEST_RUNS:
+        rest = "the earlier runs do not show what happens within a day: too few days have two runs"
+    return (
+        f"{first}. The intervals allow for drift of {size}, usual for a {one.machine} machine ({one.source}); {rest}. "
+        "hotlap ab measures in turns and needs no allowance; --assume-stable drops it."
+    )
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return " to ".join(dict.fromkeys((str(min(numbers)), str(max(numbers)))))
+
+
+def _columns(ordered: Sequence[Comparison]) -> list[Column]:
+    shown = [sides.sides(one) for one in ordered]
+    subjects = {sides.subject(one) for one in ordered if one.ratio is not None}
+    of_all = subjects.pop() if len(subjects) == 1 else ""
+    kinds = ["" if of_all or one.ratio is None else f"{sides.subject(one)} " for one in ordered]
+    changes = [f"{kind}{one.change}" for kind, one in zip(kinds, shown, strict=True)]
+    return [
+        Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
+        Column("A", [Cell(text) for text in layout.aligned([one.a for one in shown])]),
+        Column("B", [Cell(text) for text in layout.aligned([one.b for one in shown])]),
+        Column(f"{of_all}, B vs A" if of_all else "B vs A", [Cell(text, "bold") for text in changes], right=True),
+        Column("95 % interval", [Cell(one.interval, "dim") for one in shown], right=True),
+        Column("B is", [Cell(_answer_and_size(c), ANSWER_STYLES[c.answer]) for c in ordered], wrap=True),
+    ]
+
+
+def answer(one: Comparison) -> str:
+    """In words that fit the metric: what is neither a time nor a rate gets better or worse, not faster or slower."""
+    if one.answer in ("faster", "slower") and sides.subject(one) not in ("time", "rate"):
+        return "better" if one.answer == "faster" else "worse"
+    return one.answer
+
+
+def _answer_and_size(one: Comparison) -> str:
+    """With the size of change that could not have been seen."""
+    return f"inconclusive (MDE {percent(one.detectable)})" if _unseen(one) and one.detectable is not None else answer(one)
+
+
+def _unseen(one: Comparison) -> bool:
+    """Whether no difference was seen, though one may be there."""
+    return one.answer == "inconclusive" and one.low is not None and one.high is not None and one.low <= 1 <= one.high
+
+
+def interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{low:.3f} – {high:.3f}]"
+
+
+def times(ratio: float | None) -> str:
+    return words.DASH if ratio is None else f"{ratio:.3f} ×"
+
+
+def _counts(found: Iterable[Comparison]) -> str:
+    counts = dict.fromkeys(ANSWER_STYLES, 0)
+    for one in found:
+        counts[one.answer] += 1
+    return ", ".join(f"{n} {answer}" for answer, n in counts.items() if n)
+
+
+def tally(ordered: Sequence[Comparison]) -> str:
+    return f"{words.counted(len(ordered), 'case')}: {_counts(ordered)}"
+
+
+def doubts(found: Sequence[Comparison], width: int) -> list[str]:
+    """Why, each reason once; a number that differs between its cases is said as its range."""
+    told = [one for one in found if _why(one) and not (_unseen(one) and one.replicates != "pairs") and one.answer != "same"]
+    lines: list[str] = []
+    for group, said in words.alike(told, _why, lambda one: one.answer):
+        names = words.some([label(c.case) for c in group])
+        lines += layout.paragraph(f"  {answer(group[0]):<14}  ", f"{names}: {words.clean(said)}", width)
+    return lines + _apart(found, width) + _moved(found, width) + _notices(found, width) + _noise(found, width) + _tails(found, width)
+
+
+def _notices(found: Sequence[Comparison], width: int) -> list[str]:
+    """Doubts about ratios, each once with its cases."""
+    each = [(one, said) for one in found for said in one.notices]
+    lines: list[str] = []
+    for group, said in words.alike(each, lambda pair: pair[1]):
+        names = f"{words.some([label(one.case) for one, _ in group])}: " if len(found) > 1 else ""
+        lines += layout.paragraph(f"  {'notice':<14}  ", f"{names}{words.clean(said)}", width)
+    return lines
+
+
+def _moved(found: Sequence[Comparison], width: int) -> list[str]:
+    """Where the median of B alone lies outside of what the change makes of A."""
+    lines: list[str] = []
+    for one in found:
+        _, low, high = one.change
+        if one.a_value and one.b.median is not None and low is not None and high is not None:
+            alone = one.b.median / one.a_value - 1
+            if not low <= alone <= high:
+                said = f"the median of B alone is {words.quantity(one.b.median, one.unit, 4)} ({sides.percent(alone)}): the level moved "
+                said += "while the sides were measured, and the change is estimated so that this cancels"
+                names = f"{label(one.case)}: " if len(found) > 1 else ""
+                lines += layout.paragraph(f"  {'notice':<14}  ", names + said, width)
+    return lines
+
+
+def _apart(found: Sequence[Comparison], width: int) -> list[str]:
+    """Devices that differ from the others, each once with its worst case."""
+    off: dict[str, list[tuple[Comparison, OnDevice]]] = {}
+    for one in found:
+        for device in one.devices:
+            if device.answer in ("better", "worse"):
+                off.setdefault(device.device, []).append((one, device))
+    ordered = sorted(off.items(), key=lambda item: min(device.beside or 1.0 for _, device in item[1]))
+    lines: list[str] = []
+    for who, members in ordered[:APART]:
+        one, device = min(members, key=lambda pair: pair[1].beside or 1.0)
+        more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        said = f"{words.clean(who)} differs from the other {len(one.devices) - 1} in {label(one.case)}{more}: "
+        apart = percent(abs((device.beside or 1.0) - 1))
+        said += f"speedup {times(device.ratio)} {interval(device.low, device.high)}, {apart} {device.answer} than they"
+        lines += layout.paragraph(f"  {'device':<14}  ", said, width)
+    rest = len(ordered) - APART
+    return lines + ([f"  {'device':<14}  {rest} more {'differs' if rest == 1 else 'differ'} from the others: --json"] if rest > 0 else [])
+
+
+def _noise(found: Sequence[Comparison], width: int) -> list[str]:
+    """What to repeat where the noise hides a change."""
+    hidden = Counter(one.noise for one in found if one.answer == "inconclusive" and one.noise in REPEAT)
+    lines: list[str] = []
+    for name, count in hidden.most_common():
+        said = f"in {words.counted(count, 'inconclusive case')} most noise lies {name.replace('_', ' ')}: {REPEAT[name]}"
+        lines += layout.paragraph(f"  {'noise':<14}  ", said, width)
+    return lines
+
+
+def _tails(found: Sequence[Comparison], width: int) -> list[str]:
+    """Slow tails that moved where the median did not."""
+    lines: list[str] = []
+    for one in found:
+        if one.tail is None or one.tail_low is None or one.tail_high is None or one.answer in ("faster", "slower"):
+            continue
+        gate = one.gate or 0.0
+        if one.tail_high < 1 - gate or one.tail_low > 1 + gate:
+            tail = replace(one, ratio=one.tail, low=one.tail_low, high=one.tail_high)
+            change, low, high = (sides.percent(end) for end in tail.change if end is not None)
+            way = "better" if one.tail > 1 else "worse"
+            said = f"the slow 95 % tail is {way} in B: {sides.subject(one)} {change} [{low}, {high}]"
+            said += (", though the median is not" if one.answer == "same" else "")
+            lines += layout.paragraph(f"  {'tail':<14}  ", f"{label(one.case)}: {said}", width)
+    return lines
+
+
+def _differences(
+    found: Sequence[Difference], answers: Sequence[Comparison], names: tuple[str, str], width: int, color: bool
+) -> list[str]:
+    if not found:
+        return []
+    changed = [one for one in answers if one.answer in ("faster", "slower")]
+    could = list(dict.fromkeys(name for one in changed for name in one.could))
+    telling = [d for d in found if d.matters != "no"]
+    harmless = [d.name for d in found if d.matters == "no"]
+    lines = ["", layout.painted(f"what differs between {words.clean(names[0])} and {words.clean(names[1])}", "bold", color)]
+    room = max((len(d.name) for d in telling), default=0)
+    for one in telling:
+        first = f"  {MATTERS[one.matters]:<10}  {one.name:<{room}}  "
+        lines += layout.paragraph(first, " → ".join(words.differing(one.a, one.b, 80)), width, most=3)
+    if harmless:
+        shown = ", ".join(harmless[:SHOWN]) + (f" and {len(harmless) - SHOWN} more" if len(harmless) > SHOWN else "")
+        lines += layout.paragraph("  does not matter: ", shown, width)
+    if changed and could:
+        lines += layout.paragraph("  could explain the changed cases: ", ", ".join(could), width)
+    elif changed:
+        lines += ["  nothing known that differs could explain the changed cases: look at what was run"]
+    return lines
+
+
+def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]:
+    """One paragraph, of what is in the table."""
+    gates = {one.gate for one in ordered if one.gate is not None}
+    gate = percent(max(gates)) if gates else ""
+    parts = [CHECK] if any(one.ratio is not None for one in ordered) else []
+    kinds = {one.replicates for one in ordered if one.replicates}
+    if kinds == {"pairs"}:
+        parts.append("the two runs of hotlap ab, pair by pair: its interleaved A/B test with early stopping, and the same answer")
+    elif gate:
+        parts.append(
+            f"faster and slower: the whole interval is beyond the threshold of {gate}, and not by chance (false discovery rate 5 % over "
+            f"all cases); same: the 90 % interval is within ± {gate}"
+        )
+    if any(_unseen(one) for one in ordered):
+        parts.append("MDE: minimum detectable effect, with 80 % power; more rounds or runs make it smaller")
+    if kinds == {"rounds"}:
+        parts.append(
+            "replicates are the rounds of these runs: what differs from run to run is not in the intervals, 4 runs a side would show it"
+        )
+    elif kinds == {"runs"}:
+        parts.append("replicates are whole runs")
+    elif kinds == {"devices"}:
+        parts.append("replicates are the devices, each on both sides: what a run does to all of them alike is not in the intervals")
+    if any(one.devices for one in ordered):
+        parts.append("each device is compared with itself, and one that differs from the others is named (5 % over all devices and cases)")
+    return [layout.painted(piece, "dim", color) for piece in layout.paragraph("", ". ".join(parts) + ".", width, most=8)]

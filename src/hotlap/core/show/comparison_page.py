@@ -1,0 +1,119 @@
+"""A comparison as one HTML page: cases with their intervals on one scale (a forest plot), what differs, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from hotlap.core.record import Comparison, Difference
+from hotlap.core.show import comparison, html, sides, words
+from hotlap.core.show.charts import Axis, linear_axis
+from hotlap.core.show.comparison import ANSWER_STYLES, MATTERS, Other
+from hotlap.core.show.sections import text
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.work import label
+
+WIDE, HIGH, EDGE = 300.0, 20.0, 14.0  # of a row's drawing, in pixels
+FARTHEST = 2.0  # an interval is drawn to this far from 1 at most; the numbers beside it are whole
+COLOURS = {"slower": "var(--bad)", "faster": "var(--good)", "same": "var(--ink)", "inconclusive": "var(--warn)"}
+UNREAD = 100_000  # characters on a line: a page wraps by itself
+
+
+def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str:
+    """The other sides against the first, a section each."""
+    title = f"{words.some(list(others))} against {first}"
+    lines = comparison.of_sides({first: runs, **{name: other.runs for name, other in others.items()}}, UNREAD)
+    who = "".join(f"<li>{text(line)}</li>" for line in lines if line)
+    head = f'<section id="top"><h1>Comparison: {text(title)}</h1><ul class="sub">{who}</ul></section>'
+    parts = [("", head)]
+    for name, other in others.items():
+        parts.append((name, _section(first, name, other)))
+    data = {"first": first, "sides": {name: {"cases": one.found, "differences": one.differences} for name, one in others.items()}}
+    return html.filled(f"Comparison: {title}", parts, html.embedded(data))
+
+
+def _section(first: str, name: str, other: Other) -> str:
+    ordered = sorted(other.found, key=lambda one: list(ANSWER_STYLES).index(one.answer))
+    lines = [*comparison.allowances(ordered, UNREAD), *comparison.doubts(ordered, UNREAD)]
+    said = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in lines if line)
+    rings = any(device.answer in ("better", "worse") for one in ordered for device in one.devices)
+    reading = " ".join(comparison.reading(ordered, UNREAD, color=False))
+    reading += " In the drawing a speedup above 1 is faster; the band about 1 is the threshold"
+    reading += "; a ring is a device that differs from the others." if rings else "."
+    return (
+        f'<section id="{html.anchor(name)}"><h2>{text(name)} against {text(first)}</h2>'
+        f'<p class="sub">{text(comparison.tally(ordered))}</p>{_table(ordered)}<ul class="note">{said}</ul>'
+        f'{_differences(other.differences, first, name)}<p class="note">{text(reading)}</p></section>'
+    )
+
+
+def _table(found: Sequence[Comparison]) -> str:
+    """A row per case; the scale stands in the heading and is the same for all."""
+    axis = _axis(found)
+    head = '<tr><th>case</th><th class="n">A</th><th class="n">B</th><th class="n">B vs A</th>'
+    head += f"<th>95 % interval</th><th>speedup {_scale(axis)}</th><th>B is</th></tr>"
+    rows = "".join(_row(one, axis) for one in found)
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+
+
+def _row(one: Comparison, axis: Axis) -> str:
+    shown = sides.sides(one)
+    a, b = text(shown.a), text(shown.b)
+    colour = COLOURS.get(one.answer, "var(--faint)")
+    cells = f'<td>{text(label(one.case))}</td><td class="n">{a}</td><td class="n">{b}</td>'
+    change = f"{sides.subject(one)} {shown.change}" if one.ratio is not None else shown.change
+    cells += f'<td class="n">{text(change)}</td>'
+    cells += f'<td class="number">{text(shown.interval)}</td><td>{_forest(one, axis, colour)}</td>'
+    return f'<tr>{cells}<td style="color:{colour}">{text(comparison.answer(one))}</td></tr>'
+
+
+def _axis(found: Sequence[Comparison]) -> Axis:
+    """Around 1 and all intervals, with the gate in sight."""
+    gate = max((one.gate or 0.0 for one in found), default=0.0)
+    ends = [end for one in found for end in (one.low, one.high, one.ratio) if end is not None]
+    ends += [device.ratio for one in found for device in one.devices if device.answer in ("better", "worse") and device.ratio]
+    low, high = min([*ends, 1 - 1.5 * gate, 0.99]), max([*ends, 1 + 1.5 * gate, 1.01])
+    return linear_axis(max(low, 1 / FARTHEST), min(high, FARTHEST), lambda v: f"{v:.3f}".rstrip("0").rstrip("."), most=4)
+
+
+def _x(axis: Axis, value: float) -> float:
+    return EDGE + axis.place(value) * (WIDE - 2 * EDGE)
+
+
+def _scale(axis: Axis) -> str:
+    ticks = "".join(f'<text class="tick" x="{_x(axis, t):.1f}" y="13" text-anchor="middle">{axis.show(t)}</text>' for t in axis.ticks)
+    return _svg(ticks, "scale of the speedups of B over A")
+
+
+def _forest(one: Comparison, axis: Axis, colour: str) -> str:
+    """The gate as a band about 1, the interval, the ratio; and each device that differs from the others as a ring."""
+    gate, middle = one.gate or 0.0, HIGH / 2
+    left, right = _x(axis, 1 / (1 + gate)), _x(axis, 1 + gate)
+    marks = f'<rect x="{left:.1f}" y="0" width="{right - left:.1f}" height="{HIGH:g}" style="fill:var(--line);opacity:.55"/>'
+    marks += f'<path class="line bound" d="M{_x(axis, 1):.1f} 0V{HIGH:g}"/>'
+    if one.low is not None and one.high is not None:
+        span = f"M{_x(axis, one.low):.1f} {middle:g}H{_x(axis, one.high):.1f}"
+        marks += f'<path class="span" style="stroke:{colour};stroke-width:2.4;opacity:1" d="{span}"/>'
+    if one.ratio is not None:
+        marks += f'<circle class="dot" style="fill:{colour}" cx="{_x(axis, one.ratio):.1f}" cy="{middle:g}" r="4"/>'
+    for device in one.devices:
+        if device.answer in ("better", "worse") and device.ratio is not None:
+            said = f"<title>{escape(f'{device.device}: {comparison.times(device.ratio)}')}</title>"
+            ring = COLOURS["slower" if device.answer == "worse" else "faster"]
+            place = f'cx="{_x(axis, device.ratio):.1f}" cy="{middle:g}" r="3.6"'
+            marks += f'<circle class="dot second" style="stroke:{ring}" {place}>{said}</circle>'
+    return _svg(marks, f"{label(one.case)}: {comparison.times(one.ratio)} {comparison.interval(one.low, one.high)}")
+
+
+def _svg(body: str, name: str) -> str:
+    size = f'viewBox="0 0 {WIDE:g} {HIGH:g}" width="{WIDE:g}" height="{HIGH:g}"'
+    return f'<svg {size} style="display:block;min-width:{WIDE:g}px" role="img" aria-label="{escape(name)}">{body}</svg>'
+
+
+def _differences(found: Sequence[Difference], first: str, name: str) -> str:
+    if not found:
+        return "<p>The two environments do not differ in anything that is known.</p>"
+    head = f"<tr><th>what differs</th><th></th><th>{text(first)}</th><th>{text(name)}</th></tr>"
+    cells = [(one.name, MATTERS[one.matters], one.a, one.b) for one in found]
+    rows = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in cells)
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'

@@ -1,0 +1,112 @@
+"""What a device counted while a case ran, beside its time: a line per case, a table, a part of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hotlap.core.record import Row
+from hotlap.core.show import layout, words
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.sections import text
+from hotlap.core.store.readers import counted
+from hotlap.core.units import percent
+
+PLAIN = "plain time: "  # how the variant of a simulated case begins that no kernel was played for
+LEAST = 0.005  # of the time: smaller causes are added up
+SPARE = ("energy", "pipe", "waves", "clock", "power")  # columns to leave out where there is no room, first those that say least
+SHOWN = 4  # causes in a line
+
+
+def _share(value: float) -> str:
+    return percent(value)
+
+
+COUNTERS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (  # key, head of its column, in a sentence, how it is written
+    ("sm_busy", "SMs busy", "SMs busy {}", _share),
+    ("pipe_busy", "pipe", "their arithmetic {}", _share),
+    ("dram_bytes", "DRAM", "{} to and from memory", lambda v: words.quantity(v, "B")),
+    ("l2_hit", "L2 hits", "{} of reads hit L2", _share),
+    ("waves", "waves", "{} waves", lambda v: f"{v:.2f}" if v < 99.5 else f"{v:.0f}"),
+    ("clock_hz", "clock", "{}", lambda v: words.quantity(v, "Hz")),
+    ("power_w", "power", "{}", lambda v: words.quantity(v, "W")),
+    ("energy_j", "energy", "{}", lambda v: words.quantity(v, "J")),
+)  # fmt: skip
+
+
+def of(row: Row) -> dict[str, float]:
+    return counted.counters(row.result)
+
+
+def line(row: Row) -> str:
+    """All counters of a case in one sentence; why there are none where the device says so."""
+    seen = of(row)
+    if not seen:
+        return plain(row)
+    return ", ".join(said.format(write(seen[key])) for key, _, said, write in COUNTERS if key in seen)
+
+
+def plain(row: Row) -> str:
+    """Why a simulated case has no counters; "" for any other."""
+    return next((one.variant for one in row.result.rounds if one.variant.startswith(PLAIN)), "")
+
+
+def stalls(row: Row) -> list[tuple[str, float]]:
+    """Causes that took the time, the largest first, as shares that add up to 1; small ones together."""
+    seen = counted.stalls(row.result)
+    whole = sum(seen.values())
+    if whole <= 0:
+        return []
+    large = sorted(((name, value / whole) for name, value in seen.items() if abs(value) >= LEAST * whole), key=lambda one: -one[1])[:SHOWN]
+    rest = 1.0 - sum(value for _, value in large)
+    return [*large, *([("the rest", rest)] if abs(rest) > 0.1 * LEAST else [])]
+
+
+def waited(row: Row) -> str:
+    """Where the time went, in one sentence."""
+    return ", ".join(f"{name} {percent(value)}" for name, value in stalls(row))
+
+
+def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
+    """Counters of every case that has some, and why the others have none; "" where no case has any."""
+    having = [(row, of(row)) for row in rows if words.numbered(row) and of(row)]
+    without: dict[str, list[str]] = {}
+    for row in rows:
+        if words.numbered(row) and (reason := plain(row)):
+            without.setdefault(reason.removeprefix(PLAIN), []).append(row.case.workload)
+    lines = [layout.painted("counters of one call", "bold", color)]
+    if having:
+        columns = [Column("  case", [Cell("  " + words.clean(row.label)) for row, _ in having])]
+        for key, head, _, write in COUNTERS:
+            cells = [write(seen[key]) if key in seen else words.DASH for _, seen in having]
+            columns.append(Column(head, [Cell(cell) for cell in layout.aligned(cells)]))
+        most = [stalls(row)[0] if stalls(row) else ("", 0.0) for row, _ in having]
+        columns.append(Column("most time", [Cell(f"{percent(value)} {name}" if name else words.DASH) for name, value in most]))
+        lines += _grid(columns, width).lines(color)
+    said = "; ".join(f"{', '.join(dict.fromkeys(names))}: {words.clean(reason)}" for reason, names in without.items())
+    if said:
+        lines += ["", *layout.paragraph("plain times, no counters: ", said, width, most=12)]
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _grid(columns: Sequence[Column], width: int) -> layout.Grid:
+    """Without what says least where there is no room, and at last with names of cases that wrap."""
+    grid = layout.fitted(columns, width, SPARE)
+    return grid if grid.narrowest <= width else layout.fitted([replace(columns[0], wrap=True), *columns[1:]], width, SPARE)
+
+
+def section(rows: Sequence[Row]) -> str:
+    """The same for a page; "" where no case has any."""
+    having = [(row, of(row)) for row in rows if words.numbered(row) and of(row)]
+    if not having:
+        return ""
+    heads = "".join(f'<th class="n">{text(head)}</th>' for _, head, _, _ in COUNTERS)
+    body = "".join(
+        f"<tr><th>{text(row.label)}</th>"
+        + "".join(f'<td class="n">{text(write(seen[key]) if key in seen else words.DASH)}</td>' for key, _, _, write in COUNTERS)
+        + f'<td class="long">{text(waited(row))}</td></tr>'
+        for row, seen in having
+    )
+    note = '<p class="note">Of one call. Where the time went: shares of it by cause, which add up.</p>'
+    head = f"<thead><tr><th>Case</th>{heads}<th>Where the time went</th></tr></thead>"
+    return f'<div class="scroll"><table class="method">{head}<tbody>{body}</tbody></table></div>{note}'

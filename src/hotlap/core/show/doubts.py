@@ -1,0 +1,350 @@
+"""What to doubt about a number, as a code, and over a table of results each kind once with what to do next."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hotlap.core.analysis.state import QUIET
+from hotlap.core.model import ceilings
+from hotlap.core.record import Row
+from hotlap.core.show import words
+from hotlap.core.stats import series
+from hotlap.core.stats.stopping import FEWEST
+from hotlap.core.units import percent
+
+Severity = Literal["info", "warning", "error"]
+LONGER = "longer rounds (--round-time)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One code: its plain word in a table, and what to do."""
+
+    word: str
+    action: str
+    severity: Severity = "warning"
+
+
+KINDS = {  # the most important first
+    "wrong_result": Kind("wrong result", "do not use the number: kernel, driver or device computes wrong values", "error"),
+    "tampered": Kind("tampered", "do not use the number: the program interferes with its own timing", "error"),
+    "timers": Kind("timers differ", "do not use the number: compare the device's timer with the wall clock over a longer call", "error"),
+    "beats_bound": Kind("beats bound", "do not use the number: the timer, the counted work or the bound is wrong", "error"),
+    "invalid": Kind("", "do not use the number", "error"),  # of 0.1, which kept no cause
+    "error": Kind("", "", "error"),
+    "too_short": Kind("too short", "give a call more work (a larger size), or time a batch of calls"),
+    "incomplete": Kind("incomplete", "mend what made rounds fail, then run again"),
+    "few_rounds": Kind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
+    "busy": Kind("busy", QUIET),
+    "throttled": Kind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
+    "not_deterministic": Kind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
+    "leak": Kind("leak", "free what a call allocates; measure the case alone until then"),
+    "not_steady": Kind("not steady", LONGER),
+    "drift": Kind("drifting", f"{LONGER}; look at clock and temperature"),
+    "bimodal": Kind("two levels", "both values are real: look at the samples over time in the report"),
+    "clock_varied": Kind("clock varied", "compare cycles (hotlap explain), or fix the clock: governor performance, no turbo", "info"),
+    "noise": Kind("noisy", ""),
+    "few_samples": Kind("few samples", LONGER),
+    "timer_coarse": Kind("coarse timer", "longer samples: set sample_time in the plan"),
+    "one_process": Kind("one process", "the workload command measures the same code in fresh processes", "info"),
+    "low_clock": Kind("low clock", "look at power limit, temperature, and clocks that were set", "info"),
+    "power_cap": Kind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
+}
+SAME = {"shared_device": "busy", "steal": "busy"}  # flags that are one doubt
+WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # doubts that explain a wide interval
+NAMED = 3  # cases of a doubt that are named; of more their number is said, and the table shows which
+MOST_NEEDED = 100  # rounds, above which a quieter machine is the better advice
+MANY_ROUNDS = 20  # from which two groups of rounds can be distinguished
+BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One kind of doubt. `seen` says what was found, `action` what to do."""
+
+    code: str
+    rows: tuple[Row, ...]
+    seen: str
+    action: str = ""
+    severity: Severity = "warning"
+
+    @property
+    def word(self) -> str:
+        return KINDS[self.code].word or words.STATES.get(self.code, self.code)
+
+    @property
+    def labels(self) -> list[str]:
+        return [row.label for row in self.rows]
+
+
+# ---------------------------------------------------------------- of one row
+
+
+def codes(row: Row) -> list[str]:
+    """Of a row, the most important first: keys of KINDS, or flags of a later version. None where nothing is to be doubted."""
+    found = {*_of_state(row), *_of_flags(row)}
+    if row.verdict.state == "inconclusive" and not row.result.too_short and not found & {"few_rounds", *WIDENS}:
+        found.add("noise")
+    order = list(KINDS)
+    return sorted(found, key=lambda code: order.index(code) if code in KINDS else len(order))
+
+
+def code(row: Row) -> str:
+    """The most important one; "" for none."""
+    return next(iter(codes(row)), "")
+
+
+def word(row: Row) -> str:
+    """The same as a plain word; "" where there is none, or the state says it."""
+    first = code(row)
+    return KINDS[first].word if first in KINDS else first.replace("_", " ")
+
+
+def beside(row: Row) -> str:
+    """The word, and of a throttled clock how much of the time: what stands beside a number."""
+    said = word(row)
+    held = [share for flag in row.result.flags for share in flag.shares.values()]
+    return f"{said} {percent(max(held))}" if held and code(row) in ("throttled", "power_cap") else said
+
+
+def _of_state(row: Row) -> list[str]:
+    result, state = row.result, row.verdict.state
+    if state == "not_run":
+        return []
+    if state in ("invalid", "error"):
+        return [_disproved(row) if state == "invalid" else "error"]
+    found = ["too_short"] if result.too_short else []
+    if state == "inconclusive" and not result.too_short and row.summary.rounds < FEWEST:
+        found.append("few_rounds")
+    if result.reason and (any(one.status in ("error", "not_run") for one in result.rounds) or not result.left_out):
+        found.append("incomplete")
+    if len(result.values) >= MANY_ROUNDS and series.bimodal(result.values):
+        found.append("bimodal")
+    return found
+
+
+def _disproved(row: Row) -> str:
+    """Why an invalid number is one."""
+    if row.result.status != "invalid":
+        return "beats_bound"
+    causes = [one.cause for one in row.result.rounds if one.cause]
+    return next((cause for cause in ("wrong_result", "tampered", "timers") if cause in causes), "invalid")
+
+
+def _of_flags(row: Row) -> list[str]:
+    names = words.flags(row) if words.numbered(row) else []
+    found = [SAME.get(name, name) for name in names]
+    if "throttled" in found and _own_power(row):
+        found[found.index("throttled")] = "power_cap"
+    if "low_clock" in found and {"throttled", "power_cap"} & set(found):
+        found.remove("low_clock")  # what a brake does
+    if "clock_varied" in found and not row.result.bound_by_clock:
+        found.remove("clock_varied")  # the number hardly depends on it
+    return found
+
+
+def _own_power(row: Row) -> bool:
+    """Whether the power cap alone held the clock: what a heavy load does on a healthy device."""
+    return {name for flag in row.result.flags for name in flag.shares} == {"software power cap"}
+
+
+def slower_than_expected(row: Row) -> bool | None:
+    """Whether a call takes longer than the whole interval that the model expects; None where it expects none."""
+    limit, median = row.gap.limit, row.summary.median
+    if limit is None or limit.high_s is None or not median:
+        return None
+    seconds = ceilings.seconds(row.case, row.result.unit, median)
+    return None if seconds is None else bool(seconds > float(limit.high_s))
+
+
+# ---------------------------------------------------------------- of a table
+
+
+def find(rows: Sequence[Row]) -> list[Doubt]:
+    """Each kind once, or once per reason; the most important first. What was not run is no doubt."""
+    of: dict[str, list[Row]] = {}
+    for row in rows:
+        for one in codes(row):
+            of.setdefault(one, []).append(row)
+    found = [doubt for code, members in of.items() for doubt in _doubts(code, members)]
+    order, weight = list(KINDS), {"error": 0, "warning": 1, "info": 2}
+    known = [doubt for doubt in found if doubt.code in KINDS]
+    if busy(rows):
+        known = [_after_quiet(doubt) for doubt in known]
+    return sorted(known, key=lambda doubt: (weight[doubt.severity], _settled(doubt), order.index(doubt.code)))
+
+
+def _after_quiet(doubt: Doubt) -> Doubt:
+    """On a busy machine more rounds are more noise."""
+    return replace(doubt, action="measure on a quiet machine first, see above") if doubt.code in ("noise", "few_rounds") else doubt
+
+
+def _settled(doubt: Doubt) -> bool:
+    """Whether all of its numbers are as certain as asked all the same."""
+    return all(row.verdict.state in ("measured", "pass", "fail") for row in doubt.rows)
+
+
+def _doubts(code: str, rows: Sequence[Row]) -> list[Doubt]:
+    if code not in KINDS:
+        return []
+    kind, reason = KINDS[code], _REASONS.get(code)
+    if reason:
+        groups = words.alike(rows, reason)
+        return [Doubt(code, tuple(group), words.clean(why or "no reason was given"), kind.action, kind.severity) for group, why in groups]
+    found = _SEEN[code](rows) if code in _SEEN else _detail(code, rows)
+    seen = "; ".join(part for part in (found, _widest([row for row in rows if codes(row)[0] == code])) if part)
+    return [Doubt(code, tuple(rows), words.clean(seen), _action(code, rows), _severity(code, rows))]
+
+
+_REASONS: dict[str, Callable[[Row], str]] = {
+    **dict.fromkeys(("wrong_result", "tampered", "timers", "beats_bound", "invalid", "error"), lambda row: row.verdict.reason),
+    "incomplete": lambda row: row.result.reason,
+}
+
+
+def _severity(code: str, rows: Sequence[Row]) -> Severity:
+    """A clock that the power cap holds is news only where the number is worse than the model expects with it."""
+    if code in ("power_cap", "low_clock") and any(slower_than_expected(row) for row in rows):
+        return "warning"
+    return KINDS[code].severity
+
+
+def _widest(rows: Sequence[Row]) -> str:
+    """Of those that are less certain than asked."""
+    wide = [row for row in rows if row.verdict.state == "inconclusive" and row.summary.half_width is not None]
+    if not wide:
+        return ""
+    widest = max(wide, key=lambda row: row.summary.half_width or 0.0)
+    return f"interval {'up to ' if len(wide) > 1 else ''}{words.interval(widest)}"
+
+
+def _action(code: str, rows: Sequence[Row]) -> str:
+    """What to do, where it depends on what was found."""
+    if code == "few_rounds" and any(row.result.left_out for row in rows):
+        return QUIET
+    if code == "busy" and not _disturbed(rows):
+        return "other guests of this host: nothing to stop here; measure at another time, or on a machine of your own"
+    return KINDS[code].action or _rounds_needed(rows)
+
+
+def _rounds_needed(rows: Sequence[Row]) -> str:
+    known = [row.summary.needed for row in rows if row.summary.needed is not None]
+    if not known or min(known) > MOST_NEEDED:
+        return "measure on a quieter machine, or ask for less (--precision): more rounds will not do"
+    most = max(one for one in known if one <= MOST_NEEDED)
+    return f"--rounds {most}: so many reach the precision asked{'' if max(known) == most else ' in some of them'}"
+
+
+def which(doubt: Doubt, rows: Sequence[Row]) -> str:
+    """The cases that a doubt is of: by name where they are few, else how many of those with a number."""
+    having = sum(map(words.numbered, rows))
+    if len(doubt.rows) <= NAMED:
+        return words.some(doubt.labels, NAMED)
+    return f"all {having} cases" if len(doubt.rows) == having else f"{len(doubt.rows)} of {having} cases"
+
+
+def _detail(code: str, rows: Sequence[Row]) -> str:
+    """What the flags of this doubt say; of several texts the first."""
+    details = [flag.detail for row in rows for flag in row.result.flags if SAME.get(flag.name, flag.name) == code and flag.detail]
+    if not details:
+        return ""
+    (_, said), *others = words.alike(details, str)
+    return ("for example " if others else "") + said
+
+
+def _few(rows: Sequence[Row]) -> str:
+    gone = [len(row.result.left_out) for row in rows if row.result.left_out]
+    left_out = f"; {span(gone, str)} others are left out: programs ran beside them, or the timers disagreed" if gone else ""
+    return f"{span([row.summary.rounds for row in rows], str)} of the {FEWEST} rounds that a 95 % interval needs{left_out}"
+
+
+def _few_samples(rows: Sequence[Row]) -> str:
+    counts = [len(one.seconds) for row in rows for one in row.result.rounds if any(flag.name == "few_samples" for flag in one.flags)]
+    return f"{span(counts, str)} {'sample' if max(counts) == 1 else 'samples'} in some rounds" if counts else _detail("few_samples", rows)
+
+
+def span(values: Sequence[float], write: Callable[[float], str]) -> str:
+    """Least to most, as written; once where both are written alike."""
+    low, high = write(min(values)), write(max(values))
+    return low if low == high else f"{low.removesuffix(' %') if high.endswith(' %') else low} to {high}"
+
+
+def _busy(rows: Sequence[Row]) -> str:
+    seen = taken(rows)
+    return seen or _detail("busy", rows)
+
+
+def _throttled(rows: Sequence[Row]) -> str:
+    shares: dict[str, list[float]] = {}
+    for row in rows:
+        for flag in row.result.flags:
+            for name, share in flag.shares.items():
+                shares.setdefault(name, []).append(share)
+    said = ", ".join(f"{name} in {span(found, percent)} of the readings" for name, found in shares.items())
+    return said or _detail("throttled", rows)
+
+
+def clocks(rows: Sequence[Row]) -> str:
+    """Range of the clock beside the samples."""
+    seen = [hz / 1e9 for row in rows for one in row.result.rounds for hz in one.clocks_hz]
+    return f"{span(seen, lambda ghz: f'{ghz:.2f}')} GHz" if seen else ""
+
+
+_SEEN: dict[str, Callable[[Sequence[Row]], str]] = {
+    "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "busy": _busy, "noise": lambda rows: "",
+    "few_samples": _few_samples, "throttled": _throttled, "power_cap": _throttled, "clock_varied": clocks,
+}
+
+
+# ---------------------------------------------------------------- a busy machine
+
+
+def _disturbed(rows: Sequence[Row]) -> bool:
+    """Whether programs of this machine ran beside the samples."""
+    return any((one.disturbed or 0.0) >= 0.005 for row in rows for one in row.result.rounds) or any(
+        flag.name == "shared_device" for row in rows for flag in row.result.flags
+    )
+
+
+def taken(rows: Sequence[Row]) -> str:
+    """What others took of the machine while the numbers were measured; "" where it was not watched."""
+    rounds = [one for row in rows for one in row.result.rounds if one.round not in set(row.result.left_out) and one.seconds]
+    disturbed = [one.disturbed for one in rounds if one.disturbed is not None]
+    stolen = [one.steal for one in rounds if one.steal is not None]
+    parts = []
+    if disturbed and sum(disturbed) >= 0.005 * len(disturbed):
+        parts.append(f"other programs ran during {percent(sum(disturbed) / len(disturbed))} of the samples")
+    if stolen and sum(stolen) >= 0.005 * len(stolen):
+        parts.append(f"the hypervisor took {percent(sum(stolen) / len(stolen))} of the processor time (steal)")
+    return ", ".join(parts)
+
+
+def busy(rows: Sequence[Row]) -> str:
+    """That the machine was busy, in one sentence for all; "" where it was not, or only for some cases."""
+    having = [row for row in rows if words.numbered(row)]
+    disturbed = [row for row in having if "busy" in codes(row)]
+    if not disturbed or len(disturbed) <= BUSY_SHARE * len(having):
+        return ""
+    seen = taken(having) or f"other programs ran during {len(disturbed)} of {len(having)} cases"
+    return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed. For better ones {QUIET}"
+
+
+def notes(row: Row) -> list[tuple[str, str]]:
+    """Every notice of one row that its sensors and samples raised: its word, and what was seen."""
+    found: dict[str, str] = {}
+    for flag in row.result.flags:
+        code = SAME.get(flag.name, flag.name)
+        code = "power_cap" if code == "throttled" and _own_power(row) else code
+        seen = _clock(row) if code == "clock_varied" else taken([row]) if code == "busy" else ""
+        found.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(flag.detail))
+    return list(found.items())
+
+
+def _clock(row: Row) -> str:
+    """Median and range of the clock; the number in cycles where that is what stays the same."""
+    seen = [hz for one in row.result.rounds for hz in one.clocks_hz]
+    said = f"{statistics.median(seen) / 1e9:.2f} GHz median, {clocks([row])}" if seen else ""
+    return "; ".join(part for part in (said, words.in_cycles(row)) if part)

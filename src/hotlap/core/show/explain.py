@@ -1,0 +1,179 @@
+"""Each number by itself: interval, rounds and samples, state, limit with its cause and sources, notices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hotlap.core.record import Row
+from hotlap.core.show import counters, layout, words
+from hotlap.core.show import doubts as doubting
+from hotlap.core.stats.summary import DEPENDENT, MANY_OUTLIERS
+from hotlap.core.units import percent
+
+STATE_STYLES = {"pass": "good", "fail": "bad", "measured": "", "inconclusive": "warn", "not_run": "dim", "invalid": "bad", "error": "bad"}
+
+
+def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
+    """Each number against its limit: the headroom, its named cause, and every term of the limit with its source."""
+    if not rows:
+        return "no results: no case was measured"
+    sources = Sources()
+    lines: list[str] = []
+    for name, members in words.families(rows):
+        lines += ["", layout.painted(name, "bold", color)]
+        for row in members:
+            lines += [*_explained(row, sources, width, color), ""]
+        lines.pop()
+    return "\n".join([*lines[1:], *_sources(sources, width, color)])
+
+
+LEAST_SHARE = 0.03  # of a gap, below which a cause is not named
+
+
+@dataclass
+class Sources:
+    """Sources of terms, numbered as they first come, so that each is printed once."""
+
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def terms(self, row: Row) -> str:
+        """The terms of a row's limit, each with the number of its source."""
+        found = row.gap.limit.provenance if row.gap.limit else []
+        return ", ".join(f"{words.term(one)} [{self.seen.setdefault(one.source, len(self.seen) + 1)}]" for one in found)
+
+
+def split_line(row: Row) -> str:
+    """Where the time between bound and measured goes, the largest first; and by how much it was faster than expected, if it was."""
+    split, limit = row.gap.split, row.gap.limit
+    missed = split.get("unexplained", 0.0)
+    whole = sum(split.values()) - min(missed, 0.0)
+    if not split or whole <= 0 or limit is None or not limit.bound_s:
+        return ""
+    if not limit.expected_s:
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; by the readings of this run, the kernel has no model"
+    expected = words.quantity(limit.expected_s, "s")
+    if missed >= 0:
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; expected {expected}, {limit.known}"
+    causes = {name: value for name, value in split.items() if name != "unexplained"}
+    faster = f"measured {words.quantity(-missed, 's')} ({percent(-missed / limit.expected_s)}) faster than that"
+    return f"expected {expected}, {words.quantity(whole, 's')} over the bound: {_shares(causes, whole)}; {faster}; {limit.known}"
+
+
+def _shares(split: Mapping[str, float], whole: float) -> str:
+    large = sorted((one for one in split.items() if abs(one[1]) >= LEAST_SHARE * whole), key=lambda one: -abs(one[1]))
+    rest = whole - sum(value for _, value in large)
+    said = [f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large]
+    return ", ".join([*said, f"the rest {words.quantity(rest, 's')}"] if abs(rest) > 0.005 * whole else said)
+
+
+def ends_shown(row: Row) -> bool:
+    """Whether both ends of the interval stand beside its half-width."""
+    return words.interval(row).startswith("±")
+
+
+def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]:
+    style, label, ends = STATE_STYLES[row.verdict.state], words.clean(row.label), _ends(row)
+    number = f"{words.value(row)}  {words.interval(row)}" if words.numbered(row) else words.state(row)
+    fits = len(label) + len(number) + len(ends) + 6 <= width
+    if fits and ends:
+        number, ends = f"{number}  {ends}", ""
+    lines = [f"  {layout.painted(label, 'accent', color)}  {layout.painted(number, style or 'bold', color)}"]
+    parts = [("interval", ends), ("state", _state_line(row)), ("rounds", _rounds_line(row))]
+    if words.numbered(row):
+        name = "reference" if row.gap.against == "ceiling" else "limit"
+        parts += [(name, limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row)),
+                  ("count", counters.line(row) if counters.of(row) else ""), ("time", counters.waited(row))]
+    parts += [("" if place else "notice", ": ".join(filter(None, note))) for place, note in enumerate(doubting.notes(row))]
+    for name, text in parts:
+        if text:
+            first = f"    {name:<9} "
+            pieces = layout.paragraph(first, words.clean(text), width, most=8)
+            lines += [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
+    return lines
+
+
+def _ends(row: Row) -> str:
+    """Both ends of the interval, and the best round where it is far from the median."""
+    ends = words.ends(row.summary, row.result.unit) if ends_shown(row) else ""
+    best = f"best {words.quantity(row.summary.best, row.result.unit)}" if words.best(row) else ""
+    return "  ".join(filter(None, (ends, best)))
+
+
+def _state_line(row: Row) -> str:
+    """Of what is not simply measured: state, doubt, reason, and what to do."""
+    verdict = row.verdict
+    if verdict.state == "measured":
+        return ""
+    named = ", ".join(filter(None, (words.state(row), doubting.word(row))))
+    action = f" → {verdict.action}" if verdict.action else ""
+    return f"{named}{f': {verdict.reason}' if verdict.reason else ''}{action}"
+
+
+REPLACED = {  # Samples.foreign: what ran while a sample was taken that was replaced
+    "run_delay": "waited for a processor", "processor": "others used the processors", "process": "another process used the GPU",
+    "brake": "power brake or hardware slowdown",
+}
+
+
+def _rounds_line(row: Row) -> str:
+    """Rounds used and left out, samples replaced, and why."""
+    result, summary = row.result, row.summary
+    if not words.numbered(row):
+        return ""
+    parts = [words.counted(summary.rounds, "round")]
+    if result.reason and result.reason != row.verdict.reason:
+        parts.append(result.reason)
+    replaced = sum(len(one.replaced) for one in result.rounds)
+    parts.append(words.counted(summary.samples, "sample") + (f", {replaced} replaced ({_causes(row)})" if replaced else ""))
+    if summary.effective is not None and summary.samples >= 20 and summary.effective < DEPENDENT * summary.samples:
+        parts.append(f"effective sample size {summary.effective:.0f} (autocorrelated)")
+    if summary.outliers > MANY_OUTLIERS * summary.samples >= 1:
+        parts.append(words.counted(summary.outliers, "outlier"))
+    return "; ".join(parts)
+
+
+def _causes(row: Row) -> str:
+    counts: dict[str, int] = {}
+    for one in row.result.rounds:
+        for cause, count in one.foreign.items():
+            counts[cause] = counts.get(cause, 0) + count
+    return ", ".join(f"{REPLACED.get(cause, cause)}: {count}" for cause, count in counts.items()) or "others ran meanwhile"
+
+
+def _sources(sources: Sources, width: int, color: bool) -> list[str]:
+    lines = ["", layout.painted("sources", "bold", color)] if sources.seen else []
+    for source, number in sources.seen.items():
+        lines += layout.paragraph(f"{f'[{number}]':>6} ", words.clean(source) or "not given", width, most=8)
+    return lines
+
+
+def limit_line(row: Row) -> str:
+    """The limit with its value, the share reached and the headroom; the run's own best where no limit is known, or why there is none."""
+    gap, limit = row.gap, row.gap.limit
+    if gap.share is None or gap.limit_value is None:
+        return f"unknown: {limit.reason if limit and limit.reason else 'no figure with a source'}"
+    value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
+    if gap.against == "ceiling":
+        return f"this run's own best: {value}{f' ({setter})' if setter else ''}, reached {gap.share:.2f} of it; no limit is known"
+    reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))
+    said = "; ".join(filter(None, (reached, _expected(row))))
+    return f"{gap.against} {value}{f', set by {setter}' if setter else ''}; {said}"
+
+
+def _expected(row: Row) -> str:
+    """How a number lies to what the model expects, where its limit is a bound."""
+    slower = doubting.slower_than_expected(row)
+    if slower is None or row.gap.against != "bound":
+        return ""
+    return "slower than the model expects" if slower else "at least as fast as the model expects"
+
+
+def cause_line(row: Row) -> str:
+    """The named cause and the reason for it, without the numbers that stand in the line of the limit."""
+    cause, why = row.gap.cause.replace("_", " "), words.why(row)
+    if row.gap.cause == "at_limit" and not why:
+        return ""
+    if cause == "unknown" and row.gap.limit and why == row.gap.limit.reason:
+        return "" if row.gap.share is None else "unknown"
+    return f"{cause}: {why}" if cause and why else cause or why

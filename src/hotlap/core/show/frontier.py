@@ -1,0 +1,42 @@
+"""What `energy frontier` prints: settings by time, what each costs and saves, and the best by several measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.core.analysis.frontier import Frontier, Point
+from hotlap.core.show import layout, words
+from hotlap.core.show.layout import Cell, Column
+
+
+def frontier(found: Frontier, width: int = 100, color: bool = False) -> str:
+    lines = layout.fitted(_columns(found.points), width, ("ED²P", "EDP")).lines(color)
+    lines += ["", *layout.paragraph("", "◆ on the frontier: no other setting is as fast and takes less energy", width)]
+    lines += layout.paragraph("best: ", " · ".join(f"{measure}: {name}" for measure, name in found.best.items()), width)
+    for label, reason in found.unknown.items():
+        lines += layout.paragraph(f"left out: {words.clean(label)}: ", reason, width)
+    return "\n".join(lines)
+
+
+def _columns(points: Sequence[Point]) -> list[Column]:
+    free = next((one for one in points if one.name == "free"), points[0])
+    edp = [one.joules * one.seconds / (free.joules * free.seconds) for one in points]
+    return [
+        Column("", [Cell("◆" if one.front else "") for one in points]),
+        Column("setting", [Cell(one.name, "bold") for one in points]),
+        Column("time", [Cell(words.quantity(one.seconds, "s")) for one in points], right=True),
+        Column("slower", [Cell(f"{one.slower * 100:.1f} %") for one in points], right=True),
+        Column("energy", [Cell(words.quantity(one.joules, "J"), "bold") for one in points], right=True),
+        Column("bounds", [Cell(_bounds(one)) for one in points]),
+        Column("against free", [Cell(f"{(one.joules / free.joules - 1) * 100:+.1f} %") for one in points], right=True),
+        Column("power", [Cell(words.quantity(one.power_w, "W")) for one in points], right=True),
+        Column("clock", [Cell(words.quantity(one.clock_hz, "Hz") if one.clock_hz else "–") for one in points], right=True),
+        Column("EDP", [Cell(f"{one:.3f}") for one in edp], right=True),
+        Column("ED²P", [Cell(f"{one * point.seconds / free.seconds:.3f}") for one, point in zip(edp, points, strict=True)], right=True),
+    ]
+
+
+def _bounds(one: Point) -> str:
+    if one.low_j is None or one.high_j is None:
+        return "model"
+    return f"{(one.low_j / one.joules - 1) * 100:+.1f} {(one.high_j / one.joules - 1) * 100:+.1f} %"

@@ -1,0 +1,197 @@
+"""What `history` prints: a line per series with a sparkline, and under it each change with what changed in the environment there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from hotlap.core.analysis.history import SIMULATED
+from hotlap.core.analysis.series import Series
+from hotlap.core.record import IMPORTED, Change, Excursion
+from hotlap.core.show import layout, words
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.units import percent
+
+TICKS = "▁▂▃▄▅▆▇█"
+SPARK = 32  # cells
+NOTHING = "no series: no run that was asked for has a measured case"
+SHOWN = 4  # differences named at a change
+
+
+def history(found: Sequence[Series], width: int = 100, color: bool = False) -> str:
+    """Series with changes first. In the sparkline higher is the larger value, and │ stands before a change."""
+    if not found:
+        return NOTHING
+    ordered = sorted(found, key=telling)
+    columns = [
+        Column("case", [Cell(words.clean(one.label)) for one in ordered], wrap=True),
+        Column("device", [Cell(place, "dim") for place in places(ordered)], wrap=True),
+        Column("points", [Cell(str(len(one.points))) for one in ordered], right=True),
+        Column("", [Cell(sparkline([p.value for p in one.points], [c.index for c in one.changes]), "accent") for one in ordered]),
+        Column("now", [Cell(text, "bold") for text in layout.aligned([words.quantity(one.points[-1].value, one.unit) for one in ordered])]),
+        Column("changes", [Cell(str(len(one.changes) or ""), "warn") for one in ordered], right=True),
+    ]
+    grid = layout.Grid(columns, width)
+    lines = [grid.header(color)]
+    for place, one in enumerate(ordered):
+        lines += grid.line(place, color)
+        lines += trend(one, width, color)
+        lines += [text for change in one.changes for text in _change(one, change, width, color)]
+        lines += [text for away in one.excursions for text in _excursion(one, away, width, color)]
+        cuts = {when(one.points[at].time_s): words.clean(why) for at, why in one.boundaries.items()}
+        lines += [f"    {at} UTC  {why}: no change is sought across" for at, why in cuts.items()]
+    changes = sum(len(one.changes) for one in found)
+    changed = sum(bool(one.changes) for one in found)
+    apart = sum(len(one.excursions) for one in found)
+    tally = f"{len(found)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
+    tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
+    return "\n".join([*lines, "", tally, *_next(ordered[0])])
+
+
+def telling(one: Series) -> tuple[bool, bool]:
+    """Sorts series with changes to the front, then those with points that lie apart."""
+    return not one.changes, not one.excursions
+
+
+def unchanged(runs: int, found: Sequence[Series], gate: float) -> str:
+    """What to say where only series with a change were asked for, and there is none."""
+    if not found:
+        return NOTHING
+    above = f" above {percent(gate)}" if gate else ""
+    apart = sum(bool(one.excursions) for one in found)
+    but = f"; {apart} with points that lie apart, too few to test: leave out --changed to see them" if apart else ""
+    return f"{words.counted(runs, 'run')}, {len(found)} series: none with a change{above}{but}"
+
+
+def _next(one: Series) -> list[str]:
+    """The two runs about the latest change of a series."""
+    places = [change.index for change in one.changes if change.index]
+    return [f"next    hotlap compare {one.points[places[-1] - 1].run} {one.points[places[-1]].run}"] if places else []
+
+
+def places(found: Sequence[Series]) -> list[str]:
+    """Where each series is of: host and target, and the device where the host has several or only its name is known. Simulated devices
+    have no place of their own: those of several machines say which."""
+    devices: dict[tuple[str, str], set[str]] = {}
+    models: dict[tuple[str, str], set[str]] = {}
+    for one in found:
+        devices.setdefault((one.host, one.target), set()).add(one.device if one.target == IMPORTED else one.selector)
+        models.setdefault((one.host, one.selector), set()).add(one.model)
+    several = [len(models[one.host, one.selector]) > 1 and one.target == SIMULATED for one in found]
+    return [
+        _place(one, len(devices[one.host, one.target]) > 1 or model) + (f" {words.clean(one.model)}" if model else "")
+        for one, model in zip(found, several, strict=True)
+    ]
+
+
+def _place(one: Series, several: bool) -> str:
+    if one.target == IMPORTED:
+        named = "" if one.device.startswith(f"{IMPORTED}:") else one.device
+        return words.clean(f"{one.host} {named or one.target}")
+    return words.clean(f"{one.host} {one.selector if several else one.target}")
+
+
+def _change(series: Series, change: Change, width: int, color: bool) -> list[str]:
+    first = f"    {when(series.points[change.index].time_s)} UTC  "
+    pieces = layout.paragraph(first, said(series, change), width, most=8)
+    style = {True: "good", False: "bad", None: ""}[_better(series, change)]
+    return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
+
+
+def _excursion(series: Series, away: Excursion, width: int, color: bool) -> list[str]:
+    first = f"    {when(series.points[away.index].time_s)} UTC  "
+    pieces = layout.paragraph(first, lies_apart(series, away), width, most=8)
+    return [layout.painted(first, "warn", color) + pieces[0][len(first) :], *pieces[1:]]
+
+
+def lies_apart(series: Series, away: Excursion) -> str:
+    """A group of points in words: where, how far off, and that no change was tested."""
+    which = f"the last {away.end - away.index} points" if away.last else f"points {away.index + 1}–{away.end}"
+    size = f" by {_share(away.ratio)}" if math.isfinite(away.ratio) else ""
+    levels = f"{words.quantity(away.rest, series.unit)} → {words.quantity(away.level, series.unit)}"
+    said = f"{which} lie apart{size}, {levels}, from run {series.points[away.index].run} on"
+    return f"{said}: too few to test as a change; {'measure again' if away.last else 'measure more often to see such'}"
+
+
+def trend(one: Series, width: int, color: bool) -> list[str]:
+    """A device that gets worse, or better, since its last change or from its first run on."""
+    found = one.trend
+    if found is None or not found.moves:
+        return []
+    slope, own = _moves(one, found.slope), _moves(one, found.own)
+    low, high = sorted((_moves(one, found.low), _moves(one, found.high)))
+    against = f" against its {found.peers} peers ({per_month(own)} with what they share)" if found.peers else ""
+    since = f"since {when(one.points[found.since].time_s)} UTC" if found.since else f"over all {len(one.points)} runs"
+    text = f"{found.state}: {per_month(slope)} [{_share(1 + low, 2)}, {_share(1 + high, 2)}]{against} {since}, p {found.q:.1g}"
+    style = "bad" if found.state == "degrading" else "good"
+    return [layout.painted(piece, style, color) for piece in layout.paragraph("    ", text, width)]
+
+
+def _moves(one: Series, slope: float) -> float:
+    """A slope of which negative is worse, as the metric itself moves: a latency that gets worse rises."""
+    return slope if one.better == "higher" else 1 / (1 + slope) - 1 if slope > -1 else math.inf
+
+
+def per_month(slope: float) -> str:
+    """A slope for people: `-0.42 % a month`."""
+    return f"{_share(1 + slope, 2)} a month"
+
+
+def _better(series: Series, change: Change) -> bool | None:
+    return (change.ratio > 1) == (series.better == "higher") if math.isfinite(change.ratio) else None
+
+
+def said(series: Series, change: Change) -> str:
+    """A change in words: which way, how large, how sure, and what changed in the environment there."""
+    parts: str = change.kind
+    if math.isfinite(change.ratio):
+        word = "better" if _better(series, change) else "worse"
+        parts = f"{word}: {change.kind} of {_share(change.ratio)}"
+    if math.isfinite(change.low) and math.isfinite(change.high):
+        parts += f" [{_share(change.low)}, {_share(change.high)}]"
+    sure = "provisional: measure again" if change.provisional else f"p {change.p:.1g}"
+    levels = f"{words.quantity(change.before, series.unit)} → {words.quantity(change.after, series.unit)}"
+    return f"{parts}, {levels}, {sure}; from run {series.points[change.index].run} on{_environment(series, change)}"
+
+
+def _environment(series: Series, change: Change) -> str:
+    if change.kind == "drift":  # it has no moment at which something could have changed
+        return ""
+    found = series.differences.get(change.index, [])
+    if not found:
+        return "; nothing known changed in the environment there"
+    names = [f"{d.name} {' → '.join(words.differing(d.a, d.b))}" for d in found[:SHOWN]]
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return f"; changed there: {', '.join(names)}{more}"
+
+
+def _share(ratio: float, digits: int = 1) -> str:
+    return words.signed(ratio - 1, digits)
+
+
+def when(time_s: float) -> str:
+    """A moment as tables show it: UTC, to the minute."""
+    return f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M}"
+
+
+def sparkline(values: Sequence[float], changes: Sequence[int] = (), cells: int = SPARK) -> str:
+    """Medians of stretches as bars, scaled between the smallest and the largest; a flat series stays in the middle."""
+    if not values:
+        return ""
+    count = min(cells, len(values))
+    edges = [round(n * len(values) / count) for n in range(count + 1)]
+    levels = [_middle(values[a:b]) for a, b in pairwise(edges)]
+    low, high = min(levels), max(levels)
+    flat = high - low <= 1e-3 * max(abs(high), abs(low))
+    marks = ["▄" if flat else TICKS[round((v - low) / (high - low) * (len(TICKS) - 1))] for v in levels]
+    for index in sorted(changes, reverse=True):
+        at = next((n for n, edge in enumerate(edges) if edge >= index), count)
+        marks.insert(min(at, len(marks)), "│")
+    return "".join(marks)
+
+
+def _middle(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]

@@ -1,0 +1,75 @@
+"""What `compare --by implementation` prints: a line per case, a column per implementation, and how right each is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hotlap.core.analysis.implementations import Beside, Entry
+from hotlap.core.show import layout, words
+from hotlap.core.show.comparison import ANSWER_STYLES, interval
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.units import percent
+from hotlap.core.work import label
+
+SIGNS = {"inconclusive": " ?", "same": " =", "faster": "", "slower": ""}
+
+
+def beside(found: Sequence[Beside], width: int, color: bool) -> str:
+    """Speed with the ratio to the first implementation (above 1 is better), a mark for right or wrong; then a line for each."""
+    names = list(dict.fromkeys(one.implementation for case in found for one in case.entries))
+    entries = [{one.implementation: one for one in case.entries} for case in found]
+    columns = [Column("case", [Cell(words.clean(label(case.case))) for case in found], wrap=True)]
+    columns += [Column(words.clean(name), [_cell(row.get(name)) for row in entries]) for name in names]
+    grid = layout.fitted(columns, width)
+    lines = grid.lines(color) if grid.narrowest <= width else _stacked(found, width)
+    lines.append("")
+    for name in names:
+        lines += layout.paragraph(f"  {name:<{max(map(len, names))}}  ", _about([row[name] for row in entries if name in row]), width)
+    reading = f"× is the speedup over {names[0]}, above 1 is faster, whichever way the metric points; ? inconclusive, = the same; "
+    reading += "✓ right in every round, ✗ wrong, – not measured"
+    return "\n".join([*lines, *layout.paragraph("", reading, width)])
+
+
+def _cell(one: Entry | None) -> Cell:
+    if one is None:
+        return Cell()
+    if one.median is None:
+        return Cell(words.DASH, "dim") if one.status == "not_run" else Cell(f"✗ {words.STATES.get(one.status, one.status)}", "bad")
+    answer = one.comparison
+    ratio = f"  {answer.ratio:.2f} ×{SIGNS.get(answer.answer, '')}" if answer and answer.ratio else ""
+    style = ANSWER_STYLES[answer.answer] if answer and answer.ratio else ""
+    return Cell(f"{words.quantity(one.median, one.unit)}{ratio} {'✓' if one.status == 'measured' else '✗'}", style)
+
+
+def _stacked(found: Sequence[Beside], width: int) -> list[str]:
+    """Where columns have no room: a line per implementation under its case."""
+    lines: list[str] = []
+    for case in found:
+        lines += layout.paragraph("", words.clean(label(case.case)), width)
+        room = max(len(one.implementation) for one in case.entries)
+        lines += [f"  {one.implementation:<{room}}  {_cell(one).text}" for one in case.entries]
+    return lines
+
+
+def _about(entries: Sequence[Entry]) -> str:
+    """How many are right, how near the bound of the error the worst is, whether bits repeat, and why others have no number."""
+    right = [one for one in entries if one.status == "measured"]
+    parts = [f"{len(right)} of {len(entries)} right"]
+    if errors := [one.error for one in right if one.error is not None]:
+        parts.append(f"error at most {percent(max(errors))} of what is allowed")
+    if seen := [one.deterministic for one in right if one.deterministic is not None]:
+        parts.append("the same bits each time" if all(seen) else "other bits each time")
+    answers: dict[str, int] = {}
+    for one in entries:
+        if one.comparison is not None and one.comparison.ratio is not None:
+            answers[one.comparison.answer] = answers.get(one.comparison.answer, 0) + 1
+    parts += [f"{count} {answer}" for answer, count in answers.items()]
+    sure = [f"{interval(one.comparison.low, one.comparison.high)}" for one in right if one.comparison and one.comparison.low is not None]
+    parts += [f"95 % interval {sure[0]}"] if len(sure) == 1 else []
+    reasons = dict.fromkeys(one.reason for one in entries if one.status != "measured" and one.reason)
+    return words.clean("; ".join([*parts, *reasons]))
+
+
+def document(found: Sequence[Beside]) -> list[Mapping[str, object]]:
+    """The same for --json."""
+    return [{"case": one.case, "implementations": one.entries} for one in found]

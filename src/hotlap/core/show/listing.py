@@ -1,0 +1,312 @@
+"""Lists beside the results: devices, runs, the machine table, a prediction."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hotlap.core.model.machines import Spec
+from hotlap.core.record import Baseline, Case, Device, Limit, Reference, Run
+from hotlap.core.show import layout, words
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.stats import repeatability
+from hotlap.core.store.bundle import Bundle, Listed
+from hotlap.core.units import percent, show, size
+from hotlap.core.work import find, label
+
+WATCH = "watch"  # the plan's name of a run that only read sensors
+STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
+ENDINGS = {
+    "rounds_max": "all rounds done", "precision reached": "precision reached", "budget": "budget spent",
+}
+
+
+def heading(bundle: Bundle) -> str:
+    """Two lines over a table: which run, of what, on what, how long, and why it stopped."""
+    run = bundle.run
+    labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
+    rounds = 1 + max((s.round for s in bundle.samples), default=-1)
+    asked = f"precision asked ± {show(run.asked.precision, '%', 2)}" if run.asked and run.plan.cases and rounds else ""
+    first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round") if rounds else "", ending(run), labels]
+    second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
+    return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
+
+
+def _named(devices: Sequence[Device]) -> list[str]:
+    """Each by selector and name; several of one name together."""
+    by: dict[str, list[str]] = {}
+    for one in devices:
+        by.setdefault(one.name, []).append(one.selector)
+    return [f"{s[0]} … {s[-1]} {len(s)} × {name}" if len(s) > 2 else f"{' and '.join(s)} {name}" for name, s in by.items()]
+
+
+def measured(run: Run) -> list[Device]:
+    """The devices that the run measured, in its order; one the machine does not list stands with its key alone."""
+    known = {device.key: device for device in run.machine.devices}
+    return [known.get(key) or Device(target=run.target, index=0, name=key, kind="other") for key in run.devices]
+
+
+def ending(run: Run) -> str:
+    """How a run ended, in words."""
+    if not run.ended:
+        if run.plan.name == WATCH and not run.plan.cases:
+            return "not finished: it was killed, or still goes on"
+        return f"not finished: hotlap {'run' if run.plan.cases else 'stress'} --resume goes on"
+    return ENDINGS.get(run.stopped, run.stopped)
+
+
+# ---------------------------------------------------------------- devices
+
+
+def devices(found: Sequence[Device], missing: Mapping[str, Mapping[str, str]], width: int = 100, color: bool = False) -> str:
+    """What is here, and what is not usable with what would make it so."""
+    lines = _devices(found, width, color) if found else ["no device that can be measured was found"]
+    if missing:
+        lines += ["", layout.painted("not usable here", "bold", color)]
+        room = max(map(len, missing))
+        for name, why in missing.items():
+            remedy = f" → {why['remedy']}" if why.get("remedy") else ""
+            lines += layout.paragraph(f"  {name:<{room}}  ", words.clean(f"{why.get('reason', '')}{remedy}"), width)
+    hint = "any GPU of the machine table: --target simulated:h200-sxm; hotlap devices --simulated lists GPUs and faults"
+    return "\n".join([*lines, "", *layout.paragraph(layout.painted("simulated", "bold", color) + "  ", hint, width)])
+
+
+def simulated(names: Sequence[str], injections: Mapping[str, Mapping[str, str]], width: int = 100, color: bool = False) -> str:
+    """What a simulated GPU can be asked for: the machines of the table, and options that make noise and faults."""
+    lines = [layout.painted("machines", "bold", color), *layout.paragraph("  ", ", ".join(names), width, most=20), ""]
+    lines += [layout.painted("options", "bold", color) + "  --target 'simulated:h200-sxm?OPTION&OPTION'"]
+    room = max((len(why["example"] or name) for name, why in injections.items()), default=0)
+    for name, why in injections.items():
+        lines += layout.paragraph(f"  {why['example'] or name:<{room}}  ", why["about"], width)
+    return "\n".join(lines)
+
+
+def _devices(found: Sequence[Device], width: int, color: bool) -> list[str]:
+    columns = [
+        Column("device", [Cell(d.selector, "bold") for d in found]),
+        Column("name", [Cell(words.clean(d.name)) for d in found], wrap=True),
+        Column("units", [Cell(str(d.compute_units) if d.compute_units is not None else words.DASH) for d in found], right=True),
+        Column("clock", [Cell(words.quantity(d.clock_max_hz, "Hz")) for d in found], right=True),
+        Column("memory", [Cell(words.DASH if d.memory_bytes is None else size(d.memory_bytes)) for d in found], right=True),
+        Column("machine table", [Cell(d.machine or words.DASH) for d in found]),
+        Column("driver", [Cell(words.clean(d.driver) or words.DASH, "dim") for d in found], wrap=True),
+    ]
+    for head in ("driver", "machine table", "units"):
+        if layout.total(columns) > width:
+            columns = [column for column in columns if column.head != head]
+    return layout.Grid(columns, width).lines(color)
+
+
+# ---------------------------------------------------------------- runs
+
+
+def runs(kept: Sequence[Listed], width: int = 100, color: bool = False) -> str:
+    """One line per run: id, when, plan, device, rounds, cases, how it ended, labels."""
+    if not kept:
+        return "no runs are kept yet: hotlap run measures the plan quick"
+    columns = [
+        Column("run", [Cell(words.clean(r.id), "bold") for r in kept]),
+        Column("began (UTC)", [Cell(words.clean(r.began.replace("T", " ")[:16])) for r in kept]),
+        Column("plan", [Cell(words.clean(r.plan)) for r in kept]),
+        Column("device", [Cell(words.clean(", ".join(r.devices))) for r in kept]),
+        Column("rounds", [Cell(words.DASH if r.rounds is None else str(r.rounds)) for r in kept], right=True),
+        Column("cases", [Cell(str(r.cases)) for r in kept], right=True),
+        Column("ended", [_ended(r) for r in kept]),
+        Column("labels", [Cell(words.clean(" ".join(f"{k}={v}" for k, v in r.labels.items()))) for r in kept], wrap=True),
+    ]
+    if layout.total(columns) > width:
+        columns = [c for c in columns if c.head not in ("rounds", "cases")]
+    if layout.total(columns) > width:
+        columns = [c for c in columns if c.head != "began (UTC)"]  # the id begins with it
+    return "\n".join(layout.Grid(columns, width).lines(color))
+
+
+def _ended(run: Listed) -> Cell:
+    if not run.ended:
+        return Cell("not finished", "warn")
+    kind, _, why = run.stopped.partition(": ")
+    if why in STATES and kind != "error":
+        return Cell(why.upper(), STATES[why])
+    if kind == "error":
+        return Cell(f"error: {layout.shortened(words.clean(why), 40)}", "bad")
+    return Cell(words.clean(ENDINGS.get(run.stopped, run.stopped)), "warn" if kind == "interrupted" else "")
+
+
+# ---------------------------------------------------------------- baselines
+
+
+def baselines(found: Sequence[Baseline], promoted: str, width: int = 100, color: bool = False) -> str:
+    """One line per baseline; the promoted one is marked."""
+    if not found:
+        return "no baselines are saved yet: hotlap baseline save RUN --name N learns one"
+    columns = [
+        Column("baseline", [Cell(one.name + (" (promoted)" if one.name == promoted else ""), "bold") for one in found]),
+        Column("saved (UTC)", [Cell(one.saved.replace("T", " ")[:16]) for one in found]),
+        Column("runs", [Cell(str(len({run for ref in one.references for run in ref.runs}))) for one in found], right=True),
+        Column("devices", [Cell(str(len({ref.identity for ref in one.references}))) for one in found], right=True),
+        Column("cases", [Cell(str(len({ref.case.id for ref in one.references}))) for one in found], right=True),
+        Column("models", [Cell(words.clean(", ".join(dict.fromkeys(ref.model for ref in one.references)))) for one in found], wrap=True),
+    ]
+    return "\n".join(layout.Grid(columns, width).lines(color))
+
+
+def baseline(found: Baseline, width: int = 100, color: bool = False) -> str:
+    """A line per case and device: what is normal, how much runs differ, and from how many runs that is known."""
+    refs, gates = found.references, _gates(found.references)
+    medians = [[statistics.median(values) for values in one.runs.values()] for one in refs]
+    spreads = [statistics.stdev(m) / abs(statistics.mean(m)) if len(m) > 1 and statistics.mean(m) else None for m in medians]
+    columns = [
+        Column("case", [Cell(words.clean(label(one.case))) for one in refs], wrap=True),
+        Column("device", [Cell(words.clean(f"{one.target} {one.model}"), "dim") for one in refs], wrap=True),
+        Column("normal", [Cell(text, "bold") for text in layout.aligned([_normal(one, m) for one, m in zip(refs, medians, strict=True)])]),
+        Column("runs differ by", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
+        Column("runs", [Cell(str(len(one.runs)), "" if len(one.runs) >= 4 else "warn") for one in refs], right=True),
+        Column("may gate", [Cell(gates[one.case.id], GATE_STYLES.get(gates[one.case.id], "")) for one in refs]),
+    ]
+    few = sum(len(one.runs) < 4 for one in refs)
+    reading = f"may gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
+    lines = [f"{found.name}, saved {found.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
+    if few:
+        said = f"{few} of {len(refs)} know fewer than 4 runs: how much runs differ is not known there; add runs with --add"
+        lines += ["", *layout.paragraph("", said, width)]
+    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
+
+
+TOLERANCE = 0.10  # full width, of the value: what a part of a fleet may differ by and still be one of them
+GATE_STYLES = {"too noisy": "bad", "usable": "warn", "cannot tell": "dim"}
+
+
+def _gates(refs: Sequence[Reference]) -> dict[str, str]:
+    """By case: whether its repeatability, over all devices, earns it the right to gate (gauge R&R)."""
+    cases: dict[str, list[list[float]]] = {}
+    for one in refs:
+        medians = [statistics.median(values) for values in one.runs.values()]
+        cases.setdefault(one.case.id, []).append([v for v in medians if v > 0])
+    return {case: repeatability.gauge(values).may_gate(TOLERANCE) for case, values in cases.items()}
+
+
+def _normal(one: Reference, medians: Sequence[float]) -> str:
+    return words.quantity(statistics.median(medians), one.unit)
+
+
+# ---------------------------------------------------------------- the machine table
+
+
+def machines(specs: Sequence[Spec], width: int = 100, color: bool = False) -> str:
+    """The machine table: a line per GPU, peaks at the highest clock; what is unknown is a dash."""
+    columns = [Column("machine", [Cell(spec.slug, "bold") for spec in specs])]
+    for head, fact in MACHINE_COLUMNS.items():
+        texts = [fact(spec) for spec in specs]
+        columns.append(Column(head, [Cell(text) for text in layout.aligned(texts)]))
+    while layout.total(columns) > width and len(columns) > 4:
+        columns.pop()
+    reading = layout.painted("peaks at the highest clock; – is unknown; hotlap machines NAME shows all of one, with sources", "dim", color)
+    return "\n".join([*layout.Grid(columns, width).lines(color), "", reading])
+
+
+def _units(spec: Spec) -> str:
+    return words.DASH if spec.compute_units is None else str(spec.compute_units)
+
+
+MACHINE_COLUMNS: Mapping[str, Callable[[Spec], str]] = {  # in the order in which they are shown as far as there is room
+    "memory": lambda s: words.DASH if s.memory_bytes is None else size(s.memory_bytes),
+    "bandwidth": lambda s: words.quantity(s.memory_bandwidth_b_s, "B/s"),
+    "fp32": lambda s: words.quantity(s.rate("fma.fp32"), "FLOP/s"),
+    "bf16 matrix": lambda s: words.quantity(s.rate("matrix.bf16"), "FLOP/s"),
+    "fp64": lambda s: words.quantity(s.rate("fma.fp64"), "FLOP/s"),
+    "units": _units,
+    "clock": lambda s: words.quantity(s.clock_max_hz, "Hz"),
+    "cache": lambda s: words.DASH if s.cache_bytes is None else size(s.cache_bytes),
+    "power": lambda s: words.quantity(s.power_w, "W"),
+    "fp8 matrix": lambda s: words.quantity(s.rate("matrix.fp8"), "FLOP/s"),
+}
+
+
+def machine(spec: Spec, width: int = 100) -> str:
+    """One machine: every figure that is known, its peaks, and where they come from."""
+    facts = [_plain(f.name, getattr(spec, f.name)) for f in dataclasses.fields(spec) if f.name not in _ELSEWHERE]
+    facts += [(f"peak {unit}", words.quantity(spec.rate(unit), "FLOP/s" if "int" not in unit else "OP/s")) for unit in spec.flop_per_clock]
+    facts += [("edited" if not n else "", f"{name}: {was}") for n, (name, was) in enumerate(spec.edits.items())]
+    if spec.published_peak:
+        facts.append(("published peak", f"{words.quantity(spec.published_peak.flop_s, 'FLOP/s', 4)} ({spec.published_peak.unit})"))
+    facts += [("sources" if not n else "", source) for n, source in enumerate(spec.sources)] + [("notes", spec.notes)]
+    shown = [(name, text) for name, text in facts if text]
+    room = max(len(name) for name, _ in shown)
+    lines = [spec.slug]
+    for name, text in shown:
+        lines += layout.paragraph(f"  {name:<{room}}  ", words.clean(text), width, most=8)
+    return "\n".join(lines)
+
+
+_EDITED = ("original", "edits", "l2_factor", "launch_factor", "link_latency_factor")
+_ELSEWHERE = ("slug", "sources", "notes", "flop_per_clock", "published_peak", "kind", "clock_proven", *_EDITED)
+_ENDINGS = {"_bytes": "B", "_b_s": "B/s", "_hz": "Hz", "_w": "W"}
+
+
+def _plain(key: str, value: object) -> tuple[str, str]:
+    """A field of Spec in words: its name without the unit, its figure with it; "" where unknown."""
+    end = next((end for end in _ENDINGS if key.endswith(end)), "")
+    name = key.removesuffix(end).replace("_", " ")
+    if value is None:
+        return name, ""
+    if end and isinstance(value, (int, float)):
+        return name, size(value) if end == "_bytes" else words.quantity(value, _ENDINGS[end], 4)
+    if isinstance(value, (tuple, list)):
+        return name, ", ".join(map(str, value))
+    return name, f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# ---------------------------------------------------------------- predict
+
+
+def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) -> str:
+    """Bound and expected time of one call, the rates they mean, what sets the limit, and the source of each term."""
+    spec = find(case.workload)
+    lines = [f"{label(case)} on {machine_name}"]
+    if limit.kind == "unknown":
+        return "\n".join([*lines, *layout.paragraph("  unknown   ", limit.reason or "no figure is known", width)])
+    for name, seconds in (("bound", limit.bound_s), ("expected", limit.expected_s)):
+        if seconds is not None:
+            rate = f"  {words.quantity(spec.value(float(seconds), case.params), spec.unit)}" if spec.unit != "s" else ""
+            between = _between(limit) if name == "expected" else "  nothing can be faster"
+            lines.append(f"  {name:<9} {words.quantity(float(seconds), 's'):>9}{rate}{between}")
+    if limit.limiter:
+        lines.append(f"  set by    {limit.limiter}")
+    lines += _expectation(limit, width)
+    for number, one in enumerate(limit.provenance):
+        lines += layout.paragraph(f"  {'from' if number == 0 else '':<9} ", f"{words.term(one)}: {one.source}", width)
+    return "\n".join(lines)
+
+
+def _expectation(limit: Limit, width: int) -> list[str]:
+    """The kernel that is thought to run, what its time is made of, power, and how sure all of it is."""
+    found = [("expected", one.replace("no expected value: ", "no value: ")) for one in limit.causes if one.startswith("no expected value")]
+    if limit.choice:
+        found.append(("runs", ", ".join(f"{name.replace('_', ' ')} {_chosen(value)}" for name, value in limit.choice.items())))
+    if limit.parts and limit.expected_s:
+        whole = float(limit.expected_s)
+        large = [one for one in sorted(limit.parts.items(), key=lambda one: -abs(one[1])) if abs(one[1]) >= 0.01 * whole]
+        found.append(("made of", ", ".join(f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large)))
+    if limit.power_w is not None:
+        values = ((limit.power_w, "W"), (limit.energy_j, "J"), (limit.clock_hz, "Hz"))
+        power, energy, clock = (words.quantity(float(value), unit) for value, unit in values)
+        found.append(("power", f"{power}, {energy} a call, holding {clock}"))
+    found += [("memory", one) for one in limit.causes if one.startswith("does not fit")]
+    if limit.known:
+        found.append(("how sure", "; ".join([limit.known, *(one for one in limit.causes if one.startswith("outside"))])))
+    return [line for name, text in found for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]
+
+
+def _chosen(value: Any) -> str:
+    """A name, a whole number in full while it is short, or three digits."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e7 else f"{value:.3g}"
+
+
+def _between(limit: Limit) -> str:
+    if limit.low_s is None or limit.high_s is None:
+        return ""
+    return f"  between {words.quantity(float(limit.low_s), 's')} and {words.quantity(float(limit.high_s), 's')}"

@@ -1,0 +1,62 @@
+"""What `predict net` prints: the step, what it means in tokens, the memory, and where the time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.core.model.networks.result import Step, StepPart
+from hotlap.core.show import layout, words
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.units import percent
+
+BAR, LEAST_BAR = 24, 6
+OTHERS = 76  # the other columns with names of usual length; a bar is what is left
+LEAST = 0.005  # of the step: smaller parts are put together
+
+
+def step(found: Step, width: int = 100, color: bool = False) -> str:
+    """A line for each part, the longest first; its bar is its share of the step."""
+    setting = found.setting
+    ways = [f"{name} {setting[name]}" for name in ("tp", "pp", "dp", "ep") if setting[name] > 1]
+    where = f"{words.counted(found.gpus, 'GPU')} of {found.machine}" + (f" ({', '.join(ways)})" if ways else "")
+    title = f"{found.network} {found.phase}, batch {setting['batch']}, context {setting['context']}, {setting['dtype']}, on {where}"
+    lines = layout.paragraph("", title, width)
+    lines += [line for name, text in _facts(found) for line in layout.paragraph(f"  {name:<10}  ", text, width)]
+    lines += ["", *layout.Grid(_columns(found.parts, width), width).lines(color)]
+    return "\n".join([*lines, "", *(piece for note in found.notes for piece in layout.paragraph("  ", note, width))])
+
+
+def _facts(found: Step) -> list[tuple[str, str]]:
+    what = {"decode": "a token", "prefill": "to the first token", "train": "a step"}[found.phase]
+    between = f"between {words.quantity(found.low_s, 's')} and {words.quantity(found.high_s, 's')}"
+    facts = [("expected", f"{words.quantity(found.seconds, 's')} {what}, {between}"), ("rate", f"{found.tokens_s:.0f} tokens/s")]
+    if found.share_of_peak is not None:
+        facts.append(("of peak", f"{percent(found.share_of_peak)} of the bf16 peak"))
+    if found.energy_per_token_j is not None:
+        facts.append(("energy", f"{words.quantity(found.energy_per_token_j, 'J')} a token"))
+    parts = ", ".join(f"{name} {words.quantity(value, 'B')}" for name, value in found.memory_bytes.items())
+    fits = {True: "fits", False: "does NOT fit", None: "the machine's memory is not known"}[found.fits]
+    return [*facts, ("memory", f"{words.quantity(found.memory_total_bytes, 'B')} a GPU: {fits} ({parts})")]
+
+
+def _columns(parts: Sequence[StepPart], width: int) -> list[Column]:
+    bar = min(BAR, max(width - OTHERS, LEAST_BAR))
+    shown = [part for part in parts if part.share >= LEAST]
+    rest = sum(part.total_s for part in parts if part.share < LEAST)
+    total = sum(part.total_s for part in parts) or 1.0
+    names = [_name(part) for part in shown]
+    times = [part.total_s for part in shown] + ([rest] if rest else [])
+    each = [f"{part.times:g} × {words.quantity(part.each_s, 's')}" if part.each_s else "" for part in shown] + ([""] if rest else [])
+    return [
+        Column("where the time goes", [Cell(name) for name in names + (["the rest"] if rest else [])], wrap=True),
+        Column("time", [Cell(text, "bold") for text in layout.aligned([words.quantity(value, "s") for value in times])]),
+        Column("share", [Cell(percent(value / total)) for value in times], right=True),
+        Column("", [Cell("█" * round(bar * value / max(times)), "accent") for value in times]),
+        Column("calls", [Cell(text, "dim") for text in each]),
+        Column("held by", [Cell(part.limiter) for part in shown] + ([Cell("")] if rest else [])),
+    ]  # fmt: skip
+
+
+def _name(part: StepPart) -> str:
+    name = part.name.removesuffix(", backward")
+    return name if part.group in ("communication", "bubble", name) else f"{part.group}: {name}"

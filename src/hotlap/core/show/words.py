@@ -1,0 +1,287 @@
+"""How a row is said, the same everywhere: number, interval, share of the limit, state, family. Unknown is a dash, never zero."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from hotlap.core.record import Gap, Row, Summary, Term
+from hotlap.core.units import BASE_UNITS, percent, round_to, show
+from hotlap.core.work import layers, network, science
+from hotlap.core.work.program import OWN
+
+T = TypeVar("T")
+DASH = "–"
+CONTEXT = 8  # characters kept beside what differs between two long texts
+
+FAMILIES = {  # in the order of the tables
+    "memory": ("stream", "gather"),
+    "compute": ("fma", "gemm", "intensity"),
+    "latency": ("chase", "launch", "sync", "barrier", "atomic"),
+    "networks": tuple(w.name for w in (*network.WORKLOADS, *layers.WORKLOADS) if w.name != "collective"),
+    "science": tuple(w.name for w in science.WORKLOADS),
+    "links": ("transfer", "peer", "collective"),
+    "own": OWN,
+}
+
+STATES = {
+    "pass": "pass", "fail": "fail", "measured": "measured", "inconclusive": "inconclusive", "not_run": "not run", "invalid": "invalid",
+    "error": "error",
+}
+MARKS = {"pass": "✓", "fail": "✗", "measured": " ", "inconclusive": "?", "not_run": "-", "invalid": "x", "error": "!"}
+
+def family(row: Row) -> str:
+    return next((name for name, members in FAMILIES.items() if row.case.workload in members), "own")
+
+
+def families(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    """Rows by family, in the order of FAMILIES; within one, in the order given."""
+    found: dict[str, list[Row]] = {name: [] for name in FAMILIES}
+    for row in rows:
+        found[family(row)].append(row)
+    return [(name, members) for name, members in found.items() if members]
+
+
+def devices(rows: Iterable[Row]) -> list[str]:
+    """Keys of the devices, in the order they come."""
+    return list(dict.fromkeys(row.device for row in rows))
+
+
+def numbered(row: Row) -> bool:
+    """Whether there is a number to show, believed or not."""
+    return row.summary.median is not None and row.verdict.state != "not_run"
+
+
+def stands(row: Row) -> bool:
+    """Whether the number may be used: an invalid one is shown, marked, and nothing is concluded from it."""
+    return row.verdict.state in ("pass", "fail", "measured", "inconclusive") and row.summary.median is not None
+
+
+def quantity(value: float | None, unit: str, digits: int = 3) -> str:
+    """A number with its unit; units of the user's own take no prefix."""
+    if value is None or math.isnan(value):
+        return DASH
+    if unit not in BASE_UNITS:
+        return f"{round_to(value, digits)} {clean(unit)}"
+    text = show(value, unit, digits)
+    return text.replace("1/s", "/s") if unit == "1/s" else text
+
+
+def value(row: Row) -> str:
+    """The median over rounds; of a call too short to time the limit that is known."""
+    if not numbered(row):
+        return DASH
+    limit = "" if not row.result.too_short else "≥ " if row.result.better == "higher" else "≤ "
+    return limit + quantity(row.summary.median, row.result.unit)
+
+
+def interval(row: Row) -> str:
+    """Half-width of the interval as a share of the median, both ends where that would pass 100 %; its confidence below 95 %."""
+    summary = row.summary
+    if not numbered(row) or row.result.too_short:
+        return DASH
+    if summary.half_width is None:
+        return DASH if summary.rounds > 1 else "1 round"
+    sure = f" ({percent(summary.confidence or 0.0)})" if unsure(row) else ""
+    if summary.half_width > 1 and summary.low is not None and summary.high is not None:
+        return f"[{_short_range(summary.low, summary.high, row.result.unit)}]{sure}"
+    return f"± {percent(summary.half_width, 2)}{sure}"
+
+
+def unsure(row: Row) -> bool:
+    """Whether the interval has less than 95 % confidence, which stands beside it."""
+    confidence = row.summary.confidence
+    return row.summary.half_width is not None and confidence is not None and round(confidence, 2) < 0.95 and row.verdict.state != "invalid"
+
+
+def _short_range(low: float, high: float, unit: str) -> str:
+    """Two digits each; the unit once where both have the same."""
+    first, last = quantity(low, unit, 2), quantity(high, unit, 2)
+    same = first.partition(" ")[2] == last.partition(" ")[2]
+    return f"{first.partition(' ')[0] if same else first} – {last}"
+
+
+BEST_APART = 0.10  # of the median: a best round nearer to it says nothing new
+
+
+def best(row: Row) -> str:
+    """The best round, in the unit in which the value is shown, where it is far from the median; others' programs only make it worse."""
+    summary = row.summary
+    if summary.best is None or not summary.median or not stands(row) or row.result.too_short:
+        return ""
+    return in_unit_of(summary.best, summary.median, row.result.unit) if abs(summary.best / summary.median - 1) > BEST_APART else ""
+
+
+def in_unit_of(value: float, shown: float, unit: str, digits: int = 3) -> str:
+    """A bare number in the prefix in which another is shown."""
+    return round_to(value / _scale(shown, unit), digits)
+
+
+def _scale(shown: float, unit: str) -> float:
+    """What one of the unit that a number is shown in is worth."""
+    number = float(quantity(shown, unit, 4).partition(" ")[0])
+    return float(1000.0 ** round(math.log(abs(shown / number), 1000))) if unit in BASE_UNITS and shown and number else 1.0
+
+
+def ends(summary: Summary, unit: str) -> str:
+    """Both ends of the interval with one prefix: ``[27.9 – 28.1] GB/s``; "" where there is none."""
+    if summary.low is None or summary.high is None or summary.median is None:
+        return ""
+    suffix = quantity(summary.median, unit, 4).partition(" ")[2]
+    low, high = (
+        in_unit_of(end, summary.median, unit, 4 if abs(end) >= abs(summary.median) / 10 else 3) for end in (summary.low, summary.high)
+    )
+    return f"[{low} – {high}] {suffix}"
+
+
+def share(gap: Gap) -> str:
+    """Of the limit, in whole per cent, so that 97 % and 71 % stand beside each other; finer below 10 %."""
+    if gap.share is None:
+        return DASH
+    number = gap.share * 100
+    if number >= 9.95 or number == 0:
+        return f"{number:.0f} %"
+    return f"{number:.1f} %" if number >= 0.05 else "< 0.1 %"
+
+
+def share_of(gap: Gap) -> tuple[str, str]:
+    """Share and what it is a share of: ``97 %``, ``bound``; of the run's own best, which limits nothing, a ratio: ``0.92``, ``of best``."""
+    if gap.share is None:
+        return DASH, ""
+    return (f"{gap.share:.2f}", "of best") if gap.against == "ceiling" else (share(gap), gap.against)
+
+
+def of_limit(gap: Gap) -> str:
+    """The same as one text."""
+    return " ".join(share_of(gap)).rstrip()
+
+
+def headroom(gap: Gap) -> str:
+    """What is missing to a limit, in words; "" where no limit is known."""
+    if gap.share is None or gap.against not in ("bound", "expected"):
+        return ""
+    if gap.share > 1 and gap.against == "expected":  # which limits nothing
+        return "faster than expected"
+    return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else ""
+
+
+def setter(row: Row) -> str:
+    """What sets the limit."""
+    name = row.gap.set_by or (row.gap.limit.limiter if row.gap.limit else "")
+    return clean(name.removeprefix("bandwidth ").removeprefix("compute "))
+
+
+def why(row: Row) -> str:
+    """The reason of the gap, without the numbers of the limit."""
+    return clean(row.gap.why)
+
+
+def term(one: Term) -> str:
+    """One term of a limit; a bare count has no decimals that say nothing."""
+    return f"{clean(one.name)} {f'{one.value:g}' if one.unit == '' else quantity(one.value, one.unit)}"
+
+
+def state(row: Row) -> str:
+    return STATES[row.verdict.state]
+
+
+def flags(row: Row) -> list[str]:
+    return list(dict.fromkeys(flag.name for flag in row.result.flags))
+
+
+def in_cycles(row: Row) -> str:
+    """The number in clock cycles, for work whose time is a number of them: what is left of it when the clock varies."""
+    result = row.result
+    if not result.bound_by_clock or not result.cycles or len(result.cycles) != len(result.values) != 0:
+        return ""
+    clocks = [cycles / seconds for cycles, seconds in zip(result.cycles, result.seconds, strict=False) if seconds > 0]
+    if len(clocks) != len(result.values):
+        return ""
+    if result.unit == "s":
+        counts = [value * hz for value, hz in zip(result.values, clocks, strict=True)]
+        return f"{round_to(statistics.median(counts))} cycles per {'load' if result.case.workload == 'chase' else 'call'}"
+    counts = [value / hz for value, hz in zip(result.values, clocks, strict=True)]
+    return f"{round_to(statistics.median(counts))} {clean(result.unit.removesuffix('/s'))} per cycle"
+
+
+def clean(text: str) -> str:
+    """One printable line: what a label or a program's output could do to a terminal is made visible instead."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c in "\n\t\r" else f"\\x{ord(c):02x}" for c in text)
+
+
+def differing(a: str, b: str, most: int = 40) -> tuple[str, str]:
+    """Two texts for one line: long ones without what they share at both ends, then without their middles."""
+    texts = [clean(a), clean(b)]
+    if max(map(len, texts)) > most:
+        texts = [_few(text.split(", ")) for text in texts]
+    if max(map(len, texts)) > most:
+        ahead = max(_shared(*texts) - CONTEXT, 0)
+        behind = max(_shared(*(text[:ahead:-1] for text in texts)) - CONTEXT, 0)
+        texts = ["…" * (ahead > 0) + text[ahead : len(text) - behind] + "…" * (behind > 0) for text in texts]
+    first, second = (one if len(one) <= most else f"{one[: most // 2 - 1]}…{one[-(most // 2 - 1) :]}" for one in texts)
+    return first, second
+
+
+def _few(items: Sequence[str]) -> str:
+    """Of many values the first and the last."""
+    return ", ".join(items) if len(items) < 4 else f"{items[0]} … {items[-1]}, {len(items)} in all"
+
+
+def _shared(a: str, b: str) -> int:
+    """Characters that two texts begin with alike."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def some(labels: Sequence[str], most: int = 2) -> str:
+    """A few of many: ``a, b and 3 more``; never ``and 1 more``."""
+    few = len(labels) <= most + 1  # "and 1 more" takes as much room as its name
+    shown = [clean(label) for label in labels[: most + few]]
+    if not few:
+        return f"{', '.join(shown)} and {len(labels) - most} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def short(names: Sequence[str], most: int = 24) -> dict[str, str]:
+    """Names that are too long by their ends, as far as that still tells them apart: the id of a device is never broken over lines."""
+    found = {name: name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1):]}" for name in names}
+    return {name: clean(text if list(found.values()).count(text) == 1 else name) for name, text in found.items()}
+
+
+def signed(share: float, digits: int = 1) -> str:
+    """A change in per cent with its sign: `+12.0 %`."""
+    return f"{share:+.{digits}%}".replace("%", " %")
+
+
+def counted(n: int, thing: str) -> str:
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
+_ALONE = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-]|\.\d)")
+
+
+def alike(items: Iterable[T], text: Callable[[T], str], beside: Callable[[T], str] = lambda _: "") -> list[tuple[list[T], str]]:
+    """Those whose texts (and what is `beside` them) are the same but for numbers that stand alone, in the order in which they come, and the
+    texts of each group as one: a number that differs becomes its range, ``33.4 to 66.7 TFLOP/s``."""
+    groups: dict[tuple[str, str], tuple[list[T], list[str]]] = {}
+    for item in items:
+        said = text(item)
+        members, texts = groups.setdefault((beside(item), _ALONE.sub("#", said)), ([], []))
+        members.append(item)
+        texts.append(said)
+    return [(members, _merged(texts)) for members, texts in groups.values()]
+
+
+def _merged(texts: Sequence[str]) -> str:
+    columns = zip(*(_ALONE.findall(text) for text in texts), strict=True)
+    ranges = iter([_range(column) for column in columns])
+    return _ALONE.sub(lambda _: next(ranges), texts[0])
+
+
+def _range(numbers: Sequence[str]) -> str:
+    low, high = min(numbers, key=float), max(numbers, key=float)
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,353 @@
+"""Where a history changes: steps and drifts with their size, interval and chance, for a whole series or point by point.
+
+A series is looked at through a window of at most 384 points that starts at the last change known for good. When it is
+full, changes with 128 points after them are settled, and it moves on to the last of them, or by 128 points. So the answer
+for a point never waits for more than that, a further point costs the same after a million, and looking at all points at
+once gives exactly what looking at them one by one gives. A change too small or too slow to show within 384 points is not
+seen: give medians of blocks instead.
+
+What is tested and how stands in `hotlap.core.stats.split`, how a window is taken apart in `hotlap.core.stats.levels`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike
+
+from hotlap.core.record import Change
+from hotlap.core.stats import levels, split
+from hotlap.core.stats.levels import Look, Window
+from hotlap.core.stats.series import LARGEST
+from hotlap.core.stats.split import EDGE, Floats
+
+ALPHA = 0.001  # of a false change in one window of independent values
+SPAN, STEP = 384, 128  # points of a full window, and points it keeps after what it settles
+NEAR = 64  # points on either side of a change that give its interval
+ROWS = 256  # windows looked at in one go
+
+
+class _Found(NamedTuple):
+    """A change, and where it ends: at its index for a step."""
+
+    change: Change
+    end: int
+
+
+def changes(
+    values: ArrayLike,
+    times: ArrayLike | None = None,
+    *,
+    alpha: float = ALPHA,
+    gate: float = 0.0,
+    provisional: bool = False,
+    boundaries: Iterable[int] = (),
+) -> list[Change]:
+    """Every change of level in a series, in order. [] where there is none, or too few points to tell (under 10 of a piece;
+    a step of any size needs 7 on either side).
+
+    `values`: shape (points,), any unit, in order of time; `times`: the same shape, not falling. `alpha`: the chance of a false
+    change in one window of 384 independent values. `gate`: smallest ratio − 1, up or down, worth reporting; the others are
+    found and left out. `provisional`: also a change too fresh to be confirmed, at most one, at the end. `boundaries`: indices
+    at which something else began (another device, another schema): nothing is tested across them.
+
+    Assumes only that the noise between changes is exchangeable or a first-order autoregression; what else it may be widens
+    the test. Where values are not all positive ratios mean nothing: changes are found all the same, with ratio, low and high
+    NaN if a level is not positive. Raises ValueError for values that are not finite, times that fall, and a bad option.
+    """
+    x, when = _checked(values, times)
+    starts = _starts(boundaries, len(x))
+    _check_options(alpha, gate)
+    found: list[_Found] = []
+    for start, end in zip(starts, [*starts[1:], len(x)], strict=False):
+        found += _piece(x[start:end], start, alpha, provisional and end == len(x))
+    return _reported(found, gate, when)
+
+
+def many(rows: ArrayLike, *, alpha: float = ALPHA, gate: float = 0.0) -> list[list[Change]]:
+    """`changes` of every row of a table, shape (series, points), in a fraction of the time. Raises ValueError as `changes`."""
+    table = np.asarray(rows, dtype=float)
+    if table.ndim != 2:
+        raise ValueError(f"rows must have two dimensions, series and points, not {table.ndim}")
+    _check_options(alpha, gate)
+    _check_finite(table.ravel())
+    count, n = table.shape
+    if n < 2 * EDGE:
+        return [[] for _ in range(count)]
+    if n > SPAN:
+        return [changes(row, alpha=alpha, gate=gate) for row in table]
+    out: list[list[Change]] = []
+    for start in range(0, count, ROWS):
+        part = table[start : start + ROWS]
+        moving = split.suspicious(split.statistics(part), alpha, 1e-9)
+        out += [changes(row, alpha=alpha, gate=gate) if moves else [] for row, moves in zip(part, moving, strict=True)]
+    return out
+
+
+class Watch:
+    """A series that grows: `add` a point and get the answers that are new; `changes` is what `changes()` says of all points
+    so far, exactly. Keeps 384 points and the changes found, however long the history. Options as for `changes()`."""
+
+    def __init__(self, *, alpha: float = ALPHA, gate: float = 0.0, provisional: bool = True) -> None:
+        _check_options(alpha, gate)
+        self._alpha, self._gate, self._provisional = alpha, gate, provisional
+        self._points, self._times = np.empty(2 * SPAN), np.full(2 * SPAN, np.nan)  # two windows, so that they seldom move
+        self._first = self._last = 0  # the open window's place in them
+        self._start = 0  # its first point's index in the history
+        self._timed: bool | None = None
+        self._settled: list[_Found] = []
+        self._window, self._look = Window(alpha), Look()
+        self._told: list[int] = []  # places of the confirmed steps that were answered, not older than the open window
+        self._asked = -levels.FRESH - 1  # place of the last provisional one
+        self._drifting = False  # whether the drift that goes on was answered
+
+    def add(self, value: float, time: float | None = None, *, boundary: bool = False) -> list[Change]:
+        """The changes that this point brings to light, a provisional one first when it is new, again when it is confirmed;
+        mostly []. `boundary`: the point begins something else, nothing is tested across. Raises ValueError and forgets the
+        point when it is not finite, its time falls, or times are given for some points only."""
+        self._append(float(value), time, boundary)
+        self._look = self._window.look(self._points[self._first : self._last], self._provisional)
+        self._drifting = self._drifting and bool(self._look.noise.slope)
+        if not (self._look.splits or self._look.fresh or self._look.noise.slope):
+            return []
+        return self._new()
+
+    @property
+    def changes(self) -> list[Change]:
+        """All changes so far, as `changes()` would say at once."""
+        return _reported([*self._settled, *self._open()], self._gate, None)
+
+    def __len__(self) -> int:
+        return self._start + self._last - self._first
+
+    def _append(self, value: float, time: float | None, boundary: bool) -> None:
+        n = len(self)
+        if not abs(value) <= LARGEST:
+            raise ValueError(f"value {n} is not finite: {value}")
+        if self._timed is not None and self._timed != (time is not None):
+            raise ValueError(f"point {n}: give a time with every point or with none")
+        if time is not None and not math.isfinite(time):
+            raise ValueError(f"time {n} is not finite: {time}")
+        if time is not None and n and time < self._times[self._last - 1]:
+            raise ValueError(f"times must not fall: time {n} is {time} after {float(self._times[self._last - 1])}")
+        self._timed = time is not None
+        if boundary and n:
+            self._forward(self._last - self._first, self._open(ended=True))
+        elif self._last - self._first == SPAN:
+            x = self._points[self._first : self._last]
+            found, keep = _settle(self._window.look(x), x, self._start)
+            self._forward(keep, self._stamped(found))
+        if self._last == len(self._points):
+            self._move()
+        self._points[self._last], self._times[self._last] = value, math.nan if time is None else time
+        self._last += 1
+
+    def _forward(self, by: int, found: list[_Found]) -> None:
+        """Settle what was found and leave `by` points behind."""
+        self._settled += found
+        self._start, self._first = self._start + by, self._first + by
+        self._window, self._look = Window(self._alpha), Look()
+        self._told = [index for index in self._told if index >= self._start - EDGE]
+
+    def _move(self) -> None:
+        """The open window to the front of its store; the point before it comes along, for its time."""
+        kept = self._last - self._first
+        for store in (self._points, self._times):
+            store[: kept + 1] = store[self._first - 1 : self._last].copy()
+        self._first, self._last = 1, kept + 1
+
+    def _open(self, ended: bool = False) -> list[_Found]:
+        look = self._look._replace(fresh=None) if ended else self._look
+        return self._stamped(_described(look, self._points[self._first : self._last], self._start))
+
+    def _stamped(self, found: list[_Found]) -> list[_Found]:
+        if not self._timed:
+            return found
+        return [
+            _Found(replace(one.change, time=float(self._times[one.change.index - self._start + self._first])), one.end)
+            for one in found
+        ]
+
+    def _new(self) -> list[Change]:
+        """What was not said before: a step more than a few points from any that was, a provisional one likewise, a drift when
+        it begins."""
+        steps = [self._start + one.at for one in self._look.splits]
+        steps = [at for at in steps if all(abs(at - told) > EDGE for told in self._told)]
+        fresh = None if self._look.fresh is None else self._start + self._look.fresh.at
+        asks = fresh is not None and abs(fresh - self._asked) > levels.FRESH
+        drifts = bool(self._look.noise.slope) and not self._drifting
+        if not (steps or asks or drifts):
+            return []
+        self._told += steps
+        self._asked = fresh if fresh is not None and asks else self._asked
+        self._drifting = self._drifting or drifts
+        shown = _reported(self._open(), self._gate, None)
+        return [one for one in shown if (asks if one.provisional else drifts if one.kind == "drift" else one.index in steps)]
+
+
+def _piece(x: Floats, offset: int, alpha: float, provisional: bool) -> list[_Found]:
+    """Of a series without boundaries. Windows in which nothing could be a change are passed over many at a time."""
+    found: list[_Found] = []
+    start, rows = 0, 1
+    while len(x) - start > SPAN:
+        calm = _calm(x[start:], rows, alpha)
+        if calm:
+            start, rows = start + calm * STEP, min(2 * rows, ROWS) if calm == rows else 1
+            continue
+        window = x[start : start + SPAN]
+        settled, step = _settle(Window(alpha).look(window), window, offset + start)
+        found, start, rows = found + settled, start + step, 1
+    look = Window(alpha).look(x[start:], provisional)
+    return found + _described(look, x[start:], offset + start)
+
+
+def _calm(x: Floats, rows: int, alpha: float) -> int:
+    """How many of the next windows, at most `rows`, show nothing before the first that might."""
+    windows = sliding_window_view(x[:-1], SPAN)[::STEP][:rows]
+    moving = split.suspicious(split.statistics(np.ascontiguousarray(windows)), alpha, 1e-9)
+    return int(np.argmax(moving)) if moving.any() else len(moving)
+
+
+def _settle(look: Look, x: Floats, offset: int) -> tuple[list[_Found], int]:
+    """Of a full window: the changes that are settled, and how many points it leaves behind."""
+    old = [one.at for one in look.splits if one.at <= SPAN - STEP]
+    step = old[-1] if old else STEP
+    settled = [
+        one._replace(end=offset + step) if one.change.kind == "drift" else one
+        for one in _described(look, x, offset, step)
+        if one.change.kind == "drift" or one.change.index <= offset + step
+    ]
+    return settled, step
+
+
+def _described(look: Look, x: Floats, offset: int, until: int | None = None) -> list[_Found]:
+    """The changes of one window with their sizes; a drift from its start up to `until`, all of it when not given."""
+    if not (look.splits or look.fresh or look.noise.slope):
+        return []
+    flat = levels.level(x, look.noise)
+    cuts = [one.at for one in look.splits]
+    found = [_drift(look, x, cuts, offset, len(x) if until is None else until)] if look.noise.slope else []
+    all_splits = [*look.splits, *([look.fresh] if look.fresh else [])]
+    ends = [0, *(one.at for one in all_splits), len(x)]
+    for low, one, high in zip(ends, all_splits, ends[2:], strict=False):
+        rise = look.noise.slope * one.at  # the drift's part of the level there
+        change = _step(flat[low : one.at] + rise, flat[one.at : high] + rise, look.noise.widening)
+        place = {"index": offset + one.at, "p": one.p, "provisional": one is look.fresh}
+        found.append(_Found(replace(change, **place), offset + one.at))
+    return found
+
+
+def _step(before: Floats, after: Floats, widening: float) -> Change:
+    """Medians of two levels and their ratio, with the interval of Hodges and Lehmann (Ann. Math. Stat. 34, 1963) from the
+    differences of all pairs, of logarithms where all values are positive, its variance widened for autocorrelation."""
+    a, b = split.median(before), split.median(after)
+    if a <= 0 or b <= 0:
+        return Change(index=0, before=a, after=b, ratio=math.nan, low=math.nan, high=math.nan, p=1.0)
+    near, next_ = before[-NEAR:], after[:NEAR]
+    positive = bool(near.min() > 0 and next_.min() > 0)
+    if positive:
+        near, next_ = np.log(near), np.log(next_)
+    pairs = (next_[:, None] - near[None, :]).ravel()
+    n, m = len(near), len(next_)
+    reach = 1.96 * math.sqrt(n * m * (n + m + 1) / 12 * widening)
+    rank = max(0, math.floor(n * m / 2 - reach))
+    pairs = np.partition(pairs, (rank, n * m - 1 - rank))
+    low, high = (float(pairs[i]) for i in (rank, n * m - 1 - rank))
+    low, high = (math.exp(min(low, 700)), math.exp(min(high, 700))) if positive else (1 + low / a, 1 + high / a)
+    return Change(index=0, before=a, after=b, ratio=b / a, low=min(low, b / a), high=max(high, b / a), p=1.0)
+
+
+def _drift(look: Look, x: Floats, cuts: list[int], offset: int, until: int) -> _Found:
+    line = levels.line(x, cuts, look.noise)
+    start = split.median(levels.level(x, look.noise)[: cuts[0] if cuts else len(x)])
+    ends = [start + slope * until for slope in (line.slope, line.low, line.high)]
+    ratio, low, high = _ratios(start, ends)
+    change = Change(index=offset, before=start, after=ends[0], ratio=ratio, low=low, high=high, p=line.p, kind="drift")
+    return _Found(change, offset + until)
+
+
+def _ratios(before: float, after: Sequence[float]) -> list[float]:
+    return [b / before if before > 0 and after[0] > 0 else math.nan for b in after]
+
+
+def _reported(found: list[_Found], gate: float, times: Floats | None) -> list[Change]:
+    """In order, drifts that go on joined, small ones left out."""
+    joined: list[_Found] = []
+    for one in found:
+        last = next((i for i in reversed(range(len(joined))) if joined[i].change.kind == "drift"), None)
+        if one.change.kind == "drift" and last is not None and _goes_on(joined[last], one):
+            joined[last] = _joined(joined[last], one)
+        else:
+            joined.append(one)
+    kept = [one.change for one in joined if not _small(one.change.ratio, gate)]
+    kept.sort(key=lambda change: (change.index, change.kind))
+    return kept if times is None else [replace(one, time=float(times[one.index])) for one in kept]
+
+
+def _small(ratio: float, gate: float) -> bool:
+    """Below the gate, up or down; a ratio that is not known is not small."""
+    return ratio > 0 and max(ratio, 1 / ratio) < 1 + gate
+
+
+def _goes_on(first: _Found, second: _Found) -> bool:
+    a, b = first.change, second.change
+    return first.end == second.change.index and (a.after > a.before) == (b.after > b.before)
+
+
+def _joined(first: _Found, second: _Found) -> _Found:
+    """One drift out of two: their rises add, and so do the squares of what either may be off."""
+    a, b = first.change, second.change
+    after = a.after + b.after - b.before
+    rises = [after - a.before]
+    for part in ("low", "high"):
+        off = math.hypot(*((getattr(one, part) - one.ratio) * one.before for one in (a, b)))
+        rises.append(rises[0] + (off if part == "high" else -off))
+    ratio, low, high = _ratios(a.before, [a.before + rise for rise in rises])
+    change = replace(a, after=after, ratio=ratio, low=low, high=high, p=min(a.p, b.p))
+    return _Found(change, second.end)
+
+
+def _checked(values: ArrayLike, times: ArrayLike | None) -> tuple[Floats, Floats | None]:
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 1:
+        raise ValueError(f"values must have one dimension, not {x.ndim}")
+    _check_finite(x)
+    if times is None:
+        return x, None
+    when = np.asarray(times, dtype=float)
+    if when.shape != x.shape:
+        raise ValueError(f"{len(x)} values need as many times, not {when.size}")
+    if not np.isfinite(when).all():
+        raise ValueError(f"time {int(np.argmin(np.isfinite(when)))} is not finite")
+    falls = np.flatnonzero(when[1:] < when[:-1])
+    if len(falls):
+        raise ValueError(f"times must not fall: time {falls[0] + 1} is {when[falls[0] + 1]} after {when[falls[0]]}")
+    return x, when
+
+
+def _check_finite(x: Floats) -> None:
+    good = np.abs(x) <= LARGEST
+    if not good.all():
+        at = int(np.argmin(good))
+        raise ValueError(f"value {at} is not finite: {x[at]}; leave it out and say so")
+
+
+def _check_options(alpha: float, gate: float) -> None:
+    if not 1e-9 <= alpha <= 0.5:
+        raise ValueError(f"alpha must be between 1e-9 and 0.5, not {alpha}")
+    if not 0 <= gate < math.inf:
+        raise ValueError(f"gate must be 0 or more, not {gate}")
+
+
+def _starts(boundaries: Iterable[int], n: int) -> list[int]:
+    """Of the pieces: 0 and every boundary."""
+    marks = list(boundaries)
+    for mark in marks:
+        if not isinstance(mark, int | np.integer) or not 0 <= mark <= n:
+            raise ValueError(f"a boundary must be a whole number from 0 to {n}, the number of points, not {mark!r}")
+    return sorted({0, *(int(mark) for mark in marks if mark < n)})

@@ -1,0 +1,101 @@
+"""Baselines under the home: what is normal for a case on a device, learnt from runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+import hotlap
+from hotlap.core.errors import InputError, MachineError, SchemaError, nearest
+from hotlap.core.record import SCHEMA, Baseline, Reference, encode
+from hotlap.core.store import files, lines, paths, select
+from hotlap.core.store.bundle import Bundle
+
+PROMOTED = "promoted"  # a file that holds the name of the one that is used where none is named
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) -> Baseline:
+    """A baseline of these runs, added to `before` where there is one. A run counts once, however often it is given.
+
+    Raises InputError for a name that is none and for runs without a measured case.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(f"'{name}' is no name for a baseline; valid: letters, digits, '.', '_' and '-', as in nightly-h200")
+    found = {_key(one): one for one in before.references} if before else {}
+    learnt = runs = 0
+    for bundle in bundles:
+        runs += 1
+        devices = {d.key: d for d in bundle.run.machine.devices}
+        for result in select.results(bundle):
+            if result.status == "measured" and result.values:
+                device = devices.get(result.device)
+                one = Reference(
+                    case=result.case, device=result.device, serial=device.serial if device else "", model=device.model if device else "",
+                    target=result.target, host=bundle.run.machine.host, metric=result.metric, unit=result.unit, better=result.better,
+                    runs={bundle.run.id: result.values},
+                )
+                known = found.get(_key(one))
+                found[_key(one)] = msgspec.structs.replace(one, runs={**known.runs, **one.runs}) if known else one
+                learnt += 1
+    if not learnt:
+        raise InputError(f"no case of {runs} runs was measured, so there is nothing to learn; 'hotlap show' says why")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Baseline(name=name, saved=now, hotlap=hotlap.__version__, references=list(found.values()))
+
+
+def _key(one: Reference) -> tuple[str, ...]:
+    return one.case.id, one.identity, one.serial, one.target, one.metric, one.unit
+
+
+def save(baseline: Baseline, home: Path) -> Path:
+    """Writes it whole, then in place. Raises MachineError."""
+    path = _folder(home) / f"{baseline.name}.json"
+    try:
+        files.write_whole(path, msgspec.json.format(encode(baseline), indent=1) + b"\n")
+    except OSError as error:
+        raise MachineError(f"the baseline '{path}' cannot be written: {error.strerror or error}; nothing was changed") from None
+    return path
+
+
+def load(name: str, home: Path) -> Baseline:
+    """By name; "" is the promoted one. Raises InputError when there is none, SchemaError for one that cannot be read."""
+    if not name:
+        name = promoted(home)
+        if not name:
+            raise InputError("no baseline is promoted: 'hotlap baseline save RUN --name N' learns one, then promote it")
+    path = _folder(home) / f"{name}.json"
+    if not path.is_file():
+        have = names(home)
+        raise InputError(f"there is no baseline '{name}'; {nearest(name, have) or 'none is saved yet: hotlap baseline save RUN --name N'}")
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Baseline)
+    except lines.UNREADABLE as error:
+        raise SchemaError(f"{path}: not a baseline that can be read: {error}; save it again from its runs") from None
+    if found.schema > SCHEMA:
+        raise SchemaError(f"{path} is of schema {found.schema}, written by Hotlap {found.hotlap}; this Hotlap reads up to {SCHEMA}")
+    return found
+
+
+def names(home: Path) -> list[str]:
+    return sorted(path.stem for path in _folder(home).glob("*.json"))
+
+
+def promoted(home: Path) -> str:
+    """The name of the baseline used where none is named; "" when there is none."""
+    path = _folder(home) / PROMOTED
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+
+
+def promote(name: str, home: Path) -> None:
+    """Makes a baseline the one that is used where none is named."""
+    load(name, home)
+    files.write_whole(_folder(home) / PROMOTED, f"{name}\n".encode())
+
+
+def _folder(home: Path) -> Path:
+    return paths.made(home / "baselines")

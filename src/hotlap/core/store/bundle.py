@@ -1,0 +1,391 @@
+"""The run bundle, which is the truth: a folder of run.json, samples.jsonl and readings.log, or a zip of it.
+
+run.json is written whole beside itself, then renamed; the other two are appended, one write per line, so that a run that
+is killed loses at most the line it was writing. Readings of long runs are compacted while they go on: see `compact`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+import msgspec
+
+from hotlap.core.errors import Busy, InputError, MachineError, SchemaError
+from hotlap.core.record import SCHEMA, Readings, Record, Run, Samples, encode
+from hotlap.core.store import chunks, compact, files, lines, locks, paths
+from hotlap.core.store.files import FILES, READINGS, RUN, SAMPLES
+
+SYNC_S = 1.0  # at least this long between two fsyncs
+LOG_BYTES = 14 * 2**20  # of readings.log: then it is set aside to be compacted, and a new one begun
+WAITING, PATIENCE_S = 2, 60.0  # logs set aside at which the writer waits for their compaction, and how long at most
+Key = tuple[str, str, int]
+"""Case.id, Device.key, round: what one line of samples.jsonl is of."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A run as it was kept. `path` is the folder or zip it was read from."""
+
+    run: Run
+    path: Path
+    samples: list[Samples] = field(default_factory=list)
+    readings: list[Readings] = field(default_factory=list)  # of a long run: means of stretches; `chunks` has every one
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def done(self) -> set[Key]:
+        """Which case, device and round there are, whatever became of them."""
+        return {key(s) for s in self.samples}
+
+    @property
+    def listed(self) -> Listed:
+        return listed(self.run, len({s.round for s in self.samples}))
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list of runs shows of one: no numbers, little enough for a catalog to hold."""
+
+    id: str
+    began: str
+    plan: str
+    devices: list[str]  # selectors of those measured
+    rounds: int | None  # None when the samples cannot be read
+    cases: int
+    ended: str
+    stopped: str
+    labels: dict[str, str]
+
+
+class _Round(Record, frozen=True, kw_only=True):
+    """The little of a line of samples that counting rounds needs."""
+
+    round: int
+
+
+class _Head(msgspec.Struct):
+    """The little of run.json that every schema will have."""
+
+    schema: int
+    hotlap: str = "unknown"
+
+
+def key(samples: Samples) -> Key:
+    return samples.case, samples.device, samples.round
+
+
+def new_id(began: datetime) -> str:
+    """A name for a run that began then, sortable by time (UTC) and unique by its end: ``20261121T101500-4f2a9c``."""
+    return f"{began.astimezone(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def target_name(specification: str) -> str:
+    """`simulated` of `simulated:h200-sxm?noise=0.01`."""
+    return specification.partition("?")[0].partition(":")[0]
+
+
+def load(path: Path, readings: bool = True) -> Bundle:
+    """A bundle from its folder or a zip of it; without its readings, often half of it, where nobody will look at them.
+
+    Raises InputError when nothing is there, SchemaError when it is no bundle, is of a newer schema or cannot be read (with
+    file and line), MachineError when the system refuses. What can be put right is in the bundle's `warnings`.
+    """
+    wanted = FILES if readings else (RUN, SAMPLES)
+    found = files.read(path, wanted)
+    run = _run(found[RUN], f"{path}/{RUN}")
+    samples = lines.read(found.get(SAMPLES, b""), Samples, f"{path}/{SAMPLES}")
+    read = lines.read(found.get(READINGS, b"") if readings else b"", Readings, f"{path}/{READINGS}")
+    once, warnings = _once(run, samples.records)
+    compacted, not_read = _long(path) if readings else ([], [])
+    missing = [f"{name} is missing; nothing of it is known" for name in wanted if name not in found]
+    lost = _lost(run, len(samples.records) + bool(samples.torn)) if SAMPLES in found else []
+    torn = [w for w in (samples.warning(SAMPLES), read.warning(READINGS)) if w]
+    return Bundle(run, path, once, compacted + read.records, missing + torn + lost + warnings + not_read)
+
+
+def _long(path: Path) -> tuple[list[Readings], list[str]]:
+    """Of a long run: the means of stretches from its levels, and what was set aside and not compacted yet; what could not be read."""
+    logs = files.long(path, ("readings-*.log",))
+    done = set(files.long(path, ("levels-*.parquet",))) if logs else set()
+    left = {name: data for name, data in logs.items() if name.replace("readings", "levels").replace(".log", ".parquet") not in done}
+    waiting = [one for name, data in left.items() for one in lines.read(data, Readings, f"{path}/{name}").records]
+    if not chunks.stored(path, "levels"):
+        return waiting, []
+    try:
+        return chunks.thinned(chunks.levels(path), chunks.windows(path)) + waiting, []
+    except MachineError as error:
+        return waiting, [f"the readings that were compacted are not shown: {error}"]
+
+
+def read_run(path: Path) -> Run:
+    """run.json alone. Raises as `load` does."""
+    return _run(files.read(path, (RUN,))[RUN], f"{path}/{RUN}")
+
+
+def read_listed(path: Path) -> tuple[Run, Listed]:
+    """run.json and what a list shows, of a bundle's folder. Raises as `load` does for run.json."""
+    found = files.from_folder(path, (RUN, SAMPLES))
+    run = _run(found[RUN], f"{path}/{RUN}")
+    try:
+        rounds = len({one.round for one in lines.read(found.get(SAMPLES, b""), _Round, SAMPLES).records})
+    except SchemaError:
+        return run, listed(run, None)
+    return run, listed(run, rounds)
+
+
+def listed(run: Run, rounds: int | None) -> Listed:
+    selectors = {device.key: device.selector for device in run.machine.devices}
+    return Listed(
+        id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
+        rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stopped=run.stopped, labels=run.labels,
+    )
+
+
+def pack(path: Path, out: Path) -> Path:
+    """A zip of the bundle, at `out` or, where that is a folder, in it under the run's id. The same bundle gives the same bytes."""
+    found = {**files.from_folder(path, FILES), **files.long(path)}
+    name = _run(found[RUN], f"{path}/{RUN}").id
+    out = out / f"{name}.zip" if out.is_dir() else out
+    try:
+        files.write_zip(out, name, found)
+    except OSError as error:
+        raise MachineError(f"'{out}' cannot be written: {error.strerror or error}; the bundle {path} is as it was") from None
+    return out
+
+
+# ---------------------------------------------------------------- writing
+
+
+class Writer:
+    """The one writer of a bundle, from `create` or `resume` to `finish`. Not for several threads at once.
+
+    Every method raises MachineError, saying what is kept, when the system refuses.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self.path, self.warnings, self.kept = path, list[str](), 0
+        self._clock, self._synced_s = clock, float("-inf")
+        self._compacting: subprocess.Popen[bytes] | None = None
+        # Unbuffered: one write() of the system per line, in append mode.
+        self._samples: BinaryIO = open(path / SAMPLES, "ab", buffering=0)  # noqa: SIM115 - open until finish
+        self._readings: BinaryIO = open(path / READINGS, "ab", buffering=0)  # noqa: SIM115 - the same
+        if not locks.take(self._samples):
+            raise Busy(f"the run {path.name} is being written by another process; wait for it to end")
+
+    @classmethod
+    def create(cls, run: Run, home: Path, clock: Callable[[], float] = time.monotonic, folder: Path | None = None) -> Writer:
+        """A new bundle under `home`, or at `folder`, which appears with its three files in it, so that no moment leaves half of one.
+
+        Until then it has a name that begins with a dot, which no list of runs has; a process killed there leaves that.
+        """
+        text = _text(run)
+        if folder is None:
+            folder = paths.made(paths.runs(home)) / run.id
+        if folder.exists():
+            named = f"there is a run {run.id} already; begin again for a new id"
+            raise MachineError(named if folder.name == run.id else f"'{folder}' is there already; name a folder that is not")
+        beside = folder.with_name(f".{run.id}")
+        try:
+            beside.mkdir()
+            for name in (SAMPLES, READINGS):
+                (beside / name).touch()
+            files.write_whole(beside / RUN, text)
+            beside.rename(folder)
+            writer = cls(folder, clock)
+        except OSError as error:
+            shutil.rmtree(beside, ignore_errors=True)  # it holds nothing yet
+            raise MachineError(_cannot_begin(folder, error)) from None
+        files.sync_folder(folder.parent)
+        return writer
+
+    @classmethod
+    def resume(cls, path: Path, clock: Callable[[], float] = time.monotonic) -> Writer:
+        """The writer of a bundle that is there. A torn last line is cut off and shown in `warnings`.
+
+        Raises Busy when its run is still going, InputError for a zip, and what `load` raises.
+        """
+        if path.is_file():
+            raise InputError(f"'{path}' is a zip; unpack it, and resume the folder")
+        load(path)  # refuses what is no bundle before anything is opened for writing
+        try:
+            writer = cls(path, clock)
+            writer.kept = writer._mend(writer._samples, SAMPLES, Samples)
+            writer._mend(writer._readings, READINGS, Readings)
+        except OSError as error:
+            raise MachineError(f"the run '{path}' cannot be written: {error.strerror}; it is as it was") from None
+        return writer
+
+    def append(self, samples: Samples) -> None:
+        """Keeps one case of one round."""
+        self._put(self._samples, lines.line(samples))
+        self.kept += 1
+
+    def readings(self, readings: Iterable[Readings]) -> None:
+        """Keeps stretches of readings."""
+        text = b"".join(lines.line(one) for one in readings)
+        if text:
+            self._put(self._readings, text)
+            if self._readings.tell() >= LOG_BYTES:
+                self._set_aside()
+
+    def _set_aside(self) -> None:
+        """Begins a new log; another process compacts the old one, which is whole."""
+        if not chunks.available():
+            warning = f"readings are kept as text, {LOG_BYTES / 1e6:.0f} MB and growing: {chunks.REMEDY} lets long runs compact them"
+            if warning not in self.warnings:
+                self.warnings.append(warning)
+            return
+        try:
+            self._turn()
+            if self._compacting is not None and len(compact.waiting(self.path)) > WAITING:
+                with suppress(subprocess.TimeoutExpired):
+                    self._compacting.wait(PATIENCE_S)
+            if self._compacting is None or self._compacting.poll() is not None:
+                command = [sys.executable, "-m", "hotlap.core.store.compact", str(self.path)]
+                self._compacting = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        except OSError as error:
+            self._refuse(READINGS, error)
+
+    def _turn(self) -> None:
+        os.fsync(self._readings.fileno())
+        os.rename(self.path / READINGS, compact.aside(self.path))
+        self._readings.close()
+        self._readings = open(self.path / READINGS, "ab", buffering=0)  # noqa: SIM115 - open until finish
+
+    def _compact_rest(self) -> None:
+        """At the end of a long run: all of its readings in chunks."""
+        if self._compacting is not None:
+            self._compacting.wait()
+        if self._readings.closed or not chunks.available() or not (compact.waiting(self.path) or chunks.stored(self.path)):
+            return
+        if os.fstat(self._readings.fileno()).st_size:
+            self._turn()
+        compact.compact(self.path)
+
+    def finish(self, run: Run) -> None:
+        """Writes run.json anew and lets go of the bundle; after it nothing can be appended. May be called again."""
+        at = READINGS
+        try:
+            self._compact_rest()
+            for name, file in ((SAMPLES, self._samples), (READINGS, self._readings)):
+                at = name
+                if not file.closed:
+                    os.fsync(file.fileno())
+            at = RUN
+            files.write_whole(self.path / RUN, _text(msgspec.structs.replace(run, kept=self.kept)))
+        except OSError as error:
+            self._refuse(at, error)
+        finally:
+            self._samples.close()
+            self._readings.close()
+
+    def _put(self, file: BinaryIO, text: bytes) -> None:
+        before = file.seek(0, os.SEEK_END)
+        try:
+            written = file.write(text)
+            while written < len(text):  # a short write: the next one says why
+                written += file.write(text[written:])
+            self._sync()
+        except OSError as error:
+            with suppress(OSError):
+                if file.seek(0, os.SEEK_END) < before + len(text):
+                    file.truncate(before)  # no half line for the next one to be glued to
+            self._refuse(SAMPLES if file is self._samples else READINGS, error)
+
+    def _sync(self) -> None:
+        now = self._clock()
+        if now - self._synced_s >= SYNC_S:
+            os.fsync(self._samples.fileno())
+            os.fsync(self._readings.fileno())
+            self._synced_s = now
+
+    def _mend(self, file: BinaryIO, name: str, kind: type[Samples] | type[Readings]) -> int:
+        """Leaves the file ending in a whole line; how many there are."""
+        data = (self.path / name).read_bytes()
+        found = lines.read(data, kind, str(self.path / name))
+        if found.torn:
+            self.warnings.append(found.warning(name))
+            file.truncate(found.kept_bytes)
+        if found.kept_bytes and data[found.kept_bytes - 1 : found.kept_bytes] != b"\n":
+            file.write(b"\n")
+        return len(found.records)
+
+    def _refuse(self, name: str, error: OSError) -> NoReturn:
+        raise MachineError(
+            f"the run's {name} cannot be written: {error.strerror or error}; {self.kept} lines of samples are kept in {self.path}: "
+            f"make room or mend that, then hotlap run --resume {self.path.name}"
+        ) from None
+
+
+def _cannot_begin(folder: Path, error: OSError) -> str:
+    return f"the run's folder '{folder}' cannot be written: {error.strerror}; nothing was measured yet"
+
+
+def _text(run: Run) -> bytes:
+    """run.json, indented for people."""
+    try:
+        return msgspec.json.format(encode(run), indent=2) + b"\n"
+    except UnicodeEncodeError as error:
+        raise InputError(f"a label, path or argument holds bytes that are no text: {ascii(error.object)[:100]}") from None
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _run(data: bytes, name: str) -> Run:
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except lines.UNREADABLE as error:
+        raise SchemaError(f"{_position(data, name)}: not the {RUN} of a Hotlap bundle: {error}") from None
+    if head.schema > SCHEMA:
+        raise SchemaError(
+            f"{name} is of schema {head.schema}, written by Hotlap {head.hotlap}; this Hotlap reads up to {SCHEMA}: install that version"
+        )
+    if head.schema < 1:
+        raise SchemaError(f"{name} says schema {head.schema}; valid: 1 to {SCHEMA}")
+    try:
+        return msgspec.json.decode(data, type=Run)
+    except lines.UNREADABLE as error:
+        raise SchemaError(f"{name}: {error}; restore it from a copy") from None
+
+
+def _position(data: bytes, name: str) -> str:
+    """`name`, with the line where its JSON ends to be JSON."""
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as error:
+        return f"{name}:{error.lineno}"
+    except (UnicodeDecodeError, RecursionError):
+        pass
+    return name
+
+
+def _lost(run: Run, lines_here: int) -> list[str]:
+    """Whether lines went after the run had ended."""
+    if run.kept is None or lines_here >= run.kept:
+        return []
+    return [f"{SAMPLES}: {run.kept - lines_here} of {run.kept} lines are lost since the run ended; restore the file from a copy"]
+
+
+def _once(run: Run, samples: list[Samples]) -> tuple[list[Samples], list[str]]:
+    """Each case, device and round once: the first counts. Warnings for what is left out or belongs nowhere."""
+    seen: dict[Key, Samples] = {}
+    for one in samples:
+        seen.setdefault(key(one), one)
+    twice = len(samples) - len(seen)
+    strange = sorted({s.case for s in seen.values()} - {c.id for c in run.plan.cases})
+    warnings = [f"{SAMPLES}: {twice} lines repeat a case and round that were there before; the first counts"] if twice else []
+    if strange:
+        warnings.append(f"{SAMPLES}: samples of cases that are not in the plan are left out of the results: {', '.join(strange)}")
+    return list(seen.values()), warnings

@@ -1,0 +1,230 @@
+"""Samples into a Result: a case's rounds on one device, folded together. Done whenever a bundle is read, never kept."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hotlap.core import work
+from hotlap.core.errors import InputError
+from hotlap.core.record import Case, Flag, Result, Samples, Status
+from hotlap.core.stats import series
+
+DISTURBED = 0.25  # share of a round's samples during which others ran, or twice the share of stolen time, from which it is a bad round
+FEWEST_GOOD = 3  # good rounds with which the disturbed ones are left out; with fewer they are better than nothing
+CLOCK_VARIED = 0.05  # range of the clock over the rounds, as a share of its median, that is worth a notice
+
+
+@dataclass(frozen=True)
+class _Meter:
+    """How a median of one round becomes the metric. `own`: the samples are a program's own numbers, not seconds."""
+
+    metric: str
+    unit: str
+    better: Literal["higher", "lower"]
+    value: Callable[[Samples, float], float]
+    own: bool = False
+    doubt: str = ""
+    bound_by_clock: bool = False
+
+
+def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") -> Result:
+    """A case's rounds on one device as one result; `values` and `seconds` have a number per measured round.
+
+    `device` is for a case without samples, which is `not_run`. For a program's own number `seconds` is empty: its time is unknown.
+    """
+    rounds = sorted(samples, key=lambda s: s.round)
+    meter = _meter(case)
+    used, left_out = _used(rounds)
+    status, reason = _status(rounds, used, left_out)
+    short = [not meter.own and statistics.median(s.seconds) <= 0 for s in used]
+    usual = [_at_most(s) if brief else statistics.median(s.seconds) for s, brief in zip(used, short, strict=True)]
+    values = [meter.value(s, m) for s, m in zip(used, usual, strict=True)]
+    clocks = [statistics.fmean(s.clocks_hz) for s in used if s.clocks_hz]
+    cycles = [m * hz for m, hz in zip(usual, clocks, strict=False)] if len(clocks) == len(used) and not meter.own else []
+    return Result(
+        case=case, device=rounds[0].device if rounds else device, target=target, status=status, reason=reason or meter.doubt,
+        metric=meter.metric, unit=meter.unit, better=meter.better, values=values, seconds=[] if meter.own else usual,
+        flags=_flags(rounds, used, values), checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
+        too_short=any(short), bound_by_clock=meter.bound_by_clock, cycles=cycles,
+    )
+
+
+def bad(samples: Samples) -> str:
+    """Why a round is measured again while there is time, in a few words; "" where it is good, or no better the second time."""
+    if samples.cause == "timers":
+        return "the timers disagreed"
+    if samples.status == "error":
+        return "it failed"
+    if samples.status != "measured":
+        return ""
+    if (samples.disturbed or 0.0) > DISTURBED:
+        return "others ran meanwhile"
+    return "the hypervisor took the processors" if 2 * (samples.steal or 0.0) > DISTURBED else ""
+
+
+def _used(rounds: Sequence[Samples]) -> tuple[list[Samples], list[int]]:
+    """The rounds that make the number, and those left out although they have one. An invalid case has a number all the same."""
+    timed = [s for s in rounds if s.seconds and s.status in ("measured", "invalid")]
+    if _disproved(rounds):
+        return timed, []
+    valid = [s for s in timed if not s.cause]
+    good = [s for s in valid if not bad(s)]
+    used = good if len(good) >= min(FEWEST_GOOD, len(valid)) else valid
+    return used, [s.round for s in timed if s not in used]
+
+
+def _disproved(rounds: Sequence[Samples]) -> list[Samples]:
+    """The rounds that show that the case's number cannot be right: a wrong answer or interference in any, timers in most."""
+    wrong = [s for s in rounds if s.status == "invalid" and s.cause != "timers" and not _clock_of_0_1(s)]
+    timers = [s for s in rounds if s.cause == "timers"]
+    return wrong or (timers if 2 * len(timers) > sum(bool(s.seconds) for s in rounds) else [])
+
+
+def _clock_of_0_1(samples: Samples) -> bool:
+    """Hotlap 0.1 called a round invalid whose clock varied by 10 %; its samples are as good as others."""
+    return samples.status == "invalid" and not samples.cause and samples.reason.startswith("the clock jumped")
+
+
+def _status(rounds: Sequence[Samples], used: Sequence[Samples], left_out: Sequence[int]) -> tuple[Status, str]:
+    """Invalid where it is disproved, measured if any round is, else error before not_run; with the reason of those that failed."""
+    if not rounds:
+        return "not_run", "no round of it was measured"
+    if disproved := _disproved(rounds):
+        return "invalid", _reason(disproved, len(rounds))
+    failed = [s for s in rounds if s.status == "error"] or [s for s in rounds if s.status == "not_run"]
+    if used:
+        return "measured", "; ".join(part for part in (_reason(failed, len(rounds)), _left(rounds, left_out)) if part)
+    return ("not_run" if failed and failed[0].status == "not_run" else "error"), _reason(failed, len(rounds)) or "no sample was kept"
+
+
+def _left(rounds: Sequence[Samples], left_out: Sequence[int]) -> str:
+    """Which rounds were left out, and why."""
+    why = dict.fromkeys(bad(s) for s in rounds if s.round in set(left_out))
+    return f"{len(left_out)} of {len(rounds)} rounds are left out: {', '.join(why)}" if left_out else ""
+
+
+def _reason(failed: Sequence[Samples], rounds: int) -> str:
+    if not failed:
+        return ""
+    reason = next((s.reason for s in failed if s.reason), "no reason was kept")
+    return reason if len(failed) == rounds else f"{len(failed)} of {rounds} rounds {_WORDS[failed[0].status]}: {reason}"
+
+
+_WORDS = {"invalid": "are invalid", "error": "failed", "not_run": "were not run"}
+
+
+def _at_most(samples: Samples) -> float:
+    """Seconds that a call took at most, where it takes less than timing it costs."""
+    return (max(samples.seconds) * samples.calls + samples.overhead_s + samples.resolution_s) / samples.calls
+
+
+FALSE_RATE = {"drift": 0.01, "bimodal": 0.02, "not_steady": 0.02}
+"""Flags that are tests of one round, and how often each raises on a perfect machine. The samples keep them all the same."""
+FALSE_SHOWN = 0.01  # of cases on a perfect machine may show one
+
+
+def least_by_chance(rate: float, rounds: int) -> int:
+    """The fewest rounds with a flag that chance alone gives in less than 1 % of cases; a single round shows what it has."""
+    if rounds < 2:
+        return 1
+    below = 0.0
+    for hits in range(rounds + 1):
+        if 1 - below <= FALSE_SHOWN:
+            return hits
+        below += math.comb(rounds, hits) * rate**hits * (1 - rate) ** (rounds - hits)
+    return rounds
+
+
+def _flags(rounds: Sequence[Samples], used: Sequence[Samples], values: Sequence[float]) -> list[Flag]:
+    """Each name once: with how many rounds have it and what was seen first, or what only all rounds together show."""
+    between = _between(values) + _clock(used)
+    seen: dict[str, dict[int, Flag]] = {}
+    for one in used or rounds:
+        for flag in one.flags:
+            seen.setdefault(flag.name, {}).setdefault(one.round, flag)
+    count = len(used or rounds)
+    return between + [
+        Flag(name=name, detail=_detail([flag.detail for flag in found.values()], count), shares=_shares(list(found.values()), count))
+        for name, found in seen.items()
+        if len(found) >= least_by_chance(FALSE_RATE.get(name, 0.0), count) and name not in {flag.name for flag in between}
+    ]
+
+
+def _between(values: Sequence[float]) -> list[Flag]:
+    """A drift from round to round, which no single round can show."""
+    if not all(map(math.isfinite, values)) or not series.drifting(values):
+        return []
+    return [Flag(name="drift", detail=f"{series.drift(values):+.1%} from the first round to the last")]
+
+
+def _clock(used: Sequence[Samples]) -> list[Flag]:
+    clocks = [hz for one in used for hz in one.clocks_hz]
+    if not clocks or max(clocks) - min(clocks) <= CLOCK_VARIED * statistics.median(clocks):
+        return []
+    return [Flag(name="clock_varied", detail=f"{min(clocks) / 1e9:.2f} to {max(clocks) / 1e9:.2f} GHz")]
+
+
+def _shares(flags: Sequence[Flag], rounds: int) -> dict[str, float]:
+    """Each reason's share of the readings, on average over all rounds."""
+    names = dict.fromkeys(name for flag in flags for name in flag.shares)
+    return {name: sum(flag.shares.get(name, 0.0) for flag in flags) / rounds for name in names}
+
+
+def _detail(details: Sequence[str], rounds: int) -> str:
+    first = next((d for d in details if d), "")
+    if rounds == 1:
+        return first
+    return f"in {len(details)} of {rounds} rounds" + (f": {first}" if first else "")
+
+
+# ---------------------------------------------------------------- from seconds to the metric
+
+
+def _meter(case: Case) -> _Meter:
+    try:
+        spec = work.find(case.workload)
+        of = spec.meter(case.params)
+    except (InputError, KeyError):  # of a later version
+        doubt = f"this version does not know the workload '{case.workload}' with these parameters: its time per call is shown"
+        return _Meter("time", "s", "lower", lambda _, median: median, doubt=doubt)
+    if case.workload == "command":
+        return _command(case)
+    if case.workload == "imported":
+        return _imported(case)
+    unit = "OP/s" if spec.metric == "compute" and str(case.params.get("dtype", "")).startswith("int") else spec.unit
+    return _Meter(
+        spec.metric, unit, spec.better, lambda samples, median: _value(spec.metric, of, samples, median),
+        bound_by_clock=spec.bound_by_clock(case.params),
+    )
+
+
+def _value(metric: str, of: Callable[[float], float], samples: Samples, median_s: float) -> float:
+    operations = samples.metrics.get("operations")
+    if metric == "compute" and operations:  # what was really done, after rounding to whole loops
+        return operations / median_s
+    return of(median_s)
+
+
+def _imported(case: Case) -> _Meter:
+    """Numbers are kept as they are, in the unit they were given or its base."""
+    unit = str(case.params.get("unit", ""))
+    better: Literal["higher", "lower"] = "higher" if case.params.get("better") == "higher" else "lower"
+    return _Meter(METRICS.get(unit, "own"), unit, better, lambda _, median: median, own=True)
+
+
+METRICS = {"s": "time", "B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}
+
+
+def _command(case: Case) -> _Meter:
+    """A program's number is kept scaled; its wall time is kept in seconds and scaled here."""
+    own = case.params.get("read", "wall") != "wall"
+    unit, scale = str(case.params.get("unit", "s")), float(str(case.params.get("scale", 1.0)))
+    if not math.isfinite(scale):
+        scale = 1.0
+    better: Literal["higher", "lower"] = "higher" if case.params.get("better") == "higher" else "lower"
+    metric = "time" if unit == "s" else "own"
+    return _Meter(metric, unit, better, lambda _, median: median if own else median * scale, own=own)

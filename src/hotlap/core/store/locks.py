@@ -1,0 +1,177 @@
+"""One run at a time per device: a lock the system drops when its owner ends, however it ends.
+
+What the file says (pid, since when, command) only tells others whom to wait for; the lock itself is the system's, so a
+file left by a dead process is harmless and files are never removed. A device has one lock on its machine, whoever's home
+its runs are kept in and whichever target drives it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from hotlap.core.errors import Busy, MachineError
+from hotlap.core.record import Device
+from hotlap.core.store import paths
+
+POLL_S = 0.1
+NOBODYS = ("simulated", "scripted")  # targets without hardware
+_HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
+_log = logging.getLogger(__name__)
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who holds a lock, as its file says."""
+
+    pid: int
+    since: str  # UTC, ISO 8601
+    command: str = ""
+    device: str = ""
+
+
+@contextmanager
+def hold(devices: Sequence[Device], wait_s: float = 0.0, settings: bool = False) -> Iterator[None]:
+    """Holds devices, or what is set on them; waits up to `wait_s` for other runs to let go of them. A simulated one is nobody's.
+
+    Raises Busy naming the owner's pid and since when, MachineError when a lock cannot be made.
+    """
+    wanted = {path(one, settings): one for one in devices if one.target not in NOBODYS}
+    with ExitStack() as held:
+        for file, device in sorted(wanted.items(), key=lambda item: item[0]):  # in one order: no two runs wait for each other's
+            held.enter_context(_held(file, f"settings of {device.key}" if settings else device.key, wait_s))
+        yield
+
+
+def within(home: Path, name: str, wait_s: float) -> AbstractContextManager[None]:
+    """Holds something of a home, as its catalog. Raises as `hold` does."""
+    return _held(_file(paths.made(home / "locks"), name), name, wait_s)
+
+
+def owner(file: Path) -> Owner | None:
+    """Whom the lock's file names: the present owner or, when nobody holds it, the last one. None when it says nothing."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Owner)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def path(device: Device, settings: bool = False) -> Path:
+    """The file that everybody locks who measures on this piece of hardware. Raises MachineError when there is no folder for it."""
+    return _file(paths.locks(), _physical(device) + " settings" * settings)
+
+
+def _physical(device: Device) -> str:
+    """The same text for a device whichever target drives it, and another for one of another machine, should machines share the folder."""
+    if device.kind == "cpu":
+        return f"cpu {_machine()}"
+    return device.uuid or f"{_machine()} {device.pci_address or device.key}"
+
+
+def _machine() -> str:
+    """What containers on one kernel have in common, which their host names and machine-ids are not."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return platform.node()
+
+
+def _file(folder: Path, key: str) -> Path:
+    return folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.lock"
+
+
+def take(file: BinaryIO) -> bool:
+    """Locks an open file for this process until it is closed; False when another one has it.
+
+    Where the file system or the platform has no locks, says so in the log and goes on without one.
+    """
+    try:
+        _system_lock(file.fileno())
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        _log.warning("no locks on this file system (%s): nothing keeps a second run from measuring at the same time", error.strerror)
+    return True
+
+
+def _system_lock(descriptor: int) -> None:
+    """Raises OSError when it cannot be had."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(descriptor, 2**31 - 2, os.SEEK_SET)  # far behind the text, which others must be able to read
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        return
+    try:
+        import fcntl
+    except ImportError:
+        raise OSError(errno.ENOTSUP, "this Python has no fcntl") from None
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def _held(path: Path, name: str, wait_s: float) -> Iterator[None]:
+    try:
+        file = _opened(path)
+    except OSError as error:
+        raise MachineError(
+            f"the lock '{path}' of {name} cannot be opened: {error.strerror}; it is for everybody who measures here: "
+            "have its owner give it the mode 666, or set HOTLAP_LOCKS to another folder for all of them"
+        ) from None
+    with file:
+        _wait(file, name, path, wait_s)
+        _sign(file, name)
+        yield
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file, made for every user when it is missing. Raises OSError."""
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with suppress(FileExistsError):
+        # Linux refuses O_CREAT for a file that is there and another user's, in a folder like this one (fs.protected_regular).
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL)
+        os.chmod(path, 0o666)  # whatever the umask
+        return os.fdopen(descriptor, "r+b", buffering=0)
+    return os.fdopen(os.open(path, flags), "r+b", buffering=0)
+
+
+def _wait(file: BinaryIO, name: str, path: Path, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while not take(file):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Busy(_busy(name, owner(path), wait_s))
+        time.sleep(min(POLL_S, left))
+
+
+def _busy(name: str, held: Owner | None, wait_s: float) -> str:
+    by = f"process {held.pid} since {held.since} ({held.command})" if held else "another process"
+    other = f", as {held.device}," if held and held.device != name else ""
+    waited = f" and did not let go within {wait_s:g} s" if wait_s > 0 else ""
+    return f"the device {name} is held{other} by {by}{waited}; wait for it to end, or give --wait a longer time"
+
+
+def _sign(file: BinaryIO, name: str) -> None:
+    """Writes the owner's name. A full disk must not keep anyone from measuring, so failing here is only logged."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    text = msgspec.json.encode(Owner(os.getpid(), since, _plain(" ".join(sys.argv))[:200], _plain(name)))
+    try:
+        file.truncate(0)
+        file.write(text + b"\n")
+    except OSError as error:
+        _log.warning("the lock of %s does not name its owner: %s", name, error.strerror)
+
+
+def _plain(text: str) -> str:
+    """Text that UTF-8 can hold; an argument need not be."""
+    return text.encode("utf-8", "replace").decode()

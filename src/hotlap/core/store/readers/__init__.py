@@ -1,0 +1,1 @@
+"""Results that others measured: tables, CSV, simulators, the profiler of CUTLASS."""

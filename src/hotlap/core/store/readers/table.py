@@ -1,0 +1,238 @@
+"""Tables that others wrote: CSV and JSON in the forms people have, as rows of time, case, value, unit, labels."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hotlap.core.errors import InputError, nearest
+
+NAMES = {  # what a column is for: what people call it, in lower case
+    "time": ("time", "timestamp", "date", "datetime", "began", "started"), "case": ("case", "name", "test", "benchmark", "metric"),
+    "value": ("value", "result", "measurement", "score"), "unit": ("unit", "units"), "device": ("device", "gpu", "uuid"),
+    "host": ("host", "hostname", "node", "machine"),
+}
+MILLISECONDS = 1e11  # a larger number of seconds would lie 3,000 years ahead
+SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that says
+    "ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s", "sec": "s", "seconds": "s", "w": "W", "watts": "W", "mw": "mW", "kw": "kW",
+    "j": "J", "joules": "J", "kj": "kJ", "hz": "Hz", "khz": "kHz", "mhz": "MHz", "ghz": "GHz", "mbs": "MB/s", "gbs": "GB/s", "tbs": "TB/s",
+    "gflops": "GFLOP/s", "tflops": "TFLOP/s", "pflops": "PFLOP/s", "tops": "TOP/s",
+}
+BITS = ("mbps", "gbps", "tbps")  # bits or bytes, nobody knows: kept as a unit of their owner's, unless the B is written large
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+_WRITTEN = re.compile(r"(\d{4})[-./](\d\d?)[-./](\d\d?)(?:[T ]+(\d\d?):(\d\d)(?::(\d\d)(\.\d+)?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number as it was written. `line` is where it stood."""
+
+    line: int
+    time_s: float
+    case: str
+    value: str
+    unit: str = ""
+    device: str = ""
+    host: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column is for what, where the user says so; "" is guessed from usual names. `labels`: further columns kept."""
+
+    time: str = ""
+    case: str = ""
+    value: str = ""
+    unit: str = ""
+    device: str = ""
+    host: str = ""
+    labels: Sequence[str] = ()
+    values: Sequence[str] = ()  # in a file with a column per metric: those that are measurements
+
+
+def read(path: Path, columns: Columns) -> list[Row]:
+    """All rows of a file; gzip by its suffix. A column per metric (no column of values) works too: each numeric one is a case.
+
+    Raises InputError with file and line.
+    """
+    text = _text(path)
+    name = path.name.removesuffix(".gz")
+    records = _json(text, path) if name.endswith((".json", ".jsonl", ".ndjson")) else _csv(text, path)
+    if not records:
+        raise InputError(f"{path}: no rows; a header with a line per number is needed, as in time,case,value,unit")
+    return _rows(records, columns, path)
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.name.endswith(".gz") else data).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"there is no file '{path}'") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"'{path}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+Record = tuple[int, dict[str, Any]]
+"""Line, and its fields."""
+
+
+def _csv(text: str, path: Path) -> list[Record]:
+    first = text.partition("\n")[0]
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text), delimiter=separator)
+    try:
+        lines = [(reader.line_num, line) for line in reader if any(cell.strip() for cell in line)]
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+    if not lines:
+        return []
+    header = [cell.strip() for cell in lines[0][1]]
+    for number, line in lines[1:]:
+        if len(line) != len(header):
+            raise InputError(f"{path}:{number}: {len(line)} fields, but the header has {len(header)}")
+    return [(number, dict(zip(header, (cell.strip() for cell in line), strict=True))) for number, line in lines[1:]]
+
+
+def _json(text: str, path: Path) -> list[Record]:
+    try:
+        document = json.loads(text)
+        found = [(n, one) for n, one in enumerate(document if isinstance(document, list) else [document], 1)]
+    except json.JSONDecodeError as whole:
+        try:
+            found = [(n, json.loads(line)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        except json.JSONDecodeError:
+            raise InputError(f"{path}:{whole.lineno}: not JSON: {whole.msg}") from None
+    for number, one in found:
+        if not isinstance(one, dict):
+            raise InputError(f"{path}: item {number} is no object; a list of objects with time, case, value, unit is needed")
+    return [record for number, one in found for record in _metrics(number, one)]
+
+
+def _metrics(number: int, one: dict[str, Any]) -> Iterable[Record]:
+    """An object with a list of metrics is as many rows; its attributes are labels."""
+    metrics = one.get("metrics")
+    attributes = one.get("attributes") or one.get("labels") or {}
+    rest = {k: v for k, v in one.items() if k not in ("metrics", "attributes", "labels", "extra_info")}
+    marks = {f"label.{k}": v for k, v in attributes.items() if isinstance(v, (str, int, float))} if isinstance(attributes, dict) else {}
+    if not isinstance(metrics, list):
+        yield number, {**rest, **marks}
+        return
+    for metric in metrics:
+        if isinstance(metric, dict):
+            yield number, {**rest, **metric, **marks}
+
+
+def _rows(records: Sequence[Record], columns: Columns, path: Path) -> list[Row]:
+    names = list(dict.fromkeys(name for _, record in records for name in record))
+    where = {what: _column(what, getattr(columns, what), names, path) for what in NAMES}
+    marks = {name.removeprefix("label."): name for name in names if name.startswith("label.")}
+    for label in columns.labels:
+        if label not in names:
+            raise InputError(f"{path}: there is no column '{label}'; {nearest(label, names)}")
+        marks[label] = label
+    if not where["time"]:
+        raise InputError(f"{path}: no column of times; name it with --time, out of {', '.join(names)}")
+    for name in columns.values:
+        _column("value", name, names, path)
+    wanted = columns.values or ([columns.value] if columns.value and not where["case"] else ())
+    if where["value"] and not wanted:
+        if not where["case"]:
+            raise InputError(f"{path}: no column says what a number is of; name it with --case, out of {', '.join(names)}")
+        return [_row(line, record, where, marks, path) for line, record in records]
+    return _wide(records, where, marks, path, wanted, not columns.unit)
+
+
+def _column(what: str, given: str, names: Sequence[str], path: Path) -> str:
+    """The column for something; "" when there is none. --unit may be a unit itself, which is no column."""
+    if given:
+        if given not in names and what != "unit":
+            raise InputError(f"{path}: there is no column '{given}' (--{what}); {nearest(given, names)}")
+        return given if given in names else ""
+    lower = {name.lower(): name for name in reversed(names)}
+    return next((lower[name] for name in NAMES[what] if name in lower), "")
+
+
+def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: Mapping[str, str], path: Path) -> Row:
+    def cell(what: str) -> str:
+        value = record.get(where[what], "") if where[what] else ""
+        return "" if value is None else str(value).strip()
+
+    if not cell("case"):
+        raise InputError(f"{path}:{line}: no '{where['case']}': what is this number of?")
+    labels = {name: str(record[column]) for name, column in marks.items() if record.get(column) not in (None, "")}
+    time_s = moment(cell("time"), f"{path}:{line}")
+    return Row(line, time_s, cell("case"), cell("value"), cell("unit"), cell("device"), cell("host"), labels)
+
+
+def _wide(
+    records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path, wanted: Sequence[str], suffixed: bool,
+) -> list[Row]:
+    """Each numeric column, or each that was asked for, is a case with the unit that its name ends in; text columns are labels."""
+    taken = {where[what] for what in ("time", "device", "host") if where[what]} | set(marks.values())
+    others = [name for name in dict.fromkeys(name for _, record in records for name in record) if name not in taken]
+    numeric = [name for name in others if any(math.isfinite(number(record.get(name))) for _, record in records)]
+    chosen = list(wanted) or numeric
+    if not chosen:
+        raise InputError(f"{path}: no column of numbers; name the column of values with --value, out of {', '.join(others)}")
+    kept = {**marks, **{name: name for name in others if name not in numeric}}
+    found = []
+    for line, record in records:
+        for name in chosen:
+            if record.get(name) not in (None, ""):
+                one = {**record, "case": name, "value": record[name], "unit": suffix(name) if suffixed else ""}
+                found.append(_row(line, one, {**where, "case": "case", "value": "value", "unit": "unit"}, kept, path))
+    return found
+
+
+def suffix(name: str) -> str:
+    """The unit that a column's name ends in, as ``suffix('step_ms') == 'ms'``; "" where it does not."""
+    last = re.split(r"[_ ([.]", name.rstrip(")] "))[-1] if re.search(r"[_ ([.]", name) else ""
+    if last.lower() in BITS:
+        return last[0] + "B/s" if last[1:] == "Bps" else last
+    return SUFFIXES.get(last.lower(), "")
+
+
+def number(value: Any) -> float:
+    """A number as people write it, commas between thousands; NaN for what is none, or may be another: 1,5 is not 15."""
+    text = "" if value is None else str(value).strip()
+    try:
+        return float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
+    except ValueError:
+        return math.nan
+
+
+def moment(text: str, place: str) -> float:
+    """Seconds since 1970, UTC, of ISO 8601, of a date with dots or slashes (year first), or of a number of seconds or milliseconds."""
+    try:
+        number = float(text)
+        if not 0 <= number < MILLISECONDS * 1e3:
+            raise InputError(f"{place}: '{text}' is no time in seconds or milliseconds since 1970")
+        return number / 1e3 if number >= MILLISECONDS else number
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+    found = _WRITTEN.fullmatch(text.strip())
+    try:
+        if not found:
+            raise ValueError
+        year, month, day, hour, minute, second, part, offset = found.groups()
+        zone = {"Z": "+00:00", "UTC": "+00:00", None: "+00:00"}.get(offset, offset)
+        written = f"{year}-{int(month):02}-{int(day):02}T{int(hour or 0):02}:{minute or '00'}:{second or '00'}{part or ''}{zone}"
+        return datetime.fromisoformat(written).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
+        valid = "2026-11-21T10:00:00Z, 2026-11-21 10:00, seconds or milliseconds since 1970"
+        raise InputError(f"{place}: '{text}' is no time; valid: {valid}") from None

@@ -1,0 +1,315 @@
+"""Runs by what people call them, and results of a run by what they are of."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from msgspec.structs import replace
+
+from hotlap.core import units, work
+from hotlap.core.errors import HotlapError, InputError, nearest
+from hotlap.core.record import Case, Device, Machine, Plan, Result, Run, Samples, Status
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths, when
+from hotlap.core.store.bundle import Bundle, target_name
+from hotlap.core.store.files import RUN
+from hotlap.core.store.fold import fold
+from hotlap.core.work.base import Param
+
+if TYPE_CHECKING:
+    from hotlap.core.store.catalog import Catalog, Entry
+
+__all__ = ["VALID", "cases", "entries", "every", "fold", "nothing", "results", "runs"]
+
+VALID = "an id or its beginning, latest, label=value, a time (today, 2026-11-21, a..b), or a path"
+FACTS = ("case", "device", "host", "implementation", "label", "machine", "metric", "plan", "status", "target", "time", "workload")
+"""What `results` filters by, beside every parameter of every workload."""
+_log = logging.getLogger(__name__)
+
+
+def runs(selector: str, home: Path) -> list[Bundle]:
+    """The runs that a selector names, oldest first; several form a group.
+
+    A selector is an id or the unique beginning of one, `latest`, `label=value` (several with commas: all must hold; workload,
+    device, machine, host, target and plan serve as labels too), a time or a range of times, or a path to a bundle's folder
+    or zip. Raises InputError, with what is near and what is valid, when it names none or is ambiguous.
+    """
+    return [bundles.load(entry.path) for entry in entries([selector], home)]
+
+
+def entries(selectors: Sequence[str], home: Path) -> list[Entry]:
+    """Where the runs are that selectors name, each once, in the order given; all of the home where there are none. No bundle is read.
+
+    Raises as `runs` does.
+    """
+    with closing(_catalog(home)) as catalog:
+        if not selectors:
+            return catalog.find()
+        found: dict[str, Entry] = {}
+        for selector in selectors:
+            for entry in _entries(selector.strip(), catalog, home):
+                found.setdefault(entry.id, entry)
+    return list(found.values())
+
+
+def every(home: Path) -> Iterator[Bundle]:
+    """All runs of the home that can be read, oldest first, one at a time and without readings; the log names those that cannot."""
+    for entry in entries([], home):
+        try:
+            bundle = bundles.load(entry.path, readings=False)
+        except HotlapError as error:
+            _log.warning("a run cannot be read and is passed over: %s", error)
+            continue
+        yield bundle
+
+
+def _catalog(home: Path) -> Catalog:
+    from hotlap.core.store.catalog import Catalog  # sqlite3 is loaded when a run is looked for, not before
+
+    return Catalog(home)
+
+
+def _is_path(text: str) -> bool:
+    """Whether a path is meant. A name without a separator is one only if a bundle is there, so that no file hides a selector."""
+    first, *deeper = re.split(r"[/\\]" if os.altsep else "/", text)
+    if "=" in first:
+        return False
+    try:
+        return bool(deeper) or text.endswith(".zip") or (Path(text) / RUN).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _entries(text: str, catalog: Catalog, home: Path) -> list[Entry]:
+    if not text:
+        raise InputError(f"which run? give {VALID}")
+    if _is_path(text):
+        return [_at(Path(text).expanduser())]
+    if text == "latest":
+        return catalog.find(newest=1) or _none(text, catalog, home)
+    if "=" in text:
+        return _labelled(text, catalog, home)
+    if when.is_time(text):
+        since_s, until_s = when.span(text)
+        return catalog.find(since_s=since_s, until_s=until_s) or _none(text, catalog, home)
+    found = catalog.find(prefix=text)
+    exact = [e for e in found if e.id == text]
+    if len(found) > 1 and not exact:
+        shown = ", ".join(e.id for e in found[-5:])
+        raise InputError(f"'{text}' begins the ids of {len(found)} runs; write more of it, as in {shown}")
+    return exact or found or _none(text, catalog, home)
+
+
+def _at(path: Path) -> Entry:
+    from hotlap.core.store.catalog import Entry
+
+    run = bundles.read_run(path)
+    return Entry(run.id, path, when.seconds(run.began))
+
+
+def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:
+    wanted: dict[str, str] = {}
+    for item in text.split(","):
+        name, sign, value = (part.strip() for part in item.partition("="))
+        if not sign or not name:
+            raise InputError(f"'{item}' in '{text}' is not label=value; several are separated by commas")
+        if wanted.setdefault(name, value) != value:
+            raise InputError(f"'{text}' wants two values of {name}; a run has one, so give one selector for each")
+    found = catalog.find(marks=wanted)
+    if found:
+        return found
+    known = catalog.marks()
+    for name, value in wanted.items():
+        if name not in known:
+            raise InputError(f"no run has a label '{name}'; {nearest(name, known) or 'none is kept yet: hotlap run measures one'}")
+        if value not in known[name]:
+            raise InputError(f"no run has {name}={value}; {nearest(value, known[name])}")
+    return _none(text, catalog, home)
+
+
+def _none(text: str, catalog: Catalog, home: Path) -> list[Entry]:
+    """Raises: nothing is called so."""
+    folder = paths.runs(home) / text
+    with suppress(OSError):  # a name too long for the system is no run either
+        if text not in (".", "..") and folder.is_dir():  # one that the catalog passed over: say why
+            bundles.load(folder)
+    ids = [entry.id for entry in catalog.find()]
+    if not ids:
+        raise InputError(f"no run is '{text}', since none is kept under '{home}'; hotlap run measures one")
+    close = difflib.get_close_matches(text, ids, n=3, cutoff=0.6) or ids[-1:]
+    raise InputError(f"no run is '{text}'; nearest: {', '.join(close)} (of {len(ids)}: hotlap ls); valid: {VALID}")
+
+
+# ---------------------------------------------------------------- results
+
+
+def results(bundle: Bundle, where: Mapping[str, str] = {}) -> list[Result]:
+    """A result per case and device, in the plan's order, then the devices'. A case that was never reached is `not_run`.
+
+    `where` keeps those that fit all of it: a parameter (``size=256 MiB``, alternatives with commas, ranges of numbers
+    ``a..b``), or one of FACTS; ``label`` takes name=value, ``time`` what a selector takes. Raises InputError for a name or
+    value that is not valid.
+    """
+    tests = [_test(name, text) for name, text in where.items()]
+    groups: dict[tuple[str, str], list[Samples]] = {}
+    for samples in bundle.samples:
+        groups.setdefault((samples.case, samples.device), []).append(samples)
+    devices = {d.key: d for d in bundle.run.machine.devices}
+    found = []
+    for case in {c.id: c for c in bundle.run.plan.cases}.values():
+        for key in bundle.run.devices:
+            device = devices.get(key)
+            target = device.target if device else target_name(bundle.run.target)
+            result = _reached(fold(case, groups.get((case.id, key), []), target, key), bundle.run)
+            if all(test(bundle.run, result, device) for test in tests):
+                found.append(result)
+    return found
+
+
+def _reached(result: Result, run: Run) -> Result:
+    """A case without a round of a run whose time was up says so."""
+    if result.rounds or "budget" not in run.stopped.split("; "):
+        return result
+    return replace(result, reason=f"the budget of {run.plan.measure.budget_s:g} s was used up")
+
+
+def cases(plan: Plan, where: Mapping[str, str]) -> list[Case]:
+    """The plan's cases that a filter of `results` keeps, as far as it can be told before anything is measured.
+
+    Raises InputError for a name or value that is not valid, or when none is left.
+    """
+    run = Run(id="", began="", hotlap="", plan=plan, machine=Machine(host=""), target="", devices=[])
+    tests = {name: _test(name, text) for name, text in where.items()}
+    found = [fold(case, [], "") for case in plan.cases]
+    for name in [name for name in tests if name not in _LATER]:
+        own = [r for r in found if name in FACTS or name in r.case.params]
+        has = {_facts(name, run, r, None).pop() if name in FACTS else _written(name, r) for r in own}
+        found = [result for result in found if tests[name](run, result, None)]
+        if not found:
+            said = f"; {nearest(where[name], sorted(has))}" if has else ""
+            raise InputError(f"no case of the plan {plan.name} has {name}={where[name]}{said}")
+    return [result.case for result in found]
+
+
+_LATER = ("device", "host", "label", "machine", "plan", "status", "target", "time")  # known once it is measured
+
+
+def nothing(found: Sequence[Bundle], where: Mapping[str, str]) -> InputError:
+    """Why no result of these runs fits: the first filter that alone keeps none, and what the runs have instead."""
+    for name, text in where.items():
+        if not any(results(bundle, {name: text}) for bundle in found):
+            has = sorted(set().union(*(_valid(name, bundle) for bundle in found)))
+            said = f"; {nearest(text, has)}" if has else ""
+            return InputError(f"no case of {_names(found)} has {name}={text}{said}")
+    return InputError(f"no case of {_names(found)} fits all of {', '.join(f'{k}={v}' for k, v in where.items())}; leave one out")
+
+
+def _names(found: Sequence[Bundle]) -> str:
+    return found[0].run.id if len(found) == 1 else f"these {len(found)} runs"
+
+
+def _valid(name: str, bundle: Bundle) -> set[str]:
+    """What the results of a run are called in one respect, or the values that a parameter has, as a plan writes them."""
+    devices = {d.key: d for d in bundle.run.machine.devices}
+    kept = results(bundle)
+    if name == "label":
+        return {f"{k}={v}" for k, v in bundle.run.labels.items()}
+    if name == "time":
+        return {bundle.run.began}
+    if name in FACTS:
+        return set().union(*(_facts(name, bundle.run, r, devices.get(r.device)) for r in kept)) - {""}
+    return {_written(name, r) for r in kept if name in r.case.params}
+
+
+def _written(name: str, result: Result) -> str:
+    value = result.case.params[name]
+    spec = work.WORKLOADS.get(result.case.workload)
+    param = spec.param(name) if spec else None
+    if param and param.unit == "B" and isinstance(value, (int, float)):
+        return units.size(value)
+    return str(value)
+
+
+_Test = Callable[[Run, Result, Device | None], bool]
+
+
+def _test(name: str, text: str) -> _Test:
+    """Whether a result fits one filter."""
+    if name == "time":
+        since_s, until_s = when.span(text)
+        return lambda run, _result, _device: since_s <= (when.seconds(run.began) or float("nan")) < until_s
+    if name == "label":
+        label, sign, value = text.partition("=")
+        if not sign:
+            raise InputError(f"'{text}' is not label=value, as in label=cluster=A")
+        return lambda run, _result, _device: run.labels.get(label) == value
+    if name in FACTS:
+        wanted = {part.strip() for part in text.split(",")}
+        known = {"workload": set(work.WORKLOADS), "status": set(get_args(Status))}.get(name, wanted)
+        if not wanted & known:
+            raise InputError(f"there is no {name} '{text}'; {nearest(text, known)}")
+        return lambda run, result, device: bool(_whole(text, wanted, run) & _facts(name, run, result, device))
+    return _parameter(name, text)
+
+
+def _whole(text: str, parts: set[str], run: Run) -> set[str]:
+    """The name of a device is no list, though names hold commas."""
+    return {text} if any(text == device.name for device in run.machine.devices) else parts
+
+
+def _facts(name: str, run: Run, result: Result, device: Device | None) -> set[str]:
+    """What a result is called in one respect."""
+    if name == "device":
+        return {result.device} | ({str(device.index), device.selector, device.name} if device else set())
+    if name == "machine":
+        return {run.machine.host} | ({device.machine} if device else set())
+    if name == "target":
+        return {result.target, run.target}
+    facts = {
+        "case": result.case.id, "workload": result.case.workload, "implementation": result.case.implementation, "metric": result.metric,
+        "status": result.status, "host": run.machine.host, "plan": run.plan.name,
+    }
+    return {facts[name]}
+
+
+def _parameter(name: str, text: str) -> _Test:
+    """By the value of a parameter, read as a plan would read it: for each workload in its own unit."""
+    specs = {w.name: p for w in work.WORKLOADS.values() if (p := w.param(name)) is not None}
+    if not specs:
+        names = {p.name for w in work.WORKLOADS.values() for p in w.params}
+        raise InputError(f"results are not told apart by '{name}'; {nearest(name, names | set(FACTS))}")
+    accepted: dict[str, Callable[[object], bool]] = {}
+    refused = ""
+    for workload, param in specs.items():
+        try:
+            accepted[workload] = _accepts(param, text)
+        except InputError as error:
+            refused = str(error)
+    if not accepted:
+        choices = {choice for param in specs.values() for choice in param.choices}
+        raise InputError(f"'{name}' cannot be '{text}'; {nearest(text, choices)}" if choices else refused)
+
+    def test(_run: Run, result: Result, _device: Device | None) -> bool:
+        accepts = accepted.get(result.case.workload)
+        return accepts is not None and name in result.case.params and accepts(result.case.params[name])
+
+    return test
+
+
+def _accepts(param: Param, text: str) -> Callable[[object], bool]:
+    if param.kind == "list":
+        return lambda value: value == param.parse(text)
+    if param.kind in ("int", "float") and ".." in text:
+        low, _, high = text.partition("..")
+        least = units.parse(low.strip(), param.unit) if low.strip() else float("-inf")
+        most = units.parse(high.strip(), param.unit) if high.strip() else float("inf")
+        return lambda value: isinstance(value, (int, float)) and least <= value <= most
+    wanted = [param.parse(part.strip()) for part in text.split(",")]
+    return lambda value: value in wanted

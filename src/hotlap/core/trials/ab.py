@@ -1,0 +1,175 @@
+"""Two sides measured in turns, A B B A, until a group-sequential test may stop: how many pairs it takes is planned from a pilot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+import hotlap
+from hotlap.core.errors import HotlapError, InputError
+from hotlap.core.measure.machine.machine import fingerprint
+from hotlap.core.measure.targets.base import SystemClock
+from hotlap.core.measure.workloads.command import NoNumber
+from hotlap.core.record import METHOD, Result, Run, Samples, Turns
+from hotlap.core.stats import sequential
+from hotlap.core.stats.sequential import PILOT, Asked, Decision, Design
+from hotlap.core.stats.turns import aligned
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import labels, locks
+from hotlap.core.trials.arms import Arm
+
+SPARE = 0.95  # of the time left after the pilot that pairs are planned for: the next ones may be slower
+
+
+@dataclass(frozen=True)
+class Options:
+    """How sure, and how long."""
+
+    difference: float = 0.02  # smallest change to be found with 80 % power
+    gate: float = 0.005  # smallest change that is reported
+    budget_s: float = math.inf
+    most: int = 1000  # pairs
+    labels: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass
+class Pair:
+    """One case on both sides, while it is measured."""
+
+    a: Result
+    b: Result
+    design: Design | None = None
+    decision: Decision | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.decision is None or self.decision.answer == "continue"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it."""
+
+    pairs: list[Pair]
+    runs: tuple[Path, Path]  # the bundles of both sides
+    turns: Turns  # of side A: what the test was planned for
+    stopped: str
+
+
+Listener = Callable[[int, Sequence[Pair]], None]
+"""Told after each pair: how many there are, and what is known."""
+
+
+def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *_: None) -> Outcome:
+    """Measures both sides in turns and keeps every number as two runs. The first execution of each side is a warm-up and not counted.
+
+    A failure after the first pair ends it with what is known; `stopped` says which. Raises InputError when the sides do not have the
+    same number of cases, Busy when another run has a plan's device, and what a side raises before there is a pair.
+    """
+    if len(a.plan.cases) != len(b.plan.cases):
+        raise InputError(f"A has {len(a.plan.cases)} cases and B {len(b.plan.cases)}; the sides must be case by case")
+    with locks.hold([arm.device for arm in (a, b) if arm.target != "host"]):
+        return _in_turns(a, b, options, home, listen)
+
+
+def _in_turns(a: Arm, b: Arm, options: Options, home: Path, listen: Listener) -> Outcome:
+    clock = SystemClock()
+    began, sides = clock.now(), (("A", a), ("B", b))
+    for name, arm in sides:
+        _first(name, arm)
+    writers = [_writer(arm, name, options, home) for name, arm in sides]
+    kept: tuple[list[Samples], list[Samples]] = ([], [])
+    stopped, number, most = "interrupted", 0, options.most
+    try:
+        for number in range(options.most):
+            order = (0, 1) if number % 2 == 0 else (1, 0)
+            for side in order:
+                for samples in _turn(*sides[side], number):
+                    writers[side][0].append(samples)
+                    kept[side].append(samples)
+            elapsed_s = clock.now() - began
+            if number + 1 == PILOT:
+                most = _fitting(elapsed_s, options)
+            pairs = _pairs(a, b, kept, _asked(options, most))
+            listen(number + 1, pairs)
+            stopped = _enough(pairs, number + 1, elapsed_s, (most, options))
+            if stopped:
+                break
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    except HotlapError as error:
+        stopped = f"error: {error}"
+        if not number:
+            raise
+    except BaseException as error:
+        stopped = f"error: {type(error).__name__}"
+        raise
+    finally:
+        turns = Turns(id=writers[0][1].id, side="A", difference=options.difference, gate=options.gate, most=most)
+        for (writer, run), one in zip(writers, (turns, replace(turns, side="B")), strict=True):
+            ended = datetime.now(UTC).isoformat(timespec="milliseconds")
+            writer.finish(replace(run, ended=ended, stopped=stopped or "rounds_max", turns=one))
+    found = _pairs(a, b, kept, _asked(options, most), ended=True)
+    return Outcome(found, (writers[0][0].path, writers[1][0].path), turns, stopped or "rounds_max")
+
+
+def _asked(options: Options, most: int) -> Asked:
+    return Asked(options.difference, options.gate, most)
+
+
+def _fitting(elapsed_s: float, options: Options) -> int:
+    """Pairs that the budget has room for, by what those of the pilot and the warm-up took."""
+    if not math.isfinite(options.budget_s) or elapsed_s <= 0:
+        return options.most
+    left = max(options.budget_s - elapsed_s, 0.0) * SPARE
+    return min(options.most, PILOT + int(left / (elapsed_s / (PILOT + 1))))
+
+
+def _turn(name: str, arm: Arm, number: int) -> list[Samples]:
+    try:
+        return arm.once(number)
+    except HotlapError as error:
+        said = f"side {name} ('{arm.text}'): {error}"
+        raise type(error)(said) if isinstance(error, NoNumber) else HotlapError(said) from error
+
+
+def _first(name: str, arm: Arm) -> None:
+    """The warm-up. What --metric asks for must be in the first output, else it was asked wrongly."""
+    try:
+        _turn(name, arm, 0)
+    except NoNumber as error:
+        raise InputError(str(error)) from error
+
+
+def _writer(arm: Arm, side: str, options: Options, home: Path) -> tuple[bundles.Writer, Run]:
+    began = datetime.now(UTC)
+    run = Run(
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=arm.plan,
+        machine=fingerprint([arm.device]), target=arm.target, devices=[arm.device.key],
+        labels=labels.check({**options.labels, "side": side}),
+    )
+    return bundles.Writer.create(run, home), run
+
+
+def _pairs(a: Arm, b: Arm, kept: tuple[list[Samples], list[Samples]], asked: Asked, ended: bool = False) -> list[Pair]:
+    """The plan comes from the pilot and the decision from all pairs, so both follow from what is kept."""
+    sides = zip(a.results(kept[0]), b.results(kept[1]), strict=True)
+    return [Pair(x, y, *sequential.trial(*aligned(x, y), asked, ended)) for x, y in sides]
+
+
+def _enough(pairs: Sequence[Pair], count: int, elapsed_s: float, allowed: tuple[int, Options]) -> str:
+    """Why no more pairs are measured, or "". `allowed`: the most pairs that there is time for, and what was asked."""
+    most, options = allowed
+    if count >= PILOT and not any(pair.open and pair.design for pair in pairs):
+        if all(pair.decision and pair.decision.answer in ("larger", "smaller", "same") for pair in pairs):
+            return "precision reached"
+        short = any(pair.design and pair.design.attained < pair.design.power for pair in pairs)
+        return ("budget" if most < options.most else "rounds_max") if short else "no answer within the planned pairs"
+    if elapsed_s + elapsed_s / count > options.budget_s:
+        return "budget"
+    return "rounds_max" if count >= options.most else ""

@@ -1,0 +1,111 @@
+"""One side of a comparison that is measured in turns: a command, or a plan. Each turn is a fresh process and gives one value per case."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotlap.core import plan as plans
+from hotlap.core.errors import InputError, MachineError
+from hotlap.core.measure import programs, targets
+from hotlap.core.measure.process import Round
+from hotlap.core.measure.protocol import Fault, Job, Took
+from hotlap.core.measure.session import choose
+from hotlap.core.measure.targets.host import Host
+from hotlap.core.measure.workloads.command import Program
+from hotlap.core.record import Case, Device, Plan, Result, Samples
+from hotlap.core.store.fold import fold
+from hotlap.core.work.program import WORKLOADS
+
+HUNG_S = 120.0
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is measured on one side. `once(number)`: the samples of one turn, a line per case."""
+
+    text: str  # as the user wrote it
+    plan: Plan
+    device: Device
+    target: str
+    once: Callable[[int], list[Samples]]
+
+    def results(self, kept: Sequence[Samples]) -> list[Result]:
+        """A result per case, in the plan's order."""
+        name = self.target.partition("?")[0].partition(":")[0]
+        return [fold(case, [one for one in kept if one.case == case.id], name, self.device.key) for case in self.plan.cases]
+
+
+def command(text: str, how: dict[str, object]) -> Arm:
+    """A command line, split as a shell would but run without one. `how`: further parameters of the workload `command`."""
+    try:
+        argv = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"'{text}' is no command line: {error}") from None
+    spec = next(one for one in WORKLOADS if one.name == "command")
+    case = Case(workload="command", params=spec.parse({"argv": argv, **how}))
+    program, host = Program(case), Host()
+
+    def once(number: int) -> list[Samples]:
+        began_s = host.clock.now()
+        value = programs.timed(program, host.clock)
+        return [Samples(
+            case=case.id, device=host.device.key, round=number, seconds=[value], method="program", began_s=began_s,
+            ended_s=host.clock.now(), resolution_s=host.timer_resolution_s, variant=program.read,
+        )]
+
+    return Arm(text, Plan(name="ab", cases=[case], source="hotlap ab"), host.device, "host", once)
+
+
+def planned(text: str, plan: Plan, target: str, device: str) -> Arm:
+    """A plan: each turn is one round of it, in a fresh process."""
+    spec = targets.chosen(target, plan.cases)
+    devices = targets.find(spec)
+    chosen = choose(devices, device)
+    if len(chosen) != 1:
+        raise InputError("a plan is measured in turns on one device; give --device INDEX")
+    place = next(n for n, one in enumerate(devices) if one.key == chosen[0].key)
+    clock_s = [0.0]
+
+    def once(number: int) -> list[Samples]:
+        job = Job(
+            spec=spec.text, device=place, device_key=chosen[0].key, round=number, cases=plan.cases, options=plan.measure,
+            seed=(plan.measure.seed or 1) * 1000 + number, start_s=clock_s[0],
+        )
+        found, seconds = _round(job)
+        clock_s[0] += seconds
+        return found
+
+    return Arm(text, plan, chosen[0], spec.text, once)
+
+
+def _round(job: Job) -> tuple[list[Samples], float]:
+    """All cases of one round, and what it took by the target's clock."""
+    worker = Round(job, HUNG_S + 4 * job.options.round_s, threading.Event())
+    found: list[Samples] = []
+    with worker:
+        for message in worker.messages():
+            if isinstance(message, Fault):
+                raise MachineError(message.message)
+            if isinstance(message, Took):
+                found.append(message.samples)
+                worker.go_on()
+            elif hasattr(message, "seconds"):
+                return found, message.seconds
+    raise MachineError(f"the measuring process {worker.ending()}; its last words: {worker.last_words()}")
+
+
+def arm(text: str, how: dict[str, object], target: str, device: str) -> Arm:
+    """A plan where the text names one (built in, or a TOML file), else a command line."""
+    if not text.strip():
+        raise InputError("an empty command measures nothing; give a command line, or a plan")
+    if text in plans.builtin() or (text.endswith(".toml") and Path(text).is_file()):
+        if how:
+            raise InputError(f"a plan says itself what its numbers are; leave out --metric, --unit, --better and --timeout for '{text}'")
+        return planned(text, plans.load(text), target, device)
+    if target or device:
+        raise InputError(f"--target and --device are for plans; '{text}' is taken for a command line")
+    return command(text, how)

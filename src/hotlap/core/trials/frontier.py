@@ -1,0 +1,143 @@
+"""A plan measured at one setting of clock or power after another; what stood before is back at the end, however that comes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from hotlap.core import units
+from hotlap.core.errors import Busy, InputError, MachineError
+from hotlap.core.measure import session, targets
+from hotlap.core.record import Device, Plan
+from hotlap.core.store import locks
+from hotlap.core.trials import nvml_guard
+from hotlap.core.trials.nvml_guard import Answer, Begin, Wish
+from hotlap.core.trials.nvml_settings import Bounds, Settings, check
+
+RESTORES_S = 20.0  # at most, to put everything back
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run and the setting that it was measured at."""
+
+    name: str
+    path: Path
+
+
+def name(wish: Wish) -> str:
+    """1.2 GHz, 400 W, or free where nothing is held."""
+    parts = [] if wish.clock_hz is None else [units.show(wish.clock_hz, "Hz")]
+    parts += [] if wish.power_w is None else [units.show(wish.power_w, "W")]
+    return " ".join(" ".join(part.split()) for part in parts) or "free"
+
+
+def note(device: Device, home: Path) -> Path:
+    """Where what stood before is remembered."""
+    return home / "settings" / f"{device.uuid or device.pci_address or device.index}.json".replace(":", "-")
+
+
+def bounds(device: Device) -> Bounds:
+    """What the driver allows. Raises Unavailable where it cannot be asked."""
+    return Settings(device).bounds()
+
+
+def measure(
+    plan: Plan, options: session.Options, wishes: Sequence[Wish], listen: session.Listener, say: Callable[[str], None]
+) -> list[Measured]:
+    """A run for each wish. Raises InputError for settings that the driver does not allow, MachineError where it refuses them."""
+    spec = targets.parse(options.target) if options.target else targets.default()
+    devices = session.choose(targets.find(spec), options.device)
+    if len(devices) != 1:
+        raise InputError(f"a frontier is of one device; {len(devices)} were chosen: --device INDEX")
+    if spec.name == "simulated":
+        return [_run(plan, replace(options, target=_held(spec.text, wish)), wish, listen, say) for wish in wishes]
+    allowed = bounds(devices[0])
+    if allowed.locked:
+        raise Busy(f"{devices[0].name}: somebody has set its clocks, and NVML cannot read back to what; lift that first: nvidia-smi -rgc")
+    for wish in wishes:
+        check(allowed, wish.clock_hz, wish.power_w)
+    found = []
+    own = locks.hold(devices, options.wait_s, settings=True)  # another would mend what this one has set
+    with own, guarded(devices[0], options.home, say) as put:
+        for wish in wishes:
+            put(wish)
+            found.append(_run(plan, options, wish, listen, say))
+    return found
+
+
+def _run(plan: Plan, options: session.Options, wish: Wish, listen: session.Listener, say: Callable[[str], None]) -> Measured:
+    say(f"at {name(wish)}")
+    labels: Mapping[str, str] = {**options.labels, "setting": name(wish).replace(" ", "_")}
+    return Measured(name(wish), session.run(plan, replace(options, labels=labels), listen))
+
+
+def _held(text: str, wish: Wish) -> str:
+    """A simulated target with its settings as options."""
+    given = [f"clock={wish.clock_hz!r}Hz"] if wish.clock_hz is not None else []
+    given += [f"power_cap={wish.power_w!r}W"] if wish.power_w is not None else []
+    return text + ("&" if "?" in text else "?") * bool(given) + "&".join(given)
+
+
+@contextmanager
+def guarded(device: Device, home: Path, say: Callable[[str], None]) -> Iterator[Callable[[Wish], None]]:
+    """A function that sets; everything is put back when the block, this process or the machine's patience ends. Raises MachineError."""
+    path = note(device, home)
+    if nvml_guard.mend(path):
+        say(f"settings that an earlier run could not put back have been restored ({path})")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hotlap.core.trials.nvml_guard"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        _ask(process, msgspec.json.encode(Begin(device=device, note=str(path))))
+        yield lambda wish: _ask(process, msgspec.json.encode(wish))
+    finally:
+        _end(process, path, say)
+
+
+def _ask(process: subprocess.Popen[bytes], line: bytes) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(line + b"\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    except BrokenPipeError:
+        answer = b""
+    if not answer:
+        raise MachineError("the process that sets clocks and caps has ended; what it had set is being restored")
+    problem = msgspec.json.decode(answer, type=Answer).problem
+    if problem:
+        raise MachineError(problem)
+
+
+def _end(process: subprocess.Popen[bytes], path: Path, say: Callable[[str], None]) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+    try:
+        process.wait(timeout=RESTORES_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    assert process.stderr is not None
+    words = process.stderr.read().decode(errors="replace").strip().splitlines()
+    process.stderr.close()
+    if process.stdout is not None:
+        process.stdout.close()
+    if process.returncode and nvml_guard.mend(path):  # it was killed before it could
+        say("the process that guards the settings was ended; they have been restored from here")
+    elif process.returncode:
+        raise MachineError(
+            f"the settings may not be as before: {words[-1] if words else f'status {process.returncode}'}; nvidia-smi -q -d CLOCK,POWER"
+        )

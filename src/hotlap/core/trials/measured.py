@@ -1,0 +1,182 @@
+"""A commit, measured: a worktree of its own, built there by the user's command, and the value of one round of one case.
+
+The user's own folder is never touched, save for git's list of worktrees, which is as before once `close` has been called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from hotlap.core.errors import HotlapError, InputError, MachineError
+from hotlap.core.measure import programs
+from hotlap.core.measure.loop import CaseBudget
+from hotlap.core.measure.targets.host import Host
+from hotlap.core.measure.workloads.command import Program
+from hotlap.core.record import Case, MeasureOptions, Plan
+from hotlap.core.store.fold import fold
+from hotlap.core.trials.commits import Commit, describe, environment, git
+from hotlap.core.trials.tape import Took
+from hotlap.core.work import label
+
+BUILT = ".built"  # beside a worktree: its build ended well
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured at every commit, and how."""
+
+    repo: str  # its top folder
+    case: Case
+    options: MeasureOptions = MeasureOptions()
+    target: str = ""  # whose device is held against other runs; "": none
+    build: str = ""  # run by the shell in the worktree
+
+
+# ---------------------------------------------------------------- the case
+
+
+def chosen(plan: Plan, selector: str) -> Case:
+    """The plan's one program, or the one that `selector` names: the beginning of a case's id, or a part of its label. Raises InputError."""
+    cases = [case for case in plan.cases if case.workload == "command"]
+    if not cases:
+        raise InputError(f"the plan '{plan.name}' has no case of the workload 'command': only a program can change with a commit")
+    by_id = [case for case in cases if len(selector) >= 4 and case.id.startswith(selector)]
+    found = by_id or [case for case in cases if selector in label(case)]
+    if len(found) == 1:
+        return found[0]
+    listed = "; ".join(f"{case.id} {label(case)}" for case in found or cases)
+    if not selector:
+        raise InputError(f"the plan '{plan.name}' has {len(cases)} programs; choose one with --case: {listed}")
+    raise InputError(f"--case '{selector}' names {len(found)} programs of the plan '{plan.name}'; an id or a part of one label: {listed}")
+
+
+def placed(case: Case, repo: str) -> Case:
+    """The case with its folder relative to the repository's top. Raises InputError where the program would not be the commit's own:
+    a folder outside the repository, or an argument or variable that names the user's own copy."""
+    folder, home = str(case.params["folder"]), Path(repo).resolve()
+    inside = os.path.normpath(os.path.join(home, folder))
+    if not Path(inside).is_relative_to(home):
+        raise InputError(f"the case's folder '{folder}' lies outside the repository {repo}: every commit would run the same program there")
+    for name in ("argv", "environment"):
+        given = case.params[name]
+        for word in given if isinstance(given, list) else []:
+            if any(re.search(rf"(?<![\w./-]){re.escape(place)}(?=[/:]|$)", word) for place in {str(home), repo}):
+                raise InputError(f"'{word}' of the case's {name} is your own copy, not the commit's; write it relative to its folder")
+    return replace(case, params={**case.params, "folder": os.path.relpath(inside, home)})
+
+
+# ---------------------------------------------------------------- worktrees
+
+
+class Trees:
+    """Worktrees of commits, built and measured on demand.
+
+    A build or program that fails is a Took without a value; what the machine refuses (disk, git) is a MachineError.
+    """
+
+    def __init__(self, setting: Setting, folder: Path, listen: Callable[[str], None] = lambda _: None) -> None:
+        self.setting, self.folder, self.listen = setting, folder / "trees", listen
+        self.logs = folder / "logs"
+        self.cases: dict[str, Case] = {}  # of the commits whose worktree stands, built
+        self.host, self.count = Host(), 0
+        for path in (self.folder, self.logs):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def measure(self, commit: str) -> Took:
+        """One round of the case. The first of a worktree is preceded by one execution that is not counted: its files are not yet cached."""
+        if commit not in self.cases and (failed := self._make(commit)):
+            return Took(commit=commit, reason=failed, built=False)
+        self.count += 1
+        options, case = self.setting.options, self.cases[commit]
+        try:
+            samples = programs.measure(self.host, case, CaseBudget(seconds=options.round_s, sample_s=options.sample_s, round=self.count))
+        except MachineError as error:
+            return Took(commit=commit, reason=str(error))
+        result = fold(case, [samples], "host")
+        if result.status != "measured" or not result.values:
+            return Took(commit=commit, reason=result.reason, samples=samples)
+        if result.values[0] <= 0:
+            reason = f"its number is {result.values[0]:g}; changes are shares of numbers above zero"
+            return Took(commit=commit, reason=reason, samples=samples)
+        return Took(commit=commit, value=result.values[0], samples=samples)
+
+    def describe(self, commit: str) -> Commit:
+        return describe(self.setting.repo, commit)
+
+    def forget(self, commit: str) -> None:
+        """Removes a worktree."""
+        self.cases.pop(commit, None)
+        self._remove(self._tree(commit))
+
+    def close(self) -> None:
+        """Removes every worktree of this search, those of a search that was killed too."""
+        self.cases.clear()
+        for tree in sorted(self.folder.glob("*")):
+            self._remove(tree)
+        with suppress(HotlapError):
+            git(self.setting.repo, "worktree", "prune")
+
+    def _tree(self, commit: str) -> Path:
+        return self.folder / commit[:16]
+
+    def _make(self, commit: str) -> str:
+        """A worktree, built, and its program run once; why it could not be built, or ""."""
+        tree = self._tree(commit)
+        if not tree.with_suffix(BUILT).exists():  # else it was left, built, by a search that was killed
+            self._remove(tree)
+            git(self.setting.repo, "worktree", "add", "--detach", str(tree), commit)
+            if self.setting.build and (failed := self._build(commit, tree)):
+                self._remove(tree)
+                return failed
+            tree.with_suffix(BUILT).touch()
+        case = self._case(tree)
+        with suppress(HotlapError):
+            Program(case).once()
+        self.cases[commit] = case
+        return ""
+
+    def _build(self, commit: str, tree: Path) -> str:
+        log = self.logs / f"{commit[:16]}.log"
+        self.listen(f"building {commit[:10]}")
+        with open(log, "wb") as file:
+            process = subprocess.Popen(
+                self.setting.build, shell=True, cwd=tree, env=environment(), stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )
+            try:
+                status = process.wait()
+            except BaseException:  # Ctrl-C does not reach a session of its own, and a build leaves many children
+                _end(process)
+                raise
+        return f"it does not build: status {status}; log {log}" if status else ""
+
+    def _case(self, tree: Path) -> Case:
+        params = self.setting.case.params
+        return replace(self.setting.case, params={**params, "folder": str(tree / str(params["folder"]))})
+
+    def _remove(self, tree: Path) -> None:
+        """Whatever is left of it. It must not hide why a search ended, so what cannot be removed stays."""
+        tree.with_suffix(BUILT).unlink(missing_ok=True)
+        if tree.is_dir():
+            with suppress(HotlapError):
+                git(self.setting.repo, "worktree", "remove", "--force", "--force", str(tree))
+            shutil.rmtree(tree, ignore_errors=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """A process and all that it started."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()

@@ -1,0 +1,51 @@
+"""Every workload there is, by name. Plans validate against it, `workloads` implements it, `model` predicts it."""
+
+from __future__ import annotations
+
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.record import Case
+from hotlap.core.units import exact, size
+from hotlap.core.work import compute, latency, layers, link, memory, network, program, science
+from hotlap.core.work.base import Workload
+
+WORKLOADS: dict[str, Workload] = {
+    w.name: w for family in (memory, compute, latency, link, network, layers, science, program) for w in family.WORKLOADS
+}
+
+
+def find(name: str) -> Workload:
+    """The workload of this name. Raises InputError with the nearest valid name."""
+    try:
+        return WORKLOADS[name]
+    except KeyError:
+        raise InputError(f"there is no workload '{name}'; {nearest(name, WORKLOADS)}") from None
+
+
+def label(case: Case) -> str:
+    """A case in words, defaults left out where they say nothing: ``stream triad fp32 1 GiB``."""
+    if case.workload == "command":
+        argv = case.params.get("argv", [])
+        return "command " + " ".join(argv if isinstance(argv, list) else [str(argv)])
+    if case.workload == "kernel":
+        settings = case.params.get("settings", [])
+        return " ".join([str(case.params.get("name", "")), *(settings if isinstance(settings, list) else [])])
+    if case.workload == "imported":
+        return str(case.params.get("name", ""))
+    spec = WORKLOADS.get(case.workload)
+    words = [case.workload]
+    for name, value in case.params.items():
+        param = spec.param(name) if spec else None
+        if (param and name not in _ALWAYS and value == param.default) or name == "hops":
+            continue
+        if param and param.unit == "B" and isinstance(value, (int, float)):
+            words.append(size(value))
+        elif isinstance(value, str):
+            words.append(value)
+        else:
+            words.append(f"{name}={exact(value, param.unit) if param and isinstance(value, float) else value}")
+    if case.implementation:
+        words.append(f"({case.implementation})")
+    return " ".join(words)
+
+
+_ALWAYS = {"op", "dtype", "size", "mode", "kind", "direction", "memory", "pattern", "contention", "m", "n", "k", "fmas", "name"}

@@ -1,0 +1,123 @@
+"""Users' own code: a program, or a Python callable (by `hotlap.measure`). What they do is theirs; the unit is theirs too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from hotlap.core.record import Value
+from hotlap.core.work.base import Param, Work, Workload
+
+
+def _own(params: Mapping[str, Value]) -> Work:
+    read, written = params.get("bytes", 0), params.get("bytes_written", 0)
+    ops = params.get("operations", 0)
+    assert isinstance(read, (int, float))
+    assert isinstance(written, (int, float))
+    assert isinstance(ops, (int, float))
+    unit = str(params.get("unit_of_arithmetic") or "own")
+    return Work(read_bytes=float(read), written_bytes=float(written), operations={unit: float(ops)} if ops else {})
+
+
+def command_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    """What keeps a program from being run, or its number from being read, whatever the machine: the parameter and the reason."""
+    argv, environment, read, expression = (params.get(name) for name in ("argv", "environment", "read", "expression"))
+    if not isinstance(argv, list) or not argv or not argv[0]:
+        return "argv", "'argv' is empty; give the program and its arguments, as in argv = [\"./bench\", \"-n\", \"5\"]"
+    for item in environment if isinstance(environment, list) else []:
+        if "=" not in item or item.startswith("="):
+            return "environment", f"'environment' is a list of NAME=value, not '{item}'"
+    if not params.get("scale", 1.0):
+        return "scale", "'scale' is 0, which makes every number 0; leave it out, or give what leads to the unit, as in 1e9 from GB/s to B/s"
+    if read == "wall":
+        return _wall_fault(params)
+    if not expression:
+        what = "a regular expression" if read == "pattern" else "a JSON pointer, as in /results/0/rate,"
+        return "read", f"read = '{read}' needs 'expression', {what} that finds the number in the program's output"
+    return _pattern_fault(str(expression)) if read == "pattern" else None
+
+
+def kernel_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    """What keeps a user's kernel from being a case."""
+    settings = params.get("settings")
+    for item in settings if isinstance(settings, list) else []:
+        if "=" not in item or item.startswith("="):
+            return "settings", f"'settings' is a list of NAME=value, not '{item}'"
+    if params.get("operations") and not params.get("unit_of_arithmetic"):
+        return "unit_of_arithmetic", "'operations' needs 'unit_of_arithmetic', the unit that does them, as in fma.fp32"
+    return None
+
+
+def _wall_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
+    if params.get("expression"):
+        return "expression", "'expression' is not used with read = 'wall'; add read = 'pattern' or 'pointer', or leave it out"
+    if params.get("unit", "s") != "s" and params.get("scale", 1.0) == 1.0:
+        return "unit", f"a wall time is in s: unit = '{params['unit']}' needs the scale that leads to it, as in scale = 1000 for ms"
+    return None
+
+
+def _pattern_fault(expression: str) -> tuple[str, str] | None:
+    try:
+        re.compile(expression)
+    except (re.error, OverflowError, RecursionError) as error:
+        return "expression", f"'{expression}' is not a regular expression: {error}; see https://docs.python.org/3/library/re.html"
+    return None
+
+
+OWN = ("command", "kernel", "callable", "imported")
+"""What they do is their owner's: no work is counted, nothing can be predicted."""
+NOT_RUN_HERE = ("callable", "imported")
+"""Made in Python or elsewhere: no plan can hold them."""
+
+WORKLOADS = (
+    Workload(
+        "command", "any program: its wall time, or a number it prints",
+        (
+            Param("argv", "list", "the program and its arguments"),
+            Param("folder", "str", "working folder; '' is the current one", ""),
+            Param("environment", "list", "NAME=value pairs added to the environment", []),
+            Param(
+                "read", "str", "where the number is: wall: its time; pattern: first group of a regular expression in its output; "
+                "pointer: a JSON pointer into its output", "wall", choices=("wall", "pattern", "pointer"),
+            ),
+            Param("expression", "str", "the regular expression or JSON pointer", ""),
+            Param("unit", "str", "of the number, as in s, B/s, FLOP/s, or any word", "s"),
+            Param("scale", "float", "the number is multiplied by this to reach the unit", 1.0),
+            Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
+            Param("timeout", "float", "longest time for one execution", 60.0, unit="s", low=0.001),
+        ),
+        "time", "s", "lower", _own, fault=command_fault,
+    ),
+    Workload(
+        "imported", "numbers that something else measured, brought in by hotlap import",
+        (
+            Param("name", "str", "what they are of"),
+            Param("unit", "str", "of the numbers", ""),
+            Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
+        ),
+        "time", "s", "lower", _own,
+    ),
+    Workload(
+        "kernel", "a user's own kernel, added by hotlap kernel add; hotlap kernel plan writes its cases",
+        (
+            Param("name", "str", "its name in hotlap kernel list"),
+            Param("settings", "list", "its own parameters, as in n=1024 dtype=fp32", []),
+            Param("bytes", "float", "bytes one call reads, if known", 0.0, unit="B", low=0),
+            Param("bytes_written", "float", "bytes one call writes, if known", 0.0, unit="B", low=0),
+            Param("operations", "float", "operations of one call, if known", 0.0, low=0),
+            Param("unit_of_arithmetic", "str", "the unit that does them, as in fma.fp32 or matrix.bf16", ""),
+        ),
+        "time", "s", "lower", _own, fault=kernel_fault,
+    ),
+    Workload(
+        "callable", "a Python callable given to hotlap.measure",
+        (
+            Param("name", "str", "the callable's name"),
+            Param("bytes", "float", "bytes one call reads, if known", 0.0, unit="B", low=0),
+            Param("bytes_written", "float", "bytes one call writes, if known", 0.0, unit="B", low=0),
+            Param("operations", "float", "operations of one call, if known", 0.0, low=0),
+            Param("unit_of_arithmetic", "str", "the unit that does them, as in fma.fp32 or matrix.bf16", ""),
+        ),
+        "time", "s", "lower", _own,
+    ),
+)

@@ -1,0 +1,64 @@
+"""OpenCL C by the driver of a device that is here: its binary, and what the driver says of each kernel."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from hotlap.core.errors import NotSupported, Unavailable
+from hotlap.kernels.compiled.protocol import Job, Made, Product
+
+KINDS = {b"//": "ptx", b"\x7fELF": "elf", b"\x03\x02\x23\x07": "spirv", b"BC\xc0\xde": "llvm"}  # by how a binary begins
+
+
+def make(job: Job) -> Made:
+    """Raises Unavailable without OpenCL, NotSupported with the compiler's first error."""
+    try:
+        import pyopencl as cl
+    except ImportError as error:
+        raise Unavailable(f"pyopencl cannot be imported ({error})", "pip install 'hotlap[opencl]'") from error
+    try:
+        devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        raise Unavailable(f"OpenCL finds no device ({error})", "pip install 'hotlap[opencl]' brings one for the processor") from error
+    if not devices:
+        raise Unavailable("OpenCL finds no device", "pip install 'hotlap[opencl]' brings one for the processor")
+    gpus = [one for one in devices if one.type & cl.device_type.GPU]
+    device = (gpus or devices)[0]
+    context = cl.Context([device])
+    text = Path(job.source).read_text(encoding="utf-8", errors="replace")
+    began = time.perf_counter()
+    try:
+        program = cl.Program(context, text).build(options=[*job.flags, *(f"-I{one}" for one in job.include)], cache_dir=False)
+    except (cl.Error, RuntimeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise NotSupported(f"{job.source} does not compile: {next((one for one in lines if 'error:' in one), lines[0])}") from None
+    seconds = time.perf_counter() - began
+    facts = {kernel.function_name: _facts(cl, kernel, device) for kernel in program.all_kernels()}
+    binary = program.get_info(cl.program_info.BINARIES)[0]
+    kind = next((kind for head, kind in KINDS.items() if binary.lstrip().startswith(head)), "binary")
+    path = Path(job.folder) / f"{Path(job.source).stem}.{kind}"
+    path.write_bytes(binary)
+    return Made(
+        products=[Product(kind=kind, path=str(path))],
+        seconds=seconds,
+        facts=facts,
+        compiler=device.name.strip(),
+        notes=[f"compiled by {device.platform.name.strip()}, {device.version.strip()[:40]}"],
+    )
+
+
+def _facts(cl: object, kernel: object, device: object) -> dict[str, int]:
+    """What the driver tells of a kernel; what it refuses is left out."""
+    asked = {
+        "shared_bytes": "LOCAL_MEM_SIZE",
+        "stack_bytes": "PRIVATE_MEM_SIZE",
+        "threads": "WORK_GROUP_SIZE",
+    }
+    found = {}
+    for name, info in asked.items():
+        try:
+            found[name] = int(kernel.get_work_group_info(getattr(cl.kernel_work_group_info, info), device))  # type: ignore[attr-defined]
+        except (cl.Error, AttributeError):  # type: ignore[attr-defined]
+            continue
+    return found

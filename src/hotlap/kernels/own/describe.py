@@ -1,0 +1,151 @@
+"""What a kernel's file says of itself, in a process of its own: a file that crashes or hangs takes nothing with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.measure.workloads import operators
+from hotlap.core.record import Value
+from hotlap.core.work import find
+from hotlap.kernels import kept as kernels
+from hotlap.kernels.cost import evaluate
+from hotlap.kernels.own.python import module
+
+KEYS = (
+    "name", "about", "workload", "only", "params", "read_bytes", "written_bytes", "operations", "unit_of_arithmetic", "cases",
+    "inputs", "outputs", "writes", "arguments", "function", "items", "group", "defines", "reference", "terms",
+)  # fmt: skip
+HEADER = re.compile(r"^\s*//:( ?)(.*)$")
+
+
+def describe(path: Path) -> kernels.Kernel:
+    """Raises InputError: what is wrong, what is valid."""
+    kind = kernels.KINDS.get(path.suffix)
+    if kind is None:
+        raise InputError(f"'{path.name}' is no kernel; valid: {', '.join(kernels.KINDS)}, or the CSV of the CUTLASS profiler")
+    return _python(path) if kind == "python" else _table(path, kind)
+
+
+def files(path: Path) -> list[Path]:
+    """What belongs to it: the file, and the TOML beside it."""
+    beside = path.with_suffix(".toml")
+    return [path, beside] if path.suffix != ".py" and beside.is_file() else [path]
+
+
+def _python(path: Path) -> kernels.Kernel:
+    code = module(path, "described")
+    found = {key: getattr(code, key) for key in KEYS if hasattr(code, key)}
+    _callable(path, code, "launch", "launch(inputs, params), which returns the outputs")
+    if not found.get("workload"):
+        _callable(path, code, "inputs", "inputs(make, params), which returns tensors by name, or 'workload', the one it implements")
+        _callable(path, code, "reference", "reference(inputs, params), which returns what is right, from inputs in fp64")
+    found.setdefault("about", (code.__doc__ or "").strip().split("\n")[0])
+    return _made(path, "python", found, {})
+
+
+def _callable(path: Path, code: Any, name: str, what: str) -> None:
+    if not callable(getattr(code, name, None)):
+        raise InputError(f"{path.name} has no function {what}")
+
+
+def _table(path: Path, kind: kernels.Kind) -> kernels.Kernel:
+    beside = path.with_suffix(".toml")
+    if beside.is_file():
+        text, where = beside.read_text("utf-8"), beside.name
+    elif kind == "library":
+        raise InputError(f"{path.name} needs {beside.name} beside it, which says how to launch it; see docs/own-kernels.md")
+    else:
+        lines = [head for line in path.read_text("utf-8").splitlines() if (head := HEADER.match(line))]
+        text, where = "\n".join(line[2] for line in lines), f"the lines of {path.name} that begin with //:"
+    if not text.strip():
+        raise InputError(f"{path.name} does not say how to launch it: TOML in lines that begin with //:, or in {beside.name}")
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where}: not valid TOML: {error}") from None
+    for key in found:
+        if key not in KEYS:
+            raise InputError(f"{where}: there is no key '{key}'; {nearest(key, KEYS)}")
+    left = "outputs" if "writes" not in found else "writes"  # one of them says what it leaves
+    for key in (left, "arguments", *(() if found.get("workload") else ("inputs", "reference"))):
+        if key not in found:
+            raise InputError(f"{where}: '{key}' is missing; see docs/own-kernels.md")
+    return _made(path, kind, found, {key: found[key] for key in found if key in KEYS[10:]})
+
+
+def _made(path: Path, kind: kernels.Kind, found: Mapping[str, Any], table: dict[str, object]) -> kernels.Kernel:
+    workload = str(found.get("workload", ""))
+    if workload and workload not in operators.FAMILIES:
+        raise InputError(f"{path.name}: kernels can implement {', '.join(sorted(operators.FAMILIES))}, not '{workload}'")
+    name = str(found.get("name", "")) or re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_")
+    kernel = kernels.Kernel(
+        name=name, kind=kind, file=path.name, about=str(found.get("about", ""))[:200], workload=workload,
+        only=_only(path, workload, found.get("only", {})), settings=_settings(path, found.get("params", {})),
+        read_bytes=str(found.get("read_bytes", "")), written_bytes=str(found.get("written_bytes", "")),
+        operations=str(found.get("operations", "")), unit_of_arithmetic=str(found.get("unit_of_arithmetic", "")),
+        cases=[dict(one) for one in found.get("cases", [])], table=table,
+    )  # fmt: skip
+    own: list[dict[str, Value]] = [] if workload else [{}]
+    for one in kernel.cases or own:
+        kernels.case(kernel, one)  # its cost can be worked out, and its cases are valid
+        if not workload:
+            evaluate(found.get("terms", 1), kernels.settings(kernel, one))
+    return kernel
+
+
+def _only(path: Path, workload: str, given: object) -> dict[str, list[Value]]:
+    if not isinstance(given, Mapping):
+        raise InputError(f"{path.name}: 'only' is a table of the parameters it can do, as in only = {{ op = 'softmax' }}")
+    found = {}
+    for key, values in given.items():
+        param = find(workload).param(str(key)) if workload else None
+        if param is None:
+            names = [p.name for p in find(workload).params] if workload else []
+            said = f"'only' names '{key}', which is no parameter of {workload or 'a workload'}"
+            raise InputError(f"{path.name}: {said}; {nearest(str(key), names)}")
+        found[str(key)] = [param.parse(one) for one in (values if isinstance(values, (list, tuple)) else [values])]
+    return found
+
+
+def _settings(path: Path, given: object) -> list[kernels.Setting]:
+    if not isinstance(given, Mapping):
+        raise InputError(f"{path.name}: 'params' is a table of parameters with their defaults, as in params = {{ n = 1024 }}")
+    return [_setting(path, str(name), one) for name, one in given.items()]
+
+
+def _setting(path: Path, name: str, given: object) -> kernels.Setting:
+    table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"default": given}
+    default = table.get("default")
+    if not isinstance(default, (bool, int, float, str)):
+        raise InputError(f"{path.name}: the parameter '{name}' needs a default: a number, a word, true or false")
+    choices = [str(one) for one in table.get("choices", [])]
+    return kernels.Setting(name=name, default=default, about=str(table.get("about", "")), choices=choices)
+
+
+def main() -> int:
+    """Describes the file named by the first argument: JSON to what was standard output, which the file itself cannot reach."""
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        answer.write(msgspec.json.encode(describe(Path(sys.argv[1]))))
+    except InputError as error:
+        answer.write(msgspec.json.encode({"wrong": str(error)}))
+        answer.flush()
+        return 2
+    answer.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # threads and exit handlers of the file have no say

@@ -1,0 +1,1 @@
+"""What the verbs of kernels print, and their pages."""

@@ -1,0 +1,186 @@
+"""The regression report of a release: on the terminal, and as Markdown for a change log or a review."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.core.show import layout, words
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.units import percent, show
+from hotlap.kernels.release import REGRESSIONS, Kernel, Release, Sum
+from hotlap.kernels.show.track import cost, interval, moved
+from hotlap.kernels.track import grown
+
+STYLES = {"broken": "bad", "slower": "bad", "missing": "warn", "fixed": "good", "faster": "good", "inconclusive": "warn", "same": "dim"}
+HEADINGS = {
+    "broken": "Broken: results that were right and are not", "slower": "Slower", "missing": "Missing: measured before, not any more",
+    "fixed": "Fixed: no valid result before", "new": "New", "faster": "Faster", "inconclusive": "Inconclusive", "same": "The same",
+    "not run": "Not run on either side",
+}
+OPEN = ("broken", "slower", "missing", "fixed", "new", "faster")  # each kernel on a line; of the rest the names, or their number
+FEW, SUSPECTS = 8, 6
+READING = (
+    "A and B are medians over rounds; percentages are of time, estimated from all rounds with the 95 % interval: on scattered data they "
+    "may lie apart from the ratio of the two. Slower and faster: by more than the gate and not by chance (5 % over all cases). "
+    "Steps are summed within each run, over the kernels that both sides have"
+)
+
+
+def verdict(one: Release) -> str:
+    """One sentence: whether it may be shipped, as far as this can be told."""
+    counts = one.counted()
+    told = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+    if one.apart:
+        return f"Not comparable: {one.apart}"
+    if any(kind in counts for kind in REGRESSIONS):
+        return f"Regression: {told}"
+    if one.code == 3:
+        return f"Inconclusive: {told}"
+    return f"No regression found: {told}"
+
+
+def release(one: Release, width: int = 100, color: bool = False) -> str:
+    """The verdict, sums of steps, kernels by kind, what could have brought it, and what to run next."""
+    style = {1: "bad", 3: "warn"}.get(one.code, "good")
+    lines = [*layout.paragraph("A  ", _side(one.a, one.a_runs), width), *layout.paragraph("B  ", _side(one.b, one.b_runs), width), ""]
+    lines += [layout.painted(line, style, color) for line in layout.paragraph("", verdict(one), width)]
+    lines += ["", *_steps(one.steps, width, color)] if one.steps else []
+    for kind in OPEN:
+        own = [kernel for kernel in one.kernels if kernel.kind == kind]
+        if own:
+            lines += ["", layout.painted(HEADINGS[kind], "bold", color), *_kernels(own, width, color)]
+    for kind in ("inconclusive", "not run"):
+        own = [kernel for kernel in one.kernels if kernel.kind == kind]
+        if own:
+            lines += ["", *layout.paragraph(f"{HEADINGS[kind]}: ", words.some([kernel.label for kernel in own], FEW), width)]
+    lines += _suspects(one, width) + _next(one, width)
+    return "\n".join([*lines, "", *(layout.painted(line, "dim", color) for line in layout.paragraph("", f"{READING}.", width))])
+
+
+def _side(name: str, runs: Sequence[str]) -> str:
+    last = f" to {runs[-1]}" if len(runs) > 1 else ""
+    return f"{words.clean(name)} · {words.counted(len(runs), 'run')}, {runs[0]}{last}"
+
+
+def _steps(found: Sequence[Sum], width: int, color: bool) -> list[str]:
+    columns = [
+        Column("step of a network", [Cell(words.clean(one.step)) for one in found], wrap=True),
+        Column("kernels", [Cell(f"{one.kernels} of {one.of}") for one in found], right=True),
+        Column("A", [Cell(show(one.a_s, "s")) for one in found], right=True),
+        Column("B", [Cell(show(one.b_s, "s")) for one in found], right=True),
+        Column("B − A", [Cell(difference(one), _style(one)) for one in found]),
+    ]
+    return layout.fitted(columns, width, ("kernels",)).lines(color)
+
+
+def difference(one: Sum) -> str:
+    """Seconds and share that a step gained or lost, with the interval."""
+    change = one.b_s - one.a_s
+    sign = "+" if change >= 0 else "−"
+    if one.low_s is None or one.high_s is None:
+        return f"{sign}{show(abs(change), 's')} ({words.signed(change / one.a_s)})"
+    return f"{sign}{show(abs(change), 's')} ({words.signed(one.low_s / one.a_s)} to {words.signed(one.high_s / one.a_s)})"
+
+
+def _style(one: Sum) -> str:
+    if one.low_s is None or one.high_s is None:
+        return ""
+    return "bad" if one.low_s > 0 else "good" if one.high_s < 0 else ""
+
+
+def _kernels(own: Sequence[Kernel], width: int, color: bool) -> list[str]:
+    timed = any(one.time_ratio for one in own)
+    columns = [
+        Column("", [Cell("") for _ in own]),
+        Column("kernel", [Cell(words.clean(one.label)) for one in own], wrap=True),
+        Column("A", [Cell(level(one, "a")) for one in own], right=True),
+        Column("B", [Cell(level(one, "b")) for one in own], right=True),
+        Column("time", [Cell(change(one), STYLES.get(one.kind, "")) for one in own], wrap=True),
+    ]
+    grid = layout.fitted([column for column in columns if timed or column.head != "time"], width)
+    lines = [grid.header(color)]
+    for place, one in enumerate(own):
+        lines += grid.line(place, color)
+        for said in notes(one):
+            lines += layout.paragraph("      ", said, width)
+    return lines
+
+
+def level(one: Kernel, side: str) -> str:
+    """The median of a side."""
+    summary = one.comparison.a if side == "a" else one.comparison.b
+    return words.quantity(summary.median, one.comparison.unit)
+
+
+def change(one: Kernel) -> str:
+    """The ratio of times in words, with its interval."""
+    if one.time_ratio is None:
+        return words.DASH
+    span = "" if one.low is None or one.high is None else f" {interval(one.time_ratio, one.low, one.high)}"
+    return f"{moved(one.time_ratio)}{span}"
+
+
+def notes(one: Kernel) -> list[str]:
+    """What a network pays, why there is no number, and how the error moved."""
+    found = [cost(one.costs[0])] if one.costs and one.kind in (*REGRESSIONS, "faster") else []
+    found += [words.clean(one.reason)] if one.reason and one.kind not in ("faster", "same") else []
+    if one.error_a is not None and one.error_b is not None and grown(one.error_a, one.error_b):
+        found.append(f"the largest error grew from {percent(one.error_a)} to {percent(one.error_b)} of its tolerance")
+    return found
+
+
+def _suspects(one: Release, width: int) -> list[str]:
+    if not one.suspects:
+        said = "Nothing that the runs know of differs between the two: label them with --label revision=…"
+        return ["", *layout.paragraph("", said, width)]
+    lines = ["", "What differs and could have brought it"]
+    for found in one.suspects[:SUSPECTS]:
+        a, b = words.differing(found.a or words.DASH, found.b or words.DASH)
+        lines += layout.paragraph("  ", f"{found.name.removeprefix('label ')}  {a} → {b}", width)
+    more = len(one.suspects) - SUSPECTS
+    return lines + ([f"  and {more} more: --json has them"] if more > 0 else [])
+
+
+def nexts(one: Release) -> list[str]:
+    """Commands that would find out more, each once, of the worst kernels."""
+    return list(dict.fromkeys(kernel.next for kernel in one.kernels if kernel.next))[:3]
+
+
+def _next(one: Release, width: int) -> list[str]:
+    found = nexts(one)
+    return ["", *(f"next    {command}" for command in found)] if found else []
+
+
+# ---------------------------------------------------------------- Markdown
+
+
+def markdown(one: Release) -> str:
+    """The same as Markdown (GitHub's tables)."""
+    lines = [f"# Kernels: {_cell(one.a)} → {_cell(one.b)}", "", f"**{_cell(verdict(one))}**", ""]
+    lines += [f"- A: {_cell(_side(one.a, one.a_runs))}", f"- B: {_cell(_side(one.b, one.b_runs))}"]
+    if one.steps:
+        lines += ["", "## Steps of networks", "", "| step | kernels | A | B | B − A |", "|---|--:|--:|--:|---|"]
+        lines += [
+            f"| {_cell(step.step)} | {step.kernels} of {step.of} | {show(step.a_s, 's')} | {show(step.b_s, 's')} | {difference(step)} |"
+            for step in one.steps
+        ]
+    for kind in OPEN:
+        own = [kernel for kernel in one.kernels if kernel.kind == kind]
+        if own:
+            lines += ["", f"## {HEADINGS[kind]}", "", "| kernel | A | B | time | |", "|---|--:|--:|---|---|"]
+            lines += [f"| {' | '.join(map(_cell, (k.label, level(k, 'a'), level(k, 'b'), change(k), '; '.join(notes(k)))))} |" for k in own]
+    for kind in ("inconclusive", "same", "not run"):
+        own = [kernel for kernel in one.kernels if kernel.kind == kind]
+        if own:
+            lines += ["", f"## {HEADINGS[kind]}", "", f"{words.counted(len(own), 'kernel')}: {_cell('; '.join(k.label for k in own))}"]
+    if one.suspects:
+        lines += ["", "## What differs and could have brought it", "", "| what | A | B |", "|---|---|---|"]
+        lines += [f"| {_cell(d.name.removeprefix('label '))} | {_cell(d.a)} | {_cell(d.b)} |" for d in one.suspects]
+    if nexts(one):
+        lines += ["", "## What to run next", "", "```console", *(f"$ {command}" for command in nexts(one)), "```"]
+    return "\n".join([*lines, "", f"{READING}.", ""])
+
+
+def _cell(text: str) -> str:
+    """Text that cannot break out of a table's cell."""
+    return words.clean(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")

@@ -1,0 +1,224 @@
+"""What `track` prints: a line per kernel with its life as a sparkline, what brought each change and what it costs, and correctness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hotlap.core.show import layout, words
+from hotlap.core.show.history import places, sparkline, trend, when
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.units import percent, show
+from hotlap.kernels.track import Checks, Cost, Life, Total, Tracked, Turn
+
+SPARK = 20  # cells
+SAME = 0.005  # of the time: what is called the same
+UNTOLD = 0.05  # of the time: so large a difference without a change found is not called the same
+FAR = 1.95  # times, from which a ratio is said as one and not as a percentage
+FEW, STEPS = 3, 2  # suspects and steps named at a change
+READING = (
+    "first, best, now: medians of stretches between changes. Percentages are of time, whichever way the case counts: + is slower. "
+    "Short series are tested at each border between revisions, against what neighbouring runs differ by elsewhere, or with too few "
+    "runs by their rounds, and then provisionally; long ones point by point. ?: no change was found, for the noise or for too few runs"
+)
+
+
+def track(found: Tracked, width: int = 100, color: bool = False) -> str:
+    """Kernels that got slower first, then those with other changes, then the rest."""
+    if not found.lives and not found.never:
+        return "no kernel: no run that was asked for has a measured case"
+    ordered = sorted(found.lives, key=worst_first)
+    lines = _table(ordered, width, color) if ordered else []
+    lines += ["", *_totals(found.totals, width, color)] if found.totals else []
+    lines += _never(found, width)
+    turns = sum(len(one.turns) for one in found.lives)
+    slower = sum(one.since_best > 1 + SAME for one in found.lives if one.turns)
+    tally = f"{words.counted(found.runs, 'run')}, {words.counted(found.kernels, 'kernel')}: {words.counted(turns, 'change')}"
+    wrong_now = sum(one.checks.last_wrong for one in found.lives)
+    told = f"{slower} slower now than at {'its' if slower == 1 else 'their'} best" + (f", {wrong_now} wrong now" if wrong_now else "")
+    lines += ["", f"{tally}; {told}"]
+    lines += [layout.painted(line, "dim", color) for line in layout.paragraph("", f"{READING}.", width)]
+    return "\n".join([*lines, *_next(ordered)])
+
+
+def worst_first(one: Life) -> tuple[bool, bool, float]:
+    """Sorts wrong results to the front, then what lost most against its best by a change."""
+    lost = one.since_best if one.turns and math.isfinite(one.since_best) else 1.0
+    return not (one.checks.last_wrong or one.checks.grown), not one.turns, -lost
+
+
+def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
+    where = places([one.series for one in ordered])
+    single = len(set(where)) == 1
+    columns = [
+        Column("kernel", [Cell(words.clean(one.series.label), "bold") for one in ordered], wrap=True),
+        Column("device", [Cell(place, "dim") for place in where], wrap=True),
+        Column("runs", [Cell(str(len(one.series.points))) for one in ordered], right=True),
+        Column("", [Cell(_spark(one), "accent") for one in ordered]),
+        Column("now", [Cell(text) for text in layout.aligned([words.quantity(one.now.value, one.series.unit) for one in ordered])]),
+        Column("since first", [_moved(one.since_first, _changed(one)) for one in ordered], right=True),
+        Column("since best", [_moved(one.since_best, _changed(one)) for one in ordered], right=True),
+        Column("results", [Cell(right(one.checks), "" if right(one.checks) == "right" else "bad") for one in ordered]),
+    ]
+    kept = [column for column in columns if not (single and column.head == "device")]
+    grid = layout.fitted(kept, width, ("since first",))
+    lines = [*([where[0], ""] if single else []), grid.header(color)]
+    for place, one in enumerate(ordered):
+        lines += grid.line(place, color)
+        for turn in one.turns:
+            lines += _turn(one, turn, width, color)
+        lines += trend(one.series, width, color)
+        if one.absent:
+            lines += layout.paragraph("    gone     ", f"the last {words.counted(one.absent, 'run')} of its plan did not measure it", width)
+        if said := wrong(one.checks):
+            lines += layout.paragraph("    results  ", said, width)
+    return lines
+
+
+def _spark(one: Life) -> str:
+    return sparkline([point.value for point in one.series.points], [turn.change.index for turn in one.turns], SPARK)
+
+
+def _changed(one: Life) -> bool:
+    return bool(one.turns) or (one.series.trend is not None and one.series.trend.moves)
+
+
+def _moved(ratio: float, changed: bool) -> Cell:
+    """A time ratio in words; without a change found a small difference is noise, and of a large one nothing is known."""
+    if not math.isfinite(ratio) or abs(ratio - 1) < (SAME if changed else UNTOLD):
+        return Cell("same" if math.isfinite(ratio) else words.DASH, "dim")
+    if not changed:
+        return Cell(f"{times(ratio)} ?", "dim")
+    return Cell(times(ratio), "bad" if ratio > 1 else "good")
+
+
+def times(ratio: float) -> str:
+    """A ratio of times for a narrow column: `+12 %`, `3.1 ×`."""
+    return f"{_factor(ratio)} ×" if _far(ratio) else words.signed(ratio - 1)
+
+
+def _far(ratio: float) -> bool:
+    return ratio >= FAR or ratio <= 1 / FAR
+
+
+def _factor(ratio: float, digits: int = 2) -> str:
+    return f"{ratio:.0f}" if ratio >= 99 else f"{ratio:#.{digits}g}".rstrip(".")
+
+
+def moved(ratio: float) -> str:
+    """`12 % slower`, `2.5 × the time`."""
+    if not math.isfinite(ratio):
+        return words.DASH
+    if _far(ratio):
+        return f"{_factor(ratio)} × the time"
+    return f"{percent(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}"
+
+
+def right(one: Checks) -> str:
+    """Correctness in a word or two."""
+    if one.last_wrong:
+        return "WRONG now"
+    if one.wrong:
+        return f"{len(one.wrong)} wrong"
+    return "error grows" if one.grown else "right"
+
+
+def wrong(one: Checks) -> str:
+    """What is to be said of wrong results and growing errors; "" where nothing is."""
+    parts = []
+    if one.wrong:
+        parts.append(f"{len(one.wrong)} of {one.runs} runs gave no valid result, the last {one.wrong[-1]}: {words.clean(one.reason)}")
+    if one.grown and one.first_error is not None and one.now_error is not None:
+        parts.append(f"the error grew from {percent(one.first_error)} to {percent(one.now_error)} of its tolerance")
+    return "; ".join(parts)
+
+
+def _turn(life: Life, turn: Turn, width: int, color: bool) -> list[str]:
+    first = f"    {when(turn.time_s)} UTC  "
+    pieces = layout.paragraph(first, said(life, turn), width, most=8)
+    style = "bad" if turn.time_ratio > 1 else "good" if turn.time_ratio < 1 else ""
+    return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
+
+
+def said(life: Life, turn: Turn) -> str:
+    """A change in words: how much, how sure, what brought it, what it costs."""
+    unit = life.series.unit
+    levels = f"{words.quantity(turn.change.before, unit)} → {words.quantity(turn.change.after, unit)}"
+    kind = "drifted: " if turn.change.kind == "drift" else ""
+    sure = "provisional: measure again" if turn.change.provisional else f"p {turn.change.p:.1g}"
+    parts = [f"{kind}{moved(turn.time_ratio)} {_ends(life, turn)}, {levels}, {sure}".replace("  ", " "), brought(turn)]
+    if turn.costs:
+        parts.append("; ".join(cost(one) for one in turn.costs[:STEPS]))
+    return "; ".join(part for part in parts if part)
+
+
+def _ends(life: Life, turn: Turn) -> str:
+    """The 95 % interval, of time."""
+    change = turn.change
+    if not (math.isfinite(change.low) and math.isfinite(change.high)) or change.low <= 0:
+        return ""
+    ends = (1 / change.high, 1 / change.low) if life.series.better == "higher" else (change.low, change.high)
+    return interval(turn.time_ratio, *ends)
+
+
+def interval(ratio: float, low: float, high: float) -> str:
+    """About a ratio of times, as `moved` says it: `[+9.8 % to +14.1 %]`, `[2.4 to 2.6 ×]`."""
+    if _far(ratio):
+        return f"[{_factor(low, 3)} to {_factor(high, 3)} ×]"
+    return f"[{words.signed(low - 1)} to {words.signed(high - 1)}]"
+
+
+def brought(turn: Turn) -> str:
+    """Which change brought it, as far as the runs can tell."""
+    if turn.change.kind == "drift":
+        return "bit by bit: no single change brought it"
+    if not turn.suspects:
+        return "nothing that the runs know of changed there: label them with --label revision=…"
+    first, *rest = [f"{one.name.removeprefix('label ')} {' → '.join(words.differing(one.a or '–', one.b or '–'))}" for one in turn.suspects]
+    if not rest:
+        return f"brought by {first}"
+    more = f" and {len(rest) - FEW + 1} more" if len(rest) >= FEW else ""
+    return f"brought by {first}, or by what changed with it: {', '.join(rest[: FEW - 1])}{more}"
+
+
+def cost(one: Cost) -> str:
+    """What one network pays, or gains."""
+    word = "costs" if one.seconds > 0 else "saves"
+    return f"{word} {show(abs(one.seconds), 's')} in a step of {words.clean(one.step)} ({words.clean(one.kernel)} × {one.calls:g})"
+
+
+def _totals(found: Sequence[Total], width: int, color: bool) -> list[str]:
+    columns = [
+        Column("step of a network", [Cell(words.clean(one.step)) for one in found], wrap=True),
+        Column("device", [Cell(words.clean(one.device), "dim") for one in found], wrap=True),
+        Column("kernels", [Cell(f"{one.kernels} of {one.of}") for one in found], right=True),
+        Column("first", [Cell(show(one.first_s, "s")) for one in found], right=True),
+        Column("best", [Cell(show(one.best_s, "s")) for one in found], right=True),
+        Column("now", [Cell(show(one.now_s, "s"), "bold") for one in found], right=True),
+        Column("since best", [_moved(one.now_s / one.best_s, True) for one in found], right=True),
+    ]
+    kept = [column for column in columns if column.head != "device" or len({one.device for one in found}) > 1]
+    return layout.fitted(kept, width, ("first",)).lines(color)
+
+
+def _never(found: Tracked, width: int) -> list[str]:
+    if not found.never:
+        return []
+    groups: dict[str, list[str]] = {}
+    for one in found.never:
+        groups.setdefault(one.reason, []).append(one.label)
+    lines = ["", "never measured"]
+    for reason, labels in groups.items():
+        lines += layout.paragraph("  ", f"{words.some(labels)}: {words.clean(reason)}", width)
+    return lines
+
+
+def _next(ordered: Sequence[Life]) -> list[str]:
+    """What would find the commit, or tell the two sides apart."""
+    for one in ordered:
+        for turn in reversed(one.turns):
+            if turn.time_ratio > 1 and turn.change.index:
+                if turn.before and turn.after and turn.before != turn.after:
+                    return ["", f"next    hotlap track report --from {turn.before} --to {turn.after}"]
+                return ["", f"next    hotlap compare {one.series.points[turn.change.index - 1].run} {turn.run}"]
+    return []

@@ -1,0 +1,1 @@
+"""Nodes: their facts, audits of these against rules, and their telemetry."""

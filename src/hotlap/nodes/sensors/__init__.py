@@ -1,0 +1,1 @@
+"""Sensors beside the device: BMCs by Redfish and IPMI, exporters; and where readings go."""

@@ -1,0 +1,162 @@
+"""How a stress run was conducted: whether what was asked was held, whether all of it ran, and what else the host was doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hotlap.core.analysis.catalogue import Findings
+from hotlap.core.analysis.symptoms import Columns, plausible
+from hotlap.core.record import Device
+from hotlap.core.units import percent, show
+from hotlap.stress.record import Happened, Tick
+from hotlap.stress.throughput import BEYOND, FASTER, Rate
+
+POWER_OFF, HEAT_OFF_C = 0.05, 2.0  # by which a set point may be missed on average, once it was reached
+HELD = 0.5  # share of the stretches after that which lie within twice as much
+STRETCH_S = 10.0  # over which readings are averaged: a duty cycle is on and off within a fraction of a second
+BELOW = 0.9  # of the power limit: what the driver's power cap holds below that, another limit holds
+UNSTEADY = 0.2  # spread of ticks, as a share of their median
+PRESSURE = 0.25  # share of the time in which some task waited for a processor
+
+
+def set_point(events: Sequence[Happened], shown: Columns, found: Findings) -> str:
+    """How well a power or temperature that was asked for was held, in words; "" where none was. Missed, the verdict stays open."""
+    goals = {name: value for x in events if x.what == "began" for name, value in x.numbers.items() if name.startswith("goal.")}
+    if not goals:
+        return ""
+    name, goal = next(iter(goals.items()))
+    sensor = name.removeprefix("goal.")
+    power = sensor == "power_w"
+    unit, off = ("W", POWER_OFF * goal) if power else ("°C", HEAT_OFF_C)
+    may = f"{2 * POWER_OFF:.0%}".replace("%", " %") if power else f"{2 * HEAT_OFF_C:g} °C"
+    times, values = plausible(shown, sensor)
+    if len(times) < 2:
+        return f"{goal:g} {unit} asked; not known whether it was held: no reading"
+    stretch_s = min(STRETCH_S, max(1.0, float(np.ptp(times)) / 10))
+    bins = ((times - times[0]) / stretch_s).astype(int)
+    means = np.bincount(bins, values)[np.unique(bins)] / np.bincount(bins)[np.unique(bins)]
+    near = np.abs(means - goal) <= 2 * off
+    since = int(np.argmax(near)) if near.any() else 0
+    share, mean = float(np.mean(near[since:])), float(np.mean(means[since:]))
+    said = f"{goal:g} {unit} asked"
+    if near.any() and share >= HELD and abs(mean - goal) <= off:
+        return f"{said}; held within {may} for {percent(share)} of the time after {since * stretch_s:.0f} s, {mean:.4g} {unit} on average"
+    said += f"; {mean:.4g} {unit} on average, within {may} for {percent(float(np.mean(near)))} of the time"
+    side = "lower it" if mean < goal else "raise it, or leave idle phases out"
+    found.add("set point not held", said, "open", f"ask for what the card can hold: {side}")
+    return f"not held: {said}"
+
+
+def reaction(events: Sequence[Happened], shown: Columns) -> str:
+    """How soon after the first reading beyond a limit that was asked the load stopped, in words; "" where it did not stop by one."""
+    asked = {name: value for x in events if x.what == "began" for name, value in x.numbers.items() if name.startswith("max.")}
+    stopped = next((x.time_s for x in events if x.what == "limit" and not x.numbers.get("slowdown")), None)
+    for name, most in asked.items():
+        times, values = plausible(shown, name.removeprefix("max."))
+        over = np.flatnonzero(values >= most)
+        if stopped is not None and len(over):
+            unit = "W" if name.endswith("_w") else "°C"
+            late_s = max(stopped - float(times[over[0]]), 0.0)
+            return f"; the load stopped {show(late_s, 's')} after the first reading there, the highest was {values.max():.4g} {unit}"
+    return ""
+
+
+def never_ran(ticks: Sequence[Tick], events: Sequence[Happened], found: Findings) -> None:
+    """Units that the device can do and the profile asks for, of which not one was done."""
+    could = dict.fromkeys(name for x in events if x.what == "units" for name in x.numbers)
+    ran = {kind for tick in ticks for kind, done in tick.parts().items() if done.units}
+    if any(x.what in ("limit", "lost", "hung", "interrupted") for x in events):  # that it stopped says why
+        return
+    missing = [name for name in could if not any(one == name or one.startswith(f"{name} ") for one in ran)]
+    if missing and ran:
+        found.add("never ran", f"{', '.join(missing)}: not one unit was done", "open", "run for longer")
+
+
+def rates(found_rates: Sequence[Rate], found: Findings) -> None:
+    """Rates far below what the model expects, above what the hardware allows, or that scatter so much that a slope says little."""
+    far = [r for r in found_rates if r.floor and r.sustained < r.floor]
+    if far:
+        worst = min(far, key=lambda r: r.sustained / (r.floor or 1.0))
+        more = f", and {len(far) - 1} more kind{'s' * (len(far) > 2)}" if len(far) > 1 else ""
+        least = show(worst.floor or 0.0, worst.unit)
+        what = f"{worst.kind} {show(worst.sustained, worst.unit)}, under {least}, the least that is plausible"
+        expected = f" ({show(worst.expected, worst.unit)} expected)" if worst.expected else ""
+        found.add("far below expectation", f"{what}{expected}{more}", action="audit its settings: clocks, power limit, link, ECC, MIG")
+    beyond = [r for r in found_rates if r.bound and r.sustained > BEYOND * r.bound]
+    if beyond:
+        one = max(beyond, key=lambda r: r.sustained / (r.bound or 1.0))
+        what = f"{one.kind} {show(one.sustained, one.unit)} is above the {show(one.bound or 0.0, one.unit)} that the hardware allows"
+        found.add("faster than possible", what, "open", "the timer, the clock or the machine table is wrong")
+    quick = [r for r in found_rates if r.quickest and r not in beyond and r.sustained > FASTER * r.quickest]
+    if quick:
+        kinds = ", ".join(r.kind for r in quick)
+        found.add("faster than expected", f"{kinds}: the model's expectation is too low here, and says little of this device", "note")
+    loose = [r for r in found_rates if r.spread is not None and r.spread > UNSTEADY]
+    if loose:
+        said = ", ".join(f"{r.kind} ±{percent(r.spread or 0.0)}" for r in loose)
+        found.add("unsteady", f"{said}: a fall within that is not seen", "note", "see what else the host does")
+
+
+def busy_host(device: Device | None, host: Columns, shown: Columns, found: Findings) -> bool:
+    """Whether others had the processors of a run on them, or the device itself."""
+    busy = False
+    pressure = plausible({**host, **shown}, "pressure")[1]
+    if device is not None and device.kind == "cpu" and len(pressure) and (share := float(np.median(pressure))) > PRESSURE:
+        what = f"tasks waited for a processor {percent(share)} of the time: what was slow may be the host's other work"
+        found.add("busy host", what, "open", "run it again with nothing else running")
+        busy = True
+    others = plausible(shown, "processes")[1]
+    if len(others) and others.max() > 0:
+        what = f"up to {others.max():.0f} other process{'es' * (others.max() > 1)} on the device"
+        found.add("shared device", what, "open", "end them, then run it again")
+        busy = True
+    return busy
+
+
+def narrow_link(device: Device | None, lanes: int | None, shown: Columns, found: Findings) -> None:
+    """Fewer lanes than card and machine table have, during the whole run. `lanes`: of the table, which is good for simulated cards."""
+    seen = plausible(shown, "pcie_width")[1]
+    nvml = device.facts.get("nvml", {}) if device else {}
+    full = nvml.get("pcie_width_max") if isinstance(nvml, dict) else None
+    full = full or (lanes if device and device.target == "simulated" else None)
+    if full and len(seen) and 0 < seen.max() < full:
+        what = f"{seen.max():.0f} of {full:.0f} lanes during the whole run"
+        found.add("link narrow", what, action="reseat card and riser; look at the slot's wiring and at bifurcation")
+
+
+def capped_below(throttling: Mapping[str, float], shown: Columns, limit_w: float, found: Findings) -> bool:
+    """Whether the driver's power cap holds the clock though the card draws far less than its limit."""
+    share = throttling.get("software power cap", 0.0)
+    if share <= POWER_OFF or not limit_w or "throttle" not in shown:
+        return False
+    times, masks = shown["throttle"]
+    good = np.isfinite(masks)
+    capped_s = times[good][masks[good].astype(int) & 0x4 != 0]
+    at, values = plausible(shown, "power_w")
+    if not len(capped_s) or not len(values):
+        return False
+    drawn = float(np.percentile(values[np.clip(np.searchsorted(at, capped_s), 0, len(values) - 1)], 75))
+    if drawn >= BELOW * limit_w:
+        return False
+    what = f"the driver's power cap held the clock for {percent(share)} of the time, at {drawn:.0f} W of {limit_w:.0f} W"
+    action = "look for a lower limit of module, board or rack, and whether the power sensor is right"
+    found.add("capped below its limit", what, "open", action)
+    return True
+
+
+def figures(shown: Columns) -> dict[str, float]:
+    """Power and temperature where a sensor showed what can be, and energy by its counter, else by power over time."""
+    found: dict[str, float] = {}
+    for sensor, name in (("power_w", "power_w"), ("temperature_c", "temperature_c"), ("clock_hz.sm", "clock_hz")):
+        values = plausible(shown, sensor)[1]
+        if len(values):
+            found[f"{name}.peak"], found[f"{name}.average"] = float(values.max()), float(values.mean())
+    steps = np.diff(plausible(shown, "energy_j")[1])
+    times, watts = plausible(shown, "power_w")
+    if (steps > 0).any():
+        found["energy_j"], found["energy_j.counted"] = float(steps[steps > 0].sum()), 1.0
+    elif len(times) > 1:
+        found["energy_j"] = float(np.sum(np.diff(times) * (watts[1:] + watts[:-1]) / 2))
+    return found

@@ -1,0 +1,321 @@
+"""A stress run's live lines and its report as text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from hotlap.core.analysis.symptoms import REASONS
+from hotlap.core.record import Device
+from hotlap.core.show import layout, telemetry, words
+from hotlap.core.show.layout import Cell, Column
+from hotlap.core.stats.energy import Energy
+from hotlap.core.units import percent, show
+from hotlap.stress.record import ALLOWED, FILE, Tick
+from hotlap.stress.throughput import Rate
+from hotlap.stress.verdict import DeviceVerdict, Judged, Skew, StressVerdict, span
+
+PHASES = {"products": "GEMM"}
+BLOCKS = "▁▂▃▄▅▆▇█"
+STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
+ORDER = ("fail", "inconclusive", "pass")
+WHOLE = 2  # devices that are told in full though they pass
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The last `width` values as blocks between the lowest and the highest; a flat one in the middle."""
+    last = [v for v in values[-width:] if math.isfinite(v)]
+    if not last:
+        return ""
+    low, high = min(last), max(last)
+    return "".join(BLOCKS[int((v - low) / (high - low) * 7.999)] if high > low * 1.001 else BLOCKS[3] for v in last)
+
+
+def named(text: str) -> str:
+    """A kind of unit, or a text that holds one, in the field's word: the files' `products fp16` is GEMM fp16."""
+    return re.sub(r"\bproducts (?=[a-z]+\d)", "GEMM ", text)
+
+
+def unit(kind: str, base: str) -> str:
+    """FLOP/s, or OP/s where a kind's operations are of integers."""
+    return "OP/s" if base == "FLOP/s" and kind.startswith("products int") else base
+
+
+def count(number: float) -> str:
+    """A large number in three digits: 1.67e16."""
+    return re.sub(r"e\+0?", "e", f"{number:.3g}")
+
+
+def rate(tick: Tick) -> str:
+    """Throughput while busy of the unit that ran last, with its name; or idle."""
+    done = tick.parts().get(tick.unit) or next(reversed(list(tick.parts().values())), None)
+    if done is None or done.busy_s <= 0:
+        return "idle"
+    kind = tick.unit or tick.phase
+    value = show(done.flop / done.busy_s, unit(kind, "FLOP/s")) if done.flop else ""
+    value = value or (show(done.moved_bytes / done.busy_s, "B/s") if done.moved_bytes else "")
+    return f"{kind.removeprefix('products ')} {value}".strip()
+
+
+def logged(tick: Tick, past_s: float, errors: int) -> str:
+    """A line of a plain log: when, what runs and how fast, what the sensors show, errors so far."""
+    said = [f"{past_s:.0f} s", rate(tick)]
+    shown = tick.shown
+    said += [show(shown["power_w"], "W")] if "power_w" in shown else []
+    said += [f"{shown['temperature_c']:.0f} °C"] if "temperature_c" in shown else []
+    said += [show(shown[clock], "Hz") for clock in ("clock_hz.sm", "clock_hz") if clock in shown][:1]
+    held = [name for bit, name in REASONS.items() if int(shown.get("throttle", 0.0)) & bit and name != "idle"]
+    said += [f"throttled by {' and '.join(held)}"] if held else []
+    return ", ".join([*said, f"{errors} error{'s' * (errors != 1)}"])
+
+
+def _course(ticks: Sequence[Tick]) -> list[float]:
+    """Rates of the kind that ran last, tick by tick: those of others would be steps that are none."""
+    if not ticks:
+        return []
+    parts = [tick.parts().get(ticks[-1].unit or ticks[-1].phase) for tick in ticks]
+    return [(done.flop or done.moved_bytes) / done.busy_s for done in parts if done and done.busy_s > 0]
+
+
+def rows(
+    devices: Mapping[str, Device], ticks: Mapping[str, Sequence[Tick]], errors: Mapping[str, int], state: Mapping[str, str], width: int
+) -> list[str]:
+    """One row per device: what it does and shows now."""
+    devices = dict(sorted(devices.items(), key=lambda pair: (pair[1].target, pair[1].index)))
+    latest = {key: (ticks[key][-1] if ticks.get(key) else None) for key in devices}
+    last = {key: (None if state.get(key) else t) for key, t in latest.items()}  # one that has ended shows nothing now
+
+    def cell(sensor: str, unit: str) -> list[Cell]:
+        return [Cell(show(t.shown[sensor], unit) if t and sensor in t.shown else "–") for t in last.values()]
+
+    def held(t: Tick | None, past: Sequence[Tick]) -> str:
+        masks = [int(one.shown["throttle"]) for one in past if "throttle" in one.shown]
+        return percent(sum(1 for m in masks if m & ~0x113) / len(masks)) if t and masks else "–"
+
+    clock = "clock_hz.sm" if any(t and "clock_hz.sm" in t.shown for t in last.values()) else "clock_hz"
+    heat = [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in last.values()]
+    spark = [sparkline(_course(ticks.get(key, [])), 12) for key in devices]
+    columns = [
+        Column("device", [Cell(d.selector) for d in devices.values()]),
+        Column("now", [Cell(state.get(key) or (PHASES.get(t.phase, t.phase) if t else "starting")) for key, t in last.items()]),
+        Column("power", cell("power_w", "W"), right=True),
+        Column("clock", cell(clock, "Hz"), right=True),
+        Column("°C", heat, right=True),
+        Column("throughput", [Cell(rate(t) if t else "–") for t in last.values()], right=True),
+        Column("throttled", [Cell(held(latest[key], ticks.get(key, []))) for key in last], right=True),
+        Column("errors", [Cell(str(errors.get(key, 0)), "bad" if errors.get(key) else "") for key in devices], right=True),
+        Column("", [Cell(s) for s in spark]),
+    ]  # fmt: skip
+    return layout.fitted(columns, width, ("", "throttled", "clock")).lines(False)
+
+
+def told(found: Judged, width: int = 100, color: bool = False) -> str:
+    """`report` of a run that was read, with the energy of each device."""
+    return report(found.verdict, devices(found), width, color, telemetry.energies(found.bundle))
+
+
+def report(
+    found: StressVerdict, devices: Mapping[str, Device], width: int = 100, color: bool = False, spent: Mapping[str, Energy] | None = None
+) -> str:
+    """The verdict and what it rests on: a block per device, the worst first; of many, those that pass have a line each."""
+    lines: list[str] = []
+    brief = passing(found)
+    for one in worst_first(found):
+        if one not in brief:
+            lines += [*_device(one, devices, width, color, (spent or {}).get(one.device)), ""]
+    if brief:
+        lines += [*_brief(brief, devices, width, color), ""]
+    if found.skew:
+        lines += [*layout.paragraph("pulses   ", together(found.skew), width), ""]
+    if found.allowed:
+        lines += [*layout.paragraph("allowed  ", allowed(found), width), ""]
+    state = found.state.upper()
+    first, *rest = layout.paragraph(f"{state}  ", because(found), width)
+    return "\n".join([*lines, layout.painted(state, STYLES.get(found.state, "dim"), color) + first.removeprefix(state), *rest])
+
+
+def worst_first(found: StressVerdict) -> list[DeviceVerdict]:
+    """Devices that fail, then those of which nothing can be said, then the rest; each in their order."""
+    return sorted(found.devices, key=lambda one: ORDER.index(one.state) if one.state in ORDER else 1)
+
+
+def passing(found: StressVerdict) -> list[DeviceVerdict]:
+    """Devices of which a line is enough: those that pass, where there are many."""
+    return [one for one in found.devices if one.state == "pass"] if len(found.devices) > WHOLE else []
+
+
+def because(found: StressVerdict) -> str:
+    """Why the verdict is what it is; of several devices, which of them."""
+    bad = [one for one in found.devices if one.state == found.state]
+    if found.state == "pass" or len(found.devices) < 2 or not bad:
+        return named(found.reason)
+    return named(f"{len(bad)} of {len(found.devices)} devices: {found.reason}")
+
+
+def _brief(found: Sequence[DeviceVerdict], devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
+    """A row per device that passes."""
+    columns = [Column("device", [Cell(devices[one.device].selector if one.device in devices else one.device) for one in found])]
+    columns += [Column(head, [Cell(row[n]) for row in map(row_of, found)], right=n > 0) for n, head in enumerate(HEADS)]
+    lines = layout.fitted(columns, width, ("checked", "time")).lines(color)
+    for text, names in remarks(found, devices).items():
+        lines += layout.paragraph("  · ", named(f"{text} ({names})"), width)
+    return lines
+
+
+def remarks(found: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> dict[str, str]:
+    """What was remarked of these devices, each once: text → which of them."""
+    by: dict[str, list[str]] = {}
+    for one in found:
+        for finding in one.findings:
+            by.setdefault(f"{finding.title}: {finding.detail}", []).append(
+                devices[one.device].selector if one.device in devices else one.device
+            )
+    return {text: words.some(names, 4) if len(names) < len(found) else f"all {len(names)}" for text, names in by.items()}
+
+
+HEADS = ("state", "time", "checked", "power", "°C", "wrong", "slowest kind")
+
+
+def row_of(one: DeviceVerdict) -> list[str]:
+    """A device in a row: state, time, units checked, average power, hottest, wrong results, the kind farthest below what is expected."""
+    f = one.figures
+    shares = [(r.sustained / r.expected, r.kind) for r in one.rates if r.expected]
+    power, heat = ("power_w.average", "temperature_c.peak")
+    return [
+        one.state, span(f.get("seconds", 0.0)), f"{f['checked']:.0f}", f"{f[power]:.0f} W" if power in f else "–",
+        f"{f[heat]:.0f}" if heat in f else "–", str(len(one.wrong)),
+        f"{named(min(shares)[1])} {percent(min(shares)[0])} of expected" if shares else "–",
+    ]  # fmt: skip
+
+
+def allowed(found: StressVerdict) -> str:
+    """The violation budgets that a run was judged by, as `--allow` takes them."""
+    return ", ".join(f"{name}={100 * v:g}%" if ALLOWED[name][0] == "share" else f"{name}={v:.0f}" for name, v in found.allowed.items())
+
+
+def together(skew: Skew) -> str:
+    """How well synchronised devices began their pulses together, in words."""
+    apart = f"{show(skew.median_s, 's')} apart in the median, {show(skew.most_s, 's')} at most"
+    return f"{skew.pulses} began on {skew.devices} devices {apart}"
+
+
+def facts(one: DeviceVerdict, spent: Energy | None = None) -> list[tuple[str, str]]:
+    """What a device did and showed: name and words."""
+    f = one.figures
+    share = f["check_s"] / (f["busy_s"] + f["check_s"]) if f["busy_s"] + f["check_s"] else 0.0
+    checked = "all checked" if f["checked"] == f["units"] else f"{f['checked']:.0f} checked"
+    did = [f"{count(f['flop'])} operations"] * bool(f["flop"]) + [f"{show(f['moved_bytes'], 'B')} moved"] * bool(f["moved_bytes"])
+    found = [("time", _time(f, spent))] if f.get("seconds") or spent else []
+    work = ", ".join([f"{f['units']:.0f} units of work", checked, *did])
+    found.append(("work", f"{work}; checks took {percent(share)} of the time" if f["units"] else "no unit of work was done"))
+    if "power_w.peak" in f:
+        found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W{_doubted(one, 'power_w')}"))
+    if one.goal:
+        found.append(("set point", one.goal))
+    found.append(("power limit", one.reached))
+    if "temperature_c.peak" in f:
+        found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}{_doubted(one, 'temperature_c')}"))
+    if reasons := throttled(one):
+        found.append(("throttled by", reasons))
+    if one.dtypes:
+        cover = ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items())
+        found.append(("checksum", f"sees this share of bit flips alone, the rest is for the repeat: {cover}"))
+    return [(name, text) for name, text in found if text]
+
+
+def throttled(one: DeviceVerdict) -> str:
+    """Throttle reasons with the share of the time, or of readings, for which each was set."""
+    sampled = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name != "idle" and name not in one.counted]
+    counted = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name in one.counted]
+    by_counter = [f"{', '.join(counted)} of the time, by the driver's counters"] if counted else []
+    return "; ".join([*by_counter, *([f"{', '.join(sampled)} of readings"] if sampled else [])])
+
+
+def _time(f: Mapping[str, float], spent: Energy | None) -> str:
+    load = f"{span(f['seconds'])} under load" if f.get("seconds") else ""
+    if spent is None or spent.joules is None:
+        return load
+    how = "by the energy counter" if spent.source == "counter" else "by the integral of power"
+    return ", ".join(filter(None, (load, f"{telemetry.value('energy_j', spent.joules)} {how} over {span(spent.seconds)}")))
+
+
+def _doubted(one: DeviceVerdict, sensor: str) -> str:
+    """A word where a finding says that this sensor is not to be believed."""
+    kinds = [x.title.partition(" sensor: ")[0] for x in one.findings if x.title.endswith(f"sensor: {sensor}")]
+    return f" (of a {kinds[0].replace('nonsense from', 'lying')} sensor: only until then)" if kinds else ""
+
+
+def signed(share: float) -> str:
+    """A change in per cent; one that rounds to nothing has no minus."""
+    return f"{round(share, 3) + 0.0:+.1%}"
+
+
+def _heat(f: Mapping[str, float]) -> str:
+    if "temperature_c.rise" not in f:
+        return "too few readings to tell whether it is steady"
+    return "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
+
+
+def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool, spent: Energy | None) -> list[str]:
+    device = devices.get(one.device)
+    name = f"{device.selector} {device.name}" if device else one.device
+    lines = [f"{name}: {layout.painted(one.state, STYLES.get(one.state, 'dim'), color)}"]
+    for what, text in facts(one, spent):
+        lines += layout.paragraph(f"  {what:<13}", text, width)
+    if one.rates:
+        lines += ["", *_rates(one.rates, width, color)]
+    if one.findings:
+        lines.append("")
+    for finding in one.findings:
+        more = f" → {finding.action}" if finding.action else ""
+        mark = f"  {'!' if finding.severity != 'info' else '·'} "
+        lines += layout.paragraph(mark, named(f"{finding.title}: {finding.detail}{more}"), width)
+    for wrong in one.wrong[:5]:
+        bits = f"bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}"
+        text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, {bits}, {wrong.kind}, by {wrong.by}"
+        lines += layout.paragraph("    ", text, width)
+    return lines
+
+
+def _changed(one: Rate) -> Cell:
+    return Cell("–" if one.change is None else signed(one.change), "bad" if one.falls else "")
+
+
+def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
+    """A row per kind of unit: how fast, how steady, and beside what."""
+    if not found:
+        return []
+
+    def share(value: float, of: float | None) -> Cell:
+        return Cell(percent(value / of) if of else "–")
+
+    columns = [
+        Column("  throughput", [Cell(f"  {named(one.kind)}") for one in found]),
+        Column("peak", [Cell(show(one.peak, unit(one.kind, one.unit))) for one in found], right=True),
+        Column("sustained", [Cell(show(one.sustained, unit(one.kind, one.unit))) for one in found], right=True),
+        Column("change", [_changed(one) for one in found], right=True),
+        Column("spread", [Cell("–" if one.spread is None else f"±{one.spread:.1%}") for one in found], right=True),
+        Column("of bound", [share(one.sustained, one.bound) for one in found], right=True),
+        Column("of expected", [share(one.sustained, one.expected) for one in found], right=True),
+    ]  # fmt: skip
+    if any(one.reference for one in found):
+        columns.append(Column("of reference", [share(one.sustained, one.reference) for one in found], right=True))
+    lines = layout.fitted(columns, width, ("spread", "of expected", "peak")).lines(color)
+    why = dict.fromkeys(one.no_limit for one in found if one.no_limit)
+    for reason in why:
+        kinds = ", ".join(named(one.kind) for one in found if one.no_limit == reason)
+        lines += layout.paragraph("  · ", f"no bound of {kinds}: {reason}", width)
+    return lines
+
+
+def devices(found: Judged) -> dict[str, Device]:
+    """The devices of the run by their keys."""
+    run = found.bundle.run
+    return {d.key: d for d in run.machine.devices if d.key in run.devices}
+
+
+def torn(found: Judged) -> list[str]:
+    """A warning where lines could not be read."""
+    n = found.torn
+    return [f"{words.counted(n, 'line')} of {FILE} could not be read: torn"] if n else []

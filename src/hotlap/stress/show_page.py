@@ -1,0 +1,314 @@
+"""A stress run as part of a page: the verdict and what it rests on, rates by kind of unit, and what sensors said over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core.record import Device
+from hotlap.core.show import charts, telemetry, words
+from hotlap.core.stats.energy import Energy
+from hotlap.core.store import chunks
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import percent, show
+from hotlap.stress import show as stress
+from hotlap.stress.record import Tick
+from hotlap.stress.throughput import Rate
+from hotlap.stress.verdict import DeviceVerdict, Judged, StressVerdict, span
+
+Floats = NDArray[np.float64]
+BINS = 320  # stretches of a chart: what its pixels can show
+DRAWN = (  # sensors, the first that is there; unit, name, whether the axis begins at zero
+    (("power_w", "power_w.package-0"), "W", "Power", True),
+    (("clock_hz.sm", "clock_hz"), "Hz", "Clock", True),
+    (("temperature_c", "temperature_c.package-0"), "°C", "Temperature", False),
+)
+STATES = {"fail": "error", "inconclusive": "inconclusive", "pass": "pass"}  # classes of the style sheet
+LANE, FULL = 24.0, 0.25  # of the throughput chart: height in pixels, and room above a kind's fastest, where its line is
+
+
+class Band(NamedTuple):
+    """Stretches of a sensor: the middle of each, least, mean and highest."""
+
+    times_s: Floats
+    low: Floats
+    mean: Floats
+    high: Floats
+
+
+def lead(found: Judged) -> str:
+    """The verdict in a sentence, then findings with what to do: of devices that fail first, and each but once."""
+    verdict, known = found.verdict, stress.devices(found)
+    items, actions = list[str](), dict[str, list[str]]()
+    for (severity, title, detail, action), names in _findings(verdict, known):
+        where = f"{words.some(names, 4)}: " if len(verdict.devices) > 1 else ""
+        items.append(f'<li class="{severity}"><b>{escape(where + title)}</b><span>{escape(detail)}</span></li>')
+        if action and severity != "info":
+            actions.setdefault(action, []).extend(names)
+    said = f'<b class="state {STATES.get(verdict.state, "")}">{verdict.state.upper()}</b> {escape(stress.because(verdict))}.'
+    warned = "".join(f'<p class="note">{escape(text)}</p>' for text in stress.torn(found))
+    top = f'<p class="lead">{said}</p><p class="sub">{escape(_span(found))}</p>{warned}'
+    if not items:
+        return top
+    todo = "".join(
+        f"<li>{escape((f'{words.some(list(dict.fromkeys(names)), 4)}: ' if len(verdict.devices) > 1 else '') + action)}</li>"
+        for action, names in actions.items()
+    )
+    done = f'<ol class="actions">{todo}</ol>' if todo else "<p>Nothing.</p>"
+    return (
+        f'{top}<div class="columns"><div><h3>What was found</h3><ul class="findings">{"".join(items)}'
+        f"</ul></div><div><h3>What to do</h3>{done}</div></div>"
+    )
+
+
+def _findings(verdict: StressVerdict, known: Mapping[str, Device]) -> list[tuple[tuple[str, str, str, str], list[str]]]:
+    """Severity, title, detail and action of each finding with its devices; errors first."""
+    by: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in stress.worst_first(verdict):
+        for f in one.findings:
+            key = (f.severity, stress.named(f.title), stress.named(f.detail), f.action)
+            by.setdefault(key, []).append(known[one.device].selector if one.device in known else one.device)
+    return sorted(by.items(), key=lambda pair: ("error", "warning", "info").index(pair[0][0]))
+
+
+def _span(found: Judged) -> str:
+    """How many devices, how long they were under load, and the energy that it took."""
+    seconds = [one.figures.get("seconds", 0.0) for one in found.verdict.devices]
+    spent = [one.joules for one in telemetry.energies(found.bundle).values() if one.joules]
+    energy = telemetry.value("energy_j", sum(spent)) if spent and len(spent) == len(seconds) else ""
+    virtual = "virtual time" if found.bundle.run.target.startswith("simulated") else ""
+    load = f"{span(max(seconds, default=0.0))} under load{f' ({virtual})' if virtual else ''}"
+    return " · ".join(filter(None, (words.counted(len(seconds), "device"), load, energy)))
+
+
+def section(found: Judged) -> str:
+    """Per device, the worst first: what it did, rates by kind of unit, wrong results, and charts. Of many, those that pass unfold."""
+    drawable, known, spent = bands(found.bundle), stress.devices(found), telemetry.energies(found.bundle)
+    several, folded = len(found.verdict.devices) > 1, stress.passing(found.verdict)
+    parts = [_overview(found, known)] if several else []
+    for one in stress.worst_first(found.verdict):
+        device = known.get(one.device)
+        ticks = [x for x in found.lines if isinstance(x, Tick) and x.device == one.device]
+        name = f"{device.selector} {device.name}" if device else one.device
+        drawn = _charts(one, device, ticks, {sensor: band for (key, sensor), band in drawable.items() if key == one.device})
+        state = f'<span class="state {STATES.get(one.state, "")}">{escape(one.state)}</span>'
+        body = f'{_facts(one, spent.get(one.device))}{_rates(one.rates)}{_wrong(one)}<div class="plots">{drawn}</div>'
+        if one in folded:
+            parts.append(f"<details><summary>{escape(name)}: {state}</summary>{body}</details>")
+        else:
+            parts.append(f"<h3>{escape(name)}: {state}</h3>{body}")
+    together = [f"<p>Pulses: {escape(stress.together(found.verdict.skew))}.</p>"] if found.verdict.skew else []
+    budgets = [f'<p class="note">Allowed: {escape(stress.allowed(found.verdict))}.</p>'] if found.verdict.allowed else []
+    return "".join([*parts, *together, *budgets])
+
+
+def _overview(found: Judged, known: Mapping[str, Device]) -> str:
+    """A row per device, the worst first."""
+    rows = []
+    for one in stress.worst_first(found.verdict):
+        state, *cells = stress.row_of(one)
+        name = known[one.device].selector if one.device in known else one.device
+        rest = "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells)
+        rows.append(f'<tr><th>{escape(name)}</th><td class="state {STATES.get(one.state, "")}">{escape(state)}</td>{rest}</tr>')
+    head = "<th>device</th><th>state</th>" + "".join(f'<th class="n">{escape(name)}</th>' for name in stress.HEADS[1:])
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def doubts(found: Judged) -> str:
+    """What the verdict does not rest on: sensors that were not read, work that was not done, figures that nothing is known for."""
+    said: dict[str, list[str]] = {}
+    known = stress.devices(found)
+    for one in found.verdict.devices:
+        name = known[one.device].selector if one.device in known else one.device
+        for text in _doubted(one, found.bundle):
+            said.setdefault(text, []).append(name)
+    count = len(found.verdict.devices)
+    items = [f"{text} ({words.some(names, 4)})" if len(names) < count else text for text, names in said.items()]
+    items = [*found.bundle.warnings, *stress.torn(found), *items]
+    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in items) + "</ul>" if items else "<p>None.</p>"
+
+
+def _doubted(one: DeviceVerdict, bundle: Bundle) -> list[str]:
+    """The doubts of one device in words."""
+    found = [stress.named(f"{f.title}: {f.detail}") for f in one.findings if f.severity != "error"]
+    if not one.reached.startswith("reached"):
+        found += [f"power limit: {one.reached}"] * bool(one.reached)
+    if "temperature_c.peak" in one.figures and not one.figures.get("thermal.steady"):
+        moving = "temperature_c.rise" in one.figures
+        found.append(f"temperature: {'still moving when the load ended' if moving else 'too short to tell whether it is steady'}")
+    for why in dict.fromkeys(r.no_limit for r in one.rates if r.no_limit):
+        kinds = ", ".join(stress.named(r.kind) for r in one.rates if r.no_limit == why)
+        found.append(f"nothing to hold {kinds} against: {why}")
+    if few := [stress.named(r.kind) for r in one.rates if r.change is None]:
+        found.append(f"too few ticks to see a trend of {', '.join(few)}")
+    failed = dict.fromkeys((r.sensor, r.reason) for r in bundle.readings if r.device == one.device and r.status != "ok")
+    return found + [f"sensor {sensor} was not read at times or at all: {reason}" for sensor, reason in failed]
+
+
+METHOD = (
+    "Each device has a process of its own that does units of work one after another and checks every one: a GEMM by the sums of its rows "
+    "and columns, computed apart from it in fp64, and bit by bit against the first; memory and copies by what was written. A tick is about "
+    "a second of it. Throughput is of the time in which a kind of unit ran, checks aside, and never blended over kinds: sustained is "
+    "the median of the second half of its ticks, change from the first quarter of its ticks to the last, "
+    "spread the scatter of its ticks. Sensors are read beside "
+    "the load. The verdict is fail where a result was wrong, the device erred, stopped or lost throughput beyond what is allowed; "
+    "inconclusive where too little was done, checked or read to say; pass only for work that was checked."
+)
+
+
+def _facts(one: DeviceVerdict, spent: Energy | None) -> str:
+    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(said)}</dd>" for name, said in stress.facts(one, spent)) + "</dl>"
+
+
+def _rates(found: Sequence[Rate]) -> str:
+    if not found:
+        return ""
+    heads = ["peak", "sustained", "change", "spread", "of bound", "of expected", "of reference"]
+    rows = [_cells(r) for r in found]
+    kept = [n for n in range(len(heads)) if n < 4 or any(row[n] != "–" for row in rows)]
+    head = "".join(f'<th class="n">{heads[n]}</th>' for n in kept)
+    body = "".join(
+        f"<tr><th class=kind>{escape(stress.named(r.kind))}</th>{''.join(f'<td class=n>{escape(row[n])}</td>' for n in kept)}</tr>"
+        for r, row in zip(found, rows, strict=True)
+    )
+    return f'<div class="scroll"><table><thead><tr><th>throughput</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cells(r: Rate) -> list[str]:
+    course = ["–" if r.change is None else stress.signed(r.change), "–" if r.spread is None else f"±{r.spread:.1%}"]
+    shares = [percent(r.sustained / of) if of else "–" for of in (r.bound, r.expected, r.reference)]
+    unit = stress.unit(r.kind, r.unit)
+    return [show(r.peak, unit), show(r.sustained, unit), *course, *shares]
+
+
+def _wrong(one: DeviceVerdict) -> str:
+    if not one.wrong:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(stress.named(w.unit))}</td><td>{escape(w.place)}</td><td><code>{escape(w.expected)}</code></td><td><code>{escape(w.got)}</code></td>"
+        f"<td>{', '.join(map(str, w.bits))}</td><td>{w.kind}</td><td>{w.by}</td></tr>"
+        for w in one.wrong
+    )
+    head = "".join(f"<th>{name}</th>" for name in ("wrong result in", "at", "expected", "got", "bits", "kind", "found by"))
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+# ---------------------------------------------------------------- charts
+
+
+def bands(bundle: Bundle) -> dict[chunks.Key, Band]:
+    """Stretches of every sensor: the levels of a run that was compacted, else of its readings."""
+    path = bundle.path
+    if chunks.stored(path, "levels") and chunks.available():
+        return {
+            key: _fewer(Band((x.first_s + x.last_s) / 2, x.low, x.mean, x.high)) for key, x in chunks.levels(path).items()
+        }  # fmt: skip
+    points: dict[chunks.Key, list[tuple[float, float]]] = {}
+    for one in bundle.readings:
+        some = points.setdefault((one.device, one.sensor), [])
+        some += [(t, v) for t, v in zip(one.times_s, one.values, strict=True) if v is not None]
+    found = {}
+    for key, some in points.items():
+        if some:
+            times, values = np.array(sorted(some)).T
+            found[key] = _fewer(Band(times, values, values, values))
+    return found
+
+
+def _fewer(band: Band) -> Band:
+    """At most `BINS` stretches of equal length in time; empty ones are left out."""
+    times = band.times_s
+    if len(times) <= BINS:
+        return band
+    edges = np.linspace(times[0], times[-1], BINS + 1)[:-1]
+    first = np.unique(np.searchsorted(times, edges))
+    counts = np.diff([*first, len(times)])
+    return Band(
+        np.add.reduceat(times, first) / counts, np.minimum.reduceat(band.low, first), np.add.reduceat(band.mean, first) / counts,
+        np.maximum.reduceat(band.high, first),
+    )  # fmt: skip
+
+
+def _charts(one: DeviceVerdict, device: Device | None, ticks: Sequence[Tick], bands: dict[str, Band]) -> str:
+    spans = [band.times_s for band in bands.values()] + ([np.array([x.time_s for x in ticks])] if ticks else [])
+    if not spans:
+        return ""
+    axis = Time(min(float(s[0]) for s in spans), max(float(s[-1]) for s in spans))
+    figures = [_throughput(one, ticks, axis)] if ticks and one.rates else []
+    for sensors, unit, name, zero in DRAWN:
+        band = next((bands[sensor] for sensor in sensors if sensor in bands and len(bands[sensor].times_s) > 1), None)
+        if band:
+            limit = one.figures.get("power_limit_w") if unit == "W" else None
+            figures.append(figure(name, range_said(band, unit), sensor_chart(band, name, unit, zero, limit, axis)))
+    return "".join(figures)
+
+
+class Time:
+    """Time since the run began, in the unit that suits its length."""
+
+    def __init__(self, first_s: float, last_s: float) -> None:
+        self.first_s, length = first_s, last_s - first_s
+        self.unit_s, self.unit = (3600.0, "h") if length > 2 * 3600 else (60.0, "min") if length > 180 else (1.0, "s")
+        end = max(length, 1e-9) / self.unit_s
+        round_off = charts.linear_axis(0.0, end, lambda v: f"{v:g} {self.unit}")
+        ticks = tuple(tick for tick in round_off.ticks if tick <= end)
+        self.axis = charts.Axis(0.0, end, round_off.show, "", False, ticks)  # ends with the run, not at the next round number
+
+    def at(self, time_s: float) -> float:
+        return (time_s - self.first_s) / self.unit_s
+
+
+def _written(value: float, unit: str) -> str:
+    if unit == "share":
+        return f"{value:.0%}"
+    return f"{value:.0f} °C" if unit == "°C" else show(value, unit)
+
+
+def range_said(band: Band, unit: str) -> str:
+    low, mean, high = (_written(float(v), unit) for v in (band.low.min(), band.mean.mean(), band.high.max()))
+    return f"{low} to {high}, mean {mean}"
+
+
+def sensor_chart(band: Band, name: str, unit: str, zero: bool, limit: float | None, time: Time) -> charts.Chart:
+    high = max(float(band.high.max()), limit or 0.0)
+    low = 0.0 if zero else min(float(band.low.min()), high - 5.0)
+    chart = charts.Chart(time.axis, charts.linear_axis(low, high, lambda v: _written(v, unit), most=4), f"{name} over time", height=210.0)
+    x = [time.at(t) for t in band.times_s.tolist()]
+    chart.band(list(zip(x, band.low.tolist(), band.high.tolist(), strict=True)))
+    if limit:
+        chart.line([(x[0], limit), (x[-1], limit)], "bound")
+        chart.label((x[-1], limit), f"limit {limit:.0f} W", "above", "end")
+    chart.line(list(zip(x, band.mean.tolist(), strict=True)), "main")
+    return chart
+
+
+def _throughput(one: DeviceVerdict, ticks: Sequence[Tick], time: Time) -> str:
+    """A lane per kind and a dot per tick, as a share of the kind's fastest."""
+    points: dict[str, list[tuple[float, float]]] = {r.kind: [] for r in one.rates if r.sustained}
+    for tick in ticks:
+        for kind, done in tick.parts().items():
+            if kind in points and done.busy_s > 0:
+                points[kind].append((time.at(tick.time_s), (done.flop or done.moved_bytes) / done.busy_s))
+    kinds = [kind for kind, some in points.items() if some]
+    if not kinds:
+        return ""
+    tops = {kind: max(v for _, v in points[kind]) for kind in kinds}
+    least = min(v / tops[kind] for kind in kinds for _, v in points[kind])
+    low = 0.5 if least >= 0.5 else 0.0
+    names = {len(kinds) - n - FULL: stress.named(kind).removeprefix("GEMM ") for n, kind in enumerate(kinds)}
+    axis = charts.Axis(0.0, float(len(kinds)), lambda place: names[place], "", False, tuple(names))
+    chart = charts.Chart(time.axis, axis, "throughput over time", height=charts.TOP + charts.BOTTOM + LANE * len(kinds))
+    for n, kind in enumerate(kinds):
+        step = max(1, len(points[kind]) // BINS)
+        base = len(kinds) - n - 1
+        chart.dots([(t, base + (1 - FULL) * (v / tops[kind] - low) / (1 - low)) for t, v in points[kind][::step]], "main")
+    about = f"a lane per kind: its line is its fastest, the one below {low:.0%} of it; a dot is a second or so"
+    return figure("Throughput", about, chart)
+
+
+def figure(name: str, about: str, chart: charts.Chart) -> str:
+    return f"<figure><figcaption><b>{escape(name)}</b>{escape(about)}</figcaption>{chart.svg()}</figure>"

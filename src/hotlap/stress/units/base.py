@@ -1,0 +1,49 @@
+"""What a unit of load is, and what it says of a wrong result."""
+
+from __future__ import annotations
+
+import importlib.resources
+from typing import Literal, NamedTuple, Protocol
+
+TRIES = 3  # times that work is done again where its result was wrong
+
+
+class Wrong(NamedTuple):
+    """One wrong element of a result."""
+
+    place: str
+    expected: str
+    got: str
+    bits: list[int]
+    by: Literal["checksum", "repeat", "pattern", "count", "operand"]
+    kind: Literal["transient", "permanent"]
+
+
+class Unit(Protocol):
+    """A piece of work of some milliseconds, and its check."""
+
+    flop: float
+    moved_bytes: float
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+
+    def run(self) -> None:
+        """Does the work and waits for it."""
+
+    def check(self) -> list[Wrong]:
+        """What is wrong with the last result, recomputed to tell transient from permanent; empty where nothing is."""
+
+    def facts(self) -> dict[str, float]:
+        """For products: its sides, and the share of bit positions whose flip the checksum alone is sure to see."""
+
+
+def source() -> str:
+    """The kernels of all units, in the common C dialect."""
+    return (importlib.resources.files("hotlap.core.measure.workloads") / "kernels" / "stress.c").read_text()
+
+
+def bits_of(difference: int) -> list[int]:
+    """Positions of the bits that are set, 0 is the least significant."""
+    return [p for p in range(difference.bit_length()) if difference >> p & 1]

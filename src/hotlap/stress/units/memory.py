@@ -1,0 +1,127 @@
+"""Patterns written to device memory, compared, inverted and compared again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from hotlap.core.measure.targets.base import Target
+from hotlap.stress.units.base import TRIES, Wrong, bits_of, source
+
+PATTERNS = ("walking ones", "walking zeros", "solid", "random with address")
+WORDS = {"cpu": 1 << 20, "gpu": 1 << 28}  # of 4 bytes, in one unit
+LISTED = 64  # wrong words that a comparison names
+LOW = 0xFFFFFFFF
+Found = list[tuple[int, int, int]]  # word, expected, got
+
+
+class Memory(ABC):
+    """A pattern written, compared and inverted, compared again; another pattern each time."""
+
+    flop = 0.0
+
+    def __init__(self, target: Target, seed: int) -> None:
+        self.target, self.seed, self.turn = target, seed & 0xFFFF, 0
+        self.words = WORDS["cpu" if target.device.kind == "cpu" else "gpu"]
+        self.moved_bytes, self.found = 5.0 * 4 * self.words, Found()
+
+    @property
+    def name(self) -> str:
+        return f"memory {PATTERNS[self.turn % len(PATTERNS)]}"
+
+    def facts(self) -> dict[str, float]:
+        return {}
+
+    @abstractmethod
+    def write(self) -> None:
+        """The pattern of this turn into every word."""
+
+    @abstractmethod
+    def compare(self, inverted: bool) -> Found:
+        """Words that differ from the pattern, or from its inverse; leaves the inverse of what should be there behind."""
+
+    def _pass(self) -> Found:
+        self.write()
+        return [*self.compare(False), *self.compare(True)]
+
+    def run(self) -> None:
+        self.turn, self.seed = self.turn + 1, (self.seed * 5 + 1) & 0xFFFF
+        self.found = self._pass()
+
+    def check(self) -> list[Wrong]:
+        if not self.found:
+            return []
+        again = {at for _ in range(TRIES) for at, _, _ in self._pass()}
+        return [
+            Wrong(f"address 0x{4 * at:x}", f"0x{was:08x}", f"0x{now:08x}", bits_of(was ^ now), "pattern",
+                  "permanent" if at in again else "transient")
+            for at, was, now in self.found
+        ]  # fmt: skip
+
+
+class KernelMemory(Memory):
+    """By kernels of Hotlap's own."""
+
+    def __init__(self, target: Target, seed: int) -> None:
+        super().__init__(target, seed)
+        self.buffer = target.buffer(4 * self.words)
+        defines = ["T=float", "R=float"]
+        self.writing = target.kernel(source(), "pattern_write", defines)
+        self.checking = target.kernel(source(), "pattern_check", defines)
+        self.items = 1024 * max(1, target.device.compute_units or 1)
+
+    def write(self) -> None:
+        self.writing(self.items, 64, self.buffer, np.uint32(self.turn % 4), np.uint32(self.seed), np.uint32(self.words))
+
+    def compare(self, inverted: bool) -> Found:
+        mode, errors = self.turn % 4, self.target.buffer(np.zeros(1 + 2 * LISTED, np.uint32))
+        self.checking(
+            self.items, 64, self.buffer, errors, np.uint32(mode), np.uint32(self.seed), np.uint32(self.words), np.uint32(inverted)
+        )
+        wrong = self.target.read(errors)
+        rows = wrong[1 : 1 + 2 * min(int(wrong[0]), LISTED)].reshape(-1, 2).tolist()
+        return [(at, pattern(mode, self.seed, at) ^ (LOW if inverted else 0), got) for at, got in rows]
+
+
+def pattern(mode: int, seed: int, i: int) -> int:
+    """What `kernels/stress.c` writes at a word."""
+    h = (i ^ seed) * 2654435761 & LOW
+    h = (h ^ (h >> 15)) * 2246822519 & LOW
+    one = 1 << ((i + seed) & 31)
+    return (one, ~one & LOW, LOW, (h ^ (h >> 13)) ^ i)[mode]
+
+
+class TorchMemory(Memory):
+    """By whole tensors."""
+
+    def __init__(self, target: Target, seed: int) -> None:
+        super().__init__(target, seed)
+        torch = self.torch = target.library
+        self.index = torch.arange(self.words, dtype=torch.int32, device=target.device.facts["place"])
+        self.buffer = torch.empty_like(self.index)
+
+    def write(self) -> None:
+        self.should = self._should()
+        self.buffer.copy_(self.should)
+        self.target.sync()
+
+    def _should(self) -> Any:
+        torch, mode = self.torch, self.turn % 4
+        if mode == 3:
+            h = (self.index ^ self.seed) * -1640531535
+            return (h ^ (h >> 15)) * -2048144777 ^ self.index
+        one = torch.bitwise_left_shift(torch.ones_like(self.index), (self.index + self.seed) & 31)
+        return (one, ~one, torch.full_like(self.index, -1))[mode]
+
+    def compare(self, inverted: bool) -> Found:
+        should = ~self.should if inverted else self.should
+        found = Found()
+        if not self.torch.equal(self.buffer, should):
+            places = (self.buffer != should).nonzero().flatten()[:LISTED]
+            rows = zip(places.tolist(), should[places].tolist(), self.buffer[places].tolist(), strict=True)
+            found = [(at, was & LOW, now & LOW) for at, was, now in rows]
+        self.buffer.copy_(~should)
+        self.target.sync()
+        return found

@@ -1,0 +1,71 @@
+"""Units on a simulated GPU: cases that it plays, and wrong results where they were asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from hotlap.core import plan as plans
+from hotlap.core import work as works
+from hotlap.core.measure.targets.base import Target
+from hotlap.stress.units.base import Wrong
+
+SIDE, LEAST = 8192, 1024  # m, n and k; smaller where a product takes long
+UNIT_S = 0.1  # what a unit is made to take: calls are as many as fit, whatever the dtype's rate
+MOST_CALLS = 4096
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "memory": ("stream", {"op": "copy", "size": "4 GiB"}), "link": ("transfer", {"direction": "h2d", "size": "1 GiB"}),
+    "atomics": ("atomic", {"contention": "same"}),
+}  # fmt: skip
+
+
+def product(target: Target, dtype: str, seed: int) -> Simulated:
+    """A matrix product, of sides that are halved until a call fits into a unit."""
+    side = SIDE
+    while True:
+        made = Simulated(target, f"products {dtype}", "gemm", {"m": side, "n": side, "k": side, "dtype": dtype}, seed)
+        if made.call_s <= UNIT_S or side <= LEAST:
+            return made
+        side //= 2
+
+
+def other(target: Target, kind: str, seed: int) -> Simulated:
+    """Memory, link or atomics."""
+    workload, params = CASES[kind]
+    return Simulated(target, kind, workload, params, seed)
+
+
+class Simulated:
+    """A case of the simulated GPU; wrong results are those that were asked for."""
+
+    def __init__(self, target: Target, name: str, workload: str, params: dict[str, Any], seed: int) -> None:
+        self.target, self.name = target, name
+        case = plans.case(workload, params)
+        self.prepared = target.library.prepare(case)
+        self.call_s = target.library.call_s(case)
+        self.calls = max(1, min(round(UNIT_S / self.call_s), MOST_CALLS))
+        self.side = int(params["m"]) if workload == "gemm" else SIDE
+        self.flop = 2.0 * self.side**3 * self.calls if workload == "gemm" else 0.0
+        asked = works.find(workload).work(case.params)
+        moved = workload in ("stream", "transfer")
+        self.moved_bytes = float(asked.link_bytes or asked.working_set_bytes) * self.calls if moved else 0.0
+        self.rng = np.random.default_rng([seed, *name.encode()])
+
+    def run(self) -> None:
+        self.target.time(self.prepared.enqueue, self.calls)
+
+    def check(self) -> list[Wrong]:
+        if self.prepared.check().passed:
+            return []
+        bit, word = int(self.rng.integers(32)), int(self.rng.integers(2**32))
+        row, column = self.rng.integers(self.side, size=2)
+        place = f"row {row}, column {column} of {self.side} × {self.side}" if self.flop else f"address 0x{4 * (self.side * row + column):x}"
+        place = f"cell {column % 64}" if self.name == "atomics" else place
+        kind: Literal["transient", "permanent"] = "transient" if self.prepared.check().passed else "permanent"
+        return [Wrong(place, f"0x{word:08x}", f"0x{word ^ 1 << bit:08x}", [bit], "repeat", kind)]
+
+    def facts(self) -> dict[str, float]:
+        if self.flop:
+            return {name: float(self.side) for name in "mnk"} | {"library": 1.0}
+        return {"plain": 1.0} if self.moved_bytes else {}

@@ -1,0 +1,357 @@
+"""The verdict of a stress run: per device what was done, what was wrong and why it was not faster; and one for all of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace as replaced
+
+from hotlap.core.analysis import symptoms
+from hotlap.core.analysis.catalogue import Budgets, Findings, catalogue
+from hotlap.core.analysis.symptoms import Columns
+from hotlap.core.model import limits
+from hotlap.core.record import Device, Finding, Readings, Record, Run, State
+from hotlap.core.store import files
+from hotlap.core.store.bundle import Bundle
+from hotlap.stress import conduct, power_limit
+from hotlap.stress import throughput as speed
+from hotlap.stress.record import ALLOWED, FILE, SETUP, Happened, Line, Mismatch, Profile, Tick, read
+from hotlap.stress.throughput import Rate
+
+__all__ = ["Budgets", "DeviceVerdict", "Judged", "StressVerdict", "catalogue", "hold", "judge", "of"]
+
+BEHIND = 0.05  # of the peers' median throughput, or of a reference run's: too much
+DEFAULT = Budgets()
+Codes = Mapping[str, dict[str, dict[str, str]]]
+
+
+@dataclass(frozen=True)
+class DeviceVerdict:
+    """One device. `causes` are slugs, the first decides."""
+
+    device: str
+    state: State
+    causes: list[str]
+    findings: list[Finding]
+    figures: dict[str, float] = field(default_factory=dict)
+    throttling: dict[str, float] = field(default_factory=dict)  # reason → share of the time
+    counted: list[str] = field(default_factory=list)  # reasons whose share is by the driver's counter, not by readings of a mask
+    dtypes: dict[str, float] = field(default_factory=dict)  # share of flips that the checksum alone sees
+    rates: list[Rate] = field(default_factory=list)  # by kind of unit
+    reached: str = ""  # whether the power limit was, in words
+    wrong: list[Mismatch] = field(default_factory=list)
+    goal: str = ""  # how well a set point was held, in words
+
+
+@dataclass(frozen=True)
+class Skew:
+    """How far apart synchronised devices began the same pulses of load: from the first to the last of them."""
+
+    pulses: int
+    devices: int
+    median_s: float
+    most_s: float
+
+
+@dataclass(frozen=True)
+class StressVerdict:
+    run: str
+    state: State
+    reason: str
+    devices: list[DeviceVerdict]
+    allowed: dict[str, float] = field(default_factory=dict)  # violation budgets that it was judged by
+    skew: Skew | None = None  # of synchronised devices
+
+
+def judge(
+    run: Run,
+    lines: Sequence[Line],
+    readings: Sequence[Readings],
+    budgets: Budgets = DEFAULT,
+    own: Path | None = None,
+    folder: Path | None = None,
+) -> StressVerdict:
+    """Fail where a device erred, lost ground or stopped; inconclusive where too little was done; pass only for work that was checked.
+
+    `own`: a user's catalogue. `folder`: of the bundle, where readings that were compacted are read in full."""
+    codes = catalogue(own)
+    shown = {key: symptoms.exact(folder, key, readings) if folder else symptoms.columns(key, readings) for key in run.devices}
+    shown["host"] = symptoms.columns("host", readings)
+    devices = [_device(run, key, [x for x in lines if x.device == key], shown, (budgets, codes)) for key in run.devices]
+    return replace(_all(run, _peers(devices, {d.key: d for d in run.machine.devices}), asdict(budgets)), skew=skew(lines))
+
+
+def skew(lines: Sequence[Line]) -> Skew | None:
+    """From the pulses that two devices or more began in their first processes; a process that was started again counts its own."""
+    began: dict[int, dict[str, float]] = {}
+    for x in lines:
+        if isinstance(x, Tick) and x.attempt == 0:
+            for number, time_s in x.pulses.items():
+                began.setdefault(number, {})[x.device] = time_s
+    apart = [max(some.values()) - min(some.values()) for some in began.values() if len(some) > 1]
+    if not apart:
+        return None
+    return Skew(len(apart), max(len(some) for some in began.values()), float(np.median(apart)), max(apart))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A stress run that was read, and its verdict."""
+
+    bundle: Bundle
+    lines: list[Line]
+    torn: int  # lines that could not be read
+    verdict: StressVerdict
+
+
+class _Kept(Record, frozen=True, kw_only=True):
+    """What the verdict needs of a stress.json."""
+
+    profile: Profile
+
+
+def of(bundle: Bundle, own: Path | None = None, allowed: Mapping[str, float] | None = None) -> Judged | None:
+    """The verdict of a bundle, a folder or a zip; None where it holds no stress run. `own`: a user's catalogue. `allowed`: violation
+    budgets instead of those that the run was begun with."""
+    data = _file(bundle.path, FILE)
+    if data is None:
+        return None
+    lines, torn = read(data)
+    try:
+        kept = msgspec.json.decode(_file(bundle.path, SETUP) or b"", type=_Kept).profile.allowed
+    except msgspec.DecodeError:  # of an older Hotlap, or lost: the usual ones
+        kept = {}
+    given = {name: value for name, value in {**kept, **(allowed or {})}.items() if name in ALLOWED}
+    return Judged(bundle, lines, torn, judge(bundle.run, lines, bundle.readings, Budgets(**given), own, bundle.path))
+
+
+def _file(path: Path, name: str) -> bytes | None:
+    if path.is_dir():
+        return (path / name).read_bytes() if (path / name).is_file() else None
+    return files.members(path, name).get(name) if path.is_file() else None
+
+
+def hold(found: StressVerdict, run: Run, good: StressVerdict, other: Run) -> StressVerdict:
+    """The same verdict with its rates beside those of a run that is known to be good: the same device by its key, else one of the same
+    model. A kind that is slower by more than 5 % fails; a device without a like is inconclusive."""
+    names = {d.key: d.model for d in (*run.machine.devices, *other.machine.devices)}
+    rates = {one.device: {r.kind: r.sustained for r in one.rates} for one in good.devices}
+    devices = []
+    for one in found.devices:
+        like = next((key for key in sorted(rates, key=lambda key: key != one.device) if names.get(key) == names.get(one.device)), None)
+        if like is None:
+            what = f"run {good.run} has no device of this model"
+            devices.append(_worse(one, "no reference", what, "give a run of the same model with --against", "inconclusive"))
+            continue
+        one = replace(one, rates=[replace(r, reference=rates[like].get(r.kind)) for r in one.rates])
+        slower = [(r.sustained / r.reference, r) for r in one.rates if r.reference and r.sustained < (1 - BEHIND) * r.reference]
+        if not any(r.reference for r in one.rates):
+            what = f"run {good.run} did none of the kinds of work of this one"
+            one = _worse(one, "nothing to compare", what, "give a run of the same profile with --against", "inconclusive")
+        elif alone := [r.kind for r in one.rates if not r.reference]:
+            said = f"{', '.join(alone)}: not in run {good.run}"
+            one = replace(one, findings=[*one.findings, Finding(title="not compared", detail=said, severity="info", action="")])
+        if slower:
+            share, worst = min(slower, key=lambda pair: pair[0])
+            more = f", and {len(slower) - 1} more kind{'s' * (len(slower) > 2)} by over {BEHIND:.0%}" if len(slower) > 1 else ""
+            what = f"{worst.kind} is {1 - share:.1%} under run {good.run}{more}"
+            one = _worse(one, "behind the reference", what, "compare clocks, temperatures and settings of both runs")
+        devices.append(one)
+    return replace(_all(run, devices, found.allowed), skew=found.skew)
+
+
+def _all(run: Run, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
+    states = [one.state for one in devices]
+    state: State = "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not states else "pass"
+    names = {d.key: d.selector for d in run.machine.devices}
+    causes: dict[str, list[str]] = {}
+    for one in devices:
+        for cause in dict.fromkeys(one.causes if one.state == state else []):
+            causes.setdefault(cause, []).append(names.get(one.device, one.device))
+    said = [f"{cause} ({_where(where, len(devices))})" if len(devices) > 1 else cause for cause, where in causes.items()]
+    longest = max((one.figures.get("seconds", 0.0) for one in devices), default=0.0)
+    done = f"{len(devices)} device{'s' * (len(devices) > 1)} did checked work for {span(longest)} without an error"
+    return StressVerdict(run.id, state, ", ".join(said) if said else done, devices, allowed)
+
+
+def _where(named: list[str], count: int) -> str:
+    """Devices by name; of more than two that have it in common, that they all do."""
+    return "all of them" if len(named) == count > 2 else ", ".join(named)
+
+
+def span(seconds: float) -> str:
+    """A length of time in its two largest units: 1 h 5 min, 2 min 20 s, 45 s."""
+    whole = round(seconds)
+    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    first = next((n for n, (value, _) in enumerate(parts) if value), 3)
+    return " ".join(f"{value} {unit}" for n, (value, unit) in enumerate(parts[first : first + 2]) if value or not n)
+
+
+def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, Columns], how: tuple[Budgets, Codes]) -> DeviceVerdict:
+    (budgets, codes), shown = how, all_shown[key]
+    ticks = [x for x in lines if isinstance(x, Tick)]
+    wrong = [x for x in lines if isinstance(x, Mismatch)]
+    events = [x for x in lines if isinstance(x, Happened)]
+    device = next((d for d in run.machine.devices if d.key == key), None)
+    spec = limits.spec_for(device, run.machine) if device else None
+    found = Findings(codes)
+    figures, rates = _figures(ticks, shown), speed.rates(ticks, events, spec)
+    _wrong(wrong, found, budgets)
+    _events(events, found, conduct.reaction(events, shown))
+    symptoms.counters(shown, found, budgets)
+    throttling = symptoms.throttling(shown)
+    symptoms.throttled(throttling, found, budgets)
+    symptoms.sensors(shown, found, ticks)
+    limit_w, _ = power_limit.known(device, shown, spec)
+    goal = conduct.set_point(events, shown, found)
+    capped = conduct.capped_below(throttling, shown, limit_w, found)
+    busy = conduct.busy_host(device, all_shown["host"], shown, found)
+    conduct.narrow_link(device, spec.pcie_lanes if spec else None, shown, found)
+    conduct.rates(rates, found)
+    _course(rates, shown, found, (budgets, busy, capped))
+    symptoms.heat(shown, figures)
+    if not figures["checked"]:
+        found.add("no checked work", "no unit of work was done and checked: that is never a pass", "open", "see what did not run, above")
+    elif run.ended == "" or (not any(x.what == "ended" for x in events) and not found.failed):
+        ends = {"interrupted": "it was interrupted (Ctrl-C or SIGTERM)", "": "it was killed, or is still running"}
+        what = ends.get(run.stopped, run.stopped.removeprefix("error: "))
+        found.add("not finished", what, "open", f"hotlap stress --resume {run.id}")
+    else:
+        conduct.never_ran(ticks, events, found)
+    figures |= {"power_limit_w": limit_w} if limit_w else {}
+    reached = power_limit.reached(device, spec, power_limit.Seen(shown, ticks, events, rates, throttling))
+    state: State = "fail" if found.failed else "inconclusive" if found.open else "pass"
+    cover = {x.detail.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
+    causes = list(dict.fromkeys(found.failed or found.open))
+    findings = _once([one for _, one in found.found])
+    counted = list(symptoms.counted(shown))
+    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.said, wrong[:20], goal)
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings alike are told once, with how many they were."""
+    counts: dict[tuple[str, str], int] = {}
+    for one in findings:
+        counts[one.title, one.detail] = counts.get((one.title, one.detail), 0) + 1
+    kept = {(one.title, one.detail): one for one in findings}
+    return [replaced(one, detail=f"{counts[key]} times: {one.detail}") if counts[key] > 1 else one for key, one in kept.items()]
+
+
+def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
+    """Work done and checked, power and temperature."""
+    found = {
+        "units": float(sum(x.units for x in ticks)), "checked": float(sum(x.checked for x in ticks)), "flop": sum(x.flop for x in ticks),
+        "moved_bytes": sum(x.moved_bytes for x in ticks), "busy_s": sum(x.busy_s for x in ticks), "check_s": sum(x.check_s for x in ticks),
+    }  # fmt: skip
+    found["seconds"] = sum(b.time_s - a.time_s for a, b in itertools.pairwise(ticks) if a.attempt == b.attempt)
+    firsts = {x.attempt: x for x in reversed(ticks)}.values()  # what a process did before its first line
+    found["seconds"] += sum(x.busy_s + x.check_s for x in firsts)
+    return found | conduct.figures(shown)
+
+
+def _wrong(wrong: Sequence[Mismatch], found: Findings, budgets: Budgets) -> None:
+    if len(wrong) <= budgets.errors:
+        return
+    first = wrong[0]
+    kinds = "permanent" if any(x.kind == "permanent" for x in wrong) else "transient"
+    what = f"{len(wrong)} wrong results; the first in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
+    found.add(f"wrong results ({kinds})", what, action="take the device out of service; repeat on another slot to tell card from host")
+
+
+def _events(events: Sequence[Happened], found: Findings, reaction: str) -> None:
+    for x in events:
+        if x.what == "lost":
+            found.add("device lost", x.detail, action="look for Xid 79 in the kernel's log; reseat the card, power the node off and on")
+        elif x.what == "hung":
+            found.add("hung", x.detail, action="reset the device; look for Xid 8, 109 or 119 in the kernel's log")
+        elif x.what == "died":
+            found.add(
+                "process died", f"{x.detail}; it was started again", action="look for the kernel's out-of-memory killer and driver errors"
+            )
+        elif x.what == "limit":
+            own = bool(x.numbers.get("slowdown"))
+            cause = "too hot" if own else "limit asked was reached"
+            found.add(
+                cause,
+                x.detail + ("" if own else reaction),
+                "fail" if own else "open",
+                "look at airflow, fan and thermal contact" if own else "raise the limit, or lower the load",
+            )
+        elif x.what == "held":
+            found.add("held before the load", x.detail, "open", "let it cool, look at airflow and power supplies, and run it again")
+        elif x.what == "suspended":
+            found.add("suspended", x.detail, "open", "keep the machine awake: systemd-inhibit")
+        elif x.what == "clock_jump":
+            found.add("clock changed", f"{x.detail}; Hotlap's times are monotonic and not moved by it", "note")
+        elif x.what == "unguarded":
+            found.add("limit without a sensor", x.detail, "open", "leave it out, or see hotlap sensors for what is missing")
+        elif x.what == "hottest":
+            found.add("most power", x.detail, "note")
+        elif x.what == "mix":
+            found.add("units mixed", x.detail, "note")
+        elif x.what in ("not_run", "sensors"):
+            found.add("not run" if x.what == "not_run" else "sensor missing", x.detail, "note")
+
+
+def _course(rates: Sequence[Rate], shown: Columns, found: Findings, how: tuple[Budgets, bool, bool]) -> None:
+    """Kinds whose throughput falls beyond the budget, and whether the clock says why. `how`: budgets, whether the host was busy, and
+    whether a power cap holds the card below its limit."""
+    budgets, busy, capped = how
+    falling = [(one.change, one) for one in rates if one.falls and one.change is not None and one.change < -budgets.slope]
+    if not falling:
+        return
+    change, worst = min(falling, key=lambda pair: pair[0])
+    clock = symptoms.change(shown, "clock_hz.sm")
+    late = symptoms.throttling(shown, symptoms.LATE)
+    free = not any(share > budgets.throttle and name != "idle" for name, share in late.items())
+    if clock < -budgets.slope and free:
+        what = f"clock {clock:+.1%} over the run without a reason of throttling; {worst.kind} {change:+.1%}"
+        found.add("clock stuck low", what, action="reset the device; look at locked clocks")
+        return
+    kinds = len(falling) - 1
+    more = f", and {kinds} more kind{'s' * (kinds > 1)}" if kinds else ""
+    what = f"{worst.kind} {change:+.1%} from the first quarter of the run to the last{more}"
+    held = [name for name, share in late.items() if share > budgets.throttle and name not in ("idle", "software power cap")]
+    if busy:  # then it is not known whose fall it is
+        what += "; others were at work on the host or the device"
+        found.add("throughput falls", what, "open", "run it again with nothing else running")
+        return
+    look = "look at what lowers the power limit" if capped else f"look at what holds the clock: {', '.join(held)}" if held else ""
+    found.add("throughput falls", what, action=look or "look at temperature and clocks over time")
+
+
+def _worse(one: DeviceVerdict, cause: str, detail: str, action: str, state: State = "fail") -> DeviceVerdict:
+    """A further finding; what was worse already stays so."""
+    what = Finding(title=cause, detail=detail, severity="error" if state == "fail" else "warning", action=action)
+    if one.state == "fail" and state != "fail":
+        return replace(one, findings=[*one.findings, what])
+    return replace(one, state=state, causes=[*(one.causes if one.state == state else []), cause], findings=[*one.findings, what])
+
+
+def _peers(devices: list[DeviceVerdict], known: Mapping[str, Device]) -> list[DeviceVerdict]:
+    """A device fails that is behind the median of the node's others of its model in any kind of unit. Of only two that differ nobody
+    knows which one is as it should be: the verdict of the slower one stays open."""
+    found: list[DeviceVerdict] = []
+    for one in devices:
+        model = known[one.device].model if one.device in known else ""
+        others = [x for x in devices if x is not one and x.device in known and known[x.device].model == model]
+        behind: list[tuple[float, str]] = []
+        for rate in one.rates:
+            theirs = [r.sustained for x in others for r in x.rates if r.kind == rate.kind]
+            if theirs and (share := rate.sustained / float(np.median(theirs))) < 1 - BEHIND:
+                behind.append((share, rate.kind))
+        if behind:
+            share, kind = min(behind)
+            if len(others) > 1:
+                what = f"{kind} is {1 - share:.1%} under the median of the others"
+                one = _worse(one, "behind its peers", what, "audit its settings against theirs")
+            else:
+                what = f"{kind} is {1 - share:.1%} under the only other device of its model"
+                one = _worse(one, "behind its only peer", what, "audit its settings against the other's", "inconclusive")
+        found.append(one)
+    return found

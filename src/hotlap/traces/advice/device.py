@@ -1,0 +1,303 @@
+"""Rules about the device: chains of tiny kernels, exposed communication and copies, matrix units, small grids."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core import units
+from hotlap.traces import breakdown, intervals, memory, roofline
+from hotlap.traces.advice.base import Found, percent, rules
+from hotlap.traces.events import COPY, KERNEL, OPERATOR, SET
+from hotlap.traces.replay import Change
+from hotlap.traces.study import Study
+
+POINTWISE = re.compile(
+    r"elementwise|vectorized|unrolled|CUDAFunctor|multi_tensor|foreach|fill|cat_array|CatArray|copy_kernel|triton_poi", re.IGNORECASE
+)
+PRODUCT = re.compile(r"gemm|cutlass|convolve|conv2d|winograd|implicit_con|cudnn.*fprop|dgrad|wgrad|xmma|Cijk_", re.IGNORECASE)
+PLAIN = re.compile(r"sgemm|fp32|f32f32_f32f32|ffma|scudnn|volta_s|simt|winograd|_s884gemm_fp32|implicit_convolve_sgemm", re.IGNORECASE)
+WITHIN = re.compile(r"DtoD|DeviceToDevice|Device -> Device|memset", re.IGNORECASE)
+MATRIX = re.compile(r"16816|1688|884|s?hmma|tensorop|tf32|bf16|f16|h884|e4m3|e5m2|wgmma|sm90.*gmma|i8i8|imma|MFMA|_MI\d", re.IGNORECASE)
+HALF_REMEDY = (
+    "The matrix units of this device (compute capability 7) take fp16 only, neither bf16 nor TF32: torch.autocast('cuda', "
+    "dtype=torch.float16) with torch.amp.GradScaler; sides that are multiples of 8."
+)
+CALLS_REMEDY = (
+    "Allocate the host's side pinned (cudaHostAlloc, cudaHostRegister) and copy with cudaMemcpyAsync on a stream of its own; move data "
+    "once; make it where it is used."
+)
+WITHIN_REMEDY = (
+    "These copies stay on the device: write results where they are read (out=, views in place of cat, clone and contiguous), keep one "
+    "layout and type through the model, reuse buffers; gradients as views of buckets (gradient_as_bucket_view=True)."
+)
+CHAIN_NS, CHAIN_GAP_NS, CHAIN_LEAST = 20_000, 20_000, 3
+
+
+def _flags(study: Study, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    return np.array([pattern.search(name) is not None for name in study.events.names], bool)
+
+
+def _ones(study: Study) -> NDArray[np.float64]:
+    return np.ones(len(study.tasks.start))
+
+
+def _longest(study: Study, which: NDArray[np.bool_], share: NDArray[np.float64] | None = None) -> Counter[str]:
+    """Nanoseconds of these tasks by name, or of a share of each."""
+    found = study.tasks
+    length = found.length[which] * (1.0 if share is None else share[which])
+    names, inverse = np.unique(study.events.name[found.place[which]], return_inverse=True)
+    total = np.bincount(inverse, weights=length, minlength=len(names))
+    return Counter({study.events.names[int(name)]: int(ns) for name, ns in zip(names, total, strict=True)})
+
+
+def tiny_kernels(study: Study) -> list[Found]:
+    """Runs of short pointwise kernels, one after another on a stream."""
+    events, found = study.events, study.tasks
+    work = np.flatnonzero(found.on_device)
+    if not len(work):
+        return []
+    place = found.place[work]
+    order = np.lexsort((found.start[work], events.stream[place], events.device[place]))
+    work, place = work[order], place[order]
+    length = found.length[work]
+    fits = _flags(study, POINTWISE)[events.name[place]] & (events.kind[place] == KERNEL) & (length < CHAIN_NS)
+    same = (events.stream[place][1:] == events.stream[place][:-1]) & (events.device[place][1:] == events.device[place][:-1])
+    breaks = np.concatenate([[True], ~(fits[1:] & fits[:-1] & same)])
+    chain = np.cumsum(breaks) - 1
+    size = np.bincount(chain)[chain]
+    inside = fits & (size >= CHAIN_LEAST)
+    if not inside.any():
+        return []
+    factor, host, turn = _ones(study), _ones(study), _ones(study)
+    factor[work[inside]] = turn[work[inside]] = 1 / size[inside]
+    calls = found.cause[work[inside]]
+    known = calls >= 0
+    host[calls[known]] = 1 / size[inside][known]
+    factor[calls[known]] = 1 / size[inside][known]
+    best = Change(factor=factor, host=host, turn=turn)
+    half = Change(factor=(1 + factor) / 2, host=(1 + host) / 2, turn=(1 + turn) / 2)
+    chains = len(np.unique(chain[inside]))
+    busy = float(length[inside].sum()) / max(float(length.sum()), 1.0)
+    names = _roots(study, place[inside])
+    evidence: dict[str, Any] = {
+        "kernels": int(inside.sum()),
+        "chains": chains,
+        "median_s": float(np.median(length[inside])) / 1e9,
+        "busy_share": busy,
+        "by_operator": dict(names.most_common(4)),
+    }
+    detail = (
+        f"{int(inside.sum()):,} pointwise kernels of {evidence['median_s'] * 1e6:.0f} µs stand in {chains:,} chains of "
+        f"{int(inside.sum()) / chains:.0f} on average: {percent(busy)} of the busy time"
+    )
+    where = ", ".join(name for name, _ in names.most_common(3) if name)
+    return [Found("tiny-kernels", detail, evidence, best, half, "medium", where)]
+
+
+def _roots(study: Study, places: NDArray[np.int64]) -> Counter[str]:
+    """How many of these pieces of work each outermost operator launched."""
+    order = np.argsort(study.events.work)
+    roots = study.links.root[order[np.searchsorted(study.events.work[order], places)]]
+    names, counts = np.unique(study.events.name[roots[roots >= 0]], return_counts=True)
+    return Counter({study.events.names[int(name)]: int(count) for name, count in zip(names, counts, strict=True)})
+
+
+def exposed_communication(study: Study) -> list[Found]:
+    """Communication behind which nothing computes."""
+    if not study.devices:
+        return []
+    whole = study.breakdown()
+    exposed = whole.exposed_communication_share or 0.0
+    if exposed < rules()["exposed-communication"].least:
+        return []
+    talks = study.work_named(breakdown.communicating(study.events))
+    factor, low = _hidden(study, talks)
+    names = _longest(study, talks, 1 - factor)
+    evidence = {
+        "exposed_share": exposed,
+        "communication_share": whole.communication_share,
+        "overlap": whole.overlap,
+        "exposed_s": {name[:80]: value / 1e9 for name, value in names.most_common(4)},
+    }
+    overlap = f"{percent(whole.overlap or 0.0)} of the communication is hidden behind compute"
+    detail = f"communication with nothing computing beside it takes {percent(exposed)} of the window; {overlap}"
+    return [
+        Found(
+            "exposed-communication",
+            detail,
+            evidence,
+            Change(factor=factor),
+            Change(factor=low),
+            "medium",
+            names.most_common(1)[0][0][:80] if names else "",
+        )
+    ]
+
+
+def _hidden(study: Study, which: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Factors that leave of these pieces of work only the part behind which something computes, and half of the rest."""
+    found = study.tasks
+    factor = _ones(study)
+    for device in study.devices:
+        computing = breakdown.busy(study.events, device).compute
+        mine = np.flatnonzero(which & (study.events.device[found.place] == device))
+        covered = intervals.covered(computing, found.start[mine], found.start[mine] + found.length[mine])
+        factor[mine] = covered / np.maximum(found.length[mine], 1)
+    return factor, (1 + factor) / 2
+
+
+def copies(study: Study) -> list[Found]:
+    """Copies behind which nothing computes."""
+    if not study.devices:
+        return []
+    exposed = study.breakdown().exposed_copy_share or 0.0
+    if exposed < rules()["copies"].least:
+        return []
+    found, events = study.tasks, study.events
+    moving = found.on_device & np.isin(events.kind[found.place], (COPY, SET))
+    factor, low = _hidden(study, moving)
+    pageable = moving & _flags(study, re.compile("pageable", re.IGNORECASE))[events.name[found.place]]
+    by = _longest(study, moving)
+    moved = events.bytes[found.place[moving]]
+    taken_s = float(found.length[moving].sum()) / 1e9
+    evidence: dict[str, Any] = {
+        "exposed_share": exposed,
+        "copies": int(moving.sum()),
+        "pageable": int(pageable.sum()),
+        "by_kind_s": {n: v / 1e9 for n, v in by.most_common(4)},
+    }
+    if (moved > 0).any():
+        evidence["bandwidth_Bps"] = float(moved[moved > 0].sum()) / max(taken_s, 1e-12)
+    worst = by.most_common(1)[0][0] if by else ""
+    detail = (
+        f"copies with nothing computing beside them take {percent(exposed)} of the window; "
+        f"{int(pageable.sum()):,} of {int(moving.sum()):,} use pageable memory"
+    )
+    within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
+    remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
+    return [Found("copies", detail, evidence, Change(factor=factor), Change(factor=low), "medium", worst, remedy)]
+
+
+def tensor_cores(study: Study) -> list[Found]:
+    """Products of matrices by kernels that do not use the matrix units, on devices that have them."""
+    capable = [one for one in study.events.head.devices if _capability(one) >= 7.0]
+    if study.events.head.devices and not capable:
+        return []
+    found, events = study.tasks, study.events
+    products, plain, matrix = (_flags(study, one) for one in (PRODUCT, PLAIN, MATRIX))
+    slow = study.work_named(products & plain & ~matrix) & (events.kind[found.place] == KERNEL)
+    busy = float(found.length[found.on_device].sum())
+    share = float(found.length[slow].sum()) / busy if busy else 0.0
+    if share < rules()["tensor-cores"].least:
+        return []
+    names = _longest(study, slow)
+    best, least = np.where(slow, 0.25, 1.0), np.where(slow, 0.5, 1.0)
+    evidence = {"busy_share": share, "kernels": int(slow.sum()), "most_s": {name[:80]: value / 1e9 for name, value in names.most_common(4)}}
+    detail = f"{percent(share)} of the busy time is products in plain 32 bit arithmetic, though the device has matrix units"
+    worst = names.most_common(1)[0][0][:80]
+    half_only = bool(capable) and all(_capability(one) < 8.0 for one in capable)  # of compute capability 7: no bf16, no TF32
+    remedy = HALF_REMEDY if half_only else ""
+    return [
+        Found(
+            "tensor-cores", detail, evidence, Change(factor=best), Change(factor=least), "low", worst, remedy=remedy, switch=not half_only
+        )
+    ]
+
+
+def _capability(device: dict[str, Any]) -> float:
+    """Compute capability as the profiler writes it; 0 unknown."""
+    major, minor = device.get("computeMajor"), device.get("computeMinor")
+    return float(major) + float(minor or 0) / 10 if isinstance(major, int | float) and isinstance(minor, int | float | None) else 0.0
+
+
+def small_grid(study: Study) -> list[Found]:
+    """Kernels with fewer blocks than the device has multiprocessors."""
+    events, found = study.events, study.tasks
+    units = {one.get("id", i): one.get("numSms") for i, one in enumerate(events.head.devices)}
+    launch = events.launch[found.place]
+    known = found.on_device & (launch >= 0)
+    if not known.any() or not any(units.values()):
+        return []
+    blocks = np.array([np.prod(one.grid) for one in events.launches], float)
+    have = np.array([float(units.get(int(d)) or 0) for d in events.device[found.place]])
+    part = np.where(known & (have > 0), blocks[np.maximum(launch, 0)] / np.maximum(have, 1), 1.0)
+    talks = study.work_named(breakdown.communicating(events))
+    small = (part < 1) & (part > 0) & known & ~talks & (found.length > 5_000)
+    busy = float(found.length[found.on_device].sum())
+    share = float(found.length[small].sum()) / busy if busy else 0.0
+    if share < rules()["small-grid"].least:
+        return []
+    names = _longest(study, small)
+    best = np.where(small, part, 1.0)
+    evidence = {"busy_share": share, "kernels": int(small.sum()), "median_part": float(np.median(part[small]))}
+    detail = (
+        f"kernels with fewer blocks than multiprocessors take {percent(share)} of the busy time; "
+        f"the median one fills {percent(evidence['median_part'])}"
+    )
+    return [
+        Found("small-grid", detail, evidence, Change(factor=best), Change(factor=(1 + best) / 2), "low", names.most_common(1)[0][0][:80])
+    ]
+
+
+def below_limit(study: Study) -> list[Found]:
+    """Operators whose recorded shapes should take less time on this machine, and those that take less than is possible."""
+    if not study.devices:
+        return []
+    rows = roofline.rows(study)
+    found = study.tasks
+    best, least = _ones(study), _ones(study)
+    slow = [row for row in rows if row.headroom_s > 0]
+    order = np.argsort(found.place)
+    for row in slow:
+        at = np.searchsorted(found.place[order], row.places)
+        inside = at < len(order)
+        mine = order[at[inside]]
+        mine = mine[found.place[mine] == row.places[inside]]  # work outside of the window is no task
+        best[mine] = (row.expected_s or 0.0) / row.median_s
+        least[mine] = (row.high_s or 0.0) / row.median_s if row.beyond else 1.0
+    made = []
+    if slow:
+        slow.sort(key=lambda row: -row.headroom_s)
+        first = slow[0]
+        evidence = {
+            "operators": len(slow),
+            "could_save_s": sum(row.headroom_s for row in slow),
+            "most": {f"{row.operator} {row.work.label}": round(row.median_s / (row.expected_s or 1.0), 2) for row in slow[:4]},
+        }
+        detail = (
+            f"{len(slow)} operators take more than {roofline.SLOW:g} times what is expected of {roofline.machine(study)}; "
+            f"{first.operator} ({first.work.label}) {first.median_s / (first.expected_s or 1.0):.1f} times"
+        )
+        sure = all(row.beyond for row in slow[:3])
+        made.append(
+            Found("below-limit", detail, evidence, Change(factor=best), Change(factor=least), "medium" if sure else "low", first.operator)
+        )
+    wrong = [row for row in rows if row.impossible]
+    share = sum(row.total_s for row in wrong) * 1e9 / max(float(found.length[found.on_device].sum()), 1.0)
+    if share >= rules()["impossible"].least:
+        first = wrong[0]
+        detail = (
+            f"{len(wrong)} operators, {percent(share)} of the busy time, beat the bound of {roofline.machine(study)}; "
+            f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.bound_s or 0) * 1e6:.1f} µs"
+        )
+        made.append(Found("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
+    return made
+
+
+def memory_growth(study: Study) -> list[Found]:
+    """Memory that every step leaves behind."""
+    made = []
+    for one in memory.of(study.events):
+        growth = one.growth_per_step or 0.0
+        if one.peak and growth >= rules()["memory-growth"].least * one.peak:
+            which = f"device {one.device}" if one.device >= 0 else "the host"
+            holders = {holder.operator or "outside of any operator": holder.bytes for holder in one.holders[:4]}
+            detail = f"each step leaves {units.size(growth)} more allocated on {which}, whose peak is {units.size(one.peak)}"
+            evidence = {"growth_per_step_B": growth, "peak_B": one.peak, "holders_B": holders}
+            made.append(Found("memory-growth", detail, evidence, 0.0, 0.0, "high", ", ".join(list(holders)[:2])))
+    return made

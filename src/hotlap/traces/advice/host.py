@@ -1,0 +1,290 @@
+"""Rules about the host: data, waiting, submitting, compilation, allocation, slow steps."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core import units
+from hotlap.traces import intervals, mainthread
+from hotlap.traces.advice import marks
+from hotlap.traces.advice.base import Found, percent, rules
+from hotlap.traces.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
+from hotlap.traces.replay import Change
+from hotlap.traces.study import Study
+
+COMPILES = re.compile(
+    r"compile_fx|convert_frame\.py\(\d+\): _compile|"
+    r"dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner",
+    re.IGNORECASE,
+)
+ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
+WITHOUT_OPERATORS = (
+    "Copy with cudaMemcpyAsync (hipMemcpyAsync) from pinned memory on a stream of its own, order streams by events (cudaStreamWaitEvent) "
+    "and not by waits of the host, synchronise once where the host needs the result; hand device buffers to a library that takes them "
+    "(CUDA-aware MPI, NCCL)."
+)
+WORKERS_REMEDY = (
+    "There are workers, and they do not keep up: give them more cores, raise num_workers up to those that are free (then "
+    "persistent_workers=True, prefetch_factor=4), decode and augment less on the host or on the device, keep the data on local storage."
+)
+
+
+def _least(rule: str) -> float:
+    return rules()[rule].least
+
+
+def lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
+    """Per task: nanoseconds of the host's time before it, since the call before it on its thread, that lie in these intervals."""
+    found = study.tasks
+    before = np.maximum(found.before, 0)
+    since = np.where(found.before >= 0, found.start[before] + found.length[before], found.start)
+    spent = intervals.covered(within, since, np.maximum(since, found.start))
+    return np.where(found.on_device | (found.before < 0), 0, spent)
+
+
+def data_loader(study: Study) -> list[Found]:
+    """Time in which the main thread waited for data."""
+    low, high = study.window
+    waited_s = intervals.clipped(study.loading, low, high).length / 1e9
+    if not waited_s:
+        return []
+    names = " ".join(name for name in study.events.names if "DataLoader" in name)
+    workers = "0" if "_SingleProcess" in names else "some" if "_MultiProcess" in names else ""
+    evidence: dict[str, Any] = {"waited_s": waited_s, "waits": len(study.loading.start), "share": waited_s / study.window_s}
+    each = f", {units.show(waited_s / len(study.steps), 's')} a step" if len(study.steps) else ""
+    if len(study.steps):
+        evidence["per_step_s"] = waited_s / len(study.steps)
+    if workers:
+        evidence["workers"] = workers
+    there = marks.of_times(study.loading, thread=study.main_thread)
+    where = "DataLoader.__next__" + (" in the process itself: num_workers=0" if workers == "0" else "")
+    users = mainthread.by_name(study, intervals.clipped(study.loading, low, high))
+    slowest = [f"{name[:80]} {percent(spent / 1e9 / waited_s)}" for name, spent in users.most_common(4) if _inside(name, spent, waited_s)]
+    if slowest:
+        where += f"; within it {', '.join(slowest)}"
+    remedy = WORKERS_REMEDY if workers == "some" else ""
+    if not study.devices:
+        share = waited_s / study.window_s
+        detail = f"the main thread waited {percent(share)} of the window for its data loader{each}"
+        found = Found("data-loader", detail, evidence, share, share / 2, "high", where, remedy, marks=there)
+        return [found] if share >= _least("data-loader") else []
+    idle = study.idle_shares["data_loader"]
+    if idle < _least("data-loader"):
+        return []
+    lag = np.maximum(study.tasks.lag, 1)
+    part = np.clip(lags(study, study.loading) / lag, 0, 1)
+    detail = (
+        f"the main thread waited {units.show(waited_s, 's')} for its data loader{each}; the device idled meanwhile for {percent(idle)} of "
+        f"its own window"
+    )
+    return [
+        Found(
+            "data-loader",
+            detail,
+            evidence | {"idle_share": idle},
+            Change(host=1 - part),
+            Change(host=1 - part / 2),
+            "high",
+            where,
+            remedy,
+            cap=idle,
+            marks=there,
+        )
+    ]
+
+
+def _inside(name: str, spent: int, waited_s: float) -> bool:
+    """Whether a function is worth naming as part of a wait; the whole program is around it, not in it."""
+    return spent > 0.05e9 * waited_s and not name.endswith("<module>")
+
+
+def synchronise(study: Study) -> list[Found]:
+    """Calls in which the host waits for the device."""
+    found = study.tasks
+    calls = np.flatnonzero(found.blocks)
+    if not len(calls) or not study.devices:
+        return []
+    # The last wait of the window is the end of the program or of the profiler: nothing comes after it.
+    inside = calls[found.start[calls] + found.length[calls] < found.start[~found.on_device].max(initial=0)]
+    if not len(inside):
+        return []
+    flags = np.zeros(len(found.start), bool)
+    flags[inside] = True
+    # A call that a profiler records by two names, the one within the other, is one wait.
+    enclosing = study.parent[found.place[inside]]
+    twice = np.isin(enclosing, found.place[inside]) & (enclosing >= 0)
+    inside = inside[~twice]
+    everything = Change(unblocked=flags)
+    share = study.gain(everything)
+    if share < _least("synchronise"):
+        return []
+    by = Counter[str]()
+    longest, place = 0, int(found.place[inside[0]])
+    for task in inside:
+        call = int(found.place[task])
+        around = int(study.parent[call])
+        name = study.events.names[int(study.events.name[around if around >= 0 else call])]
+        by[name] += int(found.length[task])
+        if found.length[task] > longest:
+            longest, place = int(found.length[task]), call
+    worst = by.most_common(1)[0][0]
+    half = flags & (found.length >= np.quantile(found.length[inside], 0.5))
+    waited_s = float(found.length[inside].sum()) / 1e9
+    per = f"{len(inside) / max(len(study.steps), 1):.0f} waits a step" if len(study.steps) else f"{len(inside)} waits"
+    evidence = {
+        "waits": len(inside),
+        "waited_s": waited_s,
+        "idle_share": study.idle_shares["synchronise"],
+        "by_operator_s": {name: value / 1e9 for name, value in by.most_common(5)},
+    }
+    where = f"{worst}, {study.source(place)}".rstrip(", ")
+    least = Change(unblocked=half) if half.sum() < flags.sum() else share / 2
+    # A host that has waited has no lead left, so what it does next is late for that reason too, but by no more than it waited.
+    cap = sum(study.idle_shares[cause] for cause in ("synchronise", "operators", "host", "launch"))
+    cap = min(cap, waited_s / study.window_s)
+    detail = f"{per}, {percent(waited_s / study.window_s)} of the window on the host; most in {worst}"
+    there = marks.of_events(study, found.place[inside])
+    remedy = "" if len(study.events.of_kind(OPERATOR)) else WITHOUT_OPERATORS
+    return [Found("synchronise", detail, evidence, everything, least, "medium", where, remedy, cap=cap, marks=there)]
+
+
+def host_bound(study: Study) -> list[Found]:
+    """The host submits more slowly than the device works."""
+    if not study.devices:
+        return []
+    shares = study.idle_shares
+    # Long stretches of the program's own code are host-code's.
+    window = max(sum(one.end - one.start for one in study.spans), 1)
+    once = sum(study.slow_launches_idle.values()) / window
+    long = mainthread.stretches(study)
+    own = sum(intervals.intersection(found.gaps, long).length for found in study.idles.values()) / window
+    first = sum(study.first_uses.values()) / window
+    idle = max(shares["operators"] - first, 0.0) + max(shares["host"] - own, 0.0) + max(shares["launch"] - once, 0.0)
+    if idle < _least("host-bound"):
+        return []
+    found = study.tasks
+    launches = int(found.on_device.sum())
+    if not launches:  # no call of the work is in the window: nothing can be replayed
+        return []
+    work = found.length[found.on_device]
+    span_s = study.window_s / max(launches, 1)
+    loads = np.clip(lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
+    quick = np.where(found.on_device | found.blocks, 1.0, 0.25)
+    evidence = {
+        "idle_share": idle,
+        "launches": launches,
+        "host_per_launch_s": span_s,
+        "median_work_s": float(np.median(work)) / 1e9,
+        "short_kernels_share": float(np.mean(work < 10_000)),
+    }
+    detail = (
+        f"the device was idle for {percent(idle)} of its window because the next launch had not come: one launch every "
+        f"{units.show(span_s, 's')}, and the median piece of work takes {units.show(float(np.median(work)) / 1e9, 's')}"
+    )
+    where = ", ".join(_with_lines(study))
+    high = Change(host=np.where(loads > 0, loads, 0.0), factor=quick)
+    low = Change(host=0.5 + loads / 2)
+    there = marks.idle(study, ("operators", "host", "launch"))
+    said = f"most idle before {where}" if where else ""
+    if said and "(" not in where:
+        said += " (no lines recorded: hotlap capture --stacks)"
+    return [Found("host-bound", detail, evidence, high, low, "medium", said, cap=idle, marks=there)]
+
+
+def _by_root(study: Study) -> Counter[str]:
+    """Nanoseconds of idle time by the outermost operator whose work ended it."""
+    found = Counter[str]()
+    order = np.argsort(study.events.work)
+    for idle in study.idles.values():
+        roots = study.links.root[order[np.searchsorted(study.events.work[order], idle.after)]]
+        known = roots >= 0
+        lengths = (idle.gaps.end - idle.gaps.start)[known]
+        names, inverse = np.unique(study.events.name[roots[known]], return_inverse=True)
+        for name, total in zip(names, np.bincount(inverse, weights=lengths, minlength=len(names)), strict=True):
+            found[study.events.names[int(name)]] += int(total)
+    return found
+
+
+def _with_lines(study: Study) -> list[str]:
+    """The two operators before which a device idles most, each with the user's line of the longest gap where that is recorded."""
+    longest: dict[str, tuple[int, int]] = {}
+    order = np.argsort(study.events.work)
+    for idle in study.idles.values():
+        roots = study.links.root[order[np.searchsorted(study.events.work[order], idle.after)]]
+        lengths = idle.gaps.end - idle.gaps.start
+        for i in np.argsort(-lengths, kind="stable")[:1000]:
+            if roots[i] >= 0:
+                name = study.events.names[int(study.events.name[roots[i]])]
+                longest.setdefault(name, (int(lengths[i]), int(roots[i])))
+    lines = []
+    for name, _ in _by_root(study).most_common(2):
+        line = study.source(longest[name][1]) if name in longest else ""
+        lines.append(f"{name} ({line})" if line else name)
+    return lines
+
+
+def slow_steps(study: Study) -> list[Found]:
+    """Steps that are far above the median."""
+    found = study.steps
+    if len(found) < 5:
+        return []
+    length = found.lengths.astype(float)
+    median = float(np.median(length))
+    slow = found.slow
+    share = float((length[slow] - median).sum()) / length.sum() if len(slow) else 0.0
+    if not median or share < _least("slow-steps"):
+        return []
+    apart = np.diff(slow)
+    period = int(apart[0]) if len(apart) >= 2 and (apart == apart[0]).all() else 0
+    evidence = {
+        "steps": [int(n) for n in found.number[slow][:10]],
+        "median_s": median / 1e9,
+        "longest_s": float(length.max()) / 1e9,
+        "every": period,
+    }
+    which = ", ".join(str(n) for n in found.number[slow][:5]) + (" …" if len(slow) > 5 else "")
+    detail = f"{len(slow)} of {len(length)} steps take up to {length.max() / median:.1f} times the median of {median / 1e6:.1f} ms" + (
+        f", every {period} steps" if period else ""
+    )
+    there = marks.of_times(intervals.Intervals(found.start[slow], found.start[slow] + found.lengths[slow]))
+    return [Found("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}", marks=there)]
+
+
+def compiling(study: Study) -> list[Found]:
+    """Compilation inside the window."""
+    return _spans(study, "compile", COMPILES, (OPERATOR, MARKER, PYTHON), "compiling")
+
+
+def allocation(study: Study) -> list[Found]:
+    """Calls of the allocator that reach the driver."""
+    return _spans(study, "allocation", ALLOCATES, (RUNTIME,), "in calls that allocate or free device memory")
+
+
+def profiler_overhead(study: Study) -> list[Found]:
+    """What the profiler says it cost."""
+    return _spans(study, "profiler-overhead", re.compile("."), (OVERHEAD,), "in the profiler")
+
+
+def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, ...], doing: str) -> list[Found]:
+    """The share of the window that host events of such names cover."""
+    events = study.events
+    wanted = np.array([pattern.search(name) is not None for name in events.names], bool)
+    places = events.of_kind(*kinds)
+    places = places[wanted[events.name[places]]]
+    if not len(places):
+        return []
+    low, high = study.window
+    covered = intervals.clipped(intervals.union(events.start[places], events.start[places] + events.duration[places]), low, high)
+    share = covered.length / max(high - low, 1)
+    if share < _least(rule):
+        return []
+    spent = np.bincount(events.name[places], weights=events.duration[places])
+    evidence = {"calls": len(places), "spent_s": covered.length / 1e9}
+    detail = f"{len(places)} calls, {percent(share)} of the window {doing}"
+    there = marks.of_events(study, places)
+    return [Found(rule, detail, evidence, share, share / 2, "medium", events.names[int(np.argmax(spent))], marks=there)]

@@ -1,0 +1,120 @@
+"""All rules for a trace: what they find, with gains end to end, most first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hotlap.core.record import Finding
+from hotlap.traces import intervals
+from hotlap.traces.advice import code, device, host, marks
+from hotlap.traces.advice.base import Found, rules
+from hotlap.traces.advice.marks import Marks
+from hotlap.traces.replay import Change
+from hotlap.traces.study import Study
+
+WITHOUT_GAIN = ("impossible", "memory-growth")  # shown whatever they gain: the data cannot be trusted, or the program will not live
+LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
+RULES: tuple[Callable[[Study], list[Found]], ...] = (
+    host.data_loader,
+    host.synchronise,
+    host.host_bound,
+    code.tiny_operators,
+    code.host_code,
+    code.first_use,
+    host.slow_steps,
+    host.compiling,
+    host.allocation,
+    host.profiler_overhead,
+    device.tiny_kernels,
+    device.exposed_communication,
+    device.copies,
+    device.tensor_cores,
+    device.small_grid,
+    device.below_limit,
+    device.memory_growth,
+)
+
+
+class Advice(NamedTuple):
+    """Findings by gain, and what all of them together would gain: less than their sum, since fixes overlap."""
+
+    findings: list[Finding]
+    hidden: int  # with a gain below the least
+    together: float | None  # share of the window; None where no fix could be replayed
+    marks: Sequence[Marks] = ()  # where each finding is in the trace
+
+
+def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") -> Advice:
+    """What is worth doing about a trace; `program` is the command that was recorded, for the experiments."""
+    found = [one for rule in RULES for one in rule(study)]
+    findings: list[Finding] = []
+    for one in found:
+        high = min(_gain(study, one.high), one.cap)
+        # A cap that binds the fix at its best says nothing of its least: half of it, as everywhere.
+        low = min(_gain(study, one.low), high / 2 if one.cap < 1 and high == one.cap else high)
+        rule = rules()[one.rule]
+        findings.append(
+            Finding(
+                title=rule.title,
+                detail=one.detail,
+                severity="warning",
+                action=one.remedy or rule.remedy,
+                rule=one.rule,
+                where=one.where,
+                evidence=one.evidence,
+                gain=(low + high) / 2,
+                gain_low=low,
+                gain_high=high,
+                confidence=one.confidence,
+                experiment=rule.experiment(program) if one.switch else "",
+            )
+        )
+    order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))
+    order = [i for i in order if (findings[i].gain_high or 0.0) >= least or findings[i].rule in WITHOUT_GAIN]
+    shown, where = [findings[i] for i in order], [_marks(study, found[i]) for i in order]
+    return Advice(shown, len(findings) - len(shown), _together(study, found, findings), where)
+
+
+def _together(study: Study, found: list[Found], findings: list[Finding]) -> float | None:
+    """The most that all fixes worth showing gain at once, whatever else is shown. Those that no replay can tell are added to what
+    the replay says, by the time that they cover together."""
+    worth = [i for i in range(len(found)) if (findings[i].gain_high or 0.0) >= LEAST_GAIN]
+    if not worth:
+        return None
+    high = [findings[i].gain_high or 0.0 for i in worth]
+    changes = [one for i in worth if isinstance(one := found[i].high, Change)]
+    given = [i for i in worth if not isinstance(found[i].high, Change)]
+    low, end = study.window
+    places = marks.together([_marks(study, found[i]) for i in given])
+    cover = intervals.clipped(intervals.union(places.start, places.end), low, end).length / max(end - low, 1)
+    plain = sum(findings[i].gain_high or 0.0 for i in given)
+    plain = max(min(plain, cover), max((findings[i].gain_high or 0.0 for i in given), default=0.0))
+    replayed = study.gain(_all(changes)) if changes else 0.0
+    return min(max(replayed + plain, *high, 0.0), sum(high), 1.0)
+
+
+def _gain(study: Study, given: Change | float) -> float:
+    return study.gain(given) if isinstance(given, Change) else float(given)
+
+
+def _marks(study: Study, found: Found) -> Marks:
+    if found.marks is not None:
+        return found.marks
+    return marks.of_change(study, found.high) if isinstance(found.high, Change) else marks.together([])
+
+
+def _all(changes: list[Change]) -> Change:
+    """Every change at once."""
+    factors = [one.factor for one in changes if one.factor is not None]
+    hosts = [one.host for one in changes if one.host is not None]
+    turns = [one.turn for one in changes if one.turn is not None]
+    free = [one.unblocked for one in changes if one.unblocked is not None]
+    return Change(
+        factor=np.prod(factors, axis=0) if factors else None,
+        host=np.prod(hosts, axis=0) if hosts else None,
+        unblocked=np.any(free, axis=0) if free else None,
+        turn=np.prod(turns, axis=0) if turns else None,
+    )

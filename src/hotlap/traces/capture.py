@@ -1,0 +1,263 @@
+"""A program of the user's own, run with a profiler for a bounded window of its steps; the trace and telemetry land in a bundle."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+import hotlap
+from hotlap.core.errors import HotlapError, InputError, MachineError
+from hotlap.core.measure import sensors, signals, targets
+from hotlap.core.measure.machine.machine import fingerprint
+from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.sampler import Sampler
+from hotlap.core.measure.targets import host
+from hotlap.core.measure.targets.base import SystemClock
+from hotlap.core.record import Case, Device, MeasureOptions, Plan, Run, Samples
+from hotlap.core.stats.ratio import ratio
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import labels
+from hotlap.core.work import find
+from hotlap.traces import captured, tools
+from hotlap.traces.captured import Captured, Overhead, Process
+
+PLAN = "capture"
+ANSWER_S = 10.0  # for a program to end after each of Ctrl-C, SIGTERM
+DRAIN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to record."""
+
+    argv: Sequence[str]
+    tool: str = "pytorch"
+    warmup: int = 10  # steps before the window
+    steps: int = 20  # of the window
+    seconds: float = 0.0  # a window by the clock instead; 0: by steps
+    after_s: float = 10.0  # when that one begins, from when PyTorch was imported
+    limit_s: float = 60.0  # a window of steps ends after this, whatever is left of it
+    windows: int = 1  # how often the profiler is on; the trace is of the first
+    apart: int = 30  # steps between them
+    shapes: bool = False
+    stacks: bool = False
+    memory: bool = False
+    readings_hz: float = 10.0
+    quiet: bool = False  # the program's output goes to standard error
+    labels: Mapping[str, str] = field(default_factory=dict)
+    home: Path = Path()
+
+
+def capture(options: Options) -> Path:
+    """Runs the program and returns the bundle's folder; what was recorded is kept however the program ends.
+
+    Raises InputError for a program that is not there or options that make no sense, Unavailable for a tool that is not installed.
+    """
+    _check(options)
+    wrapped = tools.find(options.tool)
+    devices = _devices()
+    began = datetime.now(UTC)
+    case = Case(workload="callable", params=find("callable").parse({"name": f"a step of {shlex.join(options.argv)}"}))
+    record = Run(
+        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
+        plan=Plan(
+            name=PLAN, about=shlex.join(options.argv), cases=[case], measure=MeasureOptions(rounds=1, readings_hz=options.readings_hz),
+        ),
+        machine=fingerprint(devices), target=devices[0].target, devices=[d.key for d in devices],
+        order="together" if len(devices) > 1 else "single", labels=labels.check(dict(options.labels)),
+    )  # fmt: skip
+    writer = bundles.Writer.create(record, options.home)
+    stopped = "error: the program could not be run"
+    sampler = Sampler(SystemClock(), _sources(devices), 1 / options.readings_hz) if options.readings_hz > 0 else None
+    try:
+        with _sampling(sampler, writer):
+            code, interrupted = _run(options, wrapped.argv(options.argv, writer.path), writer.path)
+        wrapped.finish(writer.path)
+        found = _found(options, writer.path, code)
+        captured.write(writer.path, found)
+        for one in found.processes[:1]:
+            if usual := [seconds for some in one.usual_s for seconds in some]:
+                times = Samples(case=case.id, device=devices[0].key, round=0, seconds=usual, method="program", dropped=1)
+                writer.append(replace(times, began_s=one.began_s, ended_s=one.ended_s))
+        stopped = "interrupted" if interrupted else "the program ended" if code == 0 else f"the program ended with {code}"
+    except OSError as error:
+        raise MachineError(f"the capture cannot be kept: {error}; what there is lies in {writer.path}") from None
+    finally:
+        ended = datetime.now(UTC).isoformat(timespec="seconds")
+        share = sampler.share if sampler else None
+        writer.finish(replace(record, ended=ended, stopped=stopped, sampler_share=share))
+    return writer.path
+
+
+def _check(options: Options) -> None:
+    if not options.argv:
+        raise InputError("give the program after --, as in hotlap capture -- python train.py")
+    if shutil.which(options.argv[0]) is None:
+        raise InputError(f"there is no program '{options.argv[0]}' that can be run; give its path, or a name on PATH")
+    for name, value, least in (("warmup", options.warmup, 1), ("steps", options.steps, 1), ("windows", options.windows, 1)):
+        if value < least:
+            raise InputError(f"--{name} {value} is too few; {least} at least")
+    if options.tool == "rocprofv3" and options.seconds:
+        raise InputError("rocprofv3 records the whole program: --seconds has no meaning with it; leave it out")
+
+
+def _devices() -> list[Device]:
+    """The CUDA devices where there are any, else this host: the program may use what it likes."""
+    try:
+        return targets.find(targets.parse("cuda"))
+    except HotlapError:
+        return [host.describe()]
+
+
+def _sources(devices: Sequence[Device]) -> list[Source]:
+    """Sensors of all devices, those of the host once."""
+    found: dict[tuple[str, str], Source] = {}
+    for device in devices:
+        for source in sensors.find(host.Host(device)):
+            found.setdefault((type(source).__name__, source.device), source)
+    return list(found.values())
+
+
+@contextlib.contextmanager
+def _sampling(sampler: Sampler | None, writer: bundles.Writer) -> Iterator[None]:
+    """Telemetry beside the program, kept each second."""
+    if sampler is None:
+        yield
+        return
+    done = threading.Event()
+
+    def keep() -> None:
+        while not done.wait(DRAIN_S):
+            with contextlib.suppress(MachineError):  # a full disk is told when the run is finished
+                writer.readings(sampler.drain())
+
+    thread = threading.Thread(target=keep, name="hotlap-capture", daemon=True)
+    sampler.start()
+    thread.start()
+    try:
+        yield
+    finally:
+        sampler.stop()
+        done.set()
+        thread.join()
+        writer.readings(sampler.drain())
+
+
+# ---------------------------------------------------------------- the program
+
+
+def _run(options: Options, argv: Sequence[str], folder: Path) -> tuple[int, bool]:
+    """The program's exit code, 128 + n where signal n ended it, and whether the user interrupted it."""
+    here = Path(__file__).parent / "recorder"
+    asked = {
+        "folder": str(folder), "warmup": options.warmup, "steps": options.steps, "seconds": options.seconds, "after_s": options.after_s,
+        "limit_s": options.limit_s, "windows": options.windows, "apart": options.apart, "shapes": options.shapes, "stacks": options.stacks,
+        "memory": options.memory, "how": tools.HOW[options.tool],
+    }  # fmt: skip
+    paths = os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH", ""))))
+    environment = {**os.environ, "PYTHONPATH": paths, "HOTLAP_RECORD": msgspec.json.encode(asked).decode()}
+    try:
+        process = subprocess.Popen(argv, env=environment, start_new_session=os.name == "posix", stdout=2 if options.quiet else None)
+    except OSError as error:
+        raise InputError(f"'{options.argv[0]}' cannot be run: {error.strerror}") from None
+    asked_to_end: list[int] = []
+    with _forwarding(process, asked_to_end.append):
+        code = process.wait()
+    return (code if code >= 0 else 128 - code), bool(asked_to_end)
+
+
+def _forwarding(process: subprocess.Popen[bytes], note: Callable[[int], None]) -> AbstractContextManager[None]:
+    """Ctrl-C and SIGTERM go to the program, which then writes what it has; a second time they end it, a third time at once."""
+    firmer = iter((signal.SIGINT, signal.SIGTERM))
+
+    def handle(number: int) -> None:
+        note(number)
+        with contextlib.suppress(ProcessLookupError, AttributeError):
+            os.killpg(process.pid, next(firmer, signal.SIGKILL))
+
+    return signals.caught(handle)
+
+
+# ---------------------------------------------------------------- what came of it
+
+
+def _found(options: Options, folder: Path, code: int) -> Captured:
+    """What the program's processes left behind; those with a trace first, then those that made most steps."""
+    processes = []
+    for file in sorted(folder.glob("process-*.json")):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            processes.append(msgspec.json.decode(file.read_bytes(), type=Process))
+            file.unlink()
+    processes = [one for one in processes if one.armed or one.steps]
+    processes.sort(key=lambda one: (not one.trace, -one.steps, one.place))
+    traces = [one.trace for one in processes if one.trace] or [file.name for file in tools.traces(options.tool, folder)]
+    return Captured(
+        argv=list(options.argv), tool=options.tool, exit_code=code, processes=processes, traces=traces,
+        overhead=overhead(processes[0]) if processes and processes[0].windows else None,
+    )  # fmt: skip
+
+
+def overhead(one: Process) -> Overhead:
+    """Steps with the profiler on against those before and after; and all of it together against the run."""
+    on = [seconds for window in one.windows for seconds in window.steps_s]
+    off = [seconds for some in one.usual_s for seconds in some]
+    still_s = sum(window.start_s + window.stop_s + window.write_s for window in one.windows)
+    import_s = sum(window.import_s for window in one.windows)
+    outside_s = one.own_s / one.calls if one.calls else 0.0
+    if not on or not off:
+        return Overhead(outside_s=outside_s, still_s=still_s, import_s=import_s)
+    # By windows where there are several: their neighbours are what they are held against, so that drift cancels.
+    if len(one.windows) >= 4:
+        beside = [before + after for before, after in pairwise(one.usual_s)]
+        pairs = [(_median(a), _median(w.steps_s)) for a, w in zip(beside, one.windows, strict=False) if a and w.steps_s]
+        inside = ratio([a for a, _ in pairs], [b for _, b in pairs], paired=True)
+    else:
+        inside = ratio(off, on)
+    more_s = still_s + outside_s * one.steps + sum(on) - len(on) * _median(off)
+    whole = more_s / (one.loop_s - more_s) if one.loop_s > more_s else None
+    return Overhead(
+        inside=inside.ratio, low=inside.low, high=inside.high, outside_s=outside_s, still_s=still_s, import_s=import_s, whole=whole,
+    )  # fmt: skip
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+def why_nothing(found: Captured, options: Options) -> str:
+    """Why there is no trace, and what to do."""
+    trouble = next((one.trouble for one in found.processes if one.trouble), "")
+    if trouble:
+        return trouble
+    if not found.processes:
+        return "no process of the program imported PyTorch with the recorder on; Python's -I, -E and -S keep it out"
+    most = max(one.steps for one in found.processes)
+    if found.exit_code and not options.seconds:
+        return f"the program ended with {found.exit_code} after {words(most)}, before its window began"
+    if options.seconds:
+        when = f"{options.after_s:g} s after the import of PyTorch"
+        return f"the program ended before its window, {when}, began; give a smaller --after"
+    if not most:
+        instead = "call hotlap.step() at the end of each, or give --seconds 3 for a window by the clock"
+        return f"the program made no step of an optimiser; {instead}"
+    return f"the program ended after {words(most)}, before its window began; give a smaller --warmup than {options.warmup}"
+
+
+def words(steps: int) -> str:
+    """1 step, 5 steps."""
+    return f"{steps} step{'' if steps == 1 else 's'}"

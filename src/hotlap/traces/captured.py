@@ -1,0 +1,91 @@
+"""What stands in a bundle beside a recorded trace: which program, which steps, and what recording cost it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from hotlap.core.errors import SchemaError
+from hotlap.core.record import Record
+from hotlap.core.store import files
+
+FILE = "capture.json"
+
+
+class Window(Record, frozen=True, kw_only=True):
+    """Steps that were recorded. Times are of the clock that the readings have too."""
+
+    first: int  # number of its first step, from 0; of a window by the clock how many had been before
+    began_s: float
+    ended_s: float
+    steps_s: list[float] = []  # durations with the profiler on, its own warm-up included
+    within: int = 2  # how many of these are that warm-up, which the trace leaves out; 0: a window by the clock
+    complete: bool = True  # all the steps that were asked for
+    start_s: float = 0.0  # the program stood still for it: to begin
+    stop_s: float = 0.0  # to end
+    write_s: float = 0.0  # to write the trace
+    import_s: float = 0.0  # of start_s: to import PyTorch, which the program had not done
+
+
+class Process(Record, frozen=True, kw_only=True):
+    """One process of the program."""
+
+    place: str  # rank0, or its number
+    pid: int
+    armed: bool = True  # it has imported PyTorch's optimisers
+    steps: int  # in all
+    source: str = ""  # who said that steps ended
+    trace: str = ""  # file in the bundle, "" none
+    trouble: str = ""
+    windows: list[Window] = []
+    usual_s: list[list[float]] = []  # durations without the profiler: before the first window, after each
+    loop_s: float = 0.0  # from the end of the first step to the end of the last
+    began_s: float = 0.0
+    ended_s: float = 0.0
+    own_s: float = 0.0  # in the recorder between steps, outside of windows
+    calls: int = 0  # such steps
+
+
+class Overhead(Record, frozen=True, kw_only=True):
+    """What recording cost the program."""
+
+    inside: float | None = None  # how many times longer a step took with the profiler on: 1.1
+    low: float | None = None  # 95 % interval
+    high: float | None = None
+    outside_s: float = 0.0  # per step outside of the window
+    still_s: float = 0.0  # the program stood still: start, stop, write
+    import_s: float = 0.0  # of that: to import PyTorch, which the program had not done
+    whole: float | None = None  # of the whole run, as a share of what it would have taken without
+
+
+class Captured(Record, frozen=True, kw_only=True):
+    """All of it."""
+
+    argv: list[str]
+    tool: str  # pytorch, nsys, ncu, rocprofv3
+    exit_code: int
+    processes: list[Process] = []
+    traces: list[str] = []  # files in the bundle, by process
+    overhead: Overhead | None = None  # of the process that made most steps
+
+    @property
+    def ranks(self) -> list[str]:
+        """The traces of one program's ranks, to be read together; none where there are fewer than two."""
+        found = [one.trace for one in self.processes if one.trace and one.place.startswith("rank")]
+        return found if len(found) > 1 else []
+
+
+def write(path: Path, found: Captured) -> None:
+    """Into a bundle's folder. Raises OSError."""
+    files.write_whole(path / FILE, msgspec.json.encode(found) + b"\n")
+
+
+def read(path: Path) -> Captured | None:
+    """Of a bundle's folder; None where nothing was captured. Raises SchemaError for a file that is none of these."""
+    try:
+        return msgspec.json.decode((path / FILE).read_bytes(), type=Captured)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.DecodeError as error:
+        raise SchemaError(f"'{path / FILE}' cannot be read: {error}; restore it from a copy") from None

@@ -1,0 +1,96 @@
+"""What was captured, in words: the program, the window, what recording it cost, and where the traces are."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from hotlap.core import units
+from hotlap.core.show import layout, words
+from hotlap.traces.captured import Captured, Overhead, Process, Window
+
+NO_OPERATORS = (
+    "the program does not use PyTorch, so there are no operators: the trace holds its steps, with --stacks Python's functions, and with "
+    "HOTLAP_MARKERS=all in the environment what hotlap.marker marks"
+)
+
+
+def lines(path: Path, found: Captured, width: int, color: bool = False) -> list[str]:
+    """A few lines over the analysis of its traces."""
+    ended = f" · ended with {found.exit_code}" if found.exit_code else ""
+    told = [layout.painted(words.clean(" ".join(found.argv)), "bold", color) + ended]
+    for one in found.processes:
+        if one.windows or one.trace:
+            told += layout.paragraph("window  ", _window(one), width)
+        if one.trouble:
+            told += layout.paragraph("trouble ", words.clean(one.trouble), width)
+    if found.processes:
+        told += layout.paragraph("steps   ", _usual(found.processes[0]), width)
+    if found.overhead is not None:
+        told += layout.paragraph("cost    ", overhead(found.overhead), width)
+    if found.overhead is not None and found.overhead.import_s:
+        told += layout.paragraph("note    ", NO_OPERATORS, width)
+    told += [f"trace   {path / name}" for name in found.traces] or ["trace   none was recorded"]
+    return told
+
+
+def _usual(one: Process) -> str:
+    """How long steps take when nothing records them."""
+    seconds = [seconds for some in one.usual_s for seconds in some]
+    if not one.steps:
+        return "none were made: no optimiser stepped, and hotlap.step() was not called"
+    if len(seconds) < 2:
+        return f"{one.steps} in all; too few without the profiler to say how long they take"
+    low, middle, high = statistics.quantiles(seconds, n=4)
+    half = f", half of them between {units.show(low, 's')} and {units.show(high, 's')}"
+    return f"{one.steps} in all; median {units.show(middle, 's')} over {len(seconds)} without the profiler{half}"
+
+
+def _window(one: Process) -> str:
+    count = len([w for w in one.windows if w.complete])
+    if not one.windows:
+        return f"process {one.place}: all of it"
+    first = one.windows[0]
+    steps = max(len(first.steps_s) - first.within, 0)
+    length = units.show(max(first.ended_s - first.began_s, 0.0), "s")
+    if not one.steps:
+        return f"process {one.place}: {length} by the clock"
+    if not steps and not first.within:
+        return f"process {one.place}: {length} by the clock; no step of {one.steps} lies within it{_elsewhere(first)}"
+    said = f"process {one.place}: steps {first.first} to {first.first + max(steps - 1, 0)} of {one.steps}, {length}"
+    clock = "" if first.within else " by the clock"
+    more = f"; the profiler was on {len(one.windows)} times" if len(one.windows) > 1 else ""
+    return said + clock + ("" if count else ", cut short") + more
+
+
+def _elsewhere(window: Window) -> str:
+    return ": it came before the first was done; give a larger --after" if window.first <= 1 else "; give a larger --seconds"
+
+
+def overhead(cost: Overhead) -> str:
+    """In words: inside of the window, outside, and over the whole run."""
+    parts = []
+    if cost.inside is not None:
+        known = cost.low is not None and cost.high is not None
+        between = f" (95 % interval {_more(cost.low)} to {_more(cost.high)})" if known else ""
+        if known and (cost.low or 0.0) <= 1 <= (cost.high or 0.0):
+            parts.append(f"steps with the profiler on cannot be told from those before and after{between}")
+        else:
+            parts.append(f"steps took {_more(cost.inside)} with the profiler on than those before and after{between}")
+    else:
+        parts.append("there were no steps without the profiler to hold those with it against")
+    if cost.outside_s:
+        parts.append(f"{units.show(cost.outside_s, 's')} a step outside of the window")
+    parts.append(f"the program stood still for {units.show(cost.still_s, 's')}")
+    if cost.import_s:
+        parts[-1] += f", {units.show(cost.import_s, 's')} of it to import PyTorch, whose profiler records: the program itself had not"
+    if cost.whole is not None and cost.whole >= 1:
+        parts.append(f"with all of it the run took {1 + cost.whole:.1f} times as long")
+    elif cost.whole is not None:
+        parts.append(f"{units.percent(cost.whole)} of the whole run")
+    return "; ".join(parts)
+
+
+def _more(ratio: float | None) -> str:
+    value = (ratio or 1.0) - 1
+    return f"{100 * abs(value):.1f} % {'longer' if value >= 0 else 'shorter'}"

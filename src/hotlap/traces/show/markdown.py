@@ -1,0 +1,135 @@
+"""A trace in Markdown, for an issue or a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hotlap.core.show import layout, words
+from hotlap.core.units import percent, show
+from hotlap.traces import mainthread
+from hotlap.traces.breakdown import Breakdown
+from hotlap.traces.idle import CAUSES
+from hotlap.traces.show import answer as trace_answer
+from hotlap.traces.show import trace
+from hotlap.traces.show.answer import Advised, Answer
+
+KERNELS = 12
+
+
+def markdown(found: Answer, kernels: int = KERNELS) -> str:
+    """The whole answer for one trace."""
+    lines = [f"## {_plain(Path(found.file).name)}", "", " · ".join(map(_plain, trace_answer.about(found))), ""]
+    lines += [f"Window: {show(found.window_s, 's')}, {found.window}.", ""]
+    lines += [f"> Doubt: {_plain(one.what)}" + (f" ({one.events:,} events)" if one.events > 1 else "") for one in found.doubts]
+    lines += [""] * bool(found.doubts) + _where(found) + _steps(found) + _findings(found) + _kernels(found, kernels)
+    lines += _limits(found, kernels)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _plain(said: str) -> str:
+    """Text that Markdown takes as it stands."""
+    cleaned = words.clean(said)
+    for sign in "\\`*_[]<>|#":
+        cleaned = cleaned.replace(sign, f"\\{sign}")
+    return cleaned
+
+
+def _code(said: str) -> str:
+    return f"`{words.clean(said).replace('`', chr(39)).replace('|', '/')}`" if said else "–"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Words to the left, numbers (heads that begin with a blank) to the right."""
+    rule = ["---:" if head.startswith(" ") else "---" for head in heads]
+    return ["| " + " | ".join(row) + " |" for row in ([head.strip() for head in heads], rule, *rows)] + [""]
+
+
+def _share(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _where(found: Answer) -> list[str]:
+    host = [[name.replace("_", " "), _share(share), mainthread.PARTS[name]] for name, share in found.main_thread.items()]
+    host += [[_code(name), _share(share), "of outside"] for name, share in found.outside.items() if share >= 0.01] if host else []
+    spent = _table(["main thread", " of the window", ""], host) if host else []
+    if found.total is None:
+        return ["Nothing ran on a device in this trace: shares of a device are not applicable.", "", *spent]
+    every: list[Breakdown] = [*found.breakdown, *([found.total] if len(found.breakdown) > 1 else [])]
+    rows = [
+        [
+            "all" if one.device is None else str(one.device), show(one.window_s, "s"), _share(one.compute_share),
+            _share(one.exposed_communication_share), _share(one.exposed_copy_share), _share(one.idle_share),
+        ]
+        for one in every
+    ]  # fmt: skip
+    lines = _table(["device", " window", " compute", " exposed communication", " exposed copies", " idle"], rows)
+    lines += [f"Shares of each device's window, {found.total.window}.", ""]
+    causes = sorted(((share, cause) for cause, share in found.idle.items() if share >= 0.0005), reverse=True)
+    if causes:
+        said = [[cause.replace("_", " "), _share(share), CAUSES[cause]] for share, cause in causes]
+        lines += _table(["idle because", " share", ""], said)
+    return lines + spent
+
+
+def _steps(found: Answer) -> list[str]:
+    if len(found.steps) < 2:
+        return []
+    lengths = sorted(one.length_s for one in found.steps)
+    longest = max(found.steps, key=lambda one: one.length_s)
+    slow = [str(one.number) for one in found.steps if one.slow]
+    said = f"{len(lengths)} steps, begin to begin: median {show(lengths[len(lengths) // 2], 's')}, longest {show(lengths[-1], 's')}"
+    return [f"{said} (step {longest.number})" + (f"; slow: {words.some(slow, 12)}." if slow else "."), ""]
+
+
+def _findings(found: Answer) -> list[str]:
+    if not found.findings:
+        return ["Nothing found that would gain 2 % or more.", ""]
+    lines = ["### What to do, by what it would save of the window", ""]
+    for number, one in enumerate(found.findings, 1):
+        lines += _finding(number, one)
+    if found.together is not None and len(found.findings) > 1:
+        said = f"All of them together would save at most {percent(found.together)}"
+        lines += ["", f"{said}: fixes overlap, so their gains do not add up."]
+    return [*lines, ""]
+
+
+def _finding(number: int, one: Advised) -> list[str]:
+    finding = one.finding
+    lines = [
+        f"{number}. **{trace.gain(finding)}: {_plain(finding.title)}** ({finding.rule}, confidence {finding.confidence})",
+        f"   - {_plain(finding.detail)}",
+    ]
+    if finding.where:
+        lines.append(f"   - Where: {_code(finding.where)}")
+    lines.append(f"   - Do: {_plain(finding.action)}")
+    return lines + ([f"   - Prove: {_code(finding.experiment)}"] if finding.experiment else [])
+
+
+def _kernels(found: Answer, most: int) -> list[str]:
+    if not found.kernels or most <= 0:
+        return []
+    rows = [
+        [
+            _code(layout.shortened(row.short, 80)), _code(layout.shortened(row.operator, 60)), f"{row.calls:,}", show(row.total_s, "s"),
+            _share(row.share), show(row.median_s, "s"),
+        ]
+        for row in found.kernels[:most]
+    ]  # fmt: skip
+    rest = found.kernels[most:]
+    more = [f"{len(rest)} more take {_share(sum(row.share for row in rest))} of the busy time of kernels.", ""] if rest else []
+    return ["### Kernels", "", *_table(["kernel", "operator", " calls", " total", " share", " median"], rows), *more]
+
+
+def _limits(found: Answer, most: int) -> list[str]:
+    if not found.limits or most <= 0:
+        return []
+    rows = [
+        [
+            _code(row.operator), _plain(row.work), f"{row.calls:,}", show(row.median_s, "s"), show(row.expected_s, "s"),
+            show(row.bound_s, "s"), show(row.headroom_s, "s") if row.headroom_s else "–",
+        ]
+        for row in found.limits[:most]
+    ]  # fmt: skip
+    heads = [f"on {found.machine}", "work", " calls", " median", " expected", " bound", " could save"]
+    return ["### Operators against their limits", "", *_table(heads, rows)]

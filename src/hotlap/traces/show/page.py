@@ -1,0 +1,271 @@
+"""A trace as one page that needs no network: where the time went, what to do, the worst step to look into, who asked for the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from hotlap.core.show import charts, html, words
+from hotlap.core.show.sections import text
+from hotlap.core.units import show, size
+from hotlap.traces.advice.trace import Advice
+from hotlap.traces.breakdown import Breakdown
+from hotlap.traces.idle import CAUSES
+from hotlap.traces.show import answer as trace_answer
+from hotlap.traces.show import findings as trace_findings
+from hotlap.traces.show import flame as trace_flame
+from hotlap.traces.show import scene as trace_scene
+from hotlap.traces.show import trace
+from hotlap.traces.show.answer import Answer
+from hotlap.traces.show.findings import percent
+from hotlap.traces.study import Study
+
+KERNELS, KEPT = 300, 1000  # rows of the table, and kernels in the page's data, at most
+LIMITS = 100
+BARS = 600  # steps drawn as bars; more become dots
+PARTS = (("compute", "compute"), ("exposed_communication", "exposed communication"), ("exposed_copy", "exposed copies"), ("idle", "idle"))
+
+
+class RankBar(NamedTuple):
+    """Where the time of one rank went: shares of its window, and seconds it waited for others."""
+
+    rank: int
+    shares: dict[str, float | None]  # compute, exposed_communication, exposed_copy, idle
+    waited_s: float | None = None
+    said: str = ""
+
+
+def page(study: Study, advice: Advice, ranks: Sequence[RankBar] = ()) -> str:
+    """The page of one trace; with `ranks` also how it stands among the others of its run."""
+    found = trace_answer.answer(study, advice)
+    title = f"{Path(found.file).name}: where the time went"
+    parts = [("", _head(found))]
+    parts += _named("Findings", "What to do, by what it would save", trace_findings.section(found))
+    parts += _named("Timeline", "The worst step" if len(found.steps) > 1 else "Timeline", _timeline())
+    parts += _named("Operators", "Who asked for the time", _flame(bool(found.breakdown)))
+    parts += _named("Ranks", "Ranks", _ranks(ranks))
+    parts += _named("Steps", "Steps", _steps(found))
+    parts += _named("Kernels", "Kernels", _kernels(found))
+    parts += _named("Limits", "Operators against their limits", _limits(found))
+    parts += _named("Memory", "Memory", _memory(found))
+    drawn = html.embedded({"scene": trace_scene.scene(study, list(advice.marks)), "flame": trace_flame.flame(study)})
+    parts.append(("", f'<script type="application/json" id="drawn">{drawn}</script>'))
+    scripts = ("trace.js", "trace_timeline.js", "trace_flame.js")
+    kept = {"traces": [msgspec.structs.replace(found, kernels=found.kernels[:KEPT])]}
+    return html.filled(title, parts, html.embedded(kept), styles=("trace.css",), scripts=scripts)
+
+
+def _named(name: str, title: str, inner: str) -> list[tuple[str, str]]:
+    return [(name, f'<section id="{html.anchor(name)}"><h2>{escape(title)}</h2>{inner}</section>')] if inner else []
+
+
+# ---------------------------------------------------------------- head
+
+
+def _head(found: Answer) -> str:
+    doubts = "".join(f'<li class="warning"><b>{text(one.what)}</b>{_times(one.events)}</li>' for one in found.doubts)
+    return (
+        f'<section id="top"><h1>{text(Path(found.file).name)}</h1><p class="sub">{text(" · ".join(trace_answer.about(found)))}</p>'
+        f'<p class="sub">Window: {text(show(found.window_s, "s"))}, {text(found.window)}.</p><p class="lead">{text(_lead(found))}</p>'
+        + (f'<ul class="findings doubts">{doubts}</ul>' if doubts else "")
+        + _where(found) + "</section>"
+    )  # fmt: skip
+
+
+def _times(events: int) -> str:
+    return f"<span>{events:,} events</span>" if events > 1 else ""
+
+
+def _lead(found: Answer) -> str:
+    if found.total is None:
+        said = "Nothing ran on a device in this trace: shares of a device are not applicable."
+    else:
+        whose = "The device" if len(found.breakdown) == 1 else f"The {len(found.breakdown)} devices together"
+        computed, idle = percent(found.total.compute_share), percent(found.total.idle_share)
+        said = f"{whose} computed for {computed} of the window and {'was' if len(found.breakdown) == 1 else 'were'} idle for {idle}."
+    if found.findings:
+        first = found.findings[0].finding
+        return f"{said} Most to gain: {trace.gain(first)} of the window, {first.title[0].lower()}{first.title[1:]}."
+    return f"{said} Nothing found that would gain 2 % or more."
+
+
+def _where(found: Answer) -> str:
+    """A bar per device, and the idle time by cause."""
+    if not found.breakdown:
+        return ""
+    rows = [*found.breakdown, *([found.total] if found.total and len(found.breakdown) > 1 else [])]
+    bars = "".join(_bar(f"device {row.device}" if row.device is not None else "all", _shares(row), show(row.window_s, "s")) for row in rows)
+    keys = "".join(f'<span class="swatch p-{name}">{said}</span>' for name, said in PARTS)
+    hidden = ""
+    if found.total and found.total.communication_share:
+        hidden = (
+            f'<p class="note">Communication takes {percent(found.total.communication_share)} in all; '
+            f"{100 * (found.total.overlap or 0):.0f} % of it is hidden behind compute.</p>"
+        )
+    causes = sorted(((share, cause) for cause, share in found.idle.items() if share >= 0.0005), reverse=True)
+    most = max((share for share, _ in causes), default=1.0)
+    idle = "".join(
+        f'<tr><th><span class="swatch c-{cause}">{escape(cause.replace("_", " "))}</span></th><td class="n">{percent(share)}</td>'
+        f'<td class="long"><span class="meter"><i style="width:{100 * share / most:.1f}%" class="c-{cause}"></i></span> '
+        f"{escape(CAUSES[cause])}</td></tr>"
+        for share, cause in causes
+    )
+    table = f'<table class="idle stack"><tbody>{idle}</tbody></table>' if idle else "<p>Never idle.</p>"
+    return (
+        f'<h3>Where the time of the device went</h3><div class="bars">{bars}</div><p class="keys2">{keys}</p>'
+        f'<p class="note">Shares of each device’s window, {escape((found.total or rows[0]).window)}.</p>{hidden}'
+        f"<h3>Idle, by cause</h3>{table}"
+    )
+
+
+def _shares(row: Breakdown) -> dict[str, float | None]:
+    return {name: getattr(row, f"{name}_share") for name, _ in PARTS}
+
+
+def _bar(name: str, shares: dict[str, float | None], said: str) -> str:
+    pieces = "".join(
+        f'<i class="p-{part}" style="width:{100 * share:.3f}%" title="{words_} {percent(share)}">'
+        f"{f'<b>{100 * share:.0f} %</b>' if share >= 0.06 else ''}</i>"
+        for part, words_ in PARTS if (share := shares.get(part) or 0.0) > 0
+    )
+    return f'<span class="whose">{escape(name)}</span><span class="stacked">{pieces}</span><span class="window">{escape(said)}</span>'
+
+
+# ---------------------------------------------------------------- what is drawn
+
+
+def _timeline() -> str:
+    return (
+        '<p class="note" id="shown"></p><p id="found" class="marked" hidden></p>'
+        '<div class="stage"><canvas id="lanes" tabindex="0" role="application" aria-label="timeline of the worst step"></canvas>'
+        '</div><div class="tip" id="tip" hidden></div>'
+        '<div class="controls"><span><button type="button" data-do="in" title="zoom in (w or +)">+</button>'
+        '<button type="button" data-do="out" title="zoom out (s or −)">−</button>'
+        '<button type="button" data-do="all" title="all of it (0)">All</button></span>'
+        '<span id="hint"></span>'
+        '</div><div class="controls legend" id="legend"></div><p class="note">Wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, '
+        "drag or <kbd>a</kbd> <kbd>d</kbd> to move, Shift and wheel to go up and down, double click an event to fill the view with it, "
+        "<kbd>0</kbd> for all, <kbd>Esc</kbd> to leave. Point at an event for what it is.</p>"
+        "<noscript><p>The timeline is drawn by a script, which is switched off here.</p></noscript>"
+    )
+
+
+def _flame(device: bool) -> str:
+    choose = (
+        '<span role="group"><button type="button" data-flame="time" aria-pressed="true">Device time</button>'
+        '<button type="button" data-flame="idle" aria-pressed="false">Idle caused</button></span>' if device
+        else "<span>Time of the operators themselves, on the host</span>"
+    )  # fmt: skip
+    what = (
+        "Over the whole trace: modules and operators from the outside in, kernels at the ends; as wide as the time that their work "
+        "took on the device, or as the idle time that ended with it. " if device
+        else "Over the whole trace: modules and operators from the outside in, as wide as the time they took. "
+    )  # fmt: skip
+    return (
+        f'<p class="note">{what}Click to look into one; click the top to leave.</p>'
+        f'<div class="controls">{choose}<span class="of" id="flame-said"></span></div>'
+        '<div class="flame" id="flame"></div>'
+    )
+
+
+def _ranks(ranks: Sequence[RankBar]) -> str:
+    if not ranks:
+        return ""
+    bars = "".join(_bar(f"rank {one.rank}", one.shares, one.said or (show(one.waited_s, "s") if one.waited_s else "")) for one in ranks)
+    keys = "".join(f'<span class="swatch p-{name}">{said}</span>' for name, said in PARTS)
+    return f'<div class="bars">{bars}</div><p class="keys2">{keys}</p>'
+
+
+def _steps(found: Answer) -> str:
+    if len(found.steps) < 2:
+        return ""
+    lengths = [one.length_s for one in found.steps]
+    middle = sorted(lengths)[len(lengths) // 2]
+    y = charts.linear_axis(0.0, max(lengths) * 1.02, lambda v: show(v, "s") if v else "0", most=4)
+    count = len(lengths)
+    step = max(1, count // 10)
+    x = charts.Axis(
+        -0.5, count - 0.5, lambda v: str(found.steps[int(v)].number), "step", False, tuple(float(n) for n in range(0, count, step))
+    )
+    chart = charts.Chart(x, y, "length of each step", width=1000.0, height=240.0)
+    if count <= BARS:
+        for place, one in enumerate(found.steps):
+            (left, bottom), (right, top) = chart.at((place - 0.4, 0.0)), chart.at((place + 0.4, one.length_s))
+            chart.parts.append(
+                f'<rect class="step{" slow" if one.slow else ""}" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
+                f'height="{max(bottom - top, 0.5):.1f}"><title>step {one.number}: {escape(show(one.length_s, "s"))}</title></rect>'
+            )
+    else:
+        chart.dots([(float(i), one.length_s) for i, one in enumerate(found.steps) if not one.slow], "s0")
+        chart.dots([(float(i), one.length_s) for i, one in enumerate(found.steps) if one.slow], "slow")
+    chart.line([(-0.5, middle), (count - 0.5, middle)], "bound")
+    slow = [one.number for one in found.steps if one.slow]
+    said = f"begin to begin; the dashed line is the median, {show(middle, 's')}"
+    marked = f". Slow: {words.some([str(one) for one in slow], 12)}" if slow else ". None is far above it"
+    return f'<div class="plots"><figure class="whole"><figcaption>{escape(said + marked)}.</figcaption>{chart.svg()}</figure></div>'
+
+
+def _kernels(found: Answer) -> str:
+    if not found.kernels:
+        return ""
+    rows = "".join(
+        f'<tr><th title="{escape(row.name[:400])}">{text(row.short[:120])}</th><td class="long">{text(row.operator[:100] or "–")}</td>'
+        f"{_number(row.calls, f'{row.calls:,}')}{_number(row.total_s, show(row.total_s, 's'))}"
+        f"{_number(row.share, percent(row.share))}{_number(row.median_s, show(row.median_s, 's'))}</tr>"
+        for row in found.kernels[:KERNELS]
+    )
+    rest = found.kernels[KERNELS:]
+    taken = f"{len(rest):,} more take {percent(sum(row.share for row in rest))}: hotlap trace --json lists all."
+    more = f'<p class="note">{taken}</p>' if rest else ""
+    heads = (("kernel", ""), ("operator", ""), ("calls", "n"), ("total", "n"), ("share", "n"), ("median", "n"))
+    head = "".join(f'<th class="{kind}" aria-sort="{"descending" if name == "total" else "none"}">{name}</th>' for name, kind in heads)
+    return (
+        f'<p class="note">By kernel and the operator that launched it; shares are of the busy time of kernels.</p><div class="scroll tall">'
+        f'<table class="kernels" id="kernel-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
+    )
+
+
+def _limits(found: Answer) -> str:
+    """Operators with recorded shapes against the bounds of their machine."""
+    if not found.limits:
+        return ""
+    rows = "".join(
+        f'<tr><th>{text(row.operator[:100])}</th><td class="long">{text(row.work)}</td>{_number(row.calls, f"{row.calls:,}")}'
+        f"{_number(row.median_s, show(row.median_s, 's'))}{_number(row.expected_s or 0, show(row.expected_s, 's'))}"
+        f"{_number(row.bound_s or 0, show(row.bound_s, 's'))}{_number(row.headroom_s, _or_dash(row.headroom_s))}</tr>"
+        for row in found.limits[:LIMITS]
+    )
+    heads = ("operator", "work"), ("calls", "median", "expected", "bound", "could save")
+    head = "".join(f"<th>{name}</th>" for name in heads[0]) + "".join(f'<th class="n">{name}</th>' for name in heads[1])
+    saved = sum(row.headroom_s for row in found.limits)
+    note = f"On {text(found.machine)}: {words.counted(len(found.limits), 'shape')}; at the expected times they would save "
+    return (
+        f'<p class="note">{note}{escape(show(saved, "s"))} of device time.</p><div class="scroll tall"><table class="kernels">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _memory(found: Answer) -> str:
+    rows = ""
+    for one in found.memory:
+        since = "" if one.whole else ", counted from the trace’s beginning"
+        growth = one.growth_per_step_bytes or 0.0
+        grows = f"; grows by {size(growth)} a step" if growth > 0 else ""
+        unused = f"; {100 * one.unused_share:.0f} % of what the allocator held at most was not in use" if one.unused_share else ""
+        holders = "; ".join(f"{held.operator or 'outside of operators'} {size(held.bytes)}" for held in one.holders[:4])
+        said = f"peak {size(one.peak_bytes)}{since}{unused}{grows}" + (f". Held at the peak by {holders}" if holders else "")
+        rows += f"<dt>{'the host' if one.device < 0 else f'device {one.device}'}</dt><dd>{text(said)}.</dd>"
+    return f"<dl>{rows}</dl>" if rows else ""
+
+
+def _or_dash(seconds: float) -> str:
+    return show(seconds, "s") if seconds else "–"
+
+
+def _number(value: float, said: str) -> str:
+    """A cell that sorts by its value."""
+    return f'<td class="n" data-v="{value:.9g}">{escape(said)}</td>'

@@ -1,0 +1,255 @@
+"""What analyses and advice share of one trace, worked out once: links, steps, windows, idle, tasks."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.traces import breakdown, calls, idle, intervals, replay, sources, steps, waiting
+from hotlap.traces.breakdown import Breakdown, Busy
+from hotlap.traces.calls import Links, Nesting, Places
+from hotlap.traces.events import KERNEL, MARKER, OPERATOR, PYTHON, RUNTIME, WORK, Events
+from hotlap.traces.idle import Idle
+from hotlap.traces.steps import Steps
+
+LONG_FIRST_NS = 10_000_000
+SLOW_LAUNCH_NS = 1_000_000  # a call that launches takes a few µs
+
+
+class KernelRow(NamedTuple):
+    """All calls of one kernel by one operator."""
+
+    name: str
+    operator: str  # "" unknown
+    calls: int
+    total_s: float
+    share: float  # of the busy time of kernels
+    median_s: float
+
+
+class Study:
+    """One trace, ready to be asked. `window` is what shares are of: all steps where there are any, else first to last event of interest."""
+
+    def __init__(self, events: Events, machine: str = "") -> None:
+        self.events, self.machine = events, machine  # a name of the machine table, "" to recognise it
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """Devices on which something ran; none in a trace of the host alone."""
+        return breakdown.devices(self.events)
+
+    @cached_property
+    def nesting(self) -> Nesting:
+        return calls.nesting(self.events)
+
+    @cached_property
+    def parent(self) -> Places:
+        """For each event the host event around it; −1 none."""
+        return self.nesting.parent_of(self.events)
+
+    @cached_property
+    def links(self) -> Links:
+        return calls.links(self.events)
+
+    @cached_property
+    def steps(self) -> Steps:
+        return steps.steps(self.events)
+
+    @cached_property
+    def step_of_work(self) -> NDArray[np.int64]:
+        """For each piece of device work its step; −1 none."""
+        return steps.of_work(self.events, self.steps, self.links)
+
+    @cached_property
+    def window(self) -> tuple[int, int]:
+        """ns since the origin."""
+        if len(self.steps):
+            return int(self.steps.start[0]), max(int(self.steps.end.max()), self._last_end(self.events.work))
+        if len(self.events.work):
+            first = int(self.events.start[self.events.work].min())
+            launched = self.links.call[self.links.call >= 0]
+            return min(first, int(self.events.start[launched].min())) if len(launched) else first, self._last_end(self.events.work)
+        places = self.events.of_kind(OPERATOR)
+        places = places if len(places) else np.arange(len(self.events))
+        if not len(places):
+            return 0, 0
+        return int(self.events.start[places].min()), self._last_end(places)
+
+    def _last_end(self, places: Places) -> int:
+        return int((self.events.start[places] + self.events.duration[places]).max(initial=np.iinfo(np.int64).min))
+
+    @property
+    def window_words(self) -> str:
+        """How the window is defined."""
+        if len(self.steps):
+            steps = f"{len(self.steps)} step{'s' * (len(self.steps) > 1)} ({self.steps.marker})"
+            return f"{steps}, to the last work on the device" if len(self.events.work) else steps
+        return "first launch to last work on the device" if len(self.events.work) else "first to last operator"
+
+    @property
+    def window_s(self) -> float:
+        low, high = self.window
+        return (high - low) / 1e9
+
+    def breakdown(self, device: int | None = None) -> Breakdown:
+        """First to last work on the device."""
+        return breakdown.of(self.events, device)
+
+    @cached_property
+    def idles(self) -> dict[int, Idle]:
+        """Gaps by cause, of each device."""
+        return {device: idle.idle(self.events, device, self.links) for device in self.devices}
+
+    @cached_property
+    def idle_shares(self) -> dict[str, float]:
+        """Idle by cause, as shares of all devices' windows; they add up to the idle share of the breakdown."""
+        window = sum(found.end - found.start for found in (breakdown.busy(self.events, d) for d in self.devices)) / 1e9
+        total = dict.fromkeys(idle.CAUSES, 0.0)
+        if not window:  # all work is of no length
+            return total
+        for found in self.idles.values():
+            for cause, seconds in found.seconds().items():
+                total[cause] += seconds / window
+        return total
+
+    @cached_property
+    def blocking(self) -> NDArray[np.bool_]:
+        """For each event, whether the host waits for the device in it."""
+        return waiting.blocking(self.events, self.links)
+
+    @cached_property
+    def spans(self) -> list[Busy]:
+        """What kept each device busy."""
+        return [breakdown.busy(self.events, device) for device in self.devices]
+
+    @cached_property
+    def usual_launch_ns(self) -> float:
+        """Median time of a call that launches work and does not wait for it; 0 where there is none."""
+        calls = self._launching
+        return float(np.median(self.events.duration[calls])) if len(calls) else 0.0
+
+    @property
+    def _launching(self) -> Places:
+        calls = np.unique(self.links.call[self.links.call >= 0])
+        return calls[~self.blocking[calls]]
+
+    @cached_property
+    def slow_launches(self) -> Places:
+        """Calls that launched work of a name for the first time and took far longer than launches do."""
+        calls = self._launching
+        slow = calls[self.events.duration[calls] > max(SLOW_LAUNCH_NS, 50 * self.usual_launch_ns)]
+        known = np.flatnonzero(self.links.call >= 0)
+        _, first = np.unique(self.events.name[self.events.work[known]], return_index=True)
+        return slow[np.isin(slow, self.links.call[known[first]])]
+
+    @cached_property
+    def slow_launches_idle(self) -> dict[int, int]:
+        """ns that each device was idle during such calls."""
+        calls = self.slow_launches
+        during = intervals.union(self.events.start[calls], self.events.start[calls] + self.events.duration[calls])
+        return {device: intervals.intersection(found.gaps, during).length for device, found in self.idles.items()}
+
+    @cached_property
+    def first_uses(self) -> dict[int, int]:
+        """Outermost operators whose first call kept a device idle for long, by place: ns that the host was inside operators then."""
+        work = self.events.work
+        order = np.argsort(work)
+        operators = np.unique(self.links.root[self.links.root >= 0])
+        operators = operators[np.argsort(self.events.start[operators], kind="stable")]
+        _, at = np.unique(self.events.name[operators], return_index=True)
+        firsts = operators[at]
+        found: dict[int, int] = {}
+        column = list(idle.CAUSES).index("operators")
+        for one in self.idles.values():
+            roots = self.links.root[order[np.searchsorted(work[order], one.after)]]
+            for gap in np.flatnonzero((one.by[:, column] >= LONG_FIRST_NS) & np.isin(roots, firsts)):
+                found[int(roots[gap])] = found.get(int(roots[gap]), 0) + int(one.by[gap, column])
+        return found
+
+    @cached_property
+    def tasks(self) -> replay.Tasks:
+        return replay.tasks(self.events, self.links, self.window)
+
+    @cached_property
+    def timed(self) -> replay.Timed:
+        return replay.timed(self.tasks)
+
+    def gain(self, change: replay.Change) -> float:
+        """Share of the window by which the whole would end earlier."""
+        if not len(self.tasks.start) or not self.window_s:
+            return 0.0
+        saved = self.timed.end.max() - replay.timed(self.tasks, change).end.max()
+        return float(max(saved, 0.0)) / 1e9 / self.window_s
+
+    @cached_property
+    def main_thread(self) -> int:
+        """The host thread of the steps if it works, else the one that spends most time in operators, else launches most; −1 none."""
+        works = np.isin(self.events.kind, (OPERATOR, RUNTIME))
+        if self.steps.thread >= 0 and ((works & (self.events.thread == self.steps.thread)).any() or not works.any()):
+            return self.steps.thread
+        places = self.nesting.places[(self.nesting.depth == 0) & np.isin(self.events.kind[self.nesting.places], (OPERATOR, MARKER, PYTHON))]
+        places = places[self.events.thread[places] != self.steps.thread] if len(self.steps) else places
+        if not len(places):
+            threads = self.events.thread[self.links.call[self.links.call >= 0]]
+            return int(np.argmax(np.bincount(threads))) if len(threads) and threads.min() >= 0 else -1
+        spent = np.bincount(self.events.thread[places], weights=self.events.duration[places])
+        return int(np.argmax(spent))
+
+    @cached_property
+    def loading(self) -> intervals.Intervals:
+        """When the main thread waited for its data loader."""
+        mine = np.flatnonzero((self.events.thread == self.main_thread) & np.isin(self.events.kind, (MARKER, OPERATOR)))
+        mine = mine[idle.loading(self.events)[self.events.name[mine]]]
+        return intervals.union(self.events.start[mine], self.events.start[mine] + self.events.duration[mine])
+
+    def kernels(self, most: int = 0) -> list[KernelRow]:
+        """Kernels by the time they took, with the operator that launched most of it."""
+        work = self.events.work
+        mine = np.flatnonzero(self.events.kind[work] == KERNEL)
+        if not len(mine):
+            return []
+        name, length = self.events.name[work[mine]].astype(np.int64), self.events.duration[work[mine]]
+        operator = self.links.operator[mine]
+        called = np.where(operator >= 0, self.events.name[np.maximum(operator, 0)], -1).astype(np.int64)
+        key, inverse = np.unique(name * (len(self.events.names) + 1) + called + 1, return_inverse=True)
+        total = np.bincount(inverse, weights=length)
+        count = np.bincount(inverse)
+        whole = float(length.sum())
+        grouped = np.split(length[np.argsort(inverse, kind="stable")], np.cumsum(count)[:-1])
+        rows = []
+        for i in np.argsort(-total, kind="stable")[: most or None]:
+            which, by = divmod(int(key[i]), len(self.events.names) + 1)
+            rows.append(
+                KernelRow(
+                    self.events.names[which],
+                    self.events.names[by - 1] if by else "",
+                    int(count[i]),
+                    float(total[i]) / 1e9,
+                    float(total[i]) / whole if whole else 0.0,
+                    float(np.median(grouped[i])) / 1e9,
+                )
+            )
+        return rows
+
+    def source(self, place: int) -> str:
+        """The line of the user's program behind a host event: of its call stack, else of the Python functions around it; "" unknown."""
+        events = self.events
+        at, found = place, ""
+        while at >= 0 and not found:
+            stack = int(events.stack[at])
+            if stack >= 0 and events.stacks[stack].strip():
+                found = sources.users_line(events.stacks[stack].split(";"))
+            elif events.kind[at] == PYTHON:
+                found = sources.users_line([events.names[int(events.name[at])]])
+            at = int(self.parent[at])
+        return found
+
+    def work_named(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Per task: device work whose name is marked in `mask` (one flag per name)."""
+        found: NDArray[np.bool_] = (
+            self.tasks.on_device & mask[self.events.name[self.tasks.place]] & np.isin(self.events.kind[self.tasks.place], WORK)
+        )
+        return found

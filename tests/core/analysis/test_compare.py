@@ -1,0 +1,357 @@
+"""Two groups of runs: the answer, what it is of, and what could explain it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from judging import CHASE, COPY, H200, make
+from msgspec.structs import replace
+
+from hotlap.core.analysis import drift
+from hotlap.core.analysis.compare import compare
+from hotlap.core.record import Comparison, Device
+from hotlap.core.show import comparison, comparison_page, sides
+from hotlap.core.store.bundle import Bundle, Writer
+
+RNG = np.random.default_rng(7)
+
+
+def seconds(level: float = 1e-3, sd: float = 0.002, n: int = 12) -> list[float]:
+    return (level * np.exp(RNG.normal(0, sd, n))).tolist()
+
+
+def one(a: list[float], b: list[float], name: str = "copy", gate: float = 0.02) -> Comparison:
+    (found,) = compare([make({name: a})], [make({name: b}, day=1)], gate)
+    return found
+
+
+def test_longer_times_are_slower_whichever_way_the_metric_points() -> None:
+    for name in ("copy", "chase"):
+        found = one(seconds(), seconds(1.1e-3), name)
+        assert (found.answer, found.case.workload) == ("slower", (COPY if name == "copy" else CHASE).workload)
+        assert found.ratio == pytest.approx(1 / 1.1, rel=0.01)
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low < 1 / 1.1 < found.high < 1
+        assert one(seconds(1.1e-3), seconds(), name).answer == "faster"
+
+
+def test_a_change_under_the_gate_is_the_same() -> None:
+    assert one(seconds(sd=1e-4), seconds(1.005e-3, sd=1e-4)).answer == "same"
+    assert one(seconds(sd=1e-4), seconds(1.005e-3, sd=1e-4), gate=0.0).answer == "slower"
+
+
+def test_noise_says_how_small_a_change_would_hide_in_it() -> None:
+    found = one(seconds(sd=0.05), seconds(sd=0.05))
+    assert found.answer == "inconclusive"
+    assert found.resolvable is not None
+    assert found.detectable == pytest.approx((1 + found.resolvable) * 1.02 - 1)
+    assert found.reason.startswith("no significant difference; minimum detectable effect ")
+
+
+def test_three_rounds_a_side_cannot_tell() -> None:
+    found = one(seconds(n=3), seconds(2e-3, n=3))
+    assert (found.answer, found.low, "4 rounds a side are needed" in found.reason) == ("inconclusive", None, True)
+
+
+def test_runs_are_the_replicates_where_there_are_four() -> None:
+    """Runs that differ by 3 % among themselves hide a change of 2.5 %, however exact each is."""
+    a, b = ([make({"copy": seconds(level * f, sd=1e-4)}, day=n + day) for n, f in enumerate((0.97, 1.0, 1.03, 1.01))] for day, level in ((0, 1e-3), (9, 1.025e-3)))
+    (found,) = compare(a, b)
+    assert (found.replicates, found.n_a, found.n_b) == ("runs", 4, 4)
+    assert found.answer == "inconclusive"
+    (single,) = compare(a[1:2], b[1:2])
+    assert (single.replicates, single.answer) == ("rounds", "slower")
+    assert "differs from run to run is not in the intervals" in comparison.comparison([single], width=300)
+
+
+@pytest.mark.slow("error rate by simulation")
+def test_error_rate_is_held_over_all_cases() -> None:
+    """Of 60 A/A comparisons with single p-values 3 would be called different; after adjustment hardly any."""
+    called = 0
+    for day in range(20):
+        found = compare([make({n: seconds() for n in ("copy", "gemm", "chase")})], [make({n: seconds() for n in ("copy", "gemm", "chase")}, day=day + 1)], gate=0.0)
+        called += sum(c.answer in ("faster", "slower") for c in found)
+        assert all(c.q is not None and c.p is not None and c.q > c.p * (1 - 1e-9) for c in found)
+    assert called <= 3
+
+
+@pytest.mark.slow("hundreds of comparisons")
+def test_a_difference_that_vanishes_in_cycles_is_one_of_clocks() -> None:
+    fast, slow = make({"gemm": seconds()}, clocks_hz=[2e9]), make({"gemm": seconds(1.25e-3)}, day=1, clocks_hz=[1.6e9])
+    (found,) = compare([fast], [slow])
+    assert found.answer == "slower"
+    assert "the clock differs, 2.00 GHz and 1.60 GHz" in found.reason
+    (other,) = compare([fast], [make({"gemm": seconds(1.25e-3)}, day=1, clocks_hz=[2e9])])
+    assert "the clock is not the cause" in other.reason
+
+
+def test_other_models_are_not_comparable_unless_forced() -> None:
+    b200 = make({"copy": seconds(5e-4)}, day=1, device=replace(H200, machine="b200", uuid="GPU-1"))
+    (found,) = compare([make({"copy": seconds()})], [b200])
+    assert (found.answer, "A is of h200-sxm, B is of b200" in found.reason) == ("not comparable", True)
+    (forced,) = compare([make({"copy": seconds()})], [b200], force=True)
+    assert forced.answer == "faster"
+    assert forced.reason.startswith("forced: A is of h200-sxm")
+
+
+def test_what_one_side_lacks_is_not_comparable_and_says_why() -> None:
+    found = compare([make({"copy": seconds(), "gemm": seconds()})], [make({"copy": seconds()}, day=1)])
+    assert [(c.answer, c.reason) for c in found][1] == ("not comparable", "not measured in B")
+
+
+def test_only_what_can_move_the_metric_explains_it() -> None:
+    devices = [replace(H200, facts={"nvml": {"ecc": on}}, driver=d) for on, d in ((True, "550"), (False, "560"))]
+    a, b = (make({"copy": seconds(level), "gemm": seconds(level)}, day=n, device=devices[n]) for n, level in enumerate((1e-3, 1.1e-3)))
+    copy, gemm = compare([a], [b])
+    assert (copy.could, gemm.could) == (["device.driver", "device.ecc"], ["device.driver"])
+
+
+def test_a_slow_tail_shows_though_the_median_does_not_move() -> None:
+    def tailed(day: int, tail: float) -> object:
+        bundle = make({"copy": seconds()}, day=day)
+        return replace_samples(bundle, tail)
+
+    def replace_samples(bundle: object, tail: float) -> object:
+        samples = [replace(s, seconds=[s.seconds[0]] * 36 + [s.seconds[0] * tail] * 4) for s in bundle.samples]  # type: ignore[attr-defined]
+        return dataclasses.replace(bundle, samples=samples)  # type: ignore[type-var]
+
+    (found,) = compare([tailed(0, 1.0)], [tailed(1, 1.3)])  # type: ignore[list-item]
+    assert found.answer == "same"
+    assert found.tail is not None
+    assert found.tail == pytest.approx(1 / 1.3, rel=0.02)
+    assert "the slow 95 % tail is worse" in comparison.comparison([found], width=200)
+
+
+# ---------------------------------------------------------------- several devices
+
+GPUS = [replace(H200, uuid=f"GPU-{n}", index=n, pci_address=f"0000:{n}b:00.0") for n in range(8)]
+
+
+def fleet(levels: list[float], day: float, devices: list[Device] = GPUS, sd: float = 0.002) -> Bundle:
+    """One run of several devices, each with its own level; what the run does to all of them alike comes on top."""
+    run = float(np.exp(RNG.normal(0, 0.004)))
+    parts = [make({"copy": [s * run for s in seconds(1e-3 * level, sd)]}, day=day, device=d) for level, d in zip(levels, devices, strict=False)]
+    whole = replace(parts[0].run, devices=[d.key for d in devices[: len(levels)]], machine=replace(parts[0].run.machine, devices=devices))
+    return dataclasses.replace(parts[0], run=whole, samples=[s for one in parts for s in one.samples])
+
+
+def groups(before: list[float], after: list[float], runs: int = 4) -> Comparison:
+    (found,) = compare([fleet(before, n) for n in range(runs)], [fleet(after, 20 + n) for n in range(runs)])
+    return found
+
+
+@pytest.mark.parametrize("runs", [1, 4])
+def test_one_slow_device_of_many_is_named(runs: int) -> None:
+    """Devices of a fleet differ by 3 % among themselves; one of them loses 5 %."""
+    before = [1.0, 1.03, 0.98, 1.01, 1.02, 0.99, 1.0, 1.01]
+    found = groups(before, [*before[:2], before[2] * 1.05, *before[3:]], runs)
+    assert found.answer != "slower"
+    worst = found.devices[0]
+    assert (worst.device, worst.answer, [one.answer for one in found.devices[1:]].count("worse")) == ("GPU-2", "worse", 0)
+    assert worst.ratio == pytest.approx(1 / 1.05, rel=0.015)
+    assert "GPU-2 differs from the other 7 in stream copy" in comparison.comparison([found], width=300)
+    assert found.replicates == ("devices" if runs == 1 else "runs")
+    assert (found.n_a, found.n_b) == ((8, 8) if runs == 1 else (4, 4))
+
+
+@pytest.mark.slow("hundreds of comparisons")
+def test_devices_that_differ_among_themselves_hide_nothing_when_matched() -> None:
+    before = [1.0, 1.2, 0.9, 1.1]
+    found = groups(before, [1.04 * level for level in before])
+    assert found.answer == "slower"
+    assert found.ratio == pytest.approx(1 / 1.04, rel=0.01)
+    assert {one.answer for one in found.devices} == {"like the others"}
+    assert groups([1.0, 1.2], [1.04, 1.2 * 1.04], runs=1).answer == "slower"
+
+
+@pytest.mark.slow("error rate by simulation")
+def test_error_rate_of_devices_is_held() -> None:
+    called = sum(one.answer in ("better", "worse") for _ in range(25) for one in groups([1.0] * 4, [1.0] * 4).devices)
+    assert called <= 3
+
+
+@pytest.mark.slow("hundreds of comparisons")
+def test_devices_of_other_runs_are_matched_too_and_other_devices_are_not() -> None:
+    """A run per node, as clusters are measured: nodes are the pairs."""
+    a = [make({"copy": seconds(1e-3 * (1 + n / 50))}, day=n, device=d) for n, d in enumerate(GPUS)]
+    b = [make({"copy": seconds(1.05e-3 * (1 + n / 50))}, day=20 + n, device=d) for n, d in enumerate(GPUS)]
+    (found,) = compare(a, b)
+    assert (found.answer, found.replicates, found.n_a) == ("slower", "devices", 8)
+    (subset,) = compare(a[:1], b)
+    assert subset.ratio == pytest.approx(1 / 1.05, rel=0.01)  # GPU-0 against itself, not against the others
+    others = [replace(d, uuid=f"GPU-b{d.index}") for d in GPUS]
+    (apart,) = compare(a, [make({"copy": seconds()}, day=20 + n, device=d) for n, d in enumerate(others)])
+    assert (apart.devices, apart.replicates) == ([], "runs")
+
+
+# ---------------------------------------------------------------- one rule, true reasons, rows that can be checked
+
+
+def test_slower_needs_the_whole_interval_beyond_the_threshold() -> None:
+    even = [math.exp(0.01 * NormalDist().inv_cdf((n + 0.5) / 12)) for n in (5, 0, 8, 3, 11, 6, 1, 9, 4, 10, 2, 7)]  # 1 %, in no order
+    found = one([1e-3 * v for v in even], [1.025e-3 * v for v in even])
+    assert found.high is not None
+    assert 1 / 1.02 < found.high < 1
+    assert (found.answer, found.reason.startswith("differs, by at least "), "; the threshold is 2.0 %" in found.reason) == ("inconclusive", True, True)
+    assert one([1e-3 * v for v in even], [1.05e-3 * v for v in even]).answer == "slower"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ([1e-3] * 4, [2e-3] * 4, ""), ([1e-3] * 3, [2e-3] * 3, "4 rounds a side are needed for an interval, there are 3 and 3"),
+        ([1e-3] * 4, [1e-3, 2e-3, 1e-3], "4 rounds a side are needed for an interval, there are 4 and 3"),
+    ],
+)
+def test_a_missing_interval_has_its_true_reason(a: list[float], b: list[float], reason: str) -> None:
+    found = one(a, b)
+    assert found.low is None or reason == ""
+    if reason:
+        assert (found.answer, found.reason) == ("inconclusive", reason)
+
+
+def test_no_noise_is_called_no_noise() -> None:
+    found = groups([1.0], [1.0])
+    assert found.low is not None
+    (still,) = compare([make({"copy": [1e-3] * 6}, day=n) for n in range(4)], [make({"copy": [1e-3] * 6}, day=9 + n) for n in range(4)])
+    assert still.low is None or still.answer == "same"
+    if still.low is None:
+        assert still.reason.startswith("no noise was seen")
+
+
+def test_doubts_of_a_ratio_reach_the_reader() -> None:
+    a, b = seconds(sd=0.001, n=12), seconds(1.2e-3, sd=0.05, n=12)
+    found = one(a, b)
+    assert found.notices == ["one side is over 3 times as noisy as the other: look for what differs"]
+    assert "one side is over 3 times as noisy" in comparison.comparison([found], width=300)
+
+
+@pytest.mark.parametrize("name", ["copy", "chase"])
+@pytest.mark.parametrize(("factor", "sd"), [(1.26, 0.02), (1.0004, 1e-5), (0.3, 0.05), (3.7, 1e-3), (1.0, 0.2)])
+def test_a_row_can_be_checked_by_hand(name: str, factor: float, sd: float) -> None:
+    """B ÷ A − 1 of the printed numbers is the printed change, digit for digit; in JSON it is the ratio."""
+    found = one(seconds(sd=sd), seconds(factor * 1e-3, sd=sd), name)
+    assert found.a_value is not None
+    assert found.b_value is not None
+    assert found.ratio is not None
+    assert found.b_value / found.a_value == pytest.approx(found.ratio if found.better == "higher" else 1 / found.ratio, rel=1e-12)
+    shown = sides.sides(found)
+    (a, unit_a), (b, unit_b), (change, _) = (text.split() for text in (shown.a, shown.b, shown.change))
+    scale = {"M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "µ": 1e-6, "n": 1e-9}
+    ratio = float(b) * scale[unit_b[0]] / (float(a) * scale[unit_a[0]])
+    decimals = len(change.partition(".")[2])
+    assert float(f"{(ratio - 1) * 100:+.{decimals}f}") == float(change)
+    assert sides.subject(found) == ("time" if found.better == "lower" else "rate")
+    row = next(line for line in comparison.comparison([found], width=300).splitlines() if shown.a.split()[0] in line)
+    assert all(text in " ".join(row.split()) for text in shown[:3])
+    runs = [make({name: [1e-3]})]
+    assert shown.change in comparison_page.page("old", runs, {"new": comparison.Other([found], runs)})
+
+
+def test_words_fit_the_metric() -> None:
+    """A slower case: its time grows, its rate falls; joules get worse, not slower."""
+    for name, sign in (("chase", "+"), ("copy", "-")):
+        found = one(seconds(), seconds(1.26e-3), name)
+        assert (found.answer, sides.sides(found).change[0]) == ("slower", sign)
+    assert comparison.answer(replace(found, unit="J", metric="energy", better="lower")) == "worse"
+    mixed = compare([make({"copy": seconds(), "chase": seconds()})], [make({"copy": seconds(1.2e-3), "chase": seconds(1.2e-3)}, day=1)])
+    said = comparison.comparison(mixed, width=300)
+    assert " B vs A " in said
+    assert "rate -16" in said
+    assert "time +" in said
+
+
+# ---------------------------------------------------------------- one after the other
+
+CPU = Device(target="opencl", index=0, name="EPYC", kind="cpu")
+
+
+def cpu(level: float = 1e-3, day: float = 0.0, **machine: str) -> Bundle:
+    return make({"copy": seconds(level, sd=0.002)}, day=day, device=CPU, **machine)
+
+
+def test_sides_one_after_the_other_get_the_tables_allowance_and_it_is_said() -> None:
+    a, b = cpu(), cpu(1.025e-3, day=1)
+    (found,) = compare([a], [b])
+    assert found.allowance is not None
+    assert (found.allowance.basis, found.allowance.machine, found.allowance.drift) == ("table", "dedicated", 0.03)
+    assert (found.answer, found.low is not None and found.low < 1 < (found.high or 0.0)) == ("inconclusive", True)
+    said = " ".join(comparison.comparison([found], width=400).split())
+    assert "A and B were measured one after the other" in said
+    assert "allow for drift of ± 3.0 %, usual for a dedicated machine (upper quartile of 3,525 histories" in said
+    (virtual,) = compare([cpu(virtual="virtual machine (KVM)")], [cpu(1.025e-3, day=1, virtual="virtual machine (KVM)")])
+    assert virtual.allowance is not None
+    assert virtual.allowance.machine == "virtual"
+    (large,) = compare([a], [cpu(1.1e-3, day=1)])
+    assert large.answer == "slower"
+    (stable,) = compare([a], [b], stable=True)
+    assert (stable.allowance and stable.allowance.basis, stable.answer) == ("stable", "slower" if stable.high and stable.high < 1 / 1.02 else "inconclusive")
+    assert stable.high is not None
+    assert stable.high < 1
+    assert "--assume-stable: the intervals allow for none" in " ".join(comparison.comparison([stable], width=400).split())
+
+
+def test_interleaved_runs_and_simulation_need_no_allowance() -> None:
+    a, b = ([cpu(level, day=2 * n + side) for n in range(4)] for side, level in ((0, 1e-3), (1, 1.05e-3)))
+    (found,) = compare(a, b)
+    assert (found.allowance, found.answer, found.replicates) == (None, "slower", "runs")
+    (simulated,) = compare([make({"copy": seconds()})], [make({"copy": seconds(1.04e-3)}, day=1)])
+    assert simulated.allowance is not None
+    assert (simulated.allowance.machine, simulated.allowance.drift, simulated.answer) == ("simulated", 0.0, "slower")
+
+
+def test_the_series_own_history_takes_the_tables_place() -> None:
+    """A quiet history narrows the interval, one whose days differ by 5 % widens it; too short a one changes nothing."""
+    def known(sd: float, days: int = 12) -> drift.Past:
+        rng = np.random.default_rng(3)
+        before = [cpu(1e-3 * float(np.exp(rng.normal(0, sd))), day=n - 20 + k / 10) for n in range(days) for k in range(2)]
+        return drift.past(before, [a.run], [b.run])
+
+    a, b = cpu(), cpu(1.03e-3, day=1)
+    (quiet,) = compare([a], [b], past=known(0.0005))
+    assert quiet.allowance is not None
+    assert (quiet.allowance.basis, quiet.allowance.runs, quiet.allowance.days, quiet.answer) == ("history", 24, 12, "slower")
+    assert quiet.allowance.drift < 0.01
+    assert "by 24 earlier runs of the same cases on 12 days" in " ".join(comparison.comparison([quiet], width=400).split())
+    (loud,) = compare([a], [b], past=known(0.05))
+    assert loud.allowance is not None
+    assert (loud.allowance.drift > 0.05, loud.answer) == (True, "inconclusive")
+    (short,) = compare([a], [b], past=known(0.0005, days=2))
+    assert short.allowance is not None
+    assert short.allowance.basis == "table"
+    assert "10 on 3 days are needed, there are 4" in " ".join(comparison.comparison([short], width=400).split())
+
+
+def test_a_history_is_of_the_same_machine_and_before_both_sides() -> None:
+    a, b = cpu(day=5), cpu(day=6)
+    other = [make({"copy": seconds()}, day=n, device=replace(CPU, name="else")) for n in range(4)]
+    elsewhere = [cpu(day=n, host="node2") for n in range(4)]
+    assert drift.past([*other, *elsewhere, cpu(day=7), a, b], [a.run], [b.run]) == {}
+    assert len(drift.past([cpu(day=1), cpu(day=2)], [a.run], [b.run])[a.run.plan.cases[0].id]) == 2
+
+
+def test_the_history_is_found_in_the_home(tmp_path: Path) -> None:
+    """What `compare` reads of the catalog: the runs of this machine before the older side."""
+    def save(bundle: Bundle) -> None:
+        run = replace(bundle.run, id=f"{bundle.run.began[:10]}-{bundle.run.machine.host}")
+        writer = Writer.create(run, tmp_path)
+        for one in bundle.samples:
+            writer.append(one)
+        writer.finish(run)
+
+    for day in range(12):
+        save(cpu(day=day))
+    save(cpu(day=3, host="node2"))
+    a, b = cpu(day=11), cpu(1.03e-3, day=12)
+    save(b)
+    found = drift.kept([a.run], [b.run], tmp_path)
+    assert [len(points) for points in found.values()] == [11]
+    (answer,) = compare([a], [b], past=found)
+    assert answer.allowance is not None
+    assert (answer.allowance.basis, answer.allowance.runs) == ("history", 11)

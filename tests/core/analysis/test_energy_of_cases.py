@@ -1,0 +1,194 @@
+"""Energy of calls: the truth lies within the bounds whatever ran between the calls; the simulated card's own energy is found again."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from hotlap import cli
+from hotlap.core.analysis.energy import energies
+from hotlap.core.analysis.frontier import Point, frontier
+from hotlap.core.errors import Busy, InputError
+from hotlap.core.measure import session
+from hotlap.core.plan import case
+from hotlap.core.record import Case, Device, Gap, Limit, Plan, Readings, Result, Row, Samples, Summary, Verdict
+from hotlap.core.store import locks, select
+from hotlap.core.trials import frontier as tuning
+from hotlap.core.trials.nvml_guard import Wish
+from hotlap.core.trials.nvml_settings import Bounds
+
+DEVICE = Device(target="cuda", index=0, name="Test", kind="gpu", uuid="GPU-1")
+PLAN = """
+name = "energies"
+[measure]
+rounds = 2
+rounds_max = 2
+round_time = "3 s"
+[[case]]
+workload = "gemm"
+m = 4096
+n = 4096
+k = 4096
+dtype = "bf16"
+"""
+
+
+def row(samples: list[Samples], one: Case) -> Row:
+    result = Result(case=one, device=DEVICE.key, target="cuda", status="measured", rounds=samples, values=[1.0])
+    limit = Limit(kind="bound", energy_j=2.0, power_w=200.0)
+    return Row(case=one, device=DEVICE.key, label="gemm", result=result, summary=Summary(rounds=len(samples)), gap=Gap(limit=limit), verdict=Verdict(state="measured"))
+
+
+def played(seed: int, counter: bool) -> tuple[Row, list[Readings], float]:
+    """Rounds of calls of known energy with untimed work of other power between them; sensors at 10 Hz."""
+    random = np.random.default_rng(seed)
+    one = case("gemm", {"m": 1024, "n": 1024, "k": 1024, "dtype": "bf16"})
+    busy_w, rest_w, call_s = random.uniform(200, 700), random.uniform(80, 700), random.uniform(1e-4, 5e-3)
+    share = random.uniform(0.6, 0.99)  # of the window in timed calls
+    samples, readings = [], []
+    for number in range(3):
+        begin = 10.0 * number + 1.0
+        period, calls, count = 0.02, max(int(share * 0.02 / call_s), 1), 120
+        timed = calls * call_s
+        period = max(period, timed * 1.01)
+        grid = np.arange(0.0, 10.0, 1e-3) + 10.0 * number
+        inside = (grid >= begin) & (grid < begin + period * count)
+        power = np.where(inside & ((grid - begin) % period < timed), busy_w, np.where(inside, rest_w, 60.0))
+        total = np.concatenate([[0.0], np.cumsum(power) * 1e-3])[:-1]
+        at = np.arange(0, len(grid), 100)
+        smooth = np.array([power[max(i - 50, 0) : i + 50].mean() for i in at])
+        readings.append(Readings(sensor="power_w", device=DEVICE.key, times_s=grid[at].tolist(), values=smooth.tolist(), round=number))
+        readings.append(Readings(sensor="power_limit_w", device=DEVICE.key, times_s=[grid[0]], values=[700.0], round=number))
+        if counter:
+            readings.append(Readings(sensor="energy_j", device=DEVICE.key, times_s=grid[at].tolist(), values=total[at].tolist(), round=number))
+        samples.append(
+            Samples(case=one.id, device=DEVICE.key, round=number, seconds=[call_s] * count, calls=calls, began_s=begin, ended_s=begin + period * count)
+        )
+    return row(samples, one), readings, busy_w * call_s
+
+
+@pytest.mark.slow("hundreds of comparisons")
+@pytest.mark.parametrize("counter", [True, False])
+def test_the_truth_lies_within_the_bounds(counter: bool) -> None:
+    for seed in range(60):
+        made, readings, truth = played(seed, counter)
+        (found,) = energies([made], readings, [DEVICE])
+        assert found.joules is not None
+        assert found.low_j is not None
+        assert found.high_j is not None
+        assert found.low_j <= found.joules <= found.high_j
+        assert found.low_j * 0.99 <= truth <= found.high_j * 1.01, seed  # the trace has steps of 1 ms
+        assert found.source == ("counter" if counter else "integral")
+        assert found.idle_w == pytest.approx(60.0, rel=0.05)
+        assert found.operations_per_j == pytest.approx(2 * 1024**3 / found.joules)
+
+
+def test_what_calls_do_not_draw_more_than_is_no_idle_power() -> None:
+    made, readings, _ = played(0, False)
+    samples = {one.round: one for one in made.result.rounds}
+
+    def warm(one: Readings) -> Readings:
+        window = samples[one.round]
+        outside = [not window.began_s <= at <= window.ended_s for at in one.times_s]
+        return replace(one, values=[750.0 if out else value for out, value in zip(outside, one.values, strict=True)])
+
+    (found,) = energies([made], [warm(one) if one.sensor == "power_w" else one for one in readings], [DEVICE])
+    assert found.power_w is not None
+    assert found.idle_w is None
+
+
+def test_without_a_sensor_the_reason_is_said() -> None:
+    made, _, _ = played(0, False)
+    told = [Readings(sensor="power_w", device=DEVICE.key, status="not_supported", reason="this card has none")]
+    (found,) = energies([made], told, [DEVICE])
+    assert found.joules is None
+    assert found.reason == "no energy sensor: this card has none"
+    assert found.expected_j == 2.0
+
+
+def test_a_window_without_readings_is_unknown() -> None:
+    made, readings, _ = played(0, False)
+    sparse = [Readings(sensor="power_w", device=DEVICE.key, times_s=one.times_s[:2], values=one.values[:2], round=one.round) for one in readings]
+    (found,) = energies([made], sparse, [DEVICE])
+    assert found.joules is None
+    assert "no two readings" in found.reason
+
+
+# ---------------------------------------------------------------- the frontier
+
+
+def test_the_front_and_the_best_by_hand() -> None:
+    points = [Point(name=n, seconds=s, joules=j) for n, s, j in (("a", 1.0, 10.0), ("b", 1.04, 9.0), ("c", 1.2, 9.5), ("d", 2.0, 6.0), ("e", 3.0, 7.0))]
+    found = frontier(points, 0.05)
+    assert [(one.name, one.front) for one in found.points] == [("a", True), ("b", True), ("c", False), ("d", True), ("e", False)]
+    assert found.best == {"time": "a", "energy": "d", "EDP": "b", "ED²P": "b", "energy, at most 5.0 % slower": "b"}
+    with pytest.raises(InputError, match="no setting"):
+        frontier([])
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "plan.toml").write_text(PLAN)
+    return tmp_path
+
+
+def test_the_simulated_cards_own_energy_is_found_again(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", str(home / "plan.toml"), "--target", "simulated:h200-sxm?noise=0.01&seed=3", "--no-report", "--json"]) == 0
+    capsys.readouterr()
+    assert cli.main(["energy", "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)[0]["cases"]
+    (run,) = select.runs("latest", home / "home")
+    truth = statistics.median(samples.counters["energy_j"] for samples in run.samples)
+    assert one["low_j"] <= truth <= one["high_j"]
+    assert one["joules"] == pytest.approx(truth, rel=0.03)
+    assert one["source"] == "counter"
+    assert one["rounds"] == 2
+
+
+def test_nobody_mends_what_another_has_set_and_still_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning.targets, "find", lambda _: [DEVICE])
+    monkeypatch.setattr(tuning, "bounds", lambda _: Bounds())
+    monkeypatch.setattr(tuning, "guarded", lambda *_: pytest.fail("settings were reached"))
+    with locks.hold([DEVICE], settings=True), pytest.raises(Busy):
+        tuning.measure(Plan(name="p"), session.Options(target="cuda", home=tmp_path), [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
+
+
+@pytest.mark.slow("measures at every setting of a simulated GPU")
+def test_settings_move_time_and_energy_as_the_model_says(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["energy", "frontier", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--device", "0", "--clocks", "1.2GHz", "--power", "450", "--json"]
+    assert cli.main(argv) == 0
+    dry = json.loads(capsys.readouterr().out)
+    assert any("nothing is set" in line for line in dry["dry_run"])
+    (command,) = (line for line in dry["dry_run"] if line.startswith("command: "))
+    assert "--device 0 --clocks 1.2GHz --power 450" in command  # of the device that was looked at
+    assert not (home / "home" / "runs").exists()
+    assert cli.main([*argv, "--apply"]) == 0
+    measured = {one["name"]: one for one in json.loads(capsys.readouterr().out)["frontier"]["points"]}
+    expected = {one["name"]: one for one in dry["frontier"]["points"]}
+    assert set(measured) == set(expected) == {"free", "1.20 GHz", "450 W"}
+    for name in ("1.20 GHz", "450 W"):
+        assert measured[name]["joules"] < measured["free"]["joules"]
+        assert measured[name]["slower"] == pytest.approx(expected[name]["slower"], abs=0.08)
+    assert measured["1.20 GHz"]["clock_hz"] == pytest.approx(1.2e9)
+    assert measured["450 W"]["joules"] / measured["450 W"]["seconds"] <= 450 * 1.03
+    assert cli.main(["energy", "frontier", "--runs", *(one["source"] for one in measured.values()), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)["frontier"]["points"]
+    assert {one["name"]: one["joules"] for one in again} == {name: one["joules"] for name, one in measured.items()}
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--machine", "h200-sxm", "--power", "900"], "above the limit"), (["--machine", "h200-sxm", "--clocks", "9GHz"], "outside of what the model knows"),
+        (["--machine", "h2000"], "no machine 'h2000'"), (["--machine", "h200-sxm", "--clocks", "fast"], "fast"),
+    ],
+)  # fmt: skip
+def test_bad_settings_are_one_line(home: Path, capsys: pytest.CaptureFixture[str], argv: list[str], said: str) -> None:
+    assert cli.main(["energy", "frontier", str(home / "plan.toml"), *argv]) == 2
+    assert said in capsys.readouterr().err

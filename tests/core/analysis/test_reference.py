@@ -1,0 +1,149 @@
+"""Runs held against what is normal: for this device, for its model, and in the fleet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from judging import H200, make
+from msgspec.structs import replace
+
+from hotlap.core.analysis import rows as tables
+from hotlap.core.analysis.fleet import AgainstFleet
+from hotlap.core.analysis.reference import AgainstBaseline
+from hotlap.core.errors import InputError, SchemaError
+from hotlap.core.record import Baseline, Row, Verdict
+from hotlap.core.store import baselines
+from hotlap.core.store.bundle import Bundle
+
+RNG = np.random.default_rng(11)
+
+
+def run(day: float = 0, level: float = 1e-3, between: float = 0.003, within: float = 0.002, **fields: object) -> Bundle:
+    """One run of six rounds: its own level, and noise within."""
+    mine = level * np.exp(RNG.normal(0, between))
+    return make({"copy": (mine * np.exp(RNG.normal(0, within, 6))).tolist()}, day=day, **fields)  # type: ignore[arg-type]
+
+
+def judged(bundle: Bundle, baseline: Baseline) -> Verdict:
+    (verdict,) = AgainstBaseline(baseline, bundle.run.machine).judge(tables.rows(bundle))
+    return verdict
+
+
+NORMAL = baselines.learn("normal", [run(day=n) for n in range(10)])
+
+
+def test_a_run_like_the_others_passes_and_says_what_would_have_been_seen() -> None:
+    verdict = judged(run(day=20), NORMAL)
+    assert (verdict.state, verdict.against) == ("pass", "baseline normal")
+    assert "would have been seen" in verdict.reason
+    assert "10 runs of this device" in verdict.provenance
+
+
+def test_a_loss_beyond_gate_and_noise_fails_a_gain_does_not() -> None:
+    worse = judged(run(day=20, level=1.05e-3), NORMAL)
+    assert worse.state == "fail"
+    assert worse.ratio == pytest.approx(1 / 1.05, rel=0.01)
+    assert worse.threshold is not None
+    assert judged(run(day=20, level=0.9e-3), NORMAL).state == "pass"
+
+
+@pytest.mark.slow("hundreds of comparisons")
+def test_error_rate_of_a_healthy_device() -> None:
+    states = [judged(run(day=20 + n), baselines.learn("n", [run(day=m) for m in range(8)])).state for n in range(150)]
+    assert states.count("fail") <= 5
+
+
+def test_a_sure_loss_that_may_be_above_the_gate_is_no_pass() -> None:
+    exact = baselines.learn("exact", [run(day=n, between=0.001, within=1e-4) for n in range(12)])
+    verdict = judged(run(day=20, level=1.019e-3, between=0.0, within=1e-4), exact)
+    assert (verdict.state, "; the threshold is 2.0 %" in verdict.reason) == ("inconclusive", True)
+    assert verdict.low is not None
+    assert verdict.low < 0.98
+    assert judged(run(day=20, level=1.008e-3, between=0.0, within=1e-4), exact).state == "pass"
+
+
+def test_a_noisy_case_has_not_earned_the_right_to_gate() -> None:
+    noisy = baselines.learn("noisy", [run(day=n, between=0.2) for n in range(10)])
+    verdict = judged(run(day=20), noisy)
+    assert (verdict.state, "too noisy to gate" in verdict.reason) == ("inconclusive", True)
+
+
+def test_few_runs_are_compared_by_rounds_and_say_so() -> None:
+    few = baselines.learn("few", [run(day=1)])
+    assert "too few to know how runs differ" in judged(run(day=20, between=0.0), few).reason
+    assert judged(run(day=20, level=1.2e-3), few).state == "fail"
+
+
+def test_another_device_is_held_against_its_model() -> None:
+    other = run(day=20, level=1.001e-3, device=replace(H200, uuid="GPU-9", serial="9"))
+    verdict = judged(other, NORMAL)
+    assert verdict.state == "pass"
+    assert "other devices of its model h200-sxm" in verdict.provenance
+    b200 = run(day=20, device=replace(H200, uuid="GPU-8", machine="b200"))
+    assert "does not know it" in judged(b200, NORMAL).reason
+
+
+def test_a_case_that_was_lost_is_not_left_out() -> None:
+    (row,) = tables.rows(make({"copy": []}, day=20))
+    verdict = AgainstBaseline(NORMAL, make({"copy": []}).run.machine).judge([row])[0]
+    assert (verdict.state, "measured in the baseline, not now" in verdict.reason) == ("inconclusive", True)
+
+
+def test_processors_of_two_hosts_are_two_devices() -> None:
+    cpu = replace(H200, uuid="", kind="cpu", machine="", name="EPYC", target="opencl")
+    learnt = baselines.learn("cpus", [run(day=n, device=cpu, host=host) for n in range(4) for host in ("a", "b")])
+    assert len(learnt.references) == 2
+    assert "4 runs of this device" in judged(run(day=9, device=cpu, host="b"), learnt).provenance
+
+
+# ---------------------------------------------------------------- fleet
+
+
+def fleet_rows(levels: list[float]) -> list[tuple[Row, AgainstFleet]]:
+    runs = [run(day=n, level=level, device=replace(H200, uuid=f"GPU-{n}", pci_address="")) for n, level in enumerate(levels)]
+    peers = baselines.learn("fleet", runs)
+    return [(tables.rows(one)[0], AgainstFleet(peers, one.run.machine)) for one in runs]
+
+
+def test_the_slow_device_of_a_fleet_is_named() -> None:
+    states = [standard.judge([row])[0].state for row, standard in fleet_rows([1e-3] * 9 + [1.06e-3])]
+    assert states == ["pass"] * 9 + ["fail"]
+
+
+def test_two_devices_are_no_fleet() -> None:
+    row, standard = fleet_rows([1e-3, 1e-3])[0]
+    assert "1 other device of" in standard.judge([row])[0].reason
+
+
+# ---------------------------------------------------------------- the store of baselines
+
+
+def test_saved_baselines_are_read_back_and_promoted(tmp_path: Path) -> None:
+    baselines.save(NORMAL, tmp_path)
+    assert baselines.load("normal", tmp_path) == NORMAL
+    assert (baselines.names(tmp_path), baselines.promoted(tmp_path)) == (["normal"], "")
+    baselines.promote("normal", tmp_path)
+    assert baselines.load("", tmp_path) == NORMAL
+
+
+def test_a_run_counts_once_and_more_can_be_added() -> None:
+    first = run(day=1)
+    again = baselines.learn("n", [first, first, run(day=2)], baselines.learn("n", [first]))
+    assert [len(one.runs) for one in again.references] == [2]
+
+
+def test_bad_baselines_are_answered(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no name for a baseline"):
+        baselines.learn("a/b", [run()])
+    with pytest.raises(InputError, match="nothing to learn"):
+        baselines.learn("n", [make({"copy": []})])
+    with pytest.raises(InputError, match="no baseline is promoted"):
+        baselines.load("", tmp_path)
+    with pytest.raises(InputError, match="none is saved yet"):
+        baselines.load("x", tmp_path)
+    path = baselines.save(NORMAL, tmp_path)
+    path.write_text(path.read_text()[:-50])
+    with pytest.raises(SchemaError, match="save it again"):
+        baselines.load("normal", tmp_path)

@@ -1,0 +1,174 @@
+"""Rows held against limits and rules, and the run's verdict from its cases'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from judging import make
+
+from hotlap.core.analysis import rows as tables
+from hotlap.core.analysis import standards, verdicts
+from hotlap.core.analysis.standards import AgainstLimit
+from hotlap.core.errors import InputError
+from hotlap.core.record import Row, Verdict
+from hotlap.core.show import doubts, judgement, junit, words
+
+GIB = 2**30
+COPY_BOUND = GIB / 4.8e12 * 0.96  # near enough: the bound allows for what stays in cache
+
+
+def rows(share: float, spread: float = 0.001) -> list[Row]:
+    """A copy at so much of the bandwidth, six rounds."""
+    return tables.rows(make({"copy": [COPY_BOUND / share * (1 + spread * n) for n in range(6)]}))
+
+
+def test_a_share_of_the_limit_passes_fails_or_cannot_be_told() -> None:
+    for share, state in ((0.9, "pass"), (0.6, "fail")):
+        (verdict,) = AgainstLimit(0.75).judge(rows(share))
+        assert verdict.state == state
+        assert verdict.threshold is not None
+        assert "75 % of the bound" in verdict.provenance.replace("75%", "75 %")
+    (verdict,) = AgainstLimit(0.75).judge(rows(0.78, spread=0.02))
+    assert verdict.state == "inconclusive"
+    assert "holds the threshold" in verdict.reason
+
+
+def test_a_share_is_said_as_it_was_asked() -> None:
+    standard = AgainstLimit(0.965)
+    assert standard.name == "96.5 % of the limit"
+    assert "96.5 % of the bound" in standard.judge(rows(0.9))[0].provenance
+
+
+def test_a_bound_without_a_share_passes_nobody() -> None:
+    (verdict,) = AgainstLimit().judge(rows(0.99))
+    assert verdict.state == "inconclusive"
+    assert "not what is normal" in verdict.reason
+
+
+def test_too_few_rounds_are_inconclusive() -> None:
+    (verdict,) = AgainstLimit(0.5).judge(tables.rows(make({"copy": [COPY_BOUND] * 5})))
+    assert (verdict.state, "5 of the 6 rounds" in verdict.reason) == ("inconclusive", True)
+
+
+def test_what_was_not_measured_keeps_its_state() -> None:
+    (verdict,) = AgainstLimit(0.5).judge(tables.rows(make({"copy": []})))
+    assert verdict.state == "not_run"
+    judged = verdicts.judge("r", tables.rows(make({"copy": []})), AgainstLimit(0.5))
+    assert judged.state == "inconclusive"  # the run never came to it
+    assert verdicts.exit_code([judged]) == 3
+
+
+class Fixed:
+    """A standard with the answer given."""
+
+    name = "fixed"
+
+    def __init__(self, *states: str) -> None:
+        self.states = states
+
+    def judge(self, found: Any) -> list[Verdict]:
+        return [Verdict(state=state) for state in self.states]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("states", "state", "code"),
+    [
+        (["pass", "pass"], "pass", 0), (["pass", "not_run"], "pass", 0), (["pass", "fail"], "fail", 1), (["pass", "inconclusive"], "inconclusive", 3),
+        (["invalid", "pass"], "invalid", 3), (["fail", "invalid"], "fail", 1), (["not_run", "not_run"], "not_run", 3), (["error", "pass"], "error", 3),
+        (["measured", "measured"], "not_run", 3),
+    ],
+)
+def test_the_worst_case_is_the_runs_verdict(states: list[str], state: str, code: int) -> None:
+    judged = verdicts.judge("r", rows(0.9) * 2, Fixed(*states))
+    assert (judged.state, verdicts.exit_code([judged])) == (state, code)
+
+
+@pytest.mark.parametrize(("read_as", "code"), [("pass", 0), ("fail", 1)])
+def test_inconclusive_is_read_as_asked_and_says_so(read_as: Any, code: int) -> None:
+    judged = verdicts.judge("r", rows(0.9) * 2, Fixed("pass", "inconclusive"), read_as)
+    assert (judged.state, verdicts.exit_code([judged])) == (read_as, code)
+    assert f"read as {read_as}" in judged.reason
+    assert f"read as {read_as}" in judgement.judgement(judged)
+    none = verdicts.judge("r", rows(0.9) * 2, Fixed("not_run", "not_run"), read_as)
+    assert none.state == "not_run"  # nothing measured is never a pass
+
+
+def test_junit_counts_what_ci_counts() -> None:
+    found = verdicts.judge("r", rows(0.9) * 4, Fixed("pass", "fail", "inconclusive", "not_run"))
+    suite = ElementTree.fromstring(junit.junit([found])).find("testsuite")
+    assert suite is not None
+    assert {k: suite.get(k) for k in ("tests", "failures", "errors", "skipped")} == {"tests": "4", "failures": "1", "errors": "1", "skipped": "1"}
+    lenient = verdicts.judge("r", rows(0.9) * 2, Fixed("pass", "inconclusive"), "pass")
+    suite = ElementTree.fromstring(junit.junit([lenient])).find("testsuite")
+    assert suite is not None
+    assert (suite.get("errors"), suite.get("failures")) == ("0", "0")
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _rules(tmp_path: Path, text: str) -> standards.AgainstRules:
+    path = tmp_path / "rules.toml"
+    path.write_text(text)
+    return standards.rules(path)
+
+
+def test_rules_pass_and_fail_with_their_reason(tmp_path: Path) -> None:
+    for asked, state in (("4 TB/s", "pass"), ("4.7 TB/s", "fail")):
+        found = _rules(tmp_path, f'[[rule]]\nwhy = "contract, 3.2"\nwhere = {{ workload = "stream" }}\nat_least = "{asked}"\n')
+        (verdict,) = found.judge(rows(0.9))
+        assert (verdict.state, verdict.provenance) == (state, "contract, 3.2")
+        assert verdict.against == "rules rules.toml"
+
+
+def test_flags_widths_and_shares_can_be_asked_for(tmp_path: Path) -> None:
+    found = _rules(tmp_path, '[[rule]]\nwhy = "x"\nno_flags = ["throttled"]\nhalf_width_at_most = "1 %"\nshare_at_least = "50 %"\n')
+    assert found.judge(rows(0.9))[0].state == "pass"
+    assert found.judge(rows(0.9, spread=0.02))[0].state == "fail"
+
+
+def test_of_several_rules_those_that_decide_are_shown_with_the_value_they_ask(tmp_path: Path) -> None:
+    asked = 'half_width_at_most = "1 %"\n[[rule]]\nwhy = "y"\nat_least = "4 TB/s"\n[[rule]]\nwhy = "z"\nat_least = "{}"\n[[rule]]\nwhy = "f"\nno_flags = ["drift"]'
+    (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.1 TB/s")}').judge(rows(0.9))
+    assert (verdict.state, verdict.threshold) == ("pass", pytest.approx(4.1e12))  # the tightest
+    assert all(why in verdict.reason for why in ("(x)", "(y)", "(z)", "(f)"))
+    (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.9 TB/s")}').judge(rows(0.9))
+    assert (verdict.state, verdict.threshold, "(z)" in verdict.reason, "(y)" in verdict.reason) == ("fail", pytest.approx(4.9e12), True, False)
+    (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.1 TB/s")}').judge(rows(0.9, spread=0.01))
+    assert (verdict.state, verdict.threshold, "(x)" in verdict.reason) == ("fail", pytest.approx(4.1e12), True)  # a width has no threshold of its own
+
+
+def test_every_flag_has_its_action_and_can_be_ruled_out() -> None:
+    for name in standards.FLAGS:
+        kind = doubts.KINDS[doubts.SAME.get(name, name)]
+        assert kind.word
+        assert kind.action
+
+
+def test_numbers_that_differ_between_cases_are_said_as_their_range() -> None:
+    one, two = "4.8 % worse than the median of 8 runs, 33.4 TFLOP/s", "5.1 % worse than the median of 8 runs, 66.7 TFLOP/s"
+    assert words.alike([one, two], str) == [([one, two], "4.8 to 5.1 % worse than the median of 8 runs, 33.4 to 66.7 TFLOP/s")]
+    assert len(words.alike(["fp64 of h200-3", "fp32 of h200-3"], str)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[rule]]\nwhy = "x"\nno_flags = ["thottled"]\n', "did you mean 'throttled'"), ('[[rule]]\nwhy = "x"\nno_flags = []\n', "there is no flag"),
+        ('[[rule]]\nwhy = "x"\nat_least = 5\n', "has no unit"), ('[[rule]]\nwhy = "x"\nat_least = "5"\n', "as in '5 TB/s'"), ('[[rule]]\nwhy = "x"\nat_least = true\n', "with its unit"),
+        ('[[rule]]\nwhy = "x"\nhalf_width_at_most = 5\n', "at most 100 %"), ('[[rule]]\nwhy = "x"\nshare_at_least = "5"\n', "at most 100 %"),
+        ('[[rule]]\nwhy = "x"\nshare_at_least = [1]\n', "is a share"), ("", "list of"), ("x = 1\n", "list of"), ("[[rule]\n", "TOML"), ('[[rule]]\nat_least = 1\n', "needs 'why'"), ('[[rule]]\nwhy = "x"\n', "asks for something"),
+        ('[[rule]]\nwhy = "x"\nat_lest = 1\n', "did you mean 'at_least'"), ('[[rule]]\nwhy = "x"\nshare_at_least = "soon"\n', "soon"),
+        ('\n[[rule]]\nwhy = "x"\nat_most = "1 TB/s"\n', "rules.toml:2: stream copy fp32 1 GiB is better when higher: write at_least"),
+        ('[[rule]]\nwhy = "x"\nwhere = { workload = "gemm" }\nat_least = 1\n', "no case that was measured"),
+        ('[[rule]]\nwhy = "x"\nat_least = "1 TB"\n', "TB"),
+    ],
+)
+def test_a_broken_rule_is_answered_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=None) as caught:
+        _rules(tmp_path, text).judge(rows(0.9))
+    assert message in str(caught.value)
+    assert "rules.toml" in str(caught.value)

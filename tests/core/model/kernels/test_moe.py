@@ -1,0 +1,142 @@
+"""Mixtures of experts: properties, published shapes, and the stored coefficients on the measurements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hotlap.core.errors import InputError
+from hotlap.core.model.fit import data, scores
+from hotlap.core.model.fit import moe as fitting
+from hotlap.core.model.kernels import moe
+
+MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "l4", "mi300x", "rtx-4090")
+MIXTRAL = {"hidden": 4096, "inter": 14336, "topk": 2, "experts": 8}  # mistralai/Mixtral-8x7B-v0.1 config.json
+DEEPSEEK = {"hidden": 7168, "inter": 2048, "topk": 8, "experts": 256}  # deepseek-ai/DeepSeek-V3 config.json
+SOURCES = ("vllm_fused_moe", "moe_torch_flow_cutlass", "vllm_fp8moe_flashinfer_cutlass_flashinferexperts", "unheard of")
+TILE_STEP = 0.06  # more tokens may take this much less time where another tile begins to pay
+
+
+def estimate(machine, implementation="", **params):
+    return moe.estimate(params, scores.chip(machine), implementation)
+
+
+@pytest.mark.slow("every machine and type")
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("shape", [MIXTRAL, DEEPSEEK])
+@pytest.mark.parametrize("implementation", SOURCES)
+def test_more_work_takes_more_time(machine, shape, implementation) -> None:
+    for ep in (1, 8):
+        tokens = np.unique((2 ** np.linspace(0, 20, 500)).astype(int))
+        over = {"tokens": tokens, "hidden": np.arange(256, 16384, 64), "inter": np.arange(256, 16384, 64)}
+        for name, values in over.items():
+            found = estimate(machine, implementation, **{**shape, "tokens": 600, "ep": ep, name: values}).seconds
+            assert np.all(np.isfinite(found))
+            assert np.all(found >= (1 - TILE_STEP) * np.maximum.accumulate(found))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("distribution", ["balanced", "power_law_1.2"])
+def test_never_below_the_roofline(machine, distribution) -> None:
+    for shape in (MIXTRAL, DEEPSEEK):
+        for implementation in SOURCES:
+            params = {**shape, "tokens": 2 ** np.arange(21), "ep": 4, "distribution": distribution, "dtype": "bf16"}
+            bound = fitting.bound(params, scores.chip(machine), np.array(implementation))
+            assert np.all(estimate(machine, implementation, **params).seconds > bound)
+
+
+def test_parts_add_up_and_arrays_are_single_cases() -> None:
+    rng = np.random.default_rng(0)
+    count = 3000
+    params = {
+        "tokens": rng.integers(1, 20000, count), "hidden": 64 * rng.integers(8, 128, count), "inter": 64 * rng.integers(8, 256, count),
+        "topk": rng.integers(1, 9, count), "experts": rng.choice([64, 128, 256], count), "tp": rng.choice([1, 2, 8], count),
+        "ep": rng.choice([1, 4, 64], count), "distribution": rng.choice(["balanced", "power_law_1.01", "power_law_1.2"], count),
+        "dtype": rng.choice(list(moe.moe_cases.WEIGHT_BYTES), count), "gated": rng.random(count) < 0.8,
+    }
+    sources = rng.choice([*SOURCES, *fitting.TRITON, "sglang_marlin_moe"], count)
+    found = estimate("h100-sxm", sources, **params)
+    assert np.allclose(np.sum(list(found.parts.values()), axis=0), found.seconds, rtol=1e-12)
+    assert set(found.parts) == set(moe.PARTS)
+    assert all(np.all(part >= -1e-12) for part in found.parts.values())
+    for i in range(0, count, 151):
+        alone = estimate("h100-sxm", str(sources[i]), **{name: values[i] for name, values in params.items()})
+        assert alone.seconds[0] == pytest.approx(found.seconds[i], rel=1e-12)
+        assert alone.choice["tile_m"][0] == found.choice["tile_m"][i]
+
+
+def test_weights_of_deepseek_v3() -> None:
+    """256 experts × 3 × 7168 × 2048 weights in each of 58 layers are 654 of its 671 billion (DeepSeek-V3 report, arXiv 2412.19437)."""
+    found = estimate("h200-sxm", "vllm_fused_moe", tokens=4096, dtype="fp8_block", **DEEPSEEK)
+    assert 58 * found.choice["weights"][0] == pytest.approx(653.9e9, rel=1e-3)
+
+
+def test_operations_of_mixtral() -> None:
+    """6 × 4096 × 14336 × 2 = 0.70 GFLOP a token and layer, × 32 = 22.5; full tiles add nothing at 4096 rows an expert."""
+    found = estimate("h100-sxm", "vllm_fused_moe", tokens=16384, **MIXTRAL)
+    assert 32 * found.demand.operations["matrix.bf16"][0] / 16384 == pytest.approx(22.5e9, rel=0.01)
+    assert found.parts["tile quantisation"][0] == pytest.approx(0, abs=1e-3 * found.seconds[0])
+
+
+def test_one_token_reads_only_its_experts() -> None:
+    found = estimate("h100-sxm", "", tokens=[1, 4, 64], **MIXTRAL)
+    assert found.choice["weights"] / (3 * 4096 * 14336 * 2) == pytest.approx([2, 8, 8])
+
+
+def test_untuned_tiles_of_sglang() -> None:
+    """`get_default_config` of SGLang and vLLM: 16 × 32 up to as many tokens as experts, else 64 × 64."""
+    found = estimate("a100-sxm-80gb", "sglang_fused_moe_triton", tokens=[256, 257], **DEEPSEEK)
+    assert found.choice["tile_m"].tolist() == [16, 64]
+    assert found.choice["tile_n"].tolist() == [32, 64]
+
+
+def test_skew_costs_more_on_the_heaviest_rank() -> None:
+    even, mild, steep = estimate("h100-sxm", "", tokens=16384, ep=16, distribution=["balanced", "power_law_1.01", "power_law_1.2"], **DEEPSEEK).seconds
+    assert even < mild < steep
+    assert steep < 16 * even
+
+
+def test_sharding_divides_the_work() -> None:
+    alone, by_inter, by_experts = (estimate("h100-sxm", "moe_torch_flow_cutlass", tokens=16384, **MIXTRAL, **ways).seconds[0] for ways in ({}, {"tp": 4}, {"ep": 4}))
+    assert by_inter == pytest.approx(alone / 4, rel=0.35)
+    assert by_experts == pytest.approx(alone / 4, rel=0.15)
+
+
+def test_domain() -> None:
+    assert estimate("h100-sxm", "vllm_fused_moe", tokens=64, **MIXTRAL).inside[0]
+    assert not estimate("b200", "vllm_fused_moe", tokens=64, **MIXTRAL).inside[0]
+    assert not estimate("h100-sxm", "vllm_fused_moe", tokens=2**20, **MIXTRAL).inside[0]
+    assert not estimate("h100-sxm", "vllm_fused_moe", tokens=64, dtype="fp8", **MIXTRAL).inside[0]  # no such rows: fp8_block stands in
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tokens": 0}, "'tokens' must be a whole number"), ({"tokens": 1.5}, "whole number"), ({"hidden": -4}, "'hidden'"),
+        ({"inter": float("nan")}, "'inter'"), ({"topk": 9}, "'topk' cannot exceed"), ({"ep": 3}, "multiple of 'ep'"),
+        ({"dtype": "fp9"}, "no dtype 'fp9'"), ({"distribution": "skewed"}, "'distribution' is balanced or power_law_"),
+        ({"distribution": "power_law_99"}, "exponent"), ({"token": 1}, "did you mean 'tokens'"), ({"hidden": 1e12}, "from 1 to 1e9"),
+    ],
+)
+def test_bad_input(change, says) -> None:
+    with pytest.raises(InputError, match=says):
+        estimate("h100-sxm", **{"tokens": 64, **MIXTRAL, **change})
+
+
+def test_what_a_machine_lacks() -> None:
+    with pytest.raises(InputError, match=r"no matrix.fp8 for dtype 'fp8'"):
+        estimate("a100-sxm-80gb", tokens=64, dtype="fp8", **MIXTRAL)
+    with pytest.raises(InputError, match="needs 'experts'"):
+        estimate("h100-sxm", tokens=64, hidden=64, inter=64, topk=1)
+
+
+def test_stored_coefficients_hold_on_a_gpu_never_fitted() -> None:
+    pytest.importorskip("pyarrow")
+    root = data.root()
+    if root is None:
+        pytest.skip("no measurements: HOTLAP_SHARED is not set and ../shared is not there")
+    rows = fitting.rows("h200-sxm", root)
+    mask = np.isin(rows.implementation, fitting.TRITON) & (rows.seconds > fitting.SHORT_S)
+    params = {name: values[mask] for name, values in rows.params.items()}
+    found = moe.estimate(params, scores.chip("h200-sxm"), rows.implementation[mask]).seconds
+    assert np.abs(found / rows.seconds[mask] - 1).mean() < 0.17

@@ -1,0 +1,317 @@
+"""Gaps: which limit a result is held against, its share, and each cause by its name."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from hotlap.core import plan, work
+from hotlap.core.model import cpu, machines
+from hotlap.core.model.gap import Context, ceilings, context, gap
+from hotlap.core.model.limits import limit
+from hotlap.core.model.machines import Spec
+from hotlap.core.model.simulate import expected_call_s
+from hotlap.core.record import Case, Cpu, Flag, Gap, Limit, Readings, Result, Row, Samples, Summary, Verdict
+from hotlap.core.show import words
+
+H200 = machines.load("h200-sxm")
+HOST = cpu.spec(
+    Cpu(
+        name="AMD EPYC", vendor="AuthenticAMD", family=25, model=17, cores=2, flags=["avx2", "fma", "avx512f"],
+        cache_bytes={"l1d": 32768, "l2": 2**20, "l3": 2**25},
+    ),
+    3.7e9,
+)
+
+
+def result(case: Case, seconds: float, clock_hz: float | None = None, flags: list[Flag] | None = None, variant: str = "") -> Result:
+    """Six rounds around `seconds` a call."""
+    kind, times = work.find(case.workload), [seconds * f for f in (1.0, 0.999, 1.001, 1.0, 0.999, 1.001)]
+    rounds = [
+        Samples(case=case.id, device="d", round=i, seconds=[t], clocks_hz=[clock_hz] if clock_hz else [], variant=variant, began_s=i, ended_s=i + 0.5)
+        for i, t in enumerate(times)
+    ]
+    return Result(
+        case=case, device="d", target="t", status="measured", metric=kind.metric, unit=kind.unit, better=kind.better,
+        values=[kind.value(t, case.params) for t in times], seconds=times, rounds=rounds, flags=flags or [],
+    )
+
+
+def case(workload: str, **params: object) -> Case:
+    return plan.case(workload, params)
+
+
+def judge(one: Result, spec: Spec | None = H200, others: list[Result] | None = None, readings: list[Readings] | None = None) -> Gap:
+    found = context([one, *(others or [])], spec, readings or [])
+    return gap(one, Summary(rounds=6, median=median(one.values)), limit(one.case, spec), found)
+
+
+def slowed(asked: Case, efficiency: float, **more: object) -> Result:
+    return result(asked, expected_call_s(asked, H200) / efficiency, **more)  # type: ignore[arg-type]
+
+
+BIG = {
+    "stream": {"size": "1 GiB"}, "fma": {"operations": 10**11}, "gemm": {"dtype": "bf16", "m": 8192, "n": 8192, "k": 8192},
+    "transfer": {"size": "1 GiB"}, "intensity": {"size": "4 GiB", "fmas": 256},
+}
+
+
+@pytest.mark.parametrize("workload", BIG)
+@pytest.mark.parametrize("efficiency", [1.0, 0.95, 0.73])
+def test_a_known_efficiency_is_found_again(workload: str, efficiency: float) -> None:
+    seen = judge(slowed(case(workload, **BIG[workload]), efficiency))
+    assert seen.against == "bound"
+    assert seen.share == pytest.approx(efficiency, rel=0.002)
+    cause = {"stream": "bandwidth", "transfer": "bandwidth"}.get(workload, "arithmetic")
+    assert seen.cause == ("at_limit" if efficiency >= 0.9 else cause)
+    assert f"{efficiency:.0%} of the bound" in seen.detail
+
+
+def test_the_limit_is_given_in_the_metric_s_unit() -> None:
+    seen = judge(slowed(case("fma"), 0.8))
+    assert seen.limit_value == pytest.approx(66.9e12, rel=1e-3)
+
+
+# ---------------------------------------------------------------- what it is held against
+
+
+def test_a_bound_comes_before_a_ceiling_even_where_the_run_was_better() -> None:
+    best, worse = slowed(case("gemm", dtype="bf16"), 0.8), slowed(case("gemm", dtype="bf16", m=2048), 0.5)
+    seen = judge(worse, others=[best])
+    assert (seen.against, seen.share) == ("bound", pytest.approx(0.5, rel=0.002))
+
+
+def test_without_a_bound_the_other_cases_of_the_run_give_a_ceiling() -> None:
+    fast, slow = result(case("stream", op="copy", size="1 GiB"), 2**30 / 29e9), result(case("stream", op="write", size="1 GiB"), 2**30 / 14e9)
+    seen = judge(slow, HOST, [fast])
+    assert (seen.against, seen.cause) == ("ceiling", "unknown")
+    assert seen.share == pytest.approx(14 / 29, rel=0.01)
+    assert seen.limit_value == pytest.approx(29e9, rel=0.01)
+    assert "of the run's best" in seen.detail
+    assert judge(fast, HOST, [slow]).cause == "bandwidth", "the run's own best is no limit"
+
+
+def test_a_case_alone_is_no_ceiling_for_itself() -> None:
+    seen = judge(result(case("stream", size="1 GiB"), 2**30 / 29e9), HOST)
+    assert (seen.against, seen.share, seen.limit_value) == ("unknown", None, None)
+    assert "no published memory bandwidth" in seen.detail
+
+
+def test_a_bound_without_memory_yields_to_the_memory_ceiling_of_the_run() -> None:
+    stream = result(case("stream", size="1 GiB"), 2**30 / 29e9)
+    thin = result(case("intensity", fmas=4, size="256 MiB"), 2**28 / 28e9)
+    seen = judge(thin, HOST, [stream])
+    assert (seen.against, seen.cause) == ("ceiling", "bandwidth")
+    assert seen.share == pytest.approx(28 / 29, rel=0.01)
+
+
+def test_faster_than_the_bound_is_held_against_the_bound() -> None:
+    stream = result(case("stream", size="1 GiB"), 2**30 / 29e9)
+    asked = case("intensity", fmas=4, size="256 MiB")
+    wrong = result(asked, limit(asked, HOST).bound_s / 2)
+    seen = judge(wrong, HOST, [stream])
+    assert (seen.against, seen.share) == ("bound", pytest.approx(2.0))
+
+
+def test_an_expectation_is_used_where_there_is_no_bound() -> None:
+    b60 = machines.load("arc-pro-b60")
+    asked = case("gemm", dtype="bf16", m=8192, n=8192, k=8192)
+    seen = judge(result(asked, expected_call_s(asked, b60) / 0.95), b60)
+    assert (seen.against, seen.cause) == ("expected", "at_limit")
+
+
+def test_what_beats_the_whole_interval_of_an_expectation_is_not_at_a_limit() -> None:
+    asked = case("pointwise", op="add", elements=3211264, dtype="bf16")
+    expected = Limit(kind="expected", expected_s=7e-6, low_s=4e-6, high_s=1e-5)
+
+    def seen(seconds: float) -> Row:
+        one = result(asked, seconds)
+        summary = Summary(rounds=6, median=median(one.values))
+        found = gap(one, summary, expected, context([one], H200, []))
+        return Row(case=asked, device="d", label="", result=one, summary=summary, gap=found, verdict=Verdict(state="measured"))
+
+    assert seen(4.1e-6).gap.cause == "at_limit"
+    beyond = seen(3.9e-6)
+    assert beyond.gap.cause == "unknown"
+    assert "()" not in beyond.gap.detail
+    assert words.headroom(beyond.gap) == "faster than expected"
+    assert words.setter(beyond) == ""
+    assert words.why(beyond).startswith("faster than the whole interval")
+
+
+def test_rounded_operations_do_not_move_the_share() -> None:
+    """Work-loads may do a little more than the case's operations in a call; the rate is what is compared."""
+    asked = case("fma")
+    exact = slowed(asked, 0.8)
+    longer = result(asked, 1.0)
+    rounded = Result(**{f: getattr(exact, f) for f in exact.__struct_fields__ if f != "seconds"}, seconds=[t * 1.3 for t in exact.seconds])
+    assert judge(rounded).share == judge(exact).share
+    assert longer.seconds != rounded.seconds
+
+
+def test_an_unknown_machine_has_no_share() -> None:
+    seen = judge(result(case("fma"), 1e-4), None)
+    assert (seen.against, seen.share, seen.cause) == ("unknown", None, "unknown")
+    assert "not in the machine table" in seen.detail
+
+
+@pytest.mark.parametrize("status", ["not_run", "invalid", "error"])
+def test_what_was_not_measured_has_no_cause(status: str) -> None:
+    one = Result(case=case("fma"), device="d", target="t", status=status, reason="why", seconds=[1.0], values=[1.0])  # type: ignore[arg-type]
+    seen = gap(one, Summary(rounds=1, median=1.0), limit(one.case, H200), Context(H200))
+    assert (seen.share, seen.cause, seen.detail) == (None, "", "why")
+
+
+def test_a_program_s_own_number_has_no_limit() -> None:
+    asked = Case(workload="command", params={"argv": ["true"], "unit": "points"})
+    one = Result(case=asked, device="d", target="t", status="measured", unit="points", values=[3.0] * 6)
+    seen = gap(one, Summary(rounds=6, median=3.0), limit(asked, H200), Context(H200))
+    assert (seen.against, seen.cause) == ("unknown", "unknown")
+
+
+# ---------------------------------------------------------------- causes
+
+
+def test_throttling_is_named_power() -> None:
+    flag = Flag(name="throttled", detail="held back by software power cap")
+    seen = judge(slowed(case("gemm", dtype="bf16"), 0.7, flags=[flag]))
+    assert (seen.cause, "software power cap" in seen.detail) == ("power", True)
+
+
+def test_power_at_its_limit_with_a_low_clock_is_named_power() -> None:
+    one = slowed(case("gemm", **BIG["gemm"]), 0.7, clock_hz=1.4e9)
+    watts = [Readings(sensor="power_w", device="d", round=i, times_s=[i + 0.2], values=[698.0]) for i in range(6)]
+    seen = judge(one, readings=watts)
+    assert (seen.cause, "698 W of 700 W" in seen.detail) == ("power", True)
+    outside = [Readings(sensor="power_w", device="d", round=i, times_s=[i + 0.9], values=[698.0]) for i in range(6)]
+    assert judge(one, readings=outside).cause == "clock"
+
+
+def test_a_low_clock_that_explains_the_gap_is_named() -> None:
+    seen = judge(slowed(case("fma", operations=10**11), 0.7, clock_hz=0.72 * 1.98e9))
+    assert seen.cause == "clock"
+    assert "72 % of its highest, 1.98 GHz; at that clock it reaches 97 %" in seen.detail
+
+
+def test_a_clock_of_90_percent_is_low_and_one_of_98_is_not() -> None:
+    assert judge(slowed(case("fma", operations=10**11), 0.85, clock_hz=0.9 * 1.98e9)).cause == "clock"
+    assert judge(slowed(case("fma", operations=10**11), 0.89, clock_hz=0.98 * 1.98e9)).cause != "clock"
+
+
+def test_a_low_clock_does_not_explain_memory_nor_a_far_wider_gap() -> None:
+    assert judge(slowed(case("stream", size="1 GiB"), 0.7, clock_hz=1.4e9)).cause == "bandwidth"
+    assert judge(slowed(case("fma", operations=10**11), 0.3, clock_hz=0.9 * 1.98e9)).cause == "unknown"
+
+
+def test_the_clock_of_readings_counts_where_samples_have_none() -> None:
+    clocks = [Readings(sensor="clock_hz.sm", device="d", round=i, times_s=[i + 0.2], values=[1.4e9]) for i in range(6)]
+    assert judge(slowed(case("fma", operations=10**11), 0.7), readings=clocks).cause == "clock"
+
+
+@pytest.mark.parametrize(("workload", "params"), [("launch", {}), ("launch", {"mode": "graph"}), ("sync", {"kind": "event"})])
+def test_launches_are_their_own_cause(workload: str, params: dict[str, object]) -> None:
+    assert judge(slowed(case(workload, **params), 0.8)).cause == "launch"
+
+
+@pytest.mark.parametrize(
+    ("workload", "params", "words"),
+    [
+        ("chase", {"size": "1 GiB"}, "in memory"), ("chase", {"size": "8 MiB"}, "in L2"), ("atomic", {}, "one address"),
+        ("atomic", {"contention": "spread"}, "memory system"), ("barrier", {}, "wait for one another"),
+    ],
+)
+def test_waiting_is_named_latency(workload: str, params: dict[str, object], words: str) -> None:
+    seen = judge(slowed(case(workload, **params), 0.8))
+    assert (seen.cause, words in seen.detail) == ("latency", True)
+
+
+def test_a_call_of_a_few_launches_is_launch_or_too_small() -> None:
+    launch = result(case("launch", mode="stream"), 3e-6)
+    tiny, small = case("gemm", dtype="bf16", m=512, n=512, k=512), case("gemm", dtype="bf16", m=2048, n=2048, k=512)
+    assert judge(result(tiny, 6e-6), others=[launch]).cause == "launch"
+    seen = judge(result(small, 10e-6), others=[launch])
+    assert (seen.cause, "3.3 times a launch of 3.00 µs (measured in this run)" in seen.detail) == ("too_small", True)
+    assert "assumed" in judge(result(small, 8e-6)).detail
+
+
+def test_passes_that_share_a_launch_are_not_its_fault() -> None:
+    launch = result(case("launch"), 24e-6)
+    one = result(case("stream", op="read", size="32 KiB"), 32768 / 200e9, variant="float16, 8192 passes a launch")
+    assert judge(one, HOST, [launch]).cause == "cache"
+
+
+def test_too_few_tiles_leave_units_idle() -> None:
+    long = case("gemm", dtype="bf16", m=512, n=512, k=65536)
+    seen = judge(result(long, 1e-3))
+    assert (seen.cause, "16 tiles of 128 × 128 for 132 units" in seen.detail) == ("too_small", True)
+
+
+def test_a_working_set_about_the_size_of_a_cache_is_named_cache() -> None:
+    seen = judge(result(case("stream", size="80 MiB"), 30e-6))
+    assert (seen.cause, "only partly stays in L2, 50 MiB" in seen.detail) == ("cache", True)
+
+
+def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
+    stream = result(case("stream", size="1 GiB"), 2**30 / 29e9)
+    thin = case("gemm", m=1, n=8192, k=8192)
+    seen = judge(result(thin, 4 * 8192 * 8192 / 26e9), HOST, [stream])
+    assert (seen.cause, seen.against) == ("bandwidth", "ceiling")
+    assert seen.share == pytest.approx(26 / 29, rel=0.01)
+    mixed = case("gemm", m=1, n=4096, k=4096)  # 64 MiB beside 32 MiB of cache: no ceiling, but the cause is clear
+    seen = judge(result(mixed, 4 * 4096 * 4096 / 26e9), HOST, [stream])
+    assert (seen.cause, seen.against) == ("bandwidth", "bound")
+    assert "memory traffic at the run's best rate, 29.0 GB/s, takes 90 % of the time" in seen.detail
+
+
+def test_random_gathers_are_latency() -> None:
+    stream = result(case("stream", size="1 GiB"), 2**30 / 29e9)
+    gather = case("gather", size="1 GiB")
+    seen = judge(result(gather, work.find("gather").work(gather.params).memory_bytes / 9e9), HOST, [stream])
+    assert seen.cause == "latency"
+
+
+# ---------------------------------------------------------------- ceilings and context
+
+
+def test_ceilings_are_the_best_of_each_resource() -> None:
+    found = ceilings(
+        [
+            result(case("stream", op="copy", size="1 GiB"), 2**30 / 27e9), result(case("stream", op="triad", size="1 GiB"), 2**30 / 29e9),
+            result(case("stream", op="read", size="512 KiB"), 2**19 / 200e9), result(case("fma"), 4e9 / 2.2e11),
+            result(case("transfer", size="64 MiB"), 2**26 / 10e9), result(case("launch"), 24e-6), result(case("launch", mode="graph"), 1e-6),
+        ],
+        HOST,
+    )
+    rounded = {key: float(f"{rate:.2g}") for key, rate in found.best.items()}
+    assert rounded == {"bandwidth memory": 29e9, "bandwidth L2": 2e11, "compute fma.fp32": 2.2e11, "link h2d pinned": 1e10}
+    assert found.launch_s == pytest.approx(24e-6, rel=0.01)
+
+
+def test_what_failed_is_no_ceiling() -> None:
+    bad = Result(case=case("fma"), device="d", target="t", status="invalid", values=[1e20], seconds=[1e-9])
+    assert ceilings([bad], HOST).best == {}
+
+
+def test_context_knows_the_clocks_seen() -> None:
+    found = context([slowed(case("fma"), 0.9, clock_hz=1.5e9), slowed(case("gemm"), 0.9, clock_hz=2.0e9)], H200)
+    assert (found.clocks_hz, found.clock_max_hz, found.power_limit_w) == ((1.5e9, 2.0e9), 2.0e9, 700)
+
+
+def test_without_a_model_the_run_s_own_clock_launches_and_waits_split_the_gap() -> None:
+    asked = case("fma", dtype="fp32", operations=4 * 10**9)
+    bound = float(limit(asked, HOST).bound_s or 0)
+    waits = [Readings(sensor="pressure", device="host", times_s=[n + 0.2], values=[0.1], round=n) for n in range(6)]
+    found = judge(result(asked, 1.6 * bound, clock_hz=0.8 * 3.7e9), HOST, [result(case("launch"), 1e-3 * bound)], waits)
+    assert found.split["clock below its highest"] == pytest.approx(0.25 * bound)
+    assert found.split["waiting for a core, at most"] == pytest.approx(0.16 * bound)
+    assert found.split["launch"] == pytest.approx(1e-3 * bound)
+    assert sum(found.split.values()) == pytest.approx(0.6 * bound)
+    assert found.split["unexplained"] == pytest.approx(0.189 * bound)
+
+
+def test_nothing_is_split_at_the_bound_nor_where_nothing_is_known() -> None:
+    asked = case("fma", dtype="fp32", operations=4 * 10**9)
+    bound = float(limit(asked, HOST).bound_s or 0)
+    assert judge(result(asked, 1.005 * bound), HOST).split == {}
+    assert judge(result(asked, 2.0 * bound), HOST).split == {}  # no clock, no launch, no wait

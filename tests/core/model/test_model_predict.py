@@ -1,0 +1,159 @@
+"""Predictions: single values and arrays, expectations with published errors, and the public measurements they come from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hotlap.core.errors import InputError
+from hotlap.core.model import machines
+from hotlap.core.model.chips import chip
+from hotlap.core.model.kernels import decode
+from hotlap.core.model.predict import OUTSIDE, predict
+
+DATA = Path(os.environ.get("HOTLAP_SHARED") or Path(__file__).resolve().parents[3].parent / "shared") / "data" / "kernels"
+FLOOR = 0.05  # mean difference of two public collections of the same products on the same GPU
+
+
+def test_a_single_prediction_has_bound_expectation_and_interval() -> None:
+    found = predict("gemm", "h100-sxm", dtype="bf16")
+    assert found.kind == "bound"
+    assert found.bound_s == pytest.approx(2 * 4096**3 / (132 * 4096 * 1.98e9))
+    assert found.bound_s < found.low_s < found.expected_s < found.high_s
+    assert sum(found.parts.values()) == pytest.approx(found.expected_s)
+    assert found.choice["tile_m"] * found.choice["tile_n"] >= 128 * 128
+    assert "on this machine" in found.known
+
+
+def test_it_holds_a_published_measurement() -> None:
+    """4096³ bf16 on H100: 166.0 µs measured by aiconfigurator through cuBLAS."""
+    found = predict("gemm", "h100-sxm", dtype="bf16", m=4096, n=4096, k=4096)
+    assert found.bound_s < 166.0e-6
+    assert found.low_s < 166.0e-6 < found.high_s
+
+
+def test_it_says_how_sure_it_is() -> None:
+    """The less is known of a machine, the wider the interval."""
+    found = [predict("gemm", name, dtype="bf16") for name in ("h100-sxm", "h200-sxm", "b200")]
+    assert [one.known.partition(":")[0] for one in found] == [
+        "fitted to measurements on this machine", "fitted to measurements on other machines of its architecture", "published figures of the machine only",
+    ]
+    widths = [one.high_s / one.low_s for one in found]
+    assert widths[2] > max(widths[:2])
+    assert "outside of what was measured" in " ".join(predict("gemm", "h100-sxm", dtype="tf32").causes)
+
+
+def test_nothing_is_expected_where_no_family_knows_it() -> None:
+    assert predict("chase", "h100-sxm", size="1 GiB").expected_s is None
+    assert predict("gemm", "b100", dtype="bf16").kind == "unknown"
+    assert "lacks" in " ".join(predict("gemm", "b100", dtype="bf16").causes)
+
+
+def test_arrays_give_arrays_that_agree_with_single_values() -> None:
+    m, n = np.array([128, 4096]), np.array([[4096], [8192]])
+    found = predict("gemm", "h200-sxm", dtype="bf16", m=m, n=n)
+    assert found.bound_s.shape == found.expected_s.shape == (2, 2)
+    for i in range(2):
+        for j in range(2):
+            single = predict("gemm", "h200-sxm", dtype="bf16", m=int(m[j]), n=int(n[i, 0]))
+            assert found.bound_s[i, j] == pytest.approx(single.bound_s)
+            assert found.high_s[i, j] == pytest.approx(single.high_s)
+            assert found.parts["DRAM"][i, j] == pytest.approx(single.parts["DRAM"])
+
+
+def test_lists_of_strings_are_values_too_and_unknown_ones_are_nan() -> None:
+    found = predict("stream", "h200-sxm", size=["8 MiB", "1 GiB"])
+    assert found.kind == "expected"  # of one there is no bound, of both an expectation
+    assert np.isnan(found.bound_s[0])
+    assert np.all(found.expected_s > 0)
+    assert found.bound_s[1] == predict("stream", "h200-sxm", size="1 GiB").bound_s
+    assert "stay in" in found.reason
+    types = predict("fma", "h100-sxm", dtype=["fp64", "fp32"])
+    assert types.bound_s[0] == pytest.approx(2 * types.bound_s[1])
+
+
+def test_all_unknown_stays_unknown() -> None:
+    found = predict("launch", "h200-sxm", mode=["single", "graph"])
+    assert (found.kind, found.bound_s) == ("unknown", None)
+
+
+def test_latent_attention_is_expected_and_said_to_be_outside() -> None:
+    """The workload gives the kernel its widths: as it says when asked itself. The bound is the latent cache, read once for all heads,
+    with queries and output, less what L2 may hold."""
+    call = {"batch": 128, "kv": 8192, "heads": 128, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576}
+    found = predict("attention", "h100-sxm", query=1, **call)
+    own = decode.estimate(call, chip(machines.load("h100-sxm"), "max"), "vllm vllm_flash_attn")
+    assert found.expected_s == pytest.approx(own.seconds[0])
+    assert found.bound_s == pytest.approx((2 * 128 * (8192 * 576 + 128 * (576 + 512)) - 50 * 2**20) / 3352e9)
+    assert OUTSIDE in found.causes
+    assert (found.low_s, found.high_s) == pytest.approx((max(0.4 * found.expected_s, found.bound_s), 2.5 * found.expected_s), rel=0.01)
+    many = predict("attention", "h100-sxm", query=1, **{**call, "kv": np.array([8192, 4096])})
+    assert many.expected_s[0] == pytest.approx(found.expected_s)
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    assert predict("gemm", "h100", dtype="bf16", m=np.int64(64)).bound_s == predict("gemm", "h100", dtype="bf16", m=64).bound_s
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("gem", "h100-sxm", {}), "there is no workload 'gem'; did you mean 'gemm'"),
+        (("gemm", "h101-sxm", {}), "there is no machine 'h101-sxm'; did you mean"),
+        (("gemm", "h100-sxm", {"mm": 3}), "gemm has no parameter 'mm'"),
+        (("gemm", "h100-sxm", {"m": [1, 2], "n": [1, 2, 3]}), "these arrays do not go together: m (2,), n (3,)"),
+        (("gemm", "h100-sxm", {"m": [1, 0]}), "'m' must be at least 1"),
+    ],
+)
+def test_bad_input_is_named(arguments: tuple[str, str, dict[str, Any]], message: str) -> None:
+    workload, machine, params = arguments
+    with pytest.raises(InputError) as error:
+        predict(workload, machine, **params)
+    assert message in str(error.value)
+
+
+# ---------------------------------------------------------------- public measurements
+
+
+def products(folder: str, framework: str, dtype: str) -> tuple[dict[str, Any], Any]:
+    """Shapes and measured seconds of aiconfigurator's matrix products."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    files = sorted((DATA / folder / "gemm" / framework).glob("**/*.parquet"))
+    if not files:
+        pytest.skip(f"no public measurements in {DATA / folder}; set HOTLAP_SHARED to the folder that has data/kernels")
+    table = parquet.read_table(files[0], columns=["gemm_dtype", "m", "n", "k", "latency"])
+    chosen = np.array(table["gemm_dtype"].to_pylist()) == dtype
+    columns = {name: table[name].to_numpy()[chosen] for name in ("m", "n", "k", "latency")}
+    return {name: columns[name].astype(int) for name in ("m", "n", "k")}, columns["latency"] * 1e-3
+
+
+@pytest.mark.slow("reads the published measurements")
+@pytest.mark.parametrize(
+    ("folder", "framework", "machine", "dtype", "ours"),
+    [
+        ("h100_sxm", "vllm", "h100-sxm", "bfloat16", "bf16"), ("h200_sxm", "vllm", "h200-sxm", "bfloat16", "bf16"),
+        ("a100_sxm", "sglang", "a100-sxm-80gb", "bfloat16", "bf16"), ("h100_sxm", "vllm", "h100-sxm", "fp8", "fp8"),
+    ],
+)
+def test_no_measured_product_beats_its_bound(folder: str, framework: str, machine: str, dtype: str, ours: str) -> None:
+    shapes, seconds = products(folder, framework, dtype)
+    bound = predict("gemm", machine, dtype=ours, **shapes).bound_s
+    assert len(seconds) > 30_000
+    assert np.count_nonzero(bound > seconds * (1 + FLOOR)) == 0
+    assert np.max(bound / seconds) > 0.7  # and it is no idle bound
+
+
+@pytest.mark.slow("reads the published measurements")
+@pytest.mark.parametrize(
+    ("folder", "framework", "machine", "most"),
+    [("h100_sxm", "vllm", "h100-sxm", 0.075), ("h200_sxm", "vllm", "h200-sxm", 0.08), ("a100_sxm", "sglang", "a100-sxm-80gb", 0.095)],
+)
+def test_the_stored_coefficients_keep_their_error(folder: str, framework: str, machine: str, most: float) -> None:
+    shapes, seconds = products(folder, framework, "bfloat16")
+    found = predict("gemm", machine, dtype="bf16", **shapes)
+    assert np.mean(np.abs(found.expected_s / seconds - 1)) < most
+    assert 0.8 < np.mean((found.low_s <= seconds) & (seconds <= found.high_s)) < 0.97  # 90 % is stated

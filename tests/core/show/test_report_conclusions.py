@@ -1,0 +1,141 @@
+"""What is said first: figures, findings, doubts, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace as changed
+
+import pytest
+import report_sample as sample
+from msgspec.structs import replace
+
+from hotlap.core.record import Flag, Row
+from hotlap.core.show import doubts, words
+from hotlap.core.show.conclusions import MOST_ACTIONS, conclude
+from hotlap.core.store.bundle import Bundle
+
+Kept = tuple[Bundle, list[Row]]
+
+
+@pytest.mark.slow("simulates whole runs, and draws them")
+def test_figures_are_the_plateau_and_the_peaks(gpu: Kept) -> None:
+    figures = {figure.title: figure.row.label for figure in conclude(*gpu).figures}
+    assert figures["Memory bandwidth"] == "stream triad fp32 1 GiB"  # not a cache, which is faster
+    assert figures["Arithmetic, fp32"] == "fma fp32"
+    assert figures["Matrix product"].startswith("gemm bf16")
+    assert figures["Load latency, memory"] == "chase 16 GiB"
+
+
+@pytest.mark.slow("simulates whole runs, and draws them")
+def test_an_invalid_number_is_a_figure_only_where_there_is_no_other(cpu: Kept) -> None:
+    rows = [replace(row, verdict=replace(row.verdict, state="invalid")) if row.label == "fma fp32" else row for row in cpu[1]]
+    by_title = {figure.title: figure.row for figure in conclude(cpu[0], rows).figures}
+    assert by_title["Arithmetic, fp32"].verdict.state == "invalid"
+    assert by_title["Memory bandwidth"].verdict.state == "measured", "though an invalid stream has as large a working set"
+
+
+def test_findings_begin_with_what_cannot_be_used(cpu: Kept) -> None:
+    found = conclude(*cpu)
+    assert found.verdict == "19 of 21 cases reached the precision asked (± 5.0 %); 1 inconclusive, 2 not run, 1 invalid."
+    severities = [finding.severity for finding in found.findings]
+    assert severities[0] == "error"
+    assert severities == sorted(severities, key=("error", "warning", "info").index)
+    assert len(found.actions) <= MOST_ACTIONS
+
+
+def test_throttling_is_a_finding_with_something_to_do(gpu: Kept) -> None:
+    found = conclude(*gpu)
+    throttled = next(f for f in found.findings if "throttled" in f.title)
+    assert "gemm bf16" in throttled.title
+    assert "software power cap" in throttled.detail
+    assert any("cooling" in action for action in found.actions)
+
+
+def test_the_largest_gap_is_named_with_its_cause(gpu: Kept) -> None:
+    finding = next(f for f in conclude(*gpu).findings if "reaches" in f.title)
+    assert finding.title.endswith("reaches 75 % of its bound")
+    assert "cause: power" in finding.detail
+
+
+def test_a_ceiling_of_the_run_is_never_called_the_limit_of_the_hardware(cpu: Kept) -> None:
+    near = next(f for f in conclude(*cpu).findings if "limit of the hardware" in f.title)
+    ids = {row.case.id for row in cpu[1] if row.gap.against == "ceiling"}
+    assert not ids & set(near.cases)
+
+
+def test_all_measured_says_so(cpu: Kept) -> None:
+    rows = [row for row in cpu[1] if row.verdict.state == "measured" and not row.result.flags]
+    assert conclude(cpu[0], rows).verdict == f"All {len(rows)} cases that ran reached the precision asked (± 5.0 %)."
+    assert conclude(cpu[0], []).verdict == "Nothing was measured."
+
+
+def test_a_record_that_is_not_whole_is_said_first(cpu: Kept) -> None:
+    kept = changed(cpu[0], warnings=["readings.log: 1 line is cut"], run=replace(cpu[0].run, ended="", stopped=""))
+    titles = [finding.title for finding in conclude(kept, cpu[1]).findings]
+    warnings = [title for title in titles if not title.startswith("Invalid")]
+    assert warnings[:2] == ["The record is not whole", "The run did not finish"]
+
+
+def test_every_doubt_is_found_once(cpu: Kept) -> None:
+    found = doubts.find(cpu[1])
+    assert [doubt.code for doubt in found] == ["invalid", "bimodal", "busy", "drift"]
+    assert all(doubt.rows for doubt in found)
+    assert doubts.find([row for row in cpu[1] if row.verdict.state == "measured" and not row.result.flags]) == []
+
+
+def test_rounds_that_failed_are_told_though_the_number_stands(cpu: Kept) -> None:
+    row = replace(cpu[1][0], result=replace(cpu[1][0].result, reason="1 of 7 rounds failed: timeout"))
+    (doubt,) = doubts.find([row])
+    assert (doubt.code, doubt.seen) == ("incomplete", "1 of 7 rounds failed: timeout")
+
+
+def test_rounds_left_out_while_enough_are_good_are_no_doubt(cpu: Kept) -> None:
+    result = replace(cpu[1][0].result, reason="1 of 7 rounds are left out: others ran meanwhile", left_out=[6])
+    assert doubts.find([replace(cpu[1][0], result=result)]) == []
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one_doubt(cpu: Kept) -> None:
+    first, second = (replace(row, verdict=replace(row.verdict, state="error", reason=f"timeout after {n} s")) for n, row in zip((30, 42), cpu[1], strict=False))
+    (doubt,) = doubts.find([replace(r, result=replace(r.result, flags=[])) for r in (first, second)])
+    assert len(doubt.rows) == 2
+    assert doubt.seen == "timeout after 30 to 42 s"
+
+
+def test_numbers_of_a_kind_become_their_range_and_others_stay_apart() -> None:
+    texts = ["error 3.2e-05 of fp16", "error 1e-3 of fp16", "error 2e-4 of bf16"]
+    told = words.alike(texts, str)
+    assert told == [(texts[:2], "error 3.2e-05 to 1e-3 of fp16"), (texts[2:], texts[2])]
+
+
+def test_flags_of_several_details_show_the_first_as_such(cpu: Kept) -> None:
+    details = ("a browser has 2 processes", "a compiler has 3 processes")
+    rows = [replace(row, result=replace(row.result, flags=[Flag(name="shared_device", detail=d)])) for row, d in zip(cpu[1], details, strict=False)]
+    assert "for example a browser has 2 processes" in [doubt.seen for doubt in doubts.find(rows)]
+
+
+def test_few_rounds_and_wide_intervals_are_told_apart() -> None:
+    kept = sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3)
+    found = {doubt.code: doubt for doubt in doubts.find(sample.rows(kept, sample.CPU_CASES))}
+    assert found["few_rounds"].seen.startswith("3 of the 6 rounds that a 95 % interval needs")
+    assert found["few_rounds"].action.startswith("run at least 6 rounds")
+    assert "noise" not in found
+
+
+def test_too_few_rounds_that_nothing_disturbed_want_a_quiet_machine() -> None:
+    rows = sample.rows(sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3), sample.CPU_CASES)
+    rows = [replace(row, result=replace(row.result, left_out=[3, 4][: n % 3])) for n, row in enumerate(rows)]
+    (found,) = (doubt for doubt in doubts.find(rows) if doubt.code == "few_rounds")
+    assert found.seen.startswith("3 of the 6 rounds that a 95 % interval needs; 1 to 2 others are left out: programs ran beside them")
+    assert found.action == doubts.QUIET
+
+
+def test_every_flag_of_the_glossary_has_something_to_do() -> None:
+    from pathlib import Path
+
+    glossary = (Path(__file__).parents[3] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    table = glossary.partition("### Flags")[2].partition("\n### ")[0]
+    named = {line.split("**")[1] for line in table.splitlines() if line.startswith("| **")}
+    assert named
+    for name in named:
+        kind = doubts.KINDS[doubts.SAME.get(name, name)]
+        assert kind.word
+        assert kind.action

@@ -1,0 +1,95 @@
+"""What `predict net`, `correlate` and `explain` print of the model, held against golden files; figures stand here, so a refit changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+import pytest
+from msgspec.structs import replace
+
+from hotlap.core.analysis.correlate import Agreement, Correlated, Correlation
+from hotlap.core.model.networks.result import Step, StepPart
+from hotlap.core.plan import case
+from hotlap.core.record import Limit, Row
+from hotlap.core.show import correlation, network, text
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.work.networks.calls import Setting
+
+Kept = tuple[Bundle, list[Row]]
+Golden = Callable[[str, str], None]
+
+PARTS = (  # name, group, times, seconds of one, limiter
+    ("attention", "attention", 80, 251e-6, "DRAM"), ("gate and up", "feed-forward", 80, 62e-6, "DRAM"),
+    ("all-reduce after feed-forward", "communication", 80, 21e-6, "hops"), ("norm", "norms", 160, 3.5e-6, "launch"), ("softmax", "head", 1, 6e-6, "launch"),
+)  # fmt: skip
+SPLIT = {"DRAM": 21e-6, "tile quantisation": 11e-6, "clock under the power cap": 6e-6, "launch": 2e-6}
+
+
+def step() -> Step:
+    total = sum(times * each for _, _, times, each, _ in PARTS)
+    parts = [StepPart(name=n, group=g, times=t, each_s=s, total_s=t * s, share=t * s / total, limiter=by) for n, g, t, s, by in PARTS]
+    return Step(
+        network="llama-3-70b", phase="decode", machine="h200-sxm", setting=asdict(Setting("decode", batch=32, context=8192, tp=8)), gpus=8,
+        seconds=total, low_s=0.87 * total, high_s=1.16 * total, tokens_s=32 / total, operations=4.5e12, share_of_peak=0.021, energy_j=120.0,
+        energy_per_token_j=3.75, memory_bytes={"weights": 17.6e9, "cache of keys and values": 10.7e9, "activations": 4e6, "runtime": 1.5e9},
+        memory_total_bytes=29.8e9, fits=True, parts=sorted(parts, key=lambda one: -one.total_s), notes=["kernels back to back, as in recorded graphs"],
+    )  # fmt: skip
+
+
+def correlated() -> Correlation:
+    known = (("gemm", 81.2e-6, 79.5e-6, "DRAM 4 µs more"), ("stream", 512e-6, 640e-6, "memory at 0.8 of its rate there"))
+    cases = [
+        Correlated(case=case(name, {"dtype": "bf16"} if name == "gemm" else {"size": "1 GiB"}), label=f"{name} sample", regime=name,
+                   simulated_s=s, measured_s=m, error=s / m - 1, why=why)
+        for name, s, m, why in known
+    ]  # fmt: skip
+    regimes = [
+        Agreement(regime="all", cases=40, mape=0.062, median=0.048, p90=0.13, bias=-0.021, rank=0.991),
+        Agreement(regime="gemm", cases=38, mape=0.054, median=0.044, p90=0.11, bias=0.0002, rank=0.993),
+        Agreement(regime="stream", cases=2, mape=0.2, median=0.2, p90=0.2, bias=-0.2),
+    ]  # fmt: skip
+    return Correlation(simulated=["a"], measured=["b"], regimes=regimes, cases=sorted(cases, key=lambda one: -abs(one.error)), missing=3)
+
+
+def explained(rows: list[Row], missed_s: float) -> list[Row]:
+    """A case that is measured, with a limit that the model expects something of and causes that add up to what is over the bound."""
+    row = next(row for row in rows if row.verdict.state == "measured" and row.gap.against == "bound")
+    limit = Limit(
+        kind="bound", bound_s=80e-6, expected_s=120e-6, low_s=105e-6, high_s=136e-6, limiter="memory",
+        known="fitted to measurements on other machines of its architecture",
+    )  # fmt: skip
+    return [replace(row, gap=replace(row.gap, split={**SPLIT, "unexplained": missed_s}, limit=limit))]
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_step_of_a_network(golden: Golden, width: int) -> None:
+    printed = network.step(step(), width)
+    assert max(map(len, printed.splitlines())) <= width
+    golden(f"net-{width}.txt", printed + "\n")
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    assert "\x1b" not in network.step(step()) + correlation.correlation(correlated())
+    assert "\x1b" in correlation.correlation(correlated(), color=True)
+
+
+def test_small_parts_of_a_step_are_put_together() -> None:
+    printed = network.step(step(), 100)
+    assert "the rest" in printed
+    assert "softmax" not in printed
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_correlation(golden: Golden, width: int) -> None:
+    printed = correlation.correlation(correlated(), width)
+    assert max(map(len, printed.splitlines())) <= width
+    golden(f"correlation-{width}.txt", printed + "\n")
+
+
+def test_an_explanation_with_its_split(gpu: Kept, golden: Golden) -> None:
+    slower, quicker = (text.explain(explained(gpu[1], missed_s), 100) for missed_s in (5e-6, -3e-6))
+    for name in (*SPLIT, "unexplained"):
+        assert name in " ".join(slower.split())
+    assert "faster than that" in " ".join(quicker.split())
+    golden("explain-split.txt", f"{slower}\n\n{quicker}\n")

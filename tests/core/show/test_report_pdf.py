@@ -1,0 +1,91 @@
+"""The page in a real browser and as PDF, where there is one; a clear word where there is none."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotlap.core.errors import MachineError, Unavailable
+from hotlap.core.record import Row
+from hotlap.core.show import html, pdf
+from hotlap.core.store.bundle import Bundle
+
+Kept = tuple[Bundle, list[Row]]
+needs_browser = pytest.mark.skipif(not pdf.browser(), reason="no Chromium is here: apt install chromium")
+
+
+def dumped(page: str, folder: Path) -> tuple[str, str]:
+    """The document as the browser has it after its scripts ran, and what it said."""
+    source = folder / "page.html"
+    source.write_text(page, encoding="utf-8")
+    argv = [*pdf.command(pdf.browser(), str(folder / "profile")), "--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]
+    done = subprocess.run([*argv, source.as_uri()], capture_output=True, text=True, timeout=300, check=False)
+    return done.stdout, done.stderr
+
+
+@needs_browser
+@pytest.mark.slow("starts a browser, or makes a PDF")
+def test_a_browser_shows_the_page_without_an_error(gpu: Kept, tmp_path: Path) -> None:
+    shown, said = dumped(html.render([gpu]), tmp_path)
+    assert shown.count('<svg class="chart"') == 3
+    assert shown.count('<svg class="samples"') == len(gpu[1])
+    assert '<button type="button" id="theme">' in shown, "the script did not run to its end"
+    assert "CONSOLE" not in said
+
+
+@needs_browser
+@pytest.mark.slow("starts a browser, or makes a PDF")
+def test_the_browser_would_have_told_of_an_error(gpu: Kept, tmp_path: Path) -> None:
+    broken = html.render([gpu]).replace('"use strict";', '"use strict"; undefined.wrong();')
+    _, said = dumped(broken, tmp_path)
+    assert "CONSOLE" in said
+
+
+@pytest.mark.slow("starts a browser, or makes a PDF")
+def test_pdf(cpu: Kept, tmp_path: Path) -> None:
+    try:
+        pdf.write(html.render([cpu]), tmp_path / "page.pdf")
+    except Unavailable as error:
+        pytest.skip(str(error))
+    data = (tmp_path / "page.pdf").read_bytes()
+    assert data.startswith(b"%PDF-")
+    assert len(data) > 20_000
+
+
+@pytest.mark.slow("starts a browser, or makes a PDF")
+def test_pdf_by_weasyprint(cpu: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("weasyprint", reason="WeasyPrint is not here: pip install 'hotlap[pdf]'", exc_type=ImportError)
+    monkeypatch.setattr(pdf, "browser", lambda: "")
+    pdf.write(html.render([cpu]), tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_the_page_for_weasyprint_has_its_colours_in_each_drawing(cpu: Kept) -> None:
+    page = pdf.plain(html.render([cpu]))
+    styles = re.findall(r"<svg [^>]*><style>(.*?)</style>", page)
+    assert len(styles) == page.count("<svg ")
+    assert "var(" not in styles[0]
+    assert "svg .line.main { stroke: #1f5fbf;" in styles[0]
+    assert ".samples .dots" in styles[0]
+
+
+def test_no_engine_names_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "weasyprint", None)  # importing it fails
+    with pytest.raises(Unavailable, match=r"Chromium.*WeasyPrint") as raised:
+        pdf.write("<p>page</p>", tmp_path / "page.pdf")
+    assert "apt install chromium" in raised.value.remedy
+    assert not (tmp_path / "page.pdf").exists()
+
+
+def test_a_browser_that_fails_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "chromium"
+    fake.write_text("#!/bin/sh\necho the display is gone >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(MachineError, match="the display is gone"):
+        pdf.write("<p>page</p>", tmp_path / "page.pdf")

@@ -1,0 +1,183 @@
+"""A stress run as the reporting verbs show it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from hotlap.__main__ import main
+from hotlap.cli.stress import View
+from hotlap.core.record import Device
+from hotlap.core.show import html
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import chunks
+from hotlap.stress import show as stress
+from hotlap.stress import show_page as stress_page
+from hotlap.stress import soak
+from hotlap.stress import verdict as judging
+from hotlap.stress.record import Line, Phase, Profile, Tick
+
+PROFILE = Profile(
+    name="burn", about="products, link, and pauses", seconds=600.0,
+    phases=[Phase(kind="products", seconds=30.0, dtypes=["fp16", "fp64"]), Phase(kind="link", seconds=5.0), Phase(kind="idle", seconds=5.0)],
+)  # fmt: skip
+FAULTS = "flip=0.01&throttle=0.2@5min&reason=hardware_thermal"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    return soak.run(PROFILE, soak.Options(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path), lambda _device, _line: None)
+
+
+def judged(path: Path) -> judging.Judged:
+    found = judging.of(bundles.load(path))
+    assert found is not None
+    return found
+
+
+@pytest.mark.slow("simulates whole runs, and draws them")
+def test_the_page_draws_every_sensor_over_time(run: Path) -> None:
+    page = html.page([bundles.load(run)])
+    for name in ("Throughput", "Power", "Clock", "Temperature"):
+        assert f"<b>{name}</b>" in page
+    assert page.count('class="band"') == 3
+    assert page.count('class="line cloud') == 3  # fp16, fp64, link: a lane each
+    assert "limit 700 W" in page
+    assert "throttled: hardware thermal" in page
+    assert not re.search(r"Nothing was measured|nothing to doubt|Rounds|fresh process|<h2>Results|products fp", page.partition("<script")[0])
+    assert "<b class=\"state error\">FAIL</b> wrong results" in page
+    assert re.search(r"1 device · (9 min 5\d s|10 min) under load \(virtual time\) · \d+ kJ", page)
+    assert "temperature: still moving when the load ended" in page or "steady at the end" in page
+    assert "<li>sensor fan was not read at times or at all: the simulated card has none</li>" in page
+    assert not re.search(r"\b(nan|inf|None)\b", re.sub(r"<script.*?</script>", "", page, flags=re.S))
+
+
+@pytest.mark.slow("simulates whole runs")
+def test_of_many_devices_those_that_fail_are_named_and_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    options = soak.Options(target="simulated:h200-sxm?count=5&slow=0.3@1,3", device="all", home=tmp_path)
+    path = soak.run(replace(PROFILE, seconds=120.0), options, lambda _device, _line: None)
+    page = html.page([bundles.load(path)])
+    assert "2 of 5 devices: behind its peers (simulated:1, simulated:3)." in page
+    assert page.index("<h3>simulated:3 ") < page.index("<summary>simulated:0 ")
+    assert page.count("<summary>simulated:") == 3
+    assert page.count("<b>simulated:1 and simulated:3: behind its peers</b>") == 1
+    assert main(["show", path.name]) == 0
+    out = capsys.readouterr().out
+    assert "FAIL  2 of 5 devices: behind its peers (simulated:1, simulated:3)" in out
+    assert "simulated:0 … simulated:4 5 × NVIDIA H200" in out
+    assert re.search(r"simulated:4 +pass +(1 min 5\d s|2 min)", out)
+    assert len(out.splitlines()) < 80
+
+
+def test_operations_of_integers_are_no_flop() -> None:
+    assert stress.unit("products int8", "FLOP/s") == "OP/s"
+    assert stress.unit("products fp8", "FLOP/s") == "FLOP/s"
+    assert stress.named("products bf16 -30.0%, 12 products") == "GEMM bf16 -30.0%, 12 products"
+    assert [stress.span(s) for s in (8.0, 59.7, 250.0, 7260.0)] == ["8 s", "1 min", "4 min 10 s", "2 h 1 min"]
+
+
+@pytest.mark.slow("simulates whole runs")
+def test_readings_and_levels_draw_the_same_extremes(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(bundles, "LOG_BYTES", 60_000)
+    long = soak.run(PROFILE, soak.Options(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path / "long"), lambda _device, _line: None)
+    assert chunks.stored(long, "levels")
+    plain, levels = (stress_page.bands(judged(path).bundle) for path in (run, long))
+    for key in (key for key in plain if key[1] in ("power_w", "temperature_c", "clock_hz.sm")):
+        assert levels[key].low.min() == pytest.approx(plain[key].low.min(), rel=1e-6)
+        assert levels[key].high.max() == pytest.approx(plain[key].high.max(), rel=1e-6)
+        assert np.all(np.diff(levels[key].times_s) > 0)
+
+
+def test_bins_keep_every_extreme() -> None:
+    times = np.arange(10_000.0)
+    values = np.sin(times / 50)
+    values[[17, 9_998]] = 5.0, -5.0  # spikes of one reading
+    found = stress_page._fewer(stress_page.Band(times, values, values, values))
+    assert len(found.times_s) <= stress_page.BINS
+    assert (found.high.max(), found.low.min()) == (5.0, -5.0)
+    assert np.all((found.low <= found.mean) & (found.mean <= found.high))
+
+
+@pytest.mark.slow("simulates whole runs, and draws them")
+def test_show_explain_and_ls_of_a_stress_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", run.name]) == 0
+    out = capsys.readouterr().out
+    assert "0 rounds" not in out
+    assert "FAIL  wrong results" in out
+    assert main(["explain", run.name]) == 0
+    assert f"a stress run has no cases to explain; hotlap show {run.name} says" in capsys.readouterr().out
+    assert main(["ls"]) == 0
+    assert "stress-burn" in capsys.readouterr().out
+    assert main(["judge", run.name]) == 2
+    assert f"hotlap stress --judge {run.name}" in capsys.readouterr().err
+    assert main(["report", run.name, "--out", str(run / "page.html")]) == 0
+    assert "<h2>Stress</h2>" in (run / "page.html").read_text("utf-8")
+    assert main(["stress", "--judge", run.name, "--against", run.name]) == 1
+    assert "of reference" in capsys.readouterr().out
+
+
+@pytest.mark.slow("simulates whole runs")
+def test_a_run_of_a_plan_is_no_stress_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    plan = tmp_path / "p.toml"
+    plan.write_text('[[case]]\nworkload = "launch"\n')
+    main(["run", str(plan), "--target", "simulated:h200-sxm"])
+    capsys.readouterr()
+    assert main(["stress", "--judge", "latest"]) == 2
+    assert "is no stress run" in capsys.readouterr().err
+
+
+class Seconds:
+    """A clock that goes on by a second at every look."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        self.time_s += 1.0
+        return self.time_s
+
+
+@pytest.mark.slow("simulates whole runs, and draws them")
+def test_the_printed_verdict_and_the_plain_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Callable[[str, str], None]
+) -> None:
+    monkeypatch.setattr(soak.secrets, "randbits", lambda _bits: 7)
+    said: list[tuple[Device, Line]] = []
+    options = soak.Options(target=f"simulated:h200-sxm?{FAULTS}&mute=power_w@9min&seed=3&pcie_width=4@8min", home=tmp_path)
+    path = soak.run(PROFILE, options, lambda device, line: said.append((device, line)))
+    found = judged(path)
+    for width in (80, 120):
+        text = stress.report(found.verdict, stress.devices(found), width)
+        assert max(map(len, text.splitlines())) <= width
+        golden(f"stress-{width}.txt", text)
+    stream = io.StringIO()
+    view = View(stream)
+    monkeypatch.setattr(view, "clock", Seconds())
+    view.begin(PROFILE)
+    for device, line in said:
+        view(device, line)
+    view.end()
+    assert "\x1b" not in stream.getvalue()
+    golden("stress-log.txt", stream.getvalue())
+
+
+def test_the_live_rows_are_in_order_and_what_has_ended_shows_nothing() -> None:
+    devices = {f"k{n}": Device(target="simulated", index=n, name="GPU", kind="gpu") for n in (3, 0, 10, 2)}
+    ticks = {key: [Tick(device=key, time_s=1.0, phase="products", unit="products fp16", shown={"power_w": 482.0})] for key in devices}
+    _, *lines = stress.rows(devices, ticks, {}, {"k2": "ended"}, 80)
+    assert [line.split()[0] for line in lines] == ["simulated:0", "simulated:2", "simulated:3", "simulated:10"]
+    assert lines[1].split()[1] == "ended"
+    assert "482" not in lines[1]
+    assert lines[0].split()[1:3] == ["GEMM", "482"]

@@ -1,0 +1,266 @@
+"""What a terminal shows, held against golden files and against what may never happen: a number without its doubt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace as changed
+
+import pytest
+import report_sample as sample
+from msgspec.structs import replace
+
+from hotlap.core.analysis.compare import compare
+from hotlap.core.analysis.environment import differences
+from hotlap.core.model import machines
+from hotlap.core.model.predict import predict
+from hotlap.core.plan import case as case_of
+from hotlap.core.record import Case, Device, Row, Summary
+from hotlap.core.show import comparison, doubts, layout, listing, text, words
+from hotlap.core.store.bundle import Bundle
+
+Kept = tuple[Bundle, list[Row]]
+Golden = Callable[[str, str], None]
+ESCAPES = re.compile(r"\x1b\[\d+m")
+WIDTHS = (80, 100, 130)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_table(cpu: Kept, golden: Golden, width: int) -> None:
+    kept, rows = cpu
+    golden(f"table-{width}.txt", f"{text.heading(kept)}\n{text.table(rows, width)}\n")
+
+
+def test_table_of_a_gpu(gpu: Kept, golden: Golden) -> None:
+    golden("table-gpu.txt", f"{text.heading(gpu[0])}\n{text.table(gpu[1], 100)}\n")
+
+
+@pytest.mark.parametrize("width", [80, 90, 100, 110, 120, 140, 200])
+def test_nothing_is_wider_than_the_terminal(cpu: Kept, gpu: Kept, width: int) -> None:
+    for rows in (cpu[1], gpu[1]):
+        for printed in (text.table(rows, width), text.explain(rows, width)):
+            assert max(map(len, printed.splitlines())) <= width
+
+
+def test_colour_adds_nothing_but_colour(cpu: Kept) -> None:
+    for show in (text.table, text.explain):
+        plain, painted = show(cpu[1], 100, False), show(cpu[1], 100, True)
+        assert "\x1b" not in plain
+        assert ESCAPES.sub("", painted) == plain
+        assert painted != plain
+
+
+def test_decimal_points_stand_under_each_other(cpu: Kept) -> None:
+    found = [re.search(r" (\d+)(\.\d+)? +(?:GB/s|GFLOP/s|ns|µs|M/s) ", line) for line in text.table(cpu[1], 100).splitlines() if "± " in line]
+    ends = [match.end(1) for match in found if match]
+    assert len(ends) > 15
+    assert len(set(ends)) == 1
+
+
+def test_few_rounds_have_an_interval_with_its_confidence() -> None:
+    kept = sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3)
+    rows = sample.rows(kept, sample.CPU_CASES)
+    printed = text.table(rows, 100)
+    assert "few rounds" in printed
+    assert re.search(r"± [\d.]+ % \(75 %\)", printed), "the interval of 3 rounds says the confidence it has"
+    assert all(row.verdict.state != "measured" for row in rows)
+
+
+def test_unknown_is_a_dash_and_never_zero(cpu: Kept) -> None:
+    for row in cpu[1]:
+        line = next(line for line in text.table([row], 200).splitlines() if row.label in line)
+        if row.gap.share is None and row.verdict.state != "not_run":
+            assert "0 %" not in line.replace("10 %", "").partition("±")[0]
+            assert words.DASH in line
+        if row.verdict.state == "not_run":
+            assert not re.search(r"\d (GB/s|GFLOP/s|ns|µs)", line)
+    assert words.quantity(None, "B/s") == words.quantity(float("nan"), "B/s") == words.DASH
+
+
+def test_an_invalid_number_is_shown_and_marked(cpu: Kept) -> None:
+    row = next(row for row in cpu[1] if row.verdict.state == "invalid")
+    shown = words.quantity(row.summary.median, row.result.unit)
+    for line in (next(line for line in text.table([row], 100).splitlines() if row.label in line), text.explain([row], 100)):
+        assert re.search(rf"{shown.replace(' ', ' +')}.*invalid", line, re.DOTALL)
+    assert f"x {row.label}" in text.table([row], 100)
+
+
+def test_three_notices_at_most_and_explain_has_them_all(cpu: Kept) -> None:
+    found = [doubt.word for doubt in doubts.find(cpu[1])]
+    below = text.table(cpu[1], 100, run="20261121-103000-c0ffee").partition("cases: ")[2]
+    assert len(found) == 4
+    assert all(f"\n{name} " in below for name in found[:3])
+    assert f"\n{found[3]} " not in below
+    assert "1 more notice: hotlap explain 20261121-103000-c0ffee" in below
+    explained = text.explain(cpu[1], 100)
+    assert all(name in explained for name in found)
+
+
+def test_what_was_not_run_is_one_line_and_explain_says_why(cpu: Kept) -> None:
+    printed, explained = text.table(cpu[1], 100), " ".join(text.explain(cpu[1], 100).split())
+    without = [row for row in cpu[1] if row.verdict.state == "not_run"]
+    assert len(without) == 2
+    assert printed.count("not run ") == 1
+    assert all(row.verdict.reason in explained for row in without)
+
+
+def test_a_runs_own_best_is_no_limit(cpu: Kept) -> None:
+    rows = [row for row in cpu[1] if row.gap.against == "ceiling"]
+    printed = text.table(rows, 130)
+    assert "of best" in printed
+    assert not re.search("[█▓▒]", printed)
+    for said in (printed, text.explain(rows, 130)):
+        assert not re.search("ceiling|headroom|at limit", said)
+
+
+def test_labels_cannot_drive_the_terminal(cpu: Kept) -> None:
+    row = replace(cpu[1][0], label="stream \x1b[31mred\x07\n\rtwo")
+    printed = text.table([row], 100) + text.explain([row], 100)
+    assert "\x1b" not in printed
+    assert "\x07" not in printed
+    assert "stream \\x1b[31mred\\x07  two" in printed
+
+
+def test_long_names_wrap_and_keep_their_numbers(cpu: Kept) -> None:
+    row = replace(cpu[1][0], label="command " + " ".join(f"--option-{n}=value" for n in range(30)))
+    printed = text.table([row], 80)
+    assert words.value(row).split()[0] in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_several_devices_have_a_table_each(cpu: Kept, gpu: Kept) -> None:
+    printed = text.table([*cpu[1], *gpu[1]], 100)
+    assert sample.CPU.key in printed
+    assert sample.GPU.key in printed
+    assert printed.count("of limit ") == 2
+
+
+def test_nothing_measured_is_said() -> None:
+    assert text.table([]) == text.explain([]) == "no results: no case was measured"
+
+
+def test_explain(cpu: Kept, golden: Golden) -> None:
+    golden("explain.txt", text.explain(cpu[1], 90) + "\n")
+
+
+def test_explain_names_each_source_once(gpu: Kept) -> None:
+    printed = text.explain(gpu[1], 100)
+    assert printed.count("NVIDIA H200 datasheet, 2024") == 1
+    assert "4.80 TB/s [1]" in printed
+
+
+@pytest.mark.slow("compares many runs")
+def test_comparison(cpu: Kept, golden: Golden) -> None:
+    faster = [changed(seen, value=seen.value * (1 + 0.03 * (n % 3 - 1))) for n, seen in enumerate(sample.CPU_CASES)]
+    other = sample.bundle(sample.CPU, faster)
+    other = changed(other, run=replace(other.run, id="20261122-103000-c0ffef", machine=replace(other.run.machine, kernel="Linux 6.9")))
+    found = compare([cpu[0]], [other])
+    differs = differences([cpu[0].run], [other.run])
+    golden("comparison.txt", comparison.comparison(found, ([cpu[0]], [other]), differs, 100) + "\n")
+    golden("matrix.txt", comparison.matrix({"new": comparison.Other(found), "newer": comparison.Other(found)}, "old", (), 100) + "\n")
+    assert comparison.comparison([]).startswith("nothing to compare")
+
+
+def test_devices(golden: Golden) -> None:
+    missing = {
+        "cuda": {"reason": "libcuda.so.1 is not here", "remedy": "install the NVIDIA driver"},
+        "torch": {"reason": "PyTorch is not installed", "remedy": "pip install 'hotlap[torch]'"},
+    }
+    bare = Device(target="opencl", index=1, name="no facts", kind="other")
+    golden("devices.txt", text.devices([sample.CPU, sample.GPU, bare], missing, 100) + "\n")
+    assert "no device" in text.devices([], missing, 100)
+
+
+def test_what_can_be_simulated(golden: Golden) -> None:
+    injections = {"noise": {"about": "relative standard deviation of samples", "example": "noise=0.01"}}
+    golden("simulated.txt", listing.simulated(["h100-sxm", "h200-sxm"], injections, 100) + "\n")
+
+
+def test_runs(cpu: Kept, gpu: Kept, golden: Golden) -> None:
+    running = changed(cpu[0], run=replace(cpu[0].run, ended="", stopped="", labels={}))
+    golden("runs.txt", text.runs([one.listed for one in (cpu[0], gpu[0], running)], 110) + "\n")
+    assert "not finished" in text.runs([running.listed], 80)
+    assert text.runs([], 80).startswith("no runs are kept yet")
+
+
+def test_a_run_that_did_not_finish_says_so(cpu: Kept) -> None:
+    running = changed(cpu[0], run=replace(cpu[0].run, ended="", stopped=""))
+    assert "--resume" in text.heading(running)
+
+
+def test_machines_and_one_machine() -> None:
+    specs = [machines.load(name) for name in machines.names()]
+    printed = text.machines(specs, 100)
+    assert all(spec.slug in printed for spec in specs)
+    assert max(map(len, printed.splitlines())) <= 100
+    one = text.machine(machines.load("h200-sxm"), 100)
+    assert all(source.split()[0] in one for source in machines.load("h200-sxm").sources)
+    assert "4.800 TB/s" in one
+    assert "None" not in one
+
+
+def test_prediction_says_bound_source_and_unknown() -> None:
+    case = case_of("gemm", {"dtype": "bf16"})
+    printed = text.prediction(case, "h200-sxm", predict("gemm", "h200-sxm", **case.params), 100)
+    assert "nothing can be faster" in printed
+    assert "counted from the case's parameters" in printed
+    launch = case_of("launch", {})
+    assert "unknown" in text.prediction(launch, "h200-sxm", predict("launch", "h200-sxm", **launch.params), 100)
+
+
+# ---------------------------------------------------------------- words and columns
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.0, "0 %"), (0.00001, "0 %"), (0.0004, "0.04 %"), (0.0064, "0.64 %"), (0.013, "1.3 %"), (0.119, "12 %"), (1.034, "103 %"), (-0.02, "-2.0 %")],
+)
+def test_percent(share: float, said: str) -> None:
+    assert words.percent(share) == said
+
+
+def test_quantity_leaves_units_of_the_users_own_alone() -> None:
+    assert words.quantity(12345.0, "frames/s") == "12345 frames/s"
+    assert words.quantity(2.5e7, "1/s") == "25.0 M/s"
+    assert words.quantity(0.5, "tokens") == "0.500 tokens"
+
+
+def test_ends_have_one_prefix() -> None:
+    assert words.ends(Summary(rounds=6, median=0.999e9, low=0.95e9, high=1.05e9), "B/s") == "[950.0 – 1050] MB/s"
+    assert words.ends(Summary(rounds=3, median=1.0), "B/s") == ""
+
+
+def test_unknown_workloads_are_the_users_own(cpu: Kept) -> None:
+    row = replace(cpu[1][0], case=Case(workload="later"))
+    assert words.family(row) == "own"
+
+
+def test_aligned() -> None:
+    assert layout.aligned(["28.0 GB/s", "411 GB/s", "–", "1 round"]) == [" 28.0 GB/s", "411   GB/s", "  –", "1 round"]
+    assert layout.aligned(["± 12 %", "± 0.64 %"]) == ["± 12    %", "±  0.64 %"]
+    assert layout.aligned([]) == []
+
+
+def test_names_from_files_cannot_steer_a_terminal() -> None:
+    evil = "gemm\x1b[31m\x07\x9b2J"
+    said = "gemm\\x1b[31m\\x07\\x9b2J"
+    assert layout.Grid([layout.Column("kernel", [layout.Cell(evil)])], 40).lines(False)[1] == said
+    assert layout.paragraph("where  ", evil, 60) == ["where  " + said]
+    assert layout.painted(evil, "bold", False) == said
+
+
+def test_long_names_go_on_at_their_joints_and_columns_share_the_room() -> None:
+    name = "at::native::vectorized_elementwise_kernel"
+    columns = [layout.Column(head, [layout.Cell(name)], wrap=True) for head in ("kernel", "operator")]
+    grid = layout.Grid(columns, 50)
+    assert grid.sizes == [24, 24]
+    assert [line.split()[0] for line in grid.lines(False)[1:]] == ["at::native::vectorized_", "elementwise_kernel"]
+    assert all(len(line) <= 50 for line in grid.lines(False))
+
+
+@pytest.mark.parametrize(
+    ("share", "kind", "drawn"),
+    [(0.5, "bound", "█████·····"), (0.98, "bound", "█████████▊"), (1.7, "expected", "▓▓▓▓▓▓▓▓▓▓"), (1.0, "ceiling", " " * 10), (0.0, "expected", "··········"), (None, "bound", " " * 10)],
+)
+def test_bar(share: float | None, kind: str, drawn: str) -> None:
+    assert layout.bar(share, kind, 10) == drawn

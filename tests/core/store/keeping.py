@@ -1,0 +1,26 @@
+"""Runs and samples as the store sees them, with small, real cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotlap.core import plan
+from hotlap.core.record import Case, Device, Machine, Plan, Run, Samples
+
+DEVICE = Device(target="simulated", index=0, name="Model GPU", kind="gpu", uuid="GPU-1111", machine="h200-sxm")
+CASES = [
+    plan.case("stream", {"op": "copy", "size": "1 MiB"}),
+    plan.case("gemm", {"dtype": "bf16", "m": 512, "n": 512, "k": 512}),
+]
+
+
+def make_run(id: str = "20261121T101500-aaaaaa", **changes: Any) -> Run:
+    given = {
+        "began": "2026-11-21T10:15:00+00:00", "hotlap": "0.1.0", "plan": Plan(name="two", cases=CASES),
+        "machine": Machine(host="node7", devices=[DEVICE]), "target": "simulated:h200-sxm?seed=1", "devices": [DEVICE.key],
+    }
+    return Run(id=id, **{**given, **changes})
+
+
+def make_samples(round: int = 0, case: Case = CASES[0], **changes: Any) -> Samples:
+    return Samples(**{"case": case.id, "device": DEVICE.key, "round": round, "seconds": [1e-3, 2e-3, 3e-3], **changes})

@@ -1,0 +1,246 @@
+"""From raw samples to a result: the metric of each round, what became of the case, and its doubts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from keeping import CASES, DEVICE, make_samples
+
+from hotlap.core import plan
+from hotlap.core.record import Case, Check, Flag, Result, Samples
+from hotlap.core.store.fold import FALSE_RATE, bad, fold, least_by_chance
+
+COPY, GEMM = CASES
+
+
+def folded(case: Case, *rounds: dict[str, Any]) -> Result:
+    return fold(case, [make_samples(n, case, **given) for n, given in enumerate(rounds)], "simulated")
+
+
+def test_bandwidth_is_bytes_over_the_median_of_each_round() -> None:
+    result = folded(COPY, {"seconds": [1e-3, 9.0, 2e-3]}, {"seconds": [4e-3, 4e-3]})
+    assert result.values == pytest.approx([2**20 / 2e-3, 2**20 / 4e-3])  # half is read, half is written
+    assert result.seconds == [2e-3, 4e-3]
+    assert (result.metric, result.unit, result.better, result.status, result.reason) == ("bandwidth", "B/s", "higher", "measured", "")
+    assert (result.case, result.device, result.target) == (COPY, DEVICE.key, "simulated")
+
+
+def test_a_bad_round_is_left_out_of_more_good_ones_than_the_fewest() -> None:
+    result = folded(COPY, *[{"seconds": [1e-3]}] * 8, {"seconds": [1e-3], "disturbed": 0.9})
+    assert (len(result.values), result.left_out) == (8, [8])
+
+
+def test_shares_of_a_flag_are_averaged_over_all_rounds() -> None:
+    first = {"seconds": [1e-3], "flags": [Flag(name="throttled", detail="heat", shares={"heat": 0.75})]}
+    second = {"seconds": [1e-3], "flags": [Flag(name="throttled", detail="heat", shares={"heat": 0.5})]}
+    result = folded(COPY, first, second, {"seconds": [1e-3]}, {"seconds": [1e-3]})
+    assert [flag.shares for flag in result.flags if flag.name == "throttled"] == [{"heat": 1.25 / 4}]
+
+
+def test_compute_counts_what_was_really_done() -> None:
+    result = folded(GEMM, {"seconds": [1e-3]}, {"seconds": [1e-3], "metrics": {"operations": 3e9}})
+    assert result.values == pytest.approx([2 * 512**3 / 1e-3, 3e12])
+    assert (result.metric, result.unit) == ("compute", "FLOP/s")
+
+
+def test_integers_are_not_floating_point() -> None:
+    assert folded(plan.case("gemm", {"dtype": "int8"}), {}).unit == "OP/s"
+    assert folded(plan.case("fma", {"dtype": "int32"}), {}).unit == "OP/s"
+    assert folded(plan.case("fma", {"dtype": "fp64"}), {}).unit == "FLOP/s"
+
+
+def test_latency_is_time_per_step_and_operations_do_not_touch_it() -> None:
+    result = folded(plan.case("barrier", {"repeats": 100}), {"seconds": [1e-3], "metrics": {"operations": 7.0}})
+    assert result.values == pytest.approx([1e-5])
+    assert (result.unit, result.better) == ("s", "lower")
+
+
+def test_a_program_speaks_for_itself() -> None:
+    given = {"argv": ["x"], "read": "pattern", "expression": "(.*)", "unit": "tokens/s", "better": "higher", "scale": 1000.0}
+    result = folded(plan.case("command", given), {"seconds": [5.0, 7.0, 6.0]}, {"seconds": [-1.0, 0.0]})
+    assert result.values == [6.0, -0.5]  # as kept: scaled already, and of any sign
+    assert result.seconds == []
+    assert (result.metric, result.unit, result.better, result.status) == ("own", "tokens/s", "higher", "measured")
+
+
+def test_a_programs_wall_time_is_scaled_here() -> None:
+    plain = folded(plan.case("command", {"argv": ["x"]}), {"seconds": [2.0]})
+    assert (plain.values, plain.seconds, plain.metric, plain.unit, plain.better) == ([2.0], [2.0], "time", "s", "lower")
+    scaled = folded(plan.case("command", {"argv": ["x"], "unit": "ms per item", "scale": 10.0}), {"seconds": [2.0]})
+    assert (scaled.values, scaled.seconds, scaled.metric) == ([20.0], [2.0], "own")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "reason"),
+    [
+        (["measured", "measured"], "measured", ""),
+        (["measured", "invalid", "error"], "invalid", "1 of 3 rounds are invalid: because invalid"),
+        (["invalid", "invalid"], "invalid", "because invalid"),
+        (["not_run", "not_run"], "not_run", "because not_run"),
+        (["not_run", "error"], "error", "1 of 2 rounds failed: because error"),
+        (["error", "measured"], "measured", "1 of 2 rounds failed: because error"),
+        (["not_run", "measured", "not_run"], "measured", "2 of 3 rounds were not run: because not_run"),
+    ],
+)
+def test_status(statuses: list[str], status: str, reason: str) -> None:
+    rounds = [{"status": s, "reason": "" if s == "measured" else f"because {s}"} for s in statuses]
+    result = folded(COPY, *rounds)
+    assert (result.status, result.reason) == (status, reason)
+    assert len(result.values) == statuses.count("measured") + (statuses.count("invalid") if status == "invalid" else 0)
+    assert len(result.rounds) == len(statuses)
+
+
+def test_nothing_measured_is_never_measured() -> None:
+    assert fold(COPY, [], "simulated", "GPU-1111").status == "not_run"
+    assert fold(COPY, [], "simulated", "GPU-1111").reason == "no round of it was measured"
+    assert fold(COPY, [], "simulated", "GPU-1111").device == "GPU-1111"
+    assert folded(COPY, {"seconds": []}).status == "error"
+    assert folded(COPY, {"seconds": []}).reason == "no sample was kept"
+
+
+def test_a_wrong_answer_in_any_round_disproves_the_case_and_the_number_stays() -> None:
+    wrong = {"status": "invalid", "cause": "wrong_result", "reason": "error 2"}
+    result = folded(COPY, {}, {}, {}, {}, {}, wrong)
+    assert (result.status, result.reason, len(result.values), result.left_out) == ("invalid", "1 of 6 rounds are invalid: error 2", 6, [])
+
+
+@pytest.mark.parametrize(("bad", "status"), [(1, "measured"), (3, "measured"), (4, "invalid"), (6, "invalid")])
+def test_timers_disprove_a_case_where_they_disagree_in_most_rounds(bad: int, status: str) -> None:
+    apart = {"status": "invalid", "cause": "timers", "reason": "apart"}
+    result = folded(COPY, *[apart] * bad, *[{}] * (6 - bad))
+    assert result.status == status
+    if status == "measured":
+        assert (len(result.values), result.left_out) == (6 - bad, list(range(bad)))
+        assert result.reason == f"{bad} of 6 rounds are left out: the timers disagreed"
+    else:
+        assert (len(result.values), result.left_out) == (6, [])
+        assert result.reason == ("apart" if bad == 6 else f"{bad} of 6 rounds are invalid: apart")
+
+
+def test_rounds_that_gave_nothing_do_not_count_against_the_timers() -> None:
+    apart = {"status": "invalid", "cause": "timers", "reason": "apart"}
+    assert folded(COPY, apart, {}, {"status": "error", "seconds": []}).status == "measured"
+    assert folded(COPY, apart, apart, {}, {"status": "error", "seconds": []}).status == "invalid"
+
+
+def test_what_0_1_called_a_clock_that_jumped_is_as_good_as_others() -> None:
+    jumped = {"status": "invalid", "reason": "the clock jumped from 1 to 2 GHz"}
+    result = folded(COPY, jumped, {}, {})
+    assert (result.status, result.reason, len(result.values), result.left_out) == ("measured", "", 3, [])
+    assert folded(COPY, jumped, jumped).status == "measured"
+    assert folded(COPY, {"status": "invalid", "reason": "the check failed"}, {}).status == "invalid"
+    assert folded(COPY, {"status": "invalid", "reason": "the clock jumped", "cause": "tampered"}, {}).status == "invalid"
+    assert folded(COPY, {"status": "error", "reason": "the clock jumped", "seconds": []}).status == "error"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, ""), ({"disturbed": 0.25}, ""), ({"disturbed": 0.26}, "others ran meanwhile"), ({"steal": 0.125}, ""),
+        ({"steal": 0.13}, "the hypervisor took the processors"), ({"status": "error"}, "it failed"), ({"status": "not_run"}, ""),
+        ({"status": "invalid", "cause": "timers"}, "the timers disagreed"), ({"status": "invalid", "cause": "wrong_result", "disturbed": 1.0}, ""),
+    ],
+)
+def test_which_rounds_are_bad(given: dict[str, Any], why: str) -> None:
+    assert bad(make_samples(0, COPY, **given)) == why
+
+
+def test_disturbed_rounds_are_left_out_where_three_good_ones_are_there() -> None:
+    disturbed, fast = {"disturbed": 0.5, "seconds": [8e-3]}, {"seconds": [1e-3]}
+    result = folded(COPY, fast, disturbed, fast, {"steal": 0.2, "seconds": [9e-3]}, fast)
+    assert (result.seconds, result.left_out) == ([1e-3] * 3, [1, 3])
+    assert result.reason == "2 of 5 rounds are left out: others ran meanwhile, the hypervisor took the processors"
+    few = folded(COPY, fast, disturbed, fast, disturbed)
+    assert (few.seconds, few.left_out, few.reason) == ([1e-3, 8e-3, 1e-3, 8e-3], [], "")
+    two = folded(COPY, fast, fast)
+    assert (two.seconds, two.left_out) == ([1e-3] * 2, [])
+
+
+def test_a_call_that_takes_less_than_timing_it_is_at_most_so_long() -> None:
+    """10 calls in a sample; the longest sample took 3 ms after 1 ms for timing was subtracted, and the timer's step is 0.5 ms."""
+    short = {"seconds": [0.0, 0.0, 3e-4], "calls": 10, "overhead_s": 1e-3, "resolution_s": 5e-4}
+    result = folded(COPY, {}, short)
+    assert (result.too_short, result.status) == (True, "measured")
+    assert result.seconds == pytest.approx([2e-3, 4.5e-4])
+    assert result.values == pytest.approx([2**20 / 2e-3, 2**20 / 4.5e-4])
+    assert not folded(COPY, {}, {"seconds": [0.0, 1e-3, 1e-3]}).too_short
+    own = plan.case("command", {"argv": ["x"], "read": "pattern", "expression": "(.*)", "unit": "tokens/s"})
+    assert not folded(own, {"seconds": [-1.0]}).too_short
+
+
+def test_work_bound_by_the_clock_is_given_in_cycles() -> None:
+    fma = plan.case("fma", {"dtype": "fp32"})
+    result = folded(fma, {"seconds": [1e-3], "clocks_hz": [1e9, 3e9]}, {"seconds": [2e-3], "clocks_hz": [1e9]})
+    assert (result.cycles, result.bound_by_clock) == ([pytest.approx(2e6), pytest.approx(2e6)], True)
+    assert folded(fma, {"clocks_hz": [1e9]}, {}).cycles == []
+    assert folded(fma, {}).cycles == []
+    assert not folded(COPY, {}).bound_by_clock
+
+
+@pytest.mark.parametrize(("clocks", "varied"), [([1e9, 1.05e9, 1e9], False), ([1e9, 1.06e9, 1e9], True), ([1e9], False), ([], False)])
+def test_a_clock_that_varies_is_a_notice_with_its_range(clocks: list[float], varied: bool) -> None:
+    result = folded(COPY, {"clocks_hz": clocks[:1]}, {"clocks_hz": clocks[1:]})
+    assert result.flags == ([Flag(name="clock_varied", detail="1.00 to 1.06 GHz")] if varied else [])
+    assert result.status == "measured"
+
+
+def test_flags_are_merged_by_name_and_counted() -> None:
+    drift = Flag(name="drift", detail="+2 %")
+    result = folded(COPY, {"flags": [drift, Flag(name="bimodal")]}, {"flags": [drift, drift]}, {})
+    assert result.flags == [Flag(name="drift", detail="in 2 of 3 rounds: +2 %")]  # one of two groups comes by chance in 6 % of such cases
+    assert folded(COPY, {"flags": [drift]}).flags == [drift]
+    own = [Flag(name="throttled", detail="at 300 W"), Flag(name="steal")]
+    assert folded(COPY, {"flags": own[:1]}, {}, {"flags": own}, {}, {}, {}).flags == [
+        Flag(name="throttled", detail="in 2 of 6 rounds: at 300 W"), Flag(name="steal", detail="in 1 of 6 rounds"),
+    ]
+
+
+@pytest.mark.parametrize(("rate", "least"), [(0.01, {1: 1, 2: 2, 6: 2, 12: 2, 15: 2, 16: 3, 30: 3}), (0.02, {2: 2, 6: 2, 7: 2, 8: 3, 12: 3, 30: 4}), (0.0, {6: 1})])
+def test_a_flag_that_chance_gives_is_shown_where_chance_gives_it_in_less_than_1_percent(rate: float, least: dict[int, int]) -> None:
+    for rounds, hits in least.items():
+        assert least_by_chance(rate, rounds) == hits
+        if rounds > 1 and rate:
+            more = sum(math.comb(rounds, k) * rate**k * (1 - rate) ** (rounds - k) for k in range(hits, rounds + 1))
+            assert more <= 0.01
+
+
+@pytest.mark.parametrize("rounds", [6, 12, 30])
+@pytest.mark.parametrize("name", FALSE_RATE)
+def test_chance_shows_a_flag_in_1_percent_of_cases_at_most(rounds: int, name: str) -> None:
+    rng = np.random.default_rng(rounds)
+    cases, shown = 1500, 0
+    for raised in rng.random((cases, rounds)) < 0.01:
+        if raised.sum() >= 2:  # fewer are never shown, as the test above holds
+            samples = [make_samples(n, COPY, flags=[Flag(name=name)] if one else []) for n, one in enumerate(raised)]
+            shown += bool(fold(COPY, samples, "simulated").flags)
+    assert shown <= 0.01 * cases
+
+
+def test_a_drift_between_rounds_is_shown_in_place_of_those_within() -> None:
+    rising = [{"seconds": [(1 + n / 10) * 1e-3], "flags": [Flag(name="drift", detail="x")]} for n in range(8)]
+    flags = folded(plan.case("barrier", {"repeats": 100}), *rising).flags
+    assert flags == [Flag(name="drift", detail="+51.9% from the first round to the last")]
+
+
+def test_flags_are_of_the_rounds_that_are_used() -> None:
+    noisy = {"disturbed": 0.5, "flags": [Flag(name="shared_device", detail="x")]}
+    assert folded(COPY, {}, {}, {}, noisy).flags == []
+    assert folded(COPY, {"status": "error", "seconds": [], "flags": [Flag(name="own")]}).flags == [Flag(name="own")]
+
+
+def test_checks_are_collected_in_order_of_rounds() -> None:
+    checks = [Check(passed=True, what=str(n)) for n in range(3)]
+    rounds: list[Samples] = [make_samples(n, COPY, check=checks[n]) for n in (2, 0, 1)]
+    result = fold(COPY, rounds, "simulated")
+    assert result.checks == checks
+    assert [s.round for s in result.rounds] == [0, 1, 2]
+
+
+def test_a_workload_of_a_later_version_is_shown_by_its_time() -> None:
+    for case in (Case(workload="transmogrify"), Case(workload="stream", params={"op": "quadruple"})):
+        result = folded(case, {"seconds": [2.0]})
+        assert (result.status, result.values, result.metric, result.unit) == ("measured", [2.0], "time", "s")
+        assert "does not know the workload" in result.reason

@@ -1,0 +1,171 @@
+"""Numbers measured elsewhere: every form people have, and nothing half brought in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from hotlap.cli import main
+from hotlap.core.analysis.history import history
+from hotlap.core.errors import InputError
+from hotlap.core.show.history import places
+from hotlap.core.store import select
+from hotlap.core.store.readers import imported, table
+from hotlap.core.store.readers.table import Columns, moment
+
+CSV = "time,benchmark,result,unit,label.commit,gpu\n2026-11-01T03:00:00Z,decode,12.5,ms,a1,G0\n2026-11-01T03:00:00Z,decode,13,ms,a1,G0\n2026-11-02 03:00,copy,4.25,TB/s,b2,G0\n"
+
+
+def keep(tmp_path: Path, text: str, name: str = "x.csv", better: str | None = None) -> imported.Imported:
+    path = tmp_path / name
+    path.write_text(text) if not name.endswith(".gz") else path.write_bytes(gzip.compress(text.encode()))
+    return imported.bring_in(table.read(path, Columns()), "x", tmp_path / "home", {"": better} if better else {})  # type: ignore[dict-item]
+
+
+def test_rows_become_runs_with_values_in_base_units(tmp_path: Path) -> None:
+    found = keep(tmp_path, CSV)
+    assert (len(found.made), found.there, found.cases) == (2, [], {"decode": "s", "copy": "B/s"})
+    first, second = select.every(tmp_path / "home")
+    (decode,) = select.results(first)
+    assert decode.values == pytest.approx([0.0125, 0.013])
+    assert (decode.unit, decode.better, decode.metric, decode.device) == ("s", "lower", "time", "G0")
+    (copy,) = select.results(second)
+    assert (copy.values, copy.better, second.run.labels) == ([4.25e12], "higher", {"commit": "b2"})
+    assert first.run.began.startswith("2026-11-01T03:00:00")
+    assert first.warnings == []
+
+
+def test_each_device_of_a_host_is_a_series_of_its_own(tmp_path: Path) -> None:
+    lines = [f"2026-01-{day:02},decode,{10 if gpu != 'GPU-2' or day < 15 else 10.5},ms,n1,{gpu}" for day in range(1, 29) for gpu in ("GPU-10", "GPU-2", "GPU-1")]
+    keep(tmp_path, "\n".join(["time,case,value,unit,host,gpu", *lines]))
+    every = list(select.every(tmp_path / "home"))
+    assert {one.run.machine.devices[0].name: one.run.machine.devices[0].index for one in every} == {"GPU-1": 0, "GPU-2": 1, "GPU-10": 2}
+    found = {one.device: [change.index for change in one.changes] for one in history(every)}
+    assert found == {"GPU-1": [], "GPU-2": [14], "GPU-10": []}
+    assert sorted(places(history(every))) == ["n1 GPU-1", "n1 GPU-10", "n1 GPU-2"]
+
+
+def test_twice_adds_nothing(tmp_path: Path) -> None:
+    keep(tmp_path, CSV)
+    again = keep(tmp_path, CSV)
+    assert (again.made, len(again.there)) == ([], 2)
+
+
+def test_a_column_per_metric(tmp_path: Path) -> None:
+    found = keep(tmp_path, "time;commit;speed;watts\n2026.01.01 3:00:00 +0100;aaa0;154,023;10.4\n2026.01.02 3:00:00 +0100;aaa1;;10.2\n", better="higher")
+    assert list(found.cases) == ["speed", "watts"]
+    first, second = select.every(tmp_path / "home")
+    assert [r.values for r in select.results(first)] == [[154023.0], [10.4]]
+    assert [r.case.params["name"] for r in select.results(second)] == ["watts"]
+    assert first.run.labels == {"commit": "aaa0"}
+    assert first.run.began.startswith("2026-01-01T02:00:00")
+
+
+def test_a_column_says_its_unit_at_the_end_of_its_name(tmp_path: Path) -> None:
+    found = keep(tmp_path, "time,gpu,copy_GBps,lat_us,power (W),link_gbps\n2026-01-01,g,4300,5.1,300,100\n")
+    assert found.cases == {"copy_GBps": "B/s", "lat_us": "s", "power (W)": "W", "link_gbps": "gbps"}
+    (run,) = select.every(tmp_path / "home")
+    assert [(r.values, r.better) for r in select.results(run)] == [
+        ([4.3e12], "higher"), ([pytest.approx(5.1e-6)], "lower"), ([300.0], "lower"), ([100.0], "higher"),
+    ]  # fmt: skip
+
+
+def test_of_a_wide_file_some_columns_and_a_direction_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    path = tmp_path / "wide.csv"
+    path.write_text("date,host,gpu,score_a,lat,driver\n2026-09-01,n1,g1,43,5.1,570\n")
+    wide = ["import", str(path), "--value", "score_a", "--value", "lat"]
+    assert main(wide) == 2
+    assert f"{path}: which way is 'score_a' better" in capsys.readouterr().err
+    assert main([*wide, "--better", "score_a=higher", "--better", "lower"]) == 0
+    assert "made of 2 numbers" in capsys.readouterr().out
+    (run,) = select.every(tmp_path / "home")
+    assert [(r.case.params["name"], r.better) for r in select.results(run)] == [("score_a", "higher"), ("lat", "lower")]
+    assert main([*wide, "--better", "lower", "--unit", "ms"]) == 0
+    assert "kept as it was" in capsys.readouterr().out
+    for words, message in ((["--better", "sideways"], "not 'sideways'"), (["--better", "late=lower"], "did you mean 'lat'"), (["--value", "x"], "no column 'x'")):
+        assert main([*wide, *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_json_in_its_forms(tmp_path: Path) -> None:
+    rows = [{"timestamp": 1690391261, "case": "a", "value": 3, "unit": "s"}, {"timestamp": 1690391261000, "case": "b", "value": 4.5, "unit": "GB/s"}]
+    assert len(keep(tmp_path, json.dumps(rows), "x.json").made) == 1  # seconds and milliseconds of one moment
+    lines = "\n".join(json.dumps(one) for one in rows)
+    assert len(keep(tmp_path, lines, "y.jsonl.gz").there) == 1
+    nested = [{"timestamp": 1690391262, "metrics": [{"name": "p50", "value": 29, "unit": "ms"}, {"name": "tps", "value": 5, "unit": "tx/s"}], "attributes": {"branch": "main"}}]
+    found = keep(tmp_path, json.dumps(nested), "z.json")
+    assert found.cases == {"p50": "s", "tps": "tx/s"}
+
+
+def test_what_is_no_number_is_kept_as_an_error_with_its_line(tmp_path: Path) -> None:
+    found = keep(tmp_path, "time,case,value,unit\n1690391261,a,1.0,s\n1690391262,a,nan,s\n1690391263,a,,s\n1690391264,a,-2,s\n")
+    assert (len(found.made), found.unreadable) == (4, 3)
+    reasons = [select.results(b)[0].reason for b in select.every(tmp_path / "home")]
+    assert reasons == ["", "'nan' is not a number, in line 3", "no number, in line 4", "'-2' is no duration, which is above zero, in line 5"]
+    assert found.reasons == reasons[1:]
+
+
+def test_a_comma_that_may_be_a_decimal_point_is_refused(tmp_path: Path) -> None:
+    found = keep(tmp_path, "time;case;value;unit\n1;a;1,5;GB/s\n2;a;1,500;GB/s\n3;a;-2;W\n".replace("a;-2", "b;-2"))
+    assert found.reasons == ["'1,5' is not a number, in line 2"]
+    assert [r.values for b in select.every(tmp_path / "home") for r in select.results(b)] == [[], [1.5e12], [-2.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("", "x.csv", "no rows"), ("time,case,value\n", "x.csv", "no rows"), ("a,b\n1,2\n", "x.csv", "no column of times"), ("time,case,value\n1,a\n", "x.csv", "x.csv:2: 2 fields"),
+        ("time,case,value\nsoon,a,1\n", "x.csv", "x.csv:2: 'soon' is no time"), ("time,case,value\n1,a,1\n", "x.csv", "which way is 'a' better"),
+        ("time,case,value,unit\n1,a,1,s\n2,a,1,B\n", "x.csv", "in s in line 2 and in B in line 3"), ("time,value\n1,1\n", "x.csv", "--case"), ("{", "x.json", "x.json:1: not JSON"),
+        ("[1]", "x.json", "item 1 is no object"), ("time,case,value,unit\n1,,1,s\n", "x.csv", "x.csv:2: no 'case'"), ("time,note\n1,hello\n", "x.csv", "no column of numbers"),
+        ("time,case,value,unit\n-5,a,1,s\n", "x.csv", "no time in seconds"),
+    ],
+)
+def test_what_cannot_be_brought_in_is_answered_and_nothing_is_written(tmp_path: Path, text: str, name: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        keep(tmp_path, text, name)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "home").exists()
+
+
+def test_bytes_that_are_no_text_and_files_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"time,case\xff\n")
+    (tmp_path / "x.csv.gz").write_bytes(b"no gzip")
+    for name, message in (("x.csv", "not UTF-8"), ("x.csv.gz", "cannot be read"), ("none.csv", "no file")):
+        with pytest.raises(InputError, match=message):
+            table.read(tmp_path / name, Columns())
+
+
+@pytest.mark.parametrize("text", ["2026-11-01T03:00:00Z", "2026-11-01 03:00", "2026/11/1 3:00", "2026-11-01T04:00:00+01:00", "1793502000", "1793502000000", "1793502000.0"])
+def test_one_moment_in_its_spellings(text: str) -> None:
+    assert moment(text, "x") == 1793502000.0
+
+
+@pytest.mark.slow("whole runs")
+def test_every_verb_works_on_what_was_brought_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    path = tmp_path / "nightly.csv"
+    rows = [f"2026-{1 + n // 28:02}-{1 + n % 28:02},decode,{(10 if n < 60 else 11) + n % 3 * 0.01},ms,{'old' if n < 60 else 'new'}" for n in range(120)]
+    path.write_text("\n".join(["date,case,value,unit,label.build", *rows]) + "\n")
+    assert main(["import", str(path), "--dry-run"]) == 0
+    assert "120 runs would be made" in capsys.readouterr().out
+    assert main(["ls"]) == 0
+    assert "no runs" in capsys.readouterr().out
+    assert main(["import", str(path)]) == 0
+    assert main(["history"]) == 0
+    out = capsys.readouterr().out
+    assert "worse: step of +10" in out
+    assert "label build old → new" in out
+    assert main(["compare", "build=old", "build=new"]) == 1
+    assert "slower" in capsys.readouterr().out
+    assert main(["baseline", "save", "build=old", "--name", "old"]) == 0
+    assert main(["judge", "build=new", "--against", "baseline:old"]) == 1
+    for verb in ("show", "explain", "report"):
+        assert main([verb, "latest"]) == 0
+    assert main(["import", str(path), "--time", "when"]) == 2
+    assert "there is no column 'when'" in capsys.readouterr().err

@@ -1,0 +1,170 @@
+"""Each rule finds the fault that was planted, ranks it first, and is silent on a program without it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from made_events import Made
+
+from hotlap.core.record import Finding
+from hotlap.traces.advice import base
+from hotlap.traces.advice import trace as advising
+from hotlap.traces.events import COPY, Events
+from hotlap.traces.study import Study
+
+GPU = {"devices": [{"id": 0, "name": "GPU", "computeMajor": 8, "computeMinor": 0, "numSms": 108}]}
+
+
+def program(
+    steps: int = 8, launches: int = 30, host: float = 8.0, work: float = 40.0, loader: float = 0.0, wait_every: int = 0, name: str = "my_kernel",
+    seed: int = 1, slow: tuple[int, ...] = (),
+) -> Made:  # fmt: skip
+    """A training loop as its profiler would record it: per step a load, launches, perhaps waits."""
+    draw = random.Random(seed)
+    made, now, free = Made(), 0.0, 0.0
+    for step in range(steps):
+        began = now
+        if loader:
+            made.marker("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", now, loader)
+            now += loader
+        for i in range(launches):
+            spent = host * (0.8 + 0.4 * draw.random())
+            made.operator("aten::add", now, spent + 5)
+            now += spent
+            begins = max(now + 6, free + 1)
+            length = work * (0.8 + 0.4 * draw.random())
+            made.launch(name, now, begins, length)
+            free, now = begins + length, now + 5
+            if wait_every and i % wait_every == wait_every - 1:
+                called = now
+                now = max(called + 2, free + 3)
+                made.operator("aten::item", called - 0.5, now - called + 1)
+                made.call("cudaStreamSynchronize", called, now - called)
+                now += 1
+        now += 5000 if step in slow else 20
+        made.marker(f"ProfilerStep#{step}", began, now - began)
+    made.call("cudaDeviceSynchronize", now, max(free - now + 2, 2))
+    return made
+
+
+def findings(events: Events, least: float = advising.LEAST_GAIN) -> list[Finding]:
+    return advising.advise(Study(events), least).findings
+
+
+def top(made: Made) -> Finding:
+    return findings(made.events(**GPU))[0]
+
+
+def test_a_program_that_keeps_its_device_busy_has_nothing_to_gain() -> None:
+    assert findings(program().events(**GPU)) == []
+
+
+def test_a_slow_data_loader() -> None:
+    found = top(program(loader=2000))
+    assert found.rule == "data-loader"
+    assert "num_workers=0" in found.where
+    truth = 8 * 2000 / (8 * (30 * 41 + 2000))
+    assert (found.gain_low or 0) < truth * 1.05
+    assert (found.gain_high or 0) == pytest.approx(truth, rel=0.35)
+
+
+def test_waits_for_the_device() -> None:
+    found = top(program(wait_every=1, work=12))
+    assert found.rule == "synchronise"
+    assert found.evidence["waits"] == 239  # the last one ends the program
+    assert "aten::item" in found.where
+
+
+def test_a_host_that_submits_slowly() -> None:
+    assert top(program(host=60, work=5)).rule == "host-bound"
+
+
+def test_chains_of_tiny_kernels() -> None:
+    rules = {
+        one.rule: one for one in findings(program(host=4, work=6, name="void at::native::vectorized_elementwise_kernel<4>").events(**GPU))
+    }
+    assert rules["tiny-kernels"].evidence["kernels"] > 200
+    assert (rules["tiny-kernels"].gain_high or 0) > 0.5
+
+
+def test_exposed_communication_and_its_overlap() -> None:
+    made = program(steps=4)
+    events = made.events(**GPU)
+    end = float(events.end.max()) / 1000
+    made = program(steps=4)
+    made.launch("ncclDevKernel_AllReduce_Sum", end, end + 8, 1500, stream=20)
+    made.call("cudaDeviceSynchronize", end + 6, 1510)
+    found = top(made)
+    assert found.rule == "exposed-communication"
+    assert found.evidence["overlap"] == pytest.approx(0, abs=0.01)
+    assert "0.0 % of the communication is hidden" in found.detail
+
+
+def test_copies_from_pageable_memory() -> None:
+    made = program(steps=3)
+    end = float(made.events(**GPU).end.max()) / 1000
+    made = program(steps=3)
+    made.launch("Memcpy HtoD (Pageable -> Device)", end, end + 8, 900, kind=COPY, call="cudaMemcpyAsync", took=910)
+    made.launch("my_kernel", end + 915, end + 921, 40)
+    found = {one.rule: one for one in findings(made.events(**GPU))}["copies"]
+    assert found.evidence["pageable"] == 1
+
+
+def test_plain_products_on_a_device_with_matrix_units() -> None:
+    made = program(name="volta_sgemm_128x64_nn")
+    assert top(made).rule == "tensor-cores"
+    old = {"devices": [{"id": 0, "name": "GPU", "computeMajor": 6, "computeMinor": 1, "numSms": 20}]}
+    assert findings(program(name="volta_sgemm_128x64_nn").events(**old)) == []
+    assert findings(program(name="sm80_xmma_gemm_bf16bf16_bf16f32_tn").events(**GPU)) == []
+
+
+def test_slow_steps_and_their_period() -> None:
+    found = {one.rule: one for one in findings(program(steps=20, slow=(4, 9, 14), launches=10).events(**GPU))}["slow-steps"]
+    assert found.evidence["steps"] == [4, 9, 14]
+    assert found.evidence["every"] == 5
+
+
+def test_tiny_operators_of_a_host_alone() -> None:
+    made, now = Made(), 0.0
+    for _ in range(2000):
+        made.operator("aten::add", now, 3)
+        now += 6
+    found = findings(made.events())
+    assert [one.rule for one in found] == ["tiny-operators"]
+    large, now = Made(), 0.0
+    for _ in range(200):
+        large.operator("aten::mm", now, 500)
+        now += 505
+    assert findings(large.events()) == []
+
+
+def test_gains_are_ordered_bounded_and_not_added() -> None:
+    advice = advising.advise(Study(program(loader=1000, wait_every=2, work=12).events(**GPU)), 0.0)
+    gains = [one.gain or 0 for one in advice.findings]
+    assert gains == sorted(gains, reverse=True)
+    assert all(0 <= (one.gain_low or 0) <= (one.gain_high or 0) <= 1 for one in advice.findings)
+    assert advice.together is not None
+    assert advice.together <= sum(one.gain_high or 0 for one in advice.findings) + 1e-9
+
+
+def test_small_findings_are_hidden_and_counted() -> None:
+    events = program(loader=60).events(**GPU)
+    everything = advising.advise(Study(events), 0.0)
+    shown = advising.advise(Study(events), 0.5)
+    assert shown.findings == []
+    assert shown.hidden == len(everything.findings)
+
+
+def test_every_rule_has_words_and_every_finding_a_rule() -> None:
+    for name, rule in base.rules().items():
+        assert rule.title, name
+        assert rule.remedy.endswith("."), name
+        assert 0 < rule.least < 1, name
+
+
+def test_a_fix_that_is_a_switch_carries_its_experiment() -> None:
+    study = Study(program(name="volta_sgemm_128x64_nn").events(**GPU))
+    (finding,) = advising.advise(study, program="python train.py").findings
+    assert finding.experiment == "hotlap ab 'python train.py' 'env TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 python train.py'"
+    assert top(program(loader=2000)).experiment == ""
