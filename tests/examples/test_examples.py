@@ -92,23 +92,23 @@ def test_the_trace_of_a_processor_alone_has_no_shares_of_a_device(tmp_path: Path
 
 
 @torch
-def test_each_rank_writes_its_trace_and_the_quick_one_waits_in_the_collective(tmp_path: Path) -> None:
-    for attempt in range(6):  # on a busy machine either rank may come last, and nothing is said
-        folder = tmp_path / str(attempt)
-        ran("slow_rank", "--steps", "12", "--trace", str(folder))
-        whole = ranks.analysed(ranks.files([folder]))
-        if found := together.advise(whole, 0.0):
-            break
-    waits = []
+def test_each_rank_writes_its_trace_with_every_collective(tmp_path: Path) -> None:
+    ran("slow_rank", "--steps", "12", "--trace", str(tmp_path))
+    assert len(ranks.analysed(ranks.files([tmp_path])).ranks) == 2
     for rank in (0, 1):
-        timeline = Timeline.open(folder / f"rank{rank}.json")
+        timeline = Timeline.open(tmp_path / f"rank{rank}.json")
         assert timeline.head.rank == rank
-        named = [name == "gloo:all_reduce" for name in timeline.names]
-        lengths = sorted(int(n) for n, which in zip(timeline.duration, timeline.name, strict=True) if named[int(which)])
-        assert len(lengths) == 8
-        waits.append(statistics.median(lengths))
-    assert waits[0] > 2 * waits[1]
-    assert found[0].rule == "waiting-for-ranks"
+        assert names_of(tmp_path / f"rank{rank}.json").count("gloo:all_reduce") == 8
+        products = names_of(tmp_path / f"rank{rank}.json").count("aten::mm")
+        assert products == 8 * (8, 24)[rank]  # three times the work on rank 1: the planted fault
+
+
+@torch
+@pytest.mark.skipif(not FULL, reason="compares times, which depend on who else uses the machine: make nightly")
+def test_the_quick_rank_waits_in_the_collective(tmp_path: Path) -> None:
+    ran("slow_rank", "--steps", "12", "--trace", str(tmp_path))
+    whole = ranks.analysed(ranks.files([tmp_path]))
+    assert [one.rule for one in together.advise(whole, 0.0)][:1] == ["waiting-for-ranks"]
     assert whole.worst == 1
 
 
