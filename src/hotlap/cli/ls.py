@@ -7,6 +7,7 @@ import argparse
 from hotlap.cli import terminal
 from hotlap.core.show import listing
 from hotlap.core.store import bundle, paths, select
+from hotlap.core.store.catalog import Entry
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,16 @@ def run(args: argparse.Namespace) -> int:
     """One line per run, newest last."""
     found = select.entries(args.run, paths.home())
     if args.json:
-        terminal.print_json([bundle.read_run(one.path) for one in found])
+        terminal.print_json([_json(one) for one in found])
     else:
-        print(listing.runs([one.listed or bundle.load(one.path).listed for one in found], terminal.width(), color=terminal.color()))
+        shown = [one.listed or bundle.load(one.path).listed for one in found]
+        print(listing.runs(shown, terminal.width(), color=terminal.color()))
     return 0
+
+
+def _json(one: Entry) -> object:
+    """run.json; of a run of a later schema what is known of it, and the version that reads it."""
+    if one.listed and one.listed.written_by:
+        known = {name: getattr(one.listed, name) for name in ("id", "kind", "began", "devices", "host")}
+        return known | {"needs": f"hotlap {one.listed.written_by}"}
+    return bundle.read_run(one.path)

@@ -20,7 +20,6 @@ from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.sensors.columns import Columns
 from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, Run
-from hotlap.core.show import listing
 from hotlap.core.store import bundle, paths
 from hotlap.nodes.sensors import exposition, otlp
 from hotlap.nodes.sensors.tally import Tally
@@ -128,8 +127,8 @@ class Kept(Sink):
         began = datetime.now(UTC)
         devices = [one.device for one in about.seen]
         self.run = Run(
-            id=bundle.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
-            plan=Plan(name=listing.WATCH, about="sensors alone", measure=MeasureOptions(readings_hz=1 / about.period_s)),
+            id=bundle.new_id(began), kind="watch", began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
+            plan=Plan(name="watch", about="sensors alone", measure=MeasureOptions(readings_hz=1 / about.period_s)),
             machine=fingerprint([one for one in devices if one.target != "host"]), target=about.target or "host",
             devices=[one.key for one in devices if one.target != "host"], sensors_missing=about.missing,
         )  # fmt: skip

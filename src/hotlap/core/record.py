@@ -24,14 +24,17 @@ from hotlap.core.where import Readings as Readings
 from hotlap.core.where import Record as Record
 from hotlap.core.where import RunningProcess as RunningProcess
 
-SCHEMA = 1
+SCHEMA = 2
 METHOD = 2
 METHOD_HISTORY = {
     1: "0.1: rounds added until the interval was narrow; a clock that varied made a case invalid; no sample was replaced",
     2: "0.2: rounds planned by the noise between them; disturbed samples and rounds replaced; invalid only where a number is disproved",
 }
-SCHEMA_HISTORY = {1: "2026-11: the first: run.json, samples.jsonl, readings.log"}
-IMPORTED = "imported"  # target, and workload, of what Hotlap did not measure itself
+SCHEMA_HISTORY = {
+    1: "2026-11: the first: run.json, samples.jsonl, readings.log",
+    2: "2026-11: a run says its kind",
+}
+IMPORTED = "imported"  # kind, target, and workload, of what Hotlap did not measure itself
 
 _IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that years of runs have in common
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
@@ -165,6 +168,7 @@ class Run(Record, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     id: str
+    kind: str = "plan"  # what it is a run of: plan, imported, or a kind that a feature brings and shows
     began: str  # UTC, ISO 8601
     ended: str = ""  # "" while running, or killed
     stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
@@ -186,7 +190,7 @@ class Run(Record, frozen=True, kw_only=True):
     @property
     def asked(self) -> MeasureOptions | None:
         """How it was to be measured; None where something else measured it, and nobody asked for anything."""
-        return None if self.target == IMPORTED else self.plan.measure
+        return None if self.kind == IMPORTED else self.plan.measure
 
 
 # ---------------------------------------------------------------- what it means

@@ -69,7 +69,7 @@ def run(profile: Profile, options: Options, listen: Listener) -> Path:
     devices = choose(targets.find(spec), options.device)
     began = datetime.now(UTC)
     record = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
+        id=bundles.new_id(began), kind="stress", began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
         plan=Plan(name=f"stress-{profile.name}", about=profile.about, measure=MeasureOptions(readings_hz=options.readings_hz)),
         machine=fingerprint(devices), target=spec.text, devices=[d.key for d in devices],
         order="together" if len(devices) > 1 else "single", labels=labels.check(dict(options.labels)), seed=secrets.randbits(31),

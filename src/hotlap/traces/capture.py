@@ -74,7 +74,7 @@ def capture(options: Options) -> Path:
     began = datetime.now(UTC)
     case = Case(workload="callable", params=find("callable").parse({"name": f"a step of {shlex.join(options.argv)}"}))
     record = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
+        id=bundles.new_id(began), kind="capture", began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
         plan=Plan(
             name=PLAN, about=shlex.join(options.argv), cases=[case], measure=MeasureOptions(rounds=1, readings_hz=options.readings_hz),
         ),

@@ -62,7 +62,7 @@ def test_options_in_one_text_or_table_are_compared_key_by_key() -> None:
 
 
 def test_what_was_brought_in_was_asked_nothing() -> None:
-    brought = replace(ONE.run, target="imported")
+    brought = replace(ONE.run, kind="imported")
     assert brought.asked is None
     other = replace(brought, plan=replace(ONE.run.plan, measure=MeasureOptions(round_s=1.0)))
     assert environment.differences([brought], [other]) == []

@@ -416,7 +416,7 @@ def test_read_run_reads_nothing_else(kept: Keep) -> None:
 
 def test_run_json_is_for_people_too(kept: Keep) -> None:
     text = (kept().path / "run.json").read_text()
-    assert text.startswith('{\n  "schema": 1,\n  "id": "20261121T101500-aaaaaa",\n')
+    assert text.startswith('{\n  "schema": 2,\n  "id": "20261121T101500-aaaaaa",\n  "kind": "plan",\n')
     assert io.StringIO(text).readlines()[-1] == "}\n"
 
 

@@ -102,7 +102,7 @@ def compare(
 
 def _methods(a: Sequence[Run], b: Sequence[Run]) -> str:
     """What to know where Hotlap's own way of making numbers changed from one side to the other; "" where it did not."""
-    one, two = (sorted({run.method for run in side if run.target != IMPORTED}) for side in (a, b))
+    one, two = (sorted({run.method for run in side if run.kind != IMPORTED}) for side in (a, b))
     if not one or not two or one == two:
         return ""
     ways = " and ".join(f"{name} by method {', '.join(map(str, side))}" for name, side in (("A", one), ("B", two)))

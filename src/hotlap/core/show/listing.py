@@ -16,7 +16,6 @@ from hotlap.core.store.bundle import Bundle, Listed
 from hotlap.core.units import percent, show, size
 from hotlap.core.work import find, label
 
-WATCH = "watch"  # the plan's name of a run that only read sensors
 STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
 ENDINGS = {
     "rounds_max": "all rounds done", "precision reached": "precision reached", "budget": "budget spent",
@@ -51,7 +50,7 @@ def measured(run: Run) -> list[Device]:
 def ending(run: Run) -> str:
     """How a run ended, in words."""
     if not run.ended:
-        if run.plan.name == WATCH and not run.plan.cases:
+        if run.kind == "watch":
             return "not finished: it was killed, or still goes on"
         return f"not finished: hotlap {'run' if run.plan.cases else 'stress'} --resume goes on"
     return ENDINGS.get(run.stopped, run.stopped)
@@ -109,8 +108,8 @@ def runs(kept: Sequence[Listed], width: int = 100, color: bool = False) -> str:
     columns = [
         Column("run", [Cell(words.clean(r.id), "bold") for r in kept]),
         Column("began (UTC)", [Cell(words.clean(r.began.replace("T", " ")[:16])) for r in kept]),
-        Column("plan", [Cell(words.clean(r.plan)) for r in kept]),
-        Column("device", [Cell(words.clean(", ".join(r.devices))) for r in kept]),
+        Column("plan", [Cell(words.clean(r.plan or r.kind)) for r in kept]),
+        Column("device", [Cell(words.clean(", ".join(r.devices) + (f" on {r.host}" if r.host else ""))) for r in kept]),
         Column("rounds", [Cell(words.DASH if r.rounds is None else str(r.rounds)) for r in kept], right=True),
         Column("cases", [Cell(str(r.cases)) for r in kept], right=True),
         Column("ended", [_ended(r) for r in kept]),
@@ -124,6 +123,8 @@ def runs(kept: Sequence[Listed], width: int = 100, color: bool = False) -> str:
 
 
 def _ended(run: Listed) -> Cell:
+    if run.written_by:
+        return Cell(f"needs hotlap {words.clean(run.written_by)}", "warn")
     if not run.ended:
         return Cell("not finished", "warn")
     kind, _, why = run.stopped.partition(": ")

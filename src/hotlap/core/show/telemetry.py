@@ -14,7 +14,6 @@ from hotlap.core.analysis.catalogue import catalogue
 from hotlap.core.analysis.symptoms import PLAUSIBLE, REASONS
 from hotlap.core.errors import InputError
 from hotlap.core.record import Readings
-from hotlap.core.show.listing import WATCH
 from hotlap.core.stats import energy
 from hotlap.core.store import chunks
 from hotlap.core.store.bundle import Bundle
@@ -58,7 +57,7 @@ class Watched:
 
 def is_watch(bundle: Bundle) -> bool:
     """Whether a bundle was written by `hotlap watch`."""
-    return bundle.run.plan.name == WATCH and not bundle.run.plan.cases
+    return bundle.run.kind == "watch"
 
 
 def of(bundle: Bundle) -> list[Watched]:

@@ -24,7 +24,7 @@ import msgspec
 
 from hotlap.core.errors import Busy, InputError, MachineError, SchemaError
 from hotlap.core.record import SCHEMA, Readings, Record, Run, Samples, encode
-from hotlap.core.store import chunks, compact, files, lines, locks, paths
+from hotlap.core.store import chunks, compact, files, lines, locks, paths, upgrade
 from hotlap.core.store.files import FILES, READINGS, RUN, SAMPLES
 
 SYNC_S = 1.0  # at least this long between two fsyncs
@@ -66,6 +66,9 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     ended: str
     stopped: str
     labels: dict[str, str]
+    kind: str = "plan"
+    host: str = ""  # of a run of a later schema
+    written_by: str = ""  # the version of Hotlap that can read it; "": this one can
 
 
 class _Round(Record, frozen=True, kw_only=True):
@@ -79,6 +82,22 @@ class _Head(msgspec.Struct):
 
     schema: int
     hotlap: str = "unknown"
+
+
+class _LaterMachine(msgspec.Struct):
+    host: str = ""
+    devices: list[dict[str, object]] = []
+
+
+class _Later(msgspec.Struct):
+    """What run.json of a later schema is listed by."""
+
+    schema: int
+    id: str
+    began: str
+    kind: str = ""
+    hotlap: str = "unknown"
+    machine: _LaterMachine = msgspec.field(default_factory=_LaterMachine)
 
 
 def key(samples: Samples) -> Key:
@@ -133,9 +152,14 @@ def read_run(path: Path) -> Run:
     return _run(files.read(path, (RUN,))[RUN], f"{path}/{RUN}")
 
 
-def read_listed(path: Path) -> tuple[Run, Listed]:
-    """run.json and what a list shows, of a bundle's folder. Raises as `load` does for run.json."""
+def read_listed(path: Path) -> tuple[Run | None, Listed]:
+    """run.json and what a list shows, of a bundle's folder; no run, but its id, kind, machine and time, of a later schema.
+
+    Raises as `load` does for run.json.
+    """
     found = files.from_folder(path, (RUN, SAMPLES))
+    if (later := _later(found[RUN])) is not None:
+        return None, later
     run = _run(found[RUN], f"{path}/{RUN}")
     try:
         rounds = len({one.round for one in lines.read(found.get(SAMPLES, b""), _Round, SAMPLES).records})
@@ -148,7 +172,7 @@ def listed(run: Run, rounds: int | None) -> Listed:
     selectors = {device.key: device.selector for device in run.machine.devices}
     return Listed(
         id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
-        rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stopped=run.stopped, labels=run.labels,
+        rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stopped=run.stopped, labels=run.labels, kind=run.kind,
     )
 
 
@@ -349,15 +373,35 @@ def _run(data: bytes, name: str) -> Run:
     except lines.UNREADABLE as error:
         raise SchemaError(f"{_position(data, name)}: not the {RUN} of a Hotlap bundle: {error}") from None
     if head.schema > SCHEMA:
-        raise SchemaError(
-            f"{name} is of schema {head.schema}, written by Hotlap {head.hotlap}; this Hotlap reads up to {SCHEMA}: install that version"
-        )
+        raise SchemaError(later_words(name, head.schema, head.hotlap))
     if head.schema < 1:
         raise SchemaError(f"{name} says schema {head.schema}; valid: 1 to {SCHEMA}")
     try:
+        if head.schema < SCHEMA:
+            return msgspec.convert(upgrade.run(msgspec.json.decode(data), head.schema), Run)
         return msgspec.json.decode(data, type=Run)
     except lines.UNREADABLE as error:
         raise SchemaError(f"{name}: {error}; restore it from a copy") from None
+
+
+def later_words(name: str, schema: int, version: str) -> str:
+    """Why a bundle of a later schema is not read, and what reads it."""
+    return f"{name} is of schema {schema}, written by Hotlap {version}; this Hotlap reads up to {SCHEMA}: install that version"
+
+
+def _later(data: bytes) -> Listed | None:
+    """What is listed of a run of a later schema; None for one that this version reads, or that says too little."""
+    try:
+        if msgspec.json.decode(data, type=_Head).schema <= SCHEMA:
+            return None
+        found = msgspec.json.decode(data, type=_Later)
+    except lines.UNREADABLE:
+        return None
+    names = [str(device["name"]) for device in found.machine.devices if device.get("name")]
+    return Listed(
+        id=found.id, began=found.began, plan="", devices=names, rounds=None, cases=0, ended="", stopped="",
+        labels={}, kind=found.kind, written_by=found.hotlap, host=found.machine.host,
+    )
 
 
 def _position(data: bytes, name: str) -> str:

@@ -26,7 +26,7 @@ from hotlap.core.store.bundle import Bundle, Listed, read_listed, target_name
 from hotlap.core.store.files import RUN, SAMPLES
 
 NAME = "catalog.sqlite"
-VERSION = 2  # 1: runs, and their labels and facts as marks; 2: what `hotlap ls` shows of a run
+VERSION = 3  # 1: runs, and their labels and facts as marks; 2: what a list shows of a run; 3: its kind, and runs of later schemas
 APPLICATION = 0x484C4150  # "HLAP": sqlite's application_id, by which a catalog is told from other people's databases
 BUSY_S = 10.0
 
@@ -127,7 +127,7 @@ class Catalog:
         if gone or read:
             _change(db, gone, read)
 
-    def _read(self, name: str) -> tuple[Run, Listed] | None:
+    def _read(self, name: str) -> tuple[Run | None, Listed] | None:
         try:
             return read_listed(paths.runs(self._home) / name)
         except HotlapError as error:
@@ -228,20 +228,22 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, Run, Listed]]) -> None:
+def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, Run | None, Listed]]) -> None:
     with _transaction(db):
         db.executemany("DELETE FROM runs WHERE folder = ?", [(name,) for name in gone])
         for name, stamp, run, listed in came:
             db.execute("DELETE FROM runs WHERE folder = ?", (name,))
-            row = (name, run.id, when.seconds(run.began), stamp, msgspec.json.encode(listed))
+            row = (name, listed.id, when.seconds(listed.began), stamp, msgspec.json.encode(listed))
             db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", row)
-            db.executemany("INSERT INTO marks VALUES (?, ?, ?)", [(name, *mark) for mark in sorted(_marks(run))])
+            marks = _marks(run) if run else {("kind", listed.kind)}
+            db.executemany("INSERT INTO marks VALUES (?, ?, ?)", [(name, *mark) for mark in sorted(marks)])
 
 
 def _marks(run: Run) -> set[tuple[str, str]]:
     """What a run can be found by, beside its id and time."""
     devices = [d for d in run.machine.devices if d.key in run.devices]
     found = {("host", run.machine.host), ("plan", run.plan.name), ("target", run.target), ("target", target_name(run.target))}
+    found |= {("kind", run.kind)}
     found |= {("workload", case.workload) for case in run.plan.cases}
     found |= {("device", name) for d in devices for name in (d.key, d.name)} | {("device", key) for key in run.devices}
     found |= {("machine", d.machine) for d in devices}

@@ -136,7 +136,7 @@ def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], uni
     began = moment.isoformat(timespec="milliseconds")
     run = Run(
         id=f"{moment:%Y%m%dT%H%M%S}-{_hash(one, name)}", began=began, ended=began, stopped="imported", kept=len(samples),
-        hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), target=IMPORTED,
+        hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), kind=IMPORTED, target=IMPORTED,
         machine=Machine(host=one.host or "not said", devices=[device]), devices=[device.key],
         labels=labels.check({_label(k): v.replace(",", " ") for k, v in one.labels.items()}),
     )

@@ -117,7 +117,7 @@ def _bundle(one: Simulated, path: Path, asked: Asked) -> tuple[Run, list[Samples
     said = repr((key, clock, asked.machine, [(s.case, s.seconds) for s in samples]))
     run = Run(
         id=f"{moment:%Y%m%dT%H%M%S}-{hashlib.sha256(said.encode()).hexdigest()[:6]}", began=began, ended=began, stopped="imported",
-        kept=len(samples), hotlap=hotlap.__version__, target=IMPORTED, machine=Machine(host="not said", devices=[device]),
+        kept=len(samples), hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host="not said", devices=[device]),
         plan=Plan(name=path.name.removesuffix(".gz").rpartition(".")[0] or path.name, cases=[c for c, _ in groups.values()],
                   source="hotlap import"),
         devices=[device.key], labels={"simulator": one.simulator.partition(" ")[0]} | ({"config": one.config} if one.config else {}),

@@ -1,0 +1,75 @@
+"""Runs of other schemas: of older ones everything is read, of later ones what can be relied on is listed."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hotlap import cli
+from hotlap.core.store import bundle, upgrade
+
+BEFORE = Path(__file__).parents[2] / "before" / "bundles"
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+@pytest.mark.parametrize(("name", "kind"), [("plan", "plan"), ("slower", "plan"), ("program", "plan"), ("stress", "stress")])
+def test_runs_of_schema_1_get_the_kind_that_their_verb_wrote(version: str, name: str, kind: str) -> None:
+    path = BEFORE / version / f"{name}.zip"
+    with zipfile.ZipFile(path) as kept:
+        raw = json.loads(kept.read(next(one for one in kept.namelist() if one.endswith("run.json"))))
+    assert raw["schema"] == 1
+    assert "kind" not in raw
+    assert bundle.load(path).run.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        ({"plan": {"name": "watch", "cases": []}, "target": "host"}, "watch"),
+        ({"plan": {"name": "watch", "cases": [{"workload": "stream"}]}, "target": "host"}, "plan"),
+        ({"plan": {"name": "stress-burn"}, "target": "cuda"}, "stress"),
+        ({"plan": {"name": "stress-burn", "cases": [{"workload": "gemm"}]}, "target": "cuda"}, "plan"),
+        ({"plan": {"name": "capture", "cases": [{"workload": "callable"}]}, "target": "host"}, "capture"),
+        ({"plan": {"name": "capture", "source": "capture.toml", "cases": [{"workload": "callable"}]}, "target": "host"}, "plan"),
+        ({"plan": {"name": "x", "cases": [{"workload": "imported"}]}, "target": "imported"}, "imported"),
+    ],
+)
+def test_the_kind_of_schema_1_follows_from_plan_and_target(raw: dict[str, object], kind: str) -> None:
+    assert upgrade.run(raw, 1)["kind"] == kind
+
+
+@pytest.fixture
+def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A home with one run of schema 9."""
+    name = "20301121T101500-abcdef"
+    (tmp_path / "runs" / name).mkdir(parents=True)
+    head = {"schema": 9, "id": name, "kind": "serving", "began": "2030-11-21T10:15:00+00:00", "hotlap": "4.2.0", "numbers": {"new": 1},
+            "machine": {"host": "node7", "devices": [{"name": "H900", "shape": [1]}]}}  # fmt: skip
+    (tmp_path / "runs" / name / "run.json").write_text(json.dumps(head))
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
+    return name
+
+
+def test_a_run_of_a_later_schema_is_listed_with_what_reads_it(later: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ls"]) == 0
+    printed = capsys.readouterr()
+    assert later in printed.out
+    for part in ("H900", "on node7", "serving", "2030-11-21 10:15", "needs hotlap 4.2.0"):
+        assert part in printed.out
+    assert printed.err == ""
+    assert cli.main(["ls", "kind=serving", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"id": later, "kind": "serving", "began": "2030-11-21T10:15:00+00:00", "devices": ["H900"], "host": "node7", "needs": "hotlap 4.2.0"}
+    ]
+
+
+def test_its_numbers_are_refused_in_one_line(later: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", later]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert "is of schema 9, written by Hotlap 4.2.0" in printed.err
