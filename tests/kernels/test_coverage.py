@@ -68,7 +68,7 @@ def test_a_stride_is_odd_with_its_padding(given: dict[str, object], odd: bool) -
 def test_every_row_of_a_design_becomes_a_case_of_these_levels(name: str) -> None:
     of = features.features(name)
     may = features.allowed(of, features.rules(name, of))
-    made = covering.design([len(one.levels) for one in of], min(2, len(of)), may, effort=2)
+    made = covering.design([len(one.levels) for one in of], min(2, len(of)), may)
     for row in made.rows:
         found = making.make(name, of, row.tolist())
         assert found is not None, measure.words(of, row)
@@ -246,7 +246,7 @@ def test_a_combination_that_another_row_has_is_not_told_as_open(monkeypatch: pyt
 
     def each_twice(*args: object, **kwargs: object) -> covering.Design:
         found = design(*args, **kwargs)  # type: ignore[arg-type]
-        return covering.Design(np.repeat(found.rows, 2, axis=0), found.how, found.possible, found.covered)
+        return covering.Design(np.repeat(found.rows, 2, axis=0), found.possible, found.covered)
 
     design = covering.design
     monkeypatch.setattr(making, "make", second_only)

@@ -18,7 +18,6 @@ from hotlap.kernels.coverage.tuples import Tuples
 from hotlap.kernels.coverage.used import Used
 
 SHARE = 0.99
-EFFORT = 40  # of making a design smaller, where all workloads have theirs
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: fl
     levels = [len(one.levels) for one in of]
     may = features.allowed(of, features.rules(name, of))
     given = measure.distinct(features.codes(of, group.columns), of)
-    made = covering.design(levels, depth, may, given, EFFORT)
+    made = covering.design(levels, depth, may, given)
     tuples = Tuples(levels, depth)
     seen = tuples.mark(given)
     failed: list[tuple[NDArray[np.int64], str]] = []

@@ -1,6 +1,6 @@
 """Covering designs: few rows in which every tuple of levels of any `strength` columns occurs, with constraints and rows already there.
 
-A design begins with what algebra knows (`orthogonal`), else row by row with what covers most, and is then made smaller (`sparing`).
+A design grows row by row: of several candidates, the one that covers the most tuples which nothing covers yet.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.kernels.coverage import orthogonal, sparing
 from hotlap.kernels.coverage.tuples import OPEN, Allowed, Flags, Rows, Tuples
 
-PATIENT = 100  # effort from which on arrays are also searched for
 CANDIDATES = 24  # rows that are tried for each row of the greedy design
 
 
 @dataclass(frozen=True)
 class Design:
-    """Rows that cover every possible tuple, given ones left out; `how` it was made."""
+    """Rows that cover every possible tuple, given ones left out."""
 
     rows: Rows
-    how: str
     possible: int  # tuples that the constraints leave
     covered: int  # of these, with the given rows
 
@@ -77,42 +74,15 @@ def _whole(row: Rows, levels: Sequence[int], allowed: Allowed) -> Rows | None:
     return None
 
 
-def design(
-    levels: Sequence[int], strength: int, allowed: Allowed | None = None, given: Rows | None = None, effort: int = 300, seed: int = 1,
-) -> Design:  # fmt: skip
-    """Rows that, with those `given`, cover every tuple that may occur. `effort`: how many times a row is tried to be spared."""
+def design(levels: Sequence[int], strength: int, allowed: Allowed | None = None, given: Rows | None = None, seed: int = 1) -> Design:
+    """Rows that, with those `given`, cover every tuple that may occur."""
     given = np.zeros((0, len(levels)), dtype=np.int16) if given is None else given
     tuples = Tuples(levels, strength)
     flags, examples = possible(tuples, allowed)
     before = tuples.mark(given)
-    rng = np.random.default_rng(seed)
-    starts: list[tuple[str, Rows]] = []
-    if allowed is None and not len(given):
-        for how, rows in orthogonal.arrays(len(levels), max(levels), strength, effort >= PATIENT):
-            starts.append((how, _fused(rows, tuples, rng)))
-            if len(rows) == _floor(levels, strength):
-                return Design(starts[-1][1], how, tuples.total, tuples.total)
-    least = min((len(rows) for _, rows in starts), default=None)
-    if least is None or least > 1.25 * _floor(levels, strength):
-        starts.append(("greedy", _greedy(tuples, flags & ~before, examples, allowed, rng)))
-    smaller = [(how, sparing.spared(rows, tuples, flags & ~before, allowed, effort, rng)) for how, rows in starts]
-    how, rows = min(smaller, key=lambda one: len(one[1]))
-    if len(rows) > _floor(levels, strength) or len(given) or allowed is not None:
-        rows = sparing.searched(rows, tuples, flags & ~before, allowed, effort, rng)
+    rows = _greedy(tuples, flags & ~before, examples, allowed, np.random.default_rng(seed))
     covered = before | tuples.mark(rows)
-    return Design(rows, how, int(flags.sum()), int((covered & flags).sum()))
-
-
-def _floor(levels: Sequence[int], strength: int) -> int:
-    """No design has fewer rows: the product of the most levels."""
-    return int(np.prod(sorted(levels)[-strength:]))
-
-
-def _fused(rows: Rows, tuples: Tuples, rng: np.random.Generator) -> Rows:
-    """Levels that are too many become levels drawn at random: what they covered is covered elsewhere."""
-    counts = np.array(tuples.levels)
-    drawn = (rng.random(rows.shape) * counts).astype(np.int16)
-    return np.where(rows < counts, rows, drawn).astype(np.int16)
+    return Design(rows, int(flags.sum()), int((covered & flags).sum()))
 
 
 # ---------------------------------------------------------------- row by row
