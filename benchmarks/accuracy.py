@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 FAMILIES = ("gemm", "prefill", "decode", "moe", "collective", "power")
 
@@ -24,7 +25,8 @@ def main() -> None:
     missing = [name for name in ("pyarrow", "scipy") if find_spec(name) is None]
     if missing:
         sys.exit(f"not run, because {' and '.join(missing)} is not installed; pip install {' '.join(missing)}")
-    from hotlap.core.model.fit import collective, decode, gemm, intervals, moe, power, prefill, scores, summary
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # research is not in the package
+    from research.fit import collective, decode, gemm, intervals, moe, power, prefill, scores, summary
 
     place = scores.folder()
     modules = {"gemm": gemm, "prefill": prefill, "decode": decode, "moe": moe, "collective": collective}

@@ -34,8 +34,9 @@ class Group(NamedTuple):
 
 def groups(place: Path) -> Iterator[Group]:
     """Every row that the families are fitted to or scored on."""
-    from hotlap.core.model.fit import decode, gemm, moe, prefill
-    from hotlap.core.model.fit.data import FOLDERS
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # research is not in the package
+    from research.fit import decode, gemm, moe, prefill
+    from research.fit.data import FOLDERS
 
     for gpu in FOLDERS:
         yield from _split("gemm", "gemm", gemm.rows(gpu, place), {})
@@ -71,7 +72,7 @@ def _split(family: str, workload: str, rows: Any, fixed: Mapping[str, Any]) -> I
 def main() -> None:
     if find_spec("pyarrow") is None:
         sys.exit("not run, because pyarrow is not installed; pip install pyarrow")
-    from hotlap.core.model.fit import scores
+    from research.fit import scores
 
     found = list(groups(scores.folder()))
     print(f"{'family':<9} {'machine':<14} {'rows':>8} {'faster than the bound':>22} {'by more than 5 %':>17}")

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 
 def main() -> None:
     missing = [name for name in ("pyarrow", "scipy") if find_spec(name) is None]
     if missing:
         sys.exit(f"not run, because {' and '.join(missing)} is not installed; pip install {' '.join(missing)}")
-    from hotlap.core.model.fit import scores, sweep
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # research is not in the package
+    from research.fit import scores, sweep
 
     print(scores.show(sweep.table(scores.folder())))
 

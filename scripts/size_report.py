@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FILE_LINES, FILE_HABIT, FUNCTION_LINES, FUNCTION_HABIT, PARAMETERS = 500, 300, 60, 10, 6
-CODE = ("src", "scripts", "benchmarks")
+CODE = ("src", "scripts", "benchmarks", "research")
 SUFFIXES = (".py", ".c", ".js", ".css", ".html", ".sh")
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from hotlap.core.model import chips, machines
-from hotlap.core.model.fit import streaming as streaming_fit
 from hotlap.core.model.kernels import decode, gemm, prefill
 from hotlap.core.model.networks import predict as networks
 from hotlap.core.model.predict import predict
 from hotlap.core.work.networks import shape
+from research.fit import streaming as streaming_fit
 
 
 class Figure(NamedTuple):

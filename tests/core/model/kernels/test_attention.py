@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from hotlap.core.errors import InputError
-from hotlap.core.model.fit.attention import chip
+from hotlap.core.model import chips, machines
 from hotlap.core.model.kernels import attention, attention_library, base, decode, prefill
 from hotlap.core.model.kernels.attention import read
+
+
+def chip(slug: str) -> base.Chip:
+    """At its highest clock."""
+    return chips.chip(machines.load(slug), "max")
+
 
 H100, A100 = chip("h100-sxm"), chip("a100-sxm-80gb")
 CALL = {"batch": 2, "query": 512, "heads": 8, "kv_heads": 2, "head_dim": 128}

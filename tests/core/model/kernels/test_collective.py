@@ -7,8 +7,7 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
-from hotlap.core.model.fit import collective as fitting
-from hotlap.core.model.fit import data, scores
+from hotlap.core.model import chips, machines
 from hotlap.core.model.kernels import collective
 from hotlap.core.model.predict import predict
 from hotlap.core.work.networks import calls
@@ -18,7 +17,7 @@ MIB = 2**20
 
 
 def seconds(machine, **params):
-    return collective.estimate(params, scores.chip(machine)).seconds
+    return collective.estimate(params, chips.chip(machines.load(machine))).seconds
 
 
 def bus_b_s(machine, op, gpus, size, dtype="half"):
@@ -45,7 +44,7 @@ def test_more_gpus_take_longer_for_a_small_message(machine, op) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_never_faster_than_the_link(machine) -> None:
     """(n − 1)/n of the buffer must enter or leave each GPU: no algorithm, nor the switch, goes below."""
-    chip = scores.chip(machine)
+    chip = chips.chip(machines.load(machine))
     for op in collective.OPS[:4]:
         for gpus in (2, 4, 8, 64):
             size = 2.0 ** np.arange(8, 36)
@@ -60,7 +59,7 @@ def test_parts_add_up_and_arrays_are_single_cases() -> None:
         "op": rng.choice(collective.OPS, count), "gpus": rng.choice([2, 4, 8, 16], count), "bytes": 2.0 ** rng.uniform(6, 33, count),
         "dtype": rng.choice(["half", "int8", "fp32"], count), "nodes": rng.choice([1, 2], count),
     }
-    chip = scores.chip("h100-sxm")
+    chip = chips.chip(machines.load("h100-sxm"))
     found = collective.estimate(params, chip)
     assert np.allclose(np.sum(list(found.parts.values()), axis=0), found.seconds, rtol=1e-12)
     assert all(np.all(part >= 0) for part in found.parts.values())
@@ -85,17 +84,17 @@ def test_whole_numbers_are_not_added_in_the_switch() -> None:
 
 def test_steps_of_a_ring() -> None:
     """2(n − 1) for all-reduce, n − 1 for all-gather and reduce-scatter: nccl-tests doc/PERFORMANCE.md."""
-    chip = scores.chip("h100-sxm")
+    chip = chips.chip(machines.load("h100-sxm"))
     found = collective.estimate({"op": ["all_reduce", "all_gather", "reduce_scatter"], "gpus": 8, "bytes": 2**29}, chip)
     assert found.choice["steps"].tolist() == [14, 7, 7]
 
 
 def test_protocol_goes_from_flagged_to_bulk() -> None:
-    chip = scores.chip("h100-sxm")
+    chip = chips.chip(machines.load("h100-sxm"))
     half = collective.estimate({"op": "all_reduce", "gpus": 8, "bytes": [1024, 2**29]}, chip).choice["protocol"].tolist()
     assert half == ["LL", "NVLS"]
     assert collective.estimate({"op": "all_reduce", "gpus": 8, "bytes": 2**29, "dtype": "int8"}, chip).choice["protocol"].tolist() == ["Simple"]
-    assert collective.estimate({"op": "all_reduce", "gpus": 8, "bytes": 2**29}, scores.chip("a100-sxm-80gb")).choice["protocol"] == "Simple"
+    assert collective.estimate({"op": "all_reduce", "gpus": 8, "bytes": 2**29}, chips.chip(machines.load("a100-sxm-80gb"))).choice["protocol"] == "Simple"
 
 
 def test_two_nodes_wait_for_the_network() -> None:
@@ -105,7 +104,7 @@ def test_two_nodes_wait_for_the_network() -> None:
 
 
 def test_domain() -> None:
-    chip = scores.chip("h100-sxm")
+    chip = chips.chip(machines.load("h100-sxm"))
     found = collective.estimate({"op": "all_reduce", "gpus": [8, 16, 8], "bytes": [MIB, MIB, 2**40]}, chip)
     assert found.inside.tolist() == [True, False, False]
     assert not collective.estimate({"op": "broadcast", "gpus": 8, "bytes": MIB}, chip).inside[0]
@@ -153,15 +152,3 @@ def test_missing_facts() -> None:
         seconds("h100-sxm", op="all_reduce", gpus=8)
     with pytest.raises(InputError, match="link between the GPUs"):
         seconds("l40s", op="all_reduce", gpus=8, bytes=MIB)
-
-
-def test_stored_coefficients_hold_on_sizes_never_fitted() -> None:
-    pytest.importorskip("pyarrow")
-    root = data.root()
-    if root is None:
-        pytest.skip("no measurements: HOTLAP_SHARED is not set and ../shared is not there")
-    for gpu in fitting.GPUS:
-        rows = fitting.rows(gpu, root)
-        assert 0.1 < rows.held.mean() < 0.3
-        found = collective.estimate(rows.params, scores.chip(gpu)).seconds
-        assert np.abs(found / rows.seconds - 1)[rows.held].mean() < 0.08

@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hotlap.core.model.fit import attention as fitting
-from hotlap.core.model.fit.attention import chip
-from hotlap.core.model.fit.data import root
-from hotlap.core.model.kernels import decode
+from hotlap.core.model import chips, machines
+from hotlap.core.model.kernels import base, decode
 from hotlap.core.model.kernels.attention import read
 
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "l4", "rtx-4090", "mi300x")
 LIBRARIES = ("", "vllm vllm_flash_attn", "vllm vllm_flash_attn_fa3", "trtllm torch_flow", "sglang flash_attention")
 STEPS = {"": 0.75, "trtllm torch_flow": 0.45}  # where a library no longer splits (it rounds), a larger call may be this much faster
 STEP = 0.6
+
+
+def chip(slug: str) -> base.Chip:
+    """At its highest clock."""
+    return chips.chip(machines.load(slug), "max")
 
 
 def cases(size: int = 500) -> dict[str, np.ndarray]:
@@ -93,19 +96,3 @@ def test_latent_attention_lies_below_the_rates_of_a_kernel_made_for_it() -> None
     call = {"batch": 128, "kv": 8192, "heads": 128, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576}
     seconds = decode.estimate(call, chip("h100-sxm"), "").seconds[0]
     assert 300e12 < 2 * 128 * 8192 * 128 * (576 + 512) / seconds < 660e12
-
-
-# ---------------------------------------------------------------- accuracy
-
-
-@pytest.mark.parametrize(("gpu", "limit"), [("h100-sxm", 0.12), ("a100-sxm-80gb", 0.12)])
-def test_stored_coefficients_hold_on_shapes_that_were_held_out(gpu: str, limit: float) -> None:
-    pytest.importorskip("pyarrow", reason="reading the measurements needs pyarrow")
-    place = root()
-    if place is None:
-        pytest.skip("no measurements: HOTLAP_SHARED and ../shared are absent")
-    rows = fitting.rows(gpu, place, "decode")
-    rows = fitting.subset(rows, rows.held & (rows.seconds > fitting.SHORT_S) & fitting.modelled(rows, decode.FAMILY))
-    off = np.abs(decode.estimate(rows.params, chip(gpu), rows.implementation).seconds / rows.seconds - 1)
-    assert off.mean() < limit
-    assert (rows.seconds > 0.95 * decode.bound(read(rows.params, "decode"), chip(gpu))).all()

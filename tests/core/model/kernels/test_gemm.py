@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from hotlap.core.errors import InputError
-from hotlap.core.model.fit import data, scores
-from hotlap.core.model.fit import gemm as fitting
+from hotlap.core.model import chips, machines
 from hotlap.core.model.kernels import base, gemm, gemm_tiles
 
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "l4", "mi300x", "rtx-4090")
@@ -22,7 +21,7 @@ NOTES = "../shared/research/models.md"  # where the published figures below are 
 
 
 def estimate(machine, implementation="", **params):
-    return gemm.estimate(params, scores.fastest(machine), implementation)
+    return gemm.estimate(params, chips.chip(machines.load(machine), "max"), implementation)
 
 
 @pytest.mark.slow("every machine and type")
@@ -41,7 +40,7 @@ def test_more_work_takes_more_time(machine, size) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8", "fp8_block", "int8", "tf32", "fp32", "fp4", "int4"])
 def test_never_below_the_bound_and_finite_everywhere(machine, dtype) -> None:
-    chip = scores.fastest(machine)
+    chip = chips.chip(machines.load(machine), "max")
     try:
         gemm_tiles.machine(chip, dtype, base.stored("gemm")["base"])
     except InputError:
@@ -99,7 +98,7 @@ def test_a_long_load_is_slower_where_power_is_short() -> None:
 
 
 def test_the_host_of_this_machine_counts() -> None:
-    chip = scores.fastest("h200-sxm")
+    chip = chips.chip(machines.load("h200-sxm"), "max")
     params, source = {"m": 64, "n": 1024, "k": 1024, "dtype": "fp8_block"}, "vllm/DeepGemmFp8BlockScaledMMKernel"
     usual = gemm.estimate(params, chip, source).seconds[0]
     quick = gemm.estimate(params, replace(chip, facts={"host_share": 0.5}), source).seconds[0]
@@ -166,16 +165,3 @@ def test_cases_are_estimated_all_at_once() -> None:
     """A hundred thousand cases a second are promised: arithmetic is of whole arrays, and at most a look-up is made case by case."""
     calls(20)  # tables are read once
     assert calls(20_000) < 2 * 20_000
-
-
-@pytest.mark.slow("reads the published measurements")
-def test_stored_coefficients_on_the_measurements() -> None:
-    pytest.importorskip("pyarrow")
-    root = data.root()
-    if root is None:
-        pytest.skip("no measurements: HOTLAP_SHARED is not set")
-    for gpu, dtype, most in (("a100-sxm-80gb", "bf16", 0.09), ("h100-sxm", "bf16", 0.065), ("h100-sxm", "fp8", 0.065), ("h200-sxm", "bf16", 0.085)):
-        rows = fitting.rows(gpu, root)
-        rows = fitting.sample(fitting.only(rows, (rows.params["dtype"] == dtype) & rows.held), 8000)
-        error = np.abs(fitting.predicted(rows) / rows.seconds - 1).mean()
-        assert error < most, (gpu, dtype, error)

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from hotlap.core.errors import InputError
-from hotlap.core.model.fit import data, scores
-from hotlap.core.model.fit import moe as fitting
+from hotlap.core.model import chips, machines
 from hotlap.core.model.kernels import moe
 
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "l4", "mi300x", "rtx-4090")
 MIXTRAL = {"hidden": 4096, "inter": 14336, "topk": 2, "experts": 8}  # mistralai/Mixtral-8x7B-v0.1 config.json
 DEEPSEEK = {"hidden": 7168, "inter": 2048, "topk": 8, "experts": 256}  # deepseek-ai/DeepSeek-V3 config.json
 SOURCES = ("vllm_fused_moe", "moe_torch_flow_cutlass", "vllm_fp8moe_flashinfer_cutlass_flashinferexperts", "unheard of")
+TRITON = ("sglang_fused_moe_triton", "vllm_unquantizedfusedmoe_triton_tritonexperts", "vllm_fp8moe_triton_tritonexperts", "vllm_fused_moe")
 TILE_STEP = 0.06  # more tokens may take this much less time where another tile begins to pay
 
 
 def estimate(machine, implementation="", **params):
-    return moe.estimate(params, scores.chip(machine), implementation)
+    return moe.estimate(params, chips.chip(machines.load(machine)), implementation)
 
 
 @pytest.mark.slow("every machine and type")
@@ -35,16 +35,6 @@ def test_more_work_takes_more_time(machine, shape, implementation) -> None:
             assert np.all(found >= (1 - TILE_STEP) * np.maximum.accumulate(found))
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("distribution", ["balanced", "power_law_1.2"])
-def test_never_below_the_roofline(machine, distribution) -> None:
-    for shape in (MIXTRAL, DEEPSEEK):
-        for implementation in SOURCES:
-            params = {**shape, "tokens": 2 ** np.arange(21), "ep": 4, "distribution": distribution, "dtype": "bf16"}
-            bound = fitting.bound(params, scores.chip(machine), np.array(implementation))
-            assert np.all(estimate(machine, implementation, **params).seconds > bound)
-
-
 def test_parts_add_up_and_arrays_are_single_cases() -> None:
     rng = np.random.default_rng(0)
     count = 3000
@@ -54,7 +44,7 @@ def test_parts_add_up_and_arrays_are_single_cases() -> None:
         "ep": rng.choice([1, 4, 64], count), "distribution": rng.choice(["balanced", "power_law_1.01", "power_law_1.2"], count),
         "dtype": rng.choice(list(moe.moe_cases.WEIGHT_BYTES), count), "gated": rng.random(count) < 0.8,
     }
-    sources = rng.choice([*SOURCES, *fitting.TRITON, "sglang_marlin_moe"], count)
+    sources = rng.choice([*SOURCES, *TRITON, "sglang_marlin_moe"], count)
     found = estimate("h100-sxm", sources, **params)
     assert np.allclose(np.sum(list(found.parts.values()), axis=0), found.seconds, rtol=1e-12)
     assert set(found.parts) == set(moe.PARTS)
@@ -128,15 +118,3 @@ def test_what_a_machine_lacks() -> None:
         estimate("a100-sxm-80gb", tokens=64, dtype="fp8", **MIXTRAL)
     with pytest.raises(InputError, match="needs 'experts'"):
         estimate("h100-sxm", tokens=64, hidden=64, inter=64, topk=1)
-
-
-def test_stored_coefficients_hold_on_a_gpu_never_fitted() -> None:
-    pytest.importorskip("pyarrow")
-    root = data.root()
-    if root is None:
-        pytest.skip("no measurements: HOTLAP_SHARED is not set and ../shared is not there")
-    rows = fitting.rows("h200-sxm", root)
-    mask = np.isin(rows.implementation, fitting.TRITON) & (rows.seconds > fitting.SHORT_S)
-    params = {name: values[mask] for name, values in rows.params.items()}
-    found = moe.estimate(params, scores.chip("h200-sxm"), rows.implementation[mask]).seconds
-    assert np.abs(found / rows.seconds[mask] - 1).mean() < 0.17

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.model.fit import scores
-from hotlap.core.model.fit.data import FOLDERS, HELD_OF, Rows, held
-from hotlap.core.model.fit.scores import Score
 from hotlap.core.model.kernels import base, moe, moe_cases
 from hotlap.core.model.kernels.base import Chip, Floats
+from research.fit import scores
+from research.fit.data import FOLDERS, HELD_OF, Rows, held
+from research.fit.scores import Score
 
 COLUMNS = {
     "tokens": "num_tokens", "hidden": "hidden_size", "inter": "inter_size", "topk": "topk", "experts": "num_experts",
@@ -223,7 +223,7 @@ def main() -> None:
     head = {
         "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/moe: sglang 0.5.10, trtllm 1.3.0rc20, vllm 0.24.0",
         "split": "crc32(hidden x inter x topk x experts) % 5 == 0 is held out; H200 is never fitted",
-        "command": "python -m hotlap.core.model.fit.moe",
+        "command": "python -m research.fit moe",
         "loss": "soft L1 of log error, scale 0.15; 2,000 rows of each GPU and group",
     }  # fmt: skip
     about = "Mixtures of experts, by group of implementations. Shares are of the spec; cycles at the clock of the chip."

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hotlap.core.model.fit import attention, summary
-from hotlap.core.model.fit.scores import Score
+from research.fit import attention, summary
+from research.fit.scores import Score
 
 
 def scored(cell: str, part: str, mape: float, method: str = "model") -> Score:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from hotlap.core import plan
 from hotlap.core.model import calibration
 from hotlap.core.model.calibration import Learnt, Swept
-from hotlap.core.model.fit import gemm, scores
-from hotlap.core.model.fit.data import Rows
-from hotlap.core.model.fit.scores import Score
 from hotlap.core.model.kernels import gemm as kernels
 from hotlap.core.model.kernels.base import Floats
+from research.fit import gemm, scores
+from research.fit.data import Rows
+from research.fit.scores import Score
 
 A100, H100, H200 = "a100-sxm-80gb", "h100-sxm", "h200-sxm"
 FARTHEST = 4.0  # octaves in m, n and k together: a row farther from a shape of the plan stands for none of it

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.model.fit import scores
-from hotlap.core.model.fit.data import FOLDERS, Rows, held
-from hotlap.core.model.fit.scores import Score
 from hotlap.core.model.kernels import base, collective
 from hotlap.core.model.kernels.base import Chip, Floats
+from research.fit import scores
+from research.fit.data import FOLDERS, Rows, held
+from research.fit.scores import Score
 
 OPS = collective.OPS[:4]  # broadcast and send were not measured
 # Where the fit begins, and what it is drawn to where the data are silent. Chosen with both GPUs in view: one GPU alone says nothing of
@@ -135,7 +135,7 @@ def main() -> None:
     found = fit([rows(gpu, place) for gpu in GPUS])
     head = {
         "data": "aiconfigurator 2026-08: kernels/a100_sxm/comm/nccl/2.27.3, kernels/h100_sxm/comm/nccl/2.29.2",
-        "split": "crc32(op x message size in elements) % 5 == 0 is held out", "command": "python -m hotlap.core.model.fit.collective",
+        "split": "crc32(op x message size in elements) % 5 == 0 is held out", "command": "python -m research.fit collective",
         "loss": "soft L1 of log error, scale 0.1",
     }  # fmt: skip
     scores.store("collective", "Collectives by NCCL. Times in µs hold at 1.66 GHz; shares are of one GPU's link, one way.", head, found)

@@ -1,4 +1,4 @@
-"""Streaming kernels: the rows that tell how a GPU streams, the fit, and its scores. `python -m hotlap.core.model.fit.streaming`.
+"""Streaming kernels: the rows that tell how a GPU streams, the fit, and its scores. `python -m research.fit streaming`.
 
 Two kinds of rows. Published times of norms, softmax and rotary embeddings (streaming_figures.toml), timed alone. And, because no
 collection times copies or norms in graphs, matrix products of up to 8 rows, which read B once and do little else: of each octave of bytes
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from hotlap.core import work
 from hotlap.core.model import kernels
-from hotlap.core.model.fit import scores
-from hotlap.core.model.fit.data import FOLDERS, held
 from hotlap.core.model.kernels import streaming
 from hotlap.core.model.kernels.base import Floats
+from research.fit import scores
+from research.fit.data import FOLDERS, held
 
 FIGURES = Path(__file__).with_name("streaming_figures.toml")
 HELD_OF = 3

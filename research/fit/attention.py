@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.model.fit import scores
-from hotlap.core.model.fit.data import FOLDERS, Rows, held
 from hotlap.core.model.kernels import attention_library
 from hotlap.core.model.kernels.attention import Cases, read
 from hotlap.core.model.kernels.attention_library import Family
 from hotlap.core.model.kernels.base import Chip, Coefficients, Floats
+from research.fit import scores
+from research.fit.data import FOLDERS, Rows, held
 
 FILES = {"prefill": "context_attention_perf.parquet", "decode": "generation_attention_perf.parquet"}
 COLUMNS = {"batch": "batch_size", "query": "isl", "heads": "num_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim"}

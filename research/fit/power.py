@@ -1,4 +1,4 @@
-"""Power: the fit of its coefficients to published readings on H200, and its scores. `python -m hotlap.core.model.fit.power`.
+"""Power: the fit of its coefficients to published readings on H200, and its scores. `python -m research.fit power`.
 
 A reading is what `power_readings` makes of the power at the highest clock, cut at the cap. The energy of a 16-bit matrix operation is
 given by times on other GPUs (fit/gemm.py). No time of H200 is fitted: how much slower its matrix products are at the cap than the same
@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.model.fit import power_cases as cases
-from hotlap.core.model.fit import power_readings as readings
-from hotlap.core.model.fit import scores
-from hotlap.core.model.fit.data import root as data_root
-from hotlap.core.model.fit.power_cases import Series
-from hotlap.core.model.fit.scores import Score
 from hotlap.core.model.kernels import power
 from hotlap.core.model.kernels.base import Chip, Demand, Floats
+from research.fit import power_cases as cases
+from research.fit import power_readings as readings
+from research.fit import scores
+from research.fit.data import root as data_root
+from research.fit.power_cases import Series
+from research.fit.scores import Score
 
 GPU, BURST = "h200-sxm", "h100-sxm"
 BOUNDS = {  # least, where the fit begins, most

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.model.fit import scores
-from hotlap.core.model.fit.data import FOLDERS, Rows, held
-from hotlap.core.model.fit.scores import Score
 from hotlap.core.model.kernels import base, gemm, power
 from hotlap.core.model.kernels.base import Floats
+from research.fit import scores
+from research.fit.data import FOLDERS, Rows, held
+from research.fit.scores import Score
 
 GPUS = ("a100-sxm-80gb", "h100-sxm")
 LONG = ("h200-sxm",)  # measured over seconds, to read power: the clock had fallen
@@ -256,7 +256,7 @@ def main() -> None:
     found = fit([rows(gpu, place) for gpu in GPUS])
     head = {
         "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/gemm: sglang 0.5.10, trtllm 1.0.0 and 1.3.0rc20, vllm 0.24.0",
-        "split": "crc32(n x k) % 5 == 0 is held out; H200 is never fitted", "command": "python -m hotlap.core.model.fit.gemm",
+        "split": "crc32(n x k) % 5 == 0 is held out; H200 is never fitted", "command": "python -m research.fit gemm",
         "loss": f"soft L1 of log error, scale 0.05; {ROWS} rows of each GPU for bf16, {OWN_ROWS} of each other implementation",
     }  # fmt: skip
     about = "Matrix products. Bytes per FLOP of the bf16 unit; cycles at the highest clock; shares of the spec. See kernels/gemm_tiles.py."

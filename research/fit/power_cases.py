@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.model.fit.data import FOLDERS, held
-from hotlap.core.model.fit.power_readings import Timeline, timeline
 from hotlap.core.model.kernels.base import Demand, Floats
+from research.fit.data import FOLDERS, held
+from research.fit.power_readings import Timeline, timeline
 
 POWER_FROM_S = 0.34e-3  # shorter cases are repeated for less than a second (data/README.md)
 GEMM_TILE = (128, 256)  # output tile that L2 traffic is counted with

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.errors import InputError
-from hotlap.core.model.fit import attention, scores
-from hotlap.core.model.fit.attention import SHORT_S, Priors
-from hotlap.core.model.fit.data import Rows, root
-from hotlap.core.model.fit.scores import Score
 from hotlap.core.model.kernels.attention import Cases, matrix_rate, read, seen
 from hotlap.core.model.kernels.attention_library import Family
 from hotlap.core.model.kernels.base import Coefficients, Floats
+from research.fit import attention, scores
+from research.fit.attention import SHORT_S, Priors
+from research.fit.data import Rows, root
+from research.fit.scores import Score
 
 A100, H100, H200 = "a100-sxm-80gb", "h100-sxm", "h200-sxm"
 # Two collections of the same GEMM shapes differ by this much (models.md, section 2: mean |difference|); attention has no such pair,
@@ -145,7 +145,7 @@ def toml(phase: str, fitted: Coefficients) -> str:
         f'data = "{DATA}"',
         'split = "held out: crc32(heads x kv_heads x head_dim x window) % 5 == 0; no row of H200"',
         f'date = "{datetime.date.today().isoformat()}"',
-        f'command = "python -m hotlap.core.model.fit.{phase}"',
+        f'command = "python -m research.fit.{phase}"',
     ]
     for kernel, values in fitted.items():
         lines += ["", f"[kernel.{kernel}]", *(f"{name} = {value!r}" for name, value in values.items())]

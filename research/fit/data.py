@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
 def root() -> Path | None:
     """Folder of the measurements: `$HOTLAP_SHARED/data/kernels`, or beside the repository; None where there is none."""
-    places = [os.environ.get("HOTLAP_SHARED", ""), str(Path(__file__).parents[4] / ".." / "shared")]
+    places = [os.environ.get("HOTLAP_SHARED", ""), str(Path(__file__).parents[2] / ".." / "shared")]
     return next((p for p in (Path(one) / "data" / "kernels" for one in places if one) if p.is_dir()), None)
 
 

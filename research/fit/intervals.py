@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.model import intervals
-from hotlap.core.model.fit import collective, decode, gemm, moe, prefill, scores, sweep
-from hotlap.core.model.fit.data import Rows
 from hotlap.core.model.intervals import COVERAGE, EDGES_S, REGIMES
 from hotlap.core.model.kernels import collective as collective_kernels
 from hotlap.core.model.kernels import decode as decode_kernels
 from hotlap.core.model.kernels import gemm as gemm_kernels
 from hotlap.core.model.kernels import moe as moe_kernels
 from hotlap.core.model.kernels import prefill as prefill_kernels
+from research.fit import collective, decode, gemm, moe, prefill, scores, sweep
+from research.fit.data import Rows
 
 Floats = NDArray[np.float64]
 FAMILIES: Mapping[str, tuple[ModuleType, ModuleType]] = {

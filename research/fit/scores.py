@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.model import chips, kernels, machines
-from hotlap.core.model.fit.data import root
 from hotlap.core.model.kernels.base import Chip, Floats
+from research.fit.data import root
 
 CHUNK = 256  # rows compared with all training rows at once
 

@@ -1,15 +1,15 @@
-"""Decode attention: `python -m hotlap.core.model.fit.decode` fits its coefficients and prints their accuracy."""
+"""Decode attention: `python -m research.fit decode` fits its coefficients and prints their accuracy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from hotlap.core.model.fit import attention, attention_table
-from hotlap.core.model.fit.attention import Prior
-from hotlap.core.model.fit.data import Rows
-from hotlap.core.model.fit.scores import Score
 from hotlap.core.model.kernels import decode
+from research.fit import attention, attention_table
+from research.fit.attention import Prior
+from research.fit.data import Rows
+from research.fit.scores import Score
 
 PRIORS = {
     "launch_s": Prior(8e-6, 1.0), "launch_low_ratio": Prior(1.0, 0.5), "split_s": Prior(2e-6, 1.0),

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hotlap.core.model.fit.scores import Score
+from research.fit.scores import Score
 
 COLUMNS = ("H100, held out", "H200, by A100 + H100", "A100 → H100", "H100 → A100")
 MODEL = {"power": "reading"}  # the method that is the model, where it is not called so

@@ -1,0 +1,25 @@
+"""Prefill attention: the stored coefficients on what was held out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hotlap.core.model.kernels import prefill
+from hotlap.core.model.kernels.attention import read
+from research.fit import attention as fitting
+from research.fit.attention import chip
+from research.fit.data import root
+
+
+@pytest.mark.parametrize(("gpu", "limit"), [("h100-sxm", 0.11), ("a100-sxm-80gb", 0.08)])
+def test_stored_coefficients_hold_on_shapes_that_were_held_out(gpu: str, limit: float) -> None:
+    pytest.importorskip("pyarrow", reason="reading the measurements needs pyarrow")
+    place = root()
+    if place is None:
+        pytest.skip("no measurements: HOTLAP_SHARED and ../shared are absent")
+    rows = fitting.rows(gpu, place, "prefill")
+    rows = fitting.subset(rows, rows.held & (rows.seconds > fitting.SHORT_S))
+    off = np.abs(prefill.estimate(rows.params, chip(gpu), rows.implementation).seconds / rows.seconds - 1)
+    assert off.mean() < limit
+    assert (rows.seconds > 0.95 * prefill.bound(read(rows.params, "prefill"), chip(gpu))).all()
