@@ -29,7 +29,7 @@ def limits(bundles: Iterable[Bundle]) -> int:
     """A line per case: value, limit, share, cause, agreement of timers. The number of cases faster than their bound."""
     beaten = 0
     for bundle in bundles:
-        print(f"\n{bundle.run.id}  {bundle.run.plan.name} on {bundle.run.target}  ({bundle.run.stopped or 'not ended'})")
+        print(f"\n{bundle.run.id}  {bundle.run.plan.name} on {bundle.run.target}  ({listing.stopped(bundle.run.stops) or 'not ended'})")
         for row in tables.rows(bundle):
             too_fast = row.gap.against == "bound" and (row.gap.share or 0.0) > ALLOWED
             beaten += too_fast

@@ -42,19 +42,18 @@ def run(args: argparse.Namespace) -> int:
     options, how = _options(args), _how(args)
     a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
     done = ab.ab(a, b, options, paths.home(), _Progress())
-    found = [turns.comparison(pair.a, pair.b, done.turns, done.stopped) for pair in done.pairs]
+    found = [turns.comparison(pair.a, pair.b, done.turns, done.stop) for pair in done.pairs]
     if args.json:
         runs = [path.name for path in done.runs]
-        terminal.print_json({"runs": runs, "stopped": done.stopped, "cases": found, "designs": [pair.design for pair in done.pairs]})
+        terminal.print_json({"runs": runs, "stop": done.stop, "cases": found, "designs": [pair.design for pair in done.pairs]})
     else:
         print(comparison.in_turns(found, (args.a, args.b), options.difference, terminal.width(), color=terminal.color()))
         print(f"\nsaved   hotlap compare {done.runs[0].name} {done.runs[1].name}")
-    if done.stopped == "interrupted":
+    if done.stop.kind == "interrupted":
         return 130
-    kind, _, why = done.stopped.partition(": ")
-    if kind == "error":
+    if done.stop.kind == "error":
         names = " ".join(path.name for path in done.runs)
-        print(f"hotlap: {why}; what was measured until then is saved: hotlap compare {names}", file=sys.stderr)
+        print(f"hotlap: {done.stop.detail}; what was measured until then is saved: hotlap compare {names}", file=sys.stderr)
         return 3
     return _code(found)
 

@@ -103,8 +103,8 @@ def _rows(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
     for step in outcome.steps:
         if step.like == "skipped":
             yield "skipped", f"{step.commit[:10]}: {step.reason}"
-    for warning in outcome.warnings:
-        yield "warning", warning
+    for notice in outcome.notices:
+        yield "warning", notice.text
     again = "goes on" if outcome.answer == "budget" else "shows this again"
     yield "kept", f"hotlap bisect --resume {state.name} {again}"
 

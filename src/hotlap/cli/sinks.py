@@ -19,7 +19,7 @@ from hotlap.cli import terminal, watching
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.sensors.columns import Columns
-from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, Run
+from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, Run, Stop
 from hotlap.core.store import bundle, paths
 from hotlap.nodes.sensors import exposition, otlp
 from hotlap.nodes.sensors.tally import Tally
@@ -44,7 +44,7 @@ class Sink:
     """The terminal: a table drawn anew, or a line a reading in a log."""
 
     live = True
-    stopped = "the time asked for is over"
+    stop = Stop("over")
     share: float | None = None  # of one core, spent on reading sensors
     out = False  # standard output is taken
     reached = True  # whether anything got where it was to go
@@ -164,9 +164,9 @@ class Kept(Sink):
         if self.refused:
             raise MachineError(f"{self.refused}; {self.writer.path} holds what was written before: make room, then watch again")
         ended = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self.writer.finish(msgspec.structs.replace(self.run, ended=ended, stopped=self.stopped, sampler_share=self.share))
-        for warning in self.writer.warnings:
-            print(f"hotlap: {warning}", file=sys.stderr)
+        self.writer.finish(msgspec.structs.replace(self.run, ended=ended, stops=[self.stop], sampler_share=self.share))
+        for notice in self.writer.notices:
+            print(f"hotlap: {notice.text}", file=sys.stderr)
 
 
 class Exporter(Sink):

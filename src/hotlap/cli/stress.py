@@ -16,7 +16,7 @@ from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.record import Device
+from hotlap.core.record import Device, Stop
 from hotlap.core.show import html, layout
 from hotlap.core.store import baselines, paths, select
 from hotlap.core.store import bundle as bundles
@@ -29,7 +29,6 @@ from hotlap.stress.record import Happened, Line, Mismatch, Profile, Tick
 from hotlap.stress.verdict import Judged
 
 EXIT_CODES = {"pass": 0, "fail": 1}
-OVER = "the time is over"  # how a run ended that came to its end
 LOG_S, DRAW_S, KEPT = 10.0, 0.5, 600
 
 
@@ -170,7 +169,7 @@ def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = Non
     found = judging.of(bundle, own, allowed)
     if found is None:
         raise InputError(f"the run {bundle.run.id} is no stress run; hotlap judge is for runs of a plan")
-    for warning in [*bundle.warnings, *shown.torn(found)]:
+    for warning in [*(notice.text for notice in bundle.notices), *shown.torn(found)]:
         print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
     return found
 
@@ -180,8 +179,8 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     run = found.bundle.run
     if good:
         found = replaced(found, verdict=judging.hold(found.verdict, run, good.verdict, good.bundle.run))
-    if not args.judge and run.stopped == OVER:  # for the list of runs
-        bundles.Writer.resume(path).finish(replace(run, stopped=f"{OVER}: {found.verdict.state}"))
+    if not args.judge and run.stops == [Stop("over")]:  # for the list of runs
+        bundles.Writer.resume(path).finish(replace(run, stops=[Stop("over", state=found.verdict.state)]))
     if args.out:
         terminal.write(Path(args.out), html.stressed(found))
     if args.json:
@@ -189,7 +188,7 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     else:
         print(shown.told(found, terminal.width(), color=terminal.color()))
         print(f"kept as {run.id}")
-    return 130 if run.stopped == "interrupted" else EXIT_CODES.get(found.verdict.state, 3)
+    return 130 if run.stopped_by("interrupted") else EXIT_CODES.get(found.verdict.state, 3)
 
 
 class View:

@@ -43,8 +43,8 @@ def each(selectors: Sequence[str], readings: bool = False) -> Iterator[bundles.B
     """The same one at a time, for verbs that go through many."""
     for entry in select.entries(selectors, paths.home()):
         bundle = bundles.load(entry.path, readings)
-        for warning in bundle.warnings:
-            print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
+        for notice in bundle.notices:
+            print(f"hotlap: {bundle.run.id}: {notice.text}", file=sys.stderr)
         yield bundle
 
 

@@ -25,7 +25,7 @@ from hotlap.core.measure.sensors import drm
 from hotlap.core.measure.sensors.tree import Tree
 from hotlap.core.measure.targets import host
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.record import Device, Reading
+from hotlap.core.record import Device, Reading, Stop
 from hotlap.nodes.sensors import bmc, bmc_background, bmc_file, ipmi, periods, prometheus
 from hotlap.nodes.sensors.tally import Tally
 
@@ -80,7 +80,7 @@ def _run(args: argparse.Namespace) -> int:
         else:
             _here(args, (period_s, length_s), take, tally, sink, names)
     except KeyboardInterrupt:
-        sink.stopped = "stopped by hand"
+        sink.stop = Stop("by_hand")
     finally:
         sink.close()
     if args.json:

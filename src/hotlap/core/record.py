@@ -32,7 +32,7 @@ METHOD_HISTORY = {
 }
 SCHEMA_HISTORY = {
     1: "2026-11: the first: run.json, samples.jsonl, readings.log",
-    2: "2026-11: a run says its kind",
+    2: "2026-11: a run says its kind; why it ended, and notices, are codes and fields",
 }
 IMPORTED = "imported"  # kind, target, and workload, of what Hotlap did not measure itself
 
@@ -100,12 +100,34 @@ class Plan(Record, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- what was seen
 
 
-class Flag(Record, frozen=True, kw_only=True):
-    """One doubt about a number: a name from the glossary and what was seen."""
+class Notice(Record, frozen=True):
+    """One thing to know about a number, a run or a file. Whoever decides by it looks at `code`, never into its texts."""
 
-    name: str  # drift, bimodal, throttled, few_samples, low_clock, shared_device, not_steady, timer_coarse, …
-    detail: str = ""
+    code: str  # from the glossary: drift, bimodal, throttled, few_samples, torn_line, …
+    seen: str = ""  # what was seen, for people to read
+    action: str = ""  # what to do; "": what the glossary says of the code
     shares: dict[str, float] = {}  # of throttled: reason → share of the readings in which it held; {}: not counted, as in 0.1
+    count: int | None = None  # how many it concerns, where they were counted: events of a trace
+    index: int | None = None  # of the metric that it is about, where statistics saw several
+
+    @property
+    def text(self) -> str:
+        """Both texts in one line."""
+        return "; ".join(part for part in (self.seen, self.action) if part)
+
+
+StopKind = Literal[
+    "precision", "rounds_max", "budget", "no_number", "planned_pairs", "interrupted", "error", "over", "by_hand", "program_ended",
+    "imported", "unknown",
+]
+
+
+class Stop(Record, frozen=True):
+    """Why a run ended."""
+
+    kind: StopKind
+    detail: str = ""  # of error: the message; of program_ended: its exit status, "" for 0; of unknown: the words of an earlier version
+    state: State | Literal[""] = ""  # of over: the verdict that the run was given
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -147,7 +169,7 @@ class Samples(Record, frozen=True, kw_only=True):
     metrics: dict[str, float] = {}  # other numbers a workload reports of itself
     counters: dict[str, float] = {}  # of one call, where the device counts: sm_busy, dram_bytes, l2_hit, waves, stall_s.CAUSE … (glossary)
     check: Check | None = None
-    flags: list[Flag] = []
+    notices: list[Notice] = []
     seed: int = 0  # of this case's input
     bookkeeping_s: float | None = None  # median time between two samples, outside the timed region
 
@@ -171,7 +193,7 @@ class Run(Record, frozen=True, kw_only=True):
     kind: str = "plan"  # what it is a run of: plan, imported, or a kind that a feature brings and shows
     began: str  # UTC, ISO 8601
     ended: str = ""  # "" while running, or killed
-    stopped: str = ""  # why no more rounds: precision reached | rounds_max | budget | interrupted | error: …
+    stops: list[Stop] = []  # why no more rounds, each reason once: devices may differ; [] while running, or killed
     kept: int | None = None  # lines of samples.jsonl when the run ended; None while running, killed, or before Hotlap counted them
     hotlap: str  # version
     method: int = 1  # how its numbers were made: see METHOD_HISTORY; absent in runs of 0.1
@@ -192,6 +214,9 @@ class Run(Record, frozen=True, kw_only=True):
         """How it was to be measured; None where something else measured it, and nobody asked for anything."""
         return None if self.kind == IMPORTED else self.plan.measure
 
+    def stopped_by(self, kind: StopKind) -> bool:
+        return any(stop.kind == kind for stop in self.stops)
+
 
 # ---------------------------------------------------------------- what it means
 
@@ -209,7 +234,7 @@ class Result(Record, frozen=True, kw_only=True):
     better: Literal["higher", "lower"] = "higher"
     values: list[float] = []  # the metric, median of each round
     seconds: list[float] = []  # time per call, median of each round
-    flags: list[Flag] = []
+    notices: list[Notice] = []
     checks: list[Check] = []
     rounds: list[Samples] = []
     too_short: bool = False  # a call takes less than timing it costs: the values are what it takes at most
@@ -243,7 +268,7 @@ class Summary(Record, frozen=True, kw_only=True):
     samples: int = 0
     effective: float | None = None  # effective sample size within rounds
     outliers: int = 0  # marked, never dropped
-    warnings: list[str] = []  # each says what to do
+    notices: list[Notice] = []  # each says what to do
 
 
 class Term(Record, frozen=True, kw_only=True):
@@ -375,7 +400,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     n_b: int = 0
     answer: Literal["faster", "slower", "same", "inconclusive", "not comparable"]
     reason: str = ""
-    notices: list[str] = []  # doubts about the ratio
+    notices: list[Notice] = []  # about the ratio
     allowance: Allowance | None = None  # None: measured in turns, or at the same time
     tail: float | None = None  # the same ratio of 95 % quantiles of the slow side, with its interval; None below 20 samples a round
     tail_low: float | None = None

@@ -128,7 +128,7 @@ def doubts(found: Judged) -> str:
             said.setdefault(text, []).append(name)
     count = len(found.verdict.devices)
     items = [f"{text} ({words.some(names, 4)})" if len(names) < count else text for text, names in said.items()]
-    items = [*found.bundle.warnings, *stress.torn(found), *items]
+    items = [*(notice.text for notice in found.bundle.notices), *stress.torn(found), *items]
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in items) + "</ul>" if items else "<p>None.</p>"
 
 

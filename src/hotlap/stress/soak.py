@@ -26,7 +26,7 @@ from hotlap.core.measure import signals, targets
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.process import SPEED_ENVIRONMENT
 from hotlap.core.measure.session import begun_on, choose, place_of
-from hotlap.core.record import Device, MeasureOptions, Plan, Record, Run
+from hotlap.core.record import Device, MeasureOptions, Plan, Record, Run, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, locks
 from hotlap.stress.record import FILE, SETUP, Happened, Line, Profile, Tick, read
@@ -138,7 +138,7 @@ class _Soak:
 
     def go(self, done: dict[str, list[Tick]]) -> Path:
         ones = [self._one(device, done.get(device.key, [])) for device in self.devices]
-        reason = ""
+        stop: Stop | None = None
         try:
             with signals.caught(lambda _: self.stop.set()):
                 if done:
@@ -154,20 +154,20 @@ class _Soak:
                     else:
                         one.ended = True
                 self._watch(ones)
-                reason = "interrupted" if self.stop.is_set() else "the time is over"
+                stop = Stop("interrupted" if self.stop.is_set() else "over")
                 if self.stop.is_set():
                     for one in ones:
                         word = "Ctrl-C or SIGTERM; --resume goes on"
                         self._keep(one.device, Happened(device=one.device.key, time_s=one.time_s, what="interrupted", detail=word))
         except (MachineError, OSError) as error:
-            reason = f"error: {error}"
+            stop = Stop("error", str(error))
             raise MachineError(
                 f"the run cannot be written: {error}; what was kept is in {self.writer.path}: make room, then --resume"
             ) from None
         finally:
             for one in ones:
                 self._end(one)
-            self._finish(reason)
+            self._finish([stop] if stop else [])
         return self.writer.path
 
     def _one(self, device: Device, ticks: Sequence[Tick]) -> _One:
@@ -289,12 +289,12 @@ class _Soak:
             self.synced_s = now
         self.listen(device, line)
 
-    def _finish(self, reason: str) -> None:
+    def _finish(self, stops: list[Stop]) -> None:
         ended = datetime.now(UTC).isoformat(timespec="seconds")
         with contextlib.suppress(OSError):
             self.file.close()
         with contextlib.suppress(MachineError):  # a full disk: run.json says it had begun, and the lines what was done
-            self.writer.finish(replace(self.record, ended=ended, stopped=reason))
+            self.writer.finish(replace(self.record, ended=ended, stops=stops))
 
 
 def _last_words(one: _One, process: subprocess.Popen[bytes]) -> None:

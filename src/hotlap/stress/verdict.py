@@ -15,7 +15,7 @@ from hotlap.core.analysis import symptoms
 from hotlap.core.analysis.catalogue import Budgets, Findings, catalogue
 from hotlap.core.analysis.symptoms import Columns
 from hotlap.core.model import limits
-from hotlap.core.record import Device, Finding, Readings, Record, Run, State
+from hotlap.core.record import Device, Finding, Readings, Record, Run, State, Stop
 from hotlap.core.store import files
 from hotlap.core.store.bundle import Bundle
 from hotlap.stress import conduct, power_limit
@@ -218,8 +218,7 @@ def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, C
     if not figures["checked"]:
         found.add("no checked work", "no unit of work was done and checked: that is never a pass", "open", "see what did not run, above")
     elif run.ended == "" or (not any(x.what == "ended" for x in events) and not found.failed):
-        ends = {"interrupted": "it was interrupted (Ctrl-C or SIGTERM)", "": "it was killed, or is still running"}
-        what = ends.get(run.stopped, run.stopped.removeprefix("error: "))
+        what = "; ".join(map(_ending, run.stops)) or "it was killed, or is still running"
         found.add("not finished", what, "open", f"hotlap stress --resume {run.id}")
     else:
         conduct.never_ran(ticks, events, found)
@@ -231,6 +230,11 @@ def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, C
     findings = _once([one for _, one in found.found])
     counted = list(symptoms.counted(shown))
     return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.said, wrong[:20], goal)
+
+
+def _ending(stop: Stop) -> str:
+    """Why it did not come to its end, in words."""
+    return "it was interrupted (Ctrl-C or SIGTERM)" if stop.kind == "interrupted" else stop.detail or stop.kind.replace("_", " ")
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:

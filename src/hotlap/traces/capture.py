@@ -28,7 +28,7 @@ from hotlap.core.measure.sensors.base import Source
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets import host
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.record import Case, Device, MeasureOptions, Plan, Run, Samples
+from hotlap.core.record import Case, Device, MeasureOptions, Plan, Run, Samples, Stop
 from hotlap.core.stats.ratio import ratio
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
@@ -82,7 +82,7 @@ def capture(options: Options) -> Path:
         order="together" if len(devices) > 1 else "single", labels=labels.check(dict(options.labels)),
     )  # fmt: skip
     writer = bundles.Writer.create(record, options.home)
-    stopped = "error: the program could not be run"
+    stop = Stop("error", "the program could not be run")
     sampler = Sampler(SystemClock(), _sources(devices), 1 / options.readings_hz) if options.readings_hz > 0 else None
     try:
         with _sampling(sampler, writer):
@@ -94,13 +94,13 @@ def capture(options: Options) -> Path:
             if usual := [seconds for some in one.usual_s for seconds in some]:
                 times = Samples(case=case.id, device=devices[0].key, round=0, seconds=usual, method="program", dropped=1)
                 writer.append(replace(times, began_s=one.began_s, ended_s=one.ended_s))
-        stopped = "interrupted" if interrupted else "the program ended" if code == 0 else f"the program ended with {code}"
+        stop = Stop("interrupted") if interrupted else Stop("program_ended", str(code) if code else "")
     except OSError as error:
         raise MachineError(f"the capture cannot be kept: {error}; what there is lies in {writer.path}") from None
     finally:
         ended = datetime.now(UTC).isoformat(timespec="seconds")
         share = sampler.share if sampler else None
-        writer.finish(replace(record, ended=ended, stopped=stopped, sampler_share=share))
+        writer.finish(replace(record, ended=ended, stops=[stop], sampler_share=share))
     return writer.path
 
 

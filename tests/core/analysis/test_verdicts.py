@@ -125,13 +125,13 @@ def test_rules_pass_and_fail_with_their_reason(tmp_path: Path) -> None:
 
 
 def test_flags_widths_and_shares_can_be_asked_for(tmp_path: Path) -> None:
-    found = _rules(tmp_path, '[[rule]]\nwhy = "x"\nno_flags = ["throttled"]\nhalf_width_at_most = "1 %"\nshare_at_least = "50 %"\n')
+    found = _rules(tmp_path, '[[rule]]\nwhy = "x"\nno_notices = ["throttled"]\nhalf_width_at_most = "1 %"\nshare_at_least = "50 %"\n')
     assert found.judge(rows(0.9))[0].state == "pass"
     assert found.judge(rows(0.9, spread=0.02))[0].state == "fail"
 
 
 def test_of_several_rules_those_that_decide_are_shown_with_the_value_they_ask(tmp_path: Path) -> None:
-    asked = 'half_width_at_most = "1 %"\n[[rule]]\nwhy = "y"\nat_least = "4 TB/s"\n[[rule]]\nwhy = "z"\nat_least = "{}"\n[[rule]]\nwhy = "f"\nno_flags = ["drift"]'
+    asked = 'half_width_at_most = "1 %"\n[[rule]]\nwhy = "y"\nat_least = "4 TB/s"\n[[rule]]\nwhy = "z"\nat_least = "{}"\n[[rule]]\nwhy = "f"\nno_notices = ["drift"]'
     (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.1 TB/s")}').judge(rows(0.9))
     assert (verdict.state, verdict.threshold) == ("pass", pytest.approx(4.1e12))  # the tightest
     assert all(why in verdict.reason for why in ("(x)", "(y)", "(z)", "(f)"))
@@ -157,7 +157,7 @@ def test_numbers_that_differ_between_cases_are_said_as_their_range() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[[rule]]\nwhy = "x"\nno_flags = ["thottled"]\n', "did you mean 'throttled'"), ('[[rule]]\nwhy = "x"\nno_flags = []\n', "there is no flag"),
+        ('[[rule]]\nwhy = "x"\nno_notices = ["thottled"]\n', "did you mean 'throttled'"), ('[[rule]]\nwhy = "x"\nno_notices = []\n', "there is no flag"),
         ('[[rule]]\nwhy = "x"\nat_least = 5\n', "has no unit"), ('[[rule]]\nwhy = "x"\nat_least = "5"\n', "as in '5 TB/s'"), ('[[rule]]\nwhy = "x"\nat_least = true\n', "with its unit"),
         ('[[rule]]\nwhy = "x"\nhalf_width_at_most = 5\n', "at most 100 %"), ('[[rule]]\nwhy = "x"\nshare_at_least = "5"\n', "at most 100 %"),
         ('[[rule]]\nwhy = "x"\nshare_at_least = [1]\n', "is a share"), ("", "list of"), ("x = 1\n", "list of"), ("[[rule]\n", "TOML"), ('[[rule]]\nat_least = 1\n', "needs 'why'"), ('[[rule]]\nwhy = "x"\n', "asks for something"),

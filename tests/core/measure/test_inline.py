@@ -20,7 +20,7 @@ def test_a_sleep_takes_as_long_as_it_sleeps() -> None:
 
 def test_rounds_of_one_process_are_said_to_be_so() -> None:
     result = hotlap.measure(sum, range(100), rounds=2, round_s=0.05)
-    assert "one_process" in {f.name for f in result.flags}
+    assert "one_process" in {f.code for f in result.notices}
 
 
 def test_fast_callables_are_batched() -> None:

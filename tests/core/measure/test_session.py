@@ -64,7 +64,7 @@ def test_faster_than_its_bound_is_invalid() -> None:
 def test_a_throttle_is_named() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?times=bound&throttle=0.3@0s&seed=3")
     row = next(r for r in run.rows if r.result.case.workload == "gemm")
-    assert {"throttled", "low_clock"} <= {f.name for f in row.result.flags}
+    assert {"throttled", "low_clock"} <= {f.code for f in row.result.notices}
     assert row.gap.share == pytest.approx(0.7, abs=0.01)
     assert row.gap.cause in ("power", "clock")
 
@@ -93,8 +93,8 @@ def test_drift_between_rounds_is_seen() -> None:
     in its round is random and worth a round's drift, so that six rounds would not do."""
     run = hotlap.run(BOUND, target="simulated:h200-sxm?drift=0.05&noise=0.001&seed=3", rounds=15)
     for row in run.rows:
-        assert "drift" in {f.name for f in row.result.flags}, row.label
-        assert any("first round to the last" in f.detail for f in row.result.flags)
+        assert "drift" in {f.code for f in row.result.notices}, row.label
+        assert any("first round to the last" in f.detail for f in row.result.notices)
 
 
 @pytest.mark.slow("many rounds")

@@ -12,7 +12,7 @@ from hotlap.core.model.gap import Context, ceilings, context, gap
 from hotlap.core.model.limits import limit
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.simulate import expected_call_s
-from hotlap.core.record import Case, Cpu, Flag, Gap, Limit, Readings, Result, Row, Samples, Summary, Verdict
+from hotlap.core.record import Case, Cpu, Notice, Gap, Limit, Readings, Result, Row, Samples, Summary, Verdict
 from hotlap.core.show import words
 
 H200 = machines.load("h200-sxm")
@@ -25,7 +25,7 @@ HOST = cpu.spec(
 )
 
 
-def result(case: Case, seconds: float, clock_hz: float | None = None, flags: list[Flag] | None = None, variant: str = "") -> Result:
+def result(case: Case, seconds: float, clock_hz: float | None = None, notices: list[Notice] | None = None, variant: str = "") -> Result:
     """Six rounds around `seconds` a call."""
     kind, times = work.find(case.workload), [seconds * f for f in (1.0, 0.999, 1.001, 1.0, 0.999, 1.001)]
     rounds = [
@@ -34,7 +34,7 @@ def result(case: Case, seconds: float, clock_hz: float | None = None, flags: lis
     ]
     return Result(
         case=case, device="d", target="t", status="measured", metric=kind.metric, unit=kind.unit, better=kind.better,
-        values=[kind.value(t, case.params) for t in times], seconds=times, rounds=rounds, flags=flags or [],
+        values=[kind.value(t, case.params) for t in times], seconds=times, rounds=rounds, notices=flags or [],
     )
 
 
@@ -174,8 +174,8 @@ def test_a_program_s_own_number_has_no_limit() -> None:
 
 
 def test_throttling_is_named_power() -> None:
-    flag = Flag(name="throttled", detail="held back by software power cap")
-    seen = judge(slowed(case("gemm", dtype="bf16"), 0.7, flags=[flag]))
+    flag = Notice(code="throttled", seen="held back by software power cap")
+    seen = judge(slowed(case("gemm", dtype="bf16"), 0.7, notices=[flag]))
     assert (seen.cause, "software power cap" in seen.detail) == ("power", True)
 
 

@@ -18,7 +18,7 @@ from hotlap.core.record import (
     Check,
     Cpu,
     Device,
-    Flag,
+    Notice,
     Gap,
     Limit,
     Machine,
@@ -73,7 +73,7 @@ CPU_CASES = [
     Seen("stream", {"op": "read", "size": "32 KiB"}, 412e9, 474e9, "bound", "launch", "a call takes 80 ns, of which launching is a part"),
     Seen("stream", {"op": "read", "size": "512 KiB"}, 198e9, 205e9, "ceiling", "cache", "level 2 sets the pace", noise=0.004),
     Seen("stream", {"op": "read", "size": "8 MiB"}, 91.6e9, 91.6e9, "ceiling", "cache", "level 3 sets the pace",
-         noise=0.02, flags=(("shared_device", "in 4 of 6 rounds: tasks waited for a processor 12% of the time"),)),
+         noise=0.02, notices=(("shared_device", "in 4 of 6 rounds: tasks waited for a processor 12% of the time"),)),
     Seen("stream", {"op": "write", "size": "1 GiB"}, status="invalid", reason="element 77 is 0.5, not 0.25 (in 1 of 6 rounds)"),
     Seen("chase", {"size": "16 KiB"}, 1.09e-9, cause="latency", detail="each load waits for the one before it"),
     Seen("chase", {"size": "256 MiB"}, 118e-9, cause="latency", detail="each load waits for the one before it", noise=0.01),
@@ -88,13 +88,13 @@ CPU_CASES = [
     Seen("intensity", {"fmas": 64, "size": "256 MiB"}, 167e9, 236.8e9, "bound", "latency",
          "71 % of the bound: one chain per element leaves units waiting", terms=(CLOCK, CORES, FMA32)),
     Seen("launch", {"mode": "single"}, 24.1e-6, cause="launch", noise=0.11,
-         flags=(("bimodal", "in 5 of 6 rounds: samples gather around two values"),)),
+         notices=(("bimodal", "in 5 of 6 rounds: samples gather around two values"),)),
     Seen("launch", {"mode": "stream"}, 4.23e-6, cause="launch", noise=0.012),
     Seen("sync", {}, 210e-9, cause="latency", noise=0.006),
     Seen("atomic", {"contention": "same"}, 38.2e6, cause="latency", noise=0.009),
     Seen("transfer", {"direction": "h2d", "size": "64 MiB"}, 9.84e9, 28.0e9, "ceiling", "latency", "one thread copies", noise=0.008),
     Seen("transfer", {"direction": "d2h", "size": "64 MiB"}, 10.1e9, 28.0e9, "ceiling", "latency", "one thread copies", noise=0.008,
-         flags=(("drift", "in 2 of 6 rounds: +3.1% from first to last sample"),)),
+         notices=(("drift", "in 2 of 6 rounds: +3.1% from first to last sample"),)),
 ]
 
 HBM = Term(name="memory bandwidth", value=4.8e12, unit="B/s", source="NVIDIA H200 datasheet, 2024")
@@ -135,7 +135,7 @@ GPU_CASES = [
     Seen("fma", {"dtype": "fp32"}, 63.0e12, 66.9e12, "bound", "at_limit", "94 % of the peak", terms=(SM_CLOCK,)),
     Seen("fma", {"dtype": "fp16"}, 121e12, 133.8e12, "bound", "at_limit", "90 % of the peak", terms=(SM_CLOCK,)),
     Seen("gemm", {"dtype": "bf16"}, 744e12, 989.4e12, "bound", "power", "the power cap held the clock at 1.59 GHz, 80 % of its highest",
-         noise=0.012, flags=(("throttled", "in 6 of 6 rounds: held back by software power cap"),
+         noise=0.012, notices=(("throttled", "in 6 of 6 rounds: held back by software power cap"),
                              ("low_clock", "in 6 of 6 rounds: median clock 1.59 GHz, 80% of its maximum")), terms=(SM_CLOCK,)),
     Seen("gemm", {"dtype": "fp32"}, 51.2e12, 66.9e12, "expected", "arithmetic", "77 % of the expected rate", terms=(SM_CLOCK,)),
     *_laddered(), *_chased(),
@@ -176,16 +176,16 @@ def _seconds(seen: Seen, value: float) -> float:
 
 def _samples(seen: Seen, device: Device, number: int, began_s: float, draw: random.Random) -> Samples:
     blank = {"case": seen.case.id, "device": device.key, "round": number, "seed": number}
-    flags = [Flag(name=name, detail=detail.partition(": ")[2]) for name, detail in seen.flags if number < _rounds_of(detail)]
+    flags = [Notice(code=name, seen=detail.partition(": ")[2]) for name, detail in seen.notices if number < _rounds_of(detail)]
     if seen.status == "not_run" or (seen.status == "invalid" and number == 3):
         return Samples(**blank, status=seen.status, reason=seen.reason.partition(" (in")[0])
     level = (seen.value or 20e9) * (1 + seen.noise * draw.uniform(-1, 1))
-    two = 0.3 if any(f.name == "bimodal" for f in flags) else 0.0
+    two = 0.3 if any(f.code == "bimodal" for f in flags) else 0.0
     values = [level * (1 + draw.gauss(0, seen.noise / 2) + two * (draw.random() < 0.4)) for _ in range(PER_ROUND)]
     clock = device.clock_max_hz or 2e9
     return Samples(
         **blank, seconds=[float(f"{_seconds(seen, v):.6g}") for v in values], calls=8, method="event-batch", overhead_s=2.1e-6,
-        resolution_s=1e-9, wall_ratio=0.999, dropped=3, began_s=began_s, ended_s=began_s + 0.35, autocorrelation=0.1, flags=flags,
+        resolution_s=1e-9, wall_ratio=0.999, dropped=3, began_s=began_s, ended_s=began_s + 0.35, autocorrelation=0.1, notices=flags,
         clocks_hz=[round(clock * 1.42, -6)] * 3 if device.kind == "cpu" else [],
         variant="fp32 × 8, 4 chains" if seen.workload == "fma" else "",
         check=Check(passed=True, what="4096 elements against NumPy", error=0.0, tolerance=1e-6), bookkeeping_s=6e-6,

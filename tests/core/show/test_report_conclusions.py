@@ -8,7 +8,7 @@ import pytest
 import report_sample as sample
 from msgspec.structs import replace
 
-from hotlap.core.record import Flag, Row
+from hotlap.core.record import Notice, Row
 from hotlap.core.show import doubts, words
 from hotlap.core.show.conclusions import MOST_ACTIONS, conclude
 from hotlap.core.store.bundle import Bundle
@@ -63,7 +63,7 @@ def test_a_ceiling_of_the_run_is_never_called_the_limit_of_the_hardware(cpu: Kep
 
 
 def test_all_measured_says_so(cpu: Kept) -> None:
-    rows = [row for row in cpu[1] if row.verdict.state == "measured" and not row.result.flags]
+    rows = [row for row in cpu[1] if row.verdict.state == "measured" and not row.result.notices]
     assert conclude(cpu[0], rows).verdict == f"All {len(rows)} cases that ran reached the precision asked (± 5.0 %)."
     assert conclude(cpu[0], []).verdict == "Nothing was measured."
 
@@ -79,7 +79,7 @@ def test_every_doubt_is_found_once(cpu: Kept) -> None:
     found = doubts.find(cpu[1])
     assert [doubt.code for doubt in found] == ["invalid", "bimodal", "busy", "drift"]
     assert all(doubt.rows for doubt in found)
-    assert doubts.find([row for row in cpu[1] if row.verdict.state == "measured" and not row.result.flags]) == []
+    assert doubts.find([row for row in cpu[1] if row.verdict.state == "measured" and not row.result.notices]) == []
 
 
 def test_rounds_that_failed_are_told_though_the_number_stands(cpu: Kept) -> None:
@@ -95,7 +95,7 @@ def test_rounds_left_out_while_enough_are_good_are_no_doubt(cpu: Kept) -> None:
 
 def test_reasons_that_differ_in_numbers_alone_are_one_doubt(cpu: Kept) -> None:
     first, second = (replace(row, verdict=replace(row.verdict, state="error", reason=f"timeout after {n} s")) for n, row in zip((30, 42), cpu[1], strict=False))
-    (doubt,) = doubts.find([replace(r, result=replace(r.result, flags=[])) for r in (first, second)])
+    (doubt,) = doubts.find([replace(r, result=replace(r.result, notices=[])) for r in (first, second)])
     assert len(doubt.rows) == 2
     assert doubt.seen == "timeout after 30 to 42 s"
 
@@ -108,7 +108,7 @@ def test_numbers_of_a_kind_become_their_range_and_others_stay_apart() -> None:
 
 def test_flags_of_several_details_show_the_first_as_such(cpu: Kept) -> None:
     details = ("a browser has 2 processes", "a compiler has 3 processes")
-    rows = [replace(row, result=replace(row.result, flags=[Flag(name="shared_device", detail=d)])) for row, d in zip(cpu[1], details, strict=False)]
+    rows = [replace(row, result=replace(row.result, notices=[Notice(code="shared_device", seen=d)])) for row, d in zip(cpu[1], details, strict=False)]
     assert "for example a browser has 2 processes" in [doubt.seen for doubt in doubts.find(rows)]
 
 

@@ -9,7 +9,7 @@ import report_sample as sample
 from msgspec.structs import replace
 
 from hotlap.core.analysis.state import state
-from hotlap.core.record import Flag, Gap, Limit, Result, Row, Samples, Summary
+from hotlap.core.record import Notice, Gap, Limit, Result, Row, Samples, Summary
 from hotlap.core.show import doubts, export, text, words
 from hotlap.core.show.conclusions import advice, conclude
 from hotlap.core.stats.summary import summarize
@@ -73,7 +73,7 @@ def test_the_best_round_is_a_column_where_it_is_far_from_the_median(triad: Row) 
 
 
 def test_few_rounds_say_so_before_anything_else(triad: Row) -> None:
-    row = made(triad, [10e9, 20e9], flags=[Flag(name="shared_device"), Flag(name="drift")])
+    row = made(triad, [10e9, 20e9], notices=[Notice(code="shared_device"), Notice(code="drift")])
     assert doubts.codes(row) == ["few_rounds", "busy", "drift"]
 
 
@@ -82,7 +82,7 @@ def test_few_rounds_say_so_before_anything_else(triad: Row) -> None:
     [([], "noise"), (["shared_device"], "busy"), (["steal"], "busy"), (["drift"], "drift"), (["few_samples"], "noise"), (["clock_varied"], "noise")],
 )
 def test_a_wide_interval_is_noise_unless_a_flag_explains_it(triad: Row, flags: list[str], code: str) -> None:
-    row = made(triad, [10e9, 12e9, 14e9, 16e9, 18e9, 20e9], flags=[Flag(name=name) for name in flags])
+    row = made(triad, [10e9, 12e9, 14e9, 16e9, 18e9, 20e9], notices=[Notice(code=name) for name in flags])
     assert (row.verdict.state, doubts.code(row)) == ("inconclusive", code)
 
 
@@ -92,7 +92,7 @@ def test_a_clock_that_varied_stands_beside_the_number_in_cycles(chase: Row) -> N
     seconds = [4.01 * 1000 / hz for hz in clocks]  # a call of a thousand loads
     row = made(
         chase, [4.01 / hz for hz in clocks], rounds=rounds, bound_by_clock=True, cycles=[4010.0] * 6, seconds=seconds,
-        flags=[Flag(name="clock_varied", detail="1.80 to 2.40 GHz")],
+        notices=[Notice(code="clock_varied", seen="1.80 to 2.40 GHz")],
     )
     assert words.in_cycles(row) == "4.01 cycles per load"
     assert "clock varied: 2.02 GHz median, 1.80 to 2.40 GHz; 4.01 cycles per load" in text.explain([row], 100)
@@ -117,10 +117,10 @@ def test_an_invalid_number_has_a_code_of_its_cause(triad: Row) -> None:
 def _capped(gpu: Kept, high_s: float | None, reason: str = "software power cap") -> Row:
     row = next(row for row in gpu[1] if row.label.startswith("gemm bf16"))
     seconds = row.result.case.params
-    flags = [Flag(name="throttled", detail=f"{reason} in 85 %", shares={reason: 0.85}), Flag(name="low_clock", detail="1.59 GHz")]
+    flags = [Notice(code="throttled", seen=f"{reason} in 85 %", shares={reason: 0.85}), Notice(code="low_clock", seen="1.59 GHz")]
     limit = Limit(kind="bound", bound_s=1.4e-4, expected_s=1.8e-4, low_s=1.7e-4, high_s=high_s)
     assert seconds["m"] == 4096
-    return replace(row, result=replace(row.result, flags=flags), gap=replace(row.gap, limit=limit))
+    return replace(row, result=replace(row.result, notices=flags), gap=replace(row.gap, limit=limit))
 
 
 def test_the_power_cap_of_a_healthy_card_is_information_with_its_share(gpu: Kept) -> None:
@@ -158,9 +158,9 @@ def test_a_busy_machine_wants_quiet_before_more_rounds(cpu: Kept) -> None:
 
 
 def test_few_samples_are_counted_where_they_are_few(triad: Row) -> None:
-    flag = Flag(name="few_samples", detail="2 samples in the round")
-    several = [replace(one, seconds=one.seconds[:count], flags=[flag] if count < 5 else []) for one, count in zip(triad.result.rounds, (2, 4, 9), strict=False)]
-    row = replace(triad, result=replace(triad.result, rounds=several, flags=[flag]))
+    flag = Notice(code="few_samples", seen="2 samples in the round")
+    several = [replace(one, seconds=one.seconds[:count], notices=[flag] if count < 5 else []) for one, count in zip(triad.result.rounds, (2, 4, 9), strict=False)]
+    row = replace(triad, result=replace(triad.result, rounds=several, notices=[flag]))
     (found,) = (doubt for doubt in doubts.find([row]) if doubt.code == "few_samples")
     assert found.seen == "2 to 4 samples in some rounds"
 
@@ -180,7 +180,7 @@ def _busy(row: Row, disturbed: float | None, steal: float | None) -> Row:
         Samples(case="c", device="d", round=n, seconds=[1.0, 1.0], disturbed=disturbed, steal=steal, replaced=[2.0], foreign={"run_delay": 1})
         for n in range(6)
     ]
-    return made(row, row.result.values, flags=[Flag(name="shared_device", detail="in 6 of 6 rounds: others ran")], rounds=rounds)
+    return made(row, row.result.values, notices=[Notice(code="shared_device", seen="in 6 of 6 rounds: others ran")], rounds=rounds)
 
 
 def test_a_busy_machine_has_one_banner_and_no_footnote(cpu: Kept) -> None:
@@ -198,7 +198,7 @@ def test_a_busy_machine_has_one_banner_and_no_footnote(cpu: Kept) -> None:
 
 
 def test_a_few_busy_cases_are_a_footnote(cpu: Kept) -> None:
-    rows = [row for row in cpu[1] if row.verdict.state == "measured" and not row.result.flags]
+    rows = [row for row in cpu[1] if row.verdict.state == "measured" and not row.result.notices]
     printed = text.table([_busy(rows[0], 0.5, None), *rows[1:]], 100)
     assert "The machine was busy" not in printed
     assert "\nbusy " in printed

@@ -105,7 +105,7 @@ def test_everything_from_outside_is_escaped(cpu: Kept) -> None:
     evil = [
         replace(
             row, label=EVIL, device=device.key, verdict=replace(row.verdict, reason=EVIL), gap=replace(row.gap, detail=EVIL, cause=EVIL),
-            result=replace(row.result, unit=EVIL, flags=[replace(f, name=EVIL, detail=EVIL) for f in row.result.flags]),
+            result=replace(row.result, unit=EVIL, notices=[replace(f, name=EVIL, detail=EVIL) for f in row.result.notices]),
         )
         for row in rows
     ]

@@ -10,7 +10,7 @@ import pytest
 from keeping import CASES, DEVICE, make_samples
 
 from hotlap.core import plan
-from hotlap.core.record import Case, Check, Flag, Result, Samples
+from hotlap.core.record import Case, Check, Notice, Result, Samples
 from hotlap.core.store.fold import FALSE_RATE, bad, fold, least_by_chance
 
 COPY, GEMM = CASES
@@ -34,10 +34,10 @@ def test_a_bad_round_is_left_out_of_more_good_ones_than_the_fewest() -> None:
 
 
 def test_shares_of_a_flag_are_averaged_over_all_rounds() -> None:
-    first = {"seconds": [1e-3], "flags": [Flag(name="throttled", detail="heat", shares={"heat": 0.75})]}
-    second = {"seconds": [1e-3], "flags": [Flag(name="throttled", detail="heat", shares={"heat": 0.5})]}
+    first = {"seconds": [1e-3], "notices": [Notice(code="throttled", seen="heat", shares={"heat": 0.75})]}
+    second = {"seconds": [1e-3], "notices": [Notice(code="throttled", seen="heat", shares={"heat": 0.5})]}
     result = folded(COPY, first, second, {"seconds": [1e-3]}, {"seconds": [1e-3]})
-    assert [flag.shares for flag in result.flags if flag.name == "throttled"] == [{"heat": 1.25 / 4}]
+    assert [notice.shares for notice in result.notices if notice.code == "throttled"] == [{"heat": 1.25 / 4}]
 
 
 def test_compute_counts_what_was_really_done() -> None:
@@ -183,18 +183,18 @@ def test_work_bound_by_the_clock_is_given_in_cycles() -> None:
 @pytest.mark.parametrize(("clocks", "varied"), [([1e9, 1.05e9, 1e9], False), ([1e9, 1.06e9, 1e9], True), ([1e9], False), ([], False)])
 def test_a_clock_that_varies_is_a_notice_with_its_range(clocks: list[float], varied: bool) -> None:
     result = folded(COPY, {"clocks_hz": clocks[:1]}, {"clocks_hz": clocks[1:]})
-    assert result.flags == ([Flag(name="clock_varied", detail="1.00 to 1.06 GHz")] if varied else [])
+    assert result.notices == ([Notice(code="clock_varied", seen="1.00 to 1.06 GHz")] if varied else [])
     assert result.status == "measured"
 
 
 def test_flags_are_merged_by_name_and_counted() -> None:
-    drift = Flag(name="drift", detail="+2 %")
-    result = folded(COPY, {"flags": [drift, Flag(name="bimodal")]}, {"flags": [drift, drift]}, {})
-    assert result.flags == [Flag(name="drift", detail="in 2 of 3 rounds: +2 %")]  # one of two groups comes by chance in 6 % of such cases
-    assert folded(COPY, {"flags": [drift]}).flags == [drift]
-    own = [Flag(name="throttled", detail="at 300 W"), Flag(name="steal")]
-    assert folded(COPY, {"flags": own[:1]}, {}, {"flags": own}, {}, {}, {}).flags == [
-        Flag(name="throttled", detail="in 2 of 6 rounds: at 300 W"), Flag(name="steal", detail="in 1 of 6 rounds"),
+    drift = Notice(code="drift", seen="+2 %")
+    result = folded(COPY, {"flags": [drift, Notice(code="bimodal")]}, {"flags": [drift, drift]}, {})
+    assert result.notices == [Notice(code="drift", seen="in 2 of 3 rounds: +2 %")]  # one of two groups comes by chance in 6 % of such cases
+    assert folded(COPY, {"flags": [drift]}).notices == [drift]
+    own = [Notice(code="throttled", seen="at 300 W"), Notice(code="steal")]
+    assert folded(COPY, {"notices": own[:1]}, {}, {"notices": own}, {}, {}, {}).notices == [
+        Notice(code="throttled", seen="in 2 of 6 rounds: at 300 W"), Notice(code="steal", seen="in 1 of 6 rounds"),
     ]
 
 
@@ -214,21 +214,21 @@ def test_chance_shows_a_flag_in_1_percent_of_cases_at_most(rounds: int, name: st
     cases, shown = 1500, 0
     for raised in rng.random((cases, rounds)) < 0.01:
         if raised.sum() >= 2:  # fewer are never shown, as the test above holds
-            samples = [make_samples(n, COPY, flags=[Flag(name=name)] if one else []) for n, one in enumerate(raised)]
-            shown += bool(fold(COPY, samples, "simulated").flags)
+            samples = [make_samples(n, COPY, notices=[Notice(code=name)] if one else []) for n, one in enumerate(raised)]
+            shown += bool(fold(COPY, samples, "simulated").notices)
     assert shown <= 0.01 * cases
 
 
 def test_a_drift_between_rounds_is_shown_in_place_of_those_within() -> None:
-    rising = [{"seconds": [(1 + n / 10) * 1e-3], "flags": [Flag(name="drift", detail="x")]} for n in range(8)]
-    flags = folded(plan.case("barrier", {"repeats": 100}), *rising).flags
-    assert flags == [Flag(name="drift", detail="+51.9% from the first round to the last")]
+    rising = [{"seconds": [(1 + n / 10) * 1e-3], "notices": [Notice(code="drift", seen="x")]} for n in range(8)]
+    flags = folded(plan.case("barrier", {"repeats": 100}), *rising).notices
+    assert flags == [Notice(code="drift", seen="+51.9% from the first round to the last")]
 
 
 def test_flags_are_of_the_rounds_that_are_used() -> None:
-    noisy = {"disturbed": 0.5, "flags": [Flag(name="shared_device", detail="x")]}
-    assert folded(COPY, {}, {}, {}, noisy).flags == []
-    assert folded(COPY, {"status": "error", "seconds": [], "flags": [Flag(name="own")]}).flags == [Flag(name="own")]
+    noisy = {"disturbed": 0.5, "notices": [Notice(code="shared_device", seen="x")]}
+    assert folded(COPY, {}, {}, {}, noisy).notices == []
+    assert folded(COPY, {"status": "error", "seconds": [], "notices": [Notice(code="own")]}).notices == [Notice(code="own")]
 
 
 def test_checks_are_collected_in_order_of_rounds() -> None:

@@ -39,7 +39,7 @@ def test_counters_are_kept_beside_the_times_and_add_up() -> None:
         assert math.fsum(counted.stalls(row.result).values()) == pytest.approx(seconds, rel=1e-3)
         assert seen["energy_j"] == pytest.approx(seen["power_w"] * seconds, rel=1e-3)
     assert counted.counters(chase.result) == {}
-    assert {flag.name for flag in product.result.flags} >= {"throttled", "low_clock"}  # the power limit holds its clock
+    assert {notice.code for notice in product.result.notices} >= {"throttled", "low_clock"}  # the power limit holds its clock
     clock = counted.counters(product.result)["clock_hz"]
     assert clock < 0.97 * 1.98e9
     assert {hz for one in product.result.rounds for hz in one.clocks_hz} == {clock}

@@ -67,7 +67,7 @@ def test_an_honest_kernel_passes_the_same_harness(found: dict[str, Samples]) -> 
     assert honest.check is not None
     assert honest.check.passed
     assert honest.metrics["deterministic"] == 1.0
-    assert not {flag.name for flag in honest.flags} & {"leak", "not_deterministic"}
+    assert not {notice.code for notice in honest.notices} & {"leak", "not_deterministic"}
 
 
 def test_a_leak_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,4 +77,4 @@ def test_a_leak_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     target = targets.open_device(spec := targets.parse("torch:cpu"), targets.find(spec)[0])
     found = measure(target, kernels.case(kernel, {"trick": "leaks"}), CaseBudget(seconds=0.4, seed=1))
     assert found.status == "measured", found.reason
-    assert "leak" in {flag.name for flag in found.flags}
+    assert "leak" in {notice.code for notice in found.notices}

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from hotlap.core.analysis import drift, environment, matching
 from hotlap.core.analysis import turns as turned
 from hotlap.core.analysis.matching import FEWEST_RUNS, Apart, Unit, Values
-from hotlap.core.record import IMPORTED, Allowance, Case, Comparison, Difference, OnDevice, Result, Run, Samples, Summary, Turns, identity
+from hotlap.core.record import IMPORTED, Allowance, Case, Comparison, Difference, Notice, OnDevice, Result, Run, Samples, Summary, Turns, identity
 from hotlap.core.stats import several
 from hotlap.core.stats.components import components
 from hotlap.core.stats.drift import Drift
@@ -90,7 +90,7 @@ def compare(
     runs = [one.run for one in a], [one.run for one in b]
     apart, found = environment.apart(*runs), environment.differences(*runs)
     if turns := _in_turns(a, b, left, right):
-        return [turned.comparison(x, y, one, a[0].run.stopped, gate) for x, y, one in turns]
+        return [turned.comparison(x, y, one, next(iter(a[0].run.stops), None), gate) for x, y, one in turns]
     pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
     if apart and not force:
         return [_unlike(x, y, apart) for x, y in pairs]
@@ -100,13 +100,14 @@ def compare(
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
 
 
-def _methods(a: Sequence[Run], b: Sequence[Run]) -> str:
-    """What to know where Hotlap's own way of making numbers changed from one side to the other; "" where it did not."""
+def _methods(a: Sequence[Run], b: Sequence[Run]) -> Notice | None:
+    """What to know where Hotlap's own way of making numbers changed from one side to the other."""
     one, two = (sorted({run.method for run in side if run.kind != IMPORTED}) for side in (a, b))
     if not one or not two or one == two:
-        return ""
+        return None
     ways = " and ".join(f"{name} by method {', '.join(map(str, side))}" for name, side in (("A", one), ("B", two)))
-    return f"measured in two ways, {ways} (docs/method.md): a small difference may be the method's; measure both by one version to be sure"
+    seen = f"measured in two ways, {ways} (docs/method.md): a small difference may be the method's"
+    return Notice("two_methods", seen, "measure both by one version to be sure")
 
 
 def _between(a: Sequence[Bundle], b: Sequence[Bundle], past: drift.Past, stable: bool) -> InBetween:
@@ -236,7 +237,7 @@ def _weighed(a: Side | None, b: Side | None, gate: float, between: InBetween | N
         return _Weighed(replace(base, reason="a value is zero or negative, and a ratio says nothing then"))
     lower = better == "lower"
     raw, tail = reps.better(lower, moved), _of(a.tails, b.tails, devices, lower)
-    full = replace(with_ratio(base, raw), notices=list(raw.warnings))
+    full = replace(with_ratio(base, raw), notices=list(raw.notices))
     if tail:
         full = replace(full, tail=tail.ratio, tail_low=tail.low, tail_high=tail.high)
     full = replace(full, noise=_noise(a, b))
@@ -333,7 +334,7 @@ def _reason(one: Comparison, raw: Ratio, answer: Answer, q: float | None) -> str
     if one.low is None or one.high is None:
         if min(one.n_a, one.n_b) < FEWEST_RUNS:
             return f"{FEWEST_RUNS} {one.replicates} a side are needed for an interval, there are {one.n_a} and {one.n_b}"
-        return raw.warnings[0] if raw.warnings else "there is no interval"
+        return raw.notices[0].text if raw.notices else "there is no interval"
     _, low, high = one.change
     if one.low <= 1 <= one.high or low is None or high is None:
         return f"no significant difference; minimum detectable effect {percent(one.detectable)}" if one.detectable is not None else ""

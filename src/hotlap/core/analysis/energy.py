@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hotlap.core import work
 from hotlap.core.errors import HotlapError
-from hotlap.core.record import Device, Readings, Record, Row, Samples
+from hotlap.core.record import Device, Notice, Readings, Record, Row, Samples
 from hotlap.core.stats import energy, order
 
 FEWEST = 3  # readings of power outside of all cases from which an idle power is said
@@ -50,7 +50,7 @@ class Spent(Record, frozen=True, kw_only=True):
     expected_w: float | None = None
     source: str = ""  # counter, integral
     reason: str = ""  # why it is not known
-    warnings: list[str] = []
+    notices: list[Notice] = []
 
 
 class _Round(Record, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class _Round(Record, frozen=True, kw_only=True):
     power_w: float
     clock_hz: float | None
     source: str
-    warnings: list[str]
+    notices: list[Notice]
 
 
 def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequence[Device]) -> list[Spent]:
@@ -118,7 +118,7 @@ def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missi
         operations_per_j=operations / joules if operations and joules > 0 else None,
         bytes_per_j=moved / joules if moved and joules > 0 else None,
         source=" and ".join(sorted({one.source for one in rounds})),
-        warnings=list(dict.fromkeys(text for one in rounds for text in one.warnings)),
+        notices=list({one.text: one for part in rounds for one in part.notices}.values()),
     )
 
 
@@ -152,7 +152,7 @@ def _round(one: Samples, series: _Sensed, least_w: float) -> _Round | None:
         power_w=watts,
         clock_hz=statistics.median(clocks) if clocks else None,
         source=found.source,
-        warnings=list(found.warnings),
+        notices=list(found.notices),
     )
 
 

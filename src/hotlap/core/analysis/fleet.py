@@ -50,7 +50,7 @@ class _Survey(NamedTuple):
     odd: dict[Where, fleet.Odd]
     sizes: dict[Where, int]  # devices in the fleet of an odd one
     unsure: dict[tuple[str, str, str], str]  # model, target, Case.id: why the fleet cannot be its own reference
-    doubts: list[Finding]
+    notices: list[Finding]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class AgainstFleet:
             if where[:2] not in here and where[2] in cases and (odd.kind == "tail" or odd.low < -self.gate)
         ]
         open_ones = {row.case.id for row in rows if row.verdict.state == "inconclusive"}
-        return own + others + [one for one in self._survey.doubts if set(one.cases) & open_ones]
+        return own + others + [one for one in self._survey.notices if set(one.cases) & open_ones]
 
     def _finding(self, row: Row) -> Finding | None:
         verdict, where = row.verdict, self._where(row)
@@ -194,15 +194,14 @@ def _surveyed(found: _Survey, group: tuple[str, str], members: Sequence[Referenc
         where = devices[one.node], group[1], cases[one.metric].case.id
         found.odd[where] = one
         found.sizes[where] = len(devices)
-    for text in answer.warnings:
-        number, case, said = _of_case(text, cases)
-        if case is None:
+    for notice in answer.notices:
+        if notice.index is None:
             continue
-        unknown = number is not None and answer.spread[number] is None
+        case, unknown = cases[notice.index].case, answer.spread[notice.index] is None
         if unknown:
-            found.unsure[(*group, case.case.id)] = said
+            found.unsure[(*group, case.id)] = notice.text
         title = "cannot be judged" if unknown else "with care"
-        found.doubts.append(Finding(title=title, cases=[case.case.id], detail=f"{work.label(case.case)}: {said}"))
+        found.notices.append(Finding(title=title, rule=notice.code, cases=[case.id], detail=f"{work.label(case)}: {notice.text}"))
 
 
 def _table(members: Sequence[Reference], devices: Sequence[str], cases: Sequence[Reference]) -> NDArray[np.float64]:
@@ -221,10 +220,3 @@ def _samples(members: Sequence[Reference]) -> list[list[float]]:
     if statistics.median(len(one.runs) for one in members) >= ENOUGH_RUNS:
         return [[statistics.median(values) for values in one.runs.values()] for one in members]
     return [[v for values in one.runs.values() for v in values] for one in members]
-
-
-def _of_case(warning: str, cases: Sequence[Reference]) -> tuple[int | None, Reference | None, str]:
-    """The number and the case that a warning of `stats.fleet` is about, and the rest of it."""
-    head, _, rest = warning.partition(": ")
-    number = head.removeprefix("metric ")
-    return (int(number), cases[int(number)], rest) if number.isdigit() and int(number) < len(cases) else (None, None, warning)

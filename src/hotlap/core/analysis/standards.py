@@ -127,7 +127,7 @@ class Rule:
     at_most: str | float | None = None
     share_at_least: float | None = None
     half_width_at_most: float | None = None
-    no_flags: tuple[str, ...] = ()
+    no_notices: tuple[str, ...] = ()
     place: str = ""  # file:line
 
     def fits(self, row: Row) -> bool:
@@ -153,9 +153,9 @@ class Rule:
             said = f"interval ± {percent(width)}" if width is not None else "no 95 % interval"
             said += f", at most {_asked(self.half_width_at_most)} ({self.why})"
             found.append(Verdict(state="pass" if good else "fail", reason=said))
-        if self.no_flags:
-            seen = sorted({flag.name for flag in row.result.flags} & set(self.no_flags))
-            said = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_flags)}"
+        if self.no_notices:
+            seen = sorted({notice.code for notice in row.result.notices} & set(self.no_notices))
+            said = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_notices)}"
             found.append(Verdict(state="fail" if seen else "pass", reason=f"{said} ({self.why})"))
         return found
 
@@ -262,7 +262,7 @@ def _rule(given: Any, place: str) -> Rule:
             raise _refused(f"'{key}' is a quantity with its unit, as in {key} = \"4.2 TB/s\"", place)
     return Rule(
         why=str(given["why"]), where={str(k): str(v) for k, v in where.items()}, place=place,
-        no_flags=_flags(given["no_flags"], place) if "no_flags" in given else (),
+        no_notices=_notices(given["no_flags"], place) if "no_flags" in given else (),
         **asks, **shares,
     )
 
@@ -278,9 +278,9 @@ def _share(value: Any, key: str, place: str) -> float:
     return share
 
 
-def _flags(given: Any, place: str) -> tuple[str, ...]:
+def _notices(given: Any, place: str) -> tuple[str, ...]:
     names = given if isinstance(given, list) and given else [given]
     for name in names:
         if name not in FLAGS:
-            raise _refused(f"'no_flags' is a list of flags, and there is no flag '{name}'; {nearest(str(name), FLAGS)}", place)
+            raise _refused(f"'no_notices' is a list of flags, and there is no flag '{name}'; {nearest(str(name), FLAGS)}", place)
     return tuple(names)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from hotlap.core.record import Comparison, Result, Summary, Turns
+from hotlap.core.record import Comparison, Result, Stop, StopKind, Summary, Turns
 from hotlap.core.stats import sequential
 from hotlap.core.stats.ratio import beyond
 from hotlap.core.stats.sequential import PILOT, Asked, Decision, Design
@@ -18,18 +18,18 @@ from hotlap.core.stats.turns import aligned
 from hotlap.core.units import percent
 
 
-def comparison(a: Result, b: Result, turns: Turns, stopped: str = "", gate: float | None = None) -> Comparison:
-    """One case; `stopped`: why no more pairs were measured, "" while they are. `gate`: another than the test was planned for."""
+def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, gate: float | None = None) -> Comparison:
+    """One case; `stop`: why no more pairs were measured; None while they are. `gate`: another than the test was planned for."""
     x, y = aligned(a, b)
     lower, gate = a.better == "lower", turns.gate if gate is None else gate
     base = Comparison(
         case=a.case, a=_summary(x, a), b=_summary(y, b), answer="inconclusive", metric=a.metric, unit=a.unit, better=a.better, gate=gate,
         replicates="pairs", n_a=len(x), n_b=len(y),
     )
-    plan, found = sequential.trial(x, y, Asked(turns.difference, turns.gate, turns.most), ended=bool(stopped))
+    plan, found = sequential.trial(x, y, Asked(turns.difference, turns.gate, turns.most), ended=stop is not None)
     if found is None or plan is None:
         why = next((r.reason for r in (a, b) if r.reason and not r.values), "")
-        return replace(base, reason=why or _undecided(x, y, stopped))
+        return replace(base, reason=why or _undecided(x, y, stop))
     ratio, low, high = found.ratio, found.low, found.high
     if lower:
         ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
@@ -37,27 +37,27 @@ def comparison(a: Result, b: Result, turns: Turns, stopped: str = "", gate: floa
     base = replace(base, a_value=base.a.median, b_value=_scaled(base.a.median, found.ratio))
     way = beyond(low, high, gate)
     if way:
-        return replace(base, answer="faster" if way == "larger" else "slower", reason=_reason(plan, found, (len(x), gate), stopped))
+        return replace(base, answer="faster" if way == "larger" else "slower", reason=_reason(plan, found, (len(x), gate), stop))
     answer: Literal["same", "inconclusive"] = "same" if found.answer == "same" else "inconclusive"
-    notices = list(plan.warnings) if answer == "inconclusive" else []
-    return replace(base, answer=answer, notices=notices, reason=_reason(plan, found, (len(x), gate), stopped))
+    notices = list(plan.notices) if answer == "inconclusive" else []
+    return replace(base, answer=answer, notices=notices, reason=_reason(plan, found, (len(x), gate), stop))
 
 
 def _scaled(value: float | None, ratio: float | None) -> float | None:
     return value * ratio if value is not None and ratio is not None else None
 
 
-def _undecided(x: Sequence[float], y: Sequence[float], stopped: str) -> str:
+def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None) -> str:
     """Why a test could not even be planned."""
     lost = sum(value <= 0 for value in (*x, *y))
     if lost:
         return f"{lost} of {2 * len(x)} values are zero or negative: there is no ratio of them"
     if len(x) < PILOT:
-        return f"{sequential.FEWEST if stopped else PILOT} pairs are needed, there are {len(x)}{_ended(stopped)}"
+        return f"{sequential.FEWEST if stop else PILOT} pairs are needed, there are {len(x)}{_ended(stop)}"
     return f"the noise takes more than {sequential.MOST} pairs: look for a larger change with --resolve, or stop background load"
 
 
-def _reason(plan: Design, found: Decision, seen: tuple[int, float], stopped: str) -> str:
+def _reason(plan: Design, found: Decision, seen: tuple[int, float], stop: Stop | None) -> str:
     """What the answer rests on; where there is none, the smallest change that could have been seen, why, and what helps. `seen`: pairs
     measured, and the gate."""
     count, gate = seen
@@ -70,7 +70,7 @@ def _reason(plan: Design, found: Decision, seen: tuple[int, float], stopped: str
         parts.append(f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}")
     elif unseen := _reach(found):
         parts.append(f"a change of up to {percent(unseen)} may be there")
-    parts.append(f"no answer after {_pairs(count, plan)}{_ended(stopped)}")
+    parts.append(f"no answer after {_pairs(count, plan)}{_ended(stop)}")
     if found.answer == "inconclusive":
         wanted = max(found.resolvable or 0.0, plan.difference) * 1.25
         parts.append(f"more pairs (--budget), less background load, or a larger --resolve, as in '{wanted * 100:.2g} %', would answer")
@@ -90,14 +90,14 @@ def _reach(found: Decision) -> float | None:
     return math.sqrt(found.high / found.low) - 1 if found.low and found.high else None
 
 
-_ENDED = {
+_ENDED: dict[StopKind, str] = {
     "budget": "; the budget was used up: give it more with --budget", "interrupted": "; interrupted",
-    "rounds_max": "; no more were allowed: give it more with --pairs",
+    "error": "; it ended with a failure", "rounds_max": "; no more were allowed: give it more with --pairs",
 }
 
 
-def _ended(stopped: str) -> str:
-    return "; it ended with a failure" if stopped.startswith("error") else _ENDED.get(stopped, "")
+def _ended(stop: Stop | None) -> str:
+    return _ENDED.get(stop.kind, "") if stop else ""
 
 
 def _summary(values: Sequence[float], result: Result) -> Summary:

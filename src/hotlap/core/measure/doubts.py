@@ -11,28 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.measure.sensors.base import HARMLESS, THROTTLE
-from hotlap.core.record import Device, Flag, Readings, Samples
+from hotlap.core.record import Device, Notice, Readings, Samples
 from hotlap.core.units import percent
 
 LOW_CLOCK = 0.97  # of the highest the device can reach
 
 
-def doubts(samples: Samples, readings: Sequence[Readings], device: Device) -> list[Flag]:
-    """Flags from the readings taken while the samples were."""
+def notices(samples: Samples, readings: Sequence[Readings], device: Device) -> list[Notice]:
+    """Notices from the readings taken while the samples were."""
     window = {r.sensor: values for r in readings if len(values := _within(r, samples.began_s, samples.ended_s))}
-    flags = []
+    notices = []
     if held := throttle_shares(window.get("throttle", np.zeros(0))):
         said = ", ".join(f"{name} in {percent(share)} of the readings" for name, share in held.items())
-        flags.append(Flag(name="throttled", detail=said, shares=held))
+        notices.append(Notice(code="throttled", seen=said, shares=held))
     clocks = window.get("clock_hz.sm")
     if clocks is not None and device.clock_max_hz and float(np.median(clocks)) < LOW_CLOCK * device.clock_max_hz:
         share = float(np.median(clocks)) / device.clock_max_hz
-        flags.append(Flag(name="low_clock", detail=f"median clock {np.median(clocks) / 1e9:.2f} GHz, {percent(share)} of its maximum"))
+        notices.append(Notice(code="low_clock", seen=f"median clock {np.median(clocks) / 1e9:.2f} GHz, {percent(share)} of its maximum"))
     others = window.get("processes")
     if others is not None and others.max() > 0:
         count = int(others.max())
-        flags.append(Flag(name="shared_device", detail=f"{count} other process{'' if count == 1 else 'es'} on the device"))
-    return flags
+        notices.append(Notice(code="shared_device", seen=f"{count} other process{'' if count == 1 else 'es'} on the device"))
+    return notices
 
 
 def throttle_shares(masks: NDArray[np.float64]) -> dict[str, float]:

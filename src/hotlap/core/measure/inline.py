@@ -15,10 +15,10 @@ from hotlap.core.measure.rounds import Rounds
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.targets.host import Host
 from hotlap.core.measure.workloads.base import Prepared
-from hotlap.core.record import Case, Check, Flag, MeasureOptions, Samples
+from hotlap.core.record import Case, Check, Notice, MeasureOptions, Samples
 from hotlap.core.work import find
 
-ONE_PROCESS = Flag(name="one_process", detail="rounds share one process, so differences between processes are not in the interval")
+ONE_PROCESS = Notice(code="one_process", seen="rounds share one process, so differences between processes are not in the interval")
 
 
 def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> Case:
@@ -59,4 +59,4 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
 
 
 def _flagged(samples: Samples) -> Samples:
-    return replace(samples, flags=[*samples.flags, ONE_PROCESS])
+    return replace(samples, notices=[*samples.notices, ONE_PROCESS])

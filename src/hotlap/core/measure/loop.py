@@ -21,7 +21,7 @@ from hotlap.core.measure import validity, workloads
 from hotlap.core.measure.foreign import Nothing, Watch
 from hotlap.core.measure.targets.base import Seen, Target, Timing
 from hotlap.core.measure.workloads.base import Prepared
-from hotlap.core.record import Case, Check, Flag, Samples
+from hotlap.core.record import Case, Check, Notice, Samples
 from hotlap.core.stats import series, summary
 from hotlap.core.units import percent
 
@@ -128,8 +128,8 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     resolution = target.timer_resolution_s
     watched = not budget.watch.why_not and not isinstance(budget.watch, Nothing)
     disturbed = raw.disturbed_share(places)
-    own = prepared.flags() if prepared.flags else []
-    flags = _flags(kept, first, resolution, calls) + _shared(raw, places, others, steal, ended - sampling_s) + own
+    own = prepared.notices() if prepared.notices else []
+    notices = _notices(kept, first, resolution, calls) + _shared(raw, places, others, steal, ended - sampling_s) + own
     return _with(
         blank, status=found.status, cause=found.cause, reason=found.reason, seconds=kept, calls=calls, method=method, overhead_s=cost,
         resolution_s=resolution, wall_ratio=_wall_ratio(prepared, raw, overhead), dropped=len(used) - len(kept), steady=first is not None,
@@ -138,7 +138,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
         steal=steal, began_s=began, ended_s=ended, clocks_hz=raw.clocks_hz,
         autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, check=check,
         counters=prepared.counters() if prepared.counters else {},
-        metrics=_metrics(prepared), flags=flags, bookkeeping_s=float(np.median(raw.gaps_s)) if raw.gaps_s else None,
+        metrics=_metrics(prepared), notices=notices, bookkeeping_s=float(np.median(raw.gaps_s)) if raw.gaps_s else None,
     )
 
 
@@ -298,16 +298,16 @@ def _gone(raw: RawTimings, places: Sequence[int]) -> list[int]:
     return sorted(set(range(len(raw.wall_s))).difference(places))
 
 
-def _shared(raw: RawTimings, places: Sequence[int], others: float | None, steal: float | None, seconds: float) -> list[Flag]:
+def _shared(raw: RawTimings, places: Sequence[int], others: float | None, steal: float | None, seconds: float) -> list[Notice]:
     """What others took, beside what could be replaced. A brake is no program: it is a reason of throttling."""
-    flags = []
+    notices = []
     disturbed = sum(raw.foreign[n].cause not in ("", "brake") for n in places) / max(len(places), 1)
     if disturbed >= DISTURBED:
         used = f"; other programs used {others:.1f} processors" if others is not None else ""
-        flags.append(Flag(name="shared_device", detail=f"others ran during {percent(disturbed)} of the samples that are left{used}"))
+        notices.append(Notice(code="shared_device", seen=f"others ran during {percent(disturbed)} of the samples that are left{used}"))
     if steal is not None and steal >= STOLEN and steal * seconds >= TICK_S:
-        flags.append(Flag(name="steal", detail=f"the hypervisor gave {percent(steal)} of the processors' time to other guests"))
-    return flags
+        notices.append(Notice(code="steal", seen=f"the hypervisor gave {percent(steal)} of the processors' time to other guests"))
+    return notices
 
 
 def _metrics(prepared: Prepared) -> dict[str, float]:
@@ -315,20 +315,20 @@ def _metrics(prepared: Prepared) -> dict[str, float]:
     return {**own, "operations": prepared.operations} if prepared.operations else own
 
 
-def _flags(kept: list[float], first: int | None, resolution_s: float, calls: int) -> list[Flag]:
-    flags = []
+def _notices(kept: list[float], first: int | None, resolution_s: float, calls: int) -> list[Notice]:
+    notices = []
     if first is None:
-        flags.append(Flag(name="not_steady", detail="no steady state was found in the time given"))
+        notices.append(Notice(code="not_steady", seen="no steady state was found in the time given"))
     if len(kept) < 5:
-        flags.append(Flag(name="few_samples", detail=f"{len(kept)} sample{'' if len(kept) == 1 else 's'} in the round"))
+        notices.append(Notice(code="few_samples", seen=f"{len(kept)} sample{'' if len(kept) == 1 else 's'} in the round"))
     if len(kept) >= 20 and series.bimodal(kept):
-        flags.append(Flag(name="bimodal", detail="samples gather around two values"))
+        notices.append(Notice(code="bimodal", seen="samples gather around two values"))
     if len(kept) >= 10 and series.drifting(kept):
-        flags.append(Flag(name="drift", detail=f"{series.drift(kept):+.1%} from first to last sample"))
+        notices.append(Notice(code="drift", seen=f"{series.drift(kept):+.1%} from first to last sample"))
     shortest = min(kept, default=0.0) * calls
     if shortest > 0 and resolution_s > RESOLUTION_SHARE * shortest:
-        flags.append(Flag(name="timer_coarse", detail=f"the timer's step is {percent(resolution_s / shortest)} of a sample"))
-    return flags
+        notices.append(Notice(code="timer_coarse", seen=f"the timer's step is {percent(resolution_s / shortest)} of a sample"))
+    return notices
 
 
 def _with(samples: Samples, **changes: Any) -> Samples:

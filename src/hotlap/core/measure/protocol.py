@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hotlap.core.record import Case, MeasureOptions, Readings, Samples
+from hotlap.core.record import Case, MeasureOptions, Notice, Readings, Samples
 
 SHORTEST_SLOT_S = 0.1
 """The least time that a case gets in a round, whatever the plan asks."""
@@ -55,7 +55,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     seconds: float  # by the target's clock
     sampler_share: float | None = None  # of one core, spent reading sensors
     missing: dict[str, str] = {}  # sensor sources that are not there, and why
-    warnings: list[str] = []  # of the sampler
+    notices: list[Notice] = []  # of the sampler
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hotlap.core.measure.protocol import SHORTEST_SLOT_S
-from hotlap.core.record import Case, MeasureOptions, Samples
+from hotlap.core.record import Case, MeasureOptions, Samples, Stop
 from hotlap.core.stats import stopping
 from hotlap.core.store.fold import bad, fold
 
@@ -29,7 +29,7 @@ class Next(NamedTuple):
     cases: list[Case] = []
     round_s: float = 0.0
     patience_s: float = 0.0
-    stop: str = ""
+    stop: Stop | None = None
     news: str = ""  # what changed, in words
 
 
@@ -60,14 +60,14 @@ class Rounds:
         if not self.number:
             return Next(list(self.cases), self.options.round_s, self._patience_s())
         if not any(s.seconds for samples in self.kept.values() for s in samples):
-            return Next(stop="no case gave a number")
+            return Next(stop=Stop("no_number"))
         wanting = [case for case in self.cases if self._wants(case)]
         if not wanting:
-            return Next(stop="rounds_max" if any(self._short_of_it(case) for case in self.cases) else "precision reached")
+            return Next(stop=Stop("rounds_max" if any(self._short_of_it(case) for case in self.cases) else "precision"))
         average_s = self.elapsed_s / self.number
         over = self.elapsed_s - self.waited_s + self._length(wanting, average_s) > self.options.budget_s
         if over and (self._fewest_done(wanting) or self.elapsed_s + average_s > (1 + PATIENCE) * self.options.budget_s):
-            return Next(stop="budget")
+            return Next(stop=Stop("budget"))
         news = self._despair()
         round_s = self._round_s(average_s)
         return Next(wanting, round_s * len(wanting) / len(self.cases), self._patience_s() * len(wanting) / len(self.cases), news=news)

@@ -23,7 +23,7 @@ from hotlap.core.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, J
 from hotlap.core.measure.rounds import Next, Rounds
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.targets.faults import never_came
-from hotlap.core.record import METHOD, Case, Device, Look, Plan, Run, Samples
+from hotlap.core.record import METHOD, Case, Device, Look, Plan, Run, Samples, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, locks
 from hotlap.kernels import kept as kernels
@@ -95,8 +95,8 @@ def resume(path: Path, listen: Listener, start: Start = Round) -> Path:
     kept = bundles.load(path)
     record = kept.run
     devices = begun_on(record)
-    for warning in [*writer.warnings, *kept.warnings]:
-        listen(devices[0], 0, warning)
+    for notice in [*writer.notices, *kept.notices]:
+        listen(devices[0], 0, notice.text)
     with ExitStack() as held:
         held.enter_context(locks.hold(devices))
         done: dict[tuple[str, int], list[Samples]] = {}
@@ -177,19 +177,19 @@ class _Session:
         self.writing = threading.Lock()
 
     def measure(self, done: Mapping[tuple[str, int], list[Samples]]) -> Path:
-        stopped = ""
+        stops: list[Stop] = []
         with signals.caught(lambda _: self.stop.set()):
             try:
-                stopped = self._devices(done)
+                stops = self._devices(done)
                 self._say_what_never_came()
             except HotlapError as error:
-                stopped = f"error: {error}"
+                stops = [Stop("error", str(error))]
                 if error.exit_code != MachineError.exit_code or not self.writer.kept:
                     raise
                 raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
             finally:
                 self.programs.end()
-                self._finish("interrupted" if self.stop.is_set() else stopped)
+                self._finish([Stop("interrupted")] if self.stop.is_set() else stops)
         if self.stop.is_set():
             raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
         return self.writer.path
@@ -202,14 +202,14 @@ class _Session:
                 for news in never_came(spec.options, self.ended_s[device.key]):
                     self.listen(device, 0, news)
 
-    def _finish(self, stopped: str) -> None:
+    def _finish(self, stops: list[Stop]) -> None:
         ended = datetime.now(UTC).isoformat(timespec="seconds")
-        self.writer.finish(msgspec.structs.replace(self.record, ended=ended, stopped=stopped))
+        self.writer.finish(msgspec.structs.replace(self.record, ended=ended, stops=stops))
 
-    def _devices(self, done: Mapping[tuple[str, int], list[Samples]]) -> str:
+    def _devices(self, done: Mapping[tuple[str, int], list[Samples]]) -> list[Stop]:
         if self.record.order != "together":
-            return "; ".join(dict.fromkeys(self._rounds(device, done) for device in self.devices))
-        reasons: list[str] = []
+            return _once([self._rounds(device, done) for device in self.devices])
+        reasons: list[Stop] = []
         errors: list[Exception] = []
 
         def one(device: Device) -> None:
@@ -225,9 +225,9 @@ class _Session:
             thread.join()
         if errors:
             raise errors[0]
-        return "; ".join(dict.fromkeys(reasons))
+        return _once(reasons)
 
-    def _rounds(self, device: Device, done: Mapping[tuple[str, int], list[Samples]]) -> str:
+    def _rounds(self, device: Device, done: Mapping[tuple[str, int], list[Samples]]) -> Stop:
         """Rounds on one device until exact enough, out of budget, or stopped; says which. `done`: those of a run that goes on."""
         rounds, number = self.rounds[device.key], 0
         last = max((n for key, n in done if key == device.key), default=0)
@@ -248,8 +248,8 @@ class _Session:
             rounds.ended(seconds)
             number += 1
             if self.stop.is_set():
-                return "interrupted"
-        return "budget"
+                return Stop("interrupted")
+        return Stop("budget")
 
     def _over(self) -> bool:
         return self.limit.over(self._virtual_s())
@@ -339,8 +339,8 @@ class _Session:
         self.round_duration_s[device.key] += ended.seconds if self.simulated else wall_s
         with self.writing:
             self.record = msgspec.structs.replace(self.record, sensors_missing=ended.missing, sampler_share=ended.sampler_share)
-        for warning in ended.warnings if number == 0 else []:
-            self.listen(device, number, warning)
+        for notice in ended.notices if number == 0 else []:
+            self.listen(device, number, notice.text)
         self.last_round_end[device.key] = ended
 
     def _keep(self, device: Device, number: int, took: Took) -> None:
@@ -351,6 +351,11 @@ class _Session:
             self.limit.programs_s += took.samples.ended_s - took.samples.began_s if device.target == "host" else 0.0
         self._count(took.samples)
         self.listen(device, number, took)
+
+
+def _once(stops: Sequence[Stop]) -> list[Stop]:
+    """Each reason once, in order."""
+    return [stop for place, stop in enumerate(stops) if stop not in stops[:place]]
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         sampled_s += seconds if samples.seconds else 0.0
         waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
-        samples = msgspec.structs.replace(samples, flags=samples.flags + doubts(samples, readings, device))
+        samples = msgspec.structs.replace(samples, notices=samples.notices + doubts(samples, readings, device))
         tainted = bool(timers.tainted)
         _say(channel, Took(samples=samples, readings=readings, tainted=tainted))
         if tainted:
@@ -95,7 +95,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         sampler.stop()
     _say(channel, Ended(
         seconds=target.clock.now() - began, sampler_share=sampler.share if sampler else None,
-        missing=sensors.missing(target) if sampler else {}, warnings=list(sampler.warnings) if sampler else [],
+        missing=sensors.missing(target) if sampler else {}, notices=sampler.notices if sampler else [],
     ))
 
 

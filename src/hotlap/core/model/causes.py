@@ -109,9 +109,9 @@ def cause(seen: Seen) -> tuple[str, str]:
 
 def _held_back(seen: Seen) -> tuple[str, str] | None:
     """A throttle flag, or power at its limit."""
-    throttled = [f for f in seen.result.flags if f.name == "throttled"]
+    throttled = [f for f in seen.result.notices if f.code == "throttled"]
     if throttled:
-        return "power", throttled[0].detail or "the device was held back"
+        return "power", throttled[0].seen or "the device was held back"
     power, most = _during(seen, "power_w"), seen.context.power_limit_w
     ratio = _clock_ratio(seen)
     if power and most and power >= POWER_FULL * most and ratio is not None and ratio < LOW_CLOCK:
@@ -121,7 +121,7 @@ def _held_back(seen: Seen) -> tuple[str, str] | None:
 
 def _shared(seen: Seen) -> tuple[str, str] | None:
     """Other work on the device, flagged in half of the rounds or more: what else a case shows says little then."""
-    flagged = [f for r in seen.result.rounds for f in r.flags if f.name == "shared_device"]
+    flagged = [f for r in seen.result.rounds for f in r.notices if f.code == "shared_device"]
     if seen.share is None or 2 * len(flagged) < len(seen.result.rounds) or not flagged:
         return None
     return "shared", "other programs used the device meanwhile"

@@ -237,7 +237,7 @@ def doubts(found: Sequence[Comparison], width: int) -> list[str]:
 
 def _notices(found: Sequence[Comparison], width: int) -> list[str]:
     """Doubts about ratios, each once with its cases."""
-    each = [(one, said) for one in found for said in one.notices]
+    each = [(one, notice.text) for one in found for notice in one.notices]
     lines: list[str] = []
     for group, said in words.alike(each, lambda pair: pair[1]):
         names = f"{words.some([label(one.case) for one, _ in group])}: " if len(found) > 1 else ""

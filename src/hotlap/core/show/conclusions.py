@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hotlap.core.record import Finding, Row
 from hotlap.core.show import doubts as doubting
 from hotlap.core.show import words
-from hotlap.core.show.listing import ENDINGS
+from hotlap.core.show.listing import FINISHED, stopped
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent, show
 
@@ -136,11 +136,11 @@ def _link(rows: Sequence[Row]) -> Row | None:
 
 def _run(bundle: Bundle) -> list[Finding]:
     run = bundle.run
-    found = [Finding(title="The record is not whole", detail=words.clean(warning), severity="warning") for warning in bundle.warnings]
+    found = [Finding(title="The record is not whole", detail=words.clean(notice.text), severity="warning") for notice in bundle.notices]
     if not run.ended:
         found.append(Finding(title="The run did not finish", detail="what was kept is shown", action="hotlap run --resume goes on with it"))
-    elif run.stopped and run.stopped not in ENDINGS:
-        found.append(Finding(title="The run was stopped", detail=words.clean(run.stopped), severity="warning"))
+    elif any(stop.kind not in FINISHED for stop in run.stops):
+        found.append(Finding(title="The run was stopped", detail=words.clean(stopped(run.stops)), severity="warning"))
     return found
 
 

@@ -85,7 +85,7 @@ class Doubt:
 
 def codes(row: Row) -> list[str]:
     """Of a row, the most important first: keys of KINDS, or flags of a later version. None where nothing is to be doubted."""
-    found = {*_of_state(row), *_of_flags(row)}
+    found = {*_of_state(row), *_of_notices(row)}
     if row.verdict.state == "inconclusive" and not row.result.too_short and not found & {"few_rounds", *WIDENS}:
         found.add("noise")
     order = list(KINDS)
@@ -106,7 +106,7 @@ def word(row: Row) -> str:
 def beside(row: Row) -> str:
     """The word, and of a throttled clock how much of the time: what stands beside a number."""
     said = word(row)
-    held = [share for flag in row.result.flags for share in flag.shares.values()]
+    held = [share for notice in row.result.notices for share in notice.shares.values()]
     return f"{said} {percent(max(held))}" if held and code(row) in ("throttled", "power_cap") else said
 
 
@@ -134,8 +134,8 @@ def _disproved(row: Row) -> str:
     return next((cause for cause in ("wrong_result", "tampered", "timers") if cause in causes), "invalid")
 
 
-def _of_flags(row: Row) -> list[str]:
-    names = words.flags(row) if words.numbered(row) else []
+def _of_notices(row: Row) -> list[str]:
+    names = words.notices(row) if words.numbered(row) else []
     found = [SAME.get(name, name) for name in names]
     if "throttled" in found and _own_power(row):
         found[found.index("throttled")] = "power_cap"
@@ -148,7 +148,7 @@ def _of_flags(row: Row) -> list[str]:
 
 def _own_power(row: Row) -> bool:
     """Whether the power cap alone held the clock: what a heavy load does on a healthy device."""
-    return {name for flag in row.result.flags for name in flag.shares} == {"software power cap"}
+    return {name for notice in row.result.notices for name in notice.shares} == {"software power cap"}
 
 
 def slower_than_expected(row: Row) -> bool | None:
@@ -248,7 +248,7 @@ def which(doubt: Doubt, rows: Sequence[Row]) -> str:
 
 def _detail(code: str, rows: Sequence[Row]) -> str:
     """What the flags of this doubt say; of several texts the first."""
-    details = [flag.detail for row in rows for flag in row.result.flags if SAME.get(flag.name, flag.name) == code and flag.detail]
+    details = [notice.seen for row in rows for notice in row.result.notices if SAME.get(notice.code, notice.code) == code and notice.seen]
     if not details:
         return ""
     (_, said), *others = words.alike(details, str)
@@ -262,7 +262,7 @@ def _few(rows: Sequence[Row]) -> str:
 
 
 def _few_samples(rows: Sequence[Row]) -> str:
-    counts = [len(one.seconds) for row in rows for one in row.result.rounds if any(flag.name == "few_samples" for flag in one.flags)]
+    counts = [len(one.seconds) for row in rows for one in row.result.rounds if any(notice.code == "few_samples" for notice in one.notices)]
     return f"{span(counts, str)} {'sample' if max(counts) == 1 else 'samples'} in some rounds" if counts else _detail("few_samples", rows)
 
 
@@ -280,8 +280,8 @@ def _busy(rows: Sequence[Row]) -> str:
 def _throttled(rows: Sequence[Row]) -> str:
     shares: dict[str, list[float]] = {}
     for row in rows:
-        for flag in row.result.flags:
-            for name, share in flag.shares.items():
+        for notice in row.result.notices:
+            for name, share in notice.shares.items():
                 shares.setdefault(name, []).append(share)
     said = ", ".join(f"{name} in {span(found, percent)} of the readings" for name, found in shares.items())
     return said or _detail("throttled", rows)
@@ -305,7 +305,7 @@ _SEEN: dict[str, Callable[[Sequence[Row]], str]] = {
 def _disturbed(rows: Sequence[Row]) -> bool:
     """Whether programs of this machine ran beside the samples."""
     return any((one.disturbed or 0.0) >= 0.005 for row in rows for one in row.result.rounds) or any(
-        flag.name == "shared_device" for row in rows for flag in row.result.flags
+        notice.code == "shared_device" for row in rows for notice in row.result.notices
     )
 
 
@@ -335,11 +335,11 @@ def busy(rows: Sequence[Row]) -> str:
 def notes(row: Row) -> list[tuple[str, str]]:
     """Every notice of one row that its sensors and samples raised: its word, and what was seen."""
     found: dict[str, str] = {}
-    for flag in row.result.flags:
-        code = SAME.get(flag.name, flag.name)
+    for notice in row.result.notices:
+        code = SAME.get(notice.code, notice.code)
         code = "power_cap" if code == "throttled" and _own_power(row) else code
         seen = _clock(row) if code == "clock_varied" else taken([row]) if code == "busy" else ""
-        found.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(flag.detail))
+        found.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(notice.seen))
     return list(found.items())
 
 

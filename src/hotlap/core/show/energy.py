@@ -16,8 +16,8 @@ def energies(found: Sequence[Spent], width: int = 100, color: bool = False) -> s
     for one in found:
         if one.joules is None:
             said.setdefault(f"unknown, because {one.reason}", []).append(one.label)
-        for text in one.warnings:
-            said.setdefault(text, []).append(one.label)
+        for notice in one.notices:
+            said.setdefault(notice.text, []).append(one.label)
         if one.joules and one.low_j is not None and one.high_j is not None and (one.high_j - one.low_j) / 2 > COARSE * one.joules:
             said.setdefault("bounds are wide: --round-time longer gives the sensor more to see", []).append(one.label)
     lines += [""] * bool(lines) * bool(said)

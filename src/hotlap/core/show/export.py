@@ -14,7 +14,7 @@ from hotlap.core.record import Row
 from hotlap.core.show import counters, doubts, listing, words
 from hotlap.core.store.bundle import Bundle
 
-FACTS = ("id", "began", "ended", "stopped", "hotlap", "target", "order", "labels", "seed")
+FACTS = ("id", "began", "ended", "stops", "hotlap", "target", "order", "labels", "seed")
 
 
 def to_json(bundle: Bundle, rows: Sequence[Row]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def to_json(bundle: Bundle, rows: Sequence[Row]) -> dict[str, Any]:
     run = bundle.run
     facts: dict[str, Any] = {name: getattr(run, name) for name in FACTS}
     return {
-        **facts, "plan": run.plan.name, "host": run.machine.host, "path": str(bundle.path), "warnings": bundle.warnings,
+        **facts, "plan": run.plan.name, "host": run.machine.host, "path": str(bundle.path), "notices": bundle.notices,
         "devices": [msgspec.to_builtins(d) | {"key": d.key} for d in listing.measured(run)], "results": [result(row) for row in rows],
     }
 
@@ -45,7 +45,7 @@ def result(row: Row) -> dict[str, Any]:
         "detail": gap.detail, "set_by": gap.set_by, "why": gap.why,
         "limit": msgspec.to_builtins(gap.limit) if gap.limit else None,
         "counters": counters.of(row),
-        "flags": [{"name": flag.name, "detail": flag.detail, "shares": flag.shares} for flag in found.flags],
+        "flags": [{"name": notice.code, "detail": notice.seen, "shares": notice.shares} for notice in found.notices],
         "state": row.verdict.state, "doubt": doubts.code(row), "doubts": doubts.codes(row), "reason": row.verdict.reason,
         "action": row.verdict.action,
     }
@@ -65,7 +65,7 @@ def to_csv(bundle: Bundle, rows: Sequence[Row]) -> str:
     writer.writerow(["run", *CSV_COLUMNS])
     for row in rows:
         flat = result(row) | {
-            "rounds": len(row.result.values), "flags": " ".join(words.flags(row)), "params": json.dumps(row.case.params, sort_keys=True),
+            "rounds": len(row.result.values), "flags": " ".join(words.notices(row)), "params": json.dumps(row.case.params, sort_keys=True),
             "rounds_left_out": len(row.result.left_out), "too_short": str(row.result.too_short).lower(),
         }
         writer.writerow([bundle.run.id, *("" if flat[name] is None else flat[name] for name in CSV_COLUMNS)])

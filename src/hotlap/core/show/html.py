@@ -212,7 +212,7 @@ def _timelines(side: Side, rows: int) -> str:
     drawn = [(row, svg) for row in side.rows if (svg := timeline.chart(row, side.bundle.readings, rows))]
     if not drawn:
         return ""
-    ordered = sorted(drawn, key=lambda pair: not (pair[0].result.flags or pair[0].verdict.state != "measured"))
+    ordered = sorted(drawn, key=lambda pair: not (pair[0].result.notices or pair[0].verdict.state != "measured"))
     figures = [_timeline(row, svg) for row, svg in ordered]
     rest = "".join(figures[SHOWN:])
     more = f"<summary>{words.counted(len(figures) - SHOWN, 'further case')}</summary>"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Baseline, Case, Device, Limit, Reference, Run
+from hotlap.core.record import Baseline, Case, Device, Limit, Reference, Run, Stop, StopKind
 from hotlap.core.show import layout, words
 from hotlap.core.show.layout import Cell, Column
 from hotlap.core.stats import repeatability
@@ -17,9 +17,13 @@ from hotlap.core.units import percent, show, size
 from hotlap.core.work import find, label
 
 STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
-ENDINGS = {
-    "rounds_max": "all rounds done", "precision reached": "precision reached", "budget": "budget spent",
+ENDINGS: dict[StopKind, str] = {
+    "precision": "precision reached", "rounds_max": "all rounds done", "budget": "budget spent", "no_number": "no case gave a number",
+    "planned_pairs": "no answer within the planned pairs", "interrupted": "interrupted", "error": "error", "over": "the time is over",
+    "by_hand": "stopped by hand", "program_ended": "the program ended", "imported": "imported", "unknown": "",
 }
+
+FINISHED: tuple[StopKind, ...] = ("precision", "rounds_max", "budget")  # ends that were planned
 
 
 def heading(bundle: Bundle) -> str:
@@ -53,7 +57,18 @@ def ending(run: Run) -> str:
         if run.kind == "watch":
             return "not finished: it was killed, or still goes on"
         return f"not finished: hotlap {'run' if run.plan.cases else 'stress'} --resume goes on"
-    return ENDINGS.get(run.stopped, run.stopped)
+    return stopped(run.stops)
+
+
+def stopped(stops: Sequence[Stop]) -> str:
+    """Why a run ended, in words."""
+    return "; ".join(map(_stopped, stops))
+
+
+def _stopped(stop: Stop) -> str:
+    if stop.kind == "program_ended" and stop.detail:
+        return f"{ENDINGS[stop.kind]} with {stop.detail}"
+    return ": ".join(part for part in (ENDINGS[stop.kind], stop.detail or stop.state) if part)
 
 
 # ---------------------------------------------------------------- devices
@@ -127,12 +142,12 @@ def _ended(run: Listed) -> Cell:
         return Cell(f"needs hotlap {words.clean(run.written_by)}", "warn")
     if not run.ended:
         return Cell("not finished", "warn")
-    kind, _, why = run.stopped.partition(": ")
-    if why in STATES and kind != "error":
-        return Cell(why.upper(), STATES[why])
-    if kind == "error":
-        return Cell(f"error: {layout.shortened(words.clean(why), 40)}", "bad")
-    return Cell(words.clean(ENDINGS.get(run.stopped, run.stopped)), "warn" if kind == "interrupted" else "")
+    stop = next(iter(run.stops), Stop("unknown"))
+    if stop.state in STATES:
+        return Cell(stop.state.upper(), STATES[stop.state])
+    if stop.kind == "error":
+        return Cell(f"error: {layout.shortened(words.clean(stop.detail), 40)}", "bad")
+    return Cell(words.clean(stopped(run.stops)), "warn" if stop.kind == "interrupted" else "")
 
 
 # ---------------------------------------------------------------- baselines

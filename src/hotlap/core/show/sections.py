@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hotlap.core.record import Device, Row
 from hotlap.core.show import doubts, layout, words
 from hotlap.core.show.conclusions import Conclusions
-from hotlap.core.show.listing import ENDINGS
+from hotlap.core.show.listing import stopped
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import show, size
 
@@ -79,7 +79,7 @@ def setup(bundle: Bundle) -> str:
     rounds = len({s.round for s in bundle.samples})
     precision = f"± {show(options.precision, '%', 2)} of the median" if options else ""
     order = {"single": "", "one after another": "devices one after another", "together": "devices at once"}[run.order]
-    ending, rate = ENDINGS.get(run.stopped, run.stopped), f"{options.readings_hz:.3g} a second" if options and options.readings_hz else ""
+    ending, rate = stopped(run.stops), f"{options.readings_hz:.3g} a second" if options and options.readings_hz else ""
     how: tuple[tuple[str, object], ...]
     if bundle.run.plan.cases or bundle.samples:
         how = (("Rounds", f"{rounds}, each a fresh process; {ending}".removesuffix("; ")), ("Precision asked", precision))
@@ -313,7 +313,7 @@ def _no_limit(rows: Sequence[Row]) -> str:
 
 def notices(bundle: Bundle, rows: Sequence[Row]) -> str:
     """Every doubt with the cases it concerns, and what to do."""
-    record = "".join(f'<li class="warning"><b>The record</b><span>{text(warning)}</span></li>' for warning in bundle.warnings)
+    record = "".join(f'<li class="warning"><b>The record</b><span>{text(notice.text)}</span></li>' for notice in bundle.notices)
     items = "".join(
         f'<li class="{one.severity}"><b>{text(one.word)}: {text(words.some(one.labels, 6))}</b>'
         f"<span>{text(one.seen)}{f'. What to do: {text(one.action)}' if one.action else ''}</span></li>"

@@ -260,4 +260,4 @@ def _energy_said(found: energy.Energy | None) -> list[str]:
                     f"readings of power cover {found.sampled:.0%} of the time")
     elif found.source == "integral":
         said.append(f"readings of power cover {found.sampled:.0%} of the time")
-    return said + list(found.warnings)
+    return said + [notice.text for notice in found.notices]

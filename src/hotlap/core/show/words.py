@@ -189,7 +189,7 @@ def state(row: Row) -> str:
 
 
 def flags(row: Row) -> list[str]:
-    return list(dict.fromkeys(flag.name for flag in row.result.flags))
+    return list(dict.fromkeys(notice.code for notice in row.result.notices))
 
 
 def in_cycles(row: Row) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hotlap.core.record import Notice
 from hotlap.core.stats import several
 from hotlap.core.stats.series import LARGEST
 from hotlap.core.stats.slope import DAY_S, FEWEST_DAYS, FEWEST_POINTS, MONTH_S, POWER, Slopes, median, slopes, unknown
@@ -39,7 +40,7 @@ class Trends(NamedTuple):
     peers: Slopes  # against the peers' median curve; NaN without peers
     shared: Slopes  # of the peers' median curve, by metric
     change: Floats  # of the last month against the baseline, as a share
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
     def judged(self) -> Slopes:
         """What verdicts are of: against the peers where there are any."""
@@ -125,7 +126,7 @@ def trends(
             for whole, part in zip(found, slopes(after.times, logs, pool=False), strict=True):
                 whole[device] = part
     shared = slopes(points.times, median(np.moveaxis(curve, 0, -1)).astype(np.float32), pool=False)
-    return Trends(own, against, shared, _change(points, baseline), _warnings(times, shared, against))
+    return Trends(own, against, shared, _change(points, baseline), _notices(times, shared, against))
 
 
 def _times(times_s: ArrayLike) -> Floats:
@@ -270,13 +271,15 @@ def _change(points: _Points, baseline: ArrayLike | None) -> Floats:
     return np.asarray(np.expm1(late + points.level - points.signs * np.log(given)))
 
 
-def _warnings(times: Floats, shared: Slopes, against: Slopes) -> tuple[str, ...]:
-    said = []
+def _notices(times: Floats, shared: Slopes, against: Slopes) -> tuple[Notice, ...]:
+    found = []
     days = (times[-1] - times[0]) / DAY_S
     if days < FEWEST_DAYS or len(times) < FEWEST_POINTS:
-        said.append(f"{len(times)} times over {days:.1f} days are no trend: {FEWEST_POINTS} over {FEWEST_DAYS:.0f} days are needed")
+        seen = f"{len(times)} times over {days:.1f} days are no trend: {FEWEST_POINTS} over {FEWEST_DAYS:.0f} days are needed"
+        found.append(Notice("no_trend", seen))
     elif not np.isfinite(against.slope).any():
-        said.append(f"fewer than {FEWEST_PEERS} peers: what the whole fleet shares is part of every trend")
+        found.append(Notice("few_peers", f"fewer than {FEWEST_PEERS} peers: what the whole fleet shares is part of every trend"))
     for metric in np.flatnonzero((shared.p < RATE / len(shared.p)) & (np.abs(shared.slope) >= WORTH)):
-        said.append(f"metric {metric}: the whole fleet changes by {shared.slope[metric]:+.2%} a month, which no device is blamed for")
-    return tuple(said)
+        seen = f"the whole fleet changes by {shared.slope[metric]:+.2%} a month, which no device is blamed for"
+        found.append(Notice("fleet_changes", seen, index=int(metric)))
+    return tuple(found)

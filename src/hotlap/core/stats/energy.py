@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 
 GAP = 3.0  # samples further apart than this × their median distance leave the time between them unsampled
 STEPS = 5  # of a counter, whose mean distance tells how often it steps
@@ -36,7 +37,7 @@ class Energy:
     sampled: float  # share of the window that samples of power cover
     integral_j: float | None = None  # of power, where both are known
     difference: float | None = None  # integral ÷ counter − 1
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
 
 def window(begin_s: float, end_s: float, power_w: Series = ((), ()), energy_j: Series = ((), ()), averaged_s: float = 0.0) -> Energy:
@@ -47,22 +48,21 @@ def window(begin_s: float, end_s: float, power_w: Series = ((), ()), energy_j: S
     times, watts = _clean(power_w)
     integral, integral_error, sampled = _integral(times, watts, begin_s, end_s)
     peak = float(watts.max()) if watts.size else math.nan
-    counted, counter_error, warnings = _counted(*_clean(energy_j), begin_s, end_s, peak)
+    counted, counter_error, notices = _counted(*_clean(energy_j), begin_s, end_s, peak)
     if averaged_s and times.size > 1:
         sampled *= min(1.0, averaged_s / float(np.median(np.diff(times))))
     seconds = end_s - begin_s
     if counted is None:
-        return Energy(integral, integral_error, "none" if integral is None else "integral", seconds, sampled, warnings=tuple(warnings))
+        return Energy(integral, integral_error, "none" if integral is None else "integral", seconds, sampled, notices=tuple(notices))
     difference = integral / counted - 1 if integral is not None and counted > 0 else None
     if (
         difference is not None
         and integral is not None
         and abs(integral - counted) > (integral_error or 0) + (counter_error or 0) + AGREE * counted
     ):
-        warnings.append(
-            f"the counter gives {counted:.4g} J, the integral of power {integral:.4g} J: {difference:+.1%}; one of them is wrong"
-        )
-    return Energy(counted, counter_error, "counter", seconds, sampled, integral, difference, tuple(warnings))
+        seen = f"the counter gives {counted:.4g} J, the integral of power {integral:.4g} J: {difference:+.1%}; one of them is wrong"
+        notices.append(Notice("energy_differs", seen))
+    return Energy(counted, counter_error, "counter", seconds, sampled, integral, difference, tuple(notices))
 
 
 def _clean(series: Series) -> tuple[np.ndarray, np.ndarray]:
@@ -92,15 +92,15 @@ def _integral(times: np.ndarray, watts: np.ndarray, begin: float, end: float) ->
 
 def _counted(
     times: np.ndarray, joules: np.ndarray, begin: float, end: float, peak_w: float
-) -> tuple[float | None, float | None, list[str]]:
+) -> tuple[float | None, float | None, list[Notice]]:
     if times.size < 2 or times[-1] <= begin or times[0] >= end:
         return None, None, []
     if bool(np.any(np.diff(joules) < 0)):
-        return None, None, ["the energy counter went back within the window; power is integrated instead"]
+        return None, None, [Notice("energy_counter", "the energy counter went back within the window; power is integrated instead")]
     low, high = max(begin, float(times[0])), min(end, float(times[-1]))
     counted = float(np.interp(high, times, joules) - np.interp(low, times, joules))
     if counted <= 0:
-        return None, None, ["the energy counter stood still; power is integrated instead"]
+        return None, None, [Notice("energy_counter", "the energy counter stood still; power is integrated instead")]
     watts = max(peak_w, counted / (high - low)) if math.isfinite(peak_w) else float((np.diff(joules) / np.diff(times)).max())
     outside = (end - begin) - (high - low)
     scaled = counted * (end - begin) / (high - low)

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hotlap.core.record import Notice
 from hotlap.core.stats import series, student
 from hotlap.core.stats.series import MAD_TO_SD
 
@@ -57,7 +58,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     odd: list[Odd]  # the surest first
     spread: list[float | None]  # between healthy nodes, by metric; None where it cannot be known
     noise: list[float | None]  # within nodes, by metric
-    warnings: list[str]
+    notices: list[Notice]
 
     @property
     def nodes(self) -> list[int]:
@@ -88,8 +89,8 @@ def odd(values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: 
         raise ValueError(f"better is 'higher' or 'lower', not {next(one for one in ways if one not in ('higher', 'lower'))}")
     if nodes < FEWEST_NODES or not metrics:
         said = f"{nodes} nodes are no fleet: {FEWEST_NODES} are the fewest that can be held against each other"
-        return Fleet(odd=[], spread=[None] * metrics, noise=[None] * metrics, warnings=[said])
-    found = Fleet(odd=[], spread=[], noise=[], warnings=[])
+        return Fleet(odd=[], spread=[None] * metrics, noise=[None] * metrics, notices=[Notice("small_fleet", said)])
+    found = Fleet(odd=[], spread=[], noise=[], notices=[])
     for start in range(0, metrics, BLOCK):
         chosen = range(start, min(start + BLOCK, metrics))
         block = np.ascontiguousarray(np.swapaxes(x[:, chosen.start : chosen.stop], 0, 1), dtype=np.float64)
@@ -116,7 +117,7 @@ def _judge(found: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
     if len(measured) < FEWEST_NODES:
         found.spread.append(None)
         found.noise.append(None)
-        found.warnings.append(f"metric {metric}: {len(measured)} nodes have samples, {FEWEST_NODES} are needed")
+        found.notices.append(Notice("small_fleet", f"{len(measured)} nodes have samples, {FEWEST_NODES} are needed", index=metric))
         return
     location, noise = _locations(logs[measured])
     counts = count[measured]
@@ -131,7 +132,7 @@ def _judge(found: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
     shift = location - centre
     score = shift / np.maximum(error, 1e-12)
     lowest, highest = (_beyond(rates[0], side[well]) for side in (-score, score))
-    _doubts(found, metric, (lowest * float(np.median(error)), lowest > 2 * _usual(rates[0], len(well))), (centre, spread, limit))
+    _notices(found, metric, (lowest * float(np.median(error)), lowest > 2 * _usual(rates[0], len(well))), (centre, spread, limit))
     tail, chance = _tails(logs[measured] - location[:, None], counts, well)
     by_shift = _shift_p(score, lowest, highest, rates[0])
     for place in np.flatnonzero((by_shift < rates[0]) | (chance < rates[1])):
@@ -142,15 +143,15 @@ def _judge(found: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
     found.noise.append(noise)
 
 
-def _doubts(found: Fleet, metric: int, reach: tuple[float, bool], healthy: tuple[float, float, float | None]) -> None:
+def _notices(found: Fleet, metric: int, reach: tuple[float, bool], healthy: tuple[float, float, float | None]) -> None:
     """What else there is to say of a metric."""
     (least, tailing), (centre, spread, limit) = reach, healthy
     off, below = -math.expm1(-least), -math.expm1(centre - limit) if limit is not None else 0.0
     if tailing:
         named = f"only what is {off:.1%} off is named" if off < 0.5 else "who is off cannot be told"
-        found.warnings.append(f"metric {metric}: levels of nodes tail off without a gap: {named}")
+        found.notices.append(Notice("no_gap", f"levels of nodes tail off without a gap: {named}", index=metric))
     if below > max(FAR * spread, 0.001):
-        found.warnings.append(f"metric {metric}: the fleet as a whole lies {below:.1%} below the limit")
+        found.notices.append(Notice("fleet_below", f"the fleet as a whole lies {below:.1%} below the limit", index=metric))
 
 
 def _locations(logs: Floats) -> tuple[Floats, float]:
@@ -181,7 +182,8 @@ def _reference(found: Fleet, metric: int, location: Floats, limit: float | None)
         return np.asarray(lower if abs(low - limit) < abs(high - limit) else ~lower)
     size = math.expm1(low - high)
     groups = f"two groups of nodes, {int(lower.sum())} and {int((~lower).sum())}, {abs(size):.1%} apart"
-    found.warnings.append(f"metric {metric}: {groups}: the fleet cannot be its own reference; give a limit, or a baseline")
+    seen = f"{groups}: the fleet cannot be its own reference"
+    found.notices.append(Notice("two_groups", seen, "give a limit, or a baseline", index=metric))
     return None
 
 

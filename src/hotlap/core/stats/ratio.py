@@ -4,7 +4,7 @@ One value per run: the run is the unit of replication, so samples inside a run n
 ISMM 2013). All is done on logarithms, so that a ratio and its inverse get the same answer.
 
     estimate    of many series at once, on logarithms: centre, interval, p
-    ratio       of one comparison, with its doubts
+    ratio       of one comparison, with its notices
     beyond      whether an interval lies beyond a practical margin: the one rule of `compare`, `ab` and `judge`
     verdict     larger, smaller, same or inconclusive, by that margin
     widened     by what the level of unchanged code does from one time to another
@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hotlap.core.record import Notice
 from hotlap.core.stats import series, student
 from hotlap.core.stats.drift import Drift
 from hotlap.core.stats.series import MAD_TO_SD, finite
@@ -56,7 +57,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int = 0  # 0: not paired
     method: str = ""
     resolvable: float | None = None  # smallest change that this many runs with this noise find with 80 % power
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
 
 class Estimates(NamedTuple):
@@ -89,19 +90,19 @@ def ratio(
     x, y = finite(a), finite(b)
     _check(x, y, paired, assume, confidence)
     plain = Ratio(ratio=_plain(x, y), n_a=len(x), n_b=len(y), pairs=len(x) if paired else 0, method="none")
-    doubts: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     if assume == "exact":
         if _constant(x) and _constant(y):
             return _exact(x, y, plain, confidence)
-        doubts = ("values of one side differ among themselves, so they are not exact: taken as noisy",)
+        notices = (Notice("not_exact", "values of one side differ among themselves, so they are not exact: taken as noisy"),)
     unknown = _unknown(x, y, paired)
     if unknown:
-        return msgspec.structs.replace(plain, warnings=(*doubts, unknown))
+        return msgspec.structs.replace(plain, notices=(*notices, unknown))
     normal: Literal["nothing", "normal"] = "normal" if assume == "normal" else "nothing"
     found = estimate(np.log(x)[None], np.log(y)[None], paired=paired, assume=normal, confidence=confidence)
     found = widened(found, drift, confidence) if drift else found
-    doubts += _doubts(np.log(x), np.log(y), found, paired, normal)
-    return msgspec.structs.replace(plain, method=_method(len(x), len(y), paired, normal), warnings=doubts, **_shares(found, confidence))
+    notices += _notices(np.log(x), np.log(y), found, paired, normal)
+    return msgspec.structs.replace(plain, method=_method(len(x), len(y), paired, normal), notices=notices, **_shares(found, confidence))
 
 
 def beyond(low: float | None, high: float | None, margin: float) -> Literal["larger", "smaller", ""]:
@@ -387,21 +388,21 @@ def _exact(x: Floats, y: Floats, plain: Ratio, confidence: float) -> Ratio:
     same = bool(x[0] == y[0])
     share = 1.0 if same else plain.ratio
     if share is None:
-        return msgspec.structs.replace(plain, p=0.0, method="exact", warnings=("a value is zero or negative: there is no ratio",))
+        return msgspec.structs.replace(plain, p=0.0, method="exact", notices=(Notice("zero_values", "a value is zero or negative: there is no ratio"),))
     fields = dict.fromkeys(("ratio", "low", "high", "inner_low", "inner_high"), share)
     return msgspec.structs.replace(plain, **fields, p=float(same), confidence=confidence, method="exact", resolvable=0.0)
 
 
-def _unknown(x: Floats, y: Floats, paired: bool) -> str:
-    """Why there is no interval, or ""."""
+def _unknown(x: Floats, y: Floats, paired: bool) -> Notice | None:
+    """Why there is no interval."""
     lost = int(np.count_nonzero(x <= 0) + np.count_nonzero(y <= 0))
     if lost:
-        return f"{lost} of {len(x) + len(y)} values are zero or negative: there is no interval of a ratio"
+        return Notice("zero_values", f"{lost} of {len(x) + len(y)} values are zero or negative: there is no interval of a ratio")
     if paired and len(x) < FEWEST:
-        return f"{FEWEST} pairs are needed for an interval, there are {len(x)}"
+        return Notice("few_values", f"{FEWEST} pairs are needed for an interval, there are {len(x)}")
     if min(len(x), len(y)) < FEWEST:
-        return f"{FEWEST} values are needed on each side for an interval, there are {len(x)} and {len(y)}"
-    return ""
+        return Notice("few_values", f"{FEWEST} values are needed on each side for an interval, there are {len(x)} and {len(y)}")
+    return None
 
 
 def _method(n: int, m: int, paired: bool, assume: str) -> str:
@@ -428,35 +429,31 @@ def _shares(found: Estimates, confidence: float) -> dict[str, float | None]:
     }
 
 
-def _doubts(x: Floats, y: Floats, found: Estimates, paired: bool, assume: str) -> tuple[str, ...]:
+def _notices(x: Floats, y: Floats, found: Estimates, paired: bool, assume: str) -> tuple[Notice, ...]:
     n = min(len(x), len(y))
     inflation = float(found.inflation[0])
     spreads = sorted(float(np.median(np.abs(side - np.median(side)))) for side in (x, y))
-    doubts = [
-        (
-            paired and n < FEWEST_FLIPS and assume != "normal",
-            f"with {n} pairs their differences are taken to be normal; {FEWEST_FLIPS} pairs need no such assumption",
-        ),
-        (
-            inflation > 1 and n >= KNOWN,
-            f"neighbouring values are alike (autocorrelation): the interval is widened by {math.sqrt(inflation) - 1:.0%}",
-        ),
-        (not paired and n >= 8 and 3 * spreads[0] < spreads[1], "one side is over 3 times as noisy as the other: look for what differs"),
-        (
-            not paired and any(_drifts(side) for side in (x, y)),
-            "a side drifts while it is measured, which can look like a difference: measure the sides in turns",
-        ),
-    ]
-    none = () if math.isfinite(float(found.low[0])) else (_no_interval(x, y, paired),)
-    return (*none, *(text for seen, text in doubts if seen))
+    notices = [] if math.isfinite(float(found.low[0])) else [_no_interval(x, y, paired)]
+    if paired and n < FEWEST_FLIPS and assume != "normal":
+        seen = f"with {n} pairs their differences are taken to be normal; {FEWEST_FLIPS} pairs need no such assumption"
+        notices.append(Notice("taken_as_normal", seen))
+    if inflation > 1 and n >= KNOWN:
+        seen = f"neighbouring values are alike (autocorrelation): the interval is widened by {math.sqrt(inflation) - 1:.0%}"
+        notices.append(Notice("autocorrelated", seen))
+    if not paired and n >= 8 and 3 * spreads[0] < spreads[1]:
+        notices.append(Notice("unlike_noise", "one side is over 3 times as noisy as the other", "look for what differs"))
+    if not paired and any(_drifts(side) for side in (x, y)):
+        seen = "a side drifts while it is measured, which can look like a difference"
+        notices.append(Notice("drift", seen, "measure the sides in turns"))
+    return tuple(notices)
 
 
-def _no_interval(x: Floats, y: Floats, paired: bool) -> str:
+def _no_interval(x: Floats, y: Floats, paired: bool) -> Notice:
     """Why a test of enough positive values gives none."""
     still = np.ptp(y - x) < ROUNDING if paired else max(np.ptp(x), np.ptp(y)) < ROUNDING
     if still:
-        return "no noise was seen: the values of each side are equal, which so few can be by chance; add runs or rounds"
-    return f"{len(x)} and {len(y)} values are too few for an interval of this confidence: add runs or rounds"
+        return Notice("no_noise", "no noise was seen: the values of each side are equal, which so few can be by chance", "add runs or rounds")
+    return Notice("few_values", f"{len(x)} and {len(y)} values are too few for an interval of this confidence", "add runs or rounds")
 
 
 def _drifts(logs: Floats) -> bool:

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hotlap.core.record import Notice
 from hotlap.core.stats.ratio import HALVINGS, NORMAL, ROUNDING, exponential, serial_pairs
 from hotlap.core.stats.series import finite
 from hotlap.core.stats.student import quantile, two_sided
@@ -63,7 +64,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float
     average: float  # pairs to expect when the difference is real
     attained: float  # power that the bounds give at `pairs`
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +146,7 @@ def design(sd: float, difference: float, *, gate: float | None = None, pilot: in
     _, _, pairs, shape, found, average = min(options)
     plan = _planned(sd, difference, gate, _looks(pairs, fewest), (shape, spent))
     text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {found:.0%}, not {POWER:.0%}"
-    return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=found, warnings=(text,) if found < POWER else ())
+    return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=found, notices=(Notice("low_power", text),) if found < POWER else ())
 
 
 def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float]) -> Design:

@@ -1,4 +1,4 @@
-"""A result condensed: median, interval, spread, quantiles, and every doubt as a warning that says what to do.
+"""A result condensed: median, interval, spread, quantiles, and notices that say what to do.
 
 Nothing here assumes a distribution. Rounds are fresh processes and independent; samples inside a round are not, so the
 interval is over rounds alone (Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013).
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hotlap.core.record import Summary
+from hotlap.core.record import Notice, Summary
 from hotlap.core.stats import order, series, stopping
 from hotlap.core.stats.series import LARGEST, MAD_TO_SD, RESOLUTION, finite
 from hotlap.core.units import show
@@ -66,7 +66,7 @@ def summarize(
     """`values`: one number per round. `samples`: those of each round in order of time, in the same unit as `values`. `precision`:
     the half-width asked for, as a share of the median. `better`, "higher" or "lower", says which round is the best.
 
-    Values that are not finite are left out and a warning says so; whatever cannot be known from the rest is None.
+    Values that are not finite are left out and a notice says so; whatever cannot be known from the rest is None.
     Outliers are counted inside each round, or over `values` when there are no samples. Quantiles are of all samples
     (linear between order statistics: type 7 of Hyndman and Fan, 1996).
     """
@@ -86,8 +86,8 @@ def summarize(
         }
     fields["outliers"] = sum(int(outliers(one).sum()) for one in (rounds or [x]))
     summary = Summary(**fields)
-    warnings = _lost(lost, "rounds", len(values)) + _lost(lost_samples, "samples", summary.samples + lost_samples)
-    return Summary(**fields, warnings=warnings + _warnings(summary, x, rounds))
+    notices = _lost(lost, "rounds", len(values)) + _lost(lost_samples, "samples", summary.samples + lost_samples)
+    return Summary(**fields, notices=notices + _notices(summary, x, rounds))
 
 
 def _clean(values: Sequence[float]) -> tuple[NDArray[np.float64], int]:
@@ -144,38 +144,48 @@ def _effective(one: NDArray[np.float64]) -> float:
     return 1.0 if r is None else effective(len(one), r)
 
 
-def _lost(lost: int, things: str, of: int) -> list[str]:
-    return [f"{lost} of {of} {things} gave no finite number and are left out: look at them with 'hotlap show'"] if lost else []
+def _lost(lost: int, what: str, of: int) -> list[Notice]:
+    seen = f"{lost} of {of} {what} gave no finite number and are left out"
+    return [Notice("not_finite", seen, "look at them with 'hotlap show'")] if lost else []
 
 
-def _warnings(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.float64]]) -> list[str]:
-    """Every doubt about a summary, each with what to do."""
+def _notices(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.float64]]) -> list[Notice]:
+    """What to know about a summary, each with what to do."""
     if not len(x):
-        return ["nothing was measured: the reason stands with the case; mend it and run again"]
-    few = [len(one) for one in rounds if len(one) < FEW_SAMPLES]
-    doubts = [
-        (
-            len(x) < stopping.FEWEST,
-            f"{stopping.FEWEST} rounds needed for a 95 % interval, there {_are(len(x))}: run with --rounds {stopping.FEWEST}",
-        ),
-        (s.median == 0, "the median is zero, so widths have no meaning as a share of it: measure something that takes longer"),
-        (bool(few), f"{len(few)} of {len(rounds)} rounds have fewer than {FEW_SAMPLES} samples: give a round more time with --round-time"),
-        (
-            s.samples >= 20 and bool(s.within) and s.effective is not None and s.effective < DEPENDENT * s.samples,
-            f"{s.samples} samples are worth {s.effective or 0:.0f} independent ones: more rounds narrow the interval, more samples do not",
-        ),
-        (
-            s.samples >= 20 and s.outliers > MANY_OUTLIERS * s.samples,
-            f"{s.outliers} of {s.samples} samples lie far from the others: stop other programs and run again",
-        ),
-        (
-            len(x) >= stopping.FEWEST and s.spread is not None and s.within is not None and s.spread > max(3 * s.within, 0.005),
-            f"rounds differ by {show(s.spread, '%')}, their samples by {show(s.within, '%')}: processes differ; raise --rounds",
-        ),
-        (len(x) >= 6 and series.drifting(x), "the rounds drift in one direction: let the machine reach its temperature, then run again"),
-        (len(x) >= 20 and series.bimodal(x), "the rounds fall into two groups: look for what differs between processes with 'hotlap show'"),
-    ]
-    return [text for seen, text in doubts if seen]
+        return [Notice("nothing_measured", "nothing was measured: the reason stands with the case", "mend it and run again")]
+    return [*_of_rounds(s, x), *_of_samples(s, rounds)]
+
+
+def _of_rounds(s: Summary, x: NDArray[np.float64]) -> list[Notice]:
+    found, enough = [], len(x) >= stopping.FEWEST
+    if not enough:
+        seen = f"{stopping.FEWEST} rounds needed for a 95 % interval, there {_are(len(x))}"
+        found.append(Notice("few_rounds", seen, f"run with --rounds {stopping.FEWEST}"))
+    if s.median == 0:
+        seen = "the median is zero, so widths have no meaning as a share of it"
+        found.append(Notice("zero_median", seen, "measure something that takes longer"))
+    if enough and s.spread is not None and s.within is not None and s.spread > max(3 * s.within, 0.005):
+        seen = f"rounds differ by {show(s.spread, '%')}, their samples by {show(s.within, '%')}: processes differ"
+        found.append(Notice("rounds_differ", seen, "raise --rounds"))
+    if enough and series.drifting(x):
+        found.append(Notice("drift", "the rounds drift in one direction", "let the machine reach its temperature, then run again"))
+    if len(x) >= 20 and series.bimodal(x):
+        found.append(Notice("bimodal", "the rounds fall into two groups", "look for what differs between processes with 'hotlap show'"))
+    return found
+
+
+def _of_samples(s: Summary, rounds: Sequence[NDArray[np.float64]]) -> list[Notice]:
+    found = []
+    if few := [len(one) for one in rounds if len(one) < FEW_SAMPLES]:
+        seen = f"{len(few)} of {len(rounds)} rounds have fewer than {FEW_SAMPLES} samples"
+        found.append(Notice("few_samples", seen, "give a round more time with --round-time"))
+    if s.samples >= 20 and s.within and s.effective is not None and s.effective < DEPENDENT * s.samples:
+        seen = f"{s.samples} samples are worth {s.effective:.0f} independent ones"
+        found.append(Notice("autocorrelated", seen, "more rounds narrow the interval, more samples do not"))
+    if s.samples >= 20 and s.outliers > MANY_OUTLIERS * s.samples:
+        seen = f"{s.outliers} of {s.samples} samples lie far from the others"
+        found.append(Notice("outliers", seen, "stop other programs and run again"))
+    return found
 
 
 def _are(n: int) -> str:

@@ -23,7 +23,7 @@ from typing import BinaryIO, NoReturn
 import msgspec
 
 from hotlap.core.errors import Busy, InputError, MachineError, SchemaError
-from hotlap.core.record import SCHEMA, Readings, Record, Run, Samples, encode
+from hotlap.core.record import SCHEMA, Notice, Readings, Record, Run, Samples, Stop, encode
 from hotlap.core.store import chunks, compact, files, lines, locks, paths, upgrade
 from hotlap.core.store.files import FILES, READINGS, RUN, SAMPLES
 
@@ -42,7 +42,7 @@ class Bundle:
     path: Path
     samples: list[Samples] = field(default_factory=list)
     readings: list[Readings] = field(default_factory=list)  # of a long run: means of stretches; `chunks` has every one
-    warnings: list[str] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
 
     @property
     def done(self) -> set[Key]:
@@ -64,7 +64,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int | None  # None when the samples cannot be read
     cases: int
     ended: str
-    stopped: str
+    stops: list[Stop]
     labels: dict[str, str]
     kind: str = "plan"
     host: str = ""  # of a run of a later schema
@@ -118,22 +118,22 @@ def load(path: Path, readings: bool = True) -> Bundle:
     """A bundle from its folder or a zip of it; without its readings, often half of it, where nobody will look at them.
 
     Raises InputError when nothing is there, SchemaError when it is no bundle, is of a newer schema or cannot be read (with
-    file and line), MachineError when the system refuses. What can be put right is in the bundle's `warnings`.
+    file and line), MachineError when the system refuses. What can be put right is in the bundle's `notices`.
     """
     wanted = FILES if readings else (RUN, SAMPLES)
     found = files.read(path, wanted)
     run = _run(found[RUN], f"{path}/{RUN}")
-    samples = lines.read(found.get(SAMPLES, b""), Samples, f"{path}/{SAMPLES}")
+    samples = upgrade.samples(found.get(SAMPLES, b""), f"{path}/{SAMPLES}")
     read = lines.read(found.get(READINGS, b"") if readings else b"", Readings, f"{path}/{READINGS}")
-    once, warnings = _once(run, samples.records)
+    once, strange = _once(run, samples.records)
     compacted, not_read = _long(path) if readings else ([], [])
-    missing = [f"{name} is missing; nothing of it is known" for name in wanted if name not in found]
+    missing = [Notice("missing_file", f"{name} is missing; nothing of it is known") for name in wanted if name not in found]
     lost = _lost(run, len(samples.records) + bool(samples.torn)) if SAMPLES in found else []
-    torn = [w for w in (samples.warning(SAMPLES), read.warning(READINGS)) if w]
-    return Bundle(run, path, once, compacted + read.records, missing + torn + lost + warnings + not_read)
+    torn = samples.notices(SAMPLES) + read.notices(READINGS)
+    return Bundle(run, path, once, compacted + read.records, missing + torn + lost + strange + not_read)
 
 
-def _long(path: Path) -> tuple[list[Readings], list[str]]:
+def _long(path: Path) -> tuple[list[Readings], list[Notice]]:
     """Of a long run: the means of stretches from its levels, and what was set aside and not compacted yet; what could not be read."""
     logs = files.long(path, ("readings-*.log",))
     done = set(files.long(path, ("levels-*.parquet",))) if logs else set()
@@ -144,7 +144,7 @@ def _long(path: Path) -> tuple[list[Readings], list[str]]:
     try:
         return chunks.thinned(chunks.levels(path), chunks.windows(path)) + waiting, []
     except MachineError as error:
-        return waiting, [f"the readings that were compacted are not shown: {error}"]
+        return waiting, [Notice("no_readings", f"the readings that were compacted are not shown: {error}")]
 
 
 def read_run(path: Path) -> Run:
@@ -172,7 +172,7 @@ def listed(run: Run, rounds: int | None) -> Listed:
     selectors = {device.key: device.selector for device in run.machine.devices}
     return Listed(
         id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
-        rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stopped=run.stopped, labels=run.labels, kind=run.kind,
+        rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stops=run.stops, labels=run.labels, kind=run.kind,
     )
 
 
@@ -198,7 +198,7 @@ class Writer:
     """
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self.path, self.warnings, self.kept = path, list[str](), 0
+        self.path, self.notices, self.kept = path, list[Notice](), 0
         self._clock, self._synced_s = clock, float("-inf")
         self._compacting: subprocess.Popen[bytes] | None = None
         # Unbuffered: one write() of the system per line, in append mode.
@@ -235,7 +235,7 @@ class Writer:
 
     @classmethod
     def resume(cls, path: Path, clock: Callable[[], float] = time.monotonic) -> Writer:
-        """The writer of a bundle that is there. A torn last line is cut off and shown in `warnings`.
+        """The writer of a bundle that is there. A torn last line is cut off and shown in `notices`.
 
         Raises Busy when its run is still going, InputError for a zip, and what `load` raises.
         """
@@ -266,9 +266,9 @@ class Writer:
     def _set_aside(self) -> None:
         """Begins a new log; another process compacts the old one, which is whole."""
         if not chunks.available():
-            warning = f"readings are kept as text, {LOG_BYTES / 1e6:.0f} MB and growing: {chunks.REMEDY} lets long runs compact them"
-            if warning not in self.warnings:
-                self.warnings.append(warning)
+            seen = f"readings are kept as text, {LOG_BYTES / 1e6:.0f} MB and growing: {chunks.REMEDY} lets long runs compact them"
+            if not any(notice.code == "not_compacted" for notice in self.notices):
+                self.notices.append(Notice("not_compacted", seen))
             return
         try:
             self._turn()
@@ -339,7 +339,7 @@ class Writer:
         data = (self.path / name).read_bytes()
         found = lines.read(data, kind, str(self.path / name))
         if found.torn:
-            self.warnings.append(found.warning(name))
+            self.notices += found.notices(name)
             file.truncate(found.kept_bytes)
         if found.kept_bytes and data[found.kept_bytes - 1 : found.kept_bytes] != b"\n":
             file.write(b"\n")
@@ -399,7 +399,7 @@ def _later(data: bytes) -> Listed | None:
         return None
     names = [str(device["name"]) for device in found.machine.devices if device.get("name")]
     return Listed(
-        id=found.id, began=found.began, plan="", devices=names, rounds=None, cases=0, ended="", stopped="",
+        id=found.id, began=found.began, plan="", devices=names, rounds=None, cases=0, ended="", stops=[],
         labels={}, kind=found.kind, written_by=found.hotlap, host=found.machine.host,
     )
 
@@ -415,21 +415,24 @@ def _position(data: bytes, name: str) -> str:
     return name
 
 
-def _lost(run: Run, lines_here: int) -> list[str]:
+def _lost(run: Run, lines_here: int) -> list[Notice]:
     """Whether lines went after the run had ended."""
     if run.kept is None or lines_here >= run.kept:
         return []
-    return [f"{SAMPLES}: {run.kept - lines_here} of {run.kept} lines are lost since the run ended; restore the file from a copy"]
+    seen = f"{SAMPLES}: {run.kept - lines_here} of {run.kept} lines are lost since the run ended"
+    return [Notice("lost_lines", seen, "restore the file from a copy")]
 
 
-def _once(run: Run, samples: list[Samples]) -> tuple[list[Samples], list[str]]:
-    """Each case, device and round once: the first counts. Warnings for what is left out or belongs nowhere."""
+def _once(run: Run, samples: list[Samples]) -> tuple[list[Samples], list[Notice]]:
+    """Each case, device and round once: the first counts. Notices of what is left out or belongs nowhere."""
     seen: dict[Key, Samples] = {}
     for one in samples:
         seen.setdefault(key(one), one)
     twice = len(samples) - len(seen)
     strange = sorted({s.case for s in seen.values()} - {c.id for c in run.plan.cases})
-    warnings = [f"{SAMPLES}: {twice} lines repeat a case and round that were there before; the first counts"] if twice else []
+    repeated = f"{SAMPLES}: {twice} lines repeat a case and round that were there before; the first counts"
+    notices = [Notice("repeated_lines", repeated)] if twice else []
     if strange:
-        warnings.append(f"{SAMPLES}: samples of cases that are not in the plan are left out of the results: {', '.join(strange)}")
-    return list(seen.values()), warnings
+        left_out = f"{SAMPLES}: samples of cases that are not in the plan are left out of the results: {', '.join(strange)}"
+        notices.append(Notice("unknown_cases", left_out))
+    return list(seen.values()), notices

@@ -26,7 +26,7 @@ from hotlap.core.store.bundle import Bundle, Listed, read_listed, target_name
 from hotlap.core.store.files import RUN, SAMPLES
 
 NAME = "catalog.sqlite"
-VERSION = 3  # 1: runs, and their labels and facts as marks; 2: what a list shows of a run; 3: its kind, and runs of later schemas
+VERSION = 3  # 1: runs, and their labels and facts as marks; 2: what a list shows of a run; 3: its kind and stops, and runs of later schemas
 APPLICATION = 0x484C4150  # "HLAP": sqlite's application_id, by which a catalog is told from other people's databases
 BUSY_S = 10.0
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from hotlap.core import work
 from hotlap.core.errors import InputError
-from hotlap.core.record import Case, Flag, Result, Samples, Status
+from hotlap.core.record import Case, Notice, Result, Samples, Status
 from hotlap.core.stats import series
 
 DISTURBED = 0.25  # share of a round's samples during which others ran, or twice the share of stolen time, from which it is a bad round
@@ -48,7 +48,7 @@ def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") 
     return Result(
         case=case, device=rounds[0].device if rounds else device, target=target, status=status, reason=reason or meter.doubt,
         metric=meter.metric, unit=meter.unit, better=meter.better, values=values, seconds=[] if meter.own else usual,
-        flags=_flags(rounds, used, values), checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
+        notices=_notices(rounds, used, values), checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
         too_short=any(short), bound_by_clock=meter.bound_by_clock, cycles=cycles,
     )
 
@@ -79,14 +79,9 @@ def _used(rounds: Sequence[Samples]) -> tuple[list[Samples], list[int]]:
 
 def _disproved(rounds: Sequence[Samples]) -> list[Samples]:
     """The rounds that show that the case's number cannot be right: a wrong answer or interference in any, timers in most."""
-    wrong = [s for s in rounds if s.status == "invalid" and s.cause != "timers" and not _clock_of_0_1(s)]
+    wrong = [s for s in rounds if s.status == "invalid" and s.cause != "timers"]
     timers = [s for s in rounds if s.cause == "timers"]
     return wrong or (timers if 2 * len(timers) > sum(bool(s.seconds) for s in rounds) else [])
-
-
-def _clock_of_0_1(samples: Samples) -> bool:
-    """Hotlap 0.1 called a round invalid whose clock varied by 10 %; its samples are as good as others."""
-    return samples.status == "invalid" and not samples.cause and samples.reason.startswith("the clock jumped")
 
 
 def _status(rounds: Sequence[Samples], used: Sequence[Samples], left_out: Sequence[int]) -> tuple[Status, str]:
@@ -139,39 +134,39 @@ def least_by_chance(rate: float, rounds: int) -> int:
     return rounds
 
 
-def _flags(rounds: Sequence[Samples], used: Sequence[Samples], values: Sequence[float]) -> list[Flag]:
+def _notices(rounds: Sequence[Samples], used: Sequence[Samples], values: Sequence[float]) -> list[Notice]:
     """Each name once: with how many rounds have it and what was seen first, or what only all rounds together show."""
     between = _between(values) + _clock(used)
-    seen: dict[str, dict[int, Flag]] = {}
+    seen: dict[str, dict[int, Notice]] = {}
     for one in used or rounds:
-        for flag in one.flags:
-            seen.setdefault(flag.name, {}).setdefault(one.round, flag)
+        for notice in one.notices:
+            seen.setdefault(notice.code, {}).setdefault(one.round, notice)
     count = len(used or rounds)
     return between + [
-        Flag(name=name, detail=_detail([flag.detail for flag in found.values()], count), shares=_shares(list(found.values()), count))
+        Notice(code=name, seen=_detail([notice.seen for notice in found.values()], count), shares=_shares(list(found.values()), count))
         for name, found in seen.items()
-        if len(found) >= least_by_chance(FALSE_RATE.get(name, 0.0), count) and name not in {flag.name for flag in between}
+        if len(found) >= least_by_chance(FALSE_RATE.get(name, 0.0), count) and name not in {notice.code for notice in between}
     ]
 
 
-def _between(values: Sequence[float]) -> list[Flag]:
+def _between(values: Sequence[float]) -> list[Notice]:
     """A drift from round to round, which no single round can show."""
     if not all(map(math.isfinite, values)) or not series.drifting(values):
         return []
-    return [Flag(name="drift", detail=f"{series.drift(values):+.1%} from the first round to the last")]
+    return [Notice(code="drift", seen=f"{series.drift(values):+.1%} from the first round to the last")]
 
 
-def _clock(used: Sequence[Samples]) -> list[Flag]:
+def _clock(used: Sequence[Samples]) -> list[Notice]:
     clocks = [hz for one in used for hz in one.clocks_hz]
     if not clocks or max(clocks) - min(clocks) <= CLOCK_VARIED * statistics.median(clocks):
         return []
-    return [Flag(name="clock_varied", detail=f"{min(clocks) / 1e9:.2f} to {max(clocks) / 1e9:.2f} GHz")]
+    return [Notice(code="clock_varied", seen=f"{min(clocks) / 1e9:.2f} to {max(clocks) / 1e9:.2f} GHz")]
 
 
-def _shares(flags: Sequence[Flag], rounds: int) -> dict[str, float]:
+def _shares(notices: Sequence[Notice], rounds: int) -> dict[str, float]:
     """Each reason's share of the readings, on average over all rounds."""
-    names = dict.fromkeys(name for flag in flags for name in flag.shares)
-    return {name: sum(flag.shares.get(name, 0.0) for flag in flags) / rounds for name in names}
+    names = dict.fromkeys(name for notice in notices for name in notice.shares)
+    return {name: sum(notice.shares.get(name, 0.0) for notice in notices) / rounds for name in names}
 
 
 def _detail(details: Sequence[str], rounds: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from hotlap.core.errors import SchemaError
-from hotlap.core.record import Readings, Record, Samples, encode
+from hotlap.core.record import Notice, Readings, Record, Samples, encode
 
 R = TypeVar("R", bound=Record)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -22,11 +22,10 @@ class Lines(NamedTuple, Generic[R]):
     kept_bytes: int
     torn: bytes
 
-    def warning(self, name: str) -> str:
-        """What to tell the reader about a torn last line; "" when there is none."""
-        if not self.torn:
-            return ""
-        return f"{name}: its last line was cut off ({len(self.torn)} bytes, left out); the {len(self.records)} lines before it are kept"
+    def notices(self, name: str) -> list[Notice]:
+        """That the last line is torn; [] when it is not."""
+        seen = f"{name}: its last line was cut off ({len(self.torn)} bytes, left out); the {len(self.records)} lines before it are kept"
+        return [Notice("torn_line", seen)] if self.torn else []
 
 
 def read(data: bytes, kind: type[R], name: str) -> Lines[R]:

@@ -175,7 +175,7 @@ def results(bundle: Bundle, where: Mapping[str, str] = {}) -> list[Result]:
 
 def _reached(result: Result, run: Run) -> Result:
     """A case without a round of a run whose time was up says so."""
-    if result.rounds or "budget" not in run.stopped.split("; "):
+    if result.rounds or not run.stopped_by("budget"):
         return result
     return replace(result, reason=f"the budget of {run.plan.measure.budget_s:g} s was used up")
 

@@ -1,19 +1,23 @@
 """Bundles of older schemas, brought to today's keys when they are read. The only place that knows what older versions wrote.
 
-Schema 1 (Hotlap 0.1 and its development) kept no kind of run; it follows from what each verb wrote into `plan` and `target`.
+Schema 1 (Hotlap 0.1 and its development) kept no kind of run; it follows from what each verb wrote into `plan` and `target`. It kept why a
+run ended as a text, reasons of several devices with "; " between them, and notices of samples as `flags` with `name` and `detail`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hotlap.core.record import SCHEMA
+from msgspec.structs import asdict
+
+from hotlap.core.record import SCHEMA, Notice, Record, Samples
+from hotlap.core.store import lines
 
 
 def run(raw: dict[str, Any], schema: int) -> dict[str, Any]:
     """The content of run.json in today's keys; `schema` is what it was written in."""
     if schema < 2:
-        raw = {**raw, "kind": _kind(raw)}
+        raw = {**raw, "kind": _kind(raw), "stops": _stops(raw.get("stopped"))}
     return {**raw, "schema": SCHEMA}
 
 
@@ -31,3 +35,57 @@ def _kind(raw: dict[str, Any]) -> str:
     if name == "capture" and not plan.get("source") and [one.get("workload") for one in cases if isinstance(one, dict)] == ["callable"]:
         return "capture"
     return "plan"
+
+
+_STOPS = {  # of schema 1
+    "precision reached": {"kind": "precision"}, "rounds_max": {"kind": "rounds_max"}, "budget": {"kind": "budget"},
+    "no case gave a number": {"kind": "no_number"}, "no answer within the planned pairs": {"kind": "planned_pairs"},
+    "interrupted": {"kind": "interrupted"}, "the time is over": {"kind": "over"}, "the time asked for is over": {"kind": "over"},
+    "stopped by hand": {"kind": "by_hand"}, "the program ended": {"kind": "program_ended"}, "imported": {"kind": "imported"},
+}
+_ERROR, _OVER, _PROGRAM = "error: ", "the time is over: ", "the program ended with "
+
+
+def _stops(text: Any) -> list[dict[str, str]]:
+    """What schema 1 kept as `stopped`."""
+    if not isinstance(text, str) or not text:
+        return []
+    if text.startswith(_ERROR):
+        return [{"kind": "error", "detail": text.removeprefix(_ERROR)}]
+    if text.startswith(_OVER):
+        return [{"kind": "over", "state": text.removeprefix(_OVER)}]
+    if text.startswith(_PROGRAM):
+        return [{"kind": "program_ended", "detail": text.removeprefix(_PROGRAM)}]
+    parts = text.split("; ")
+    return [_STOPS[part] for part in parts] if all(part in _STOPS for part in parts) else [{"kind": "unknown", "detail": text}]
+
+
+class _Flag(Record, frozen=True, kw_only=True):
+    name: str
+    detail: str = ""
+    shares: dict[str, float] = {}
+
+
+class _Samples(Samples, frozen=True, kw_only=True):
+    """A line of schema 1."""
+
+    flags: list[_Flag] = []
+
+
+_JUMPED = "the clock jumped"  # 0.1 called a round invalid whose clock varied by 10 %; its samples are as good as others
+
+
+def samples(data: bytes, name: str) -> lines.Lines[Samples]:
+    """What samples.jsonl holds, in today's keys. Raises as `lines.read` does. A run that was resumed has lines of two schemas."""
+    if b'"flags":[{' not in data and _JUMPED.encode() not in data:
+        return lines.read(data, Samples, name)
+    found = lines.read(data, _Samples, name)
+    return lines.Lines([_today(one) for one in found.records], found.kept_bytes, found.torn)
+
+
+def _today(line: _Samples) -> Samples:
+    fields = asdict(line)
+    notices = [Notice(flag.name, flag.detail, shares=flag.shares) for flag in fields.pop("flags")]
+    if line.status == "invalid" and not line.cause and line.reason.startswith(_JUMPED):
+        fields |= {"status": "measured", "reason": ""}
+    return Samples(**fields | {"notices": [*line.notices, *notices]})

@@ -15,7 +15,7 @@ from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.workloads.command import NoNumber
-from hotlap.core.record import METHOD, Result, Run, Samples, Turns
+from hotlap.core.record import METHOD, Result, Run, Samples, Stop, Turns
 from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import PILOT, Asked, Decision, Design
 from hotlap.core.stats.turns import aligned
@@ -58,7 +58,7 @@ class Outcome:
     pairs: list[Pair]
     runs: tuple[Path, Path]  # the bundles of both sides
     turns: Turns  # of side A: what the test was planned for
-    stopped: str
+    stop: Stop
 
 
 Listener = Callable[[int, Sequence[Pair]], None]
@@ -68,7 +68,7 @@ Listener = Callable[[int, Sequence[Pair]], None]
 def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *_: None) -> Outcome:
     """Measures both sides in turns and keeps every number as two runs. The first execution of each side is a warm-up and not counted.
 
-    A failure after the first pair ends it with what is known; `stopped` says which. Raises InputError when the sides do not have the
+    A failure after the first pair ends it with what is known; `stop` says which. Raises InputError when the sides do not have the
     same number of cases, Busy when another run has a plan's device, and what a side raises before there is a pair.
     """
     if len(a.plan.cases) != len(b.plan.cases):
@@ -84,7 +84,7 @@ def _in_turns(a: Arm, b: Arm, options: Options, home: Path, listen: Listener) ->
         _first(name, arm)
     writers = [_writer(arm, name, options, home) for name, arm in sides]
     kept: tuple[list[Samples], list[Samples]] = ([], [])
-    stopped, number, most = "interrupted", 0, options.most
+    stop, number, most = Stop("interrupted"), 0, options.most
     try:
         for number in range(options.most):
             order = (0, 1) if number % 2 == 0 else (1, 0)
@@ -97,25 +97,27 @@ def _in_turns(a: Arm, b: Arm, options: Options, home: Path, listen: Listener) ->
                 most = _fitting(elapsed_s, options)
             pairs = _pairs(a, b, kept, _asked(options, most))
             listen(number + 1, pairs)
-            stopped = _enough(pairs, number + 1, elapsed_s, (most, options))
-            if stopped:
+            if enough := _enough(pairs, number + 1, elapsed_s, (most, options)):
+                stop = enough
                 break
+        else:
+            stop = Stop("rounds_max")
     except KeyboardInterrupt:
-        stopped = "interrupted"
+        stop = Stop("interrupted")
     except HotlapError as error:
-        stopped = f"error: {error}"
+        stop = Stop("error", str(error))
         if not number:
             raise
     except BaseException as error:
-        stopped = f"error: {type(error).__name__}"
+        stop = Stop("error", type(error).__name__)
         raise
     finally:
         turns = Turns(id=writers[0][1].id, side="A", difference=options.difference, gate=options.gate, most=most)
         for (writer, run), one in zip(writers, (turns, replace(turns, side="B")), strict=True):
             ended = datetime.now(UTC).isoformat(timespec="milliseconds")
-            writer.finish(replace(run, ended=ended, stopped=stopped or "rounds_max", turns=one))
+            writer.finish(replace(run, ended=ended, stops=[stop], turns=one))
     found = _pairs(a, b, kept, _asked(options, most), ended=True)
-    return Outcome(found, (writers[0][0].path, writers[1][0].path), turns, stopped or "rounds_max")
+    return Outcome(found, (writers[0][0].path, writers[1][0].path), turns, stop)
 
 
 def _asked(options: Options, most: int) -> Asked:
@@ -162,14 +164,14 @@ def _pairs(a: Arm, b: Arm, kept: tuple[list[Samples], list[Samples]], asked: Ask
     return [Pair(x, y, *sequential.trial(*aligned(x, y), asked, ended)) for x, y in sides]
 
 
-def _enough(pairs: Sequence[Pair], count: int, elapsed_s: float, allowed: tuple[int, Options]) -> str:
-    """Why no more pairs are measured, or "". `allowed`: the most pairs that there is time for, and what was asked."""
+def _enough(pairs: Sequence[Pair], count: int, elapsed_s: float, allowed: tuple[int, Options]) -> Stop | None:
+    """Why no more pairs are measured; None while they are. `allowed`: the most pairs that there is time for, and what was asked."""
     most, options = allowed
     if count >= PILOT and not any(pair.open and pair.design for pair in pairs):
         if all(pair.decision and pair.decision.answer in ("larger", "smaller", "same") for pair in pairs):
-            return "precision reached"
+            return Stop("precision")
         short = any(pair.design and pair.design.attained < pair.design.power for pair in pairs)
-        return ("budget" if most < options.most else "rounds_max") if short else "no answer within the planned pairs"
+        return Stop(("budget" if most < options.most else "rounds_max") if short else "planned_pairs")
     if elapsed_s + elapsed_s / count > options.budget_s:
-        return "budget"
-    return "rounds_max" if count >= options.most else ""
+        return Stop("budget")
+    return Stop("rounds_max") if count >= options.most else None

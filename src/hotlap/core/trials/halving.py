@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from hotlap.core.errors import InputError, MachineError, SchemaError
+from hotlap.core.record import Notice
 from hotlap.core.trials.commits import Commit
 from hotlap.core.trials.levels import ALPHA, LOOKS, Change, differ, level, threshold, weigh
 from hotlap.core.trials.tape import ATTEMPTS, OutOfTime, Tape, Took
@@ -65,7 +66,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     commits: int
     measurements: int
     alpha: float = ALPHA
-    warnings: list[str] = []
+    notices: list[Notice] = []
 
 
 class Search:
@@ -81,7 +82,7 @@ class Search:
         self.decisions = 0
         self.d: list[float] = []  # logarithm of bad less that of good, of every pair and block
         self.ends: Change | None = None
-        self.warnings: list[str] = []
+        self.notices: list[Notice] = []
 
     def run(self) -> Outcome:
         try:
@@ -145,7 +146,7 @@ class Search:
             like = self.like.pop(index)
             self.skipped.add(index)
             name = self.chain[index][:10]
-            self.warnings.append(f"{name} is like {like} and unlike its neighbours: its build is off by itself, or it was soon undone")
+            self.notices.append(Notice("odd_commit", f"{name} is like {like} and unlike its neighbours: its build is off by itself, or it was soon undone"))
 
     def _step(self, index: int) -> None:
         self.decisions += 1
@@ -207,7 +208,7 @@ class Search:
             before = next(iter(self.tape.bench.describe(culprit).parents), before)
         change = self._checked(before, culprit)
         right = change is not None and self._as_the_ends(change)
-        self._doubts(change if right else None)
+        self._look_again(change if right else None)
         answer: Answer = "candidates" if len(found) > 1 else "found"
         if change is None or not right:
             answer = "not confirmed"
@@ -220,34 +221,34 @@ class Search:
         return self.ends is not None and (change.low > 1 if self.ends.ratio > 1 else change.high < 1)
 
     def _checked(self, before: str, culprit: str) -> Change | None:
-        """None, and a warning, when one of them gives no number any more."""
+        """None, and a notice, when one of them gives no number any more."""
         try:
             return self._compare(before, culprit, 0.0)[1]
         except SchemaError:
             raise
         except (InputError, MachineError) as error:
-            self.warnings.append(f"the check was not possible: {error}")
+            self.notices.append(Notice("not_checked", f"the check was not possible: {error}"))
             return None
 
-    def _doubts(self, change: Change | None) -> None:
+    def _look_again(self, change: Change | None) -> None:
         for step in self.steps:
             if step.third:
-                self.warnings.append(f"{step.commit[:10]} {said(step)}: more than one commit changed the case")
+                self.notices.append(Notice("several_changes", f"{step.commit[:10]} {said(step)}: more than one commit changed the case"))
         if change and self.ends and (change.high < self.ends.low or change.low > self.ends.high):
-            self.warnings.append(f"bad against good is {shown(self.ends)}: other commits between them changed the case too")
+            self.notices.append(Notice("several_changes", f"bad against good is {shown(self.ends)}: other commits between them changed the case too"))
         if change and len(self.chain) > 2 and (self.low == 0 or self.high == len(self.chain) - 1):
             end, side = ("good", "earlier") if self.low == 0 else ("bad", "later")
-            self.warnings.append(f"the change is at {end} itself; no {side} commit shows that it is more than one build: search wider")
+            self.notices.append(Notice("at_the_end", f"the change is at {end} itself; no {side} commit shows that it is more than one build: search wider"))
         if not self.asked.first_parents:
-            self.warnings.append(
-                "good is not among the first parents of bad: all commits between them were searched in one line, in the order of "
+            self.notices.append(Notice(
+                "one_line", "good is not among the first parents of bad: all commits between them were searched in one line, in the order of "
                 "git rev-list --topo-order, where neighbours need not be parent and child"
-            )
+            ))
 
     def _outcome(self, answer: Answer, candidates: Sequence[str], before: str = "", change: Change | None = None) -> Outcome:
         return Outcome(
             answer=answer, candidates=[self.tape.bench.describe(one) for one in candidates], before=before, change=change, ends=self.ends,
-            steps=self.steps, commits=len(self.asked.commits), measurements=len(self.tape.took), warnings=self.warnings,
+            steps=self.steps, commits=len(self.asked.commits), measurements=len(self.tape.took), notices=self.notices,
         )
 
 

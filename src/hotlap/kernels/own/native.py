@@ -17,7 +17,7 @@ from hotlap.core.measure.workloads.operators.base import Operator
 from hotlap.core.measure.workloads.operators.compare import alike, farthest
 from hotlap.core.measure.workloads.operators.harness import DRAWINGS, sets
 from hotlap.core.measure.workloads.operators.making import Tensors
-from hotlap.core.record import Case, Check, Flag, Value
+from hotlap.core.record import Case, Check, Notice, Value
 from hotlap.core.store import paths
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.cost import evaluate
@@ -40,7 +40,7 @@ def prepare(target: Target, case: Case, loaded: Loaded, rng: np.random.Generator
     run = _Run(target, case, loaded, rng)
     return Prepared(
         run.enqueue, run.check, variant=run.operator.variant, flush=flusher(target, case), before=run.before,
-        metrics=lambda: run.metrics, flags=lambda: run.flags,
+        metrics=lambda: run.metrics, notices=lambda: run.notices,
     )
 
 
@@ -83,7 +83,7 @@ class _Run:
         self.calls = [self._arguments(one, first) for one in self.sets]
         self.next, self.last = 0, -1
         self.metrics: dict[str, float] = {}
-        self.flags: list[Flag] = []
+        self.notices: list[Notice] = []
         self.enqueue(1)
         target.sync()
 
@@ -174,7 +174,7 @@ class _Run:
             return Check(passed=False, what=fault)
         same = all(guard.equal(self.torch, one, two) for one, two in zip(found[::2], found[1::2], strict=True))
         self.metrics["deterministic"] = float(same)
-        self.flags += [] if same else [Flag(name="not_deterministic", detail="the same call on the same input gives other bits")]
+        self.notices += [] if same else [Notice(code="not_deterministic", seen="the same call on the same input gives other bits")]
         what = f"{len(self.outputs)} outputs against fp64" + (", one of them from the timed loop" if self.blank else "")
         return Check(passed=True, what=what, error=worst[0], tolerance=worst[1])
 

@@ -61,5 +61,5 @@ def _said(samples: Samples) -> str:
     if samples.status != "measured" or samples.check is None or samples.check.error is None or samples.check.tolerance is None:
         return words.clean(samples.reason)
     alike = {1.0: ", the same bits each time", 0.0: ", other bits each time"}.get(samples.metrics.get("deterministic", -1.0), "")
-    leak = next((f"; {flag.detail}" for flag in samples.flags if flag.name == "leak"), "")
+    leak = next((f"; {notice.seen}" for notice in samples.notices if notice.code == "leak"), "")
     return f"right: error {samples.check.error:.2g} of {samples.check.tolerance:.2g} allowed{alike}{leak}"

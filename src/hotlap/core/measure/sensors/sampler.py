@@ -12,7 +12,7 @@ from hotlap.core.measure.sensors.base import Source
 from hotlap.core.measure.sensors.columns import Column, Columns
 from hotlap.core.measure.sensors.gauge import spent, why
 from hotlap.core.measure.targets.base import Clock
-from hotlap.core.record import Reading, Readings
+from hotlap.core.record import Notice, Reading, Readings
 
 KEPT_COSTS = 4096  # the last sweeps whose cost is remembered, so that a run of days does not grow
 
@@ -82,12 +82,13 @@ class Sampler:
         return self._in_drivers() - self.before_s
 
     @property
-    def warnings(self) -> list[str]:
-        """What to doubt about the sampling, and what to do."""
+    def notices(self) -> list[Notice]:
+        """What to know about the sampling."""
         if not self.late:
             return []
         what = f"{self.late} of {self.sweeps} sweeps over the sensors took longer than their period of {self.period_s * 1e3:.3g} ms"
-        return [f"{what}, the longest {self.longest_s * 1e3:.3g} ms: readings are fewer than asked; ask for a lower rate with readings"]
+        seen = f"{what}, the longest {self.longest_s * 1e3:.3g} ms: readings are fewer than asked"
+        return [Notice("few_readings", seen, "ask for a lower rate with readings")]
 
     def _sweep(self) -> None:
         began, began_s = self.clock.now(), time.perf_counter()

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.record import Check, Device, Flag
+from hotlap.core.record import Check, Device, Notice
 
 Where = Literal["device", "pinned", "pageable"]
 Array = NDArray[Any]
@@ -125,7 +125,7 @@ class Prepared:
     before: Callable[[], None] | None = None  # called before every sample, outside the timed region, and before `flush`
     after: Callable[[], None] | None = None  # called right after every sample
     metrics: Callable[[], dict[str, float]] | None = None  # other numbers of the case; called after the check
-    flags: Callable[[], list[Flag]] | None = None  # doubts that the case has of itself; called after the check
+    notices: Callable[[], list[Notice]] | None = None  # doubts that the case has of itself; called after the check
     keep: list[object] = field(default_factory=list)  # whatever must live as long
 
 

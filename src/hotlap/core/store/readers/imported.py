@@ -14,7 +14,7 @@ from typing import Literal
 import hotlap
 from hotlap.core import units, work
 from hotlap.core.errors import HotlapError, InputError, MachineError, nearest
-from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, encode
+from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, Stop, encode
 from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
@@ -135,7 +135,7 @@ def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], uni
     moment = datetime.fromtimestamp(one.time_s, UTC)
     began = moment.isoformat(timespec="milliseconds")
     run = Run(
-        id=f"{moment:%Y%m%dT%H%M%S}-{_hash(one, name)}", began=began, ended=began, stopped="imported", kept=len(samples),
+        id=f"{moment:%Y%m%dT%H%M%S}-{_hash(one, name)}", began=began, ended=began, stops=[Stop("imported")], kept=len(samples),
         hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), kind=IMPORTED, target=IMPORTED,
         machine=Machine(host=one.host or "not said", devices=[device]), devices=[device.key],
         labels=labels.check({_label(k): v.replace(",", " ") for k, v in one.labels.items()}),

@@ -23,7 +23,7 @@ import hotlap
 from hotlap.core import units, work
 from hotlap.core.errors import InputError
 from hotlap.core.plan import read as plans
-from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples
+from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, Stop
 from hotlap.core.store import paths
 from hotlap.core.store.readers import accelsim, imported
 from hotlap.core.store.readers.accelsim import Launch, Simulated
@@ -116,7 +116,7 @@ def _bundle(one: Simulated, path: Path, asked: Asked) -> tuple[Run, list[Samples
     began = moment.isoformat(timespec="milliseconds")
     said = repr((key, clock, asked.machine, [(s.case, s.seconds) for s in samples]))
     run = Run(
-        id=f"{moment:%Y%m%dT%H%M%S}-{hashlib.sha256(said.encode()).hexdigest()[:6]}", began=began, ended=began, stopped="imported",
+        id=f"{moment:%Y%m%dT%H%M%S}-{hashlib.sha256(said.encode()).hexdigest()[:6]}", began=began, ended=began, stops=[Stop("imported")],
         kept=len(samples), hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host="not said", devices=[device]),
         plan=Plan(name=path.name.removesuffix(".gz").rpartition(".")[0] or path.name, cases=[c for c, _ in groups.values()],
                   source="hotlap import"),

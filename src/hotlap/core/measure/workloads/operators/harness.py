@@ -22,7 +22,7 @@ from hotlap.core.measure.workloads.operators import FAMILIES, footprint, guard, 
 from hotlap.core.measure.workloads.operators.base import Exact, Family, Operator
 from hotlap.core.measure.workloads.operators.compare import alike, farthest
 from hotlap.core.measure.workloads.operators.making import Tensors
-from hotlap.core.record import Case, Check, Flag
+from hotlap.core.record import Case, Check, Notice
 from hotlap.core.work import find
 
 ROTATED_CACHES, MOST_SETS = 2.0, 64  # inputs are rotated over so many last-level caches, in at most so many sets
@@ -55,7 +55,7 @@ def prepared(target: Target, case: Case, operator: Operator, rng: np.random.Gene
     variant = operator.chosen() if operator.chosen else operator.variant
     return Prepared(
         run.enqueue, run.check, variant=variant, flush=flusher(target, case), graph=operator.graph,
-        before=run.before, after=run.after, metrics=lambda: run.metrics, flags=lambda: run.flags,
+        before=run.before, after=run.after, metrics=lambda: run.metrics, notices=lambda: run.notices,
     )
 
 
@@ -78,7 +78,7 @@ class _Run:
         self.changed = timers.watch(self.torch, target, ((_Run, _STEPS), (guard, _GUARDS)))
         self.fault = ""  # the first thing that was seen and cannot stand
         self.metrics: dict[str, float] = {}
-        self.flags: list[Flag] = []
+        self.notices: list[Notice] = []
         self.calls, self.next, self.share, self.samples, self.early = 0, 0, 1.0, 0, self.chance.randrange(EARLY)
         self.kept: _Kept | None = None
         self.common: dict[str, Any] = {}  # inputs that all sets share
@@ -248,7 +248,7 @@ class _Run:
         if part := self.changed():
             self.fault = f"{part} was replaced while the kernel ran: what times and checks must stay as it is"
         if leak := self.memory.leak(4 * self.bytes):
-            self.flags.append(Flag(name="leak", detail=leak))
+            self.notices.append(Notice(code="leak", seen=leak))
         if self.fault:
             return Check(passed=False, what=self.fault)
         said = f"{self.metrics.pop('outputs', 1):.0f} outputs against fp64{', one of them from the timed loop' if self.blank else ''}"
@@ -298,8 +298,8 @@ class _Run:
         same = guard.equal(self.torch, kept, at_once)
         steady = same and self.metrics.get("deterministic", 1.0) == 1.0
         self.metrics |= {"deterministic": float(steady), "outputs": float(len(third))}
-        if not same and not any(flag.name == "not_deterministic" for flag in self.flags):
-            self.flags.append(Flag(name="not_deterministic", detail="the same call on the same input gives other bits"))
+        if not same and not any(notice.code == "not_deterministic" for notice in self.notices):
+            self.notices.append(Notice(code="not_deterministic", seen="the same call on the same input gives other bits"))
         return self._worst(at_once, {**inputs, **pristine})
 
     def _launch(self, inputs: Mapping[str, Any], pristine: Mapping[str, Any]) -> Any:
