@@ -55,7 +55,7 @@ def by_hotlap(plan: Path, home: Path, budget: str) -> dict[str, Any]:
     found = row.summary
     return {
         "wall_s": wall_s, "value": found.median, "low": found.low, "high": found.high, "rounds": found.rounds, "state": row.verdict.state,
-        "stopped": kept["stopped"],
+        "stops": [stop["kind"] for stop in kept["stops"]],
     }
 
 
@@ -69,7 +69,7 @@ def by_hyperfine(script: Path, folder: Path) -> dict[str, Any]:
 
 def line(number: int, one: dict[str, Any], other: dict[str, Any] | None) -> str:
     if one["value"] is None or one["low"] is None:
-        said = f"no interval: {one.get('said') or one.get('stopped')} after {one.get('rounds', 0)} rounds"
+        said = f"no interval: {one.get('said') or ', '.join(one.get('stops', []))} after {one.get('rounds', 0)} rounds"
     else:
         said = f"{one['value']:.3f} s [{one['low']:.3f} to {one['high']:.3f}] {one['rounds']:3d} rounds {one['state']}"
     beside = f"   hyperfine {other['mean']:.3f} s ± {other['stddev']:.3f}, {other['runs']} runs in {other['wall_s']:.1f} s" if other else ""

@@ -203,10 +203,10 @@ def main() -> int:
     print(f"\n{'case':<34}{'quiet':>12} {'unit':<9}{'loaded ÷ quiet':>15}{'allowed':>10}")
     for label, unit, middle, ratio, allowed, good in rows:
         print(f"{label:<34}{middle:>12.4g} {unit:<9}{ratio:>15.3f}{f'± {allowed:.0%}':>10}{'' if good else '  missed'}")
-    print("\nas it is, in how many of the runs a case is not `measured`, and for which doubts")
+    print("\nas it is, in how many of the runs a case is not `measured`, and which notices")
     for place, first in enumerate(quiet[0].results):
-        if doubts := Counter(one["doubt"] for run in quiet if (one := run.results[place])["state"] not in ("measured", "not_run")):
-            print(f"{first['label']:<34}{doubts.total():>3}  {', '.join(f'{code} {count}' for code, count in doubts.most_common())}")
+        if notices := Counter(one["notice"] for run in quiet if (one := run.results[place])["state"] not in ("measured", "not_run")):
+            print(f"{first['label']:<34}{notices.total():>3}  {', '.join(f'{code} {count}' for code, count in notices.most_common())}")
     invalid = sum(run.count("invalid") for run in quiet + loaded)
     calm = [run for run in quiet if run.calm]
     usual = statistics.median(run.count("measured") for run in calm) if calm else 0

@@ -106,7 +106,8 @@ def sampled(clock: Any, sources: list[Any], hz: float, seconds: float) -> dict[s
         "hz": hz, "sweeps": sampler.sweeps, "values": sum(len(one.values) for one in readings), "sweep_s": sampler.cost_s,
         "share": sampler.share, "driver_share": sampler.driver_s / sampler.sweeps * hz, "own_share": sampler.own_share,
         "cpu_share": (busy_s - idle_s) / seconds,
-        "driver_s": {name: seconds / calls for name, (calls, seconds) in driver.items()}, "warnings": sampler.warnings,
+        "driver_s": {name: seconds / calls for name, (calls, seconds) in driver.items()},
+        "notices": [notice.text for notice in sampler.notices],
     }
 
 
@@ -254,7 +255,7 @@ def told(figures: dict[str, Any]) -> str:
         lines.append(f"driver, per call and sensor    {low * 1e6:8.1f} to {high * 1e6:.1f} µs; made to take {CALL_S * 1e6:.0f} µs")
     else:
         lines += ["driver, per call:", *(f"  {name:<36}{seconds * 1e6:9.1f} µs" for name, seconds in some)]
-    lines += [*figures["warnings"], *(f"{name}: {reason}" for name, reason in figures.get("missing", {}).items())]
+    lines += [*figures["notices"], *(f"{name}: {reason}" for name, reason in figures.get("missing", {}).items())]
     return "\n".join(lines)
 
 

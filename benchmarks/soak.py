@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 import hotlap
 from hotlap.core import work
-from hotlap.core.record import Case, Cpu, Device, Machine, Plan, Readings, Run, Samples
+from hotlap.core.record import Case, Cpu, Device, Machine, Plan, Readings, Run, Samples, Stop
 from hotlap.core.store import bundle, paths
 
 BEGAN = datetime(2026, 6, 1, 6, tzinfo=UTC)
@@ -110,7 +110,7 @@ def _run(home: Path, where: Machine, moment: datetime, rounds: list[list[list[fl
     times = np.arange(0.0, 10.0, 0.1).tolist()
     sensors = {"power_w": 512.5, "temperature_c": 61.0}
     writer.readings(Readings(sensor=name, device=key, times_s=times, values=[v] * 100) for name, v in sensors.items())
-    writer.finish(replace(run, ended=(moment + timedelta(seconds=50)).isoformat(), stopped="rounds_max"))
+    writer.finish(replace(run, ended=(moment + timedelta(seconds=50)).isoformat(), stops=[Stop("rounds_max")]))
 
 
 IDS = [case.id for case in CASES]

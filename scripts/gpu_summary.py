@@ -18,6 +18,7 @@ from statistics import median
 from hotlap.core import units
 from hotlap.core.analysis import rows as tables
 from hotlap.core.record import Row, Samples
+from hotlap.core.show import listing
 from hotlap.core.store import bundle as store
 from hotlap.core.store import paths, select
 from hotlap.core.store.bundle import Bundle

@@ -13,6 +13,7 @@ import pytest
 
 from hotlap.core import record
 from hotlap.core.measure.targets import TARGETS
+from hotlap.core.show import notices
 from hotlap.core.work import WORKLOADS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,19 +32,23 @@ def literals(name: str, field: str) -> set[str]:
     return set(typing.get_args(typing.get_type_hints(getattr(record, name))[field]))
 
 
-def flags_raised() -> Iterator[str]:
-    """Every name that the source gives to a Flag."""
+def codes_raised() -> Iterator[str]:
+    """Every code that the source gives to a Notice."""
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and (getattr(node.func, "id", "") == "Flag" or getattr(node.func, "attr", "") == "Flag"):
-                for keyword in node.keywords:
-                    if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
-                        yield str(keyword.value.value)
+            if isinstance(node, ast.Call) and (getattr(node.func, "id", "") == "Notice" or getattr(node.func, "attr", "") == "Notice"):
+                given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "code")]
+                yield from (str(one.value) for one in given if isinstance(one, ast.Constant))
 
 
 @pytest.mark.slow("reads all of the source")
-def test_every_flag_is_in_the_glossary_and_every_one_there_is_raised() -> None:
-    assert section("Flags") == set(flags_raised())
+def test_every_code_is_in_the_glossary_and_every_one_there_is_raised() -> None:
+    known = section("Notices of a number") | section("Notices of statistics") | section("Notices of a record")
+    assert known == set(codes_raised()) | set(notices.KINDS)
+
+
+def test_ends_of_a_run_are_in_the_glossary() -> None:
+    assert section("Ends of a run") == literals("Stop", "kind")
 
 
 def test_states_and_limits_are_in_the_glossary() -> None:

@@ -32,7 +32,7 @@ def test_show_says_what_watch_said(tmp_path: Path, capsys: pytest.CaptureFixture
     (energy,) = [line for line in summary.splitlines() if line.startswith("  energy")]
     for line in [energy, *[line for line in summary.splitlines() if line.startswith(("  power_w", "  temperature_c"))]]:
         assert line in shown
-    assert "plan watch · the time asked for is over" in shown
+    assert "plan watch · the time is over" in shown
     kept = bundle.load(tmp_path / "w").run
     assert kept.sampler_share is not None
     assert kept.ended

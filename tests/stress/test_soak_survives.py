@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hotlap.core.record import Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import chunks
 from hotlap.stress import record as stress
@@ -75,7 +76,7 @@ def test_an_interrupt_keeps_everything_and_can_be_resumed(tmp_path: Path, number
     assert process.returncode == 130
     assert "not finished: it was interrupted (Ctrl-C or SIGTERM)" in out
     assert "INCONCLUSIVE" in out
-    assert bundles.read_run(path).stopped == "interrupted"
+    assert bundles.read_run(path).stops == [Stop("interrupted")]
     assert events(path)[-1] == "interrupted"
     assert judged(path).devices[0].figures["checked"] > 0
     again = begun(tmp_path, "--resume", path.name)

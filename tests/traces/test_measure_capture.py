@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.core.errors import InputError, Unavailable
+from hotlap.core.record import Stop
 from hotlap.core.store import bundle
 from hotlap.traces import capture, captured, tools
 from hotlap.traces.captured import Captured, Process, Window
@@ -82,7 +83,7 @@ def test_a_window_of_steps_with_its_cost_and_the_exit_code(tmp_path: Path, train
     assert kept.run.plan.name == "capture"
     assert kept.run.labels == {"who": "test"}
     assert kept.run.machine.host
-    assert kept.run.stopped == "the program ended with 7"
+    assert kept.run.stops == [Stop("program_ended", "7")]
     assert found.exit_code == 7
     study = Study(Timeline.open(path / found.traces[0]))
     assert len(study.steps) == 8
@@ -138,7 +139,7 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path: Path, train: Path) -> None:
     assert "cut short" in out
     assert not found.processes[0].windows[0].complete
     assert len(Timeline.open(path / found.traces[0])) > 50
-    assert bundle.load(path).run.stopped == "interrupted"
+    assert bundle.load(path).run.stops == [Stop("interrupted")]
 
 
 @torch

@@ -179,8 +179,9 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     run = found.bundle.run
     if good:
         found = replaced(found, verdict=judging.hold(found.verdict, run, good.verdict, good.bundle.run))
-    if not args.judge and run.stops == [Stop("over")]:  # for the list of runs
-        bundles.Writer.resume(path).finish(replace(run, stops=[Stop("over", state=found.verdict.state)]))
+    state = found.verdict.state
+    if not args.judge and run.stops == [Stop("over")] and state in ("pass", "fail", "inconclusive"):  # for the list of runs
+        bundles.Writer.resume(path).finish(replace(run, stops=[Stop("over", state=state)]))
     if args.out:
         terminal.write(Path(args.out), html.stressed(found))
     if args.json:

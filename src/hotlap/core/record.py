@@ -127,7 +127,7 @@ class Stop(Record, frozen=True):
 
     kind: StopKind
     detail: str = ""  # of error: the message; of program_ended: its exit status, "" for 0; of unknown: the words of an earlier version
-    state: State | Literal[""] = ""  # of over: the verdict that the run was given
+    state: Literal["", "pass", "fail", "inconclusive"] = ""  # of over: the verdict that the run was given
 
 
 class Check(Record, frozen=True, kw_only=True):

@@ -118,7 +118,7 @@ def _overview(found: Judged, known: Mapping[str, Device]) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def doubts(found: Judged) -> str:
+def notices(found: Judged) -> str:
     """What the verdict does not rest on: sensors that were not read, work that was not done, figures that nothing is known for."""
     said: dict[str, list[str]] = {}
     known = stress.devices(found)
@@ -133,7 +133,7 @@ def doubts(found: Judged) -> str:
 
 
 def _doubted(one: DeviceVerdict, bundle: Bundle) -> list[str]:
-    """The doubts of one device in words."""
+    """The notices of one device in words."""
     found = [stress.named(f"{f.title}: {f.detail}") for f in one.findings if f.severity != "error"]
     if not one.reached.startswith("reached"):
         found += [f"power limit: {one.reached}"] * bool(one.reached)

@@ -225,10 +225,10 @@ def test_no_noise_is_called_no_noise() -> None:
         assert still.reason.startswith("no noise was seen")
 
 
-def test_doubts_of_a_ratio_reach_the_reader() -> None:
+def test_notices_of_a_ratio_reach_the_reader() -> None:
     a, b = seconds(sd=0.001, n=12), seconds(1.2e-3, sd=0.05, n=12)
     found = one(a, b)
-    assert found.notices == ["one side is over 3 times as noisy as the other: look for what differs"]
+    assert [notice.text for notice in found.notices] == ["one side is over 3 times as noisy as the other; look for what differs"]
     assert "one side is over 3 times as noisy" in comparison.comparison([found], width=300)
 
 

@@ -12,8 +12,9 @@ from hotlap.core.analysis import compare, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.reference import AgainstBaseline
 from hotlap.core.record import METHOD
-from hotlap.core.store import baselines
+from hotlap.core.store import baselines, lines, upgrade
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.store.files import SAMPLES
 
 LEVEL = [1.00e-3, 1.01e-3, 0.99e-3, 1.005e-3, 0.995e-3, 1.0e-3]
 
@@ -23,18 +24,18 @@ def of_method(bundle: Bundle, method: int) -> Bundle:
 
 
 def clock_jumped(bundle: Bundle, rounds: Sequence[int]) -> Bundle:
-    """As 0.1 kept it: rounds whose clock varied are invalid, with their samples."""
-    said = "the clock jumped between 1.79 and 2.37 GHz during the case"
-    samples = [replace(one, status="invalid", reason=said) if one.round in rounds else one for one in bundle.samples]
-    return with_fields(bundle, samples=samples)
+    """As 0.1 kept it, read today: rounds whose clock varied are invalid, with their samples."""
+    reason = "the clock jumped between 1.79 and 2.37 GHz during the case"
+    kept = [replace(one, status="invalid", reason=reason) if one.round in rounds else one for one in bundle.samples]
+    return with_fields(bundle, samples=upgrade.samples(b"".join(map(lines.line, kept)), SAMPLES).records)
 
 
 def test_two_methods_compare_with_a_notice() -> None:
     old, new = make({"copy": LEVEL}), of_method(make({"copy": LEVEL}, day=1), METHOD)
     (found,) = compare.compare([old], [new])
-    assert any("measured in two ways, A by method 1 and B by method 2" in text for text in found.notices)
+    assert any("measured in two ways, A by method 1 and B by method 2" in notice.text for notice in found.notices)
     (same,) = compare.compare([new], [of_method(make({"copy": LEVEL}, day=2), METHOD)])
-    assert not any("two ways" in text for text in same.notices)
+    assert not any("two ways" in notice.text for notice in same.notices)
 
 
 def test_a_clock_that_jumped_in_0_1_is_a_number_like_others() -> None:

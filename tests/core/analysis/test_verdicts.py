@@ -14,7 +14,7 @@ from hotlap.core.analysis import standards, verdicts
 from hotlap.core.analysis.standards import AgainstLimit
 from hotlap.core.errors import InputError
 from hotlap.core.record import Row, Verdict
-from hotlap.core.show import doubts, judgement, junit, words
+from hotlap.core.show import judgement, junit, notices, words
 
 GIB = 2**30
 COPY_BOUND = GIB / 4.8e12 * 0.96  # near enough: the bound allows for what stays in cache
@@ -141,9 +141,9 @@ def test_of_several_rules_those_that_decide_are_shown_with_the_value_they_ask(tm
     assert (verdict.state, verdict.threshold, "(x)" in verdict.reason) == ("fail", pytest.approx(4.1e12), True)  # a width has no threshold of its own
 
 
-def test_every_flag_has_its_action_and_can_be_ruled_out() -> None:
-    for name in standards.FLAGS:
-        kind = doubts.KINDS[doubts.SAME.get(name, name)]
+def test_every_notice_has_its_action_and_can_be_ruled_out() -> None:
+    for name in standards.NOTICES:
+        kind = notices.KINDS[notices.SAME.get(name, name)]
         assert kind.word
         assert kind.action
 
@@ -157,7 +157,7 @@ def test_numbers_that_differ_between_cases_are_said_as_their_range() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[[rule]]\nwhy = "x"\nno_notices = ["thottled"]\n', "did you mean 'throttled'"), ('[[rule]]\nwhy = "x"\nno_notices = []\n', "there is no flag"),
+        ('[[rule]]\nwhy = "x"\nno_notices = ["thottled"]\n', "did you mean 'throttled'"), ('[[rule]]\nwhy = "x"\nno_notices = []\n', "there is no code"),
         ('[[rule]]\nwhy = "x"\nat_least = 5\n', "has no unit"), ('[[rule]]\nwhy = "x"\nat_least = "5"\n', "as in '5 TB/s'"), ('[[rule]]\nwhy = "x"\nat_least = true\n', "with its unit"),
         ('[[rule]]\nwhy = "x"\nhalf_width_at_most = 5\n', "at most 100 %"), ('[[rule]]\nwhy = "x"\nshare_at_least = "5"\n', "at most 100 %"),
         ('[[rule]]\nwhy = "x"\nshare_at_least = [1]\n', "is a share"), ("", "list of"), ("x = 1\n", "list of"), ("[[rule]\n", "TOML"), ('[[rule]]\nat_least = 1\n', "needs 'why'"), ('[[rule]]\nwhy = "x"\n', "asks for something"),

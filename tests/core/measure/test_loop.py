@@ -15,11 +15,11 @@ from hotlap.core.measure import loop, targets
 from hotlap.core.measure.loop import CaseBudget, Overhead, measure
 from hotlap.core.measure.targets.base import Prepared, Target, Timing
 from hotlap.core.measure.targets.scripted import Page, ScriptedTarget, Step
-from hotlap.core.record import Case, Check, Flag, Samples
+from hotlap.core.record import Case, Check, Notice, Samples
 
 
 def names(samples: Samples) -> list[str]:
-    return [flag.name for flag in samples.flags]
+    return [notice.code for notice in samples.notices]
 
 
 # ---------------------------------------------------------------- the size of a batch
@@ -266,11 +266,11 @@ def test_before_comes_before_flush_and_after_comes_last() -> None:
 
 def test_what_a_case_says_of_itself_is_kept() -> None:
     change = {
-        "operations": 12.0, "metrics": lambda: {"tokens": 3.0}, "counters": lambda: {"waves": 2.0}, "flags": lambda: [Flag(name="own")], "variant": "v",
+        "operations": 12.0, "metrics": lambda: {"tokens": 3.0}, "counters": lambda: {"waves": 2.0}, "notices": lambda: [Notice(code="own")], "variant": "v",
     }
     samples = measured(opened(steps(4 * TICK)), change=change)
     assert samples.metrics == {"tokens": 3.0, "operations": 12.0}
-    assert (samples.counters, samples.variant, samples.flags) == ({"waves": 2.0}, "v", [Flag(name="own")])
+    assert (samples.counters, samples.variant, samples.notices) == ({"waves": 2.0}, "v", [Notice(code="own")])
     assert measured(opened(steps(4 * TICK)), change={"metrics": lambda: {"tokens": 3.0}}).metrics == {"tokens": 3.0}
     assert (measured(opened(steps(4 * TICK))).metrics, measured(opened(steps(4 * TICK))).counters) == ({}, {})
 
@@ -280,7 +280,7 @@ def test_what_a_case_says_of_itself_is_kept() -> None:
 
 def test_few_samples_are_flagged() -> None:
     assert names(measured(opened(steps(16 * TICK)), 64 * TICK)) == ["few_samples"]
-    assert "4 samples" in measured(opened(steps(16 * TICK)), 64 * TICK).flags[0].detail
+    assert "4 samples" in measured(opened(steps(16 * TICK)), 64 * TICK).notices[0].seen
     assert names(measured(opened(steps(16 * TICK)), 80 * TICK)) == []
 
 
@@ -294,7 +294,7 @@ def test_a_drift_of_the_samples_is_flagged_from_10_on() -> None:
     rising = [(4 + n / 2) * TICK for n in range(40)]
     assert names(measured(opened(steps(*rising)), 54 * TICK)) == []  # 9 samples
     found = measured(opened(steps(*rising)), 60 * TICK)  # 10 samples: 4 to 8.5 about 6.25
-    assert next(flag for flag in found.flags if flag.name == "drift").detail == "+72.0% from first to last sample"
+    assert next(notice for notice in found.notices if notice.code == "drift").seen == "+72.0% from first to last sample"
 
 
 @pytest.mark.parametrize(("resolution_s", "coarse"), [(4e-3 * TICK, False), (5e-3 * TICK, True)])
@@ -302,7 +302,7 @@ def test_a_timer_whose_step_is_more_than_a_thousandth_of_a_sample_is_coarse(reso
     samples = measured(opened(steps(4 * TICK), resolution_s=resolution_s), change={"batch": 1})
     assert names(samples) == ["timer_coarse"] * coarse
     if coarse:
-        assert samples.flags[0].detail == "the timer's step is 0.12 % of a sample"
+        assert samples.notices[0].seen == "the timer's step is 0.12 % of a sample"
     assert names(measured(opened(steps(4 * TICK), resolution_s=resolution_s), change={"batch": 2})) == []
 
 

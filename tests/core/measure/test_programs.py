@@ -18,7 +18,7 @@ from hotlap.core.measure.loop import CaseBudget
 from hotlap.core.measure.programs import measure
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.targets.host import Host
-from hotlap.core.record import Case, MeasureOptions, Plan
+from hotlap.core.record import Case, MeasureOptions, Plan, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.work import find
 
@@ -80,7 +80,7 @@ def test_a_round_is_one_execution_and_the_first_of_all_is_not_counted(tmp_path: 
     assert (result.status, result.metric, result.unit, result.target) == ("measured", "time", "s", "host")
     assert all(value >= 0.15 for value in result.values)
     assert {one.method for one in found.samples} == {"program"}
-    assert not any(flag.name == "few_samples" for flag in result.flags)
+    assert not any(notice.code == "few_samples" for notice in result.notices)
 
 
 def test_the_first_execution_counts_where_the_fewest_rounds_would_not_fit_without_it() -> None:
@@ -139,7 +139,7 @@ def test_the_budget_holds_and_an_interval_comes_of_it(home: Path) -> None:
     assert 6 <= found.rows[0].summary.rounds <= 201  # where all are disturbed, none is better than the others
     assert found.rows[0].summary.low is not None
     few = hotlap.load(session.run(plan, session.Options(home=home, limit_s=0.01), lambda *_: None))
-    assert (len(few.samples), few.bundle.run.stopped) == (1, "budget")
+    assert (len(few.samples), few.bundle.run.stops) == (1, [Stop("budget")])
     assert few.samples[0].dropped == 0  # there was no time for a warm-up
 
 

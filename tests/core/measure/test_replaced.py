@@ -12,7 +12,7 @@ from hotlap.core.measure.foreign import Nothing
 from hotlap.core.measure.loop import RawTimings
 from hotlap.core.measure.targets.base import Seen
 from hotlap.core.measure.targets.scripted import Page, Step
-from hotlap.core.record import Flag, Samples
+from hotlap.core.record import Notice, Samples
 
 CLEAN = 4 * TICK
 
@@ -38,7 +38,7 @@ def test_a_disturbed_sample_is_replaced_and_kept_raw() -> None:
     assert ticks(samples) == [2, 5]
     assert samples.foreign == {"processor": 1, "run_delay": 1}
     assert samples.seconds == [CLEAN] * 14
-    assert (samples.disturbed, samples.flags, samples.waited_s) == (0.0, [], pytest.approx(7 * TICK / 64))
+    assert (samples.disturbed, samples.notices, samples.waited_s) == (0.0, [], pytest.approx(7 * TICK / 64))
     assert samples.dropped == 0
 
 
@@ -66,7 +66,7 @@ def test_at_most_half_is_replaced_and_the_least_disturbed_stay() -> None:
     assert ticks(samples) == [5, 6, 7, 8]
     assert len(samples.seconds) == 4
     assert (samples.disturbed, samples.foreign) == (1.0, {"run_delay": 4})
-    assert samples.flags[-1] == Flag(name="shared_device", detail="others ran during 100 % of the samples that are left")
+    assert samples.notices[-1] == Notice(code="shared_device", seen="others ran during 100 % of the samples that are left")
 
 
 def test_half_of_an_odd_number_is_less_than_half() -> None:
@@ -157,17 +157,17 @@ def test_when_there_are_enough(clean: int, all_of_them: int, spent: float, patie
 def test_a_quarter_of_what_is_left_is_worth_a_flag(disturbed: int, flagged: bool) -> None:
     """16 stay of 16 + as many as are replaced: half of all samples were disturbed, and then `disturbed` more."""
     raw = RawTimings(foreign=[Seen("process", 1.0)] * disturbed + [Seen()] * (16 - disturbed))
-    flags = loop._shared(raw, range(16), None, None, 1.0)
-    assert [flag.name for flag in flags] == ["shared_device"] * flagged
+    notices = loop._shared(raw, range(16), None, None, 1.0)
+    assert [notice.code for notice in notices] == ["shared_device"] * flagged
     assert raw.disturbed_share(range(16)) == disturbed / 16
     assert raw.disturbed_share([]) == 0.0
 
 
 def test_what_others_used_is_said_and_a_brake_is_no_program() -> None:
     samples = measured(opened(page("d" * 60, others=1.26)), 8 * CLEAN)
-    assert samples.flags[-1].detail == "others ran during 100 % of the samples that are left; other programs used 1.3 processors"
+    assert samples.notices[-1].seen == "others ran during 100 % of the samples that are left; other programs used 1.3 processors"
     braked = measured(opened(page("b" * 60)), 8 * CLEAN)
-    assert (braked.foreign, braked.disturbed, [f.name for f in braked.flags]) == ({"brake": 4}, 1.0, ["few_samples"])
+    assert (braked.foreign, braked.disturbed, [f.code for f in braked.notices]) == ({"brake": 4}, 1.0, ["few_samples"])
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,11 @@ def test_what_others_used_is_said_and_a_brake_is_no_program() -> None:
 )
 def test_stolen_time_is_flagged_from_2_percent_and_one_tick(steal: float | None, seconds: float, flagged: bool) -> None:
     """It is counted in ticks of 10 ms: less than one of them says nothing."""
-    flags = loop._shared(RawTimings(foreign=[Seen()]), [0], None, steal, seconds)
-    assert [flag.name for flag in flags] == ["steal"] * flagged
+    notices = loop._shared(RawTimings(foreign=[Seen()]), [0], None, steal, seconds)
+    assert [notice.code for notice in notices] == ["steal"] * flagged
 
 
 def test_stolen_time_is_kept() -> None:
     samples = measured(opened(page("c" * 60, steal=0.3)))
     assert samples.steal == 0.3
-    assert samples.flags[0].detail == "the hypervisor gave 30 % of the processors' time to other guests"
+    assert samples.notices[0].seen == "the hypervisor gave 30 % of the processors' time to other guests"

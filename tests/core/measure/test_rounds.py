@@ -8,7 +8,7 @@ import pytest
 from scripting import CASE, OTHER
 
 from hotlap.core.measure.rounds import Next, Rounds
-from hotlap.core.record import Case, MeasureOptions, Samples
+from hotlap.core.record import Case, MeasureOptions, Samples, Stop
 
 SPREAD = [1.0, 1.02, 0.98, 1.04, 0.96, 1.0]  # ± 2 % between rounds
 
@@ -34,7 +34,7 @@ def test_the_first_round_has_every_case_and_the_time_asked() -> None:
 
 
 def test_no_next_round_has_nothing() -> None:
-    assert Next() == ([], 0.0, 0.0, "", "")
+    assert Next() == ([], 0.0, 0.0, None, "")
 
 
 def test_patience_is_shared_by_the_rounds_to_come() -> None:
@@ -49,14 +49,14 @@ def test_patience_is_shared_by_the_rounds_to_come() -> None:
 
 def test_fewer_rounds_than_asked_are_never_enough() -> None:
     assert give(rounds(), [1.0] * 5).next().cases == [CASE]
-    assert give(rounds(), [1.0] * 6).next() == Next(stop="precision reached")
+    assert give(rounds(), [1.0] * 6).next() == Next(stop=Stop("precision"))
     assert give(rounds(rounds=8), [1.0] * 7).next().cases == [CASE]
 
 
 def test_rounds_go_on_until_the_noise_between_them_allows_the_precision() -> None:
-    assert give(rounds(precision=0.1), SPREAD).next().stop == "precision reached"
+    assert give(rounds(precision=0.1), SPREAD).next().stop == Stop("precision")
     assert give(rounds(precision=0.01), SPREAD).next().cases == [CASE]
-    assert give(rounds(precision=0.001, rounds_max=6), SPREAD).next().stop == "rounds_max"
+    assert give(rounds(precision=0.001, rounds_max=6), SPREAD).next().stop == Stop("rounds_max")
     assert give(rounds(precision=0.001, rounds_max=7), SPREAD).next().cases == [CASE]
 
 
@@ -74,7 +74,7 @@ def test_nothing_that_gave_a_number_stops_the_run() -> None:
     none = rounds()
     none.add(Samples(case=CASE.id, device="d", round=0, status="error"))
     none.ended(1.0)
-    assert none.next() == Next(stop="no case gave a number")
+    assert none.next() == Next(stop=Stop("no_number"))
 
 
 @pytest.mark.parametrize("given", [{"status": "not_run", "seconds": []}, {"status": "invalid", "cause": "wrong_result"}, {"status": "invalid"}])
@@ -91,29 +91,29 @@ def test_a_bad_round_is_measured_again(given: dict[str, Any]) -> None:
     one = give(give(rounds(), [1.0] * 5), [1.0], **given)
     assert one.good(CASE) == [1.0] * 5
     assert one.next().cases == [CASE]
-    assert give(one, [1.0]).next().stop == "precision reached"
+    assert give(one, [1.0]).next().stop == Stop("precision")
 
 
 def test_bad_rounds_are_replaced_as_often_as_a_case_may_have_rounds() -> None:
     some = give(give(rounds(rounds_max=8), [1.0] * 5), [1.0] * 8, disturbed=0.5)
     assert some.next().cases == [CASE]
-    assert give(some, [1.0], disturbed=0.5).next().stop == "rounds_max"
+    assert give(some, [1.0], disturbed=0.5).next().stop == Stop("rounds_max")
     assert give(rounds(), [1.0] * 5).good(OTHER) == []
 
 
 def test_a_case_that_goes_on_failing_is_not_tried_for_ever() -> None:
     one = give(give(rounds(), [1.0]), [1.0] * 5, status="error")
     assert one.next().cases == [CASE]
-    assert give(one, [1.0], status="error").next() == Next(stop="rounds_max")
+    assert give(one, [1.0], status="error").next() == Next(stop=Stop("rounds_max"))
     many = give(give(rounds(rounds=2, precision=0.001), SPREAD + SPREAD), [1.0] * 11, status="error")
     assert many.next().cases == [CASE]
-    assert give(many, [1.0], status="error").next().stop == "rounds_max"
+    assert give(many, [1.0], status="error").next().stop == Stop("rounds_max")
 
 
 def test_the_budget_ends_the_run_once_every_case_has_its_fewest_rounds() -> None:
     """Rounds of 10 s; a seventh would end at 70 s."""
     assert give(rounds(budget_s=70.0), SPREAD, 10.0).next().cases == [CASE]
-    assert give(rounds(budget_s=69.9), SPREAD, 10.0).next() == Next(stop="budget")
+    assert give(rounds(budget_s=69.9), SPREAD, 10.0).next() == Next(stop=Stop("budget"))
     waited = give(rounds(budget_s=69.9), SPREAD, 10.0, waited_s=0.1)
     assert waited.next().cases == [CASE]  # what others cost has a time of its own
 
@@ -121,7 +121,7 @@ def test_the_budget_ends_the_run_once_every_case_has_its_fewest_rounds() -> None
 def test_too_few_rounds_are_measured_until_the_patience_is_over() -> None:
     """Budget 40 s and 80 % on top: 72 s. Five rounds of 12 s, and a sixth."""
     assert give(rounds(budget_s=40.0), SPREAD[:5], 12.0).next().cases == [CASE]
-    assert give(rounds(budget_s=39.9), SPREAD[:5], 12.0).next().stop == "budget"
+    assert give(rounds(budget_s=39.9), SPREAD[:5], 12.0).next().stop == Stop("budget")
 
 
 def test_a_round_of_fewer_cases_is_shorter_but_for_opening_the_device() -> None:
@@ -138,9 +138,9 @@ def test_a_round_of_fewer_cases_is_shorter_but_for_opening_the_device() -> None:
 
     assert after(64.0).cases == [CASE]
     assert after(64.0).round_s == 2.0
-    assert after(63.9).stop == "budget"
+    assert after(63.9).stop == Stop("budget")
     assert after(66.0, 2).cases == cases[:2]
-    assert after(65.9, 2).stop == "budget"
+    assert after(65.9, 2).stop == Stop("budget")
 
 
 def test_two_of_three_cases_have_two_thirds_of_the_time() -> None:
@@ -154,7 +154,7 @@ def test_two_of_three_cases_have_two_thirds_of_the_time() -> None:
     assert after.cases == list(three.cases[1:])
     assert (after.round_s, after.patience_s) == (pytest.approx(16 / 3), pytest.approx(32 / 3))
     three.options = MeasureOptions(rounds=6, rounds_max=30, round_s=8.0, budget_s=57.0 + 9.5 * (0.2 + 1.6 / 3) - 0.01, precision=0.01)
-    assert three.next().stop == "budget"
+    assert three.next().stop == Stop("budget")
 
 
 def test_past_the_fewest_rounds_none_is_shortened() -> None:

@@ -18,7 +18,7 @@ import hotlap
 from draws import draws
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import session
-from hotlap.core.record import Case, MeasureOptions, Plan
+from hotlap.core.record import Case, MeasureOptions, Plan, Stop
 from hotlap.core.work import find
 
 
@@ -94,7 +94,7 @@ def test_drift_between_rounds_is_seen() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?drift=0.05&noise=0.001&seed=3", rounds=15)
     for row in run.rows:
         assert "drift" in {f.code for f in row.result.notices}, row.label
-        assert any("first round to the last" in f.detail for f in row.result.notices)
+        assert any("first round to the last" in f.seen for f in row.result.notices)
 
 
 @pytest.mark.slow("many rounds")
@@ -107,14 +107,14 @@ def test_fewer_than_six_rounds_have_the_confidence_they_have() -> None:
 
 def test_rounds_stop_when_exact_enough() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?noise=0.01&seed=3", rounds_max=30)
-    assert run.bundle.run.stopped == "precision reached"
+    assert run.bundle.run.stops == [Stop("precision")]
     assert {len(r.rounds) for r in run.results} == {6}
 
 
 @pytest.mark.slow("many rounds")
 def test_rounds_stop_at_the_budget() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?run_noise=0.2&seed=3", rounds_max=300, budget_s=15.0)
-    assert run.bundle.run.stopped == "budget"
+    assert run.bundle.run.stops == [Stop("budget")]
     assert all(row.summary.half_width is None or row.summary.half_width > 0.01 for row in run.rows)
 
 
@@ -130,9 +130,9 @@ def test_a_limit_ends_a_run_between_cases_and_says_what_it_left_out(home: Path) 
     assert {(r.status, r.reason) for r in left} == {("not_run", "the budget of 0.7 s was used up")}
     assert 4 < len(longer.samples) < 24  # a round is 2 s of the device's clock, shortened to what the budget leaves
     assert all(r.values for r in longer.results)
-    assert short.bundle.run.stopped == longer.bundle.run.stopped == "budget"
+    assert short.bundle.run.stops == longer.bundle.run.stops == [Stop("budget")]
     assert len(all_of_it.samples) == 24
-    assert all_of_it.bundle.run.stopped == "precision reached"
+    assert all_of_it.bundle.run.stops == [Stop("precision")]
 
 
 def test_a_lost_device_keeps_what_was_measured(home: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_lost_device_keeps_what_was_measured(home: Path) -> None:
         hotlap.run(BOUND, target="simulated:h200-sxm?lost=3s&seed=3")
     run = hotlap.load("latest")
     assert run.samples
-    assert run.bundle.run.stopped.startswith("error")
+    assert run.bundle.run.stopped_by("error")
 
 
 def test_unknown_devices_are_answered() -> None:
@@ -153,7 +153,7 @@ def test_unknown_devices_are_answered() -> None:
 def test_nothing_measured_is_never_a_pass() -> None:
     run = hotlap.run(_plan(("command", {"argv": ["true"]})), target="simulated:h200-sxm")
     assert [row.verdict.state for row in run.rows] == ["not_run"]
-    assert run.bundle.run.stopped == "no case gave a number"
+    assert run.bundle.run.stops == [Stop("no_number")]
 
 
 def _start(home: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -204,7 +204,7 @@ def test_an_interrupted_run_keeps_everything_and_goes_on(home: Path, tmp_path: P
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     kept = hotlap.load("latest")
-    assert kept.bundle.run.stopped == "interrupted"
+    assert kept.bundle.run.stops == [Stop("interrupted")]
     assert len(kept.samples) >= 2
     done = _start(home, "--resume", kept.id)
     _, errors = done.communicate(timeout=120)

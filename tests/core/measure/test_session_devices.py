@@ -13,7 +13,7 @@ import hotlap
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
 from hotlap.core.measure.protocol import Began, Ended, Job, Took
-from hotlap.core.record import Device, Samples
+from hotlap.core.record import Device, Notice, Samples
 
 
 class Told:
@@ -38,7 +38,7 @@ class Told:
         for case in self.job.cases:
             yield Began(case=case.id)
             yield Took(samples=Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=1e9), readings=[], tainted=False)
-        yield Ended(seconds=1e9, sampler_share=0.25, missing={"nvml": "not here"}, warnings=["a sensor is odd"])
+        yield Ended(seconds=1e9, sampler_share=0.25, missing={"nvml": "not here"}, notices=[Notice("few_readings", "a sensor is odd")])
 
 
 def test_a_round_on_a_real_device_took_what_the_wall_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_what_programs_took_is_counted_apart(tmp_path: Path, monkeypatch: pytest
                 yield Began(case=case.id)
                 took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], began_s=3.0, ended_s=5.5)
                 yield Took(samples=took, readings=[], tainted=False)
-            yield Ended(seconds=2.5, sampler_share=None, missing={}, warnings=[])
+            yield Ended(seconds=2.5, sampler_share=None, missing={}, notices=[])
 
     start: Any = Program
     monkeypatch.setattr(session.programs.Worker, "round", lambda _, *given: Program(*given))
@@ -153,7 +153,7 @@ def test_devices_one_after_another_share_the_time_of_a_run(tmp_path: Path, monke
                 yield Began(case=case.id)
                 took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=self.job.start_s + 10.0)
                 yield Took(samples=took, readings=[], tainted=False)
-            yield Ended(seconds=10.0, sampler_share=None, missing={}, warnings=[])
+            yield Ended(seconds=10.0, sampler_share=None, missing={}, notices=[])
 
         def enough(self) -> None:
             return

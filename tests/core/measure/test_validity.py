@@ -11,7 +11,7 @@ from scripting import CASE, TICK, measured, opened
 
 from hotlap.core.measure import loop, validity
 from hotlap.core.measure.targets.scripted import Page, Step
-from hotlap.core.measure.validity import Timers, Validity, doubt
+from hotlap.core.measure.validity import Timers, Validity, disagreement
 from hotlap.core.record import Check, Samples
 from hotlap.core.store.fold import fold
 
@@ -39,8 +39,8 @@ def test_a_wrong_answer_says_what_was_compared() -> None:
 
 def test_one_sample_in_fifty_may_show_more_than_the_wall_clock() -> None:
     assert validity.MORE_SHARE == 0.02
-    assert doubt(Timers([2.0] + [1.0] * 49, [1.0] * 50, 0.0)) == ""
-    assert doubt(Timers([2.0] + [1.0] * 48, [1.0] * 49, 0.0)).startswith("timers disagree: the device's timer shows 1 times")
+    assert disagreement(Timers([2.0] + [1.0] * 49, [1.0] * 50, 0.0)) == ""
+    assert disagreement(Timers([2.0] + [1.0] * 48, [1.0] * 49, 0.0)).startswith("timers disagree: the device's timer shows 1 times")
 
 
 def test_a_doubt_that_half_of_the_second_looks_leaves_may_be_settled_by_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_a_doubt_that_half_of_the_second_looks_leaves_may_be_settled_by_one_more
         asked.append(len(timers.wall_s))
         return "" if len(asked) > 1 else "a doubt"
 
-    monkeypatch.setattr(validity, "doubt", doubted)
+    monkeypatch.setattr(validity, "disagreement", doubted)
     target = opened([Step(device_s=TICK)])
     budget = loop.CaseBudget(seconds=1.0, watch=target.watch, clock=target.clock_hz)
     found = loop._timers_again(target, target.prepare(CASE), 8, budget, loop.Overhead(0.0, 0.0, 0.0))
@@ -86,7 +86,7 @@ def test_a_wall_clock_that_does_not_advance_is_said(wall_s: float) -> None:
     ],
 )
 def test_how_far_two_timers_may_be_apart(device: list[float], wall: list[float], cost: float, said: str) -> None:
-    found = doubt(Timers(device, wall, cost))
+    found = disagreement(Timers(device, wall, cost))
     assert said in found
     assert bool(found) == bool(said)
 

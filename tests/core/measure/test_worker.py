@@ -14,7 +14,7 @@ from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import session, worker
 from hotlap.core.measure.protocol import Began, Ended, Job, Took
 from hotlap.core.measure.targets.scripted import Page, Step
-from hotlap.core.record import Case, MeasureOptions, Plan, Samples
+from hotlap.core.record import Case, MeasureOptions, Plan, Samples, Stop
 
 SECOND = Page(steps=steps(4 * TICK))
 THIRD = Case(workload="launch", params={"mode": "stream"})
@@ -46,7 +46,7 @@ def test_a_round_says_each_case_as_it_begins_and_once_it_was_measured(tmp_path: 
     assert (took.samples.case, took.samples.device, took.samples.round, took.readings, took.tainted) == (CASE.id, "key", 0, [], False)
     assert set(took.samples.seconds) == {4 * TICK}
     assert isinstance(ended, Ended)
-    assert (ended.seconds, ended.sampler_share, ended.missing, ended.warnings) == (took.samples.ended_s, None, {}, [])
+    assert (ended.seconds, ended.sampler_share, ended.missing, ended.notices) == (took.samples.ended_s, None, {}, [])
 
 
 def test_half_of_the_first_case_s_time_is_for_preparing_it(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_six_quiet_rounds_are_measured(tmp_path: Path) -> None:
     assert row.result.values == [(4 + n / 256) * TICK for n in (0, 3, 1, 2, 5, 4)]
     assert row.summary.median == (4 + 2.5 / 256) * TICK
     assert (row.summary.rounds, row.summary.confidence, row.summary.best) == (6, 0.96875, 4 * TICK)
-    assert (row.verdict.state, found.bundle.run.stopped) == ("measured", "precision reached")
+    assert (row.verdict.state, found.bundle.run.stops) == ("measured", [Stop("precision")])
     assert [(number, type(event)) for _, number, event in heard] == [(n, kind) for n in range(6) for kind in (Began, Took, Ended)]
 
 
@@ -233,7 +233,7 @@ def test_noise_between_rounds_takes_more_of_them(tmp_path: Path) -> None:
     pages = [Page(steps=steps((4 + 0.12 * (n % 3 - 1)) * TICK)) for n in range(40)]
     found = run(tmp_path, {"launch": pages}, asked=plan(rounds_max=12, precision=0.02))
     (row,) = found.rows
-    assert (len(found.samples), found.bundle.run.stopped) == (12, "rounds_max")
+    assert (len(found.samples), found.bundle.run.stops) == (12, [Stop("rounds_max")])
     assert row.verdict.state == "inconclusive"
     assert row.verdict.action == "about 20 rounds reach the precision asked: --rounds 20"
 
@@ -290,7 +290,7 @@ def test_a_device_that_is_lost_keeps_what_was_measured(tmp_path: Path, at: int) 
     if at:
         kept = hotlap.load(next((tmp_path / "runs").iterdir()))
         assert len(kept.samples) == 1
-        assert kept.bundle.run.stopped.startswith("error: off the bus")
+        assert kept.bundle.run.stops[0].detail.startswith("off the bus")
 
 
 def test_a_run_that_was_cut_short_goes_on_with_what_is_missing(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_run_that_was_cut_short_goes_on_with_what_is_missing(tmp_path: Path) -
     whole = hotlap.load(session.resume(path, lambda *_: None, Thread))  # type: ignore[arg-type]
     assert whole.samples[: len(before)] == before
     assert sorted((s.case, s.round) for s in whole.samples) == sorted((c.id, n) for c in (CASE, OTHER) for n in range(6))
-    assert whole.bundle.run.stopped == "precision reached"
+    assert whole.bundle.run.stops == [Stop("precision")]
 
 
 def test_the_time_of_all_of_a_run_is_kept(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_the_time_of_all_of_a_run_is_kept(tmp_path: Path) -> None:
     each_s = 130 * 4 * TICK
     assert [len(counted(n * each_s).samples) for n in (0.5, 1.0, 1.99, 2.0, 3.5)] == [1, 1, 1, 2, 3]
     short = counted(3.5 * each_s)
-    assert short.bundle.run.stopped == "budget"
+    assert short.bundle.run.stops == [Stop("budget")]
     assert len(counted(100.0).samples) == 6
 
 
@@ -328,7 +328,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     with pytest.raises(hotlap.core.errors.Interrupted, match="everything measured is kept: hotlap run --resume"):
         run(tmp_path, {"launch": [SECOND]}, Interrupted)
     kept = hotlap.load(next((tmp_path / "runs").iterdir()))
-    assert (kept.bundle.run.stopped, len(kept.samples)) == ("interrupted", 2)
+    assert (kept.bundle.run.stops, len(kept.samples)) == ([Stop("interrupted")], 2)
 
 
 def test_more_cases_than_a_round_has_time_for_are_said(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_a_busy_machine_is_said_once(tmp_path: Path) -> None:
     assert words[0][1].startswith("the machine stays busy: 1 of 1 cases were disturbed all the time")
     (row,) = found.rows
     assert row.result.values
-    assert row.result.flags[0].name == "shared_device"
+    assert row.result.notices[0].code == "shared_device"
 
 
 def test_an_unknown_workload_of_a_script_is_not_run(tmp_path: Path) -> None:

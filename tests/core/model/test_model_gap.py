@@ -12,7 +12,7 @@ from hotlap.core.model.gap import Context, ceilings, context, gap
 from hotlap.core.model.limits import limit
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.simulate import expected_call_s
-from hotlap.core.record import Case, Cpu, Notice, Gap, Limit, Readings, Result, Row, Samples, Summary, Verdict
+from hotlap.core.record import Case, Cpu, Gap, Limit, Notice, Readings, Result, Row, Samples, Summary, Verdict
 from hotlap.core.show import words
 
 H200 = machines.load("h200-sxm")
@@ -34,7 +34,7 @@ def result(case: Case, seconds: float, clock_hz: float | None = None, notices: l
     ]
     return Result(
         case=case, device="d", target="t", status="measured", metric=kind.metric, unit=kind.unit, better=kind.better,
-        values=[kind.value(t, case.params) for t in times], seconds=times, rounds=rounds, notices=flags or [],
+        values=[kind.value(t, case.params) for t in times], seconds=times, rounds=rounds, notices=notices or [],
     )
 
 

@@ -107,11 +107,11 @@ def test_cost_is_measured_and_a_sweep_longer_than_its_period_is_said() -> None:
     clock.sleep(1.0)
     assert sampler.cost_s == pytest.approx(0.002)
     assert sampler.share == pytest.approx(0.02)
-    assert sampler.warnings == []
+    assert sampler.notices == []
     source.cost_s = 0.15
     clock.sleep(0.5)
-    assert "longer than their period of 100 ms, the longest 150 ms" in sampler.warnings[0]
-    assert "lower rate" in sampler.warnings[0]
+    assert "longer than their period of 100 ms, the longest 150 ms" in sampler.notices[0].text
+    assert "lower rate" in sampler.notices[0].text
 
 
 def test_without_sources_nothing_runs() -> None:

@@ -18,17 +18,18 @@ from hotlap.core.record import (
     Check,
     Cpu,
     Device,
-    Notice,
     Gap,
     Limit,
     Machine,
     MeasureOptions,
+    Notice,
     Plan,
     Readings,
     Row,
     Run,
     Samples,
     Status,
+    Stop,
     Term,
 )
 from hotlap.core.stats.summary import summarize
@@ -51,7 +52,7 @@ class Seen:
     cause: str = "unknown"
     detail: str = ""
     noise: float = 0.002
-    flags: tuple[tuple[str, str], ...] = ()
+    notices: tuple[tuple[str, str], ...] = ()
     status: Status = "measured"
     reason: str = ""
     terms: tuple[Term, ...] = ()
@@ -176,16 +177,16 @@ def _seconds(seen: Seen, value: float) -> float:
 
 def _samples(seen: Seen, device: Device, number: int, began_s: float, draw: random.Random) -> Samples:
     blank = {"case": seen.case.id, "device": device.key, "round": number, "seed": number}
-    flags = [Notice(code=name, seen=detail.partition(": ")[2]) for name, detail in seen.notices if number < _rounds_of(detail)]
+    notices = [Notice(code=name, seen=detail.partition(": ")[2]) for name, detail in seen.notices if number < _rounds_of(detail)]
     if seen.status == "not_run" or (seen.status == "invalid" and number == 3):
         return Samples(**blank, status=seen.status, reason=seen.reason.partition(" (in")[0])
     level = (seen.value or 20e9) * (1 + seen.noise * draw.uniform(-1, 1))
-    two = 0.3 if any(f.code == "bimodal" for f in flags) else 0.0
+    two = 0.3 if any(f.code == "bimodal" for f in notices) else 0.0
     values = [level * (1 + draw.gauss(0, seen.noise / 2) + two * (draw.random() < 0.4)) for _ in range(PER_ROUND)]
     clock = device.clock_max_hz or 2e9
     return Samples(
         **blank, seconds=[float(f"{_seconds(seen, v):.6g}") for v in values], calls=8, method="event-batch", overhead_s=2.1e-6,
-        resolution_s=1e-9, wall_ratio=0.999, dropped=3, began_s=began_s, ended_s=began_s + 0.35, autocorrelation=0.1, notices=flags,
+        resolution_s=1e-9, wall_ratio=0.999, dropped=3, began_s=began_s, ended_s=began_s + 0.35, autocorrelation=0.1, notices=notices,
         clocks_hz=[round(clock * 1.42, -6)] * 3 if device.kind == "cpu" else [],
         variant="fp32 × 8, 4 chains" if seen.workload == "fma" else "",
         check=Check(passed=True, what="4096 elements against NumPy", error=0.0, tolerance=1e-6), bookkeeping_s=6e-6,
@@ -222,7 +223,7 @@ def bundle(device: Device, cases: list[Seen], rounds: int = 6, labels: dict[str,
     plan = Plan(name="quick", about="a minute", cases=[s.case for s in cases], measure=MeasureOptions(precision=0.05, rounds_max=6))
     run = Run(
         id=f"20261121-103000-{'c0ffee' if device.kind == 'cpu' else 'b0bca7'}", began="2026-11-21T10:30:00Z", ended="2026-11-21T10:30:53Z",
-        stopped="rounds_max", hotlap="0.1.0", plan=plan, machine=_machine(device), target=device.target, devices=[device.key],
+        stops=[Stop("rounds_max")], hotlap="0.1.0", plan=plan, machine=_machine(device), target=device.target, devices=[device.key],
         labels=labels if labels is not None else {"cluster": "A"}, seed=42,
     )
     return Bundle(run, Path("/nowhere") / run.id, samples, readings)

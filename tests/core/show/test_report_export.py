@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hotlap.core.record import Row
-from hotlap.core.show import doubts, export
+from hotlap.core.show import export, notices
 from hotlap.core.store.bundle import Bundle
 
 Kept = tuple[Bundle, list[Row]]
@@ -54,6 +54,6 @@ def test_json_has_every_row_and_null_for_what_is_not_known(cpu: Kept) -> None:
     for found, row in zip(document["results"], cpu[1], strict=True):
         assert found["state"] == row.verdict.state
         assert found["value"] == (None if row.verdict.state == "not_run" else row.summary.median), "also of an invalid one"
-        assert (found["doubt"], found["rounds_used"], found["replaced"]) == (doubts.code(row), row.summary.rounds, 0)
+        assert (found["notice"], found["rounds_used"], found["replaced"]) == (notices.code(row), row.summary.rounds, 0)
         if row.gap.share is None:
             assert found["share"] is None

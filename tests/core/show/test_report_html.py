@@ -12,7 +12,7 @@ import report_sample as sample
 from msgspec.structs import replace
 
 from hotlap.core.errors import InputError
-from hotlap.core.record import Row
+from hotlap.core.record import Notice, Row, Stop
 from hotlap.core.show import html
 from hotlap.core.store.bundle import Bundle
 
@@ -101,15 +101,15 @@ def test_everything_from_outside_is_escaped(cpu: Kept) -> None:
     kept, rows = cpu
     device = replace(sample.CPU, name=EVIL, driver=EVIL)
     machine = replace(kept.run.machine, host=EVIL, devices=[device], settings={EVIL: EVIL}, software={EVIL: EVIL})
-    run = replace(kept.run, machine=machine, labels={EVIL: EVIL}, devices=[device.key], stopped=EVIL)
+    run = replace(kept.run, machine=machine, labels={EVIL: EVIL}, devices=[device.key], stops=[Stop("error", EVIL)])
     evil = [
         replace(
             row, label=EVIL, device=device.key, verdict=replace(row.verdict, reason=EVIL), gap=replace(row.gap, detail=EVIL, cause=EVIL),
-            result=replace(row.result, unit=EVIL, notices=[replace(f, name=EVIL, detail=EVIL) for f in row.result.notices]),
+            result=replace(row.result, unit=EVIL, notices=[replace(f, code=EVIL, seen=EVIL) for f in row.result.notices]),
         )
         for row in rows
     ]
-    text = html.render([(changed(kept, run=run, warnings=[EVIL]), evil)])
+    text = html.render([(changed(kept, run=run, notices=[Notice("torn_line", EVIL)]), evil)])
     page = Page(text)
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "<script>alert" not in text
@@ -201,7 +201,7 @@ def test_the_same_run_twice_has_two_names(cpu: Kept) -> None:
 
 
 def test_runs_without_results_make_a_page(cpu: Kept) -> None:
-    kept = changed(cpu[0], samples=[], readings=[], warnings=["samples.jsonl is missing; nothing of it is known"])
+    kept = changed(cpu[0], samples=[], readings=[], notices=[Notice("missing_file", "samples.jsonl is missing; nothing of it is known")])
     page = Page(html.render([(kept, [])]))
     assert "Nothing was measured." in " ".join(page.words)
     assert "samples.jsonl is missing" in " ".join(page.words)

@@ -1,4 +1,4 @@
-"""What a terminal shows, held against golden files and against what may never happen: a number without its doubt."""
+"""What a terminal shows, held against golden files and against what may never happen: a number without its notice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hotlap.core.model import machines
 from hotlap.core.model.predict import predict
 from hotlap.core.plan import case as case_of
 from hotlap.core.record import Case, Device, Row, Summary
-from hotlap.core.show import comparison, doubts, layout, listing, text, words
+from hotlap.core.show import comparison, layout, listing, notices, text, words
 from hotlap.core.store.bundle import Bundle
 
 Kept = tuple[Bundle, list[Row]]
@@ -86,7 +86,7 @@ def test_an_invalid_number_is_shown_and_marked(cpu: Kept) -> None:
 
 
 def test_three_notices_at_most_and_explain_has_them_all(cpu: Kept) -> None:
-    found = [doubt.word for doubt in doubts.find(cpu[1])]
+    found = [notice.word for notice in notices.find(cpu[1])]
     below = text.table(cpu[1], 100, run="20261121-103000-c0ffee").partition("cases: ")[2]
     assert len(found) == 4
     assert all(f"\n{name} " in below for name in found[:3])
@@ -177,14 +177,14 @@ def test_what_can_be_simulated(golden: Golden) -> None:
 
 
 def test_runs(cpu: Kept, gpu: Kept, golden: Golden) -> None:
-    running = changed(cpu[0], run=replace(cpu[0].run, ended="", stopped="", labels={}))
+    running = changed(cpu[0], run=replace(cpu[0].run, ended="", labels={}))
     golden("runs.txt", text.runs([one.listed for one in (cpu[0], gpu[0], running)], 110) + "\n")
     assert "not finished" in text.runs([running.listed], 80)
     assert text.runs([], 80).startswith("no runs are kept yet")
 
 
 def test_a_run_that_did_not_finish_says_so(cpu: Kept) -> None:
-    running = changed(cpu[0], run=replace(cpu[0].run, ended="", stopped=""))
+    running = changed(cpu[0], run=replace(cpu[0].run, ended=""))
     assert "--resume" in text.heading(running)
 
 

@@ -22,13 +22,13 @@ def test_counter_and_integral_agree_with_the_truth():
     assert abs(found.joules - 1500.0) <= found.error_j < 0.05 * 1500
     assert found.difference == pytest.approx(0, abs=0.03)
     assert found.sampled == pytest.approx(1.0)
-    assert not found.warnings
+    assert not found.notices
 
 
 def test_a_counter_that_disagrees_is_said():
     times, watts, joules = ramp(10, 101)
     found = energy.window(0.0, 10.0, (times, watts), (times, [j * 1.5 for j in joules]))
-    assert "one of them is wrong" in found.warnings[0]
+    assert "one of them is wrong" in found.notices[0].text
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -49,7 +49,7 @@ def test_failed_readings_and_counters_that_go_back():
     joules[60] = 0.0
     found = energy.window(0.0, 10.0, (times, watts), (times, joules))
     assert found.source == "integral"
-    assert "went back" in found.warnings[0]
+    assert "went back" in found.notices[0].text
     assert found.sampled < 0.75
     assert abs(found.joules - 1500) <= found.error_j
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hotlap.core.record import Notice
 from hotlap.core.stats import student
 from hotlap.core.stats.degradation import VERDICTS, Trends, trends
 from hotlap.core.stats.slope import MONTH_S, _two_sided
@@ -95,7 +96,9 @@ def test_what_all_devices_share_is_no_devices_degradation(devices: int) -> None:
 def test_a_trend_of_the_whole_fleet_is_told() -> None:
     found = trends(DAYS, np.exp(noise(60, seed=11) - 0.005 * MONTHS))
     assert not named(found, "degrading")
-    assert found.warnings == ("metric 0: the whole fleet changes by -0.50% a month, which no device is blamed for",)
+    assert found.notices == (
+        Notice("fleet_changes", "the whole fleet changes by -0.50% a month, which no device is blamed for", index=0),
+    )
 
 
 def test_peers_may_be_given() -> None:
@@ -103,7 +106,7 @@ def test_peers_may_be_given() -> None:
     one = np.exp(noise(1, seed=5)[0] + shared)
     alone, among = trends(DAYS, one), trends(DAYS, one, peers=np.exp(noise(9, seed=6) + shared))
     assert (names(alone.verdicts()), names(among.verdicts())) == (["degrading"], ["steady"])
-    assert "fewer than 5 peers" in alone.warnings[0]
+    assert "fewer than 5 peers" in alone.notices[0].text
 
 
 def test_the_trend_is_taken_after_the_last_boundary() -> None:
@@ -151,7 +154,7 @@ def test_little_and_constant_data_make_up_nothing() -> None:
     for days in (1, 5, 10):
         found = trends(DAYS[:days], np.exp(noise(9, days=days)))
         assert names(found.verdicts()) == ["cannot tell"] * 9
-        assert "are no trend" in found.warnings[0]
+        assert "are no trend" in found.notices[0].text
     minute = trends(np.arange(60.0), np.linspace(1, 0.9, 60))
     assert names(minute.verdicts()) == ["cannot tell"]
     assert names(trends(DAYS, np.full((6, 365), np.nan)).verdicts()) == ["cannot tell"] * 6

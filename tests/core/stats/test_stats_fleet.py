@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hotlap.core.record import Notice
 from hotlap.core.stats.fleet import odd
 
 Floats = NDArray[np.float64]
@@ -59,7 +60,7 @@ def test_two_groups_need_a_limit() -> None:
     x[:100, 0] *= 0.95
     found = odd(x)
     assert (found.odd, found.spread[0]) == ([], None)
-    assert "two groups of nodes, 100 and 100, 5.0% apart" in found.warnings[0]
+    assert "two groups of nodes, 100 and 100, 5.0% apart" in found.notices[0].text
     assert set(odd(x, limit=[101.0, None, None]).nodes) == set(range(100))
     assert set(odd(x, limit=[94.0, None, None]).nodes) == set(range(100, 200))
 
@@ -78,11 +79,11 @@ def test_missing_samples_and_nodes_are_borne() -> None:
     x[:97, 2] = np.nan
     found = odd(x)
     assert found.nodes == [8]
-    assert found.warnings == ["metric 2: 3 nodes have samples, 5 are needed"]
+    assert found.notices == [Notice("small_fleet", "3 nodes have samples, 5 are needed", index=2)]
 
 
 def test_few_nodes_are_no_fleet_and_a_small_one_needs_a_large_difference() -> None:
-    assert "no fleet" in odd(fleet(4)).warnings[0]
+    assert "no fleet" in odd(fleet(4)).notices[0].text
     x = fleet(8, 1)
     x[2] *= 0.5
     assert odd(x).nodes == [2]

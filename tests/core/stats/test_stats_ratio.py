@@ -134,7 +134,7 @@ def test_pairs_take_a_drift_off_that_would_hide_a_difference() -> None:
     assert verdict(ratio(a, b, paired=True)) == "larger"
     apart = ratio(a, b)
     assert verdict(apart) == "inconclusive"
-    assert any("in turns" in text for text in apart.warnings)
+    assert any("in turns" in notice.text for notice in apart.notices)
 
 
 # ---------------------------------------------------------------- how often it errs
@@ -186,14 +186,14 @@ def test_fewer_than_4_cannot_tell(n: int) -> None:
         found = ratio([1.0] * n, [2.0] * n, paired=paired)
         assert (found.low, found.p, found.confidence, found.resolvable) == (None, None, None, None)
         assert verdict(found) == "inconclusive"
-        assert f"there are {n}" in found.warnings[0]
+        assert f"there are {n}" in found.notices[0].text
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0])
 def test_no_ratio_of_what_is_not_above_zero(bad: float) -> None:
     found = ratio([1.0] * 5 + [bad], [1.0] * 6, paired=True)
     assert (found.ratio, found.low) == (1.0, None)
-    assert "zero or negative" in found.warnings[0]
+    assert "zero or negative" in found.notices[0].text
     assert ratio([bad] * 6, [1.0] * 6).ratio is None
 
 
@@ -237,11 +237,11 @@ def test_very_large_and_very_small_values() -> None:
 
 def test_doubts_are_said() -> None:
     rng = np.random.default_rng(12)
-    assert any("taken to be normal" in text for text in ratio(A[:5], A[5:], paired=True).warnings)
+    assert any("taken to be normal" in notice.text for notice in ratio(A[:5], A[5:], paired=True).notices)
     noisy = ratio(np.exp(0.01 * rng.normal(size=12)), np.exp(0.2 * rng.normal(size=12)))
-    assert any("3 times as noisy" in text for text in noisy.warnings)
+    assert any("3 times as noisy" in notice.text for notice in noisy.notices)
     slow = np.exp(0.05 * np.sin(np.arange(40) / 4))
-    assert any("widened" in text for text in ratio(slow[0::2], slow[1::2], paired=True).warnings)
+    assert any("widened" in notice.text for notice in ratio(slow[0::2], slow[1::2], paired=True).notices)
 
 
 # ---------------------------------------------------------------- exact values
@@ -260,7 +260,7 @@ def test_any_difference_of_counts_is_real() -> None:
 def test_counts_that_vary_are_taken_as_noisy() -> None:
     found = ratio([10, 11, 10, 11, 10, 11], [10, 11, 10, 11, 10, 11], assume="exact")
     assert found.method == "permutations"
-    assert "not exact" in found.warnings[0]
+    assert "not exact" in found.notices[0].text
 
 
 # ---------------------------------------------------------------- quantiles

@@ -70,7 +70,7 @@ def test_a_plan_stays_within_105_percent_and_saves_on_average(sd: float, differe
     assert plan.looks[-1] == plan.pairs
     assert list(plan.bounds) == sorted(plan.bounds, reverse=True)
     assert plan.gate == difference / 4
-    assert plan.warnings == ()
+    assert plan.notices == ()
 
 
 def test_a_quiet_case_takes_the_fewest_pairs_in_one_look() -> None:

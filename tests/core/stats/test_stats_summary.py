@@ -136,7 +136,7 @@ class TestOutliers:
 
 
 def names(summary: Summary, *words: str) -> bool:
-    return any(all(word in warning for word in words) for warning in summary.warnings)
+    return any(all(word in notice.text for word in words) for notice in summary.notices)
 
 
 class TestSummarize:
@@ -156,7 +156,7 @@ class TestSummarize:
 
     def test_nothing(self) -> None:
         got = summarize([])
-        assert got == Summary(rounds=0, warnings=got.warnings)
+        assert got == Summary(rounds=0, notices=got.notices)
         assert names(got, "nothing was measured", "run again")
 
     def test_one_value(self) -> None:
@@ -201,7 +201,7 @@ class TestSummarize:
         got = summarize([2.0] * 6, [[2.0] * 10] * 6)
         assert (got.median, got.low, got.high, got.half_width, got.spread, got.within) == (2.0, 2.0, 2.0, 0.0, 0.0, 0.0)
         assert got.effective == 6  # nothing is known of the samples inside a round
-        assert got.warnings == []
+        assert got.notices == []
 
     def test_zero(self) -> None:
         got = summarize([0.0] * 6, [[0.0] * 6] * 6)
@@ -267,7 +267,7 @@ class TestSummarize:
         rng = np.random.default_rng(6)
         samples = [(10 + rng.normal(size=100) * 0.05).tolist() for _ in range(6)]
         got = summarize([float(np.median(one)) for one in samples], samples)
-        assert got.warnings == []
+        assert got.notices == []
         assert got.within == pytest.approx(0.005, rel=0.2)
         assert got.half_width is not None
         assert got.half_width < 0.005

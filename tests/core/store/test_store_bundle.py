@@ -21,7 +21,7 @@ from keeping import CASES, DEVICE, make_run, make_samples
 
 from draws import examples
 from hotlap.core.errors import Busy, HotlapError, InputError, MachineError, SchemaError
-from hotlap.core.record import SCHEMA, Readings, Samples
+from hotlap.core.record import SCHEMA, Readings, Samples, Stop
 from hotlap.core.store import bundle, files, lines
 from hotlap.core.store.bundle import Bundle, Writer, load, new_id, pack
 
@@ -38,10 +38,10 @@ def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
         writer.append(one)
         assert load(writer.path).samples[-1] == one  # before finish: it is there when append returns
     writer.readings(readings)
-    ended = msgspec.structs.replace(run, ended="2026-11-21T10:16:00+00:00", stopped="precision reached", kept=len(samples))
+    ended = msgspec.structs.replace(run, ended="2026-11-21T10:16:00+00:00", stops=[Stop("precision")], kept=len(samples))
     writer.finish(ended)
     read = load(writer.path)
-    assert (read.run, read.samples, read.readings, read.warnings) == (ended, samples, readings, [])
+    assert (read.run, read.samples, read.readings, read.notices) == (ended, samples, readings, [])
     assert read.done == {(case.id, DEVICE.key, n) for n in range(3) for case in CASES}
     assert sorted(p.name for p in writer.path.iterdir()) == ["readings.log", "run.json", "samples.jsonl"]
 
@@ -88,10 +88,10 @@ def test_cut_at_every_byte_of_the_last_two_lines(kept: Keep) -> None:
         assert read.samples == whole.samples[:complete], cut
         torn = cut not in ends and cut + 1 not in ends
         lost = len(ends) - complete - torn  # whole lines, which no crash takes after the run's end
-        assert len(read.warnings) == torn + (lost > 0), cut
-        assert not lost or f"{lost} of {len(ends)} lines are lost" in read.warnings[-1]
+        assert len(read.notices) == torn + (lost > 0), cut
+        assert not lost or f"{lost} of {len(ends)} lines are lost" in read.notices[-1].text
         if torn:
-            assert f"the {complete} lines before it are kept" in read.warnings[0]
+            assert f"the {complete} lines before it are kept" in read.notices[0].text
 
 
 @pytest.mark.slow("a resume for every byte of a file")
@@ -105,7 +105,7 @@ def test_resume_after_a_cut_at_every_byte_completes_the_run(kept: Keep) -> None:
         writer = Writer.resume(whole.path)
         missing = [s for s in whole.samples if bundle.key(s) not in load(whole.path).done]
         assert len(missing) == (cut < len(data) - 1)
-        assert bool(writer.warnings) == (start < cut < len(data) - 1)
+        assert bool(writer.notices) == (start < cut < len(data) - 1)
         for samples in missing:
             writer.append(samples)
         writer.finish(whole.run)
@@ -119,9 +119,9 @@ def test_holes_left_by_a_power_cut_count_as_torn(kept: Keep) -> None:
     path.write_bytes(path.read_bytes() + b"\0" * 100 + b"\n")
     read = load(whole.path)
     assert read.samples == whole.samples
-    assert "101 bytes" in read.warnings[0]
+    assert "101 bytes" in read.notices[0].text
     writer = Writer.resume(whole.path)
-    assert "its last line was cut off" in writer.warnings[0]
+    assert "its last line was cut off" in writer.notices[0].text
     writer.finish(whole.run)
     assert load(whole.path) == whole
 
@@ -133,7 +133,7 @@ def test_torn_readings_lose_nothing_before_them(kept: Keep) -> None:
     read = load(whole.path)
     assert read.readings == whole.readings[:-1]
     assert read.samples == whole.samples
-    assert "readings.log" in read.warnings[0]
+    assert "readings.log" in read.notices[0].text
 
 
 def test_a_broken_line_in_the_middle_is_named_by_number(kept: Keep) -> None:
@@ -158,7 +158,7 @@ def test_a_line_that_is_there_twice_counts_once(kept: Keep) -> None:
     path.write_bytes(path.read_bytes() * 2)
     read = load(whole.path)
     assert read.samples == whole.samples
-    assert "2 lines repeat" in read.warnings[0]
+    assert "2 lines repeat" in read.notices[0].text
 
 
 def test_of_lines_that_repeat_a_case_and_round_the_first_counts(kept: Keep) -> None:
@@ -168,14 +168,14 @@ def test_of_lines_that_repeat_a_case_and_round_the_first_counts(kept: Keep) -> N
     path.write_bytes(path.read_bytes() + lines.line(msgspec.structs.replace(first, seconds=[9.0])))
     read = load(whole.path)
     assert read.samples == whole.samples
-    assert "1 lines repeat" in read.warnings[0]
+    assert "1 lines repeat" in read.notices[0].text
 
 
 def test_samples_of_an_unknown_case_are_said(kept: Keep) -> None:
     whole = kept()
     path = whole.path / "samples.jsonl"
     path.write_bytes(path.read_bytes() + lines.line(make_samples(case=CASES[0], round=5)).replace(CASES[0].id.encode(), b"feedfeedfeed"))
-    assert "not in the plan are left out of the results: feedfeedfeed" in load(whole.path).warnings[0]
+    assert "not in the plan are left out of the results: feedfeedfeed" in load(whole.path).notices[0].text
 
 
 def test_a_missing_file_is_said(kept: Keep) -> None:
@@ -183,7 +183,7 @@ def test_a_missing_file_is_said(kept: Keep) -> None:
     (whole.path / "readings.log").unlink()
     read = load(whole.path)
     assert read.samples == whole.samples
-    assert read.warnings == ["readings.log is missing; nothing of it is known"]
+    assert [notice.text for notice in read.notices] == ["readings.log is missing; nothing of it is known"]
 
 
 def test_unknown_keys_of_a_later_minor_version_are_ignored(kept: Keep) -> None:
@@ -253,7 +253,7 @@ def test_a_zip_holds_the_same_bundle(kept: Keep, tmp_path: Path) -> None:
     packed = pack(whole.path, tmp_path)
     assert packed == tmp_path / f"{whole.run.id}.zip"
     read = load(packed)
-    assert (read.run, read.samples, read.readings, read.warnings) == (whole.run, whole.samples, whole.readings, [])
+    assert (read.run, read.samples, read.readings, read.notices) == (whole.run, whole.samples, whole.readings, [])
     assert pack(whole.path, tmp_path / "other.zip").read_bytes() == packed.read_bytes()
     with pytest.raises(InputError, match="unpack it"):
         Writer.resume(packed)
@@ -270,7 +270,7 @@ def test_a_zip_of_the_files_alone_and_one_cut_in_half(kept: Keep, tmp_path: Path
             archive.writestr(name, data[:-9] if name == "samples.jsonl" else data)
     read = load(tmp_path / "flat.zip")
     assert read.samples == whole.samples[:-1]
-    assert "its last line was cut off" in read.warnings[0]
+    assert "its last line was cut off" in read.notices[0].text
 
 
 def test_a_zip_of_two_bundles_or_none_is_refused(tmp_path: Path) -> None:
@@ -343,8 +343,8 @@ def test_finish_may_be_called_again(kept: Keep) -> None:
     whole = kept()
     writer = Writer.resume(whole.path)
     writer.finish(whole.run)
-    writer.finish(msgspec.structs.replace(whole.run, stopped="budget"))
-    assert load(whole.path).run.stopped == "budget"
+    writer.finish(msgspec.structs.replace(whole.run, stops=[Stop("budget")]))
+    assert load(whole.path).run.stops == [Stop("budget")]
 
 
 @pytest.mark.parametrize(("name", "unwritable"), [("run.json", "run.json.tmp"), ("samples.jsonl", "samples.jsonl"), ("readings.log", "readings.log")])
@@ -423,4 +423,4 @@ def test_run_json_is_for_people_too(kept: Keep) -> None:
 def test_lines_lost_after_the_end_are_named(kept: Keep) -> None:
     whole = kept(rounds=2)
     (whole.path / "samples.jsonl").write_bytes(b"")
-    assert [w for w in load(whole.path).warnings if "4 of 4 lines are lost" in w]
+    assert [one for one in load(whole.path).notices if "4 of 4 lines are lost" in one.text]

@@ -351,4 +351,4 @@ def test_a_run_that_is_in_the_list_has_all_its_files(three: Path) -> None:
     born(three, "named")
     assert ids(three, newest=1) == ["dddddd"]
     read = load(three / "runs" / "20261122T101500-dddddd")
-    assert (read.samples, read.warnings) == ([], [])
+    assert (read.samples, read.notices) == ([], [])

@@ -110,7 +110,7 @@ def test_a_long_run_is_compacted_while_it_goes_on(tmp_path: Path, monkeypatch: p
     assert pairs(found) == pairs(given)
     read = bundle.load(writer.path)
     assert {one.sensor for one in read.readings} == {"power_w", "temperature_c", "pressure", "fan", "flaky"}
-    assert not read.warnings
+    assert not read.notices
 
 
 @pytest.mark.slow("long runs, compacted in processes of their own")

@@ -13,6 +13,7 @@ from keeping import make_run, make_samples
 
 from draws import draws
 from hotlap.core.errors import MachineError
+from hotlap.core.record import Stop
 from hotlap.core.store import select
 from hotlap.core.store.bundle import Writer, load
 
@@ -81,13 +82,13 @@ def test_killed_at_random_moments_every_line_acknowledged_is_there(tmp_path: Pat
         read = load(path)
         assert lines <= len(read.samples) <= lines + 1
         assert [s.round for s in read.samples] == list(range(len(read.samples)))
-        assert len(read.warnings) <= 2  # at most one torn line in each of the two files
+        assert len(read.notices) <= 2  # at most one torn line in each of the two files
         writer = Writer.resume(path)
-        assert len(writer.warnings) == len(read.warnings)
+        assert len(writer.notices) == len(read.notices)
         writer.append(make_samples(10**9))
         writer.finish(read.run)
         again = load(path)
-        assert again.warnings == []
+        assert again.notices == []
         assert again.samples == [*read.samples, make_samples(10**9)]
 
 
@@ -96,6 +97,7 @@ import json, resource, sys
 from pathlib import Path
 from keeping import make_run, make_samples
 from hotlap.core.errors import MachineError
+from hotlap.core.record import Stop
 from hotlap.core.store.bundle import Writer, load
 writer = Writer.create(make_run(), Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
@@ -110,7 +112,7 @@ for round in range(100):
             break
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 writer.append(make_samples(round + 1))
-print(json.dumps([kept, said, len(load(writer.path).samples), load(writer.path).warnings]))
+print(json.dumps([kept, said, len(load(writer.path).samples), load(writer.path).notices]))
 """
 
 
@@ -156,18 +158,18 @@ def test_a_full_disk_keeps_what_was_written_and_lets_the_run_go_on(small_disk: P
     assert f"{writer.kept} lines of samples are kept in {writer.path}" in said
     kept = load(writer.path)
     assert len(kept.samples) == writer.kept > 3
-    assert kept.warnings == []
+    assert kept.notices == []
     until_full(lambda n: writer.append(make_samples(1000 + n)))  # smaller ones, to the last byte
     said = until_full(lambda n: Writer.create(make_run(f"20261121T101600-{n:06d}"), small_disk))
     assert "nothing was measured yet" in said
     with pytest.raises(MachineError, match="are kept in"):
-        writer.finish(make_run(stopped="budget"))
+        writer.finish(make_run(stops=[Stop("budget")]))
     (found,) = select.runs("latest", small_disk)  # without room for a catalog
     assert found.samples[: len(kept.samples)] == kept.samples
     assert found.run == kept.run
     subprocess.run(["mount", "-o", "remount,size=1m", str(small_disk)], check=True)
     writer = Writer.resume(writer.path)
     writer.append(make_samples(5000))
-    writer.finish(make_run(stopped="budget"))
-    assert load(writer.path).run.stopped == "budget"
+    writer.finish(make_run(stops=[Stop("budget")]))
+    assert load(writer.path).run.stops == [Stop("budget")]
     assert load(writer.path).samples == [*found.samples, make_samples(5000)]

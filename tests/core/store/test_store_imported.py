@@ -35,7 +35,7 @@ def test_rows_become_runs_with_values_in_base_units(tmp_path: Path) -> None:
     (copy,) = select.results(second)
     assert (copy.values, copy.better, second.run.labels) == ([4.25e12], "higher", {"commit": "b2"})
     assert first.run.began.startswith("2026-11-01T03:00:00")
-    assert first.warnings == []
+    assert first.notices == []
 
 
 def test_each_device_of_a_host_is_a_series_of_its_own(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import json
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hotlap import cli
+from hotlap.core.record import Notice, Stop
 from hotlap.core.store import bundle, upgrade
 
 BEFORE = Path(__file__).parents[2] / "before" / "bundles"
@@ -73,3 +75,33 @@ def test_its_numbers_are_refused_in_one_line(later: str, capsys: pytest.CaptureF
     assert printed.out == ""
     assert printed.err.count("\n") == 1
     assert "is of schema 9, written by Hotlap 4.2.0" in printed.err
+
+
+@pytest.mark.parametrize(("text", "stops"), [
+    ("", []), ("precision reached", [Stop("precision")]), ("precision reached; budget", [Stop("precision"), Stop("budget")]),
+    ("error: off the bus; gone", [Stop("error", "off the bus; gone")]), ("the time is over: fail", [Stop("over", state="fail")]),
+    ("the program ended with 7", [Stop("program_ended", "7")]), ("something else", [Stop("unknown", "something else")]),
+])
+def test_why_a_run_ended_becomes_a_code(text: str, stops: list[Stop]) -> None:
+    found = upgrade.run({"stopped": text, "plan": {}}, 1)
+    assert msgspec.convert(found["stops"], list[Stop]) == stops
+
+
+LINE = b'{"case":"c","device":"d","round":0,"seconds":[1.0],"status":"invalid","reason":"%s"%s}\n'
+
+
+def test_flags_become_notices_and_lines_of_both_schemas_stand_in_one_file() -> None:
+    flags = b',"flags":[{"name":"throttled","detail":"heat","shares":{"heat":0.5}}]'
+    today = b',"notices":[{"code":"drift","seen":"+2 %"}]'
+    found = upgrade.samples(LINE % (b"", flags) + LINE % (b"", today) + b'{"case', "samples.jsonl")
+    assert [one.notices for one in found.records] == [[Notice("throttled", "heat", shares={"heat": 0.5})], [Notice("drift", "+2 %")]]
+    assert found.torn == b'{"case'
+
+
+@pytest.mark.parametrize(("reason", "more", "status"), [
+    (b"the clock jumped from 1 to 2 GHz", b"", "measured"), (b"the check failed", b"", "invalid"),
+    (b"the clock jumped", b',"cause":"tampered"', "invalid"),
+])
+def test_what_0_1_called_a_clock_that_jumped_is_as_good_as_others(reason: bytes, more: bytes, status: str) -> None:
+    (line,) = upgrade.samples(LINE % (reason, more), "samples.jsonl").records
+    assert (line.status, line.reason) == (status, "" if status == "measured" else reason.decode())

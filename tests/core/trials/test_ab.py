@@ -13,7 +13,7 @@ from draws import FULL, draws
 from hotlap.cli import main
 from hotlap.core.analysis import compare, turns
 from hotlap.core.errors import Busy, HotlapError, InputError
-from hotlap.core.record import Comparison, Device, Plan, Samples
+from hotlap.core.record import Comparison, Device, Plan, Samples, Stop
 from hotlap.core.show.comparison import in_turns
 from hotlap.core.stats.sequential import FEWEST, PILOT
 from hotlap.core.store import bundle as bundles
@@ -50,13 +50,13 @@ def answer(a: arms.Arm, b: arms.Arm, home: Path, **options: float) -> tuple[str,
 
 
 def comparison(done: ab.Outcome) -> Comparison:
-    return turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, done.stopped)
+    return turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, done.stop)
 
 
 def test_a_real_difference_is_found_and_sameness_is_proved(home: Path) -> None:
     for level, said in ((1.05, "slower"), (0.95, "faster"), (1.0, "same")):
         found, done = answer(noisy(1.0, 0.01, 1), noisy(level, 0.01, 2), home)
-        assert (found, done.stopped) == (said, "precision reached")
+        assert (found, done.stop) == (said, Stop("precision"))
 
 
 def test_the_device_of_a_plan_is_held_and_that_of_programs_is_nobody_s(home: Path) -> None:
@@ -74,15 +74,15 @@ def test_every_number_is_kept_as_two_runs(home: Path) -> None:
     a, b = (bundles.load(path) for path in done.runs)
     assert (a.run.labels, b.run.labels) == ({"side": "A"}, {"side": "B"})
     assert len(a.samples) == len(b.samples) >= PILOT
-    assert not a.warnings
+    assert not a.notices
 
 
 @pytest.mark.slow("measures in turns")
 def test_the_budget_and_the_most_pairs_end_it_without_an_answer(home: Path) -> None:
     found, done = answer(noisy(1.0, 0.2, 1), noisy(1.01, 0.2, 2), home, most=12)
-    assert (found, done.stopped) == ("inconclusive", "rounds_max")
+    assert (found, done.stop) == ("inconclusive", Stop("rounds_max"))
     found, done = answer(noisy(1.0, 0.2, 1), noisy(1.01, 0.2, 2), home, budget_s=0.0)
-    assert (found, done.stopped) == ("inconclusive", "budget")
+    assert (found, done.stop) == ("inconclusive", Stop("budget"))
 
 
 @pytest.mark.slow("error rate by simulation")

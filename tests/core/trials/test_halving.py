@@ -115,13 +115,13 @@ def test_commits_that_cannot_be_built_leave_the_smallest_set_of_candidates() -> 
 def test_a_level_between_or_beyond_is_said_and_counts_by_the_half_it_lies_in() -> None:
     found = Simulated(stair({4: 0.07, 12: 0.03}), normal(0.005, 1)).search()
     assert [one.commit for one in found.candidates] == ["c4"]
-    assert any("between them" in warning and "counts as bad" in warning for warning in found.warnings)
-    assert any("changed the case too" in warning for warning in found.warnings)
+    assert any("between them" in notice.text and "counts as bad" in notice.text for notice in found.notices)
+    assert any("changed the case too" in notice.text for notice in found.notices)
     found = Simulated(stair({4: 0.03, 12: 0.07}), normal(0.005, 1)).search()
     assert [one.commit for one in found.candidates] == ["c12"]
     found = Simulated(stair({6: 0.1, 10: -0.05}), normal(0.005, 1)).search()
     assert [one.commit for one in found.candidates] == ["c6"]
-    assert any("beyond them" in warning for warning in found.warnings)
+    assert any("beyond them" in notice.text for notice in found.notices)
 
 
 def off(by: dict[int, float]) -> Outcome:
@@ -132,10 +132,10 @@ def off(by: dict[int, float]) -> Outcome:
 def test_a_build_that_is_off_by_itself_does_not_lead_the_search_away() -> None:
     found = off({8: 0.05})  # the first that halving meets
     assert (found.answer, [one.commit for one in found.candidates]) == ("found", ["c12"])
-    assert any("c8 is like bad and unlike its neighbours" in warning for warning in found.warnings)
-    assert not any("more than one build" in warning for warning in found.warnings)
+    assert any("c8 is like bad and unlike its neighbours" in notice.text for notice in found.notices)
+    assert not any("more than one build" in notice.text for notice in found.notices)
     for at, end in ((1, "good"), (16, "bad")):
-        assert any(f"is at {end} itself" in one for one in Simulated(stair({at: 0.05}), normal(0.005, 1)).search().warnings)
+        assert any(f"is at {end} itself" in notice.text for notice in Simulated(stair({at: 0.05}), normal(0.005, 1)).search().notices)
     found = off({13: -0.05})  # either c12 or c13 may be the one that is off
     assert (found.answer, [one.commit for one in found.candidates]) == ("candidates", ["c12", "c13", "c14"])
 

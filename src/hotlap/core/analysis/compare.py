@@ -21,7 +21,21 @@ from msgspec.structs import replace
 from hotlap.core.analysis import drift, environment, matching
 from hotlap.core.analysis import turns as turned
 from hotlap.core.analysis.matching import FEWEST_RUNS, Apart, Unit, Values
-from hotlap.core.record import IMPORTED, Allowance, Case, Comparison, Difference, Notice, OnDevice, Result, Run, Samples, Summary, Turns, identity
+from hotlap.core.record import (
+    IMPORTED,
+    Allowance,
+    Case,
+    Comparison,
+    Difference,
+    Notice,
+    OnDevice,
+    Result,
+    Run,
+    Samples,
+    Summary,
+    Turns,
+    identity,
+)
 from hotlap.core.stats import several
 from hotlap.core.stats.components import components
 from hotlap.core.stats.drift import Drift

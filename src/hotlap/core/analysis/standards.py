@@ -110,11 +110,12 @@ def _asked(share: float) -> str:
 # ---------------------------------------------------------------- rules
 
 
-FLAGS = (
+NOTICES = (
     "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "clock_varied", "one_process",
     "shared_device", "steal", "not_deterministic", "leak",
 )
-KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_flags")
+KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_notices")
+FORMER = {"no_flags": "no_notices"}  # keys of 0.1
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,7 @@ def rules(path: Path) -> AgainstRules:
 
 
 def _rule(given: Any, place: str) -> Rule:
+    given = {FORMER.get(key, key): value for key, value in given.items()}
     for key in given:
         if key not in KEYS:
             raise _refused(f"a rule has no key '{key}'; {nearest(key, KEYS)}", place)
@@ -262,7 +264,7 @@ def _rule(given: Any, place: str) -> Rule:
             raise _refused(f"'{key}' is a quantity with its unit, as in {key} = \"4.2 TB/s\"", place)
     return Rule(
         why=str(given["why"]), where={str(k): str(v) for k, v in where.items()}, place=place,
-        no_notices=_notices(given["no_flags"], place) if "no_flags" in given else (),
+        no_notices=_notices(given["no_notices"], place) if "no_notices" in given else (),
         **asks, **shares,
     )
 
@@ -281,6 +283,6 @@ def _share(value: Any, key: str, place: str) -> float:
 def _notices(given: Any, place: str) -> tuple[str, ...]:
     names = given if isinstance(given, list) and given else [given]
     for name in names:
-        if name not in FLAGS:
-            raise _refused(f"'no_notices' is a list of flags, and there is no flag '{name}'; {nearest(str(name), FLAGS)}", place)
+        if name not in NOTICES:
+            raise _refused(f"'no_notices' is a list of codes, and there is no code '{name}'; {nearest(str(name), NOTICES)}", place)
     return tuple(names)

@@ -15,7 +15,7 @@ from hotlap.core.measure.rounds import Rounds
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.targets.host import Host
 from hotlap.core.measure.workloads.base import Prepared
-from hotlap.core.record import Case, Check, Notice, MeasureOptions, Samples
+from hotlap.core.record import Case, Check, MeasureOptions, Notice, Samples
 from hotlap.core.work import find
 
 ONE_PROCESS = Notice(code="one_process", seen="rounds share one process, so differences between processes are not in the interval")
@@ -52,11 +52,11 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
             clock=foreign.clock_beside(target, watch), watch=watch,
         )
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
-        found.append(_flagged(time_prepared(target, prepared, budget, blank, overhead)))
+        found.append(_noticed(time_prepared(target, prepared, budget, blank, overhead)))
         planned.add(found[-1])
         planned.ended(target.clock.now() - began_s)
     return target, found
 
 
-def _flagged(samples: Samples) -> Samples:
+def _noticed(samples: Samples) -> Samples:
     return replace(samples, notices=[*samples.notices, ONE_PROCESS])

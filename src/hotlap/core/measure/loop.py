@@ -33,7 +33,7 @@ MOST_CALLS, MOST_SAMPLES, FEWEST_SAMPLES = 50_000, 5_000, 3
 MOST_REPLACED = 0.5  # of a case's samples; where more were disturbed the least disturbed stay, and the case says so
 IN_A_ROW = 2  # disturbed samples, after which waiting costs less than sampling
 DISTURBED = 0.25  # share of disturbed samples among those kept, from which others are named as sharing the device
-STOLEN, TICK_S = 0.02, 0.01  # share of the processors' time taken by the hypervisor that is worth a flag; what it is counted in
+STOLEN, TICK_S = 0.02, 0.01  # share of the processors' time taken by the hypervisor that is worth a notice; what it is counted in
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def _timers_again(target: Target, prepared: Prepared, calls: int, budget: CaseBu
         device_s.append(timing.device_s)
         wall_s.append(timing.wall_s)
         found = found._replace(device_s=device_s, wall_s=wall_s)
-        if len(wall_s) >= validity.SECOND_LOOKS // 2 and not validity.doubt(found):
+        if len(wall_s) >= validity.SECOND_LOOKS // 2 and not validity.disagreement(found):
             break
     return found
 

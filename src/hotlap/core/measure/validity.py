@@ -47,12 +47,12 @@ def validity(check: Check, timers: Timers | None, again: Callable[[], Timers]) -
         return Validity()
     if max(timers.wall_s) <= 0:
         return Validity("invalid", "timers", "the wall clock did not advance during any sample: its timer stands still or runs backwards")
-    if (doubt(timers) or _suspect(timers)) and (reason := doubt(again())):
+    if (disagreement(timers) or _suspect(timers)) and (reason := disagreement(again())):
         return Validity("invalid", "timers", reason)
     return Validity()
 
 
-def doubt(timers: Timers) -> str:
+def disagreement(timers: Timers) -> str:
     """Why the timers cannot both be right; "" where they can."""
     device, wall = np.asarray(timers.device_s, np.float64), np.asarray(timers.wall_s, np.float64)
     if not len(wall):

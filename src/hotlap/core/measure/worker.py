@@ -16,7 +16,7 @@ import msgspec
 
 from hotlap.core.errors import HotlapError
 from hotlap.core.measure import foreign, programs, sensors, targets
-from hotlap.core.measure.doubts import doubts
+from hotlap.core.measure import notices as noticing
 from hotlap.core.measure.loop import CaseBudget, measure, timing_overhead
 from hotlap.core.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Sampling, Took
 from hotlap.core.measure.sensors.sampler import Sampler
@@ -81,7 +81,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         sampled_s += seconds if samples.seconds else 0.0
         waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
-        samples = msgspec.structs.replace(samples, notices=samples.notices + doubts(samples, readings, device))
+        samples = msgspec.structs.replace(samples, notices=samples.notices + noticing.notices(samples, readings, device))
         tainted = bool(timers.tainted)
         _say(channel, Took(samples=samples, readings=readings, tainted=tainted))
         if tainted:

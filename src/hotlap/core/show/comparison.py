@@ -38,7 +38,7 @@ def comparison(
         return "nothing to compare: neither side has results"
     ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
     lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width), *allowances(ordered, width)]
-    lines += [*layout.fitted(_columns(ordered), width).lines(color), "", tally(ordered), *doubts(ordered, width)]
+    lines += [*layout.fitted(_columns(ordered), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
     lines += _differences(differences, ordered, ("A", "B"), width, color)
     return "\n".join([*lines, "", *reading(ordered, width, color)])
 
@@ -86,7 +86,7 @@ def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (),
     grid = next((one for one in grids if one.narrowest <= width), grids[-1])
     lines += [*grid.lines(color), ""]
     for name, other in others.items():
-        lines += [f"{words.clean(name)}: {_counts(other.found)}", *doubts(other.found, width)]
+        lines += [f"{words.clean(name)}: {_counts(other.found)}", *reasons(other.found, width)]
         lines += [*_differences(other.differences, other.found, (first, name), width, color), ""]
     reading = f"speedup over {first} (> 1: faster, whichever way the metric points) with its 95 % interval; ? inconclusive, = the same, "
     reading += "– not comparable"
@@ -225,7 +225,7 @@ def tally(ordered: Sequence[Comparison]) -> str:
     return f"{words.counted(len(ordered), 'case')}: {_counts(ordered)}"
 
 
-def doubts(found: Sequence[Comparison], width: int) -> list[str]:
+def reasons(found: Sequence[Comparison], width: int) -> list[str]:
     """Why, each reason once; a number that differs between its cases is said as its range."""
     told = [one for one in found if _why(one) and not (_unseen(one) and one.replicates != "pairs") and one.answer != "same"]
     lines: list[str] = []
@@ -236,7 +236,7 @@ def doubts(found: Sequence[Comparison], width: int) -> list[str]:
 
 
 def _notices(found: Sequence[Comparison], width: int) -> list[str]:
-    """Doubts about ratios, each once with its cases."""
+    """Notices about ratios, each once with its cases."""
     each = [(one, notice.text) for one in found for notice in one.notices]
     lines: list[str] = []
     for group, said in words.alike(each, lambda pair: pair[1]):

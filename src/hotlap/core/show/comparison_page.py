@@ -34,7 +34,7 @@ def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str
 
 def _section(first: str, name: str, other: Other) -> str:
     ordered = sorted(other.found, key=lambda one: list(ANSWER_STYLES).index(one.answer))
-    lines = [*comparison.allowances(ordered, UNREAD), *comparison.doubts(ordered, UNREAD)]
+    lines = [*comparison.allowances(ordered, UNREAD), *comparison.reasons(ordered, UNREAD)]
     said = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in lines if line)
     rings = any(device.answer in ("better", "worse") for one in ordered for device in one.devices)
     reading = " ".join(comparison.reading(ordered, UNREAD, color=False))

@@ -1,4 +1,4 @@
-"""What a manager reads: the figures that matter, what was found, and what to do, from the rows alone. No number without its doubt."""
+"""What a manager reads: the figures that matter, what was found, and what to do, from the rows alone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hotlap.core.record import Finding, Row
-from hotlap.core.show import doubts as doubting
+from hotlap.core.show import notices as noticing
 from hotlap.core.show import words
 from hotlap.core.show.listing import FINISHED, stopped
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent, show
 
 AT_LIMIT = 0.9  # as `model.gap` names it
-WIDE_SHARE = 1 / 3  # of the cases: a flag on more is worth a sentence of its own
+WIDE_SHARE = 1 / 3  # of the cases: a notice of more is worth a sentence of its own
 MOST_GAPS, MOST_ACTIONS = 3, 6
 
 CAUSE_ACTIONS = {  # a cause of the glossary: what would close the gap
@@ -54,8 +54,8 @@ class Conclusions:
 
 def conclude(bundle: Bundle, rows: Sequence[Row]) -> Conclusions:
     """The conclusions of one run."""
-    busy = doubting.busy(rows)
-    found = [doubt for doubt in doubting.find(rows) if doubt.code != "busy" or not busy]
+    busy = noticing.busy(rows)
+    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not busy]
     gaps = largest_gaps(rows)
     findings = [*_run(bundle), *_doubted(rows, found), *_near(rows), *_far(gaps), *_unknown(rows)]
     weight = {"error": 0, "warning": 1, "info": 2}
@@ -144,17 +144,17 @@ def _run(bundle: Bundle) -> list[Finding]:
     return found
 
 
-def _doubted(rows: Sequence[Row], found: Sequence[doubting.Doubt]) -> list[Finding]:
+def _doubted(rows: Sequence[Row], found: Sequence[noticing.TableNotice]) -> list[Finding]:
     """What is invalid or failed, what is less certain than asked, and what touches much of the run."""
     having = sum(map(words.numbered, rows))
     findings = []
-    for doubt in found:
-        wide = len(doubt.rows) > WIDE_SHARE * having or doubt.code in ("throttled", "too_short")
-        if doubt.severity == "error" or wide or any(row.verdict.state == "inconclusive" for row in doubt.rows):
-            title = TITLES.get(doubt.code, doubt.word.capitalize())
+    for notice in found:
+        wide = len(notice.rows) > WIDE_SHARE * having or notice.code in ("throttled", "too_short")
+        if notice.severity == "error" or wide or any(row.verdict.state == "inconclusive" for row in notice.rows):
+            title = TITLES.get(notice.code, notice.word.capitalize())
             findings.append(Finding(
-                title=f"{title}: {doubting.which(doubt, rows)}", detail=doubt.seen or words.some(doubt.labels), severity=doubt.severity,
-                cases=[row.case.id for row in doubt.rows], action=doubt.action,
+                title=f"{title}: {noticing.which(notice, rows)}", detail=notice.seen or words.some(notice.labels), severity=notice.severity,
+                cases=[row.case.id for row in notice.rows], action=notice.action,
             ))
     return findings
 
@@ -191,7 +191,7 @@ def _near(rows: Sequence[Row]) -> list[Finding]:
 
 def largest_gaps(rows: Sequence[Row]) -> list[Row]:
     """The furthest from a bound or an expectation, one per cause and workload; not those that are as fast as the model expects."""
-    unexpected = (row for row in held(rows) if (row.gap.share or 0) < AT_LIMIT and doubting.slower_than_expected(row) is not False)
+    unexpected = (row for row in held(rows) if (row.gap.share or 0) < AT_LIMIT and noticing.slower_than_expected(row) is not False)
     far = sorted(unexpected, key=lambda row: row.gap.share or 0)
     first: dict[tuple[str, str], Row] = {}
     for row in far:
@@ -228,21 +228,21 @@ def _unknown(rows: Sequence[Row]) -> list[Finding]:
 
 def advice(row: Row) -> str:
     """What would close a gap, of work that somebody can change and that is slower than the model expects."""
-    if words.family(row) not in WORK or doubting.slower_than_expected(row) is False:
+    if words.family(row) not in WORK or noticing.slower_than_expected(row) is False:
         return ""
     return CAUSE_ACTIONS.get(row.gap.cause, "")
 
 
-def actions(found: Sequence[doubting.Doubt], gaps: Sequence[Row]) -> list[str]:
+def actions(found: Sequence[noticing.TableNotice], gaps: Sequence[Row]) -> list[str]:
     """What to do next, each thing once: first what makes the numbers certain, then what makes the work faster."""
-    by_action: dict[str, list[doubting.Doubt]] = {}
-    for doubt in found:
-        if doubt.action and doubt.severity != "info":
-            by_action.setdefault(doubt.action, []).append(doubt)
+    by_action: dict[str, list[noticing.TableNotice]] = {}
+    for notice in found:
+        if notice.action and notice.severity != "info":
+            by_action.setdefault(notice.action, []).append(notice)
     said = [
-        f"{action[0].upper()}{action[1:]}: {words.some(list(dict.fromkeys(d.word or d.code for d in doubts)), 3)} "
-        f"({words.counted(len({row.case.id for d in doubts for row in d.rows}), 'case')})"
-        for action, doubts in by_action.items()
+        f"{action[0].upper()}{action[1:]}: {words.some(list(dict.fromkeys(d.word or d.code for d in notices)), 3)} "
+        f"({words.counted(len({row.case.id for d in notices for row in d.rows}), 'case')})"
+        for action, notices in by_action.items()
     ]
     said += [f"For {words.clean(row.label)}: {advice(row)}" for row in gaps if advice(row)]
     return said[:MOST_ACTIONS]

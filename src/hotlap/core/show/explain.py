@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hotlap.core.record import Row
 from hotlap.core.show import counters, layout, words
-from hotlap.core.show import doubts as doubting
+from hotlap.core.show import notices as noticing
 from hotlap.core.stats.summary import DEPENDENT, MANY_OUTLIERS
 from hotlap.core.units import percent
 
@@ -84,7 +84,7 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
         name = "reference" if row.gap.against == "ceiling" else "limit"
         parts += [(name, limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row)),
                   ("count", counters.line(row) if counters.of(row) else ""), ("time", counters.waited(row))]
-    parts += [("" if place else "notice", ": ".join(filter(None, note))) for place, note in enumerate(doubting.notes(row))]
+    parts += [("" if place else "notice", ": ".join(filter(None, note))) for place, note in enumerate(noticing.notes(row))]
     for name, text in parts:
         if text:
             first = f"    {name:<9} "
@@ -101,11 +101,11 @@ def _ends(row: Row) -> str:
 
 
 def _state_line(row: Row) -> str:
-    """Of what is not simply measured: state, doubt, reason, and what to do."""
+    """Of what is not simply measured: state, notice, reason, and what to do."""
     verdict = row.verdict
     if verdict.state == "measured":
         return ""
-    named = ", ".join(filter(None, (words.state(row), doubting.word(row))))
+    named = ", ".join(filter(None, (words.state(row), noticing.word(row))))
     action = f" → {verdict.action}" if verdict.action else ""
     return f"{named}{f': {verdict.reason}' if verdict.reason else ''}{action}"
 
@@ -163,7 +163,7 @@ def limit_line(row: Row) -> str:
 
 def _expected(row: Row) -> str:
     """How a number lies to what the model expects, where its limit is a bound."""
-    slower = doubting.slower_than_expected(row)
+    slower = noticing.slower_than_expected(row)
     if slower is None or row.gap.against != "bound":
         return ""
     return "slower than the model expects" if slower else "at least as fast as the model expects"

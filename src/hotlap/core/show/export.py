@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from hotlap.core.record import Row
-from hotlap.core.show import counters, doubts, listing, words
+from hotlap.core.show import counters, listing, words
+from hotlap.core.show import notices as noticing
 from hotlap.core.store.bundle import Bundle
 
 FACTS = ("id", "began", "ended", "stops", "hotlap", "target", "order", "labels", "seed")
@@ -28,8 +29,8 @@ def to_json(bundle: Bundle, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def result(row: Row) -> dict[str, Any]:
-    """One row without its samples. `value` is the number whenever there is one: `state` says whether it may be used, `doubt` is the
-    code of what to doubt first, "" for nothing. Of a call too short to time it is a limit (`too_short`)."""
+    """One row without its samples. `value` is the number whenever there is one: `state` says whether it may be used, `notice` is the
+    code of what to know first, "" for nothing. Of a call too short to time it is a limit (`too_short`)."""
     summary, gap, found = row.summary, row.gap, row.result
     has = words.numbered(row)
     return {
@@ -45,15 +46,15 @@ def result(row: Row) -> dict[str, Any]:
         "detail": gap.detail, "set_by": gap.set_by, "why": gap.why,
         "limit": msgspec.to_builtins(gap.limit) if gap.limit else None,
         "counters": counters.of(row),
-        "flags": [{"name": notice.code, "detail": notice.seen, "shares": notice.shares} for notice in found.notices],
-        "state": row.verdict.state, "doubt": doubts.code(row), "doubts": doubts.codes(row), "reason": row.verdict.reason,
+        "notices": [msgspec.to_builtins(noticing.whole(notice)) for notice in found.notices],
+        "state": row.verdict.state, "notice": noticing.code(row), "codes": noticing.codes(row), "reason": row.verdict.reason,
         "action": row.verdict.action,
     }
 
 
 CSV_COLUMNS = (
     "case", "label", "workload", "implementation", "device", "metric", "unit", "better", "value", "low", "high", "half_width", "rounds",
-    "share", "against", "limit_value", "cause", "flags", "state", "reason", "params", "doubt", "best", "confidence", "rounds_left_out",
+    "share", "against", "limit_value", "cause", "notices", "state", "reason", "params", "notice", "best", "confidence", "rounds_left_out",
     "replaced", "too_short", "action",
 )
 
@@ -65,7 +66,8 @@ def to_csv(bundle: Bundle, rows: Sequence[Row]) -> str:
     writer.writerow(["run", *CSV_COLUMNS])
     for row in rows:
         flat = result(row) | {
-            "rounds": len(row.result.values), "flags": " ".join(words.notices(row)), "params": json.dumps(row.case.params, sort_keys=True),
+            "rounds": len(row.result.values), "notices": " ".join(noticing.raised(row)),
+            "params": json.dumps(row.case.params, sort_keys=True),
             "rounds_left_out": len(row.result.left_out), "too_short": str(row.result.too_short).lower(),
         }
         writer.writerow([bundle.run.id, *("" if flat[name] is None else flat[name] for name in CSV_COLUMNS)])
@@ -76,7 +78,7 @@ def to_markdown(bundle: Bundle, rows: Sequence[Row]) -> str:
     """The table for an issue or a wiki: a table per family, then the notices, then what was not run."""
     lines = [_md(line) + "  " for line in listing.heading(bundle).strip().splitlines()]
     shown = [row for row in rows if row.verdict.state != "not_run"]
-    if busy := doubts.busy(shown):
+    if busy := noticing.busy(shown):
         lines += ["", _md(busy)]
     best = any(map(words.best, shown))
     heads = ("case", "value", "± 95 %", *(["best"] * best), "of limit", "state")
@@ -84,11 +86,11 @@ def to_markdown(bundle: Bundle, rows: Sequence[Row]) -> str:
     for name, members in words.families(shown):
         lines += ["", f"**{name}**", "", f"| {' | '.join(heads)} |", f"|{'|'.join(marks)}|"]
         lines += [_md_row(row, best) for row in members]
-    found = [doubt for doubt in doubts.find(rows) if doubt.code != "busy" or not busy]
+    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not busy]
     without = [row for row in rows if row.verdict.state == "not_run"]
     if found or without:
         lines += ["", "**notices**", ""]
-        lines += [f"- **{_md(d.word)}** {_md(doubts.which(d, rows))}{_md(_said(d))}" for d in found]
+        lines += [f"- **{_md(d.word)}** {_md(noticing.which(d, rows))}{_md(_said(d))}" for d in found]
         lines += [
             f"- **not run** {_md(words.some([row.label for row in group], 6))}: {_md(why)}"
             for group, why in words.alike(without, lambda row: row.verdict.reason)
@@ -96,12 +98,12 @@ def to_markdown(bundle: Bundle, rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _said(doubt: doubts.Doubt) -> str:
-    return (f": {doubt.seen}" if doubt.seen else "") + (f" → {doubt.action}" if doubt.action else "")
+def _said(notice: noticing.TableNotice) -> str:
+    return (f": {notice.seen}" if notice.seen else "") + (f" → {notice.action}" if notice.action else "")
 
 
 def _md_row(row: Row, best: bool) -> str:
-    state = ", ".join(filter(None, (words.state(row), doubts.beside(row))))
+    state = ", ".join(filter(None, (words.state(row), noticing.beside(row))))
     cells = (row.label, words.value(row), words.interval(row), *([words.best(row)] * best), words.of_limit(row.gap), state)
     return "| " + " | ".join(_md(cell) for cell in cells) + " |"
 

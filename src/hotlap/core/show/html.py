@@ -14,7 +14,8 @@ import hotlap
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.record import Device, Row
-from hotlap.core.show import counters, doubts, export, listing, method, plots, sections, telemetry, telemetry_page, timeline, words
+from hotlap.core.show import counters, export, listing, method, plots, sections, telemetry, telemetry_page, timeline, words
+from hotlap.core.show import notices as noticing
 from hotlap.core.show.conclusions import conclude
 from hotlap.core.show.sections import Side, Sources, text
 from hotlap.core.store.bundle import Bundle
@@ -144,7 +145,7 @@ def _sections(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -
     sources = Sources()
     causes = _each(sides, lambda side: sections.gaps(side.rows, sources)) + sources.listed()
     every = [row for side in sides for row in side.rows]
-    doubted = "".join(stress_page.doubts(one) for one in burnt.values())
+    doubted = "".join(stress_page.notices(one) for one in burnt.values())
     named = [
         ("Results", sections.results(sides) if sides else ""),
         ("Charts", _each(sides, _plots)),
@@ -228,8 +229,8 @@ TIMELINES = (
 
 def _timeline(row: Row, svg: str) -> str:
     said = words.value(row) if words.numbered(row) else words.state(row)
-    doubt = " · ".join(dict.fromkeys(name for name in (doubts.beside(row), *(name for name, _ in doubts.notes(row))) if name))
-    flagged = f'<span class="flag">{text(doubt)}</span>' if doubt else ""
+    notices = " · ".join(dict.fromkeys(name for name in (noticing.beside(row), *(name for name, _ in noticing.notes(row))) if name))
+    flagged = f'<span class="notice">{text(notices)}</span>' if notices else ""
     return f"<figure><figcaption><b>{text(row.label)}</b><span>{text(said)}</span>{flagged}</figcaption>{svg}</figure>"
 
 

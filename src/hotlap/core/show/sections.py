@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hotlap.core.record import Device, Row
-from hotlap.core.show import doubts, layout, words
+from hotlap.core.show import layout, words
+from hotlap.core.show import notices as noticing
 from hotlap.core.show.conclusions import Conclusions
 from hotlap.core.show.listing import stopped
 from hotlap.core.store.bundle import Bundle
@@ -67,7 +68,7 @@ def _card(title: str, row: Row) -> str:
 
 def _doubted(row: Row) -> str:
     """State and doubt: inconclusive, busy."""
-    return ", ".join(filter(None, (words.state(row), doubts.beside(row))))
+    return ", ".join(filter(None, (words.state(row), noticing.beside(row))))
 
 
 # ---------------------------------------------------------------- set-up and machine
@@ -180,7 +181,7 @@ def _spaced(padded: str) -> str:
 
 
 def _row(row: Row, value: str, interval: str, best: bool) -> str:
-    seen = "; ".join(": ".join(filter(None, note)) for note in doubts.notes(row))
+    seen = "; ".join(": ".join(filter(None, note)) for note in noticing.notes(row))
     title = "; ".join(filter(None, (row.verdict.reason, seen)))
     besides = f'<td class="n best">{text(words.best(row))}</td>' * best
     return (
@@ -317,6 +318,6 @@ def notices(bundle: Bundle, rows: Sequence[Row]) -> str:
     items = "".join(
         f'<li class="{one.severity}"><b>{text(one.word)}: {text(words.some(one.labels, 6))}</b>'
         f"<span>{text(one.seen)}{f'. What to do: {text(one.action)}' if one.action else ''}</span></li>"
-        for one in doubts.find(rows)
+        for one in noticing.find(rows)
     )
     return f'<ul class="findings">{record}{items}</ul>' if record or items else "<p>None.</p>"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotlap.core.record import Row
-from hotlap.core.show import doubts as doubting
 from hotlap.core.show import layout, words
+from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import STATE_STYLES, ends_shown, explain
 from hotlap.core.show.layout import Cell, Column
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
@@ -29,7 +29,7 @@ class Form:
 
     ends: bool  # both ends of the interval
     bar: int  # cells
-    both: bool  # state and doubt; else the doubt alone where there is one: the mark before the case says the state
+    both: bool  # state and notice; else the notice alone where there is one: the mark before the case says the state
     gap: int = 2
 
 
@@ -41,7 +41,7 @@ FORMS = (
 
 
 def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str = "") -> str:
-    """The table of results, what is fast, slow and in doubt, and how to read it. `run` is named where more can be asked for.
+    """The table of results, what is fast, slow and in notice, and how to read it. `run` is named where more can be asked for.
 
     Fits `width` columns from 80; where a case's name has no room it wraps.
     """
@@ -59,7 +59,7 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
 
 
 def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:
-    said = doubting.busy(rows)
+    said = noticing.busy(rows)
     return [*(layout.painted(piece, "warn", color) for piece in layout.paragraph("", said, width)), ""] if said else []
 
 
@@ -116,8 +116,8 @@ def _of_limits(rows: Sequence[Row], bar: int) -> list[Cell]:
 
 
 def _state(row: Row, form: Form) -> str:
-    doubt = doubting.beside(row)
-    return ", ".join(filter(None, (words.state(row), doubt))) if form.both else doubt or words.state(row)
+    notice = noticing.beside(row)
+    return ", ".join(filter(None, (words.state(row), notice))) if form.both else notice or words.state(row)
 
 
 def _state_style(row: Row) -> str:
@@ -135,7 +135,7 @@ def _share_style(row: Row) -> str:
 
 def _slow(row: Row) -> bool:
     """Slower than the model expects; where it expects nothing, far below the bound."""
-    slower = doubting.slower_than_expected(row)
+    slower = noticing.slower_than_expected(row)
     return (row.gap.share or 0.0) < SLOW if slower is None else slower
 
 
@@ -150,7 +150,7 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     having = [row for row in rows if words.stands(row) and row.gap.against in layout.BARS and row.gap.share]
     limited = sorted(having, key=lambda row: -(row.gap.share or 0))
     fast = [row for row in limited if (row.gap.share or 0) >= FAST]
-    slow = [row for row in reversed(limited) if row not in fast and _slow(row) and "busy" not in doubting.codes(row)]
+    slow = [row for row in reversed(limited) if row not in fast and _slow(row) and "busy" not in noticing.codes(row)]
     lines: list[str] = []
     for name, found in (("fast", fast), ("slow", slow)):
         if found:
@@ -162,13 +162,13 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
 
 def _doubts(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str]:
     """The most important, each with what to do; of a busy machine the banner speaks."""
-    found = [doubt for doubt in doubting.find(rows) if doubt.code != "busy" or not doubting.busy(rows)]
+    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not noticing.busy(rows)]
     lines: list[str] = []
     styles = {"error": "bad", "warning": "warn", "info": "dim"}
-    for doubt in found[:NOTICES]:
-        action = f" → {doubt.action}" if doubt.action else ""
-        seen = f": {doubt.seen}" if doubt.seen else ""
-        lines += _named(doubt.word, f"{doubting.which(doubt, rows)}{seen}{action}", styles[doubt.severity], width, color)
+    for notice in found[:NOTICES]:
+        action = f" → {notice.action}" if notice.action else ""
+        seen = f": {notice.seen}" if notice.seen else ""
+        lines += _named(notice.word, f"{noticing.which(notice, rows)}{seen}{action}", styles[notice.severity], width, color)
     if len(found) > NOTICES:
         lines.append(layout.painted(f"{words.counted(len(found) - NOTICES, 'more notice')}: hotlap explain {run}".rstrip(), "dim", color))
     return lines

@@ -188,10 +188,6 @@ def state(row: Row) -> str:
     return STATES[row.verdict.state]
 
 
-def flags(row: Row) -> list[str]:
-    return list(dict.fromkeys(notice.code for notice in row.result.notices))
-
-
 def in_cycles(row: Row) -> str:
     """The number in clock cycles, for work whose time is a number of them: what is left of it when the clock varies."""
     result = row.result

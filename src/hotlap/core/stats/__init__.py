@@ -1,1 +1,1 @@
-"""Statistics: arrays in, answers with their doubts out. NumPy only, no input or output."""
+"""Statistics: arrays in, answers with their notices out. NumPy only, no input or output."""

@@ -388,7 +388,8 @@ def _exact(x: Floats, y: Floats, plain: Ratio, confidence: float) -> Ratio:
     same = bool(x[0] == y[0])
     share = 1.0 if same else plain.ratio
     if share is None:
-        return msgspec.structs.replace(plain, p=0.0, method="exact", notices=(Notice("zero_values", "a value is zero or negative: there is no ratio"),))
+        notice = Notice("zero_values", "a value is zero or negative: there is no ratio")
+        return msgspec.structs.replace(plain, p=0.0, method="exact", notices=(notice,))
     fields = dict.fromkeys(("ratio", "low", "high", "inner_low", "inner_high"), share)
     return msgspec.structs.replace(plain, **fields, p=float(same), confidence=confidence, method="exact", resolvable=0.0)
 
@@ -452,7 +453,8 @@ def _no_interval(x: Floats, y: Floats, paired: bool) -> Notice:
     """Why a test of enough positive values gives none."""
     still = np.ptp(y - x) < ROUNDING if paired else max(np.ptp(x), np.ptp(y)) < ROUNDING
     if still:
-        return Notice("no_noise", "no noise was seen: the values of each side are equal, which so few can be by chance", "add runs or rounds")
+        seen = "no noise was seen: the values of each side are equal, which so few can be by chance"
+        return Notice("no_noise", seen, "add runs or rounds")
     return Notice("few_values", f"{len(x)} and {len(y)} values are too few for an interval of this confidence", "add runs or rounds")
 
 

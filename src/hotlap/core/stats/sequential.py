@@ -146,7 +146,8 @@ def design(sd: float, difference: float, *, gate: float | None = None, pilot: in
     _, _, pairs, shape, found, average = min(options)
     plan = _planned(sd, difference, gate, _looks(pairs, fewest), (shape, spent))
     text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {found:.0%}, not {POWER:.0%}"
-    return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=found, notices=(Notice("low_power", text),) if found < POWER else ())
+    notices = (Notice("low_power", text),) if found < POWER else ()
+    return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=found, notices=notices)
 
 
 def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float]) -> Design:

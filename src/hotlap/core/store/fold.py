@@ -27,7 +27,7 @@ class _Meter:
     better: Literal["higher", "lower"]
     value: Callable[[Samples, float], float]
     own: bool = False
-    doubt: str = ""
+    unknown: str = ""
     bound_by_clock: bool = False
 
 
@@ -46,7 +46,7 @@ def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") 
     clocks = [statistics.fmean(s.clocks_hz) for s in used if s.clocks_hz]
     cycles = [m * hz for m, hz in zip(usual, clocks, strict=False)] if len(clocks) == len(used) and not meter.own else []
     return Result(
-        case=case, device=rounds[0].device if rounds else device, target=target, status=status, reason=reason or meter.doubt,
+        case=case, device=rounds[0].device if rounds else device, target=target, status=status, reason=reason or meter.unknown,
         metric=meter.metric, unit=meter.unit, better=meter.better, values=values, seconds=[] if meter.own else usual,
         notices=_notices(rounds, used, values), checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
         too_short=any(short), bound_by_clock=meter.bound_by_clock, cycles=cycles,
@@ -118,12 +118,12 @@ def _at_most(samples: Samples) -> float:
 
 
 FALSE_RATE = {"drift": 0.01, "bimodal": 0.02, "not_steady": 0.02}
-"""Flags that are tests of one round, and how often each raises on a perfect machine. The samples keep them all the same."""
+"""Notices that are tests of one round, and how often each raises on a perfect machine. The samples keep them all the same."""
 FALSE_SHOWN = 0.01  # of cases on a perfect machine may show one
 
 
 def least_by_chance(rate: float, rounds: int) -> int:
-    """The fewest rounds with a flag that chance alone gives in less than 1 % of cases; a single round shows what it has."""
+    """The fewest rounds with a notice that chance alone gives in less than 1 % of cases; a single round shows what it has."""
     if rounds < 2:
         return 1
     below = 0.0
@@ -184,8 +184,8 @@ def _meter(case: Case) -> _Meter:
         spec = work.find(case.workload)
         of = spec.meter(case.params)
     except (InputError, KeyError):  # of a later version
-        doubt = f"this version does not know the workload '{case.workload}' with these parameters: its time per call is shown"
-        return _Meter("time", "s", "lower", lambda _, median: median, doubt=doubt)
+        unknown = f"this version does not know the workload '{case.workload}' with these parameters: its time per call is shown"
+        return _Meter("time", "s", "lower", lambda _, median: median, unknown=unknown)
     if case.workload == "command":
         return _command(case)
     if case.workload == "imported":

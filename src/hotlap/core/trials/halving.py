@@ -146,7 +146,8 @@ class Search:
             like = self.like.pop(index)
             self.skipped.add(index)
             name = self.chain[index][:10]
-            self.notices.append(Notice("odd_commit", f"{name} is like {like} and unlike its neighbours: its build is off by itself, or it was soon undone"))
+            seen = f"{name} is like {like} and unlike its neighbours: its build is off by itself, or it was soon undone"
+            self.notices.append(Notice("odd_commit", seen))
 
     def _step(self, index: int) -> None:
         self.decisions += 1
@@ -227,23 +228,26 @@ class Search:
         except SchemaError:
             raise
         except (InputError, MachineError) as error:
-            self.notices.append(Notice("not_checked", f"the check was not possible: {error}"))
+            seen = f"the check was not possible: {error}"
+            self.notices.append(Notice("not_checked", seen))
             return None
 
     def _look_again(self, change: Change | None) -> None:
         for step in self.steps:
             if step.third:
-                self.notices.append(Notice("several_changes", f"{step.commit[:10]} {said(step)}: more than one commit changed the case"))
+                seen = f"{step.commit[:10]} {said(step)}: more than one commit changed the case"
+                self.notices.append(Notice("several_changes", seen))
         if change and self.ends and (change.high < self.ends.low or change.low > self.ends.high):
-            self.notices.append(Notice("several_changes", f"bad against good is {shown(self.ends)}: other commits between them changed the case too"))
+            seen = f"bad against good is {shown(self.ends)}: other commits between them changed the case too"
+            self.notices.append(Notice("several_changes", seen))
         if change and len(self.chain) > 2 and (self.low == 0 or self.high == len(self.chain) - 1):
             end, side = ("good", "earlier") if self.low == 0 else ("bad", "later")
-            self.notices.append(Notice("at_the_end", f"the change is at {end} itself; no {side} commit shows that it is more than one build: search wider"))
+            seen = f"the change is at {end} itself; no {side} commit shows that it is more than one build: search wider"
+            self.notices.append(Notice("at_the_end", seen))
         if not self.asked.first_parents:
-            self.notices.append(Notice(
-                "one_line", "good is not among the first parents of bad: all commits between them were searched in one line, in the order of "
-                "git rev-list --topo-order, where neighbours need not be parent and child"
-            ))
+            seen = "good is not among the first parents of bad: all commits between them were searched in one line, in the order of "
+            seen += "git rev-list --topo-order, where neighbours need not be parent and child"
+            self.notices.append(Notice("one_line", seen))
 
     def _outcome(self, answer: Answer, candidates: Sequence[str], before: str = "", change: Change | None = None) -> Outcome:
         return Outcome(

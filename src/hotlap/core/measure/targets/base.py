@@ -125,7 +125,7 @@ class Prepared:
     before: Callable[[], None] | None = None  # called before every sample, outside the timed region, and before `flush`
     after: Callable[[], None] | None = None  # called right after every sample
     metrics: Callable[[], dict[str, float]] | None = None  # other numbers of the case; called after the check
-    notices: Callable[[], list[Notice]] | None = None  # doubts that the case has of itself; called after the check
+    notices: Callable[[], list[Notice]] | None = None  # what the case has to say of itself; called after the check
     keep: list[object] = field(default_factory=list)  # whatever must live as long
 
 

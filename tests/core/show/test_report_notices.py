@@ -1,4 +1,4 @@
-"""One word for each doubt, the banner of a busy machine, and how an uncertain number is written."""
+"""One word for each notice, the banner of a busy machine, and how an uncertain number is written."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import report_sample as sample
 from msgspec.structs import replace
 
 from hotlap.core.analysis.state import state
-from hotlap.core.record import Notice, Gap, Limit, Result, Row, Samples, Summary
-from hotlap.core.show import doubts, export, text, words
+from hotlap.core.record import Gap, Limit, Notice, Result, Row, Samples, Summary
+from hotlap.core.show import export, notices, text, words
 from hotlap.core.show.conclusions import advice, conclude
 from hotlap.core.stats.summary import summarize
 from hotlap.core.store.bundle import Bundle
@@ -20,7 +20,7 @@ Kept = tuple[Bundle, list[Row]]
 
 def made(row: Row, values: list[float], precision: float | None = 0.1, gap: Gap | None = None, **more: Any) -> Row:
     """A row of these values of its rounds; `more` of its Result."""
-    result: Result = replace(row.result, **{"values": values, "flags": [], **more})
+    result: Result = replace(row.result, **{"values": values, "notices": [], **more})
     summary = summarize(values, precision=precision, better=result.better)
     found = gap or Gap()
     return replace(row, result=result, summary=summary, gap=found, verdict=state(result, summary, found))
@@ -58,7 +58,7 @@ def test_an_interval_of_two_prefixes_has_both_units(chase: Row) -> None:
 def test_a_call_too_short_to_time_shows_its_limit(chase: Row, better: Any, said: str) -> None:
     row = made(chase, [1.09e-9] * 6, too_short=True, better=better)
     assert (words.value(row), words.interval(row)) == (said, words.DASH)
-    assert (row.verdict.state, doubts.code(row), doubts.word(row)) == ("inconclusive", "too_short", "too short")
+    assert (row.verdict.state, notices.code(row), notices.word(row)) == ("inconclusive", "too_short", "too short")
     assert said in text.table([row], 100)
     assert "more work" in text.explain([row], 100)
     assert export.result(row)["too_short"] is True
@@ -74,16 +74,16 @@ def test_the_best_round_is_a_column_where_it_is_far_from_the_median(triad: Row) 
 
 def test_few_rounds_say_so_before_anything_else(triad: Row) -> None:
     row = made(triad, [10e9, 20e9], notices=[Notice(code="shared_device"), Notice(code="drift")])
-    assert doubts.codes(row) == ["few_rounds", "busy", "drift"]
+    assert notices.codes(row) == ["few_rounds", "busy", "drift"]
 
 
 @pytest.mark.parametrize(
-    ("flags", "code"),
+    ("codes", "code"),
     [([], "noise"), (["shared_device"], "busy"), (["steal"], "busy"), (["drift"], "drift"), (["few_samples"], "noise"), (["clock_varied"], "noise")],
 )
-def test_a_wide_interval_is_noise_unless_a_flag_explains_it(triad: Row, flags: list[str], code: str) -> None:
-    row = made(triad, [10e9, 12e9, 14e9, 16e9, 18e9, 20e9], notices=[Notice(code=name) for name in flags])
-    assert (row.verdict.state, doubts.code(row)) == ("inconclusive", code)
+def test_a_wide_interval_is_noise_unless_a_notice_explains_it(triad: Row, codes: list[str], code: str) -> None:
+    row = made(triad, [10e9, 12e9, 14e9, 16e9, 18e9, 20e9], notices=[Notice(code=name) for name in codes])
+    assert (row.verdict.state, notices.code(row)) == ("inconclusive", code)
 
 
 def test_a_clock_that_varied_stands_beside_the_number_in_cycles(chase: Row) -> None:
@@ -96,7 +96,7 @@ def test_a_clock_that_varied_stands_beside_the_number_in_cycles(chase: Row) -> N
     )
     assert words.in_cycles(row) == "4.01 cycles per load"
     assert "clock varied: 2.02 GHz median, 1.80 to 2.40 GHz; 4.01 cycles per load" in text.explain([row], 100)
-    assert doubts.code(row) == "clock_varied"
+    assert notices.code(row) == "clock_varied"
     assert export.result(row)["cycles"] == [4010.0] * 6
 
 
@@ -105,10 +105,10 @@ def test_an_invalid_number_has_a_code_of_its_cause(triad: Row) -> None:
         rounds = [Samples(case="c", device="d", round=0, status="invalid", cause=cause, reason="why", seconds=[1.0])]
         row = made(triad, [10e9] * 6, status="invalid", reason="why", rounds=rounds)
         found = export.result(row)
-        assert (found["state"], found["doubt"], found["value"]) == ("invalid", cause, 10e9)
+        assert (found["state"], found["notice"], found["value"]) == ("invalid", cause, 10e9)
         assert not words.stands(row)
     fast = made(triad, [10e9] * 6, gap=Gap(share=2.0, against="bound", limit_value=5e9))
-    assert (fast.verdict.state, doubts.code(fast)) == ("invalid", "beats_bound")
+    assert (fast.verdict.state, notices.code(fast)) == ("invalid", "beats_bound")
 
 
 # ---------------------------------------------------------------- power cap
@@ -117,29 +117,29 @@ def test_an_invalid_number_has_a_code_of_its_cause(triad: Row) -> None:
 def _capped(gpu: Kept, high_s: float | None, reason: str = "software power cap") -> Row:
     row = next(row for row in gpu[1] if row.label.startswith("gemm bf16"))
     seconds = row.result.case.params
-    flags = [Notice(code="throttled", seen=f"{reason} in 85 %", shares={reason: 0.85}), Notice(code="low_clock", seen="1.59 GHz")]
+    found = [Notice(code="throttled", seen=f"{reason} in 85 %", shares={reason: 0.85}), Notice(code="low_clock", seen="1.59 GHz")]
     limit = Limit(kind="bound", bound_s=1.4e-4, expected_s=1.8e-4, low_s=1.7e-4, high_s=high_s)
     assert seconds["m"] == 4096
-    return replace(row, result=replace(row.result, notices=flags), gap=replace(row.gap, limit=limit))
+    return replace(row, result=replace(row.result, notices=found), gap=replace(row.gap, limit=limit))
 
 
 def test_the_power_cap_of_a_healthy_card_is_information_with_its_share(gpu: Kept) -> None:
     row = _capped(gpu, high_s=2e-4)
-    assert (doubts.codes(row), doubts.beside(row)) == (["power_cap"], "power cap 85 %")
-    (doubt,) = doubts.find([row])
-    assert doubt.severity == "info"
-    assert "software power cap in 85 % of the readings" in doubt.seen
+    assert (notices.codes(row), notices.beside(row)) == (["power_cap"], "power cap 85 %")
+    (notice,) = notices.find([row])
+    assert notice.severity == "info"
+    assert "software power cap in 85 % of the readings" in notice.seen
     assert "power cap 85 %" in text.table([row], 100)
 
 
 def test_below_what_the_model_expects_it_is_a_warning(gpu: Kept) -> None:
-    (doubt,) = doubts.find([_capped(gpu, high_s=1.75e-4)])
-    assert (doubt.code, doubt.severity) == ("power_cap", "warning")
+    (notice,) = notices.find([_capped(gpu, high_s=1.75e-4)])
+    assert (notice.code, notice.severity) == ("power_cap", "warning")
 
 
 def test_heat_is_a_warning(gpu: Kept) -> None:
-    (doubt,) = doubts.find([_capped(gpu, high_s=2e-4, reason="hardware thermal")])
-    assert (doubt.code, doubt.severity) == ("throttled", "warning")
+    (notice,) = notices.find([_capped(gpu, high_s=2e-4, reason="hardware thermal")])
+    assert (notice.code, notice.severity) == ("throttled", "warning")
 
 
 # ---------------------------------------------------------------- a busy machine
@@ -150,10 +150,10 @@ def test_a_busy_machine_wants_quiet_before_more_rounds(cpu: Kept) -> None:
     quiet = [row for row in cpu[1] if row.verdict.state == "measured"]
     noisy = made(quiet[0], [10e9, 10.5e9, 11e9, 11.5e9, 12e9, 12.5e9], precision=0.05)
     few = made(quiet[1], [10e9, 10e9, 10e9], left_out=[3])
-    alone = {doubt.code: doubt.action for doubt in doubts.find([noisy, few, *quiet[2:]])}
-    beside = {doubt.code: doubt.action for doubt in doubts.find([noisy, few, *(_busy(row, 0.8, None) for row in quiet[2:])])}
+    alone = {notice.code: notice.action for notice in notices.find([noisy, few, *quiet[2:]])}
+    beside = {notice.code: notice.action for notice in notices.find([noisy, few, *(_busy(row, 0.8, None) for row in quiet[2:])])}
     assert alone["noise"].startswith("--rounds ")
-    assert alone["few_rounds"] == doubts.QUIET
+    assert alone["few_rounds"] == notices.QUIET
     assert beside["noise"] == beside["few_rounds"] == "measure on a quiet machine first, see above"
 
 
@@ -161,7 +161,7 @@ def test_few_samples_are_counted_where_they_are_few(triad: Row) -> None:
     flag = Notice(code="few_samples", seen="2 samples in the round")
     several = [replace(one, seconds=one.seconds[:count], notices=[flag] if count < 5 else []) for one, count in zip(triad.result.rounds, (2, 4, 9), strict=False)]
     row = replace(triad, result=replace(triad.result, rounds=several, notices=[flag]))
-    (found,) = (doubt for doubt in doubts.find([row]) if doubt.code == "few_samples")
+    (found,) = (notice for notice in notices.find([row]) if notice.code == "few_samples")
     assert found.seen == "2 to 4 samples in some rounds"
 
 
@@ -206,7 +206,7 @@ def test_a_few_busy_cases_are_a_footnote(cpu: Kept) -> None:
 
 def test_a_machine_of_0_1_that_was_busy_has_its_banner_without_shares(cpu: Kept) -> None:
     rows = [_busy(row, None, None) for row in cpu[1] if row.verdict.state == "measured"]
-    assert f"during {len(rows)} of {len(rows)} cases" in doubts.busy(rows)
+    assert f"during {len(rows)} of {len(rows)} cases" in notices.busy(rows)
 
 
 # ---------------------------------------------------------------- the ten-second answer
@@ -228,4 +228,4 @@ def test_no_advice_for_what_measures_the_machine_itself(gpu: Kept) -> None:
 def test_nothing_to_doubt_has_no_notice() -> None:
     kept = sample.bundle(sample.CPU, sample.CPU_CASES)
     row = sample.rows(kept, sample.CPU_CASES)[0]
-    assert (doubts.codes(row), doubts.word(row), Summary(rounds=0).best) == ([], "", None)
+    assert (notices.codes(row), notices.word(row), Summary(rounds=0).best) == ([], "", None)

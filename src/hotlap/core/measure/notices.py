@@ -1,4 +1,4 @@
-"""Doubts that sensors raise about a case: throttling by its own load, a low clock, other processes on a GPU.
+"""Notices that sensors raise about a case: throttling by its own load, a low clock, other processes on a GPU.
 
 What others take of a processor is seen beside each sample (`measure.foreign`): pressure counts Hotlap's own threads too.
 """

@@ -1,4 +1,4 @@
-"""What to doubt about a number, as a code, and over a table of results each kind once with what to do next."""
+"""What to know about a number, as a code, and over a table of results each code once with what to do next."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from msgspec import structs
+
 from hotlap.core.analysis.state import QUIET
 from hotlap.core.model import ceilings
-from hotlap.core.record import Row
+from hotlap.core.record import Notice, Row
 from hotlap.core.show import words
 from hotlap.core.stats import series
 from hotlap.core.stats.stopping import FEWEST
@@ -53,17 +55,17 @@ KINDS = {  # the most important first
     "low_clock": Kind("low clock", "look at power limit, temperature, and clocks that were set", "info"),
     "power_cap": Kind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
 }
-SAME = {"shared_device": "busy", "steal": "busy"}  # flags that are one doubt
-WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # doubts that explain a wide interval
-NAMED = 3  # cases of a doubt that are named; of more their number is said, and the table shows which
+SAME = {"shared_device": "busy", "steal": "busy"}  # codes that are one in a table
+WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # notices that explain a wide interval
+NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
 MOST_NEEDED = 100  # rounds, above which a quieter machine is the better advice
 MANY_ROUNDS = 20  # from which two groups of rounds can be distinguished
 BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """One kind of doubt. `seen` says what was found, `action` what to do."""
+class TableNotice:
+    """One kind of notice. `seen` says what was found, `action` what to do."""
 
     code: str
     rows: tuple[Row, ...]
@@ -134,8 +136,19 @@ def _disproved(row: Row) -> str:
     return next((cause for cause in ("wrong_result", "tampered", "timers") if cause in causes), "invalid")
 
 
+def raised(row: Row) -> list[str]:
+    """Codes that measuring raised, each once."""
+    return list(dict.fromkeys(notice.code for notice in row.result.notices))
+
+
+def whole(notice: Notice) -> Notice:
+    """With what to do, where it says nothing of its own."""
+    kind = KINDS.get(SAME.get(notice.code, notice.code))
+    return notice if notice.action or kind is None else structs.replace(notice, action=kind.action)
+
+
 def _of_notices(row: Row) -> list[str]:
-    names = words.notices(row) if words.numbered(row) else []
+    names = raised(row) if words.numbered(row) else []
     found = [SAME.get(name, name) for name in names]
     if "throttled" in found and _own_power(row):
         found[found.index("throttled")] = "power_cap"
@@ -163,40 +176,42 @@ def slower_than_expected(row: Row) -> bool | None:
 # ---------------------------------------------------------------- of a table
 
 
-def find(rows: Sequence[Row]) -> list[Doubt]:
-    """Each kind once, or once per reason; the most important first. What was not run is no doubt."""
+def find(rows: Sequence[Row]) -> list[TableNotice]:
+    """Each kind once, or once per reason; the most important first. What was not run is no notice."""
     of: dict[str, list[Row]] = {}
     for row in rows:
         for one in codes(row):
             of.setdefault(one, []).append(row)
-    found = [doubt for code, members in of.items() for doubt in _doubts(code, members)]
+    found = [notice for code, members in of.items() for notice in _grouped(code, members)]
     order, weight = list(KINDS), {"error": 0, "warning": 1, "info": 2}
-    known = [doubt for doubt in found if doubt.code in KINDS]
+    known = [notice for notice in found if notice.code in KINDS]
     if busy(rows):
-        known = [_after_quiet(doubt) for doubt in known]
-    return sorted(known, key=lambda doubt: (weight[doubt.severity], _settled(doubt), order.index(doubt.code)))
+        known = [_after_quiet(notice) for notice in known]
+    return sorted(known, key=lambda notice: (weight[notice.severity], _settled(notice), order.index(notice.code)))
 
 
-def _after_quiet(doubt: Doubt) -> Doubt:
+def _after_quiet(notice: TableNotice) -> TableNotice:
     """On a busy machine more rounds are more noise."""
-    return replace(doubt, action="measure on a quiet machine first, see above") if doubt.code in ("noise", "few_rounds") else doubt
+    return replace(notice, action="measure on a quiet machine first, see above") if notice.code in ("noise", "few_rounds") else notice
 
 
-def _settled(doubt: Doubt) -> bool:
+def _settled(notice: TableNotice) -> bool:
     """Whether all of its numbers are as certain as asked all the same."""
-    return all(row.verdict.state in ("measured", "pass", "fail") for row in doubt.rows)
+    return all(row.verdict.state in ("measured", "pass", "fail") for row in notice.rows)
 
 
-def _doubts(code: str, rows: Sequence[Row]) -> list[Doubt]:
+def _grouped(code: str, rows: Sequence[Row]) -> list[TableNotice]:
     if code not in KINDS:
         return []
     kind, reason = KINDS[code], _REASONS.get(code)
     if reason:
         groups = words.alike(rows, reason)
-        return [Doubt(code, tuple(group), words.clean(why or "no reason was given"), kind.action, kind.severity) for group, why in groups]
+        return [
+            TableNotice(code, tuple(group), words.clean(why or "no reason was given"), kind.action, kind.severity) for group, why in groups
+        ]
     found = _SEEN[code](rows) if code in _SEEN else _detail(code, rows)
     seen = "; ".join(part for part in (found, _widest([row for row in rows if codes(row)[0] == code])) if part)
-    return [Doubt(code, tuple(rows), words.clean(seen), _action(code, rows), _severity(code, rows))]
+    return [TableNotice(code, tuple(rows), words.clean(seen), _action(code, rows), _severity(code, rows))]
 
 
 _REASONS: dict[str, Callable[[Row], str]] = {
@@ -238,16 +253,16 @@ def _rounds_needed(rows: Sequence[Row]) -> str:
     return f"--rounds {most}: so many reach the precision asked{'' if max(known) == most else ' in some of them'}"
 
 
-def which(doubt: Doubt, rows: Sequence[Row]) -> str:
-    """The cases that a doubt is of: by name where they are few, else how many of those with a number."""
+def which(notice: TableNotice, rows: Sequence[Row]) -> str:
+    """The cases that a notice is of: by name where they are few, else how many of those with a number."""
     having = sum(map(words.numbered, rows))
-    if len(doubt.rows) <= NAMED:
-        return words.some(doubt.labels, NAMED)
-    return f"all {having} cases" if len(doubt.rows) == having else f"{len(doubt.rows)} of {having} cases"
+    if len(notice.rows) <= NAMED:
+        return words.some(notice.labels, NAMED)
+    return f"all {having} cases" if len(notice.rows) == having else f"{len(notice.rows)} of {having} cases"
 
 
 def _detail(code: str, rows: Sequence[Row]) -> str:
-    """What the flags of this doubt say; of several texts the first."""
+    """What the notices of this code say; of several texts the first."""
     details = [notice.seen for row in rows for notice in row.result.notices if SAME.get(notice.code, notice.code) == code and notice.seen]
     if not details:
         return ""
