@@ -15,6 +15,8 @@ from hotlap.core import work
 from hotlap.core.errors import InputError
 from hotlap.core.plan.read import read
 from hotlap.core.record import Case, Use
+from hotlap.core.work.compute import GEMM
+from hotlap.core.work.variety import Variety
 from hotlap.kernels.coverage import complete, covering, edges, features, making, measure, near, regions, used
 from hotlap.kernels.coverage.groups import Columns, grouped
 from hotlap.kernels.coverage.regions import Roof
@@ -52,7 +54,7 @@ def test_edges_of_tiles(size: int, level: str) -> None:
 )  # fmt: skip
 def test_alignment_is_that_of_the_least_aligned_stored_row(given: dict[str, object], level: str) -> None:
     columns = Columns("gemm", [gemm(**given)])
-    assert features.ALIGNMENTS[features.alignment("gemm", columns)[0]] == level
+    assert features.ALIGNMENTS[features.alignment(GEMM.variety or Variety(), columns)[0]] == level
 
 
 @pytest.mark.parametrize(

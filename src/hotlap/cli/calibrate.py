@@ -21,6 +21,7 @@ from hotlap.core.show import calibration as report
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import calibrations as store
 from hotlap.core.store import paths, select
+from hotlap.core.work.compute import GEMM
 
 KNOWN_CASES: tuple[Mapping[str, Any], ...] = (  # what is shown of how predictions change: none is in the plan
     {"m": 8, "n": 6144, "k": 4096, "dtype": "bf16"}, {"m": 2048, "n": 6144, "k": 4096, "dtype": "bf16"},
@@ -113,7 +114,7 @@ def _learn(bundle: bundles.Bundle, args: argparse.Namespace, home: Path) -> int:
     else:
         print(report.learnt(found, cases))
         more = f" --calibration {name}" if name != spec.slug else ""
-        print(f"\nkept  {path}\nnext  hotlap predict gemm m=4096 dtype=bf16 --machine {spec.slug}{more}")
+        print(f"\nkept  {path}\nnext  hotlap predict {GEMM.name} m=4096 dtype=bf16 --machine {spec.slug}{more}")
     return 0
 
 
@@ -121,7 +122,7 @@ def _changes(slug: str, found: Calibration) -> list[tuple[Mapping[str, Any], Lim
     """Known cases by published figures alone and with the sweep; none where the machine lacks a figure that they need."""
     if "gemm" not in found.families:
         return []
-    pairs = [(case, predict("gemm", slug, **case), predict("gemm", slug, calibration=found, **case)) for case in KNOWN_CASES]
+    pairs = [(case, predict(GEMM.name, slug, **case), predict(GEMM.name, slug, calibration=found, **case)) for case in KNOWN_CASES]
     return [one for one in pairs if one[1].expected_s is not None]
 
 

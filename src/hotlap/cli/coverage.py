@@ -19,6 +19,7 @@ from hotlap.core.plan import write
 from hotlap.core.record import Case, MeasureOptions, Plan, Use
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import parse
+from hotlap.core.work.network import POINTWISE
 from hotlap.core.work.networks import steps as networks
 from hotlap.kernels.coverage import complete as completing
 from hotlap.kernels.coverage import edges, measure, used
@@ -92,7 +93,7 @@ def _roof(machine: str) -> Roof:
     if spec.memory_bandwidth_b_s is None:
         raise InputError(f"the table has no memory bandwidth of {machine}; 'hotlap machines' lists others")
     peaks = {unit: rate for unit in spec.flop_per_clock if (rate := spec.rate(unit) or spec.rate(unit, spec.clock_for_peak_hz))}
-    launch = predict("pointwise", machine, elements=1).expected_s
+    launch = predict(POINTWISE.name, machine, elements=1).expected_s
     return Roof(
         spec.slug, spec.memory_bandwidth_b_s, spec.cache_bytes or 0.0, float(launch or 0.0), peaks, (spec.scaleup_b_s or 0.0) / 2,
     )  # fmt: skip

@@ -19,7 +19,8 @@ import msgspec
 
 from hotlap.core.errors import InputError, MachineError, nearest
 from hotlap.core.record import Case, Record, Value
-from hotlap.core.work import base, find
+from hotlap.core.work import base, find, traits
+from hotlap.core.work.program import KERNEL
 from hotlap.kernels.cost import evaluate
 
 FILE = "kernel.json"
@@ -164,7 +165,7 @@ def used(cases: Sequence[Case], home: Path) -> dict[str, str]:
 
 def kernel_of(case: Case) -> str:
     """The name of the user's kernel that a case runs; "" where it is one of ours."""
-    if case.workload == "kernel":
+    if traits(case.workload).source == "user kernel":
         return str(case.params.get("name", ""))
     return case.implementation if case.implementation not in ("", *find(case.workload).implementations) else ""
 
@@ -188,7 +189,7 @@ def case(kernel: Kernel, given: Mapping[str, object]) -> Case:
     }  # fmt: skip
     numbers = {name: evaluate(text, values) for name, text in cost.items() if text}
     unit = {"unit_of_arithmetic": _unit(kernel.unit_of_arithmetic, values)} if kernel.operations else {}
-    return Case(workload="kernel", params=find("kernel").parse({"name": kernel.name, "settings": words, **numbers, **unit}))
+    return KERNEL.case({"name": kernel.name, "settings": words, **numbers, **unit})
 
 
 def _unit(text: str, values: Mapping[str, Value]) -> str:

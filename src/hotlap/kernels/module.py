@@ -17,6 +17,7 @@ import msgspec
 from hotlap.core.errors import HotlapError, InputError, MachineError, Unavailable
 from hotlap.core.work import aten
 from hotlap.core.work.aten import Asked
+from hotlap.core.work.layers import OPTIMIZER
 from hotlap.kernels import named, recurrent
 from hotlap.kernels.named import line
 
@@ -256,7 +257,7 @@ def _updated(module: Any) -> list[tuple[str, str, list[Asked]]]:
         if one.grad is not None:
             elements[aten.DTYPES.get(NAMES.get(str(one.dtype).removeprefix("torch."), ""), "fp32")] += one.numel()
     return [
-        ("optimizer", "_fused_adamw_", [Asked("optimizer", {"op": "adamw", "elements": count, "dtype": dtype})])
+        (OPTIMIZER.name, "_fused_adamw_", [Asked(OPTIMIZER.name, {"op": "adamw", "elements": count, "dtype": dtype})])
         for dtype, count in elements.items()
     ]
 

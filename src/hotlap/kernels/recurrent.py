@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hotlap.core.work.aten import Asked
-from hotlap.core.work.layers import GATES, rnn_weight_gradient
+from hotlap.core.work.compute import GEMM
+from hotlap.core.work.layers import GATES, RNN, rnn_weight_gradient
 
 DTYPES = {"torch.float32": "fp32", "torch.float16": "fp16", "torch.bfloat16": "bf16"}
 Note = Callable[[str, list[Asked]], None]
@@ -29,7 +30,7 @@ def whole(torch: Any, note: Note) -> Any:
         @staticmethod
         def backward(ctx: Any, *_: Any) -> Any:
             op, layers = ctx.asked
-            weights = [Asked("gemm", rnn_weight_gradient(one.params)) for one in layers]
+            weights = [Asked(GEMM.name, rnn_weight_gradient(one.params)) for one in layers]
             note(f"{op}_backward", [*layers, *weights])
             wanted = zip(ctx.saved_tensors, ctx.needs_input_grad[3:], strict=True)
             return None, None, None, *(torch.empty_like(one) if is_wanted else None for one, is_wanted in wanted)
@@ -64,4 +65,4 @@ def _layers(op: str, args: Sequence[Any]) -> list[Asked]:
     batch, steps = given.shape[:2] if args[8] else (given.shape[1], given.shape[0])
     sizes = {"op": op, "steps": steps, "batch": batch, "hidden": hidden, "dtype": dtype}
     inputs = [given.shape[2], *[hidden * directions] * (args[4] - 1)]
-    return [Asked("rnn", {**sizes, "inputs": wide}) for wide in inputs for _ in range(directions)]
+    return [Asked(RNN.name, {**sizes, "inputs": wide}) for wide in inputs for _ in range(directions)]

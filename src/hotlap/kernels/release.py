@@ -281,7 +281,7 @@ def _with_next(one: Kernel, ends: Sequence[str], sides: Sequence[Sequence[Bundle
     good, bad = ends
     case = one.comparison.case
     plan = _plan(case, sides[1])
-    if case.workload == "command" and good and bad and good != bad and plan:
+    if work.traits(case.workload).source == "program" and good and bad and good != bad and plan:
         words = ["hotlap", "bisect", "--good", good, "--bad", bad, "--plan", plan, "--case", case.id]
         return replace(one, next=shlex.join(words))
     runs = [sides[0][-1].run.id, sides[1][-1].run.id]

@@ -54,7 +54,7 @@ def rule(case: Case, signs: Sequence[str], cause: str, part: str) -> Rule:
 def of_sizes(row: Row, units: float | None) -> dict[str, str]:
     """Signs that a matrix product's sizes show, each with its numbers. `units`: of the device, None where not known."""
     params, limit = row.case.params, row.gap.limit
-    if row.case.workload != "gemm":
+    if work.traits(row.case.workload).model != "product":
         return {}
     m, n, k = (float(params[name]) for name in ("m", "n", "k"))  # type: ignore[arg-type]
     choice = limit.choice if limit else {}
@@ -78,7 +78,7 @@ def of_sizes(row: Row, units: float | None) -> dict[str, str]:
 
 def _misaligned(case: Case) -> dict[str, str]:
     """Stored rows of A and B, as the layout has them, and of C, which is not padded."""
-    size, given = DTYPES.get(str(case.params.get("dtype")), 0), work.find("gemm").full(case.params)
+    size, given = DTYPES.get(str(case.params.get("dtype")), 0), work.find(case.workload).full(case.params)
     a, b = (names[order == "t"] for names, order in zip((("k", "m"), ("n", "k")), given["layout"], strict=True))
     lengths = {("n", 0), (a, given["pad"]), (b, given["pad"])}
     names = sorted({name for name, pad in lengths if size and (given[name] + pad) * size % WIDE_LOAD_BYTES}, reverse=True)

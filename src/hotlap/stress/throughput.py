@@ -16,6 +16,9 @@ from hotlap.core.model import limits, predict
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case
 from hotlap.core.stats import series
+from hotlap.core.work.compute import GEMM
+from hotlap.core.work.link import TRANSFER
+from hotlap.core.work.memory import STREAM
 from hotlap.stress.record import Happened, Tick
 
 SHORT_S = 0.05  # busy for less than this, a rate is the timer's: such ticks are taken together with the next
@@ -27,7 +30,7 @@ FAR = 0.8  # of the low end of the model's interval: below it, no scatter of goo
 LINK_FAR = 0.8  # of what a link is expected to carry, whose interval is wide only by assumption
 BEYOND = 1.02  # of the bound: no device is faster than that
 FASTER = 1.25  # of the fast end of the interval: the model knows too little of this one
-COPIES = {"memory": ("stream", {"op": "copy", "size": "4 GiB"}), "link": ("transfer", {"direction": "h2d", "size": "1 GiB"})}
+COPIES = {"memory": STREAM.case({"op": "copy", "size": "4 GiB"}), "link": TRANSFER.case({"direction": "h2d", "size": "1 GiB"})}
 
 
 @dataclass(frozen=True)
@@ -153,9 +156,8 @@ def limit(kind: str, sides: dict[str, float], spec: Spec | None) -> Known:
 def _case(kind: str, sides: dict[str, float]) -> tuple[Case, float]:
     """The case of the model that is like a unit, and its FLOP or bytes."""
     if kind in COPIES:
-        workload, params = COPIES[kind]
-        case = Case(workload=workload, params=work.find(workload).parse(params))
-        asked = work.find(workload).work(case.params)
+        case = COPIES[kind]
+        asked = work.find(case.workload).work(case.params)
         return case, float(asked.link_bytes or asked.working_set_bytes)
     given = {name: int(sides[name]) for name in ("m", "n", "k")} | {"dtype": kind.removeprefix(PRODUCTS)}
-    return Case(workload="gemm", params=work.find("gemm").parse(given)), 2.0 * math.prod(sides[name] for name in ("m", "n", "k"))
+    return GEMM.case(given), 2.0 * math.prod(sides[name] for name in ("m", "n", "k"))

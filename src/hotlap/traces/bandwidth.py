@@ -14,6 +14,7 @@ from hotlap.core.errors import HotlapError
 from hotlap.core.model import kept, machines
 from hotlap.core.model.predict import predict
 from hotlap.core.record import Device, Record
+from hotlap.core.work.network import COLLECTIVE
 from hotlap.traces import collectives
 from hotlap.traces.clocks import Clocks
 from hotlap.traces.collectives import Kind
@@ -108,7 +109,7 @@ def _expected(kind: Kind, count: int, slug: str, nodes: int) -> tuple[float | No
     dtype = MODEL_DTYPES.get(collectives.item_bytes(kind.dtype), "bf16")
     try:
         known = kept.chosen(slug, "", False, kept.place())
-        limit = predict("collective", slug, "", known, op=kind.name, gpus=count, size=kind.bytes, nodes=max(nodes, 1), dtype=dtype)
+        limit = predict(COLLECTIVE.name, slug, "", known, op=kind.name, gpus=count, size=kind.bytes, nodes=max(nodes, 1), dtype=dtype)
     except HotlapError:
         return None, None
     bound = limit.bound_s if limit.bound_s and math.isfinite(limit.bound_s) else None

@@ -28,11 +28,11 @@ from hotlap.core.measure.sensors.base import Source
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets import host
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.record import Case, Device, MeasureOptions, Plan, Run, Samples, Stop
+from hotlap.core.record import Device, MeasureOptions, Plan, Run, Samples, Stop
 from hotlap.core.stats.ratio import ratio
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
-from hotlap.core.work import find
+from hotlap.core.work.program import CALLABLE
 from hotlap.traces import captured, tools
 from hotlap.traces.captured import Captured, Overhead, Process
 
@@ -72,7 +72,7 @@ def capture(options: Options) -> Path:
     wrapped = tools.find(options.tool)
     devices = _devices()
     began = datetime.now(UTC)
-    case = Case(workload="callable", params=find("callable").parse({"name": f"a step of {shlex.join(options.argv)}"}))
+    case = CALLABLE.case({"name": f"a step of {shlex.join(options.argv)}"})
     record = Run(
         id=bundles.new_id(began), kind="capture", began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
         plan=Plan(

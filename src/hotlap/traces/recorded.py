@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.work import aten
+from hotlap.core.work import aten, traits
 from hotlap.core.work.aten import Asked
 from hotlap.traces.events import KERNEL, OPERATOR, Shape
 from hotlap.traces.study import Study
@@ -135,6 +135,6 @@ def _workloads(study: Study, places: NDArray[np.int64]) -> tuple[NDArray[np.int6
     for name, shape in kinds.T:
         one = events.shapes[shape] if shape >= 0 else None
         parts = asked(events.names[name], one) if one else []
-        answers.append((bool(parts), bool(parts) and parts[0].workload == "pointwise"))
+        answers.append((bool(parts), bool(parts) and traits(parts[0].workload).traffic == "elements"))
     known, single = np.array(answers, dtype=bool)[inverse.reshape(-1)].T
     return places[known], single[known]

@@ -13,7 +13,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.model.predict import predict
 from hotlap.core.record import Device
-from hotlap.core.work import aten
+from hotlap.core.work import aten, find
 from hotlap.traces import recorded
 from hotlap.traces.study import Study
 
@@ -104,7 +104,8 @@ def _row(parts: Sequence[aten.Asked], group: recorded.Group, slug: str, kernels:
 
 def _typed(work: aten.Asked, kernels: Sequence[str]) -> aten.Asked:
     """Kernels tell that fp32 was multiplied as tf32."""
-    if work.params.get("dtype") != "fp32" or work.workload not in ("gemm", "conv"):
+    dtypes = find(work.workload).param("dtype")
+    if work.params.get("dtype") != "fp32" or not dtypes or "tf32" not in dtypes.choices:
         return work
     tf32 = any("tf32" in one or "s1688" in one for one in kernels)
     return aten.Asked(work.workload, {**work.params, "dtype": "tf32"}) if tf32 else work

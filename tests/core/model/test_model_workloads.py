@@ -14,7 +14,7 @@ from hotlap.core.model.predict import predict
 from hotlap.core.plan import read as plans
 from hotlap.core.record import Case
 from hotlap.core.work import layers, network, science
-from hotlap.core.work.network import POINTWISE, ROWWISE
+from hotlap.core.work.network import POINTWISE_OPS, ROWWISE_OPS
 
 H200 = machines.load("h200-sxm")
 TARGET = simulated.open(simulated.find("h200-sxm")[0])
@@ -48,9 +48,9 @@ def test_each_has_a_bound_an_expectation_and_a_simulated_time(workload: str) -> 
         assert 1 / 3 < simulated_s / known.expected_s < 3
 
 
-@pytest.mark.parametrize("op", [*POINTWISE, *ROWWISE])
+@pytest.mark.parametrize("op", [*POINTWISE_OPS, *ROWWISE_OPS])
 def test_every_operator_is_expected_above_its_bytes(op: str) -> None:
-    workload = "pointwise" if op in POINTWISE else "rowwise"
+    workload = "pointwise" if op in POINTWISE_OPS else "rowwise"
     sizes = {"elements": 2**28} if workload == "pointwise" else {"rows": 2**16, "columns": 4096}
     one = case(workload, op=op, **sizes)
     counted = work.find(workload).work(one.params)

@@ -55,7 +55,7 @@ def test_uses_are_of_one_case(tmp_path: Path) -> None:
 
 def test_a_younger_parameter_at_its_default_leaves_a_case_its_id() -> None:
     old = Workload("w", "", (Param("n", "int", "", 1),), "time", "s", "lower", lambda p: Work(read_bytes=float(p["n"])))  # type: ignore[arg-type]
-    young = Param("layout", "str", "", "nn", choices=("nn", "nt"), later=True)
+    young = Param("layout", "str", "", "nn", choices=("nn", "nt"), added_after_release=True)
     new = Workload(
         "w", "", (*old.params, young), "time", "s", "lower", lambda p: Work(read_bytes=2.0 if p["layout"] == "nt" else 1.0),
         fault=lambda p: ("layout", "no") if p["layout"] == "nt" and p["n"] == 3 else None,

@@ -19,13 +19,13 @@ from hotlap.core.measure import targets
 from hotlap.core.measure.workloads.operators import FAMILIES, footprint, guard, harness
 from hotlap.core.measure.workloads.operators.base import Operator
 from hotlap.core.record import Case
-from hotlap.core.work.network import POINTWISE, ROWWISE
+from hotlap.core.work.network import POINTWISE_OPS, ROWWISE_OPS
 
 torch = pytest.importorskip("torch")
 
 ODD: Mapping[str, list[dict[str, Any]]] = {
-    "pointwise": [{"op": op, "elements": 2 * 1237} for op in POINTWISE],
-    "rowwise": [{"op": op, "rows": 33, "columns": 77} for op in ROWWISE],
+    "pointwise": [{"op": op, "elements": 2 * 1237} for op in POINTWISE_OPS],
+    "rowwise": [{"op": op, "rows": 33, "columns": 77} for op in ROWWISE_OPS],
     "embedding": [{"tokens": 53, "columns": 7, "vocabulary": 31}],
     "scatter": [{"tokens": 53, "columns": 7, "vocabulary": 31}],
     "embedding_bag": [{"bags": 13, "lookups": 5, "columns": 7, "vocabulary": 31}],

@@ -78,7 +78,7 @@ def against(result: Result, summary: Summary, seen: Context) -> Gap:
 
 
 def _expected(result: Result, seen: Context, limit: Limit) -> Limit:
-    in_cache = limit.kind == "unknown" and result.case.workload in ("stream", "gather")  # only an assumed rate is known of it
+    in_cache = limit.kind == "unknown" and work.traits(result.case.workload).memory_alone  # only an assumed rate is known of it
     return limit if in_cache or not seen.spec else predict.expected(result.case, seen.spec, limit, calibration=seen.calibration)
 
 

@@ -16,7 +16,7 @@ from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.targets.host import Host
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.record import Case, Check, MeasureOptions, Notice, Samples
-from hotlap.core.work import find
+from hotlap.core.work.program import CALLABLE
 
 ONE_PROCESS = Notice(code="one_process", seen="rounds share one process, so differences between processes are not in the interval")
 
@@ -25,7 +25,7 @@ def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> C
     """The callable as a case: its qualified name, and what one call does where that is given."""
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     module = getattr(inspect.getmodule(fn), "__name__", "")
-    return Case(workload="callable", params=find("callable").parse({"name": f"{module}.{name}" if module else name, **(work or {})}))
+    return CALLABLE.case({"name": f"{module}.{name}" if module else name, **(work or {})})
 
 
 def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptions) -> tuple[Target, list[Samples]]:

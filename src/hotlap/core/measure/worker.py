@@ -23,6 +23,7 @@ from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads.operators import timers
 from hotlap.core.record import Case
+from hotlap.core.work import traits
 
 GREATEST_SHARE = 3.0  # of its share of a round's patience, that one case may wait
 PREPARE_SHARE = 0.5  # of a case's time goes into preparing and checking, until the round shows how much it takes
@@ -72,7 +73,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         seconds = _share(job.options.round_s, target.clock.now() - began - waited_s, sampled_s, number, len(cases))
         budget = _budget(target, case, job, watch, None if target.dialect == "model" else channel)
         budget = dataclasses.replace(budget, seconds=seconds, patience_s=_patience_s(job, waited_s))
-        if case.workload == "command" and target.dialect != "model":
+        if traits(case.workload).source == "program" and target.dialect != "model":
             most_s = None if job.left_s is None else job.left_s / len(job.cases) / (job.options.rounds + 1)
             samples = programs.measure(target, case, budget, most_s)
         else:

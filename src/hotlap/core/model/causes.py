@@ -28,10 +28,6 @@ LAUNCHES, FEW_LAUNCHES = 20.0, 3.0  # a call shorter than this many launches is 
 ASSUMED_LAUNCH_S = 3e-6  # of GPUs whose run measured none: of the size that drivers show
 POWER_FULL = 0.97  # of the power limit
 TILE = 128  # rows and columns of one work-group's share of a matrix product, the size that vendors' libraries prefer
-WAITING = {
-    "chase": "a load waits for the one before it", "barrier": "work-items wait for one another",
-    "atomic same": "additions to one address wait for one another", "atomic spread": "the memory system carries out additions one by one",
-}
 LIMITERS = {"memory": "bandwidth", "link": "bandwidth", "arithmetic unit": "arithmetic", "cache": "cache"}  # cause by what sets the limit
 Against = Literal["bound", "expected", "ceiling", "unknown"]
 
@@ -129,11 +125,8 @@ def _shared(seen: Seen) -> tuple[str, str] | None:
 
 def _by_nature(seen: Seen) -> tuple[str, str] | None:
     """Workloads whose cause is what they measure."""
-    workload = seen.case.workload
-    if workload in ("launch", "sync"):
-        return "launch", "the workload measures the cost of a launch or of waiting itself"
-    waiting = WAITING.get(f"{workload} {seen.case.params.get('contention', '')}".strip())
-    return ("latency", waiting + _level_words(seen)) if waiting else None
+    named = work.traits(seen.case.workload).cause(seen.case.params)
+    return (named[0], named[1] + _level_words(seen)) if named else None
 
 
 def _level_words(seen: Seen) -> str:
@@ -166,13 +159,13 @@ def _shares_launch(result: Result) -> bool:
 
 
 def _cheaper_than_launch(seen: Seen, launch_s: float) -> bool:
-    """A stream that takes less than a launch is not launched each time."""
-    return seen.case.workload == "stream" and seen.seconds < launch_s / 2
+    """What may share a launch, and takes less than one, is not launched each time."""
+    return work.traits(seen.case.workload).shares_launch and seen.seconds < launch_s / 2
 
 
 def _too_few_tiles(seen: Seen) -> tuple[str, str] | None:
     spec, params = seen.context.spec, seen.case.params
-    if seen.case.workload != "gemm" or spec is None or spec.kind != "gpu" or not spec.compute_units:
+    if work.traits(seen.case.workload).model != "product" or spec is None or spec.kind != "gpu" or not spec.compute_units:
         return None
     m, n, batch = (float(params[p]) for p in ("m", "n", "batch"))  # type: ignore[arg-type]
     tiles = math.ceil(m / TILE) * math.ceil(n / TILE) * batch
@@ -236,7 +229,7 @@ def _during(seen: Seen, sensor: str) -> float | None:
 def _between_levels(seen: Seen) -> tuple[str, str] | None:
     """A working set around a cache's size, or one whose limit is the cache itself."""
     spec, footprint = seen.context.spec, max(seen.asked.working_set_bytes, seen.asked.memory_bytes)
-    if seen.case.workload not in ("stream", "gather") or not footprint or seen.case.params.get("cache") == "cold":
+    if not work.traits(seen.case.workload).memory_alone or not footprint or seen.case.params.get("cache") == "cold":
         return None
     caches = hierarchy(spec)
     level = place(footprint, spec)
@@ -278,12 +271,8 @@ def _unit(key: str) -> str:
 
 
 def _fetch_size(seen: Seen) -> tuple[str, str] | None:
-    """Gathers: whole lines are fetched for single elements."""
-    if seen.case.workload != "gather":
-        return None
-    pattern = seen.case.params["pattern"]
-    where = "random places" if pattern == "random" else f"every {seen.case.params['stride']} elements"
-    return ("latency" if pattern == "random" else "bandwidth"), f"reads {where}, so that most of each fetched line is not used"
+    """What the workload fetches and does not use."""
+    return work.traits(seen.case.workload).likely(seen.case.params)
 
 
 def _limiter(seen: Seen) -> tuple[str, str] | None:

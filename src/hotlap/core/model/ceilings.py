@@ -47,7 +47,7 @@ def ceilings(results: Iterable[Result], spec: Spec | None = None) -> Ceilings:
         if result.status != "measured" or not result.seconds or not result.values or min(result.values) <= 0:
             continue
         usual_s = nominal_s(result.case, statistics.median(result.values))
-        if result.case.workload == "launch":
+        if work.find(result.case.workload).shows == "launch":
             launch += [usual_s] if result.case.params.get("mode") != "graph" else []
         for key, amount in _amounts(result.case, spec).items():
             rates = by_case.setdefault(key, {})
@@ -80,12 +80,13 @@ def seconds(case: Case, unit: str, value: float | None) -> float | None:
 
 def _amounts(case: Case, spec: Spec | None) -> dict[str, float]:
     """What a case shows the rate of, and how much of it one call moves or does."""
-    asked = work.find(case.workload).work(case.params)
+    kind = work.find(case.workload)
+    asked = kind.work(case.params)
     if asked.link_bytes:
         return {link_key(case): asked.link_bytes}
-    amounts = {f"compute {unit}": n for unit, n in asked.operations.items() if n and case.workload in ("fma", "gemm", "intensity")}
+    amounts = {f"compute {unit}": n for unit, n in asked.operations.items() if n and "compute" in kind.ceilings}
     level = _level(case, asked, spec)
-    if level and case.workload in ("stream", "gather", "intensity"):
+    if level and "bandwidth" in kind.ceilings:
         amounts[f"bandwidth {level}"] = asked.memory_bytes
     return amounts
 
@@ -118,7 +119,7 @@ def demand(case: Case, asked: Work, spec: Spec | None, mixed: bool = False) -> d
     sets that a cache holds in part as memory traffic."""
     if asked.link_bytes:
         return {link_key(case): asked.link_bytes}
-    wanted = {f"compute {unit}": n for unit, n in asked.operations.items() if case.workload not in ("stream", "gather")}
+    wanted = {f"compute {unit}": n for unit, n in asked.operations.items() if not work.traits(case.workload).memory_alone}
     outer = max((nbytes for _, nbytes in hierarchy(spec)), default=math.inf)
     beyond = max(asked.working_set_bytes, asked.memory_bytes) > outer
     if level := _level(case, asked, spec) or (MEMORY if mixed and beyond else ""):

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hotlap.core import work
 from hotlap.core.model.kernels import gemm, streaming
 from hotlap.core.model.kernels.base import Chip, Demand, Estimate
+from hotlap.core.work.attention import ATTENTION
+from hotlap.core.work.compute import GEMM
+from hotlap.core.work.convolution import CONV, conv_sides
 from hotlap.core.work.layers import GATES
-from hotlap.core.work.network import conv_sides
+from hotlap.core.work.network import POINTWISE
 
 Params = Mapping[str, Any]
 DIRECT_INNER = 4.0  # channels of a group up to which libraries convolve without a matrix product: depthwise
@@ -27,8 +29,7 @@ def product(params: Params, chip: Chip, implementation: str | ArrayLike) -> Esti
     """A matrix product with what its epilogue reads. Rows that are not aligned, and scales for each row, were not measured."""
     names = ("m", "n", "k", "batch", "dtype")
     found = gemm.estimate({name: params[name] for name in names}, chip, implementation)
-    plain = work.find("gemm")
-    full = plain.full(params)
+    full = GEMM.full(params)
     more = full["epilogue"]
     if more != "none":
         extra = _bytes(params) - _bytes({**params, "epilogue": "none"})
@@ -42,7 +43,7 @@ def product(params: Params, chip: Chip, implementation: str | ArrayLike) -> Esti
 
 
 def _bytes(params: Params) -> Any:
-    return work.find("gemm").work(params).read_bytes
+    return GEMM.work(params).read_bytes
 
 
 # ---------------------------------------------------------------- convolutions
@@ -50,8 +51,8 @@ def _bytes(params: Params) -> Any:
 
 def convolution(params: Params, chip: Chip, implementation: str | ArrayLike) -> Estimate:
     """As the product that an implicit GEMM computes, one for each group; depthwise ones as passes where that is quicker."""
-    full = work.find("conv").full(params)
-    counted = work.find("conv").work(params)
+    full = CONV.full(params)
+    counted = CONV.work(params)
     m, n, k, groups = implicit(full)
     found = gemm.estimate({"m": m, "n": n, "k": k, "batch": groups, "dtype": full["dtype"]}, chip, implementation)
     moved = np.minimum(np.asarray(counted.read_bytes + counted.written_bytes, dtype=float) / np.maximum(found.demand.dram_bytes, 1.0), 1.0)
@@ -133,7 +134,7 @@ def recurrent(params: Params, chip: Chip, implementation: str | ArrayLike) -> Es
     each = gemm.estimate({"m": batch, "n": gates, "k": hidden, "dtype": params["dtype"]}, chip, implementation)
     count = max(len(first.seconds), len(each.seconds))
     steps = np.broadcast_to(steps, (count,))
-    cell = streaming.estimate("pointwise", {"op": "silu_mul", "elements": batch * gates, "dtype": params["dtype"]}, chip)
+    cell = streaming.estimate(POINTWISE.name, {"op": "silu_mul", "elements": batch * gates, "dtype": params["dtype"]}, chip)
     parts = {name: first.parts.get(name, 0.0) + steps * each.parts.get(name, 0.0) for name in {**first.parts, **each.parts}}
     parts["gates"] = steps * (cell.seconds - cell.parts["launch"])  # in the product's kernel, or beside it in a graph
     parts = {name: np.broadcast_to(np.asarray(value, dtype=float), (count,)) for name, value in parts.items()}
@@ -146,8 +147,7 @@ def recurrent(params: Params, chip: Chip, implementation: str | ArrayLike) -> Es
 def attention_backward(params: Params, forward: Estimate) -> Estimate:
     """Of the forward pass's parts: products by their operations (2.5 times, scores made again) at the backward pass's rate, bytes by
     their number."""
-    kind = work.find("attention")
-    back, front = kind.work({**params, "op": "backward"}), kind.work({**params, "op": "forward"})
+    back, front = (ATTENTION.work({**params, "op": op}) for op in ("backward", "forward"))
     flop = np.asarray(back.total_operations) / np.asarray(front.total_operations)
     moved = np.asarray(back.memory_bytes) / np.asarray(front.memory_bytes)
     by = {**dict.fromkeys(MEMORY_PARTS, moved), **dict.fromkeys(FIXED_PARTS, 1.0)}

@@ -18,8 +18,9 @@ from hotlap.core.model.kernels import collective, decode, moe, passes, power, pr
 from hotlap.core.model.kernels.base import Demand, Estimate, stored
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case
-from hotlap.core.work.base import unit_of
-from hotlap.core.work.network import attention_widths
+from hotlap.core.work.attention import ATTENTION, attention_widths
+from hotlap.core.work.base import Workload, unit_of
+from hotlap.core.work.network import MOE
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
@@ -29,14 +30,14 @@ CAPPED = "clock under the power cap"
 BETWEEN_NODES = (
     f"between nodes a link of {collective.NETWORK_B_S / 1e9:g} GB/s and {collective.NETWORK_LATENCY_S * 1e6:g} µs for each GPU is assumed"
 )
-ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
+USUAL_ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
 
 
-PRODUCTS = ("gemm", "conv", "grouped_gemm", "rnn")
-WORDS = {  # of which one is in the name of a library's kernel that a family can tell from others
+PRODUCTS = ("product", "convolution", "groups", "recurrence")  # families that are expected as matrix products
+WORDS: Mapping[str, tuple[str, ...]] = {  # of which one is in the name of a library's kernel that a family can tell from others
     "attention": ("vllm", "sglang", "trtllm", "flash", "fa2", "fa3", "fa4"),
-    "moe": ("triton", "cutlass", "marlin", "trtllm", "flashinfer", "vllm", "sglang", "torch_flow", "moe"),
-    **dict.fromkeys(streaming.WORKLOADS, ("alone", "quack")),
+    "experts": ("triton", "cutlass", "marlin", "trtllm", "flashinfer", "vllm", "sglang", "torch_flow", "moe"),
+    "streaming": ("alone", "quack"),
 }
 
 
@@ -62,45 +63,49 @@ def expect(
     """`params`: complete, numbers as arrays of one length or single, texts single. `calibration`: of this machine by a sweep; scales
     the parts of the families that it knows. `bound_s`: of the one case, where it is known already. Raises InputError for what the
     machine cannot do or what no family knows."""
-    params = work.find(workload).full(params)  # with those that a case leaves out at their defaults
+    kind = work.find(workload)
+    params = kind.full(params)  # with those that a case leaves out at their defaults
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
-    family, found = _estimate(workload, arrays, spec, implementation, count)
-    found = _overheads(family, found, spec)
+    family, found = _estimate(kind, arrays, spec, implementation, count)
+    found = _overheads(kind, found, spec)
     if not _like_measured(spec):
         found = found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
-    known = intervals.Level("spec", intervals.ASSUMED) if family == "transfer" else intervals.level(spec)
+    known = intervals.Level("spec", intervals.ASSUMED) if kind.model == "copy" else intervals.level(spec)
     if calibration is not None and family in calibration.families:
         corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
         found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
         if spec.original is not None:
             known = known._replace(words=f"{known.words}; {', '.join(spec.edits)} edited")
-    if family == "collective" and np.any(np.asarray(params["nodes"]) > 1):
+    if kind.model == "communication" and np.any(np.asarray(params["nodes"]) > 1):
         known = known._replace(words=f"{known.words}; {BETWEEN_NODES}")
-    if how := _unlike(workload, params):
+    if how := _unlike(kind, params):
         known = known._replace(words=f"no kernel like it was measured: {how}; these {known.words}")
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
     seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
     low, high = intervals.interval(family, known.key, seconds, found.inside)
     low = low * (1 - found.parts.get(CAPPED, 0.0) / found.seconds)  # a short load is over before the clock falls
     parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
-    power_w, clock_hz = _power(family, found, seconds, spec)
+    power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(family, found, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
     return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
 
 
-def _unlike(workload: str, params: Params) -> str:
+_UNLIKE: Mapping[str, str] = {
+    "passes": "bytes by stated passes, at the rates of streaming kernels",
+    **dict.fromkeys(("convolution", "groups", "recurrence"), "composed of matrix products"),
+}
+
+
+def _unlike(kind: Workload, params: Params) -> str:
     """Of what a workload that was never measured is composed; "" for the others."""
-    if workload in passes.WORKLOADS:
-        return "bytes by stated passes, at the rates of streaming kernels"
-    if workload in ("conv", "grouped_gemm", "rnn"):
-        return "composed of matrix products"
-    return "forward kernels, scaled" if workload == "attention" and params["op"] == "backward" else ""
+    backward = kind.model == "attention" and params["op"] == "backward"
+    return "forward kernels, scaled" if backward else _UNLIKE.get(kind.model, "")
 
 
-def _overheads(family: str, found: Estimate, spec: Spec) -> Estimate:
+def _overheads(kind: Workload, found: Estimate, spec: Spec) -> Estimate:
     """With the launches and the way of a link that an imagined machine has."""
-    ways = WAYS if family == "collective" else ()
+    ways = WAYS if kind.model == "communication" else ()
     by = {**dict.fromkeys(LAUNCHES, spec.launch_factor), **dict.fromkeys(ways, spec.link_latency_factor)}
     if spec.launch_factor == spec.link_latency_factor == 1.0:
         return found
@@ -110,14 +115,15 @@ def _overheads(family: str, found: Estimate, spec: Spec) -> Estimate:
 
 def check_implementation(workload: str, name: str) -> None:
     """Raises InputError for a kernel's name that the workload's family would not know from any other."""
-    if workload in PRODUCTS:
+    model = work.find(workload).model
+    if model in PRODUCTS:
         valid = sorted({one.rpartition(".")[0] for one in stored("gemm") if "/" in one})
         known = name in valid
     else:
-        valid = list(WORDS.get(workload, ()))
+        valid = list(WORDS.get(model, ()))
         known = any(word in name.lower() for word in valid)
     if not known:
-        have = f"valid: {', '.join(valid)}" if workload in PRODUCTS else f"valid: names with {', '.join(valid)}"
+        have = f"valid: {', '.join(valid)}" if model in PRODUCTS else f"valid: names with {', '.join(valid)}"
         raise InputError(f"{workload} has no implementation '{name}'; {have if valid else 'leave --implementation out'}")
 
 
@@ -136,9 +142,9 @@ def _floor(workload: str, params: Params, arrays: Params, spec: Spec) -> Floats:
 
 
 def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[Floats, Floats]:
-    """Power and clock of calls back to back; NaN for collectives and machines whose limit is not published."""
+    """Power and clock of calls back to back; NaN for machines whose limit is not published."""
     unknown = np.full(len(seconds), np.nan)
-    if family in ("collective", "transfer") or not spec.power_w:
+    if not spec.power_w:
         return unknown, unknown
     kind, machine = family if family in power.KINDS else "", chip(spec, "max")
     if not power.known(found.demand.operations):
@@ -160,29 +166,28 @@ def _spent(found: Estimate, seconds: Floats) -> power.Spent:
 def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.Spent]:
     """A case's kind of kernel, what it makes the machine do, and its seconds at the highest clock: those that go with the clock, and the
     rest. Raises InputError for what no family knows, and where the energy of an operation is not known."""
-    params = work.find(case.workload).full(case.params)
+    workload = work.find(case.workload)
+    params = workload.full(case.params)
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
-    family, found = _estimate(case.workload, arrays, spec, case.implementation, 1)
-    found = _overheads(family, found, spec)
-    if family in ("collective", "transfer") or not spec.power_w or not power.known(found.demand.operations):
+    family, found = _estimate(workload, arrays, spec, case.implementation, 1)
+    found = _overheads(workload, found, spec)
+    if workload.link or not spec.power_w or not power.known(found.demand.operations):
         raise InputError(f"no power is known of '{case.workload}' on {spec.name}")
     seconds = found.seconds - found.parts.get(CAPPED, 0.0 * found.seconds)
     return family if family in power.KINDS else "", found.demand, _spent(found, seconds)
 
 
-def _estimate(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
+def _estimate(kind: Workload, params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
     if spec.kind != "gpu":
         raise InputError(f"nothing is expected of {spec.name}: the model knows GPUs")
-    if workload in streaming.WORKLOADS:
-        return _streamed(workload, params, spec, implementation)
-    if workload in passes.WORKLOADS:
-        return "streaming", passes.estimate(workload, params, chip(spec))
-    if workload == "transfer":
-        return _transfer(params, spec)
-    if workload not in _FAMILIES:
-        valid = ", ".join([*_FAMILIES, *streaming.WORKLOADS, *passes.WORKLOADS, "transfer"])
-        raise InputError(f"no expected value is known for '{workload}'; valid: {valid}")
-    return _FAMILIES[workload](params, spec, implementation, count)
+    if kind.model == "streaming":
+        return "streaming", streaming.estimate(kind.name, params, chip(spec), implementation)
+    if kind.model == "passes":
+        return "streaming", passes.estimate(kind.name, params, chip(spec))
+    if not kind.model:
+        valid = ", ".join(name for name, one in work.WORKLOADS.items() if one.model)
+        raise InputError(f"no expected value is known for '{kind.name}'; valid: {valid}")
+    return _FAMILIES[kind.model](params, spec, implementation, count)
 
 
 def _gemm(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
@@ -205,10 +210,10 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
     query = np.broadcast_to(np.asarray(params["query"]), (count,))
     one = bool((query == 1).all())
     if not one and (query == 1).any():
-        raise InputError("attention: ask for prefill (many queries) and decode (query = 1) apart")
+        raise InputError(f"{ATTENTION.name}: ask for prefill (many queries) and decode (query = 1) apart")
     keys = np.where(np.asarray(params["kv"]) > 0, params["kv"], params["query"])
-    implementation = ATTENTION if isinstance(implementation, str) and not implementation else implementation
-    _can(spec, str(params["dtype"]), "attention")
+    implementation = USUAL_ATTENTION if isinstance(implementation, str) and not implementation else implementation
+    _can(spec, str(params["dtype"]), ATTENTION.name)
     shared = {name: params[name] for name in ("batch", "heads", "kv_heads", "head_dim", "window", "dtype", "kv_dtype")}
     shared |= {"value_dim": attention_widths(params)[0], "latent": params.get("latent", 0)}
     machine = chip(spec, "max")
@@ -222,7 +227,7 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
 
 def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "gated")
-    _can(spec, str(params["dtype"]), "moe")
+    _can(spec, str(params["dtype"]), MOE.name)
     dtype = {"int4": "int4_wo", "mxfp4": "w4a16_mxfp4", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
     return "moe", moe.estimate({**{name: params[name] for name in names}, "dtype": dtype}, chip(spec), implementation)
 
@@ -242,17 +247,15 @@ def _collective(params: Params, spec: Spec, implementation: str | ArrayLike, _: 
     return "collective", collective.estimate(given, chip(spec, "max"), implementation)
 
 
-_FAMILIES: Mapping[str, Callable[[Params, Spec, str | ArrayLike, int], tuple[str, Estimate]]] = {
-    "gemm": _gemm, "conv": _conv, "grouped_gemm": _grouped, "rnn": _rnn, "attention": _attention, "moe": _moe, "collective": _collective,
-}  # fmt: skip
-
-
-def _streamed(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike) -> tuple[str, Estimate]:
-    return "streaming", streaming.estimate(workload, params, chip(spec), implementation)
-
-
-def _transfer(params: Params, spec: Spec) -> tuple[str, Estimate]:
-    rate = limits.link_rate("transfer", spec)
+def _copy(params: Params, spec: Spec, _: str | ArrayLike, __: int) -> tuple[str, Estimate]:
+    rate = limits.link_rate("host", spec)
     if isinstance(rate, str):
         raise InputError(rate)
     return "transfer", transfer.estimate(params, rate[0])
+
+
+_FAMILIES: Mapping[str, Callable[[Params, Spec, str | ArrayLike, int], tuple[str, Estimate]]] = {
+    "product": _gemm, "convolution": _conv, "groups": _grouped, "recurrence": _rnn, "attention": _attention, "experts": _moe,
+    "communication": _collective, "copy": _copy,
+}  # fmt: skip
+"""Of the models that a workload can name, those with an estimate of their own: the coefficients' family and the times."""

@@ -7,7 +7,6 @@ traffic beyond a cache after the residency argument of `dram_bytes`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,12 +15,10 @@ from hotlap.core.model import cpu, machines
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case, Device, Limit, Machine, Term
 from hotlap.core.units import show, size
-from hotlap.core.work import network
 from hotlap.core.work.base import Work
-from hotlap.core.work.memory import gather_shape
+from hotlap.core.work.traits import Link
 
 COUNTED = "counted from the case's parameters"
-DISTINCT_SHARE = 1 - math.exp(-0.25)  # of a table that a quarter as many random draws touch
 REPORTED_UNITS = ("NVIDIA", "AMD")  # their drivers count SMs and CUs as the table does; Intel's count something else
 
 
@@ -82,8 +79,8 @@ def limit(case: Case, spec: Spec | None, clock_hz: float | None = None) -> Limit
     if clock_hz and clock_hz > (spec.clock_max_hz or 0.0):
         spec = replace(spec, clock_max_hz=clock_hz, clock_source="highest clock seen in the run")
     asked = work.find(case.workload).work(case.params)
-    if asked.link_bytes:
-        return _link(case, asked, spec)
+    if link := work.find(case.workload).link:
+        return _link(link, case, asked, spec)
     if not asked.memory_bytes and not asked.total_operations:
         return unknown(f"no published figure for {case.workload} on {spec.name}")
     return _roofline(case, asked, spec)
@@ -176,14 +173,9 @@ def _operations(found: tuple[str, float], count: float, clock_hz: float, proven:
 
 
 def compulsory(case: Case, asked: Work) -> tuple[float, float]:
-    """Distinct bytes that a call must read and write. Random gathers draw places with replacement, so they read fewer
-    distinct elements than they count: a share 1 − e^(−n/N) of the table, less four standard deviations."""
-    if case.workload == "gather" and case.params.get("pattern") == "random":
-        drawn = asked.read_bytes / 2  # the other half is the index array
-        table = gather_shape(case.params)[0]
-        distinct = max(DISTINCT_SHARE * table - 4 * 0.144 * math.sqrt(table), 1.0)
-        return drawn + min(4 * distinct, drawn), asked.written_bytes
-    return asked.read_bytes, asked.written_bytes
+    """Distinct bytes that a call must read and write: fewer than it counts where it may meet the same ones again."""
+    least = work.find(case.workload).least_bytes
+    return least(case.params, asked) if least else asked.read_bytes, asked.written_bytes
 
 
 def dram_bytes(case: Case, asked: Work, resident_bytes: float) -> float:
@@ -247,13 +239,12 @@ def _first_cache(asked: Work, spec: Spec) -> Part | str:
 # ---------------------------------------------------------------- links
 
 
-def _link(case: Case, asked: Work, spec: Spec) -> Limit:
-    ways = 2.0 if case.params.get("direction") == "both" else 1.0
-    found = link_rate(case.workload, spec)
+def _link(link: Link, case: Case, asked: Work, spec: Spec) -> Limit:
+    found = link_rate(link.between, spec)
     if isinstance(found, str):
         return unknown(found)
     rate, source = found
-    each = network.least_link_bytes(case.params) if case.workload == "collective" else asked.link_bytes / ways
+    each = link.least(case.params, asked)
     return Limit(
         kind="bound", bound_s=each / rate, limiter="link", causes=[f"link: {size(each)} each way used at {show(rate, 'B/s')}"],
         provenance=[
@@ -263,14 +254,14 @@ def _link(case: Case, asked: Work, spec: Spec) -> Limit:
     )
 
 
-def link_rate(workload: str, spec: Spec) -> tuple[float, str] | str:
-    """The fastest link that may carry it, one way, and where the figure comes from; or why it is unknown."""
+def link_rate(between: str, spec: Spec) -> tuple[float, str] | str:
+    """The fastest link between host and device, or between peers, one way, and where the figure comes from; or why it is unknown."""
     if spec.kind == "cpu":
         return "host and device share one memory: a copy crosses no link"
     options = []
     if spec.pcie_b_s is not None:
         options.append((spec.pcie_b_s, _pcie_source(spec)))
-    if workload in ("peer", "collective"):
+    if between == "peers":
         if spec.scaleup_b_s is None:
             return f"no published link between {spec.name} and its peers"
         options.append((spec.scaleup_b_s / 2, f"half of the published figure for both ways: {spec.source}"))

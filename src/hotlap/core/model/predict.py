@@ -20,7 +20,6 @@ from hotlap.core.record import Case, Limit, Term
 from hotlap.core.units import size
 from hotlap.core.work.base import Param
 
-KNOWN = (*MANY, "stream", "gather", "transfer")  # of these some family should know a time: where it does not, the reason is told
 FIELDS = ("bound_s", "expected_s", "low_s", "high_s", "clock_hz")
 OUTSIDE = "outside of what was measured: the interval is wide"
 
@@ -65,7 +64,7 @@ def expected(case: Case, spec: Spec, found: Limit, implementation: str = "", cal
     try:
         known = expect(case.workload, case.params, spec, implementation or case.implementation, calibration, found.bound_s)
     except InputError as error:
-        return replace(found, causes=[*found.causes, f"no expected value: {error}"]) if case.workload in KNOWN else found
+        return replace(found, causes=[*found.causes, f"no expected value: {error}"]) if work.find(case.workload).model else found
     parts = {name: float(value[0]) for name, value in known.parts.items() if value[0]}
     choice = {name: value[0].item() for name, value in known.choice.items()}
     causes = [OUTSIDE] if not known.inside[0] else []
@@ -74,7 +73,7 @@ def expected(case: Case, spec: Spec, found: Limit, implementation: str = "", cal
         found, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
         power_w=_number(known.power_w), energy_j=_number(known.power_w * known.seconds), clock_hz=_number(known.clock_hz) or found.clock_hz,
         parts=parts, choice=choice,
-        known=known.known.words, causes=[*found.causes, *causes], provenance=[*found.provenance, _source(known, float(known.seconds[0]))],
+        known=known.known.words, causes=[*found.causes, *causes], provenance=[*found.provenance, _source(case.workload, known)],
     )  # fmt: skip
 
 
@@ -91,12 +90,12 @@ def _number(values: Any) -> float | None:
     return None if np.isnan(values[0]) else float(values[0])
 
 
-def _source(known: Expected, seconds: float) -> Term:
+def _source(workload: str, known: Expected) -> Term:
     how = f"model of {known.family}, coefficients in model/coefficients/{known.family}.toml; {known.known.words}; "
     how += "interval: 90 % of cases like it" if known.inside[0] else "interval: wide by assumption, for nothing like it was measured"
-    if known.family == "transfer":
+    if work.find(workload).model == "copy":
         how = "0.84 of the link's rate (nvbandwidth: 0.79 to 0.88 of PCI Express) + 5 µs, assumed"
-    return Term(name="expected time", value=seconds, unit="s", source=how)
+    return Term(name="expected time", value=float(known.seconds[0]), unit="s", source=how)
 
 
 def _at_once(

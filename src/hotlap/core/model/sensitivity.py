@@ -27,7 +27,6 @@ from hotlap.core.model.cases import Floats, Times, alike, simulated, times
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.weights import Share, Weights
 from hotlap.core.record import Case, Plan, Record
-from hotlap.core.work.base import unit_of
 
 STEPS = (1.5, 2.0)  # beside one small step either way
 GRID = (1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)  # where the balance is looked for
@@ -155,7 +154,7 @@ def _figures(cases: Sequence[Case], spec: Spec, keys: Sequence[str]) -> list[Fig
     """Those asked for, or all that the machine has; the matrix rate also by type where a plan has several."""
     if spec.kind != "gpu":
         raise InputError(f"nothing is expected of {spec.name}: the model knows GPUs")
-    units = {unit_of(str(case.params["dtype"])) for case in cases if "dtype" in case.params and case.workload in _PRODUCTS}
+    units = {unit for case in cases for unit in work.find(case.workload).work(case.params).operations if unit.startswith("matrix.")}
     types = sorted(units & spec.flop_per_clock.keys())
     typed = [Figure(unit, f"the same for {unit.partition('.')[2]} alone", (unit,), part=True) for unit in types]
     known = [*FIGURES, *(typed if len(typed) > 1 or keys else [])]
@@ -168,9 +167,6 @@ def _figures(cases: Sequence[Case], spec: Spec, keys: Sequence[str]) -> list[Fig
         if not _has(by[key], spec):
             raise InputError(f"{spec.slug} has no {key} in the machine table: nothing to change")
     return [by[key] for key in dict.fromkeys(keys)]
-
-
-_PRODUCTS = ("gemm", "conv", "attention", "moe", "grouped_gemm", "rnn")
 
 
 def _has(figure: Figure, spec: Spec) -> bool:

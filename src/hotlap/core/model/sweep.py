@@ -12,6 +12,7 @@ from hotlap.core.model.calibration import Calibration, Factor, Swept
 from hotlap.core.model.expect import Expected, expect
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Device, Result
+from hotlap.core.work import traits
 from hotlap.core.work.base import text
 
 Case = tuple[Expected, str, float]
@@ -26,7 +27,7 @@ def calibrate(results: Sequence[Result], spec: Spec, device: Device, run: str, d
         measured = calibration.fact(result)
         if measured is None:
             continue
-        if result.case.workload == "launch":
+        if traits(result.case.workload).shows == "launch":
             facts[f"launch {text(result.case.params, 'mode')}"] = measured
         try:
             found = expect(result.case.workload, result.case.params, spec, result.case.implementation)

@@ -10,6 +10,7 @@ import msgspec
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Case, MeasureOptions, Plan
+from hotlap.core.work import traits
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def options(
 
 def usual(cases: Sequence[Case]) -> MeasureOptions:
     """The defaults for a plan of these cases."""
-    programs = bool(cases) and all(case.workload == "command" for case in cases)
+    programs = bool(cases) and all(traits(case.workload).source == "program" for case in cases)
     return of_programs(len(cases)) if programs else MeasureOptions()
 
 

@@ -18,13 +18,12 @@ from hotlap.core.plan import axes, measuring, uses
 from hotlap.core.plan.lines import Path, line_of, scan
 from hotlap.core.record import Case, MeasureOptions, Plan, Use, Value
 from hotlap.core.work.base import Param, Workload
-from hotlap.core.work.program import NOT_RUN_HERE
 
 SCHEMA = 1
 SCHEMA_HISTORY = {1: "the first; a plan without `schema` is of this one"}
 KEYS = ("schema", "name", "about", "weighed_on", "measure", "case")
 CASE_KEYS = ("workload", "implementation", "only", "skip", "uses")
-PLANNED = sorted(set(work.WORKLOADS) - set(NOT_RUN_HERE))
+PLANNED = sorted(name for name, one in work.WORKLOADS.items() if not one.unplanned)
 LARGEST_BYTES = 4 * 2**20  # of a plan file; also ends the reading of a device such as /dev/zero
 
 _FOLDER = pathlib.Path(__file__).parent / "builtin"
@@ -88,10 +87,8 @@ def _complete(given: object, name: str) -> Case:
 
 def _planned(name: str) -> Workload:
     """A workload that plans can hold. Raises InputError."""
-    if name == "callable":
-        raise InputError("a plan cannot hold a Python callable; call hotlap.measure, or use the workload 'command'")
-    if name == "imported":
-        raise InputError("a plan cannot hold numbers measured elsewhere; bring them in with 'hotlap import FILE'")
+    if reason := work.traits(name).unplanned:
+        raise InputError(reason)
     if name not in PLANNED:
         raise InputError(f"there is no workload '{name}'; {nearest(str(name), PLANNED)}")
     return work.find(name)

@@ -15,7 +15,7 @@ from hotlap.core.show.listing import measured
 from hotlap.core.stats.drift import FEWEST_DAYS, FEWEST_RUNS
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
-from hotlap.core.work import label
+from hotlap.core.work import label, traits
 
 ANSWER_STYLES = {"slower": "bad", "faster": "good", "inconclusive": "warn", "same": "", "not comparable": "dim"}  # in the order shown
 MATTERS = {"yes": "matters", "unknown": "may matter", "no": "does not matter"}
@@ -47,7 +47,7 @@ def in_turns(found: Sequence[Comparison], texts: tuple[str, str], difference: fl
     """What `ab` found: the two sides, a line per case, and what would not have been seen."""
     ordered = list(found)
     lines = [f"{name}  {words.clean(text)}" for name, text in zip("AB", texts, strict=True)]
-    commands = len(ordered) == 1 and ordered[0].case.workload == "command"  # its label would be A's command
+    commands = len(ordered) == 1 and traits(ordered[0].case.workload).source == "program"  # its label would be A's command
     columns = _columns(ordered)[commands:]
     columns.insert(-1, Column("pairs", [Cell(str(one.n_a)) for one in ordered], right=True))
     lines += ["", *layout.Grid(columns, width).lines(color), ""]

@@ -11,6 +11,8 @@ from hotlap.core.show import words
 from hotlap.core.show.listing import FINISHED, stopped
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent, show
+from hotlap.core.work import traits
+from hotlap.core.work.traits import Shows
 
 AT_LIMIT = 0.9  # as `model.gap` names it
 WIDE_SHARE = 1 / 3  # of the cases: a notice of more is worth a sentence of its own
@@ -91,8 +93,8 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     return found + own[: max(0, 6 - len(found))]
 
 
-def _of(rows: Sequence[Row], workload: str, **params: object) -> list[Row]:
-    return [r for r in rows if r.case.workload == workload and all(r.case.params.get(k) == v for k, v in params.items())]
+def _of(rows: Sequence[Row], shows: Shows, **params: object) -> list[Row]:
+    return [r for r in rows if traits(r.case.workload).shows == shows and all(r.case.params.get(k) == v for k, v in params.items())]
 
 
 def size_of(row: Row) -> float:
@@ -106,21 +108,21 @@ def median_of(row: Row) -> float:
 
 def _memory(rows: Sequence[Row]) -> Row | None:
     """The best of the largest working sets: the plateau, not a cache."""
-    streams = _of(rows, "stream")
+    streams = _of(rows, "memory")
     largest = max(map(size_of, streams), default=0.0)
     return max((r for r in streams if size_of(r) == largest), key=median_of, default=None)
 
 
 def _fma(rows: Sequence[Row]) -> Row | None:
-    return next(iter(_of(rows, "fma", dtype="fp32")), None)
+    return next(iter(_of(rows, "vector", dtype="fp32")), None)
 
 
 def _matrix(rows: Sequence[Row]) -> Row | None:
-    return max((r for r in _of(rows, "gemm") if r.result.unit == "FLOP/s"), key=median_of, default=None)
+    return max((r for r in _of(rows, "matrix") if r.result.unit == "FLOP/s"), key=median_of, default=None)
 
 
 def _chase(rows: Sequence[Row]) -> Row | None:
-    return max(_of(rows, "chase"), key=size_of, default=None)
+    return max(_of(rows, "load"), key=size_of, default=None)
 
 
 def _launch(rows: Sequence[Row]) -> Row | None:
@@ -128,7 +130,7 @@ def _launch(rows: Sequence[Row]) -> Row | None:
 
 
 def _link(rows: Sequence[Row]) -> Row | None:
-    return max(_of(rows, "transfer", direction="h2d"), key=size_of, default=None)
+    return max(_of(rows, "host link", direction="h2d"), key=size_of, default=None)
 
 
 # ---------------------------------------------------------------- findings

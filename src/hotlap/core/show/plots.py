@@ -15,6 +15,7 @@ from hotlap.core.show import words
 from hotlap.core.show.charts import Chart, log_axis, size_axis
 from hotlap.core.show.conclusions import median_of, size_of
 from hotlap.core.units import size
+from hotlap.core.work.traits import Shows
 
 SERIES = 6  # kinds of line that can be told apart
 ENOUGH = 5  # sizes from which levels are named: with fewer, any two points make a plateau
@@ -46,6 +47,7 @@ class Roof:
     name: str
     rate: float
     bound: float | None  # what the hardware allows, where it is known
+    vector: str = ""  # the type, where vector units reach it
 
 
 def roofline(rows: Sequence[Row]) -> Plot | None:
@@ -53,7 +55,7 @@ def roofline(rows: Sequence[Row]) -> Plot | None:
     standing = [row for row in rows if words.stands(row)]
     memory, flat = _memory_roof(standing), _flat_roofs(standing)
     points = [(x, row) for row in standing if (x := intensity(row)) is not None and row.result.unit == "FLOP/s"]
-    streams = [(x, row) for row in standing if row.case.workload == "stream" and _in_memory(row, standing) and (x := intensity(row))]
+    streams = [(x, row) for row in _streams(standing) if _in_memory(row, standing) and (x := intensity(row))]
     if memory is None or not flat or not points:
         return None
     xs = [x for x, _ in [*points, *streams]] + [roof.rate / memory.rate for roof in flat]
@@ -65,7 +67,7 @@ def roofline(rows: Sequence[Row]) -> Plot | None:
     for x, row in streams:
         chart.dot((x, _operations(row)), "quiet", f"{row.label}: {words.value(row)}")
     for x, row in points:
-        kind = "main" if row.case.workload == "intensity" else "second"
+        kind = "main" if work.traits(row.case.workload).shows == "roofline" else "second"
         chart.dot((x, median_of(row)), kind, f"{row.label}: {words.value(row)}, {x:.3g} FLOP/B", 4.2)
     return Plot("Measured roofline", _roofline_words(memory, flat), chart.svg(), wide=True)
 
@@ -88,34 +90,42 @@ def _draw_roofs(chart: Chart, memory: Roof, flat: Sequence[Roof]) -> None:
 
 
 def _roofline_words(memory: Roof, flat: Sequence[Roof]) -> str:
-    ridges = [f"{roof.rate / memory.rate:.3g} FLOP/B for {roof.name}" for roof in flat if roof.name == "fma fp32"]
+    ridges = [f"{roof.rate / memory.rate:.3g} FLOP/B for {roof.name}" for roof in flat if roof.vector == "fp32"]
     ridge = f" The ridge, where memory and arithmetic take equally long, lies at {ridges[0]}." if ridges else ""
     dashed = " Dashed: what the hardware allows." if memory.bound or any(roof.bound for roof in flat) else ""
     return f"Solid lines are the best rates of this run; points are the cases.{dashed}{ridge}"
 
 
+def _streams(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if work.traits(row.case.workload).shows == "memory"]
+
+
 def _memory_roof(rows: Sequence[Row]) -> Roof | None:
-    streams = [row for row in rows if row.case.workload == "stream" and _in_memory(row, rows)]
+    streams = [row for row in _streams(rows) if _in_memory(row, rows)]
     best = max(streams, key=median_of, default=None)
     return Roof("memory", median_of(best), _bound(best)) if best else None
 
 
 def _in_memory(row: Row, rows: Sequence[Row]) -> bool:
     """Of the largest working set measured."""
-    return size_of(row) == max((size_of(r) for r in rows if r.case.workload == "stream"), default=0.0)
+    return size_of(row) == max(map(size_of, _streams(rows)), default=0.0)
 
 
 def _flat_roofs(rows: Sequence[Row]) -> list[Roof]:
     """The best of each type of arithmetic, at most 5, highest first."""
     best: dict[str, Row] = {}
     for row in rows:
-        if row.case.workload in ("fma", "gemm") and row.result.unit == "FLOP/s":
+        if work.traits(row.case.workload).shows in ("vector", "matrix") and row.result.unit == "FLOP/s":
             name = f"{row.case.workload} {row.case.params['dtype']}"
             if name not in best or median_of(row) > median_of(best[name]):
                 best[name] = row
-    found = [Roof(words.clean(name), median_of(row), _bound(row)) for name, row in best.items()]
-    wanted = sorted(found, key=lambda roof: (not roof.name.startswith("fma"), -roof.rate))[:5]
+    found = [Roof(words.clean(name), median_of(row), _bound(row), _of_vectors(row)) for name, row in best.items()]
+    wanted = sorted(found, key=lambda roof: (not roof.vector, -roof.rate))[:5]
     return sorted(wanted, key=lambda roof: -roof.rate)
+
+
+def _of_vectors(row: Row) -> str:
+    return str(row.case.params["dtype"]) if work.traits(row.case.workload).shows == "vector" else ""
 
 
 def _bound(row: Row) -> float | None:
@@ -140,7 +150,7 @@ def _operations(row: Row) -> float:
 
 def working_sets(rows: Sequence[Row], what: Literal["bandwidth", "latency"]) -> Plot | None:
     """Bandwidth of streams, or latency of the pointer chase, over the working set, with the levels that it shows."""
-    series = _series(rows, "stream" if what == "bandwidth" else "chase")
+    series = _series(rows, "memory" if what == "bandwidth" else "load")
     if not series:
         return None
     unit = "B/s" if what == "bandwidth" else "s"
@@ -159,13 +169,13 @@ def working_sets(rows: Sequence[Row], what: Literal["bandwidth", "latency"]) -> 
     return Plot(title, _levels_words(levels, main, unit), chart.svg())
 
 
-def _series(rows: Sequence[Row], workload: str) -> dict[str, list[Row]]:
+def _series(rows: Sequence[Row], shows: Shows) -> dict[str, list[Row]]:
     """Rows that differ in size alone, smallest first; at least two sizes make a line, the longest lines first."""
     found: dict[str, list[Row]] = {}
     for row in rows:
-        if row.case.workload == workload and words.stands(row) and size_of(row) > 0 and median_of(row) > 0:
+        if work.traits(row.case.workload).shows == shows and words.stands(row) and size_of(row) > 0 and median_of(row) > 0:
             rest = [str(v) for k, v in row.case.params.items() if k not in ("size", "hops") and (k, v) != ("cache", "warm")]
-            found.setdefault(words.clean(" ".join(rest)) or workload, []).append(row)
+            found.setdefault(words.clean(" ".join(rest)) or row.case.workload, []).append(row)
     long = {name: sorted(members, key=size_of) for name, members in found.items() if len({size_of(r) for r in members}) > 1}
     return dict(sorted(long.items(), key=lambda item: -len(item[1]))[:SERIES])
 

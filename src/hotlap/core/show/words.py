@@ -10,22 +10,12 @@ from typing import TypeVar
 
 from hotlap.core.record import Gap, Row, Summary, Term
 from hotlap.core.units import BASE_UNITS, percent, round_to, show
-from hotlap.core.work import layers, network, science
-from hotlap.core.work.program import OWN
+from hotlap.core.work import traits
+from hotlap.core.work.traits import HEADINGS
 
 T = TypeVar("T")
 DASH = "–"
 CONTEXT = 8  # characters kept beside what differs between two long texts
-
-FAMILIES = {  # in the order of the tables
-    "memory": ("stream", "gather"),
-    "compute": ("fma", "gemm", "intensity"),
-    "latency": ("chase", "launch", "sync", "barrier", "atomic"),
-    "networks": tuple(w.name for w in (*network.WORKLOADS, *layers.WORKLOADS) if w.name != "collective"),
-    "science": tuple(w.name for w in science.WORKLOADS),
-    "links": ("transfer", "peer", "collective"),
-    "own": OWN,
-}
 
 STATES = {
     "pass": "pass", "fail": "fail", "measured": "measured", "inconclusive": "inconclusive", "not_run": "not run", "invalid": "invalid",
@@ -34,12 +24,12 @@ STATES = {
 MARKS = {"pass": "✓", "fail": "✗", "measured": " ", "inconclusive": "?", "not_run": "-", "invalid": "x", "error": "!"}
 
 def family(row: Row) -> str:
-    return next((name for name, members in FAMILIES.items() if row.case.workload in members), "own")
+    return traits(row.case.workload).heading
 
 
 def families(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
-    """Rows by family, in the order of FAMILIES; within one, in the order given."""
-    found: dict[str, list[Row]] = {name: [] for name in FAMILIES}
+    """Rows by family, in the order of HEADINGS; within one, in the order given."""
+    found: dict[str, list[Row]] = {name: [] for name in HEADINGS}
     for row in rows:
         found[family(row)].append(row)
     return [(name, members) for name, members in found.items() if members]
@@ -198,7 +188,7 @@ def in_cycles(row: Row) -> str:
         return ""
     if result.unit == "s":
         counts = [value * hz for value, hz in zip(result.values, clocks, strict=True)]
-        return f"{round_to(statistics.median(counts))} cycles per {'load' if result.case.workload == 'chase' else 'call'}"
+        return f"{round_to(statistics.median(counts))} cycles per {traits(result.case.workload).step}"
     counts = [value / hz for value, hz in zip(result.values, clocks, strict=True)]
     return f"{round_to(statistics.median(counts))} {clean(result.unit.removesuffix('/s'))} per cycle"
 

@@ -186,9 +186,9 @@ def _meter(case: Case) -> _Meter:
     except (InputError, KeyError):  # of a later version
         unknown = f"this version does not know the workload '{case.workload}' with these parameters: its time per call is shown"
         return _Meter("time", "s", "lower", lambda _, median: median, unknown=unknown)
-    if case.workload == "command":
+    if spec.source == "program":
         return _command(case)
-    if case.workload == "imported":
+    if spec.source == "file":
         return _imported(case)
     unit = "OP/s" if spec.metric == "compute" and str(case.params.get("dtype", "")).startswith("int") else spec.unit
     return _Meter(

@@ -16,9 +16,9 @@ from hotlap.core.measure.protocol import Fault, Job, Took
 from hotlap.core.measure.session import choose
 from hotlap.core.measure.targets.host import Host
 from hotlap.core.measure.workloads.command import Program
-from hotlap.core.record import Case, Device, Plan, Result, Samples
+from hotlap.core.record import Device, Plan, Result, Samples
 from hotlap.core.store.fold import fold
-from hotlap.core.work.program import WORKLOADS
+from hotlap.core.work.program import COMMAND
 
 HUNG_S = 120.0
 
@@ -45,8 +45,7 @@ def command(text: str, how: dict[str, object]) -> Arm:
         argv = shlex.split(text)
     except ValueError as error:
         raise InputError(f"'{text}' is no command line: {error}") from None
-    spec = next(one for one in WORKLOADS if one.name == "command")
-    case = Case(workload="command", params=spec.parse({"argv": argv, **how}))
+    case = COMMAND.case({"argv": argv, **how})
     program, host = Program(case), Host()
 
     def once(number: int) -> list[Samples]:

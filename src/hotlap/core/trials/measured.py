@@ -26,7 +26,8 @@ from hotlap.core.record import Case, MeasureOptions, Plan
 from hotlap.core.store.fold import fold
 from hotlap.core.trials.commits import Commit, describe, environment, git
 from hotlap.core.trials.tape import Took
-from hotlap.core.work import label
+from hotlap.core.work import label, traits
+from hotlap.core.work.program import COMMAND
 
 BUILT = ".built"  # beside a worktree: its build ended well
 
@@ -46,9 +47,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 def chosen(plan: Plan, selector: str) -> Case:
     """The plan's one program, or the one that `selector` names: the beginning of a case's id, or a part of its label. Raises InputError."""
-    cases = [case for case in plan.cases if case.workload == "command"]
+    cases = [case for case in plan.cases if traits(case.workload).source == "program"]
     if not cases:
-        raise InputError(f"the plan '{plan.name}' has no case of the workload 'command': only a program can change with a commit")
+        raise InputError(f"the plan '{plan.name}' has no case of the workload '{COMMAND.name}': only a program can change with a commit")
     by_id = [case for case in cases if len(selector) >= 4 and case.id.startswith(selector)]
     found = by_id or [case for case in cases if selector in label(case)]
     if len(found) == 1:

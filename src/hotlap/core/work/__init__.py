@@ -7,10 +7,14 @@ from hotlap.core.record import Case
 from hotlap.core.units import exact, size
 from hotlap.core.work import compute, latency, layers, link, memory, network, program, science
 from hotlap.core.work.base import Workload
+from hotlap.core.work.traits import Traits
 
 WORKLOADS: dict[str, Workload] = {
     w.name: w for family in (memory, compute, latency, link, network, layers, science, program) for w in family.WORKLOADS
 }
+
+
+_UNKNOWN = Traits()
 
 
 def find(name: str) -> Workload:
@@ -21,17 +25,16 @@ def find(name: str) -> Workload:
         raise InputError(f"there is no workload '{name}'; {nearest(name, WORKLOADS)}") from None
 
 
+def traits(name: str) -> Traits:
+    """What others ask of the workload of this name; of one that this version does not know, nothing."""
+    return WORKLOADS.get(name, _UNKNOWN)
+
+
 def label(case: Case) -> str:
     """A case in words, defaults left out where they say nothing: ``stream triad fp32 1 GiB``."""
-    if case.workload == "command":
-        argv = case.params.get("argv", [])
-        return "command " + " ".join(argv if isinstance(argv, list) else [str(argv)])
-    if case.workload == "kernel":
-        settings = case.params.get("settings", [])
-        return " ".join([str(case.params.get("name", "")), *(settings if isinstance(settings, list) else [])])
-    if case.workload == "imported":
-        return str(case.params.get("name", ""))
     spec = WORKLOADS.get(case.workload)
+    if spec and spec.label:
+        return spec.label(case.params)
     words = [case.workload]
     for name, value in case.params.items():
         param = spec.param(name) if spec else None

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from hotlap.core.work import traits
+
 Sides = list[list[int]]
 
 
@@ -20,9 +22,9 @@ class Asked(NamedTuple):
     def label(self) -> str:
         """For people: gemm bf16 4096 × 4096 × 4096."""
         one = self.params
-        if self.workload == "gemm":
+        if traits(self.workload).model == "product":
             batch = f" × {one['batch']} times" if one.get("batch", 1) > 1 else ""
-            return f"gemm {one['dtype']} {one['m']} × {one['n']} × {one['k']}{batch}"
+            return f"{self.workload} {one['dtype']} {one['m']} × {one['n']} × {one['k']}{batch}"
         return f"{self.workload} " + " ".join(str(value) for value in one.values())
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.record import Value
+from hotlap.core.record import Case, Value
+from hotlap.core.work.traits import Traits
 
 Metric = Literal["bandwidth", "compute", "latency", "rate", "time"]
 
@@ -22,6 +23,9 @@ DTYPES: Mapping[str, int] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16":
 STORED: Mapping[str, float] = {**DTYPES, "fp8_block": 1 + 4 / 128**2, "fp4": 0.5 + 1 / 16, "int4": 0.5 + 2 / 128, "mxfp4": 0.5 + 1 / 32}
 """Bytes an element takes with its scales: fp8_block one fp32 for 128 × 128, fp4 one fp8 for 16 (NVFP4), int4 one bf16 for 128,
 mxfp4 one byte for 32 (OCP Microscaling Formats 1.0)."""
+
+
+STORED_DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8")
 
 
 def unit_of(dtype: str) -> str:
@@ -45,7 +49,8 @@ class Param:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-    later: bool = False  # younger than its workload: a case leaves it out at its default, so that older cases keep their ids
+    added_after_release: bool = False
+    """Of an old workload: a case leaves it out at its default, which means what was measured before, so that older cases keep their ids."""
 
     def parse(self, value: object) -> Value:
         """`value` from a plan or command line, checked and in base units. Raises InputError: what is valid, what next."""
@@ -130,7 +135,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Traits):
     """A workload as plans and models see it."""
 
     name: str
@@ -149,7 +154,7 @@ class Workload:
     def __post_init__(self) -> None:
         """`work` and `fault` always see every parameter, also those that a case leaves out."""
         object.__setattr__(self, "defaults", {p.name: p.default for p in self.params if p.default is not None})
-        if any(p.later for p in self.params):
+        if any(p.added_after_release for p in self.params):
             work, fault = self.work, self.fault
             object.__setattr__(self, "work", lambda params: work(self.full(params)))
             object.__setattr__(self, "fault", lambda params: fault(self.full(params)))
@@ -163,6 +168,10 @@ class Workload:
         if found := self.fault(complete):
             raise InputError(f"{self.name}: {found[1]}")
         return complete
+
+    def case(self, given: Mapping[str, object], implementation: str = "") -> Case:
+        """A case of it, defaults filled in. Raises InputError."""
+        return Case(workload=self.name, params=self.parse(given), implementation=implementation)
 
     def implementation(self, name: str) -> str:
         """`name`, if it is one of this workload's, or of a kernel that a user added. Raises InputError."""
@@ -189,7 +198,7 @@ class Workload:
 
     def lean(self, complete: Mapping[str, Value]) -> dict[str, Value]:
         """Parameters as a case keeps them: younger ones are left out at their defaults."""
-        later = {p.name: p.default for p in self.params if p.later}
+        later = {p.name: p.default for p in self.params if p.added_after_release}
         return {name: value for name, value in complete.items() if name not in later or value != later[name]}
 
     def full(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,3 +253,25 @@ def cache_param(*more: str) -> Param:
     """`more`: also `rotated`, over inputs that do not fit the last cache together."""
     words = "warm: as the last call left it; cold: flushed before every sample" + ("; rotated: other inputs for each call" if more else "")
     return Param("cache", "str", words, "warm", choices=("warm", "cold", *more))
+
+
+def bounded(name: str, about: str, default: int, high: float = 2**24) -> Param:
+    """A whole number from 1."""
+    return Param(name, "int", about, default, low=1, high=high)
+
+
+def bandwidth(name: str, about: str, params: tuple[Param, ...], work: Any, fault: Any = lambda _: None, **traits: Any) -> Workload:
+    """A workload that is told by the bytes it moves in a second. `traits`: of `Traits`."""
+    return Workload(name, about, params, "bandwidth", "B/s", "higher", work, fault=fault, **traits)
+
+
+def from_zero(name: str, about: str) -> Param:
+    """A whole number from 0, which is the default."""
+    return Param(name, "int", about, 0, low=0, high=2**30)
+
+
+def element_type(
+    default: str = "bf16", choices: tuple[str, ...] = STORED_DTYPES, name: str = "dtype", about: str = "element type"
+) -> Param:
+    """The type of elements."""
+    return Param(name, "str", about, default, choices=choices)

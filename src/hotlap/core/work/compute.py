@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.core.record import Value
 from hotlap.core.work.base import DTYPES, STORED, Param, Work, Workload, cache_param, count, integer, text, unit_of
+from hotlap.core.work.variety import Columns, Form, Variety, first
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 EPILOGUES = ("none", "bias", "bias_relu", "bias_gelu", "residual")
@@ -48,6 +53,29 @@ def _intensity(params: Mapping[str, Value]) -> Work:
 
 
 
+def _row_lengths(columns: Columns) -> list[NDArray[Any]]:
+    """Elements from one stored row of A, and of B, to the next."""
+    a = np.where(columns.by_word("layout", lambda word: word[0] == "n") > 0, columns["k"], columns["m"])
+    b = np.where(columns.by_word("layout", lambda word: word[1] == "n") > 0, columns["n"], columns["k"])
+    return [a + columns["pad"], b + columns["pad"]]
+
+
+def _padded(params: dict[str, Any], _levels: Mapping[str, str], step: int) -> Iterator[dict[str, Any]]:
+    yield from (params, {**params, "pad": step}, {**params, "pad": 2 * step})
+
+
+_HALVES = tuple(dtype for dtype, size in STORED.items() if int(8 * size) == 4)
+_GEMMS = Variety(
+    edges=("m", "n", "k"), row_lengths=_row_lengths, padded=True,
+    forms=(Form("products", {"one": {"batch": 1}, "several": {"batch": 2}}, lambda c: first(c["batch"] == 1)),),
+    rules=tuple(  # half a byte an element: less than 32 elements below a tile, no row is aligned to 16 B
+        {"dtype": _HALVES, "layout": layouts, "alignment": ("16 B",), f"edge {row}": ("below",)}
+        for row, layouts in (("m", ("tn", "tt")), ("n", ("nn", "tn")), ("k", ("nn", "nt", "tt")))  # in which a stored row is so long
+    ),
+    fitted=_padded, directed={"dtype": "bf16", "cache": "rotated"}, beside=4096,
+)  # fmt: skip
+
+
 def _dim(name: str, about: str) -> Param:
     return Param(name, "int", about, 4096, low=1, high=2**24)
 
@@ -60,6 +88,7 @@ WORKLOADS = (
             Param("operations", "int", "operations of one call (a multiply-add is 2), in whole loops", 4 * 10**9, low=10**6, high=1e15),
         ),
         "compute", "FLOP/s", "higher", _fma, bound_by_clock=lambda _: True,
+        heading="compute", shows="vector", preparer="arithmetic", ceilings=("compute",), variety=Variety(sized=False),
     ),
     Workload(
         "gemm", "matrix product C = A·B through the target's library: the peak of the matrix engines",
@@ -68,12 +97,19 @@ WORKLOADS = (
             _dim("m", "rows of A and C"), _dim("n", "columns of B and C"), _dim("k", "columns of A"),
             Param("batch", "int", "independent products", 1, low=1, high=65536),
             cache_param("rotated"),
-            Param("layout", "str", "how A and B lie in memory: n by rows, t by columns", "nn", choices=LAYOUTS, later=True),
-            Param("epilogue", "str", "what is done to C on the way out", "none", choices=EPILOGUES, later=True),
-            Param("pad", "int", "elements added to the length of stored rows: odd strides and alignments", 0, low=0, high=4096, later=True),
-            Param("scaling", "str", "8 bits: one scale for each operand, or for each row", "tensor", choices=("tensor", "row"), later=True),
+            Param("layout", "str", "how A and B lie in memory: n by rows, t by columns", "nn", choices=LAYOUTS, added_after_release=True),
+            Param("epilogue", "str", "what is done to C on the way out", "none", choices=EPILOGUES, added_after_release=True),
+            Param(
+                "pad", "int", "elements added to the length of stored rows: odd strides and alignments", 0, low=0, high=4096,
+                added_after_release=True,
+            ),
+            Param(
+                "scaling", "str", "8 bits: one scale for each operand, or for each row", "tensor", choices=("tensor", "row"),
+                added_after_release=True,
+            ),
         ),
         "compute", "FLOP/s", "higher", _gemm, implementations=("triton",), bound_by_clock=lambda _: True,
+        heading="compute", shows="matrix", operator="gemm", ceilings=("compute",), arrays=True, model="product", variety=_GEMMS,
     ),
     Workload(
         "intensity", "a chain of multiply-adds on every element of a stream: draws the measured roofline",
@@ -83,5 +119,9 @@ WORKLOADS = (
             Param("size", "int", "working set: input and output", unit="B", default=2**27, low=65536, high=2**46),
         ),
         "compute", "FLOP/s", "higher", _intensity, bound_by_clock=lambda params: integer(params, "fmas") >= ARITHMETIC_FMAS,
+        heading="compute", shows="roofline", preparer="arithmetic", ceilings=("compute", "bandwidth"), traffic="contiguous",
+        variety=Variety(),
     ),
 )
+
+FMA, GEMM, INTENSITY = WORKLOADS

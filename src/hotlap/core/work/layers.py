@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from hotlap.core.record import Value
-from hotlap.core.work.base import STORED, Param, Work, Workload, count, plain, text, unit_of
-from hotlap.core.work.network import DISTRIBUTIONS, INDEX_BYTES, bandwidth, bounded, element_type, touched
+from hotlap.core.work.base import STORED, Param, Work, Workload, bandwidth, bounded, count, element_type, plain, text, unit_of
+from hotlap.core.work.network import DISTRIBUTIONS, INDEX_BYTES, touched
+from hotlap.core.work.traits import L2_HOLDS, SECTOR, Passes
+from hotlap.core.work.variety import Variety
 
 OPTIMIZERS = {"adamw": (4, 3, 12), "momentum": (3, 2, 4), "sgd": (2, 1, 2)}
 """Arrays read, arrays written, FLOP an element: weights, gradients and the moments that there are."""
@@ -54,6 +56,17 @@ def _bag(params: Mapping[str, Value]) -> Work:
         operations={"fma.fp32": bags * lookups * columns},
         working_set_bytes=met + bags * columns * size,
     )
+
+
+def _bag_read(params: Mapping[str, Any], read: Any, l2_bytes: float) -> Any:
+    """Rows that were met before are read again as far as L2 does not hold them; narrow rows come in whole sectors."""
+    width = np.ceil(params["columns"] * STORED[text(params, "dtype")] / SECTOR) * SECTOR
+    lost = np.clip(1 - L2_HOLDS * l2_bytes / (params["vocabulary"] * width), 0.0, 1.0)
+    return np.maximum(read, params["bags"] * params["lookups"] * (INDEX_BYTES + width * lost))
+
+
+def _row(params: Mapping[str, Any]) -> tuple[Any, Any]:
+    return params["columns"] * STORED[text(params, "dtype")], params["rows"]
 
 
 def _topk(params: Mapping[str, Value]) -> Work:
@@ -151,6 +164,18 @@ def _pool_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     return None
 
 
+def _below(params: dict[str, Any], levels: Mapping[str, str], step: int) -> Iterator[dict[str, Any]]:
+    """`k` at the edge asked for, and below it by the alignment asked for."""
+    yield params
+    yield {**params, "k": params["k"] + 64 - step if levels["edge k"] == "below" else params["k"]}
+
+
+_GROUPED_VARIETY = Variety(edges=("m", "n", "k"), rows=("k", "n"), fitted=_below, beside=4096, least={"groups": 1})
+_SAMPLING_PASSES = Passes(
+    row=_row, again=2.0, special=lambda p: p["rows"] * p["columns"], launches=lambda p: np.where(p["topk"] > 0, 3.0, 2.0)
+)
+_ROUTING_PASSES = Passes(special=lambda p: p["tokens"] * p["experts"], row=lambda p: (2.0 * p["experts"], p["tokens"]))
+
 WORKLOADS = (
     Workload(
         "grouped_gemm",
@@ -168,6 +193,8 @@ WORKLOADS = (
         "higher",
         _grouped,
         implementations=("grouped", "loop"),
+        heading="networks", operator="grouped", arrays=True, model="groups",
+        variety=_GROUPED_VARIETY,
     ),
     bandwidth(
         "scatter",
@@ -179,6 +206,8 @@ WORKLOADS = (
             element_type(),
         ),
         _scatter,
+        heading="networks", operator="tables", arrays=True, model="passes", passes=Passes(),
+        variety=Variety(edges=("columns",), grown=("tokens",), rows=("columns",)),
     ),
     bandwidth(
         "embedding_bag",
@@ -191,6 +220,8 @@ WORKLOADS = (
             element_type("fp32"),
         ),
         _bag,
+        heading="networks", operator="tables", arrays=True, model="passes", passes=Passes(read=_bag_read),
+        variety=Variety(edges=("columns",), grown=("bags",), rows=("columns",)),
     ),
     bandwidth(
         "topk",
@@ -203,6 +234,8 @@ WORKLOADS = (
         ),
         _topk,
         _topk_fault,
+        heading="networks", operator="choices", arrays=True, model="passes", passes=Passes(row=_row, again=2.0),
+        variety=Variety(edges=("columns",), grown=("rows",), rows=("columns",), least={"k": 1}),
     ),
     bandwidth(
         "sampling",
@@ -214,6 +247,8 @@ WORKLOADS = (
             element_type("fp32"),
         ),
         _sampling,
+        heading="networks", operator="choices", arrays=True, model="passes", passes=_SAMPLING_PASSES,
+        variety=Variety(edges=("columns",), grown=("rows",), rows=("columns",)),
     ),
     bandwidth(
         "optimizer",
@@ -224,6 +259,8 @@ WORKLOADS = (
             element_type("fp32", ("fp32", "fp16", "bf16")),
         ),
         _optimizer,
+        heading="networks", operator="optimizer", arrays=True, model="passes", passes=Passes(),
+        variety=Variety(edges=("elements",)),
     ),
     bandwidth(
         "routing",
@@ -235,6 +272,8 @@ WORKLOADS = (
         ),
         _routing,
         _routing_fault,
+        heading="networks", operator="choices", arrays=True, model="passes", passes=_ROUTING_PASSES,
+        variety=Variety(edges=("tokens",), sized=False, least={"topk": 1}),
     ),
     bandwidth(
         "permute",
@@ -246,6 +285,8 @@ WORKLOADS = (
             element_type(),
         ),
         _permute,
+        heading="networks", operator="tables", arrays=True, model="passes", passes=Passes(),
+        variety=Variety(edges=("columns",), grown=("tokens",), rows=("columns",)),
     ),
     Workload(
         "rnn",
@@ -262,6 +303,8 @@ WORKLOADS = (
         "FLOP/s",
         "higher",
         _rnn,
+        heading="networks", operator="rnn", arrays=True, model="recurrence",
+        variety=Variety(edges=("hidden",), grown=("steps",)),
     ),
     bandwidth(
         "pool",
@@ -279,5 +322,9 @@ WORKLOADS = (
         ),
         _pool,
         _pool_fault,
+        heading="networks", operator="pool", arrays=True, model="passes", passes=Passes(),
+        variety=Variety(edges=("channels",), grown=("images",)),
     ),
 )
+
+GROUPED_GEMM, SCATTER, EMBEDDING_BAG, TOPK, SAMPLING, OPTIMIZER, ROUTING, PERMUTE, RNN, POOL = WORKLOADS

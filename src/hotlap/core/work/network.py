@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hotlap.core.record import Value
-from hotlap.core.work.base import STORED, Param, Work, Workload, count, integer, plain, text, unit_of
+from hotlap.core.work.attention import ATTENTION
+from hotlap.core.work.base import STORED, Param, Work, Workload, bounded, count, element_type, integer, plain, text, unit_of
+from hotlap.core.work.convolution import CONV
+from hotlap.core.work.traits import Link
+from hotlap.core.work.variety import Variety
 
-STORED_DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8")
-POINTWISE = {  # op: arrays read, arrays written, FLOP per element of the output
+POINTWISE_OPS = {  # op: arrays read, arrays written, FLOP per element of the output
     "add": (2, 1, 1),
     "silu_mul": (2, 1, 5),
     "gelu": (1, 1, 8),
@@ -32,7 +35,7 @@ POINTWISE = {  # op: arrays read, arrays written, FLOP per element of the output
 }
 """silu_mul: x·sigmoid(x)·y; rope: rotary embedding, 3 multiply-adds an element; dequantise reads 8 bits; backward: the gradient beside the
 inputs. A mask of dropout need not be kept: it can be drawn again."""
-ROWWISE = {
+ROWWISE_OPS = {
     "softmax": (1, 1, 5),
     "layernorm": (1, 1, 8),
     "rmsnorm": (1, 1, 4),
@@ -53,51 +56,6 @@ ROWWISE = {
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send")
 DISTRIBUTIONS = ("balanced", "power_law_1.01", "power_law_1.2")
 INDEX_BYTES = 4.0
-
-
-def visible_pairs(query: Any, kv: Any, causal: bool, window: Any) -> Any:
-    """Pairs of a query and a key that it sees: the last query sees the last key; a window counts the query itself, 0 is none."""
-    most = np.where(np.asarray(window) > 0, np.minimum(window, kv), kv)
-    if not causal:
-        return plain(query * most)
-    first = kv - query + 1  # keys that the first query sees, were there no window
-    short = np.clip(most - first, 0, query)  # queries that see fewer than the most
-    return plain(short * (2 * first + short - 1) / 2 + (query - short) * most)
-
-
-def _attention(params: Mapping[str, Value]) -> Work:
-    """2·(head_dim + value_dim) operations per pair and head (Q·K and P·V); Q, K, V read and O written once. A latent is read once for
-    keys and values."""
-    batch, query, heads, kv_heads, width = (count(params, name) for name in ("batch", "query", "heads", "kv_heads", "head_dim"))
-    kv, window = plain(np.where(count(params, "kv") > 0, count(params, "kv"), query)), count(params, "window")
-    values, row = attention_widths(params)
-    pairs = visible_pairs(query, kv, text(params, "mask") == "causal", window)
-    own, cached = STORED[text(params, "dtype")], STORED[text(params, "kv_dtype")]
-    keys = plain(np.where(window > 0, np.minimum(kv, window + query - 1), kv))
-    kept = keys * kv_heads * row * cached
-    if params["op"] == "backward":
-        # Scores again, then gradients of scores, values, queries and keys: Dao, FlashAttention-2, arXiv 2307.08691, section 3.1.
-        rows, sides = query * heads, query * heads * (width + 2 * values) * own
-        return Work(
-            read_bytes=batch * (sides + kept + 4.0 * rows), written_bytes=batch * (query * heads * width * own + kept),
-            operations={unit_of(text(params, "dtype")): 2.0 * batch * heads * (3 * width + 2 * values) * pairs},
-            working_set_bytes=batch * (sides + kept),
-        )  # fmt: skip
-    return Work(
-        read_bytes=batch * (query * heads * width * own + kept),
-        written_bytes=batch * query * heads * values * max(own, 2.0),  # of 8 bits the result has 16
-        operations={unit_of(text(params, "dtype")): 2.0 * batch * heads * (width + values) * pairs},
-        working_set_bytes=batch * (query * heads * (width + values) * own + kept),
-    )
-
-
-def attention_widths(params: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Elements of a head's value, and those kept for each token and key-value head. Cases recorded before there were a value width and
-    a latent have neither."""
-    given = {"value_dim": 0, "latent": 0, **params}
-    width, value, latent = (count(given, name) for name in ("head_dim", "value_dim", "latent"))
-    values = plain(np.where(value > 0, value, width))
-    return values, plain(np.where(latent > 0, latent, width + values))
 
 
 def touched(draws: Any, of: Any) -> Any:
@@ -126,54 +84,13 @@ def _moe(params: Mapping[str, Value]) -> Work:
     )
 
 
-class Side(NamedTuple):
-    """One side of a convolution: sizes of the input, of the filter and of the result; zeros on each end, step of the filter."""
-
-    size: Any
-    taps: Any
-    result: Any
-    pad: Any
-    step: Any
-
-
-def conv_sides(params: Mapping[str, Any]) -> dict[str, Side]:
-    """Of each side of an image: depth, height, width. Without a depth it is 1. A side of 1 under a filter of 1, as lines have, is not
-    padded."""
-    every_pad, every_step, gap, filter_ = (count(params, name) for name in ("pad", "stride", "dilation", "filter"))
-    depth, tall, deep = count(params, "depth"), count(params, "filter_height"), count(params, "filter_depth")
-    filters = {
-        "depth": np.where(depth > 0, np.where(deep > 0, deep, filter_), 1.0),
-        "height": np.where(tall > 0, tall, filter_),
-        "width": filter_,
-    }
-    found = {}
-    for name, taps in filters.items():
-        size = np.maximum(count(params, name), 1.0)
-        line = (size == 1) & (taps == 1) & ((np.asarray(tall) == 1) | (name == "depth"))
-        pad, step = np.where(line, 0.0, every_pad), np.where(line, 1.0, every_step)
-        whole = (size + 2 * pad - gap * (taps - 1) - 1) // step + 1
-        found[name] = Side(*(plain(one) for one in (size, taps, whole, pad, step)))
-    return found
-
-
-def _conv(params: Mapping[str, Value]) -> Work:
-    """2·taps multiply-adds per input channel of a group, output channel and output pixel; both operands and the result once. Gradients take
-    as many as the forward pass: each exchanges the result with one operand."""
-    images, channels, filters = (count(params, name) for name in ("images", "channels", "filters"))
-    depth, high, wide = conv_sides(params).values()
-    size, inner = STORED[text(params, "dtype")], channels / count(params, "groups")
-    pixels, taps, out = (plain(depth[i] * high[i] * wide[i]) for i in range(3))
-    parts = {
-        "input_gradient": size * images * channels * pixels, "weight_gradient": size * taps * inner * filters,
-        "forward": size * images * filters * out,
-    }  # fmt: skip
-    written, moved = parts[text(params, "op")], sum(parts.values())
-    return Work(
-        read_bytes=moved - written,
-        written_bytes=written,
-        operations={unit_of(text(params, "dtype")): 2.0 * images * filters * out * taps * inner},
-        working_set_bytes=moved,
-    )
+def _least_of_experts(params: Mapping[str, Any], counted: Work) -> Any:
+    """Bytes that must be read. Which experts tokens choose is not known: unless they choose evenly, as few as may be."""
+    if text(params, "distribution") == "balanced":
+        return counted.read_bytes
+    size = STORED[text(params, "dtype")] * (3.0 if params["gated"] else 2.0)
+    expert = count(params, "hidden") * (count(params, "inter") / count(params, "tp")) * size
+    return expert * np.maximum(count(params, "topk") / count(params, "ep"), 1.0)
 
 
 def _rowwise_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
@@ -182,22 +99,12 @@ def _rowwise_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     return None
 
 
-def _conv_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
-    if min(side.result for side in conv_sides(params).values()) < 1:
-        return "filter", f"a filter of {params['filter']} does not fit into {params['height']} × {params['width']} with pad {params['pad']}"
-    groups = integer(params, "groups")
-    for name in ("channels", "filters"):
-        if integer(params, name) % groups:
-            return "groups", f"{params[name]} {name} cannot be parted into {groups} groups; take a divisor"
-    return None
-
-
 def _pointwise(params: Mapping[str, Value]) -> Work:
-    return _streamed(POINTWISE[text(params, "op")], count(params, "elements"), params)
+    return _streamed(POINTWISE_OPS[text(params, "op")], count(params, "elements"), params)
 
 
 def _rowwise(params: Mapping[str, Value]) -> Work:
-    return _streamed(ROWWISE[text(params, "op")], count(params, "rows") * count(params, "columns"), params)
+    return _streamed(ROWWISE_OPS[text(params, "op")], count(params, "rows") * count(params, "columns"), params)
 
 
 def _streamed(shape: tuple[int, int, int], elements: Any, params: Mapping[str, Value]) -> Work:
@@ -238,20 +145,6 @@ def least_link_bytes(params: Mapping[str, Any]) -> Any:
     return count(params, "size") * (1.0 if text(params, "op") in ("broadcast", "send") else (n - 1) / n)
 
 
-def _attention_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
-    heads, kv_heads, query, kv = (integer(params, name) for name in ("heads", "kv_heads", "query", "kv"))
-    if heads % kv_heads:
-        return "kv_heads", f"{heads} heads cannot share {kv_heads} key-value heads: a divisor of {heads} is needed"
-    if kv and kv < query and text(params, "mask") == "causal":
-        return "kv", f"{query} queries need at least as many keys under a causal mask, not {kv}"
-    latent, widest = integer(params, "latent"), max(integer(params, "head_dim"), integer(params, "value_dim"))
-    if latent and kv_heads != 1:
-        return "latent", f"all heads share the one latent of a token: kv_heads is 1 there, not {kv_heads}"
-    if latent and latent < widest:
-        return "latent", f"a latent of {latent} cannot hold keys and values of {widest}: at least {widest} is needed"
-    return None
-
-
 def _collective_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     gpus, nodes = integer(params, "gpus"), integer(params, "nodes")
     if gpus % nodes:
@@ -270,56 +163,8 @@ def _moe_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     return None
 
 
-def bounded(name: str, about: str, default: int, high: float = 2**24) -> Param:
-    """A whole number from 1."""
-    return Param(name, "int", about, default, low=1, high=high)
-
-
-def bandwidth(name: str, about: str, params: tuple[Param, ...], work: Any, fault: Any = lambda _: None) -> Workload:
-    """A workload that is told by the bytes it moves in a second."""
-    return Workload(name, about, params, "bandwidth", "B/s", "higher", work, fault=fault)
-
-
-def _none(name: str, about: str) -> Param:
-    return Param(name, "int", about, 0, low=0, high=2**30)
-
-
-def element_type(
-    default: str = "bf16", choices: tuple[str, ...] = STORED_DTYPES, name: str = "dtype", about: str = "element type"
-) -> Param:
-    """The type of elements."""
-    return Param(name, "str", about, default, choices=choices)
-
-
 WORKLOADS = (
-    Workload(
-        "attention",
-        "softmax(Q·Kᵀ)·V in one kernel: prefill with many queries, decode with one",
-        (
-            bounded("batch", "sequences", 1),
-            bounded("query", "queries of each sequence: 1 is decode", 4096),
-            _none("kv", "keys of each sequence (0: as many as queries)"),
-            bounded("heads", "query heads", 32, 65536),
-            bounded("kv_heads", "key-value heads", 8, 65536),
-            bounded("head_dim", "width of a head", 128, 1024),
-            _none("value_dim", "width of a head's value (0: as head_dim)"),
-            _none("latent", "width of the one row per token that all heads share as keys and values, MLA (0: none)"),
-            _none("window", "keys that a query sees, itself included (0: all)"),
-            Param("mask", "str", "causal: no key after the query", "causal", choices=("causal", "full")),
-            element_type(),
-            element_type(name="kv_dtype", about="type of the keys and values"),
-            Param(
-                "op", "str", "forward, or the gradients of queries, keys and values", "forward", choices=("forward", "backward"), later=True
-            ),
-            Param("page", "int", "tokens of a page of the keys and values (0: they lie in one piece)", 0, low=0, high=65536, later=True),
-        ),
-        "time",
-        "s",
-        "lower",
-        _attention,
-        fault=_attention_fault,
-        implementations=("flash", "efficient", "cudnn", "math", "flex"),
-    ),
+    ATTENTION,
     Workload(
         "moe",
         "experts of a mixture, fused: gate and up, activation, down, for each token's experts",
@@ -341,62 +186,15 @@ WORKLOADS = (
         _moe,
         fault=_moe_fault,
         implementations=("grouped", "loop"),
+        heading="networks", operator="moe", arrays=True, model="experts", least_bytes=_least_of_experts,
+        variety=Variety(edges=("tokens", "hidden"), grown=("inter",)),
     ),
-    Workload(
-        "conv",
-        "convolution of images, lines or volumes",
-        (
-            bounded("images", "of a batch", 32),
-            bounded("channels", "of the input", 64, 2**20),
-            bounded("height", "of the input", 56),
-            bounded("width", "of the input", 56),
-            bounded("filters", "channels of the output", 64, 2**20),
-            bounded("filter", "its height and width", 3, 1024),
-            bounded("stride", "step of the filter", 1, 1024),
-            Param("pad", "int", "zeros on each side", 1, low=0, high=1024),
-            element_type(choices=("fp32", "tf32", "fp16", "bf16", "fp8", "int8")),
-            Param(
-                "op",
-                "str",
-                "forward, or one of its gradients",
-                "forward",
-                choices=("forward", "input_gradient", "weight_gradient"),
-                later=True,
-            ),
-            Param(
-                "groups",
-                "int",
-                "that channels and filters are parted into; as many as channels is depthwise",
-                1,
-                low=1,
-                high=2**20,
-                later=True,
-            ),
-            Param("dilation", "int", "step between taps of the filter", 1, low=1, high=1024, later=True),
-            Param("depth", "int", "of the input (0: a flat image)", 0, low=0, high=2**20, later=True),
-            Param(
-                "filter_height",
-                "int",
-                "of the filter, where it is no square (0: as filter); 1 with height 1 is a line",
-                0,
-                low=0,
-                high=1024,
-                later=True,
-            ),
-            Param("filter_depth", "int", "of the filter (0: as filter)", 0, low=0, high=1024, later=True),
-            Param("layout", "str", "how images lie in memory: channels first or last", "nchw", choices=("nchw", "nhwc"), later=True),
-        ),
-        "compute",
-        "FLOP/s",
-        "higher",
-        _conv,
-        fault=_conv_fault,
-    ),
+    CONV,
     Workload(
         "pointwise",
         "the same arithmetic on every element",
         (
-            Param("op", "str", "what is done", "add", choices=tuple(POINTWISE)),
+            Param("op", "str", "what is done", "add", choices=tuple(POINTWISE_OPS)),
             bounded("elements", "of the output", 2**24, 2**46),
             element_type(),
         ),
@@ -404,12 +202,14 @@ WORKLOADS = (
         "B/s",
         "higher",
         _pointwise,
+        heading="networks", operator="pointwise", arrays=True, model="streaming", traffic="elements",
+        variety=Variety(edges=("elements",)),
     ),
     Workload(
         "rowwise",
         "something of every row: norms, softmax, sums, quantisation",
         (
-            Param("op", "str", "what is done", "rmsnorm", choices=tuple(ROWWISE)),
+            Param("op", "str", "what is done", "rmsnorm", choices=tuple(ROWWISE_OPS)),
             bounded("rows", "of the matrix", 4096, 2**40),
             bounded("columns", "of the matrix", 4096, 2**30),
             element_type(),
@@ -420,6 +220,8 @@ WORKLOADS = (
         _rowwise,
         fault=_rowwise_fault,
         implementations=("triton",),
+        heading="networks", operator="rowwise", arrays=True, model="streaming", traffic="rows",
+        variety=Variety(edges=("rows", "columns"), rows=("columns",)),
     ),
     Workload(
         "embedding",
@@ -434,6 +236,8 @@ WORKLOADS = (
         "B/s",
         "higher",
         _embedding,
+        heading="networks", operator="tables", arrays=True, model="streaming", traffic="table",
+        variety=Variety(edges=("columns",), grown=("tokens",), rows=("columns",)),
     ),
     Workload(
         "transpose",
@@ -443,6 +247,8 @@ WORKLOADS = (
         "B/s",
         "higher",
         _transpose,
+        heading="networks", operator="tables", arrays=True, model="streaming", traffic="turned",
+        variety=Variety(edges=("rows", "columns"), rows=("columns",)),
     ),
     Workload(
         "collective",
@@ -460,5 +266,9 @@ WORKLOADS = (
         _collective,
         needs="two devices or more",
         fault=_collective_fault,
+        heading="links", unprepared="runs on simulated GPUs only", arrays=True, model="communication",
+        link=Link("peers", lambda params, _: least_link_bytes(params), copied=False), variety=Variety(),
     ),
 )
+
+_, MOE, _, POINTWISE, ROWWISE, EMBEDDING, TRANSPOSE, COLLECTIVE = WORKLOADS

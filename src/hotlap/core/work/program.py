@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from hotlap.core.record import Value
 from hotlap.core.work.base import Param, Work, Workload
@@ -64,10 +65,15 @@ def _pattern_fault(expression: str) -> tuple[str, str] | None:
     return None
 
 
-OWN = ("command", "kernel", "callable", "imported")
-"""What they do is their owner's: no work is counted, nothing can be predicted."""
-NOT_RUN_HERE = ("callable", "imported")
-"""Made in Python or elsewhere: no plan can hold them."""
+def _command_line(params: Mapping[str, Any]) -> str:
+    argv = params.get("argv", [])
+    return "command " + " ".join(argv if isinstance(argv, list) else [str(argv)])
+
+
+def _kernel_label(params: Mapping[str, Any]) -> str:
+    settings = params.get("settings", [])
+    return " ".join([str(params.get("name", "")), *(settings if isinstance(settings, list) else [])])
+
 
 WORKLOADS = (
     Workload(
@@ -87,6 +93,7 @@ WORKLOADS = (
             Param("timeout", "float", "longest time for one execution", 60.0, unit="s", low=0.001),
         ),
         "time", "s", "lower", _own, fault=command_fault,
+        source="program", label=_command_line,
     ),
     Workload(
         "imported", "numbers that something else measured, brought in by hotlap import",
@@ -96,6 +103,8 @@ WORKLOADS = (
             Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
         ),
         "time", "s", "lower", _own,
+        source="file", label=lambda params: str(params.get("name", "")),
+        unplanned="a plan cannot hold numbers measured elsewhere; bring them in with 'hotlap import FILE'",
     ),
     Workload(
         "kernel", "a user's own kernel, added by hotlap kernel add; hotlap kernel plan writes its cases",
@@ -108,6 +117,7 @@ WORKLOADS = (
             Param("unit_of_arithmetic", "str", "the unit that does them, as in fma.fp32 or matrix.bf16", ""),
         ),
         "time", "s", "lower", _own, fault=kernel_fault,
+        source="user kernel", label=_kernel_label,
     ),
     Workload(
         "callable", "a Python callable given to hotlap.measure",
@@ -119,5 +129,11 @@ WORKLOADS = (
             Param("unit_of_arithmetic", "str", "the unit that does them, as in fma.fp32 or matrix.bf16", ""),
         ),
         "time", "s", "lower", _own,
+        source="python",
+        unplanned="a plan cannot hold a Python callable; call hotlap.measure, or use the workload 'command'",
     ),
 )
+
+COMMAND, IMPORTED, KERNEL, CALLABLE = WORKLOADS
+OWN = tuple(one.name for one in WORKLOADS)
+"""What they do is their owner's: no work is counted, nothing can be predicted."""

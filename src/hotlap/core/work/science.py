@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from hotlap.core.record import Value
-from hotlap.core.work.base import DTYPES, STORED, Param, Work, Workload, count, plain, text
-from hotlap.core.work.network import INDEX_BYTES, bandwidth, bounded, element_type, touched
+from hotlap.core.work.base import DTYPES, STORED, Param, Work, Workload, bandwidth, bounded, count, element_type, plain, text
+from hotlap.core.work.network import INDEX_BYTES, touched
+from hotlap.core.work.traits import L2_HOLDS, SECTOR, Passes
+from hotlap.core.work.variety import Form, Variety, first
 
 REDUCTIONS = {"sum": 1.0, "max": 1.0, "norm": 2.0}
 """FLOP an element."""
 FLOATS = ("fp64", "fp32", "fp16", "bf16")
+DIGIT_BITS = 8.0  # of a pass of a radix sort
+FFT_POINTS = 12.0  # log₂ of the points that one pass transforms in shared memory
+HALO = 0.1  # of a stencil's grid that is read again
 PAYOFF = 8.0  # FLOP a path and step: scale, shift, exponential counted as one, payoff, sum
 
 
@@ -103,6 +109,34 @@ def _montecarlo(params: Mapping[str, Value]) -> Work:
     return Work(read_bytes=read, operations={f"fma.{text(params, 'dtype')}": PAYOFF * paths * steps}, steps=paths, working_set_bytes=read)
 
 
+def _spmv_read(params: Mapping[str, Any], read: Any, l2_bytes: float) -> Any:
+    """What is counted, and of a random vector the sectors that miss L2."""
+    if params["pattern"] == "banded":
+        return read
+    lost = np.clip(1 - L2_HOLDS * l2_bytes / (params["columns"] * STORED[text(params, "dtype")]), 0.0, 1.0)
+    return read + params["rows"] * params["nonzeros"] * lost * SECTOR
+
+
+def _fft_passes(params: Mapping[str, Any]) -> Any:
+    return params["dims"] * np.maximum(np.ceil(np.log2(np.maximum(params["n"], 2.0)) / FFT_POINTS), 1.0)
+
+
+def _sort_passes(params: Mapping[str, Any]) -> float:
+    return 8.0 * STORED[text(params, "dtype")] / DIGIT_BITS
+
+
+_DIMENSIONS = Form("dimensions", {"1": {"dims": 1}, "2": {"dims": 2}}, lambda c: first(c["dims"] == 1))
+_FFT_PASSES = Passes(
+    read=lambda p, read, _: read * _fft_passes(p), written=lambda p, written: written * _fft_passes(p), launches=_fft_passes
+)
+_STENCIL_PASSES = Passes(read=lambda p, read, _: read * (1 + HALO))
+_SORT_PASSES = Passes(
+    read=lambda p, read, _: read * (1 + _sort_passes(p)), written=lambda p, written: written * _sort_passes(p),
+    launches=lambda p: 1 + _sort_passes(p),
+)  # fmt: skip
+_HISTOGRAM_PASSES = Passes(launches=lambda p: 2.0, shared_adds=lambda p: p["elements"])
+_MONTECARLO_PASSES = Passes(special=lambda p: p["paths"] * p["steps"], launches=lambda p: 2.0)
+
 WORKLOADS = (
     bandwidth(
         "fft",
@@ -114,6 +148,8 @@ WORKLOADS = (
             element_type("fp32", ("fp64", "fp32", "fp16")),
         ),
         _fft,
+        heading="science", operator="science", arrays=True, model="passes", passes=_FFT_PASSES,
+        variety=Variety(edges=("n",), grown=("batch",), forms=(_DIMENSIONS,)),
     ),
     bandwidth(
         "spmv",
@@ -127,6 +163,8 @@ WORKLOADS = (
         ),
         _spmv,
         _spmv_fault,
+        heading="science", operator="science", arrays=True, model="passes", passes=Passes(read=_spmv_read),
+        variety=Variety(edges=("rows",), least={"nonzeros": 1}),
     ),
     bandwidth(
         "stencil",
@@ -140,6 +178,8 @@ WORKLOADS = (
         ),
         _stencil,
         _stencil_fault,
+        heading="science", operator="science", arrays=True, model="passes", passes=_STENCIL_PASSES,
+        variety=Variety(edges=("width",), grown=("height",), rows=("width",), base={"depth": 8}),
     ),
     bandwidth(
         "reduce",
@@ -150,9 +190,16 @@ WORKLOADS = (
             element_type("fp32", FLOATS),
         ),
         _reduce,
+        heading="science", operator="sums", arrays=True, model="passes", passes=Passes(launches=lambda p: 2.0),
+        variety=Variety(edges=("elements",)),
     ),
     bandwidth(
-        "scan", "running sums", (bounded("elements", "of the input", 2**26, 2**46), element_type("fp32", ("fp64", "fp32", "int32"))), _scan
+        "scan",
+        "running sums",
+        (bounded("elements", "of the input", 2**26, 2**46), element_type("fp32", ("fp64", "fp32", "int32"))),
+        _scan,
+        heading="science", operator="sums", arrays=True, model="passes", passes=Passes(),
+        variety=Variety(edges=("elements",)),
     ),
     Workload(
         "sort",
@@ -162,12 +209,16 @@ WORKLOADS = (
         "1/s",
         "higher",
         _sort,
+        heading="science", operator="sums", arrays=True, model="passes", passes=_SORT_PASSES,
+        variety=Variety(edges=("elements",)),
     ),
     bandwidth(
         "histogram",
         "how many elements fall into each bin",
         (bounded("elements", "32-bit numbers", 2**26, 2**46), bounded("bins", "of equal width", 256, 2**24)),
         _histogram,
+        heading="science", operator="sums", arrays=True, model="passes", passes=_HISTOGRAM_PASSES,
+        variety=Variety(edges=("elements",), sized=False),
     ),
     Workload(
         "montecarlo",
@@ -177,5 +228,7 @@ WORKLOADS = (
         "1/s",
         "higher",
         _montecarlo,
+        heading="science", operator="science", arrays=True, model="passes", passes=_MONTECARLO_PASSES,
+        variety=Variety(edges=("paths",), sized=False),
     ),
 )

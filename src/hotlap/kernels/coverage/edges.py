@@ -10,29 +10,28 @@ from numpy.typing import NDArray
 from hotlap.core import work
 from hotlap.core.record import Case
 from hotlap.core.units import size
-from hotlap.core.work.program import OWN
+from hotlap.core.work.variety import Variety
 from hotlap.kernels.coverage import features, making
-from hotlap.kernels.coverage.features import EXTENTS
 from hotlap.kernels.coverage.groups import Columns, Groups
 from hotlap.kernels.coverage.measure import Edge
 
 HUGE_BYTES = float(2**30)
 """Working sets from here on: offsets beyond 32 bits of elements or bytes are near."""
-SKEWED = {"gemm": 4096, "grouped_gemm": 4096}  # the other sizes beside one of 1
 
 
 def named(name: str) -> list[str]:
     """The directed cases of a workload, by name."""
-    extents = _extents(name)
+    variety = _variety(name)
+    extents = variety.edges
     found = [f"{p} = 1" for p in extents] + ([" = ".join(extents) + " = 1"] if len(extents) > 1 else [])
     found += [f"{p} one {side} a tile" for p in extents for side in ("above", "below")]
-    found += ["odd stride"] if name == "gemm" else []
-    found += ["huge"] if extents and name not in features.SIZELESS else []
+    found += ["odd stride"] if variety.padded else []
+    found += ["huge"] if extents and variety.sized else []
     return [*found, *(["empty"] if extents else [])]
 
 
-def _extents(name: str) -> tuple[str, ...]:
-    return () if name in OWN else EXTENTS.get(name, ())
+def _variety(name: str) -> Variety:
+    return work.find(name).variety or Variety()
 
 
 def edges(have: Groups, memory_bytes: float) -> list[Edge]:
@@ -48,8 +47,9 @@ def edges(have: Groups, memory_bytes: float) -> list[Edge]:
 def impossible(name: str, edge: str, memory_bytes: float) -> str:
     """Why there is no such case; "" where there is."""
     if edge == "empty":
-        lows = [param.low for param in work.find(name).params if param.name in EXTENTS[name]]
-        return "" if any(low == 0 for low in lows) and name != "attention" else "its sizes begin at 1"
+        variety = _variety(name)
+        sizes = set(variety.edges) - set(variety.values)  # of which 0 stands for another
+        return "" if any(param.low == 0 for param in work.find(name).params if param.name in sizes) else "its sizes begin at 1"
     if edge == "huge" and memory_bytes < HUGE_BYTES:
         return f"needs {size(HUGE_BYTES)} of memory and --memory allows {size(memory_bytes)}"
     return ""
@@ -60,11 +60,12 @@ def _holds(name: str, edge: str, columns: Columns) -> NDArray[np.bool_]:
 
 
 def _is(name: str, edge: str, columns: Columns) -> Any:
-    extents = {p: _value(name, p, columns) for p in _extents(name)}
+    variety = _variety(name)
+    extents = {p: features.extent(variety, p, columns) for p in variety.edges}
     if edge == "huge":
         return columns.counted["working_set_bytes"] >= HUGE_BYTES
     if edge == "odd stride":
-        return np.any([length % 2 == 1 for length in features.row_lengths(name, columns)], axis=0)
+        return np.any([length % 2 == 1 for length in features.row_lengths(variety, columns)], axis=0)
     if edge == "empty":
         return np.any([values == 0 for values in extents.values()], axis=0)
     if edge.endswith("a tile"):
@@ -73,13 +74,6 @@ def _is(name: str, edge: str, columns: Columns) -> Any:
         return (past == 1) & (extents[param] > 64) if side == "above" else (past == 63)
     wanted = edge.removesuffix(" = 1").split(" = ")
     return np.logical_and.reduce([extents[p] == 1 for p in wanted])
-
-
-def _value(name: str, param: str, columns: Columns) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = columns[param]
-    if name == "attention" and param == "kv":
-        return np.where(values > 0, values, columns["query"])
-    return values
 
 
 def make(name: str, edge: str, memory_bytes: float) -> Case | None:
@@ -97,32 +91,18 @@ def make(name: str, edge: str, memory_bytes: float) -> Case | None:
 
 
 def _tried(name: str, edge: str) -> list[dict[str, Any]]:
-    spec, extents = work.find(name), _extents(name)
-    modest = {p.name: making.MODEST.get(p.name, p.default) if p.kind == "int" and not p.later else p.default for p in spec.params}
-    base = {**modest, **dict.fromkeys(extents, 256), **({"dtype": "bf16", "cache": "rotated"} if name == "gemm" else {})}
-    if name == "conv":
-        base.update(filters=256, height=16, width=16)
-    if name == "attention":
-        base.update(query=1)
+    spec, variety = work.find(name), _variety(name)
+    extents, more = variety.edges, variety.grown
+    base = {**making.modest(spec), **dict.fromkeys(extents, 256), **variety.directed}
     if edge == "huge":
-        more = features.GROWN.get(name, ())
         grown = [(times, 256 * min(times, 2**10 if more else times)) for times in (2**n for n in range(1, 23))]
         return [{**base, **dict.fromkeys(extents, wide), **{p: making.MODEST.get(p, 1) * times for p in more}} for times, wide in grown]
     if edge == "odd stride":
         return [{**base, "pad": 1}]
     if edge.endswith("a tile"):
         param, side = edge.split(" one ")[0], edge.split()[-3]
-        return [_together(name, {**base, param: value}) for value in ((257, 129, 65) if side == "above" else (255, 127, 63))]
+        return [variety.together({**base, param: value}) for value in ((257, 129, 65) if side == "above" else (255, 127, 63))]
     wanted = edge.removesuffix(" = 1").split(" = ")
-    wide = dict.fromkeys(extents, SKEWED[name]) if name in SKEWED and len(wanted) == 1 else {}
+    wide = dict.fromkeys(extents, variety.beside) if variety.beside and len(wanted) == 1 else {}
     ones = dict.fromkeys(wanted, 1)
-    return [_together(name, {**base, **wide, **ones}), _together(name, {**base, **ones, **_least(name)})]
-
-
-def _together(name: str, params: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "filters": params["channels"]} if name == "conv" else params
-
-
-def _least(name: str) -> dict[str, Any]:
-    """What must not be more than a size of 1."""
-    return {"topk": {"k": 1}, "routing": {"topk": 1}, "spmv": {"nonzeros": 1}, "grouped_gemm": {"groups": 1}}.get(name, {})
+    return [variety.together({**base, **wide, **ones}), variety.together({**base, **ones, **variety.least})]

@@ -15,8 +15,9 @@ from hotlap.core import work
 from hotlap.core.errors import InputError
 from hotlap.core.record import Case
 from hotlap.core.work.base import Workload
+from hotlap.core.work.variety import ALIGNMENTS, EDGES, Variety
 from hotlap.kernels.coverage import features
-from hotlap.kernels.coverage.features import ALIGNMENTS, BITS, EDGES, EXTENTS, FORMS, GROWN, Feature
+from hotlap.kernels.coverage.features import BITS, Feature
 from hotlap.kernels.coverage.groups import Columns
 
 GROWTH = (0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 4095, 16383, 65535, 2**18 - 1, 2**20 - 1, 2**22 - 1)
@@ -51,7 +52,8 @@ def checked(spec: Workload, params: dict[str, Any]) -> Case | None:
 def _tried(spec: Workload, of: Sequence[Feature], levels: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Parameters to try, from small to large."""
     base = _chosen(spec, of, levels)
-    extents, more = EXTENTS.get(spec.name, ()), GROWN.get(spec.name, ())
+    variety = spec.variety or Variety()
+    extents, more = variety.edges, variety.grown
     edges = {p: levels.get(f"edge {p}", EDGES[0]) for p in extents}
     step = _elements(levels)
     offsets = [step] if step else [1, 2, 3]
@@ -63,27 +65,23 @@ def _tried(spec: Workload, of: Sequence[Feature], levels: dict[str, str]) -> Ite
         params = {**base, **rest, **sizes}
         if "size" in base:
             params["size"] = 65536 * (grow + 1) ** 2
-        yield from _fitted(spec.name, params, levels, step)
+        yield from variety.fitted(params, levels, step)
+
+
+def modest(spec: Workload) -> dict[str, Any]:
+    """Its parameters at sizes that keep a case small; what has neither such a size nor a default is None."""
+    return {p.name: MODEST.get(p.name, p.default) if p.kind == "int" and not p.added_after_release else p.default for p in spec.params}
 
 
 def _chosen(spec: Workload, of: Sequence[Feature], levels: dict[str, str]) -> dict[str, Any]:
-    base: dict[str, Any] = {}
-    for param in spec.params:
-        small = spec.name != "gemm" or param.name != "pad"
-        base[param.name] = MODEST.get(param.name, param.default) if param.kind == "int" and small and not param.later else param.default
-        if param.default is None:
-            base[param.name] = 65536
-    if spec.name == "stencil":
-        base["depth"] = 8
-    if spec.name == "attention":
-        base.update(kv=0, window=0)
+    variety = spec.variety or Variety()
+    base: dict[str, Any] = {p.name: 65536 for p in spec.params} | {n: v for n, v in modest(spec).items() if n in spec.defaults}
+    base.update(variety.base)
     for one in of:
         if one.kind == "choice":
             base[one.param] = {"true": True, "false": False}.get(levels[one.name], levels[one.name])
-    for form in FORMS.get(spec.name, ()):
+    for form in variety.forms:
         base.update(form.levels[levels[form.name]])
-    if spec.name == "attention" and levels["heads"] == "latent":
-        base.update(head_dim=576)
     return base
 
 
@@ -96,36 +94,3 @@ def _elements(levels: dict[str, str]) -> int:
 
 def _on_edge(edge: str, offset: int, grow: int) -> int:
     return {"on 256": 256, "on 128": 128, "on 64": 64, "above": 64 + offset, "below": 64 - min(offset, 31)}[edge] + 256 * grow
-
-
-def _fitted(name: str, params: dict[str, Any], levels: dict[str, str], step: int) -> Iterator[dict[str, Any]]:
-    """The same with what hangs together in the workload."""
-    if name == "gemm":
-        yield params
-        yield {**params, "pad": step}
-        yield {**params, "pad": 2 * step}
-    elif name == "attention":
-        keys = params["kv"]
-        query = {"decode": 1, "prefill": keys, "append": max(keys // 2, 2)}[levels["phase"]]
-        yield {**params, "query": query, "kv": 0 if levels["phase"] == "prefill" else keys}
-    elif name == "conv":
-        yield from _convolutions(params, levels, step)
-    elif name == "grouped_gemm":
-        yield params
-        yield {**params, "k": params["k"] + 64 - step if levels["edge k"] == "below" else params["k"]}
-    else:
-        yield params
-
-
-def _convolutions(params: dict[str, Any], levels: dict[str, str], step: int) -> Iterator[dict[str, Any]]:
-    channels = params["channels"]
-    parts = {"none": 1, "depthwise": channels}.get(levels["grouping"]) or _divisor(channels)
-    filters = {"none": 8, "depthwise": channels}.get(levels["grouping"], 2 * parts)
-    wide = 64 if step == 0 or levels["layout"] == "nhwc" else 64 + step
-    high, deep = {"1-D": (1, 0), "3-D": (8, 8)}.get(levels["dimensions"], (16, 0))
-    yield {**params, "filters": filters, "groups": parts, "width": wide, "height": high, "depth": deep}
-
-
-def _divisor(channels: int) -> int:
-    """The smallest number of groups above one that parts them; all, where they are prime, which is then found out."""
-    return next((n for n in range(2, channels) if channels % n == 0), channels)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap.core import work
 from hotlap.core.record import Case
 from hotlap.kernels.coverage import features, regions
 from hotlap.kernels.coverage.groups import Group, Groups, grouped
@@ -55,8 +56,9 @@ def _coordinates(both: Sequence[Group], roof: Roof | None) -> tuple[NDArray[np.i
     for text in columns[0].texts():
         places: dict[str, int] = {}
         same.append(np.concatenate([one.by_word(text, lambda word: places.setdefault(word, len(places))) for one in columns]))  # noqa: B023
-    if name in features.ROWS or name in ("gemm", "conv"):
-        same.append(np.concatenate([features.alignment(name, one) for one in columns]).astype(np.int64))
+    variety = work.find(name).variety
+    if variety and features.aligned(variety):
+        same.append(np.concatenate([features.alignment(variety, one) for one in columns]).astype(np.int64))
     if roof is not None:
         same.append(np.concatenate([regions.placed(name, one, roof).computes for one in columns]).astype(np.int64))
     same.append(np.unique([case.implementation for group in both for case in group.cases], return_inverse=True)[1])

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from hotlap.core import work
 from hotlap.core.record import Case
+from hotlap.core.work.compute import GEMM
+from hotlap.core.work.network import COLLECTIVE, POINTWISE
 from hotlap.core.work.program import OWN
 from hotlap.kernels.coverage.groups import Columns
 
@@ -70,12 +72,12 @@ def _peak(unit: str, roof: Roof) -> float:
 
 
 PROBES: Sequence[tuple[str, Mapping[str, object]]] = (
-    *(("pointwise", {"op": "add", "dtype": "bf16", "elements": n}) for n in (1, 2**18, 2**20, 2**22, 2**24, 2**26, 2**28)),
-    *(("gemm", {"dtype": "bf16", "cache": "rotated", "m": m, "n": 8192, "k": 8192}) for m in (16, 64, 128, 192, 256, 384, 512, 8192)),
-    ("collective", {"op": "all_reduce", "gpus": 2, "size": 2**26}),
-    *(("pointwise", {"op": "add", "dtype": "bf16", "elements": n * 2**20}) for n in (6, 8, 10, 12)),
+    *((POINTWISE.name, {"op": "add", "dtype": "bf16", "elements": n}) for n in (1, 2**18, 2**20, 2**22, 2**24, 2**26, 2**28)),
+    *((GEMM.name, {"dtype": "bf16", "cache": "rotated", "m": m, "n": 8192, "k": 8192}) for m in (16, 64, 128, 192, 256, 384, 512, 8192)),
+    (COLLECTIVE.name, {"op": "all_reduce", "gpus": 2, "size": 2**26}),
+    *((POINTWISE.name, {"op": "add", "dtype": "bf16", "elements": n * 2**20}) for n in (6, 8, 10, 12)),
     *(
-        ("gemm", {"dtype": "bf16", "cache": "rotated", "m": m, "n": n, "k": n})
+        (GEMM.name, {"dtype": "bf16", "cache": "rotated", "m": m, "n": n, "k": n})
         for n in (4096, 2048, 1024) for m in (256, 384, 512, 1024, 2048)
     ),
 )

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from hotlap.core import plan as plans
 from hotlap.core import work as works
 from hotlap.core.measure.targets.base import Target
+from hotlap.core.record import Case
+from hotlap.core.work.base import integer
+from hotlap.core.work.compute import GEMM
+from hotlap.core.work.latency import ATOMIC
+from hotlap.core.work.link import TRANSFER
+from hotlap.core.work.memory import STREAM
 from hotlap.stress.units.base import Wrong
 
 SIDE, LEAST = 8192, 1024  # m, n and k; smaller where a product takes long
 UNIT_S = 0.1  # what a unit is made to take: calls are as many as fit, whatever the dtype's rate
 MOST_CALLS = 4096
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "memory": ("stream", {"op": "copy", "size": "4 GiB"}), "link": ("transfer", {"direction": "h2d", "size": "1 GiB"}),
-    "atomics": ("atomic", {"contention": "same"}),
+CASES = {
+    "memory": STREAM.case({"op": "copy", "size": "4 GiB"}), "link": TRANSFER.case({"direction": "h2d", "size": "1 GiB"}),
+    "atomics": ATOMIC.case({"contention": "same"}),
 }  # fmt: skip
 
 
@@ -24,7 +29,7 @@ def product(target: Target, dtype: str, seed: int) -> Simulated:
     """A matrix product, of sides that are halved until a call fits into a unit."""
     side = SIDE
     while True:
-        made = Simulated(target, f"products {dtype}", "gemm", {"m": side, "n": side, "k": side, "dtype": dtype}, seed)
+        made = Simulated(target, f"products {dtype}", GEMM.case({"m": side, "n": side, "k": side, "dtype": dtype}), seed)
         if made.call_s <= UNIT_S or side <= LEAST:
             return made
         side //= 2
@@ -32,24 +37,22 @@ def product(target: Target, dtype: str, seed: int) -> Simulated:
 
 def other(target: Target, kind: str, seed: int) -> Simulated:
     """Memory, link or atomics."""
-    workload, params = CASES[kind]
-    return Simulated(target, kind, workload, params, seed)
+    return Simulated(target, kind, CASES[kind], seed)
 
 
 class Simulated:
     """A case of the simulated GPU; wrong results are those that were asked for."""
 
-    def __init__(self, target: Target, name: str, workload: str, params: dict[str, Any], seed: int) -> None:
+    def __init__(self, target: Target, name: str, case: Case, seed: int) -> None:
         self.target, self.name = target, name
-        case = plans.case(workload, params)
+        kind = works.find(case.workload)
         self.prepared = target.library.prepare(case)
         self.call_s = target.library.call_s(case)
         self.calls = max(1, min(round(UNIT_S / self.call_s), MOST_CALLS))
-        self.side = int(params["m"]) if workload == "gemm" else SIDE
-        self.flop = 2.0 * self.side**3 * self.calls if workload == "gemm" else 0.0
-        asked = works.find(workload).work(case.params)
-        moved = workload in ("stream", "transfer")
-        self.moved_bytes = float(asked.link_bytes or asked.working_set_bytes) * self.calls if moved else 0.0
+        self.side = integer(case.params, "m") if kind.model == "product" else SIDE
+        self.flop = 2.0 * self.side**3 * self.calls if kind.model == "product" else 0.0
+        asked = kind.work(case.params)
+        self.moved_bytes = float(asked.link_bytes or asked.working_set_bytes) * self.calls if kind.metric == "bandwidth" else 0.0
         self.rng = np.random.default_rng([seed, *name.encode()])
 
     def run(self) -> None:

@@ -10,6 +10,7 @@ from types import ModuleType
 from hotlap.core.errors import HotlapError, InputError, Unavailable, nearest
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Case, Device
+from hotlap.core.work import traits
 
 TARGETS = {  # in order of preference when none is named
     "cuda": "NVIDIA GPUs through the CUDA driver",
@@ -99,4 +100,4 @@ def chosen(text: str, cases: Sequence[Case]) -> Spec:
     """The target asked for; where none is, the host for programs alone, else the best one here."""
     if text:
         return parse(text)
-    return Spec("host") if cases and all(case.workload == "command" for case in cases) else default()
+    return Spec("host") if cases and all(traits(case.workload).source == "program" for case in cases) else default()

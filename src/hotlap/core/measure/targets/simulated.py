@@ -143,6 +143,11 @@ def open(device: Device, options: Mapping[str, str] | None = None) -> SimulatedT
     return SimulatedTarget(device, Faults.parse(options or {}))
 
 
+def _copied(case: Case) -> bool:
+    link = work.find(case.workload).link
+    return link is not None and link.copied
+
+
 class SimulatedTarget:
     """A target that answers from the model. Its `library` is itself: it prepares any case."""
 
@@ -168,7 +173,7 @@ class SimulatedTarget:
         needed = _working_set(case)
         if self.device.memory_bytes and needed > self.device.memory_bytes:
             raise NotSupported(f"{units.size(needed)} do not fit the device's memory of {units.size(self.device.memory_bytes)}")
-        link = case.workload in ("transfer", "peer")
+        link = _copied(case)
         self.gpu.load = played  # until another case runs
         late = self.faults.slow_kernel.factor(case)
 

@@ -1,4 +1,4 @@
-"""What is run: the table of implemented workloads, and preparation of a case on any target."""
+"""What is run: preparation of a case on any target, by the module that its workload names."""
 
 from __future__ import annotations
 
@@ -11,18 +11,10 @@ import numpy as np
 
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets.base import Target
-from hotlap.core.measure.workloads import operators
 from hotlap.core.measure.workloads.base import Family, Prepared
 from hotlap.core.record import Case
+from hotlap.core.work import find
 from hotlap.kernels import kept as kernels
-
-FAMILIES = {
-    "stream": "stream", "gather": "access", "chase": "access",
-    "fma": "arithmetic", "intensity": "arithmetic",
-    "launch": "latency", "sync": "latency", "atomic": "latency", "barrier": "latency",
-    "transfer": "link", "peer": "link",
-    **dict.fromkeys(operators.FAMILIES, "operators.harness"),
-}
 
 
 def prepare(target: Target, case: Case, seed: int) -> Prepared:
@@ -34,11 +26,11 @@ def prepare(target: Target, case: Case, seed: int) -> Prepared:
         return own.prepare(target, case, np.random.default_rng(seed))
     if target.dialect == "host":
         raise NotSupported(f"'{case.workload}' needs memory and kernels, the target host has neither; give --target opencl, cuda or torch")
-    family = FAMILIES.get(case.workload)
-    if family is None:
-        where = "runs on simulated GPUs only" if case.workload == "collective" else "is not run from a plan"
-        raise NotSupported(f"'{case.workload}' {where}")
-    module = cast(Family, importlib.import_module(f"hotlap.core.measure.workloads.{family}"))
+    kind = find(case.workload)
+    name = kind.preparer or ("operators.harness" if kind.operator else "")
+    if not name:
+        raise NotSupported(f"'{case.workload}' {kind.unprepared}")
+    module = cast(Family, importlib.import_module(f"hotlap.core.measure.workloads.{name}"))
     return module.prepare(target, case, np.random.default_rng(seed))
 
 

@@ -15,7 +15,7 @@ from hotlap.core.measure.workloads.flush import flusher
 from hotlap.core.measure.workloads.layout import layout
 from hotlap.core.record import Case, Check
 from hotlap.core.work.base import DTYPES
-from hotlap.core.work.memory import STREAM, stream_elements
+from hotlap.core.work.memory import STREAM_OPS, stream_elements
 
 SCALAR = {"fp32": "float", "fp64": "double"}
 NUMPY: Mapping[str, Any] = {"fp32": np.float32, "fp64": np.float64}
@@ -50,7 +50,7 @@ class _Stream:
         self.fill = target.kernel(text, "fill", defines)
         self.n = stream_elements(case.params)
         self.vectors = np.uint64(self.n // self.shape.width)
-        read, written, _ = STREAM[self.op]
+        read, written, _ = STREAM_OPS[self.op]
         size = self.n * DTYPES[dtype]
         out = size if written else self.shape.items * self.shape.width * DTYPES[dtype]
         tiny = target.buffer(64)  # stands in for an array that the operation does not use
@@ -131,7 +131,7 @@ def _torch(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     torch, op, dtype = target.library, str(case.params["op"]), str(case.params["dtype"])
     n = stream_elements(case.params)
     kind = {"fp32": torch.float32, "fp64": torch.float64}[dtype]
-    read, written, _ = STREAM[op]
+    read, written, _ = STREAM_OPS[op]
     place = target.device.facts["place"]
     try:
         a, b, c = (torch.ones(n if wanted else 1, dtype=kind, device=place) for wanted in (written, read, read > 1))

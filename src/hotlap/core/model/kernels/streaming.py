@@ -26,17 +26,17 @@ from numpy.typing import ArrayLike, NDArray
 from hotlap.core import work
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.kernels.base import Chip, Demand, Estimate, Floats
-from hotlap.core.work.base import STORED, Work
+from hotlap.core.work.base import STORED, Work, Workload
 from hotlap.core.work.memory import gather_shape
+from hotlap.core.work.traits import SECTOR
 
-WORKLOADS = ("pointwise", "rowwise", "embedding", "transpose", "stream", "gather")
+WORKLOADS = tuple(name for name, one in work.WORKLOADS.items() if one.model == "streaming")
 SPECIALS = {  # exponentials and reciprocals of an element
     "gelu": 1.0, "silu_mul": 2.0, "softmax": 1.0, "sigmoid": 2.0, "tanh": 1.0, "silu": 2.0, "gelu_mul": 1.0, "gelu_backward": 2.0,
     "silu_mul_backward": 2.0, "cross_entropy": 1.0, "cross_entropy_backward": 1.0,
 }
 READ_ONCE = ("sum", "max")  # of rows: nothing is done with an element after its row's result is known
 MEASURED = ("rmsnorm", "layernorm", "softmax", "rope")
-SECTOR = 32.0  # bytes of the least fetch; CUDA C++ Best Practices Guide, coalesced access
 SPECIALS_PER_CLOCK = 16.0  # of a unit; CUDA C++ Programming Guide, arithmetic throughput, since compute capability 6
 L2_PORT = 64.0  # bytes a clock from L2 into a unit, which what comes from DRAM passes too; A100 white paper
 PASSED_BYTES_A_UNIT = 32 * 2**20  # that a stream over a small working set moves in one launch, as the workload does
@@ -104,44 +104,45 @@ def _moves(workload: str, params: Mapping[str, Any], chip: Chip, c: Mapping[str,
     def full(value: Any) -> Floats:
         return np.broadcast_to(np.asarray(value, dtype=float), shape).ravel()
 
-    asked = _work(workload, params)
+    kind = work.find(workload)
+    traffic, asked = kind.traffic, _work(kind, params)
     read, written, op = full(asked.read_bytes), full(asked.written_bytes), str(params.get("op", ""))
     row, rows, again, passes = np.zeros(len(read)), np.ones(len(read)), np.zeros(len(read)), np.ones(len(read))
     elements = np.zeros(len(read))
-    if workload == "pointwise":
+    if traffic == "elements":
         elements = full(params["elements"])
-    elif workload == "rowwise":
+    elif traffic == "rows":
         rows = full(params["rows"])
         row, elements = read / rows, rows * full(params["columns"])
         kept = chip.shared_bytes + 4.0 * chip.registers  # of one unit
         again = read * ((op == "quantise") | ((row > kept) & np.full(len(read), op not in READ_ONCE) & (kept > 0) & (not shared)))
-    elif workload == "embedding":
+    elif traffic == "table":
         extra = _sectors(full(params["columns"]) * float(STORED[str(params["dtype"])])) * full(params["tokens"])
         read = np.maximum(read, extra + 4.0 * full(params["tokens"]))
-    elif workload == "transpose":
+    elif traffic == "turned":
         size = STORED[str(params["dtype"])]
         narrow = [_sectors(full(params[side]) * size) / (full(params[side]) * size) for side in ("columns", "rows")]
         read, written = read * narrow[0], written * narrow[1]
     in_l2 = np.zeros(len(read))
-    if workload in ("stream", "gather"):
-        read = full(_fetched(params)) if workload == "gather" else read
+    if kind.memory_alone:
+        read = full(_fetched(params)) if traffic == "gathered" else read
         used = full(asked.working_set_bytes)
         if params["cache"] != "cold":
             in_l2 = np.clip((1 - used / max(chip.l2_bytes, 1.0)) / (1 - c["l2_kept"]), 0.0, 1.0)
             passes = (
-                np.maximum(1.0, PASSED_BYTES_A_UNIT * chip.units // np.maximum(read + written, 1.0)) if workload == "stream" else passes
+                np.maximum(1.0, PASSED_BYTES_A_UNIT * chip.units // np.maximum(read + written, 1.0)) if kind.shares_launch else passes
             )
     flop = {unit: full(count) for unit, count in asked.operations.items()}
-    known = np.full(len(read), op in MEASURED or (workload == "stream" and op not in ("write", "read")))
-    turned = c["turned_share"] if workload == "transpose" else 1.0
+    known = np.full(len(read), op in MEASURED or (traffic == "contiguous" and op not in ("write", "read")))
+    turned = c["turned_share"] if traffic == "turned" else 1.0
     return Moves(read, written, row, rows, again, in_l2, elements * SPECIALS.get(op, 0.0), flop, turned, passes, known)
 
 
-def _work(workload: str, params: Mapping[str, Any]) -> Work:
+def _work(kind: Workload, params: Mapping[str, Any]) -> Work:
     """Counts of the workload; sizes of streams and gathers are whole vectors, so these take one case."""
-    if workload in ("stream", "gather"):
+    if kind.memory_alone:
         params = {n: v if isinstance(v, str) else np.asarray(v).ravel()[0].item() for n, v in params.items()}
-    return work.find(workload).work(params)
+    return kind.work(params)
 
 
 def _sectors(width: Floats) -> Floats:

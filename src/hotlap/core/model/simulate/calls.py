@@ -6,6 +6,8 @@ against this.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from hotlap.core import work
 from hotlap.core.errors import NotSupported
 from hotlap.core.model import limits
@@ -35,18 +37,13 @@ def expected_call_s(case: Case, spec: Spec) -> float:
     queue. Gathers fetch sectors of 32 B. Latencies in cycles of the highest clock by cache level. Raises NotSupported where the
     table lacks a figure.
     """
-    asked = work.find(case.workload).work(case.params)
+    kind = work.find(case.workload)
+    asked = kind.work(case.params)
     if case.workload in OWN:
         raise NotSupported("a simulated GPU cannot run programs")
-    if case.workload in ("launch", "sync"):
-        return LAUNCH_S[text(case.params, "mode")] if case.workload == "launch" else SYNC_S[text(case.params, "kind")]
-    if case.workload == "chase":
-        return asked.steps * _load_cycles(asked.working_set_bytes, spec) / _clock(spec)
-    if case.workload == "barrier":
-        return asked.steps * (BARRIER_CYCLES + BARRIER_CYCLES_PER_ITEM * integer(case.params, "group")) / _clock(spec)
-    if case.workload == "atomic":
-        return max(_atomic_s(case, spec), LAUNCH_S["stream"])
-    if case.workload == "rnn":  # every step waits for the one before
+    if latency := _LATENCIES.get(kind.shows):
+        return latency(case, spec)
+    if kind.model == "recurrence":  # every step waits for the one before
         return max(_bound_s(case, spec), integer(case.params, "steps") * LAUNCH_S["graph"])
     floor_s = COPY_S if asked.link_bytes else LAUNCH_S["stream"] / _calls_a_launch(case, asked, spec)
     return max(_bound_s(case, spec), _traffic_s(case, asked, spec), floor_s)
@@ -54,7 +51,7 @@ def expected_call_s(case: Case, spec: Spec) -> float:
 
 def _calls_a_launch(case: Case, asked: Work, spec: Spec) -> float:
     """Streams over small working sets pass over them many times in one launch, as on real targets."""
-    if case.workload != "stream" or case.params.get("cache") == "cold":
+    if not work.find(case.workload).shares_launch or case.params.get("cache") == "cold":
         return 1.0
     return max(1.0, PASSED_BYTES_A_UNIT * (spec.compute_units or 1) // asked.memory_bytes)
 
@@ -73,14 +70,15 @@ def _bound_s(case: Case, spec: Spec) -> float:
 
 
 def _on_link(case: Case) -> bool:
-    return case.workload in ("transfer", "peer")
+    link = work.find(case.workload).link
+    return link is not None and link.copied
 
 
 def _traffic_s(case: Case, asked: Work, spec: Spec) -> float:
     if not asked.memory_bytes or spec.memory_bandwidth_b_s is None:
         return 0.0
     cached_s = asked.memory_bytes / (L2_OF_MEMORY * spec.memory_bandwidth_b_s)
-    if case.workload != "gather":
+    if work.find(case.workload).traffic != "gathered":
         return cached_s
     reads = asked.written_bytes / 4  # one element is written for each that is read
     fetched = reads * (4.0 * min(integer(case.params, "stride"), 8) if text(case.params, "pattern") == "strided" else SECTOR_BYTES)
@@ -101,9 +99,33 @@ def _load_cycles(working_set_bytes: float, spec: Spec) -> float:
     return L2_CYCLES if working_set_bytes <= (spec.resident_bytes or 0.0) else MEMORY_CYCLES
 
 
-def _atomic_s(case: Case, spec: Spec) -> float:
+def _launch_s(case: Case, _: Spec) -> float:
+    return LAUNCH_S[text(case.params, "mode")]
+
+
+def _wait_s(case: Case, _: Spec) -> float:
+    return SYNC_S[text(case.params, "kind")]
+
+
+def _loads_s(case: Case, spec: Spec) -> float:
+    asked = work.find(case.workload).work(case.params)
+    return asked.steps * _load_cycles(asked.working_set_bytes, spec) / _clock(spec)
+
+
+def _barriers_s(case: Case, spec: Spec) -> float:
+    cycles = BARRIER_CYCLES + BARRIER_CYCLES_PER_ITEM * integer(case.params, "group")
+    return work.find(case.workload).work(case.params).steps * cycles / _clock(spec)
+
+
+def _atomics_s(case: Case, spec: Spec) -> float:
     if spec.compute_units is None:
         raise NotSupported(f"no published number of units of {spec.name}")
     same = text(case.params, "contention") == "same"
     per_clock = ATOMICS_PER_CLOCK_SAME if same else ATOMICS_PER_CLOCK_UNIT_SPREAD * spec.compute_units
-    return ATOMIC_ITEMS * integer(case.params, "repeats") / per_clock / _clock(spec)
+    return max(ATOMIC_ITEMS * integer(case.params, "repeats") / per_clock / _clock(spec), LAUNCH_S["stream"])
+
+
+_LATENCIES: Mapping[str, Callable[[Case, Spec], float]] = {
+    "launch": _launch_s, "wait": _wait_s, "load": _loads_s, "barriers": _barriers_s, "atomics": _atomics_s,
+}  # fmt: skip
+"""Seconds of a call, by what a workload shows of a machine."""

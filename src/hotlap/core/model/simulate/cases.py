@@ -26,11 +26,10 @@ from hotlap.core.model.simulate.counters import named
 from hotlap.core.model.simulate.launch import HOST_S, Mode, timeline
 from hotlap.core.model.simulate.tasks import Kernel, Operand
 from hotlap.core.record import Case
+from hotlap.core.work.attention import attention_widths
 from hotlap.core.work.base import Work, count, integer, text, unit_of
-from hotlap.core.work.network import attention_widths, conv_sides
+from hotlap.core.work.convolution import conv_sides
 
-STREAMS = ("stream", "intensity", "pointwise", "rowwise", "embedding", "transpose")
-AGAIN = ("stream", "intensity")  # the same data in every call; operators' inputs are rotated over more than the last cache
 OUT = {"int8": "fp32", "fp8": "bf16", "fp4": "bf16"}  # of a product, where it is not its operands' type; int32 is as wide as fp32
 LAUNCHES = 256  # empty kernels in a queue, over whose number the first one's way is spread
 KEPT = 4096  # answers
@@ -91,7 +90,7 @@ def _played(case: Case, spec: Spec, setting: Setting) -> Call:
     chip = chip_of(spec)
     chip = facts.at_clock(chip, min(chip.clock_hz, setting.clock_hz))
     asked = work.find(case.workload).work(case.params)
-    if case.workload == "launch":
+    if work.find(case.workload).shows == "launch":
         return _launched(text(case.params, "mode"), chip)
     kernels, passes = kernels_of(case, asked, chip)
     found = card.simulate(kernels, chip, cap_w=setting.power_w)
@@ -114,16 +113,17 @@ def kernels_of(case: Case, asked: Work, chip: Chip) -> tuple[list[Kernel], float
     """Candidates for the case, and how many calls one launch of them holds. Raises NotSupported where nothing plays it."""
     case = _complete(case)
     cold, passes = case.params.get("cache") in ("cold", "rotated"), 1.0
-    if case.workload in ("gemm", "grouped_gemm"):
+    kind = work.find(case.workload)
+    if kind.model in ("product", "groups"):
         found = _product(case, chip)
-    elif case.workload == "conv":
+    elif kind.model == "convolution":
         found = _convolution(case, asked, chip)
-    elif case.workload == "attention":
+    elif kind.model == "attention":
         found = [_attention(case, asked, chip)]
-    elif case.workload in STREAMS:
+    elif kind.traffic not in ("", "gathered"):
         passes = _passes(case, asked, chip)
         found = [_streamed(case, asked, chip, passes)]
-    elif case.workload in counted.WORKLOADS:
+    elif kind.passes is not None:
         found = [_passed(case, asked, chip)]
     else:
         raise NotSupported("kernels of this workload are not simulated tile by tile")
@@ -137,7 +137,7 @@ def _complete(case: Case) -> Case:
 
 def _product(case: Case, chip: Chip) -> list[Kernel]:
     """A product, or a batch of them for groups, each of the mean number of rows. A residual is read as the result is written."""
-    grouped = case.workload == "grouped_gemm"
+    grouped = work.find(case.workload).model == "groups"
     m, n, k = (integer(case.params, name) for name in ("m", "n", "k"))
     batch = min(integer(case.params, "groups"), m) if grouped else integer(case.params, "batch")
     dtype = unit_of(text(case.params, "dtype")).partition(".")[2]
@@ -198,7 +198,7 @@ def _attention(case: Case, asked: Work, chip: Chip) -> Kernel:
 
 def _backward(case: Case, asked: Work, forward: Kernel) -> Kernel:
     """The forward kernel with the backward pass's operations and bytes: more steps of the same kind."""
-    front = work.find("attention").work({**case.params, "op": "forward"})
+    front = work.find(case.workload).work({**case.params, "op": "forward"})
     more, read = asked.total_operations / front.total_operations, asked.read_bytes / front.read_bytes
     return replace(
         forward, name=f"{forward.name}, backward", steps=forward.steps * more, useful_flop=forward.useful_flop * more,
@@ -227,7 +227,7 @@ def _vector(asked: Work) -> str:
 
 def _passes(case: Case, asked: Work, chip: Chip) -> float:
     """Streams over small working sets pass over them many times in one launch, as on real targets."""
-    if case.workload != "stream" or case.params.get("cache") == "cold":
+    if not work.find(case.workload).shares_launch or case.params.get("cache") == "cold":
         return 1.0
     return max(1.0, calls.PASSED_BYTES_A_UNIT * chip.units // asked.memory_bytes)
 
@@ -237,7 +237,8 @@ def _streamed(case: Case, asked: Work, chip: Chip, passes: float) -> Kernel:
     facts.rate(chip, dtype)  # what the machine lacks is said, not played on another unit
     a_byte = asked.total_operations / asked.memory_bytes
     rounds = 1 if passes > 1 else stream.ROUNDS
-    age = asked.working_set_bytes if case.workload in AGAIN else math.inf
+    again = "bandwidth" in work.find(case.workload).ceilings  # the same data in every call; other inputs are rotated past the last cache
+    age = asked.working_set_bytes if again else math.inf
     found = stream.build(asked.read_bytes * passes, asked.written_bytes * passes, chip, a_byte, age, rounds)
     return replace(found, name=case.workload, vector=dtype)
 

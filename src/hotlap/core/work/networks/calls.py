@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hotlap.core.errors import InputError
+from hotlap.core.work import traits
 from hotlap.core.work.networks.shape import Network
 
 Phase = Literal["prefill", "decode", "train"]
@@ -128,7 +129,7 @@ def _attention(network: Network, setting: Setting) -> Iterator[Call]:
     share = of_stage(network, setting)
     windows = {network.window: network.windowed_layers, 0: network.layers - network.windowed_layers}
     for call in _attention_layer(network, setting):
-        if call.workload == "attention":
+        if traits(call.workload).model == "attention":
             for window, layers in windows.items():
                 if layers:
                     yield replace(call, params={**call.params, "window": window}, times=layers * share)

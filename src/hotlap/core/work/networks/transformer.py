@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from hotlap.core.work import traits
 from hotlap.core.work.networks import calls, replicas
 from hotlap.core.work.networks.calls import Call, Setting
 from hotlap.core.work.networks.shape import Network
@@ -32,12 +33,12 @@ def _really(network: Network, setting: Setting, call: Call) -> Iterator[Call]:
     p = call.params
     if call.name in ("head", "softmax") and not network.causal:
         yield from _encoder_end(network, setting, call)
-    elif call.workload == "gemm" and p["batch"] == 1:
+    elif traits(call.workload).model == "product" and p["batch"] == 1:
         yield from _linear(network, call)
-    elif call.workload == "moe":
+    elif traits(call.workload).model == "experts":
         yield Call("choice of experts", "experts", "routing", {name: p[name] for name in ("tokens", "experts", "topk")}, call.times)
         yield from _experts(call) if setting.phase == "train" else [call]
-    elif call.workload == "rowwise" and p["op"] == "softmax" and call.group == "head":
+    elif traits(call.workload).traffic == "rows" and p["op"] == "softmax" and call.group == "head":
         rows = {"rows": p["rows"], "columns": p["columns"]}
         if setting.phase == "train":
             yield replace(call, name="cross-entropy", params={"op": "cross_entropy", **rows})
@@ -52,12 +53,12 @@ def _encoder_end(network: Network, setting: Setting, call: Call) -> Iterator[Cal
     a norm before the head, as transformers' BertForMaskedLM has it."""
     wide = network.hidden
     if setting.phase != "train":
-        if network.pooled and call.workload == "gemm":
+        if network.pooled and traits(call.workload).model == "product":
             rows = setting.sequences
             first = {"m": rows, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"}
             yield replace(call, name="pooler", params=first)
             yield replace(call, name="pooler tanh", workload="pointwise", params={"op": "tanh", "elements": rows * wide})
-    elif call.workload == "gemm":
+    elif traits(call.workload).model == "product":
         square = {"m": setting.tokens, "n": wide, "k": wide, "dtype": "bf16", "layout": "nt", "epilogue": "bias"}
         yield replace(call, name="head transform", params=square)
         yield replace(call, name="head GELU", workload="pointwise", params={"op": "gelu", "elements": setting.tokens * wide})
@@ -83,7 +84,7 @@ def _linear(network: Network, call: Call) -> Iterator[Call]:
 def _quantised_weights(found: Sequence[Call]) -> Iterator[Call]:
     """Once a step: after an optimizer's update, 8-bit copies of the weights."""
     for call in found:
-        if call.workload == "gemm" and str(call.params["dtype"]).startswith("fp8"):
+        if traits(call.workload).model == "product" and str(call.params["dtype"]).startswith("fp8"):
             rows = {"op": "quantise", "rows": call.params["n"], "columns": call.params["k"]}
             yield replace(call, name=f"{call.name}, weights in 8 bits", group="optimizer", workload="rowwise", params=rows)
 

@@ -8,8 +8,8 @@ from typing import Any
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.workloads.operators.base import complete, sizes
 from hotlap.core.record import Case
+from hotlap.core.work.attention import attention_widths
 from hotlap.core.work.base import text
-from hotlap.core.work.network import attention_widths
 
 TYPES = ("fp32", "fp16", "bf16")
 

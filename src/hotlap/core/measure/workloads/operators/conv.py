@@ -14,7 +14,7 @@ from hotlap.core.measure.workloads.operators.base import Exact, Maker, Operator,
 from hotlap.core.measure.workloads.operators.gemm import precision
 from hotlap.core.measure.workloads.operators.products import SIGMAS, WHOLE_FLOP, Finish, some
 from hotlap.core.record import Case
-from hotlap.core.work.network import conv_sides
+from hotlap.core.work.convolution import conv_sides
 
 Inputs = Mapping[str, Any]
 
