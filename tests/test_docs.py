@@ -103,6 +103,7 @@ def execute(block: Block) -> subprocess.CompletedProcess[str]:
         "NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": str(ROOT / "src"),
     }
     if block.mark == "file":
+        (here / block.value).parent.mkdir(parents=True, exist_ok=True)
         (here / block.value).write_text(block.text, encoding="utf-8")
         argv = ["test", "-s", block.value]
     elif block.language == "python":

@@ -28,7 +28,7 @@ def section(document: str, title: str) -> str:
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_and_parameter_is_described(name: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \|", section("workloads.md", name), re.MULTILINE)
-    assert rows == [p.name for p in WORKLOADS[name].params]
+    assert rows == [p.name for p in WORKLOADS[name].params], f"docs/workloads.md: a row for each parameter of {name}"
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *PARTS])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
+from hotlap.core.work.counted import Work
 from hotlap.core.work.variety import Variety
-
-if TYPE_CHECKING:
-    from hotlap.core.work.base import Work
 
 Params = Mapping[str, Any]
 Heading = Literal["memory", "compute", "latency", "networks", "science", "links", "own"]
