@@ -35,14 +35,14 @@ def codes_raised() -> Iterator[str]:
     """Every code that the source gives to a Notice."""
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and (getattr(node.func, "id", "") == "Notice" or getattr(node.func, "attr", "") == "Notice"):
+            if isinstance(node, ast.Call) and {getattr(node.func, "id", ""), getattr(node.func, "attr", "")} & {"Notice", "notice"}:
                 given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "code")]
                 yield from (str(one.value) for one in given if isinstance(one, ast.Constant))
 
 
 @pytest.mark.slow("reads all of the source")
 def test_every_code_is_in_the_glossary_and_every_one_there_is_raised() -> None:
-    known = section("Notices of a number") | section("Notices of statistics") | section("Notices of a record")
+    known = section("Notices of a number") | section("Notices of statistics") | section("Notices of a record") | section("Notices of a trace")
     assert known == set(codes_raised()) | set(notices.KINDS)
 
 

@@ -142,7 +142,7 @@ def test_a_disk_that_is_full_costs_only_the_cache(trace: Path, monkeypatch: pyte
     monkeypatch.setattr(opening.tempfile, "mkdtemp", full)
     found = Timeline.open(trace)
     assert len(found) == len(Timeline.open(trace, cache=False))
-    assert found.head.doubts[-1].what.endswith("kept on disk: No space left on device")
+    assert found.head.notices[-1].seen.endswith("kept on disk: No space left on device")
 
 
 def test_what_killed_processes_left_is_removed_after_a_while(trace: Path) -> None:

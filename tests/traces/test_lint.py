@@ -57,8 +57,8 @@ def test_left_open_in_a_file_that_is_cut_off_is_no_error(tmp_path: Path) -> None
     (tmp_path / "cut.json").write_text(text + ', {"ph": "X", "na')
     linted = lint([Timeline.open(tmp_path / "cut.json", cache=False)])
     assert [(one.rule, one.severity) for one in linted.flaws] == [("left-open", "warning")]
-    assert "the file is cut off: what stands before the cut was read" in linted.doubts["cut.json"]
-    assert "doubt  the file is cut off" in printing.lint(linted, 100)
+    assert "the file is cut off: what stands before the cut was read" in [notice.seen for notice in linted.notices["cut.json"]]
+    assert "notice the file is cut off" in printing.lint(linted, 100)
 
 
 def test_closed_without_opening(tmp_path: Path) -> None:

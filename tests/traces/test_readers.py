@@ -68,7 +68,7 @@ def test_nsys(tmp_path: Path) -> None:
     assert trace.head.facts == {"export_schema_version": "3.25.0", "kernels_in_graphs": 2}
     assert trace.head.unix_ns == 1_700_000_000_000_001_100
     assert trace.head.devices == [{"id": 0, "name": "GPU", "smCount": 108}]
-    assert {d.what: d.events for d in trace.head.doubts} == {
+    assert {one.seen: one.count for one in trace.head.notices} == {
         "events without a time or of negative duration were skipped": 1, "markers that were opened and not closed were skipped": 1,
         "markers were closed by another thread than opened them": 1, "CUDA graphs were recorded as a whole: their kernels are not known": 1,
     }  # fmt: skip
@@ -173,7 +173,7 @@ def test_rocprof_csv_takes_the_tables_beside_that_of_kernels_along(tmp_path: Pat
     assert trace.launches[kernel["launch"]] == Launch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
     assert trace.head.facts["files"].count(".csv") == 4
     assert "200" not in trace.head.facts["files"]
-    assert [(d.what, d.events) for d in trace.head.doubts] == [("lines with another number of values than the header were skipped", 1)]
+    assert [(one.seen, one.count) for one in trace.head.notices] == [("lines with another number of values than the header were skipped", 1)]
     alone = Timeline.open(tmp_path / "199_hip_api_trace.csv")
     assert len(alone) == 1
     assert alone.head.facts == {}
@@ -228,7 +228,7 @@ def test_memory_entries_without_time_or_total(tmp_path: Path) -> None:
     assert trace.device.tolist() == [1, 1]
     assert trace.start.tolist() == [0, 1000]
     assert trace.external.tolist() == [-1, -1]
-    assert "a microsecond apart" in trace.head.doubts[0].what
+    assert "a microsecond apart" in trace.head.notices[0].seen
 
 
 def test_xplane_of_a_device(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_xplane_passes_over_what_it_does_not_know_and_keeps_what_stands_before_d
     assert len(opened(tmp_path, "a.xplane.pb", samples.doubled(whole))) == 3
     trace = opened(tmp_path, "b.xplane.pb", whole + whole[: len(whole) // 2])
     assert len(trace) == 3
-    assert "cut off or damaged" in trace.head.doubts[0].what
+    assert "cut off or damaged" in trace.head.notices[0].seen
     with pytest.raises(InputError, match="no events"):
         opened(tmp_path, "c.xplane.pb", whole[:40])
 
@@ -272,11 +272,11 @@ def test_nsysjax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("marker", "TSL:XlaModule:#hlo_module=jit_step#", 1000, 3000), ("kernel", "fusion.3", 2000, 400), ("kernel", "nccl all-gather.1", 2500, 300),
     ]  # fmt: skip
     assert trace.breakdown().exposed_communication_share == pytest.approx(300 / 800)
-    assert "thunks" in trace.head.doubts[0].what
+    assert "thunks" in trace.head.notices[0].seen
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     without = Timeline.open(tmp_path / "x.zip")
     assert len(without) == 1
-    assert "pyarrow is not installed" in without.head.doubts[0].what
+    assert "pyarrow is not installed" in without.head.notices[0].seen
 
 
 def test_kineto(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_kineto(tmp_path: Path) -> None:
     assert (one(trace, "[memory]")["bytes"], one(trace, "[memory]")["external"]) == (-512, 1024)
     assert (trace.head.rank, trace.head.ranks, trace.head.unix_ns) == (1, 2, 1_700_000_000_000_000_000 + origin)
     assert trace.threads[mm["thread"]] == ("1", "1", "main")
-    assert trace.head.doubts == []
+    assert trace.head.notices == []
 
 
 @shared
@@ -305,7 +305,7 @@ def test_the_recorded_nsight_systems_database() -> None:
     trace = Timeline.open(DATA / "nsys" / "saxpy-mpi-cuda_nsys_perlmutter0.sqlite")
     counts = {KINDS[k]: int((trace.kind == k).sum()) for k in np.unique(trace.kind)}
     assert counts == {"kernel": 5, "copy": 15, "runtime": 57, "marker": 22, "overhead": 16}  # rows of its tables; 38 of 95 calls stand twice
-    assert trace.head.doubts == []
+    assert trace.head.notices == []
     assert trace.head.devices[0]["name"] == "NVIDIA A100-SXM4-40GB"
     # by hand from the rows: five kernels and fifteen copies, none of which overlap
     found = trace.breakdown()

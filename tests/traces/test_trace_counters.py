@@ -57,9 +57,9 @@ def test_the_decimal_sign_is_told_by_all_numbers_of_a_file(texts: list[str], dec
     assert [numbers.number(text, how) for text in texts] == values
 
 
-def test_numbers_that_contradict_each_other_are_a_doubt(tmp_path: Path) -> None:
+def test_numbers_that_contradict_each_other_are_a_notice(tmp_path: Path) -> None:
     found = read(tmp_path / "a.csv", details(("Duration", "us", "1.5"), ("Waves Per SM", "", "1,25"), ("Block Size", "", "2.75")))
-    assert "two ways" in found.doubts[0].what
+    assert "two ways" in found.notices[0].seen
     assert found.kernels[0].metrics["duration_s"] == pytest.approx(1.5e-6)
 
 
@@ -123,7 +123,7 @@ def test_kernels_are_told_apart_by_process_and_id_and_broken_lines_are_counted(t
     text = details(("Duration", "us", "1")) + KERNEL.replace('"7"', '"8"', 1) + ',"S","Duration","us","2",\n' + '"x","y","z"\n"3","7","cut'
     found = read(tmp_path / "a.csv", text)
     assert [one.duration_s for one in found.kernels] == [pytest.approx(1e-6), pytest.approx(2e-6)]
-    assert found.doubts[0].events >= 1
+    assert found.notices[0].count >= 1
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_a_packed_report_is_unpacked_and_a_bomb_is_refused(tmp_path: Path) -> No
 def test_a_report_that_is_cut_keeps_the_kernels_before_the_cut(tmp_path: Path) -> None:
     found = read(tmp_path / "a.ncu-rep", report()[:-20])
     assert [one.name for one in found.kernels] == ["daxpy(double *)"]
-    assert "cut off or damaged" in found.doubts[0].what
-    assert kernels.text(found, analysis.analyse(found)).splitlines()[1].startswith("doubt  the file is cut off or damaged")
+    assert "cut off or damaged" in found.notices[0].seen
+    assert kernels.text(found, analysis.analyse(found)).splitlines()[1].startswith("notice the file is cut off or damaged")
 
 
 # ---------------------------------------------------------------- ROCm Compute Profiler
@@ -241,13 +241,13 @@ def test_counters_of_amd_become_bytes_and_shares(tmp_path: Path) -> None:
     assert one.metrics["dram_write_bytes"] == 64_000
     assert one.metrics["memory_share"] == pytest.approx(128_000 / 20e-6 / 1638.4e9)
     assert one.metrics["wait_share"] == pytest.approx(0.9)
-    assert not found.doubts
+    assert not found.notices
 
 
 def test_without_the_file_of_the_machine_shares_of_peaks_are_unknown(tmp_path: Path) -> None:
     found = read(tmp_path / "pmc_perf.csv", PMC + PMC_COUNTERS + PMC_LINE)
     assert "memory_share" not in found.kernels[0].metrics
-    assert "sysinfo.csv" in found.doubts[0].what
+    assert "sysinfo.csv" in found.notices[0].seen
 
 
 # ---------------------------------------------------------------- real files

@@ -114,7 +114,7 @@ def _kernels(args: argparse.Namespace, path: Path) -> int:
     profile = counters.read(path)
     found = analysis.analyse(profile)
     if args.json:
-        terminal.print_json({"file": str(path), "kernels": found, "doubts": profile.doubts})
+        terminal.print_json({"file": str(path), "kernels": found, "notices": profile.notices})
     else:
         least = 0.0 if args.all else printing_kernels.LEAST
         print(printing_kernels.text(profile, found, terminal.width(), terminal.color(), least))

@@ -29,7 +29,7 @@ class Builder:
         self.names, self.threads, self.shapes = Places(), Places(), Places()
         self.launches, self.collectives, self.stacks = Places(), Places(), Places()
         self.thread_names: dict[tuple[str, str], str] = {}
-        self.doubts: dict[str, int] = {}
+        self.notices: dict[tuple[str, str], int] = {}
         self.count = 0
         self.blocks: dict[str, list[Column]] = {name: [] for name in columns}
         self.files: dict[str, IO[bytes]] = {}
@@ -51,10 +51,10 @@ class Builder:
                 self.blocks[name].append(block)
         self.count += count
 
-    def doubt(self, what: str, events: int = 1) -> None:
+    def notice(self, code: str, seen: str, count: int = 1) -> None:
         """Something that could not be read as it stands."""
-        if events:
-            self.doubts[what] = self.doubts.get(what, 0) + events
+        if count:
+            self.notices[code, seen] = self.notices.get((code, seen), 0) + count
 
     def tables(self) -> Tables:
         """The texts in order of their places."""

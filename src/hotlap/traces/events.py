@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.record import Record
+from hotlap.core.record import Notice, Record
 from hotlap.traces.intervals import Times
 
 Column = NDArray[Any]
@@ -81,13 +81,6 @@ class Collective(NamedTuple):
     ranks: int  # in the group; 0 unknown
 
 
-class Doubt(Record, frozen=True, kw_only=True):
-    """Something of a file that could not be read as it stands, and what was done about it."""
-
-    what: str
-    events: int = 0
-
-
 class Half(Record, frozen=True, kw_only=True):
     """A beginning without an end, an end without a beginning, or an end that closes a range of another name."""
 
@@ -109,8 +102,8 @@ class Head(Record, frozen=True, kw_only=True):
     ranks: int | None = None
     devices: list[dict[str, Any]] = []  # as the profiler describes them
     facts: dict[str, Any] = {}  # versions and settings the file names
-    doubts: list[Doubt] = []
-    halves: list[Half] = []  # the first MOST_HALVES of them; `doubts` counts all
+    notices: list[Notice] = []
+    halves: list[Half] = []  # the first MOST_HALVES of them; `notices` counts all
 
 
 class Tables(NamedTuple):

@@ -38,5 +38,5 @@ def lint(traces: Sequence[Events], compared: str = "") -> Linted:
     return Linted(
         files=[one.file for one in marks], markers=[len(one.places) for one in marks], names=[len(one.ids) for one in marks],
         compared=compared, flaws=found, not_told=not_told,
-        doubts={one.file: [doubt.what for doubt in one.events.head.doubts] for one in marks if one.events.head.doubts},
+        notices={one.file: one.events.head.notices for one in marks if one.events.head.notices},
     )  # fmt: skip

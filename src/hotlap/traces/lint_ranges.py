@@ -49,7 +49,7 @@ def _halves(marks: Marks, rules: Mapping[str, Rule]) -> Iterator[Flaw]:
             closed.remove(end)
             detail = f"opened on {one.thread}, closed on {end.thread} after {(end.start_ns - one.start_ns) / 1e6:.3g} ms"
             yield flaw(rules["closed-elsewhere"], detail, names=[one.name], places=[_spot(marks, one), _spot(marks, end)])
-    cut = any("cut off" in doubt.what for doubt in marks.events.head.doubts)
+    cut = any(notice.code == "cut_off" for notice in marks.events.head.notices)
     for name, several in _by_name(opened):
         detail = "never closed on its thread" + ("; the file is cut off, so it may be that its end is missing" if cut else "")
         yield _half_flaw(marks, rules["left-open"], detail, name, several, "warning" if cut else "error")

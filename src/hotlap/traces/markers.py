@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.record import Record
+from hotlap.core.record import Notice, Record
 from hotlap.traces import calls, steps
 from hotlap.traces.calls import Nesting, Places
 from hotlap.traces.events import MARKER, Events
@@ -69,7 +69,7 @@ class Linted(Record, frozen=True, kw_only=True):
     compared: str  # how several traces were taken: as ranks, as runs, "" one trace
     flaws: list[Flaw]
     not_told: dict[str, str] = {}  # rule → why it could not be asked
-    doubts: dict[str, list[str]] = {}  # file → what of it could not be read as it stands
+    notices: dict[str, list[Notice]] = {}  # file → what of it could not be read as it stands
 
 
 def rules() -> tuple[dict[str, Rule], re.Pattern[str], re.Pattern[str]]:

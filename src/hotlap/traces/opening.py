@@ -14,15 +14,16 @@ from typing import NamedTuple
 import msgspec
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.core.store import paths
 from hotlap.traces import counters, readers
 from hotlap.traces.building import Builder, mapped
-from hotlap.traces.events import BREAKDOWN, COLUMNS, Column, Doubt, Head, Tables
+from hotlap.traces.events import BREAKDOWN, COLUMNS, Column, Head, Tables
 from hotlap.traces.readers import packed
 from hotlap.traces.readers.base import Reader
 
 LARGE = 8 << 20  # bytes of a file from which its columns go to disk
-VERSION = 5  # of what is kept
+VERSION = 6  # of what is kept
 ABANDONED_S = 7 * 86400  # a folder in making that nobody has touched for longer
 SETS = {"all": tuple(COLUMNS), "breakdown": BREAKDOWN}
 
@@ -72,7 +73,7 @@ def read(path: Path, columns: str = "all", cache: bool = True) -> Opened:
     into = Builder(SETS[columns])
     head = _head(reader, path, into)
     if why:
-        head = msgspec.structs.replace(head, doubts=[*head.doubts, Doubt(what=f"its columns could not be kept on disk: {why}")])
+        head = msgspec.structs.replace(head, notices=[*head.notices, Notice("not_kept", f"its columns could not be kept on disk: {why}")])
     return Opened(str(path), head, into.arrays(), into.tables())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.errors import HotlapError
-from hotlap.core.record import Record
+from hotlap.core.record import Notice, Record
 from hotlap.traces import breakdown, collectives, intervals
 from hotlap.traces.collectives import Calls
 from hotlap.traces.events import OPERATOR
@@ -42,7 +42,7 @@ class Reduced(Record, frozen=True, kw_only=True):
     kernels: dict[str, float]  # seconds by name; of a host's trace, operators
     calls: Calls
     exposed: Intervals  # communication behind which nothing computes, ns of the rank's clock
-    doubts: list[str] = []
+    notices: list[Notice] = []
 
 
 class Unusable(NamedTuple):
@@ -95,7 +95,7 @@ def of(study: Study, size: int = 0) -> Reduced:
         device=str(device.get("name", "")),
         memory_bytes=memory if isinstance(memory, int) and memory > 0 else None, events=len(events), bytes=size, window_s=window_s,
         window=study.window_words, steps=_steps(study), kernels=_kernels(study), calls=calls, exposed=exposed,
-        doubts=[one.what for one in head.doubts], **shares,
+        notices=head.notices, **shares,
     )  # fmt: skip
 
 

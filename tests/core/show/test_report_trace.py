@@ -18,7 +18,7 @@ import pytest
 import trace_sample
 
 from hotlap.core.errors import MachineError
-from hotlap.core.record import Finding, Record
+from hotlap.core.record import Finding, Notice, Record
 from hotlap.core.show import pdf
 from hotlap.traces import writing
 from hotlap.traces.advice import trace as advising
@@ -26,7 +26,7 @@ from hotlap.traces.advice.trace import Advice
 from hotlap.traces.arrivals import Late
 from hotlap.traces.bandwidth import Moved
 from hotlap.traces.breakdown import Breakdown
-from hotlap.traces.events import KERNEL, OTHER, Doubt
+from hotlap.traces.events import KERNEL, OTHER
 from hotlap.traces.meeting import Mismatch
 from hotlap.traces.ranks import Role, Steps
 from hotlap.traces.show import answer as trace_answer
@@ -120,7 +120,7 @@ def test_findings_and_their_marks_go_together(made: Made) -> None:
 DOCUMENT = Path(__file__).parents[3] / "docs" / "trace-output.md"
 KINDS = (
     trace_answer.Answers, trace_answer.Unused, Mismatch, Late, Moved, Role, Steps, trace_answer.Answer, trace_answer.Advised, trace_answer.Place, trace_answer.Kernel, trace_answer.Limit,
-    trace_answer.Step, trace_answer.Memory, trace_answer.Holder, Breakdown, Finding, Doubt,
+    trace_answer.Step, trace_answer.Memory, trace_answer.Holder, Breakdown, Finding, Notice,
 )  # fmt: skip
 
 

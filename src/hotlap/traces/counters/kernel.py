@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from hotlap.core.record import Record
-from hotlap.traces.events import Doubt
+from hotlap.core.record import Notice, Record
 
 Three = tuple[int, int, int]
 
@@ -58,4 +57,4 @@ class Profile(Record, frozen=True, kw_only=True):
     reader: str  # ncu-rep, ncu-csv, rocprof-compute
     kernels: list[Kernel]
     facts: dict[str, Any] = {}  # of the machine and versions, where the file tells
-    doubts: list[Doubt] = []
+    notices: list[Notice] = []

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.traces.counters import metrics, numbers
 from hotlap.traces.counters.kernel import Kernel, Profile, Remark, Three, three, whole
 from hotlap.traces.counters.loading import load
 from hotlap.traces.counters.numbers import Style
-from hotlap.traces.events import Doubt
 
 NAME = "ncu-csv"
 ABOUT = "Nsight Compute (ncu --csv, details or raw page)"
@@ -39,15 +39,15 @@ def sniff(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Profile:
     """The kernels of one file. Raises InputError where there are none."""
     rows, units, broken = _rows(path)
-    doubts = [Doubt(what="lines that have not the columns of the table were skipped", events=broken)] if broken else []
+    notices = [Notice("broken_lines", "lines that have not the columns of the table were skipped", count=broken)] if broken else []
     details = bool(rows) and "Metric Name" in rows[0]
     how = numbers.style(_numbers(rows, details))
     if not how.certain:
-        doubts.append(Doubt(what=f"numbers are written in two ways; '{how.decimal}' was taken for the decimal sign"))
+        notices.append(Notice("two_notations", f"numbers are written in two ways; '{how.decimal}' was taken for the decimal sign"))
     kernels = _details(rows, how) if details else [_raw(place, row, units, how) for place, row in enumerate(rows)]
     if not kernels:
         raise InputError(f"'{path}' has the heading of ncu's table and no kernel under it; was a kernel profiled?")
-    return Profile(path=str(path), reader=NAME, kernels=kernels, doubts=doubts)
+    return Profile(path=str(path), reader=NAME, kernels=kernels, notices=notices)
 
 
 def _rows(path: Path) -> tuple[list[Row], Row, int]:

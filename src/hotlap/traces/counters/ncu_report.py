@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.traces.counters import metrics, wire
 from hotlap.traces.counters.kernel import Kernel, Profile, Remark, Three, three, whole
 from hotlap.traces.counters.loading import load
 from hotlap.traces.counters.wire import Damaged, Field
-from hotlap.traces.events import Doubt
 
 NAME = "ncu-rep"
 ABOUT = "Nsight Compute (.ncu-rep)"
@@ -52,7 +52,7 @@ def read(path: Path) -> Profile:
     """The kernels of one file. Raises InputError where there are none."""
     data = load(path, MOST_BYTES)
     kernels: list[Kernel] = []
-    doubts: list[Doubt] = []
+    notices: list[Notice] = []
     strings: list[str] = []
     at = 4
     try:
@@ -70,10 +70,10 @@ def read(path: Path) -> Profile:
     except Damaged as error:
         if not kernels:
             raise InputError(f"'{path}' is no whole report of Nsight Compute: {error}") from None
-        doubts.append(Doubt(what=f"the file is cut off or damaged ({error}): kernels before that place were read"))
+        notices.append(Notice("cut_off", f"the file is cut off or damaged ({error}): kernels before that place were read"))
     if not kernels:
         raise InputError(f"'{path}' holds no kernel; were kernels profiled? (reports of ranges alone are not read)")
-    return Profile(path=str(path), reader=NAME, kernels=kernels, facts=facts, doubts=doubts)
+    return Profile(path=str(path), reader=NAME, kernels=kernels, facts=facts, notices=notices)
 
 
 def _message(data: memoryview, at: int) -> tuple[memoryview, int]:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.traces.counters import formula
 from hotlap.traces.counters.kernel import Kernel, Profile, three, whole
 from hotlap.traces.counters.loading import load
-from hotlap.traces.events import Doubt
 
 NAME = "rocprof-compute"
 ABOUT = "ROCm Compute Profiler (pmc_perf.csv)"
@@ -52,10 +52,10 @@ def read(path: Path) -> Profile:
         kernels.append(_kernel(len(kernels), row["Kernel_Name"], numbers, facts))
     if not kernels:
         raise InputError(f"'{path}' has the heading of ROCm Compute Profiler's counters and no kernel under it")
-    doubts = [Doubt(what="lines that have not the columns of the table were skipped", events=broken)] if broken else []
+    notices = [Notice("broken_lines", "lines that have not the columns of the table were skipped", count=broken)] if broken else []
     if not facts:
-        doubts.append(Doubt(what="no sysinfo.csv beside it: peaks, clock and number of compute units are not known"))
-    return Profile(path=str(path), reader=NAME, kernels=kernels, facts=facts, doubts=doubts)
+        notices.append(Notice("missing_file", "no sysinfo.csv beside it: peaks, clock and number of compute units are not known"))
+    return Profile(path=str(path), reader=NAME, kernels=kernels, facts=facts, notices=notices)
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:

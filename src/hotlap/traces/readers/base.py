@@ -19,4 +19,4 @@ class Reader(Protocol):
         """Whether this looks like its format; `head` is the beginning of the file, unpacked."""
 
     def read(self, path: Path, into: Builder) -> Head:
-        """Adds all events to `into`. Raises InputError where the file is not usable at all; lesser trouble is a doubt."""
+        """Adds all events to `into`. Raises InputError where the file is not usable at all; lesser trouble is a notice."""

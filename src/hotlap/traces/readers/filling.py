@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.traces.building import Builder
-from hotlap.traces.events import COLUMNS, Doubt, Head
+from hotlap.traces.events import COLUMNS, Head
 
 Numbers = NDArray[np.int64]
 FAR = 1 << 61  # no clock of a profiler reads more nanoseconds than this; differences of such times cannot overflow
@@ -24,10 +25,10 @@ class Filling:
         self.into, self.origin_ns = into, origin_ns
 
     def add(self, start: Numbers, end: Numbers, **columns: Numbers | int) -> None:
-        """A block of events of absolute times in ns; those that end before they start, or have no time, are left out with a doubt."""
+        """A block of events of absolute times in ns; those that end before they start, or have no time, are left out with a notice."""
         good = (end >= start) & (start > -FAR) & (end < FAR)
         if not good.all():
-            self.into.doubt(NEGATIVE, int(len(good) - good.sum()))
+            self.into.notice("no_time", NEGATIVE, int(len(good) - good.sum()))
             start, end = start[good], end[good]
             columns = {name: one if isinstance(one, int) else one[good] for name, one in columns.items()}
         if not len(start):
@@ -41,8 +42,8 @@ class Filling:
         """The head of what was added; InputError where nothing was."""
         if not self.into.count:
             raise InputError(f"'{path}' holds no events with a start and a duration")
-        doubts = [Doubt(what=what, events=count) for what, count in self.into.doubts.items()]
-        return Head(reader=reader, origin_ns=self.origin_ns or 0, doubts=doubts, **facts)
+        notices = [Notice(code, seen, count=count) for (code, seen), count in self.into.notices.items()]
+        return Head(reader=reader, origin_ns=self.origin_ns or 0, notices=notices, **facts)
 
 
 def lines(path: Any, blocks: Iterable[bytes]) -> Iterator[str]:

@@ -20,9 +20,10 @@ import numpy as np
 from msgspec import Raw
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.traces import events as ev
 from hotlap.traces.building import Builder, readable
-from hotlap.traces.events import Doubt, Half, Head
+from hotlap.traces.events import Half, Head
 from hotlap.traces.readers import packed
 from hotlap.traces.readers.phases import (
     DECODERS,
@@ -81,7 +82,7 @@ def read(path: Path, into: Builder) -> Head:
             gc.enable()
     work.finish()
     if pieces.truncated:
-        into.doubt("the file is cut off: what stands before the cut was read")
+        into.notice("cut_off", "the file is cut off: what stands before the cut was read")
     if not into.count:
         raise InputError(f"'{path}' holds no events with a start and a duration")
     return _head(path, pieces, work, into)
@@ -128,10 +129,10 @@ class _Reading:
             text = piece.decode("utf-8", "replace").encode()
             try:
                 raws = PIECE.decode(b"[" + text + b"]")
-                self.into.doubt("bytes that are not UTF-8 were replaced", 1)
+                self.into.notice("not_utf8", "bytes that are not UTF-8 were replaced", 1)
             except UNREADABLE:
                 raws = list(_objects(text))
-                self.into.doubt("places that are no JSON were skipped", 1)
+                self.into.notice("not_json", "places that are no JSON were skipped", 1)
         found: list[Any] = []
         single = SINGLE["all" if self.whole else "breakdown"]
         for raw in raws:
@@ -146,13 +147,13 @@ class _Reading:
         try:
             loose = json.loads(raw.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            self.into.doubt("events that are no JSON were skipped")
+            self.into.notice("not_json", "events that are no JSON were skipped")
             return []
         if not isinstance(loose, dict) or loose.get("ph") not in ("X", "B", "E"):
             return []
         start, length = _number(loose.get("ts")), _number(loose.get("dur", 0))
         if start is None or length is None:
-            self.into.doubt("events without a time were skipped")
+            self.into.notice("no_time", "events without a time were skipped")
             return []
         args = loose.get("args")
         event: dict[str, Any] = {"ph": loose["ph"], "ts": start, "dur": length, "args": _usable(args if isinstance(args, dict) else {})}
@@ -160,7 +161,7 @@ class _Reading:
             given = loose.get(key, "")
             number = key in ("pid", "tid") and type(given) is int and abs(given) < 2**62
             event[key] = given if number else readable(str(given))
-        self.into.doubt("events with values of an unusual type were read without those")
+        self.into.notice("unusual_values", "events with values of an unusual type were read without those")
         return [msgspec.convert(event, {"X": self.event, "B": Begin, "E": End}[loose["ph"]])]
 
     def _others(self, found: list[Any]) -> list[Any]:
@@ -178,12 +179,12 @@ class _Reading:
             elif kind is End:
                 begun = self.open.get((one.pid, one.tid))
                 if not begun:
-                    self.into.doubt("ends without a beginning were skipped")
+                    self.into.notice("half_range", "ends without a beginning were skipped")
                     self._half("end", one)
                     continue
                 half = begun.pop()
                 if one.name and one.name != half.name:
-                    self.into.doubt("ends that close a range of another name were taken as its end")
+                    self.into.notice("half_range", "ends that close a range of another name were taken as its end")
                     self._half("other", one, half.name)
                 args: Any = half.args if self.whole else FEW_ARGS
                 made.append(
@@ -206,7 +207,7 @@ class _Reading:
         kind = np.fromiter(map(self.kinds.__getitem__, map(_CAT, found)), np.uint8, count)
         good = (np.abs(start) < FAR_US) & (length >= 0) & (length < FAR_US)  # what is no number is none of these
         if not good.all():
-            into.doubt("events without a time or of negative duration were skipped", int(count - good.sum()))
+            into.notice("no_time", "events without a time or of negative duration were skipped", int(count - good.sum()))
             found = [one for one, fine in zip(found, good, strict=True) if fine]
             start, length, kind, count = start[good], length[good], kind[good], len(found)
             if not count:
@@ -285,7 +286,7 @@ class _Reading:
     def finish(self) -> None:
         """Halves that never ended, and the moments of memory."""
         left = [one for begun in self.open.values() for one in begun]
-        self.into.doubt("beginnings without an end were skipped", len(left))
+        self.into.notice("half_range", "beginnings without an end were skipped", len(left))
         for one in left:
             self._half("begin", one)
         moments = [one for one in self.moments if abs(one.ts) < FAR_US]
@@ -406,7 +407,7 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
         try:
             found = json.loads(text.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            into.doubt("what the file says beside its events is no JSON and was not read")
+            into.notice("not_json", "what the file says beside its events is no JSON and was not read")
             continue
         if isinstance(found, dict):
             said |= _sound(found)
@@ -427,7 +428,7 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
         facts={key: value for key, value in said.items() if isinstance(value, str | int | float | bool)}
         | {key: value for key, value in spread.items() if isinstance(value, str)}
         | ({"groups": groups} if isinstance(groups := spread.get("pg_config"), list) else {}),
-        doubts=[Doubt(what=what, events=count) for what, count in into.doubts.items()],
+        notices=[Notice(code, seen, count=count) for (code, seen), count in into.notices.items()],
         halves=[
             Half(what=what, name=one.name, start_ns=round(one.ts * 1000) - origin_ns, thread=_thread(one, into), closes=closes)
             for what, one, closes in work.halves

@@ -129,7 +129,7 @@ class _Device:
 
     def read(self, entries: list[Any]) -> None:
         good = [one for one in entries if isinstance(one, dict) and isinstance(one.get("action"), str)]
-        self.into.doubt("entries of another form than is usual were skipped", len(entries) - len(good))
+        self.into.notice("unusual_form", "entries of another form than is usual were skipped", len(entries) - len(good))
         kept = [one for one in good if one["action"] in CHANGES or one["action"] in OTHERS]
         count = len(kept)
         if not count:
@@ -139,10 +139,10 @@ class _Device:
         time = np.fromiter((whole(one.get("time_us")) for one in kept), np.int64, count)
         if (unknown := (time < 0) | (time > 1 << 51)).any():
             if unknown.all():
-                self.into.doubt("entries have no time: they stand a microsecond apart", count)
+                self.into.notice("no_time", "entries have no time: they stand a microsecond apart", count)
                 time = np.arange(count)
             else:
-                time[unknown] = -(1 << 60)  # left out, with a doubt
+                time[unknown] = -(1 << 60)  # left out, with a notice
         after = np.cumsum(sign * size)
         total = np.where(sign != 0, after + (self.held - int(after[-1])), -1)
         known = self.held > 0 and bool((total[sign != 0] >= 0).all())

@@ -178,7 +178,7 @@ class _Reading:
         for n, _ in self.database.blocks(GRAPHS, (*DEVICE, "graphId")):
             name = self.labelled(n["graphId"], lambda graph: f"CUDA graph {graph}")
             self.fill.add(n["start"], n["end"], kind=ev.KERNEL, name=name, **self._device(n))
-            self.into.doubt("CUDA graphs were recorded as a whole: their kernels are not known", len(n["start"]))
+            self.into.notice("whole_graphs", "CUDA graphs were recorded as a whole: their kernels are not known", len(n["start"]))
 
     def syncs(self) -> None:
         for n, _ in self.database.blocks(SYNCS, (*DEVICE, "syncType")):
@@ -214,7 +214,7 @@ class _Reading:
                 mark = kind[at[0]] == MARK
                 end = n["start"][at] if mark else n["end"][at]
                 if (left := (end < 0) & (n["start"][at] >= 0)).any():
-                    self.into.doubt("markers that were opened and not closed were skipped", int(left.sum()))
+                    self.into.notice("half_range", "markers that were opened and not closed were skipped", int(left.sum()))
                     self._left_open(n, t, at[left], domains)
                     at, end = at[~left], end[~left]
                 keys = []
@@ -227,7 +227,7 @@ class _Reading:
                     thread=self.threads(n["globalTid"][at]),
                 )  # fmt: skip
                 elsewhere = (n["endGlobalTid"][at] >= 0) & (n["endGlobalTid"][at] != n["globalTid"][at])
-                self.into.doubt("markers were closed by another thread than opened them", int(elsewhere.sum()))
+                self.into.notice("other_thread", "markers were closed by another thread than opened them", int(elsewhere.sum()))
 
     def _left_open(self, n: dict[str, Numbers], t: dict[str, list[str | None]], at: Numbers, domains: dict[int, str]) -> None:
         """Keeps where markers were opened that nothing closed."""
@@ -298,7 +298,8 @@ def _head(path: Path, database: Database, work: _Reading) -> Head:
         said["kernels_in_graphs"] = work.in_graphs
     if len(work.processes) > 1:
         said["processes"] = len(work.processes)
-        work.into.doubt("several processes use the device: streams of equal number are of different processes", len(work.processes))
+        seen = "several processes use the device: streams of equal number are of different processes"
+        work.into.notice("several_processes", seen, len(work.processes))
     ranks = database.rows("MPI_RANKS", ("rank",), 2)
     began = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), 1)
     epoch = began[0]["utcEpochNs"] if began else None

@@ -92,7 +92,7 @@ def _host(path: Path, data: bytes, fill: Filling) -> None:
             raise InputError(f"{HOST} in '{path}' has no column {', '.join(sorted(missing))}")
         while block := list(islice(rows, ROWS)):
             good = [row for row in block if len(row) == len(header)]
-            fill.into.doubt("lines with another number of values than the header were skipped", len(block) - len(good))
+            fill.into.notice("broken_lines", "lines with another number of values than the header were skipped", len(block) - len(good))
             if good:
                 given = dict(zip(header, zip(*good, strict=True), strict=True))
                 count = len(good)
@@ -125,7 +125,8 @@ def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
 def _work(path: Path, data: bytes, fill: Filling) -> None:
     table = _parquet(data)
     if table is None:
-        fill.into.doubt("work of the device was not read: it is in Parquet, and pyarrow is not installed (pip install 'hotlap[parquet]')")
+        seen = "work of the device was not read: it is in Parquet, and pyarrow is not installed (pip install 'hotlap[parquet]')"
+        fill.into.notice("missing_package", seen)
         return
     needed = ("Name", "Projected Start", "Projected Duration", "RangeId", "RangeStack")
     if missing := [one for one in needed if one not in table.column_names]:
@@ -151,7 +152,7 @@ def _work(path: Path, data: bytes, fill: Filling) -> None:
             name=places(fill.into.names, (f"nccl {name}" if name.startswith(COLLECTIVES) else name for name in names), count),
             device=0, stream=0,
         )  # fmt: skip
-        fill.into.doubt("work of the device is known by thunks of XLA, not by kernels; its streams are not known", count)
+        fill.into.notice("no_kernels", "work of the device is known by thunks of XLA, not by kernels; its streams are not known", count)
 
 
 def _operation(name: str) -> str:

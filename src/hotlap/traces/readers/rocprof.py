@@ -83,7 +83,7 @@ class _Csv:
                 )
             while block := list(islice(rows, ROWS)):
                 good = [row for row in block if len(row) == len(header)]
-                self.into.doubt("lines with another number of values than the header were skipped", len(block) - len(good))
+                self.into.notice("broken_lines", "lines with another number of values than the header were skipped", len(block) - len(good))
                 if good:
                     self._block(dict(zip(at, zip(*good, strict=True), strict=False)) if len(at) == len(header) else _columns(good, at))
         except csv.Error as error:

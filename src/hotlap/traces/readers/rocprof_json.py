@@ -145,12 +145,12 @@ class _JsonTool:
             raws = _LIST.decode(given)
         except msgspec.DecodeError:
             raws = []
-            self.into.doubt("tables that are no lists were skipped")
+            self.into.notice("unusual_form", "tables that are no lists were skipped")
         for raw in raws:
             try:
                 records.append(_ONE.decode(raw))
             except (msgspec.DecodeError, UnicodeDecodeError):
-                self.into.doubt("records of another form than is usual were skipped")
+                self.into.notice("unusual_form", "records of another form than is usual were skipped")
         return records
 
     def _block(self, given: list[_Record], kind: int) -> None:

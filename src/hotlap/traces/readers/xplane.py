@@ -57,7 +57,7 @@ def read(path: Path, into: Builder) -> Head:
             elif number == 4 and isinstance(value, tuple):
                 hosts.append(_text(data, value))
     except Damaged:
-        into.doubt("the file is cut off or damaged: what stands before that was read")
+        into.notice("cut_off", "the file is cut off or damaged: what stands before that was read")
     origin = fill.origin_ns or 0
     facts = {"hosts": ", ".join(hosts)} if hosts else {}
     unix_ns = origin if origin > 10**18 else began + origin if began > 10**18 else None  # older files have wall clock times

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotlap.core.record import Finding, Record
+from hotlap.core.record import Finding, Notice, Record
 from hotlap.core.show import words
 from hotlap.traces import mainthread, memory, naming, roofline
 from hotlap.traces.advice.base import rules
 from hotlap.traces.advice.marks import Marks
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.breakdown import Breakdown
-from hotlap.traces.events import KINDS, Doubt
+from hotlap.traces.events import KINDS
 from hotlap.traces.steps import of_times
 from hotlap.traces.study import Study
 
-SCHEMA = 1  # 2026-11: the first
+SCHEMA = 2  # 2026-11: the first; 2: notices are codes
 MANUAL = "docs/findings.md"
 NAMED = 5  # places of a finding that are named: the longest
 
@@ -109,7 +109,7 @@ class Answer(Record, frozen=True, kw_only=True):
     devices: list[str] = []  # names, as the profiler gives them
     window: str  # how it is defined
     window_s: float
-    doubts: list[Doubt] = []
+    notices: list[Notice] = []
     breakdown: list[Breakdown] = []  # per device; empty where nothing ran on one: shares are not applicable
     total: Breakdown | None = None  # all devices
     idle: dict[str, float] = {}  # by cause, shares of the devices' windows
@@ -154,7 +154,7 @@ def answer(study: Study, advice: Advice) -> Answer:
         devices=[str(one["name"]) for one in head.devices if one.get("name")],
         window=study.window_words,
         window_s=study.window_s,
-        doubts=head.doubts,
+        notices=head.notices,
         breakdown=rows,
         total=study.breakdown() if rows else None,
         idle=study.idle_shares if rows else {},

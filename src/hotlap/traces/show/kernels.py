@@ -28,9 +28,9 @@ def text(profile: Profile, found: Sequence[Analysis], width: int = 100, color: b
     """All of it; `least`: share of a kernel's time under which a finding is hidden."""
     groups = _groups(found)
     lines = _heading(profile)
-    for doubt in profile.doubts:
-        many = f" ({doubt.events:,})" if doubt.events else ""
-        lines += layout.paragraph("doubt  ", words.clean(f"{doubt.what}{many}"), width)
+    for notice in profile.notices:
+        many = f" ({notice.count:,})" if notice.count else ""
+        lines += layout.paragraph("notice ", words.clean(f"{notice.text}{many}"), width)
     lines += ["", *_table(groups[:ROWS], width, color)]
     if len(groups) > ROWS:
         lines.append(f"… and {words.counted(len(groups) - ROWS, 'kernel')} that took less")

@@ -18,8 +18,8 @@ def lint(found: Linted, width: int, color: bool = False) -> str:
     for file, markers, names in zip(found.files, found.markers, found.names, strict=True):
         about = f"{words.counted(markers, 'range')} of {words.counted(names, 'name')}"
         lines.append(f"{layout.painted(words.clean(file), 'bold', color)} · {about}")
-        for doubt in found.doubts.get(file, []):
-            lines += layout.paragraph("doubt  ", words.clean(doubt), width)
+        for notice in found.notices.get(file, []):
+            lines += layout.paragraph("notice ", words.clean(notice.text), width)
     if found.compared:
         lines.append(f"{len(found.files)} traces taken as {found.compared}")
     for _, group in groupby(found.flaws, key=lambda one: (one.rule, one.severity)):

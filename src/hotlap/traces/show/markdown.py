@@ -21,8 +21,8 @@ def markdown(found: Answer, kernels: int = KERNELS) -> str:
     """The whole answer for one trace."""
     lines = [f"## {_plain(Path(found.file).name)}", "", " · ".join(map(_plain, trace_answer.about(found))), ""]
     lines += [f"Window: {show(found.window_s, 's')}, {found.window}.", ""]
-    lines += [f"> Doubt: {_plain(one.what)}" + (f" ({one.events:,} events)" if one.events > 1 else "") for one in found.doubts]
-    lines += [""] * bool(found.doubts) + _where(found) + _steps(found) + _findings(found) + _kernels(found, kernels)
+    lines += [f"> Notice: {_plain(one.text)}" + (f" ({one.count:,} events)" if (one.count or 0) > 1 else "") for one in found.notices]
+    lines += [""] * bool(found.notices) + _where(found) + _steps(found) + _findings(found) + _kernels(found, kernels)
     lines += _limits(found, kernels)
     return "\n".join(lines).rstrip() + "\n"
 

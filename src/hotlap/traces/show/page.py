@@ -67,11 +67,11 @@ def _named(name: str, title: str, inner: str) -> list[tuple[str, str]]:
 
 
 def _head(found: Answer) -> str:
-    doubts = "".join(f'<li class="warning"><b>{text(one.what)}</b>{_times(one.events)}</li>' for one in found.doubts)
+    notices = "".join(f'<li class="warning"><b>{text(one.text)}</b>{_times(one.count or 0)}</li>' for one in found.notices)
     return (
         f'<section id="top"><h1>{text(Path(found.file).name)}</h1><p class="sub">{text(" · ".join(trace_answer.about(found)))}</p>'
         f'<p class="sub">Window: {text(show(found.window_s, "s"))}, {text(found.window)}.</p><p class="lead">{text(_lead(found))}</p>'
-        + (f'<ul class="findings doubts">{doubts}</ul>' if doubts else "")
+        + (f'<ul class="findings notices">{notices}</ul>' if notices else "")
         + _where(found) + "</section>"
     )  # fmt: skip
 

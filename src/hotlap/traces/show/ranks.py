@@ -66,11 +66,11 @@ def _head(whole: Whole, width: int, color: bool) -> list[str]:
     if len(whole.mismatches) > FEW:
         lines.append(f"        {len(whole.mismatches) - FEW} more ranks differ")
     lines += unused(whole, width)
-    doubts = [(rank, doubt) for rank, one in whole.ranks.items() for doubt in one.doubts]
-    for rank, doubt in doubts[:FEW]:
-        lines += layout.paragraph("doubt   ", f"rank {rank}: {words.clean(doubt)}", width)
-    if len(doubts) > FEW:
-        lines.append(f"        {len(doubts) - FEW} more doubts")
+    notices = [(rank, notice) for rank, one in whole.ranks.items() for notice in one.notices]
+    for rank, notice in notices[:FEW]:
+        lines += layout.paragraph("notice  ", f"rank {rank}: {words.clean(notice.text)}", width)
+    if len(notices) > FEW:
+        lines.append(f"        {len(notices) - FEW} more notices")
     return lines
 
 
@@ -292,7 +292,7 @@ def document(whole: Whole, found: Sequence[Finding]) -> dict[str, Any]:
         {
             "rank": rank, "file": one.file, "host": one.host, "device": one.device, "events": one.events, "window_s": one.window_s,
             "window": one.window, "compute_share": one.compute_share, "exposed_communication_share": one.exposed_communication_share,
-            "idle_share": one.idle_share, "idle": one.idle, "waits_share": lost.get(rank), "doubts": one.doubts,
+            "idle_share": one.idle_share, "idle": one.idle, "waits_share": lost.get(rank), "notices": one.notices,
             "offset_s": float(clock.offset[np.searchsorted(clock.ranks, rank)]) / 1e9,
         }
         for rank, one in whole.ranks.items()

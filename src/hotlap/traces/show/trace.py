@@ -48,8 +48,9 @@ def heading(study: Study, width: int, color: bool) -> list[str]:
     about = about if head.rank is not None else about[:2]
     lines = [layout.painted(Path(events.path).name, "bold", color) + " · " + " · ".join(words.clean(one) for one in about if one)]
     lines += layout.paragraph("window  ", f"{units.show(study.window_s, 's')}: {study.window_words}", width)
-    for doubt in head.doubts:
-        lines += layout.paragraph("doubt   ", f"{doubt.what}" + (f" ({doubt.events:,})" if doubt.events > 1 else ""), width)
+    for notice in head.notices:
+        many = f" ({notice.count:,})" if (notice.count or 0) > 1 else ""
+        lines += layout.paragraph("notice  ", f"{notice.text}{many}", width)
     return lines
 
 
