@@ -43,6 +43,7 @@ STATS = ["tests/core/stats/test_stats_stopping.py", "tests/core/stats/test_stats
 TESTS = {
     "core/measure/loop.py": LOOP, "core/measure/validity.py": LOOP[::-1],
     "core/measure/rounds.py": ROUNDS, "core/measure/worker.py": ROUNDS[::-1],
+    "core/measure/supervisor.py": ["tests/core/measure/test_supervisor.py"], "core/store/log.py": ["tests/core/store/test_log.py"],
     "core/measure/session.py": ["tests/core/measure/test_session_devices.py", *ROUNDS[::-1]],
     "core/measure/foreign.py": ["tests/core/measure/test_foreign.py"], "core/store/fold.py": ["tests/core/store/test_store_fold.py"],
     "core/analysis/state.py": ["tests/core/analysis/test_state.py"],

@@ -67,10 +67,7 @@ def _noting(start: Callable[..., Any], target: Callable[..., str]) -> Callable[.
 def install(patch: pytest.MonkeyPatch) -> None:
     if not hasattr(os, "fork"):
         return
-    from hotlap.core.measure import process
-    from hotlap.stress import soak
+    from hotlap.core.measure import supervisor
 
-    patch.setattr(process, "subprocess", Forking())
-    patch.setattr(process.Round, "__init__", _noting(process.Round.__init__, lambda self, job, *_, **__: job.spec))
-    patch.setattr(soak, "subprocess", Forking())
-    patch.setattr(soak._Soak, "_start", _noting(soak._Soak._start, lambda self, *_, **__: self.record.target))
+    patch.setattr(supervisor, "subprocess", Forking())
+    patch.setattr(supervisor.Process, "__init__", _noting(supervisor.Process.__init__, lambda self, module, job, *_, **__: getattr(job, "spec", "")))

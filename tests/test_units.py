@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.core import units
+from hotlap.core import units, work
 from hotlap.core.errors import InputError
 
 
@@ -101,3 +101,11 @@ def test_what_is_shown_can_be_read_again(value: float) -> None:
 def test_a_share_beyond_all_numbers_is_still_told() -> None:
     assert units.percent(1e307) == "1e+307 × 100 %"
     assert units.percent(float("nan")) == "nan × 100 %"
+
+
+def test_a_unit_s_metric_is_that_of_the_workloads_measured_in_it() -> None:
+    for spec in work.WORKLOADS.values():
+        known = units.METRICS.get(spec.unit)
+        assert spec.metric == known or (known == "time" and spec.metric == "latency"), spec.name
+    assert set(units.RATES) == {unit for unit in units.METRICS if unit.endswith("/s")}
+    assert units.METRICS == {**units.RATES, "s": "time"}

@@ -16,6 +16,10 @@ DECIMAL = {
 }
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 BASE_UNITS = ("B/s", "FLOP/s", "OP/s", "1/s", "FLOP/B", "FLOP", "OP", "B", "Hz", "W", "J", "s", "V", "°C", "%", "")
+METRICS = {"s": "time", "B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}
+"""Unit → metric. A number in another unit is of a metric of its own."""
+RATES = {unit: metric for unit, metric in METRICS.items() if metric != "time"}
+"""Those that fall as time rises."""
 WORDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
 SPELLINGS = {  # what people write for a unit of ours, in lower case
     "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "µs", "nsec": "ns", "m": "min", "mins": "min",

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from hotlap.core.errors import InputError, MachineError
-from hotlap.core.measure.process import SPEED_ENVIRONMENT
+from hotlap.core.measure.supervisor import SPEED_ENVIRONMENT
 from hotlap.core.stats import order
 from hotlap.kernels import apart
 from hotlap.kernels.binaries.graphs import Against, Spread

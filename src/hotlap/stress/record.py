@@ -104,32 +104,35 @@ class Mismatch(Record, frozen=True, kw_only=True, tag="mismatch"):
     kind: Literal["transient", "permanent"]
 
 
+What = Literal[
+    "began",
+    "ended",
+    "limit",
+    "lost",
+    "hung",
+    "died",
+    "clock_jump",
+    "suspended",
+    "resumed",
+    "interrupted",
+    "disk",
+    "coverage",
+    "not_run",
+    "sensors",
+    "held",  # the clock, before any load
+    "mix",  # of units that holds what was asked for
+    "units",  # that the device can do, by name
+    "hottest",  # of them, by power
+    "unguarded",  # a limit or set point whose sensor is not there
+]
+
+
 class Happened(Record, frozen=True, kw_only=True, tag="happened"):
     """Something that is neither work nor a wrong result."""
 
     device: str
     time_s: float
-    what: Literal[
-        "began",
-        "ended",
-        "limit",
-        "lost",
-        "hung",
-        "died",
-        "clock_jump",
-        "suspended",
-        "resumed",
-        "interrupted",
-        "disk",
-        "coverage",
-        "not_run",
-        "sensors",
-        "held",  # the clock, before any load
-        "mix",  # of units that holds what was asked for
-        "units",  # that the device can do, by name
-        "hottest",  # of them, by power
-        "unguarded",  # a limit or set point whose sensor is not there
-    ]
+    what: What
     detail: str = ""
     numbers: dict[str, float] = {}
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hotlap.__main__ import main
 from hotlap.cli.stress import View
+from hotlap.core.measure import runs
 from hotlap.core.record import Device
 from hotlap.core.show import html
 from hotlap.core.store import bundle as bundles
@@ -153,7 +154,7 @@ class Seconds:
 def test_the_printed_verdict_and_the_plain_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Callable[[str, str], None]
 ) -> None:
-    monkeypatch.setattr(soak.secrets, "randbits", lambda _bits: 7)
+    monkeypatch.setattr(runs.secrets, "randbits", lambda _bits: 7)
     said: list[tuple[Device, Line]] = []
     options = soak.Options(target=f"simulated:h200-sxm?{FAULTS}&mute=power_w@9min&seed=3&pcie_width=4@8min", home=tmp_path)
     path = soak.run(PROFILE, options, lambda device, line: said.append((device, line)))

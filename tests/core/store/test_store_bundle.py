@@ -63,13 +63,14 @@ def test_an_id_that_exists_is_not_written_over(kept: Keep, tmp_path: Path) -> No
 def test_fsync_at_most_once_a_second_by_the_clock_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, synced = [0.0], []
     writer = Writer.create(make_run(), tmp_path, clock=lambda: now[0])
-    monkeypatch.setattr(bundle.os, "fsync", lambda descriptor: synced.append((now[0], descriptor)))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append((now[0], descriptor)))
     for number in range(40):
         now[0] = number / 10
         writer.append(make_samples(number))
-    times = sorted({at for at, _ in synced})
-    assert times == [0.0, 1.0, 2.0, 3.0]
-    assert len(synced) == 8  # both files each time
+        writer.readings([Readings(sensor="power_w", device="d", times_s=[now[0]], values=[1.0])])
+    times = [at for at, _ in synced]
+    assert times == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]  # either file
+    assert len({descriptor for _, descriptor in synced}) == 2
 
 
 # ---------------------------------------------------------------- torn and broken

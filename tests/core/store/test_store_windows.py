@@ -69,9 +69,9 @@ def test_a_log_in_which_everything_failed_is_read(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     writer = bundle.Writer.create(make_run(), tmp_path)
     writer.readings(stretch(0))
-    writer._turn()
+    writer._readings.set_aside(compact.aside(writer.path))
     writer.readings([Readings(sensor="power_w", device="gpu", times_s=[9.0], values=[None], status="error", reason="gone")])
-    writer._turn()
+    writer._readings.set_aside(compact.aside(writer.path))
     writer.finish(make_run())
     assert [one.values for one in chunks.failed(writer.path)] == [[None]]
     assert {one.sensor for one in bundle.load(writer.path).readings} >= {"power_w", "fan"}

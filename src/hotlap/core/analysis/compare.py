@@ -43,7 +43,7 @@ from hotlap.core.stats.ratio import Ratio, significant, verdict
 from hotlap.core.stats.summary import outliers, summarize
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.store.select import results
-from hotlap.core.units import percent, show
+from hotlap.core.units import RATES, percent, show
 
 GATE = 0.02  # smallest change that is reported, unless the caller says so
 ERROR_RATE = 0.05
@@ -302,17 +302,13 @@ def _answered(one: _Weighed, q: float | None, forced: str, found: Sequence[Diffe
     if one.raw is None:
         return replace(base, reason=_joined(forced, base.reason))
     answer = ANSWERS[verdict(one.raw, margin=base.gate or 0.0, p=q)]
-    could = environment.explaining(found, _metric(base)) if answer in ("faster", "slower") else []
+    could = environment.explaining(found, RATES.get(base.unit, "latency")) if answer in ("faster", "slower") else []
     reason = _joined(forced, _reason(base, one.raw, answer, q), _clock(one, answer))
     notices = base.notices[base.low is None :]  # the first is the reason where there is no interval
     return replace(base, q=q, answer=answer, reason=reason, could=could, notices=notices)
 
 
 ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "inconclusive": "inconclusive"}
-
-
-def _metric(one: Comparison) -> str:
-    return {"B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}.get(one.unit, "latency")
 
 
 def _on_device(part: Apart, q: float | None, gate: float) -> OnDevice:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hotlap.core import work
+from hotlap.core import units, work
 from hotlap.core.analysis.state import state
 from hotlap.core.errors import HotlapError
 from hotlap.core.model import limits, predict
@@ -16,8 +16,6 @@ from hotlap.core.record import Device, Gap, Limit, Result, Row, Summary
 from hotlap.core.stats.summary import summarize
 from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
-
-RATES = ("bandwidth", "compute", "rate")  # metrics that fall as time rises
 
 
 def rows(bundle: Bundle, where: Mapping[str, str] | None = None, calibrations: Mapping[str, Calibration] | None = None) -> list[Row]:
@@ -87,7 +85,7 @@ def sample_values(result: Result) -> list[list[float]]:
     found = []
     for value, one in zip(result.values, result.used, strict=False):
         middle = statistics.median(one.seconds)
-        if result.metric in RATES:
+        if result.metric in units.RATES.values():
             found.append([value * middle / s for s in one.seconds if s > 0])
         else:
             found.append([value * s / middle for s in one.seconds] if middle else list(one.seconds))

@@ -106,7 +106,7 @@ class _Lasting(Round):
 
     def again(self, job: Job, limit_s: float) -> None:
         self.limit_s = limit_s
-        self._write(msgspec.json.encode(job) + b"\n")
+        self.write(msgspec.json.encode(job) + b"\n")
 
     def __exit__(self, *error: object) -> None:
         if not self.served or self.stop.is_set():

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-import hotlap
 from hotlap.core.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
-from hotlap.core.measure import programs, signals, targets
+from hotlap.core.measure import programs, runs, signals, supervisor, targets
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.process import Round
 from hotlap.core.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
 from hotlap.core.measure.rounds import Next, Rounds
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.targets.faults import never_came
-from hotlap.core.record import METHOD, Case, Device, Look, Plan, Run, Samples, Stop
+from hotlap.core.record import METHOD, Case, Device, Look, Plan, Samples, Stop
 from hotlap.core.store import bundle as bundles
-from hotlap.core.store import labels, locks
+from hotlap.core.store import labels
 from hotlap.kernels import kept as kernels
 
 HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and three executions of a program and its check
@@ -56,27 +52,22 @@ def run(plan: Plan, options: Options, listen: Listener, start: Start = Round) ->
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     limit = _Limit(options.limit_s)
     spec, devices = places(plan, options)
-    seed = plan.measure.seed or secrets.randbits(31)
     order: Literal["single", "one after another", "together"] = (
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
     )
-    began = datetime.now(UTC)
     machine = fingerprint(devices)
     revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
     machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
-    record = Run(
-        id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
-        machine=machine, target=spec.text, devices=[d.key for d in devices], order=order,
-        labels=labels.check(options.labels), seed=seed, look=options.look,
+    seed = {"seed": plan.measure.seed} if plan.measure.seed else {}
+    record = runs.record(
+        plan, spec.text, devices, machine, method=METHOD, order=order, labels=labels.check(options.labels), look=options.look, **seed,
     )
-    with ExitStack() as held:
-        held.enter_context(locks.hold(devices, options.wait_s))
-        writer = bundles.Writer.create(record, options.home)
+    with runs.begin(record, devices, options.home, options.wait_s) as held:
         shortest_s = SHORTEST_SLOT_S * len(plan.cases)
         if shortest_s > plan.measure.round_s:
             news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
             listen(devices[0], 0, news)
-        return _Session(record, devices, writer, listen, limit, start).measure({})
+        return _Session(held, listen, limit, start).measure({})
 
 
 def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
@@ -91,28 +82,14 @@ def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
 
 def resume(path: Path, listen: Listener, start: Start = Round) -> Path:
     """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
-    writer = bundles.Writer.resume(path)
-    kept = bundles.load(path)
-    record = kept.run
-    devices = begun_on(record)
-    for notice in [*writer.notices, *kept.notices]:
-        listen(devices[0], 0, notice.text)
-    with ExitStack() as held:
-        held.enter_context(locks.hold(devices))
+    with runs.resume(path) as held:
+        kept = bundles.load(path)
+        for notice in [*held.writer.notices, *kept.notices]:
+            listen(held.devices[0], 0, notice.text)
         done: dict[tuple[str, int], list[Samples]] = {}
         for samples in kept.samples:
             done.setdefault((samples.device, samples.round), []).append(samples)
-        return _Session(record, devices, writer, listen, _Limit(math.inf), start).measure(done)
-
-
-def begun_on(record: Run) -> list[Device]:
-    """The devices of a run that goes on. Raises Unavailable where one of them is not here."""
-    spec = targets.parse(record.target)
-    here = {d.key: d for d in targets.find(spec)}
-    gone = [key for key in record.devices if key not in here]
-    if gone:
-        raise Unavailable(f"the run's device {gone[0]} is not here", "resume it on the machine where it began")
-    return [here[key] for key in record.devices]
+        return _Session(held, listen, _Limit(math.inf), start).measure(done)
 
 
 def choose(devices: Sequence[Device], wanted: str) -> list[Device]:
@@ -161,17 +138,17 @@ class _Limit:
 class _Session:
     """A run under way."""
 
-    def __init__(
-        self, record: Run, devices: Sequence[Device], writer: bundles.Writer, listen: Listener, limit: _Limit, start: Start,
-    ) -> None:
-        self.record, self.devices, self.writer, self.listen, self.limit, self.start = record, devices, writer, listen, limit, start
-        self.options, self.cases = record.plan.measure, record.plan.cases
-        self.rounds = {d.key: Rounds(self.cases, self.options) for d in devices}
-        self.simulated = targets.parse(record.target).name in targets.VIRTUAL
-        self.ended_s: dict[str, float] = {d.key: 0.0 for d in devices}  # by the device's own clock
+    def __init__(self, held: runs.Held, listen: Listener, limit: _Limit, start: Start) -> None:
+        self.held, self.listen, self.limit, self.start = held, listen, limit, start
+        self.record, self.devices, self.writer = held
+        self.options, self.cases = self.record.plan.measure, self.record.plan.cases
+        self.rounds = {d.key: Rounds(self.cases, self.options) for d in self.devices}
+        self.simulated = targets.parse(self.record.target).name in targets.VIRTUAL
+        self.ended_s: dict[str, float] = {d.key: 0.0 for d in self.devices}  # by the device's own clock
         self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
         self.last_round_end: dict[str, Ended] = {}  # how the last process of this round ended, by device
         self.round_duration_s: dict[str, float] = {}  # of all its processes, by the wall clock; by the device's own where it is simulated
+        self.seen: dict[str, Any] = {}  # of the run's sensors, by the last process that came to its end
         self.programs = programs.Worker()
         self.stop = threading.Event()
         self.writing = threading.Lock()
@@ -189,7 +166,7 @@ class _Session:
                 raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
             finally:
                 self.programs.end()
-                self._finish([Stop("interrupted")] if self.stop.is_set() else stops)
+                self.held.finish([Stop("interrupted")] if self.stop.is_set() else stops, **self.seen)
         if self.stop.is_set():
             raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
         return self.writer.path
@@ -202,30 +179,10 @@ class _Session:
                 for news in never_came(spec.options, self.ended_s[device.key]):
                     self.listen(device, 0, news)
 
-    def _finish(self, stops: list[Stop]) -> None:
-        ended = datetime.now(UTC).isoformat(timespec="seconds")
-        self.writer.finish(msgspec.structs.replace(self.record, ended=ended, stops=stops))
-
     def _devices(self, done: Mapping[tuple[str, int], list[Samples]]) -> list[Stop]:
-        if self.record.order != "together":
-            return _once([self._rounds(device, done) for device in self.devices])
-        reasons: list[Stop] = []
-        errors: list[Exception] = []
-
-        def one(device: Device) -> None:
-            try:
-                reasons.append(self._rounds(device, done))
-            except Exception as error:  # a thread's error would else be lost; it is raised below, whatever it is
-                errors.append(error)
-
-        threads = [threading.Thread(target=one, args=(device,)) for device in self.devices]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
-        return _once(reasons)
+        if self.record.order == "together":
+            return _once(supervisor.together(lambda device: self._rounds(device, done), self.devices))
+        return _once([self._rounds(device, done) for device in self.devices])
 
     def _rounds(self, device: Device, done: Mapping[tuple[str, int], list[Samples]]) -> Stop:
         """Rounds on one device until exact enough, out of budget, or stopped; says which. `done`: those of a run that goes on."""
@@ -337,8 +294,7 @@ class _Session:
     def _ended(self, device: Device, number: int, ended: Ended, wall_s: float) -> None:
         """Of one of the round's processes; listeners hear of the round itself once, with the time of all."""
         self.round_duration_s[device.key] += ended.seconds if self.simulated else wall_s
-        with self.writing:
-            self.record = msgspec.structs.replace(self.record, sensors_missing=ended.missing, sampler_share=ended.sampler_share)
+        self.seen = {"sensors_missing": ended.missing, "sampler_share": ended.sampler_share}
         for notice in ended.notices if number == 0 else []:
             self.listen(device, number, notice.text)
         self.last_round_end[device.key] = ended

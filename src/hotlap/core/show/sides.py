@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from hotlap.core.record import Comparison
 from hotlap.core.show import words
+from hotlap.core.units import RATES
 
-RATES = ("B/s", "FLOP/s", "OP/s", "1/s")
 FEWEST, MOST = 4, 7  # digits
 
 

@@ -7,7 +7,6 @@ is killed loses at most the line it was writing. Readings of long runs are compa
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 import msgspec
 
@@ -26,8 +25,8 @@ from hotlap.core.errors import Busy, InputError, MachineError, SchemaError
 from hotlap.core.record import SCHEMA, Notice, Readings, Record, Run, Samples, Stop, encode
 from hotlap.core.store import chunks, compact, files, lines, locks, paths, upgrade
 from hotlap.core.store.files import FILES, READINGS, RUN, SAMPLES
+from hotlap.core.store.log import Log
 
-SYNC_S = 1.0  # at least this long between two fsyncs
 LOG_BYTES = 14 * 2**20  # of readings.log: then it is set aside to be compacted, and a new one begun
 WAITING, PATIENCE_S = 2, 60.0  # logs set aside at which the writer waits for their compaction, and how long at most
 Key = tuple[str, str, int]
@@ -199,12 +198,9 @@ class Writer:
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self.path, self.notices, self.kept = path, list[Notice](), 0
-        self._clock, self._synced_s = clock, float("-inf")
         self._compacting: subprocess.Popen[bytes] | None = None
-        # Unbuffered: one write() of the system per line, in append mode.
-        self._samples: BinaryIO = open(path / SAMPLES, "ab", buffering=0)  # noqa: SIM115 - open until finish
-        self._readings: BinaryIO = open(path / READINGS, "ab", buffering=0)  # noqa: SIM115 - the same
-        if not locks.take(self._samples):
+        self._samples, self._readings = Log(path / SAMPLES, clock), Log(path / READINGS, clock)
+        if not locks.take(self._samples.file):
             raise Busy(f"the run {path.name} is being written by another process; wait for it to end")
 
     @classmethod
@@ -244,10 +240,11 @@ class Writer:
         load(path)  # refuses what is no bundle before anything is opened for writing
         try:
             writer = cls(path, clock)
-            writer.kept = writer._mend(writer._samples, SAMPLES, Samples)
-            writer._mend(writer._readings, READINGS, Readings)
+            samples, readings = writer._samples.mend(Samples), writer._readings.mend(Readings)
         except OSError as error:
             raise MachineError(f"the run '{path}' cannot be written: {error.strerror}; it is as it was") from None
+        writer.kept = len(samples.records)
+        writer.notices += [*samples.notices(SAMPLES), *readings.notices(READINGS)]
         return writer
 
     def append(self, samples: Samples) -> None:
@@ -260,7 +257,7 @@ class Writer:
         text = b"".join(lines.line(one) for one in readings)
         if text:
             self._put(self._readings, text)
-            if self._readings.tell() >= LOG_BYTES:
+            if self._readings.size >= LOG_BYTES:
                 self._set_aside()
 
     def _set_aside(self) -> None:
@@ -271,7 +268,7 @@ class Writer:
                 self.notices.append(Notice("not_compacted", seen))
             return
         try:
-            self._turn()
+            self._readings.set_aside(compact.aside(self.path))
             if self._compacting is not None and len(compact.waiting(self.path)) > WAITING:
                 with suppress(subprocess.TimeoutExpired):
                     self._compacting.wait(PATIENCE_S)
@@ -281,20 +278,14 @@ class Writer:
         except OSError as error:
             self._refuse(READINGS, error)
 
-    def _turn(self) -> None:
-        os.fsync(self._readings.fileno())
-        os.rename(self.path / READINGS, compact.aside(self.path))
-        self._readings.close()
-        self._readings = open(self.path / READINGS, "ab", buffering=0)  # noqa: SIM115 - open until finish
-
     def _compact_rest(self) -> None:
         """At the end of a long run: all of its readings in chunks."""
         if self._compacting is not None:
             self._compacting.wait()
-        if self._readings.closed or not chunks.available() or not (compact.waiting(self.path) or chunks.stored(self.path)):
+        if self._readings.file.closed or not chunks.available() or not (compact.waiting(self.path) or chunks.stored(self.path)):
             return
-        if os.fstat(self._readings.fileno()).st_size:
-            self._turn()
+        if self._readings.size:
+            self._readings.set_aside(compact.aside(self.path))
         compact.compact(self.path)
 
     def finish(self, run: Run) -> None:
@@ -302,10 +293,10 @@ class Writer:
         at = READINGS
         try:
             self._compact_rest()
-            for name, file in ((SAMPLES, self._samples), (READINGS, self._readings)):
-                at = name
-                if not file.closed:
-                    os.fsync(file.fileno())
+            for log in (self._samples, self._readings):
+                at = log.path.name
+                if not log.file.closed:
+                    log.sync()
             at = RUN
             files.write_whole(self.path / RUN, _text(msgspec.structs.replace(run, kept=self.kept)))
         except OSError as error:
@@ -314,36 +305,11 @@ class Writer:
             self._samples.close()
             self._readings.close()
 
-    def _put(self, file: BinaryIO, text: bytes) -> None:
-        before = file.seek(0, os.SEEK_END)
+    def _put(self, log: Log, text: bytes) -> None:
         try:
-            written = file.write(text)
-            while written < len(text):  # a short write: the next one says why
-                written += file.write(text[written:])
-            self._sync()
+            log.append(text)
         except OSError as error:
-            with suppress(OSError):
-                if file.seek(0, os.SEEK_END) < before + len(text):
-                    file.truncate(before)  # no half line for the next one to be glued to
-            self._refuse(SAMPLES if file is self._samples else READINGS, error)
-
-    def _sync(self) -> None:
-        now = self._clock()
-        if now - self._synced_s >= SYNC_S:
-            os.fsync(self._samples.fileno())
-            os.fsync(self._readings.fileno())
-            self._synced_s = now
-
-    def _mend(self, file: BinaryIO, name: str, kind: type[Samples] | type[Readings]) -> int:
-        """Leaves the file ending in a whole line; how many there are."""
-        data = (self.path / name).read_bytes()
-        found = lines.read(data, kind, str(self.path / name))
-        if found.torn:
-            self.notices += found.notices(name)
-            file.truncate(found.kept_bytes)
-        if found.kept_bytes and data[found.kept_bytes - 1 : found.kept_bytes] != b"\n":
-            file.write(b"\n")
-        return len(found.records)
+            self._refuse(log.path.name, error)
 
     def _refuse(self, name: str, error: OSError) -> NoReturn:
         raise MachineError(

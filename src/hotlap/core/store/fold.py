@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hotlap.core import work
+from hotlap.core import units, work
 from hotlap.core.errors import InputError
 from hotlap.core.record import Case, Notice, Result, Samples, Status
 from hotlap.core.stats import series
@@ -208,10 +208,7 @@ def _imported(case: Case) -> _Meter:
     """Numbers are kept as they are, in the unit they were given or its base."""
     unit = str(case.params.get("unit", ""))
     better: Literal["higher", "lower"] = "higher" if case.params.get("better") == "higher" else "lower"
-    return _Meter(METRICS.get(unit, "own"), unit, better, lambda _, median: median, own=True)
-
-
-METRICS = {"s": "time", "B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}
+    return _Meter(units.METRICS.get(unit, "own"), unit, better, lambda _, median: median, own=True)
 
 
 def _command(case: Case) -> _Meter:

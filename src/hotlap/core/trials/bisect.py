@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -19,7 +18,8 @@ from hotlap.core.measure.session import choose
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import encode
 from hotlap.core.store import bundle as bundles
-from hotlap.core.store import files, lines, locks, paths
+from hotlap.core.store import files, locks, paths
+from hotlap.core.store.log import Log
 from hotlap.core.trials.halving import Asked, Listener, Outcome, Search
 from hotlap.core.trials.measured import Setting, Trees
 from hotlap.core.trials.tape import Tape, Took
@@ -81,13 +81,12 @@ def search(state: State, home: Path, budget_s: float, listen: Listener) -> Outco
         held.enter_context(_alone(state, home))
         held.enter_context(_ended_like_interrupted())
         held.callback(trees.close)
-        kept = _kept(folder / TOOK)
-        file = held.enter_context(open(folder / TOOK, "ab"))
+        log = Log(folder / TOOK)
+        held.callback(log.close)
+        kept = log.mend(Took).records
 
         def keep(took: Took) -> None:
-            file.write(encode(took) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+            log.append(encode(took) + b"\n", sync=True)
             listen(f"{tape.read + 1} measurements, at {took.commit[:10]}", True)
 
         tape = Tape(trees, kept, keep, lambda: clock.now() > until_s)
@@ -99,13 +98,6 @@ def search(state: State, home: Path, budget_s: float, listen: Listener) -> Outco
 
 def _folder(home: Path) -> Path:
     return home / "bisect"
-
-
-def _kept(path: Path) -> list[Took]:
-    """What was measured; a last line that was cut off is given up, and the file left ending in a whole one."""
-    records = lines.read(path.read_bytes(), Took, str(path)).records if path.exists() else []
-    files.write_whole(path, b"".join(encode(one) + b"\n" for one in records))
-    return records
 
 
 @contextmanager

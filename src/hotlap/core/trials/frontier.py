@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,13 +14,12 @@ import msgspec
 from hotlap.core import units
 from hotlap.core.errors import Busy, InputError, MachineError
 from hotlap.core.measure import session, targets
+from hotlap.core.measure.supervisor import Process
 from hotlap.core.record import Device, Plan
 from hotlap.core.store import locks
 from hotlap.core.trials import nvml_guard
 from hotlap.core.trials.nvml_guard import Answer, Begin, Wish
 from hotlap.core.trials.nvml_settings import Bounds, Settings, check
-
-RESTORES_S = 20.0  # at most, to put everything back
 
 
 @dataclass(frozen=True)
@@ -91,53 +90,29 @@ def guarded(device: Device, home: Path, say: Callable[[str], None]) -> Iterator[
     path = note(device, home)
     if nvml_guard.mend(path):
         say(f"settings that an earlier run could not put back have been restored ({path})")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hotlap.core.trials.nvml_guard"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = Process("hotlap.core.trials.nvml_guard", Begin(device=device, note=str(path)), math.inf, threading.Event())
+    answers = process.lines()
+
+    def put(wish: Wish) -> None:
+        process.write(msgspec.json.encode(wish) + b"\n")
+        _check(answers)
+
     try:
-        _ask(process, msgspec.json.encode(Begin(device=device, note=str(path))))
-        yield lambda wish: _ask(process, msgspec.json.encode(wish))
+        with process:
+            _check(answers)
+            yield put
     finally:
-        _end(process, path, say)
+        if process.status and nvml_guard.mend(path):  # it was killed before it could
+            say("the process that guards the settings was ended; they have been restored from here")
+        elif process.status:
+            raise MachineError(f"the settings may not be as before: {process.last_words()}; nvidia-smi -q -d CLOCK,POWER")
 
 
-def _ask(process: subprocess.Popen[bytes], line: bytes) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(line + b"\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-    except BrokenPipeError:
-        answer = b""
-    if not answer:
+def _check(answers: Iterator[bytes]) -> None:
+    """Raises MachineError with the problem that the process had with the last wish."""
+    line = next(answers, b"")
+    if not line:
         raise MachineError("the process that sets clocks and caps has ended; what it had set is being restored")
-    problem = msgspec.json.decode(answer, type=Answer).problem
+    problem = msgspec.json.decode(line, type=Answer).problem
     if problem:
         raise MachineError(problem)
-
-
-def _end(process: subprocess.Popen[bytes], path: Path, say: Callable[[str], None]) -> None:
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):
-        process.stdin.close()
-    try:
-        process.wait(timeout=RESTORES_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    assert process.stderr is not None
-    words = process.stderr.read().decode(errors="replace").strip().splitlines()
-    process.stderr.close()
-    if process.stdout is not None:
-        process.stdout.close()
-    if process.returncode and nvml_guard.mend(path):  # it was killed before it could
-        say("the process that guards the settings was ended; they have been restored from here")
-    elif process.returncode:
-        raise MachineError(
-            f"the settings may not be as before: {words[-1] if words else f'status {process.returncode}'}; nvidia-smi -q -d CLOCK,POWER"
-        )

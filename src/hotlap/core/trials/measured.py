@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.core.measure import programs
 from hotlap.core.measure.loop import CaseBudget
+from hotlap.core.measure.supervisor import kill
 from hotlap.core.measure.targets.host import Host
 from hotlap.core.measure.workloads.command import Program
 from hotlap.core.record import Case, MeasureOptions, Plan
@@ -156,7 +156,7 @@ class Trees:
             try:
                 status = process.wait()
             except BaseException:  # Ctrl-C does not reach a session of its own, and a build leaves many children
-                _end(process)
+                kill(process)
                 raise
         return f"it does not build: status {status}; log {log}" if status else ""
 
@@ -171,13 +171,3 @@ class Trees:
             with suppress(HotlapError):
                 git(self.setting.repo, "worktree", "remove", "--force", "--force", str(tree))
             shutil.rmtree(tree, ignore_errors=True)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """A process and all that it started."""
-    if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    process.wait()

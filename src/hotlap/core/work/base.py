@@ -193,7 +193,7 @@ class Workload(Traits):
             amount = work.total_operations
         else:
             amount = work.steps
-        if self.metric in ("bandwidth", "compute", "rate"):
+        if self.metric in units.RATES.values():
             return lambda seconds: amount / seconds
         return lambda seconds: seconds / amount
 

@@ -20,7 +20,6 @@ from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
 from hotlap.core.store.readers.table import Row
 
-HIGHER = ("B/s", "FLOP/s", "OP/s", "1/s")
 LOWER = ("s", "W", "J", "°C", "V")
 Better = Literal["lower", "higher"]
 NO: Mapping[str, Better] = {}
@@ -114,7 +113,7 @@ def _base(unit: str) -> tuple[str, float]:
 
 
 def _guess(case: str, unit: str) -> Better:
-    if unit in HIGHER or unit.endswith("/s") or unit.lower() in table.BITS:
+    if unit.endswith("/s") or unit.lower() in table.BITS:
         return "higher"
     if unit in LOWER:
         return "lower"
