@@ -16,7 +16,6 @@ from hotlap.core.show import listing, network
 from hotlap.core.units import exact
 from hotlap.core.work.networks import shape
 from hotlap.core.work.networks.calls import DTYPES, PHASES
-from hotlap.core.work.program import OWN
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +91,7 @@ def _network(args: argparse.Namespace) -> int:
 
 def _predictable() -> list[str]:
     """Nothing is known of what a program or a callable does."""
-    return [name for name in work.WORKLOADS if name not in OWN]
+    return [name for name, one in work.WORKLOADS.items() if one.counted]
 
 
 def _workloads() -> str:

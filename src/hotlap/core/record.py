@@ -37,7 +37,7 @@ SCHEMA_HISTORY = {
     1: "2026-11: the first: run.json, samples.jsonl, readings.log",
     2: "2026-11: a run says its kind; why it ended, and notices, are codes and fields",
 }
-IMPORTED = "imported"  # kind, target, and workload, of what Hotlap did not measure itself
+IMPORTED = "imported"  # kind and target of what Hotlap did not measure itself
 
 _IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that years of runs have in common
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv

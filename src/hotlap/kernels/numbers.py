@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hotlap.core.model import ceilings
 from hotlap.core.record import Readings, Record, Row
 from hotlap.core.stats.order import CONFIDENCE
-from hotlap.core.work.program import OWN
+from hotlap.core.work import traits
 
 STANDS = ("pass", "fail", "measured", "inconclusive")  # states of numbers that may be read as such
 
@@ -37,7 +37,7 @@ def stands(row: Row) -> bool:
 def seconds(row: Row) -> float | None:
     """Of one call; None for a number that a program gave in another unit."""
     middle, result = row.summary.median, row.result
-    if row.case.workload in OWN and result.unit != "s" and middle and middle > 0:
+    if not traits(row.case.workload).counted and result.unit != "s" and middle and middle > 0:
         return statistics.median(result.seconds) if result.seconds else None
     return ceilings.seconds(row.case, result.unit, middle)
 

@@ -15,7 +15,6 @@ from hotlap.core.model.levels import hierarchy, place
 from hotlap.core.record import Case, Limit, Result
 from hotlap.core.units import percent, show, size
 from hotlap.core.work.base import Work
-from hotlap.core.work.program import OWN
 
 AT_LIMIT = 0.90
 AT_BOUND = 0.01  # of the bound: nearer to it there is nothing to split
@@ -138,7 +137,7 @@ def _level_words(seen: Seen) -> str:
 
 def _small(seen: Seen) -> tuple[str, str] | None:
     """Too short beside a launch, or too few parts to fill the device."""
-    if seen.case.workload in OWN or _shares_launch(seen.result):
+    if not work.traits(seen.case.workload).counted or _shares_launch(seen.result):
         return None
     launch, spec = seen.context.ceilings.launch_s, seen.context.spec
     said = "measured in this run"
@@ -196,7 +195,7 @@ def measured_split(seen: Seen) -> dict[str, float]:
     is none, and where none of them does."""
     bound = float(seen.limit.bound_s or 0.0)
     missing = seen.seconds - bound
-    if seen.against != "bound" or missing <= AT_BOUND * bound or seen.case.workload in OWN:
+    if seen.against != "bound" or missing <= AT_BOUND * bound or not work.traits(seen.case.workload).counted:
         return {}
     ratio, launch = _clock_ratio(seen), seen.context.ceilings.launch_s
     slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ("arithmetic unit", "cache") else 0.0

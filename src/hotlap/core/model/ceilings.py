@@ -13,7 +13,6 @@ from hotlap.core.model.levels import MEMORY, hierarchy, place
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case, Result
 from hotlap.core.work.base import Work
-from hotlap.core.work.program import OWN
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def seconds(case: Case, unit: str, value: float | None) -> float | None:
     """Of one call, from a value of the case's metric; None for a number of a program's own, and for none above zero."""
     if value is None or value <= 0:
         return None
-    if case.workload in OWN:
+    if not work.traits(case.workload).counted:
         return value if unit == "s" else None
     try:
         return nominal_s(case, value)

@@ -135,5 +135,3 @@ WORKLOADS = (
 )
 
 COMMAND, IMPORTED, KERNEL, CALLABLE = WORKLOADS
-OWN = tuple(one.name for one in WORKLOADS)
-"""What they do is their owner's: no work is counted, nothing can be predicted."""

@@ -76,6 +76,11 @@ class Traits:
     variety: Variety | None = None  # how its cases differ for a kernel: what a covering plan varies; None: nothing
 
     @property
+    def counted(self) -> bool:
+        """Whether what a call does is counted. Of what runs or measures itself it is not, and nothing can be predicted."""
+        return self.source == "loop"
+
+    @property
     def memory_alone(self) -> bool:
         """Whether it measures memory and nothing else: its arithmetic is not looked at."""
         return self.ceilings == ("bandwidth",)

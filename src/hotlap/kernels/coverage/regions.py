@@ -12,7 +12,6 @@ from hotlap.core import work
 from hotlap.core.record import Case
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.network import COLLECTIVE, POINTWISE
-from hotlap.core.work.program import OWN
 from hotlap.kernels.coverage.groups import Columns
 
 REGIONS = ("launch-bound", "cache", "memory-bound", "near the ridge", "compute-bound", "link")
@@ -44,7 +43,7 @@ class Placed:
 def placed(name: str, columns: Columns, roof: Roof) -> Placed:
     """Where the cases of one workload lie."""
     length = columns.length
-    if name in OWN:
+    if not work.find(name).counted:
         return Placed(np.full(length, -1, dtype=np.int16), np.zeros(length, dtype=bool))
     asked = columns.counted
     moved = asked["memory_bytes"] / roof.bandwidth_b_s

@@ -22,7 +22,6 @@ from hotlap.core.measure.targets.virtual_clock import VirtualClock
 from hotlap.core.model import machines
 from hotlap.core.model.simulate import cases, expected_call_s, launch, thermal
 from hotlap.core.record import Case, Check, Device
-from hotlap.core.work.program import OWN
 
 IDLE_SHARE = 0.12  # of the power limit: assumed
 BUSY_SHARE = 0.95  # of it, while something runs whose power is not simulated: assumed
@@ -167,7 +166,7 @@ class SimulatedTarget:
 
     def prepare(self, case: Case) -> Prepared:
         """Any workload but users' own programs."""
-        if case.workload in OWN:
+        if not work.find(case.workload).counted:
             raise NotSupported("a simulated GPU cannot run programs")
         played, base_s = self._played(case)
         needed = _working_set(case)

@@ -15,7 +15,6 @@ from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case
 from hotlap.core.work.base import Work, integer, text
 from hotlap.core.work.latency import ATOMIC_ITEMS
-from hotlap.core.work.program import OWN
 
 LAUNCH_S = {"single": 3e-6, "stream": 2e-6, "graph": 1e-6}  # assumed, of the size that NVIDIA drivers show
 SYNC_S = {"synchronize": 2e-6, "event": 3e-6}  # assumed
@@ -39,7 +38,7 @@ def expected_call_s(case: Case, spec: Spec) -> float:
     """
     kind = work.find(case.workload)
     asked = kind.work(case.params)
-    if case.workload in OWN:
+    if not kind.counted:
         raise NotSupported("a simulated GPU cannot run programs")
     if latency := _LATENCIES.get(kind.shows):
         return latency(case, spec)

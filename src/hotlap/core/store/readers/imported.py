@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Literal
 
 import hotlap
-from hotlap.core import units, work
+from hotlap.core import units
 from hotlap.core.errors import HotlapError, InputError, MachineError, nearest
 from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, Stop, encode
 from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
 from hotlap.core.store.readers.table import Row
+from hotlap.core.work import program
 
 LOWER = ("s", "W", "J", "°C", "V")
 Better = Literal["lower", "higher"]
@@ -144,7 +145,7 @@ def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], uni
 
 def _case(name: str, meaning: Meaning) -> Case:
     given = {"name": name, "unit": meaning.unit, "better": meaning.better}
-    return Case(workload=IMPORTED, params=work.find(IMPORTED).parse(given))
+    return program.IMPORTED.case(given)
 
 
 def _label(name: str) -> str:

@@ -27,6 +27,7 @@ from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Sampl
 from hotlap.core.store import paths
 from hotlap.core.store.readers import accelsim, imported
 from hotlap.core.store.readers.accelsim import Launch, Simulated
+from hotlap.core.work import program
 
 METHOD = "simulator"  # Samples.method of what an outside simulator says
 CLOCKS = (1e8, 1e10)  # Hz: beyond them a clock was given in MHz
@@ -82,9 +83,10 @@ def bring_in(path: Path, asked: Asked, home: Path, dry: bool = False) -> Outside
             imported.keep(folder, run, samples)
     cases = {case.id: case for run, _ in bundles for case in run.plan.cases}.values()
     made = [run.id for run, _ in fresh]
+    foreign = [work.traits(one.workload).source == "file" for one in cases]
+    own, other = ([work.label(one) for one, is_foreign in zip(cases, foreign, strict=True) if is_foreign is side] for side in (False, True))
     return Outside(
-        made, [run.id for run, _ in bundles if run.id not in made], [work.label(one) for one in cases if one.workload != IMPORTED],
-        [work.label(one) for one in cases if one.workload == IMPORTED], sum(len(one.launches) for one in found),
+        made, [run.id for run, _ in bundles if run.id not in made], own, other, sum(len(one.launches) for one in found),
         sum(one.broken for one in found), _clock(found[0], path, asked),
     )  # fmt: skip
 
@@ -126,7 +128,7 @@ def _bundle(one: Simulated, path: Path, asked: Asked) -> tuple[Run, list[Samples
 
 
 def _own(launch: Launch) -> Case:
-    return Case(workload=IMPORTED, params=work.find(IMPORTED).parse({"name": launch.kernel, "unit": "s", "better": "lower"}))
+    return program.IMPORTED.case({"name": launch.kernel, "unit": "s", "better": "lower"})
 
 
 def _sample(case: Case, launches: Sequence[Launch], device: Device, clock_hz: float) -> Samples:

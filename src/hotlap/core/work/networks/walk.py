@@ -98,15 +98,13 @@ def _repeats(layer: Layer, names: Mapping[str, float], where: str) -> int:
     return times
 
 
-PRODUCTS = ("gemm", "conv", "attention", "rnn", "moe", "grouped_gemm")
-
-
 def multiply_adds(calls: Sequence[Call], without: Sequence[str] = ()) -> float:
     """Of matrix products, convolutions, attention and recurrent layers; what norms and activations compute is left out, as in papers.
     `without`: workloads that are left out, too."""
     total = 0.0
     for call in calls:
-        if call.workload in PRODUCTS and call.workload not in without:
+        if call.workload not in without:
             kind = work.find(call.workload)
-            total += call.times * math.fsum(kind.work(kind.parse(call.params)).operations.values()) / 2
+            operations = kind.work(kind.parse(call.params)).operations.items()
+            total += call.times * math.fsum(number for unit, number in operations if unit.startswith("matrix.")) / 2
     return total
