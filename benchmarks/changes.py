@@ -28,8 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.stats.changes import Watch, changes, many
+from hotlap.core.record import Change
+from hotlap.core.stats.changes import changes
 from hotlap.core.stats.excursions import excursions
+from hotlap.core.stats.levels import RECENT
+from hotlap.core.stats.split import EDGE
 
 Floats = NDArray[np.float64]
 POINTS, BASE, NEAR = 200, 100.0, 5
@@ -146,7 +149,7 @@ def peers() -> tuple[dict[str, Callable[[Floats], list[int]]], list[str]]:
 def accuracy(series: Floats, random: np.random.Generator) -> dict[str, Any]:
     """Of Hotlap."""
     at = random.integers(*PLACES, len(series))
-    row = _false([[one.index for one in answer] for answer in many(BASE + series)])
+    row = _false([[one.index for one in answer] for answer in map(changes, BASE + series)])
     for size in STEPS:
         answers = [changes(one) for one in stepped(series, at, size)]
         row |= _hits([[one.index for one in answer if one.kind == "step"] for answer in answers], at, size)
@@ -202,13 +205,12 @@ def delays(series: Floats, size: float) -> dict[str, Any]:
     first: dict[bool, list[float]] = {True: [], False: []}
     false = {True: 0, False: 0}
     for row in BASE + series + size * (np.arange(POINTS) >= at):
-        watch, seen = Watch(), {True: math.inf, False: math.inf}
-        for i, value in enumerate(row[: at + 60]):
-            for one in watch.add(float(value)):
-                if i < at:
-                    false[one.provisional] += 1
-                elif abs(one.index - at) <= NEAR:
-                    seen[one.provisional] = min(seen[one.provisional], i - at + 1)
+        seen = {True: math.inf, False: math.inf}
+        for i, one in alarms(row[: at + 60]):
+            if i < at:
+                false[one.provisional] += 1
+            elif abs(one.index - at) <= NEAR:
+                seen[one.provisional] = min(seen[one.provisional], i - at + 1)
         seen[True] = min(seen.values())  # a confirmed alarm without a provisional one before it asks for no re-run, but is one
         for kind, points in seen.items():
             first[kind].append(points)
@@ -219,6 +221,25 @@ def delays(series: Floats, size: float) -> dict[str, Any]:
     for kind, name in ((True, "provisional"), (False, "confirmed")):
         out[f"false_{name}_per_1000"] = false[kind] / n / at * 1000
     return out
+
+
+def alarms(x: Floats) -> Iterator[tuple[int, Change]]:
+    """What is new at each point of a growing series: a step away from others, a provisional one not just seen, a drift that begins."""
+    told: list[int] = []
+    asked, drifting = -math.inf, False
+    for i in range(len(x)):
+        answer, drifted = changes(x[: i + 1], provisional=True), drifting
+        drifting = any(one.kind == "drift" for one in answer)
+        before = list(told)
+        for one in answer:
+            if one.kind == "drift":
+                new = not drifted
+            elif one.provisional:
+                new, asked = (True, one.index) if abs(one.index - asked) > RECENT else (False, asked)
+            elif new := all(abs(one.index - at) > EDGE for at in before):
+                told.append(one.index)
+            if new:
+                yield i, one
 
 
 def _known(x: float) -> float | None:
@@ -272,43 +293,7 @@ def times(random: np.random.Generator) -> dict[str, float]:
     out["100,000 points, a step every 1,000, s"] = timed(lambda: changes(often), 2)
     dependent = BASE + autoregression(random, (1, 100_000), 0.5)[0]
     out["100,000 points of ar 0.5, no change, s"] = timed(lambda: changes(dependent), 1)
-    table = BASE + random.normal(size=(10_000, 365))
-    out["10,000 series of 365 points, no change, s"] = timed(lambda: many(table), 2)
-    table[:1000, 200:] += 5
-    out["10,000 series of 365 points, a step in 10 %, s"] = timed(lambda: many(table), 1)
-    table[1000:, 200:] += 5
-    out["10,000 series of 365 points, a step in each, s"] = timed(lambda: many(table), 1)
-    for name, x in (("no change", calm), ("a step every 1,000", often)):
-        watch, spent = Watch(), []
-        for value in x.tolist():
-            start = time.perf_counter()
-            watch.add(value)
-            spent.append(time.perf_counter() - start)
-        for at in (1_000, 10_000, 100_000):
-            out[f"one more point near {at:,}, {name}, mean µs"] = float(np.mean(spent[at - 1000 : at])) * 1e6
-        out[f"one more point, {name}, median µs"] = float(np.median(spent)) * 1e6
-        out[f"one more point, {name}, 99 % µs"] = float(np.quantile(spent, 0.99)) * 1e6
-        out[f"one more point, {name}, mean of all µs"] = float(np.mean(spent)) * 1e6
     return out
-
-
-def agreement(random: np.random.Generator, count: int) -> dict[str, int]:
-    """Prefixes of random series at which the growing and the whole answer were compared, and how many differed."""
-    compared = differed = 0
-    for i in range(count):
-        n = int(random.integers(10, 1500))
-        x = autoregression(random, (1, n), 0.6)[0] if i % 3 == 0 else random.normal(size=n)
-        x = np.round(x) if i % 3 == 1 else x
-        for at in random.integers(0, n, random.integers(0, 7)):
-            x[at:] += random.normal() * 4
-        x += 100 + np.arange(n) * random.normal() * 0.02 * (i % 5 == 0)
-        watch, places = Watch(), {n, *random.integers(1, n + 1, 30).tolist()}
-        for k, value in enumerate(x.tolist(), 1):
-            watch.add(value)
-            if k in places:
-                compared += 1
-                differed += changes(x[:k], provisional=True) != watch.changes
-    return {"compared": compared, "differed": differed}
 
 
 def samples(folder: Path) -> Iterator[tuple[str, Floats]]:
@@ -344,7 +329,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     out["delay"] = {name: {f"{size:g} %": delays(x[:count], size) for size in STEPS} for name, x in sets.items()}
     out["apart"] = {name: {str(n): _apart(noise(name, random, (5 * options.series, n))) for n in (20, 60, POINTS)} for name in NOISES}
     out["shapes"] = shapes(random, count)
-    out["agreement"] = agreement(random, max(10, options.series // 50))
     out["times"] = times(random)
     if folder:
         out["samples"] = {name: _compared(x, methods) for name, x in samples(folder)}
@@ -396,7 +380,6 @@ def show(out: dict[str, Any]) -> None:
     print("\nTimes (best of a few runs)")
     for name, value in out["times"].items():
         print(f"{name:52} {value:9.3f}")
-    print("\nPoint by point against all at once: {compared} comparisons, {differed} differ".format(**out["agreement"]))
     for name, row in out.get("samples", {}).items():
         found = "   ".join(f"{method}: {' '.join(row[method]) or '-'}" for method in ("hotlap", "otava") if method in row)
         print(f"{name:30} {row['points']:4} points   {found}")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.model import intervals
-from hotlap.core.model.intervals import COVERAGE, EDGES_S, REGIMES
+from hotlap.core.model.intervals import EDGES_S, REGIMES
 from hotlap.core.model.kernels import collective as collective_kernels
 from hotlap.core.model.kernels import decode as decode_kernels
 from hotlap.core.model.kernels import gemm as gemm_kernels
@@ -24,6 +24,8 @@ from hotlap.core.model.kernels import moe as moe_kernels
 from hotlap.core.model.kernels import prefill as prefill_kernels
 from research.fit import collective, decode, gemm, moe, prefill, scores, sweep
 from research.fit.data import Rows
+
+COVERAGE = 0.9  # of the intervals that are learnt
 
 Floats = NDArray[np.float64]
 FAMILIES: Mapping[str, tuple[ModuleType, ModuleType]] = {

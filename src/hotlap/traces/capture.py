@@ -37,7 +37,6 @@ from hotlap.traces import captured, tools
 from hotlap.traces.captured import Captured, Overhead, Process
 
 PLAN = "capture"
-ANSWER_S = 10.0  # for a program to end after each of Ctrl-C, SIGTERM
 DRAIN_S = 1.0
 
 

@@ -305,10 +305,3 @@ def path(found: Tasks, times: Timed | None = None) -> Path:
         piece(i, "launch" if launched else "across" if hangs == found.other[i] else "turn" if found.on_device[i] else "host", begin - until)
         i = hangs
     return Path(np.array(task, np.int64), kind, np.array(seconds))
-
-
-def gain(found: Tasks, change: Change) -> int:
-    """Nanoseconds by which the whole would end earlier."""
-    if not len(found.start):
-        return 0
-    return int(timed(found).end.max() - timed(found, change).end.max())

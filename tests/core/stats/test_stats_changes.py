@@ -1,4 +1,4 @@
-"""Change points: what is found, what is not, and that point by point and all at once agree."""
+"""Change points: what is found, what is not, and that what is settled stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from draws import FULL, draws
 from hotlap.core.stats import levels, split
-from hotlap.core.stats.changes import SPAN, Change, Watch, changes, many
+from hotlap.core.stats.changes import SPAN, STEP, Change, changes
 
 
 @pytest.fixture(autouse=True)
@@ -90,10 +90,6 @@ def test_bad_times_and_options():
     ]:
         with pytest.raises(ValueError, match=message):
             changes([1.0, 2.0, 3.0], **kwargs)
-    with pytest.raises(ValueError, match="two dimensions"):
-        many([1.0, 2.0])
-    with pytest.raises(ValueError, match="not finite"):
-        many([[1.0, math.nan]])
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0] * 500, [0.0] * 50, [1.0, 2.0, 3.0]])
@@ -148,14 +144,14 @@ def test_one_value_far_off_hides_nothing():
 @pytest.mark.parametrize(("kind", "most"), [("normal", 4), ("t3", 4), ("spikes", 4), ("quantised", 4), ("ar0.5", 5), ("ar0.8", 12)])
 def test_noise_is_no_change(kind, most):
     """Of 400 series, at 0.1 % each: more than 4 false alarms are as unlikely as 1 in 10,000; of 40, more than 1 are as 1 in 1,000."""
-    assert sum(map(len, many(noise(kind, draws(400))))) <= (most if FULL else most // 4)
+    assert sum(map(len, map(changes, noise(kind, draws(400))))) <= (most if FULL else most // 4)
 
 
 def test_ties_are_no_change():
     """A timer that shows one value, and now and then another: two of those next to each other are no level."""
     r = np.random.default_rng(2)
     for share in (0.005, 0.02, 0.1):
-        assert sum(map(len, many(100 + 10.0 * (r.random((300, 300)) < share)))) <= 4
+        assert sum(map(len, map(changes, 100 + 10.0 * (r.random((300, 300)) < share)))) <= 4
 
 
 @pytest.mark.slow("error rate by simulation")
@@ -163,7 +159,7 @@ def test_ties_are_no_change():
 def test_steps_of_five_percent_are_found(kind):
     x = noise(kind, 60, seed=3)
     at = np.random.default_rng(4).integers(30, 171, len(x))
-    found = many(x + 5 * (np.arange(200) >= at[:, None]))
+    found = [changes(row) for row in x + 5 * (np.arange(200) >= at[:, None])]
     hit = sum(any(abs(i - k) <= 5 for i in steps(one)) for one, k in zip(found, at, strict=True))
     assert hit >= 57
     held = [c.low <= 1.05 <= c.high for one, k in zip(found, at, strict=True) for c in one if abs(c.index - k) <= 5]
@@ -238,86 +234,39 @@ def test_the_gate_leaves_out_small_changes():
     assert [round(one.ratio, 2) for one in changes(x, gate=0.05)] == [0.9]
 
 
-@pytest.mark.slow("error rate by simulation")
-def test_many_says_what_changes_says():
-    x = noise("t3", 60, 365, seed=13)
-    x[::3, 200:] += 4
-    assert many(x, gate=0.01) == [changes(row, gate=0.01) for row in x]
-    assert many(x[:3, :9]) == [[], [], []]
-    long = noise("normal", 2, 900, seed=14)
-    long[1, 500:] += 5
-    assert many(long) == [changes(row) for row in long]
-
-
-def test_a_growing_series_is_answered_provisionally_then_for_good():
+def test_a_fresh_step_is_provisional_then_confirmed():
     x = noise("normal", 1, seed=15)[0]
     x[150:] += 6
-    watch, told = Watch(), []
-    for i, value in enumerate(x):
-        told += [(i, one) for one in watch.add(value, time=float(i)) if i >= 150]
-    (first, asks), (second, confirmed) = told
-    assert asks.provisional
-    assert not confirmed.provisional
-    assert 151 <= first <= 153 <= second <= 160
-    assert abs(confirmed.index - 150) <= 1
-    assert confirmed.time == confirmed.index
-    assert changes(x[: first + 1]) == []
-    assert changes(x[: first + 1], provisional=True)[0].provisional
-    assert [one.index for one in watch.changes] == [one.index for one in changes(x)]
-
-
-def test_a_growing_series_refuses_a_bad_point_and_goes_on():
-    watch = Watch()
-    watch.add(1.0, time=5.0)
-    for value, time in ((math.nan, 6.0), (1.0, 4.0), (1.0, None), (1.0, math.inf)):
-        with pytest.raises(ValueError, match=r"finite|fall|every point"):
-            watch.add(value, time=time)
-    watch.add(1.0, time=5.0)
-    assert len(watch) == 2
-
-
-@pytest.mark.slow("error rate by simulation")
-@pytest.mark.slow("hundreds of series")
-@pytest.mark.slow("error rate by simulation")
-def test_a_growing_series_keeps_a_window_only():
-    watch = Watch()
-    for value in noise("normal", 1, 5000, seed=16)[0]:
-        watch.add(value)
-    assert len(watch) == 5000
-    assert len(watch._points) == 2 * SPAN
-    assert len(watch._window._splits) + len(watch._window._noises) < 50
-    assert watch._last - watch._first <= SPAN
+    assert changes(x[:153]) == []
+    (first,) = changes(x[:153], provisional=True)
+    (second,) = changes(x[:160], provisional=True)
+    assert first.provisional
+    assert not second.provisional
+    assert abs(second.index - 150) <= 1
 
 
 SERIES = st.fixed_dictionaries(
     {
         "seed": st.integers(0, 10**6),
-        "points": st.integers(1, 1100),
+        "points": st.integers(SPAN, 1100),
         "kind": st.sampled_from(["normal", "t3", "quantised", "ar0.6"]),
         "steps": st.lists(st.tuples(st.floats(0, 1), st.floats(-8, 8)), max_size=6),
-        "slope": st.sampled_from([0.0, 0.0, 0.03]),
-        "boundary": st.booleans(),
-        "provisional": st.booleans(),
     }
 )
 
 
 @settings(max_examples=20 if FULL else 5, derandomize=True)
 @given(SERIES)
-def test_point_by_point_and_all_at_once_agree(given_):
+def test_what_is_settled_stays(given_):
+    """A step with a whole window and what it keeps after it is the same for any number of further points."""
     n = given_["points"]
-    x = noise(given_["kind"], 1, n, given_["seed"])[0] + given_["slope"] * np.arange(n)
+    x = noise(given_["kind"], 1, n, given_["seed"])[0]
     for place, size in given_["steps"]:
         x[int(place * n) :] += size
-    boundary = n // 3 if given_["boundary"] and n >= 3 else 0
-    times, r = np.arange(n) / 2, np.random.default_rng(given_["seed"])
-    watch = Watch(provisional=given_["provisional"])
-    compared = {n, *r.integers(1, n + 1, 12).tolist()}
-    for k, value in enumerate(x.tolist(), 1):
-        watch.add(value, float(times[k - 1]), boundary=k - 1 == boundary)
-        if k in compared:
-            marks = [boundary] if k > boundary else []
-            assert watch.changes == changes(x[:k], times[:k], provisional=given_["provisional"], boundaries=marks)
+    whole = steps(changes(x))
+    for k in np.random.default_rng(given_["seed"]).integers(SPAN, n + 1, 8).tolist():
+        settled = k - SPAN - STEP
+        assert [at for at in steps(changes(x[:k])) if at < settled] == [at for at in whole if at < settled]
 
 
 def test_what_is_found_does_not_depend_on_unit_or_sign():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from draws import draws, examples, room
-from hotlap.core.stats.series import bimodal, drift, drifting, jumped, lag1, steady_from
+from hotlap.core.stats.series import bimodal, drift, drifting, lag1, steady_from
 
 Floats = NDArray[np.float64]
 Make = Callable[[np.random.Generator, int], Floats]
@@ -188,23 +188,7 @@ class TestBimodal:
         assert bimodal(np.round(x)) == bimodal(np.round(x) * 2.0 ** round(math.log2(scale)))
 
 
-class TestJumped:
-    def test_by_hand(self) -> None:
-        assert jumped([1980e6, 1980e6, 1400e6])
-        assert not jumped([1980e6, 1965e6, 1950e6])
-        assert not jumped([1980e6])
-        assert not jumped([])
-        assert jumped([2.6e9, 2.6e9, 2.6e9, 3.4e9, 3.4e9, 3.4e9])
-
-    def test_one_bad_reading_is_no_jump(self) -> None:
-        assert not jumped([3.4e9, 3.4e9, 1.0e9, 3.4e9, 3.4e9])
-
-    def test_tolerance(self) -> None:
-        assert jumped([100, 103], tolerance=0.02)
-        assert not jumped([100, 103], tolerance=0.05)
-
-
-@pytest.mark.parametrize("function", [steady_from, drift, drifting, bimodal, jumped, lag1])
+@pytest.mark.parametrize("function", [steady_from, drift, drifting, bimodal, lag1])
 def test_what_is_not_finite_is_refused(function: Callable[[list[float]], object]) -> None:
     for bad in (math.nan, math.inf, -math.inf, 1e301):
         with pytest.raises(ValueError, match="1 of 30 values are not finite"):
@@ -218,6 +202,5 @@ def test_every_finite_series_has_an_answer(x: list[float]) -> None:
     assert cut is None or 0 <= cut <= len(x) / 2
     assert isinstance(drifting(x), bool)
     assert isinstance(bimodal(x), bool)
-    assert isinstance(jumped(x), bool)
     r = lag1(x)
     assert r is None or -1 <= r <= 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
 from typing import Any
 
 from hotlap.core import plan
@@ -12,6 +14,14 @@ CASES = [
     plan.case("stream", {"op": "copy", "size": "1 MiB"}),
     plan.case("gemm", {"dtype": "bf16", "m": 512, "n": 512, "k": 512}),
 ]
+
+
+def pack(path: Path, out: Path) -> Path:
+    """A zip of a bundle's files in a folder named by its run, as users make it."""
+    with zipfile.ZipFile(out / f"{path.name}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(path.iterdir()):
+            archive.write(file, f"{path.name}/{file.name}")
+    return out / f"{path.name}.zip"
 
 
 def make_run(id: str = "20261121T101500-aaaaaa", **changes: Any) -> Run:

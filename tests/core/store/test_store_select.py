@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from keeping import CASES, DEVICE, make_run, make_samples
+from keeping import CASES, DEVICE, make_run, make_samples, pack
 
 from hotlap.core import plan
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.record import Device, Machine, Plan
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import catalog, select
-from hotlap.core.store.bundle import Bundle, Writer, load, pack
+from hotlap.core.store.bundle import Bundle, Writer, load
 
 Keep = Callable[..., Bundle]
 A, B, C = "20261119T101500-aaaaaa", "20261120T101500-bbbbbb", "20261120T111500-cccccc"

@@ -46,7 +46,6 @@ from hotlap.core.store.select import results
 from hotlap.core.units import RATES, percent, show
 
 GATE = 0.02  # smallest change that is reported, unless the caller says so
-ERROR_RATE = 0.05
 TAIL, TAIL_SAMPLES = 0.95, 20  # the quantile that stands for the slow tail, and the samples a round needs for it
 Answer = Literal["faster", "slower", "same", "inconclusive", "not comparable"]
 InBetween = Callable[[Case], tuple[Drift | None, Allowance]]

@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hotlap.core.record import Case, Record, Row
 from hotlap.core.stats.series import ranked
@@ -15,7 +14,6 @@ from hotlap.core.store.readers import counted
 from hotlap.core.store.readers.outside import METHOD as SIMULATOR
 from hotlap.core.units import show
 
-Floats = NDArray[np.float64]
 SHORT_S = 20e-6  # calls shorter are mostly launch and fill: a regime of their own
 FEWEST_RANKED = 3
 MOST_OF_A_REGIME = 2  # of the worst cases

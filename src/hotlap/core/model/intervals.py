@@ -16,7 +16,6 @@ from hotlap.core.model.machines import Spec
 Floats = NDArray[np.float64]
 EDGES_S = (20e-6, 200e-6)  # of the expected time: regimes short, middle, long
 REGIMES = ("short", "middle", "long")
-COVERAGE = 0.9
 WIDE = (0.4, 2.5)  # measured ÷ expected where nothing like it was ever measured: assumed, and said so
 FITTED = ("a100-sxm-80gb", "h100-sxm")
 KNOWN = {  # how sure: by which residuals, in words

@@ -19,8 +19,7 @@ from hotlap.core.plan.lines import Path, line_of, scan
 from hotlap.core.record import Case, MeasureOptions, Plan, Use, Value
 from hotlap.core.work.base import Param, Workload
 
-SCHEMA = 1
-SCHEMA_HISTORY = {1: "the first; a plan without `schema` is of this one"}
+SCHEMA = 1  # the first; a plan without `schema` is of this one
 KEYS = ("schema", "name", "about", "weighed_on", "measure", "case")
 CASE_KEYS = ("workload", "implementation", "only", "skip", "uses")
 PLANNED = sorted(name for name, one in work.WORKLOADS.items() if not one.unplanned)

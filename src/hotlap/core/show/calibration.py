@@ -9,7 +9,6 @@ from hotlap.core.model.calibration import Calibration, Factor, Learnt
 from hotlap.core.record import Limit
 from hotlap.core.show import words
 
-ONE = Factor(1.0, 1.0, 1.0)
 Shown = tuple[str, str, str, str]
 
 

@@ -1,12 +1,12 @@
-"""Where a history changes: steps and drifts with their size, interval and chance, for a whole series or point by point.
+"""Where a history changes: steps and drifts with their size, interval and chance.
 
 A series is looked at through a window of at most 384 points that starts at the last change known for good. When it is
-full, changes with 128 points after them are settled, and it moves on to the last of them, or by 128 points. So the answer
-for a point never waits for more than that, a further point costs the same after a million, and looking at all points at
-once gives exactly what looking at them one by one gives. A change too small or too slow to show within 384 points is not
-seen: give medians of blocks instead.
+full, changes with 128 points after them are settled, and it moves on to the last of them, or by 128 points. So a further
+point costs the same after a million, and no later point changes what is settled. A change too small or too slow to show
+within 384 points is not seen: give medians of blocks instead.
 
-What is tested and how stands in `hotlap.core.stats.split`, how a window is taken apart in `hotlap.core.stats.levels`.
+What is tested stands in `hotlap.core.stats.split`, how a window is taken apart in `hotlap.core.stats.levels`, all of it for an audit
+in docs/change-points.md.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from numpy.typing import ArrayLike
 
 from hotlap.core.record import Change
 from hotlap.core.stats import levels, split
-from hotlap.core.stats.levels import Look, Window
+from hotlap.core.stats.levels import WindowResult
 from hotlap.core.stats.series import LARGEST
-from hotlap.core.stats.split import EDGE, Floats
+from hotlap.core.stats.split import Floats
 
 ALPHA = 0.001  # of a false change in one window of independent values
 SPAN, STEP = 384, 128  # points of a full window, and points it keeps after what it settles
 NEAR = 64  # points on either side of a change that give its interval
-ROWS = 256  # windows looked at in one go
+ROWS = 256  # windows looked at together
 
 
 class _Found(NamedTuple):
@@ -69,175 +69,54 @@ def changes(
     return _reported(found, gate, when)
 
 
-def many(rows: ArrayLike, *, alpha: float = ALPHA, gate: float = 0.0) -> list[list[Change]]:
-    """`changes` of every row of a table, shape (series, points), in a fraction of the time. Raises ValueError as `changes`."""
-    table = np.asarray(rows, dtype=float)
-    if table.ndim != 2:
-        raise ValueError(f"rows must have two dimensions, series and points, not {table.ndim}")
-    _check_options(alpha, gate)
-    _check_finite(table.ravel())
-    count, n = table.shape
-    if n < 2 * EDGE:
-        return [[] for _ in range(count)]
-    if n > SPAN:
-        return [changes(row, alpha=alpha, gate=gate) for row in table]
-    out: list[list[Change]] = []
-    for start in range(0, count, ROWS):
-        part = table[start : start + ROWS]
-        moving = split.suspicious(split.statistics(part), alpha, 1e-9)
-        out += [changes(row, alpha=alpha, gate=gate) if moves else [] for row, moves in zip(part, moving, strict=True)]
-    return out
-
-
-class Watch:
-    """A series that grows: `add` a point and get the answers that are new; `changes` is what `changes()` says of all points
-    so far, exactly. Keeps 384 points and the changes found, however long the history. Options as for `changes()`."""
-
-    def __init__(self, *, alpha: float = ALPHA, gate: float = 0.0, provisional: bool = True) -> None:
-        _check_options(alpha, gate)
-        self._alpha, self._gate, self._provisional = alpha, gate, provisional
-        self._points, self._times = np.empty(2 * SPAN), np.full(2 * SPAN, np.nan)  # two windows, so that they seldom move
-        self._first = self._last = 0  # the open window's place in them
-        self._start = 0  # its first point's index in the history
-        self._timed: bool | None = None
-        self._settled: list[_Found] = []
-        self._window, self._look = Window(alpha), Look()
-        self._told: list[int] = []  # places of the confirmed steps that were answered, not older than the open window
-        self._asked = -levels.FRESH - 1  # place of the last provisional one
-        self._drifting = False  # whether the drift that goes on was answered
-
-    def add(self, value: float, time: float | None = None, *, boundary: bool = False) -> list[Change]:
-        """The changes that this point brings to light, a provisional one first when it is new, again when it is confirmed;
-        mostly []. `boundary`: the point begins something else, nothing is tested across. Raises ValueError and forgets the
-        point when it is not finite, its time falls, or times are given for some points only."""
-        self._append(float(value), time, boundary)
-        self._look = self._window.look(self._points[self._first : self._last], self._provisional)
-        self._drifting = self._drifting and bool(self._look.noise.slope)
-        if not (self._look.splits or self._look.fresh or self._look.noise.slope):
-            return []
-        return self._new()
-
-    @property
-    def changes(self) -> list[Change]:
-        """All changes so far, as `changes()` would say at once."""
-        return _reported([*self._settled, *self._open()], self._gate, None)
-
-    def __len__(self) -> int:
-        return self._start + self._last - self._first
-
-    def _append(self, value: float, time: float | None, boundary: bool) -> None:
-        n = len(self)
-        if not abs(value) <= LARGEST:
-            raise ValueError(f"value {n} is not finite: {value}")
-        if self._timed is not None and self._timed != (time is not None):
-            raise ValueError(f"point {n}: give a time with every point or with none")
-        if time is not None and not math.isfinite(time):
-            raise ValueError(f"time {n} is not finite: {time}")
-        if time is not None and n and time < self._times[self._last - 1]:
-            raise ValueError(f"times must not fall: time {n} is {time} after {float(self._times[self._last - 1])}")
-        self._timed = time is not None
-        if boundary and n:
-            self._forward(self._last - self._first, self._open(ended=True))
-        elif self._last - self._first == SPAN:
-            x = self._points[self._first : self._last]
-            found, keep = _settle(self._window.look(x), x, self._start)
-            self._forward(keep, self._stamped(found))
-        if self._last == len(self._points):
-            self._move()
-        self._points[self._last], self._times[self._last] = value, math.nan if time is None else time
-        self._last += 1
-
-    def _forward(self, by: int, found: list[_Found]) -> None:
-        """Settle what was found and leave `by` points behind."""
-        self._settled += found
-        self._start, self._first = self._start + by, self._first + by
-        self._window, self._look = Window(self._alpha), Look()
-        self._told = [index for index in self._told if index >= self._start - EDGE]
-
-    def _move(self) -> None:
-        """The open window to the front of its store; the point before it comes along, for its time."""
-        kept = self._last - self._first
-        for store in (self._points, self._times):
-            store[: kept + 1] = store[self._first - 1 : self._last].copy()
-        self._first, self._last = 1, kept + 1
-
-    def _open(self, ended: bool = False) -> list[_Found]:
-        look = self._look._replace(fresh=None) if ended else self._look
-        return self._stamped(_described(look, self._points[self._first : self._last], self._start))
-
-    def _stamped(self, found: list[_Found]) -> list[_Found]:
-        if not self._timed:
-            return found
-        return [
-            _Found(replace(one.change, time=float(self._times[one.change.index - self._start + self._first])), one.end)
-            for one in found
-        ]
-
-    def _new(self) -> list[Change]:
-        """What was not said before: a step more than a few points from any that was, a provisional one likewise, a drift when
-        it begins."""
-        steps = [self._start + one.at for one in self._look.splits]
-        steps = [at for at in steps if all(abs(at - told) > EDGE for told in self._told)]
-        fresh = None if self._look.fresh is None else self._start + self._look.fresh.at
-        asks = fresh is not None and abs(fresh - self._asked) > levels.FRESH
-        drifts = bool(self._look.noise.slope) and not self._drifting
-        if not (steps or asks or drifts):
-            return []
-        self._told += steps
-        self._asked = fresh if fresh is not None and asks else self._asked
-        self._drifting = self._drifting or drifts
-        shown = _reported(self._open(), self._gate, None)
-        return [one for one in shown if (asks if one.provisional else drifts if one.kind == "drift" else one.index in steps)]
-
-
 def _piece(x: Floats, offset: int, alpha: float, provisional: bool) -> list[_Found]:
     """Of a series without boundaries. Windows in which nothing could be a change are passed over many at a time."""
     found: list[_Found] = []
     start, rows = 0, 1
     while len(x) - start > SPAN:
-        calm = _calm(x[start:], rows, alpha)
-        if calm:
-            start, rows = start + calm * STEP, min(2 * rows, ROWS) if calm == rows else 1
+        below = _below_threshold(x[start:], rows, alpha)
+        if below:
+            start, rows = start + below * STEP, min(2 * rows, ROWS) if below == rows else 1
             continue
         window = x[start : start + SPAN]
-        settled, step = _settle(Window(alpha).look(window), window, offset + start)
+        settled, step = _commit(levels.look(window, alpha), window, offset + start)
         found, start, rows = found + settled, start + step, 1
-    look = Window(alpha).look(x[start:], provisional)
-    return found + _described(look, x[start:], offset + start)
+    last = levels.look(x[start:], alpha, provisional)
+    return found + _described(last, x[start:], offset + start)
 
 
-def _calm(x: Floats, rows: int, alpha: float) -> int:
+def _below_threshold(x: Floats, rows: int, alpha: float) -> int:
     """How many of the next windows, at most `rows`, show nothing before the first that might."""
     windows = sliding_window_view(x[:-1], SPAN)[::STEP][:rows]
     moving = split.suspicious(split.statistics(np.ascontiguousarray(windows)), alpha, 1e-9)
     return int(np.argmax(moving)) if moving.any() else len(moving)
 
 
-def _settle(look: Look, x: Floats, offset: int) -> tuple[list[_Found], int]:
+def _commit(result: WindowResult, x: Floats, offset: int) -> tuple[list[_Found], int]:
     """Of a full window: the changes that are settled, and how many points it leaves behind."""
-    old = [one.at for one in look.splits if one.at <= SPAN - STEP]
+    old = [one.at for one in result.splits if one.at <= SPAN - STEP]
     step = old[-1] if old else STEP
     settled = [
         one._replace(end=offset + step) if one.change.kind == "drift" else one
-        for one in _described(look, x, offset, step)
+        for one in _described(result, x, offset, step)
         if one.change.kind == "drift" or one.change.index <= offset + step
     ]
     return settled, step
 
 
-def _described(look: Look, x: Floats, offset: int, until: int | None = None) -> list[_Found]:
+def _described(result: WindowResult, x: Floats, offset: int, until: int | None = None) -> list[_Found]:
     """The changes of one window with their sizes; a drift from its start up to `until`, all of it when not given."""
-    if not (look.splits or look.fresh or look.noise.slope):
+    if not (result.splits or result.provisional or result.noise.slope):
         return []
-    flat = levels.level(x, look.noise)
-    cuts = [one.at for one in look.splits]
-    found = [_drift(look, x, cuts, offset, len(x) if until is None else until)] if look.noise.slope else []
-    all_splits = [*look.splits, *([look.fresh] if look.fresh else [])]
+    flat = levels.level(x, result.noise)
+    cuts = [one.at for one in result.splits]
+    found = [_drift(result, x, cuts, offset, len(x) if until is None else until)] if result.noise.slope else []
+    all_splits = [*result.splits, *([result.provisional] if result.provisional else [])]
     ends = [0, *(one.at for one in all_splits), len(x)]
     for low, one, high in zip(ends, all_splits, ends[2:], strict=False):
-        rise = look.noise.slope * one.at  # the drift's part of the level there
-        change = _step(flat[low : one.at] + rise, flat[one.at : high] + rise, look.noise.widening)
-        place = {"index": offset + one.at, "p": one.p, "provisional": one is look.fresh}
+        rise = result.noise.slope * one.at  # the drift's part of the level there
+        change = _step(flat[low : one.at] + rise, flat[one.at : high] + rise, result.noise.widening)
+        place = {"index": offset + one.at, "p": one.p, "provisional": one is result.provisional}
         found.append(_Found(replace(change, **place), offset + one.at))
     return found
 
@@ -262,9 +141,9 @@ def _step(before: Floats, after: Floats, widening: float) -> Change:
     return Change(index=0, before=a, after=b, ratio=b / a, low=min(low, b / a), high=max(high, b / a), p=1.0)
 
 
-def _drift(look: Look, x: Floats, cuts: list[int], offset: int, until: int) -> _Found:
-    line = levels.line(x, cuts, look.noise)
-    start = split.median(levels.level(x, look.noise)[: cuts[0] if cuts else len(x)])
+def _drift(result: WindowResult, x: Floats, cuts: list[int], offset: int, until: int) -> _Found:
+    line = levels.line(x, cuts, result.noise)
+    start = split.median(levels.level(x, result.noise)[: cuts[0] if cuts else len(x)])
     ends = [start + slope * until for slope in (line.slope, line.low, line.high)]
     ratio, low, high = _ratios(start, ends)
     change = Change(index=offset, before=start, after=ends[0], ratio=ratio, low=low, high=high, p=line.p, kind="drift")

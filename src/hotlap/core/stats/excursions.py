@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from hotlap.core.record import Excursion
 from hotlap.core.stats.series import MAD_TO_SD
-from hotlap.core.stats.split import Floats, drawn_in, median
+from hotlap.core.stats.split import Floats, median, winsorized
 
 FEWEST, FEWEST_LAST = 3, 2  # points of a group, and of one at the end
 REST = 12  # fewest points of the rest
@@ -75,4 +75,4 @@ def _runs(side: Floats, last: bool) -> list[range]:
 
 def _spread(deviation: Floats) -> float:
     """Robust standard deviation; where more than half are the same, that of all with outliers drawn in."""
-    return MAD_TO_SD * median(np.abs(deviation)) or float(np.std(drawn_in(deviation)))
+    return MAD_TO_SD * median(np.abs(deviation)) or float(np.std(winsorized(deviation)))

@@ -16,78 +16,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.stats import split
-from hotlap.core.stats.split import EDGE, Floats, Noise, Split, drawn_in, median
+from hotlap.core.stats.split import EDGE, Floats, Noise, Split, median, winsorized
 
-PACE = 32  # the noise of a growing window is estimated again when it has this many points more
-FRESH = 12  # points after a split up to which it can raise a provisional alarm
+# Each constant's origin and sensitivity: docs/change-points.md.
+PACE = 32  # the noise is estimated from a multiple of this many points, so that it stays the same while a series grows
+RECENT = 12  # points after a split up to which it can raise a provisional alarm
 FEWEST_AFTER, FEWEST_BEFORE = 2, 8  # points that a provisional alarm needs
 PROVISIONAL = 5e-4  # chance of one split, not searched for, to be as strong
 ENOUGH = 150  # points that tell autocorrelation from a step; with fewer, more is taken for autocorrelation
+DEPENDENT = 1.65  # standard errors of no autocorrelation, up to which it is taken for none: one-sided 5 %
+CAUTION = 0.25  # standard errors by which autocorrelation is raised: an error down costs more than one up
+STEP_ROOM = 2.5  # standard errors that autocorrelation may lie above what differences show: a step left in is none
+CUT_COST = 4.0  # times log n, of each cut
 FAR = 20.0  # median differences of neighbours, beyond which an innovation counts no more
 HINT = 0.05  # a slope on both sides of one step that would come by chance this often is not worth taking off
 DRIFT_POINTS = 30  # fewer say too little of a slope
 LINE_POINTS = 64  # the most that enter the slope of a window, as medians of blocks
+PASSES = 5  # of estimating noise and cuts in turn; slope and cuts one fewer
 
 
 Known = dict[tuple[int, int], tuple[Floats, Split | None]]
 """Statistics and best split of parts of a window that were looked at, by their ends."""
 
 
-class Look(NamedTuple):
-    """What one window shows: its splits in order, its noise, and a split too fresh to be confirmed."""
+class WindowResult(NamedTuple):
+    """What one window shows: its splits in order, its noise, and a split too recent to be confirmed."""
 
     splits: tuple[Split, ...] = ()
     noise: Noise = Noise()
-    fresh: Split | None = None
+    provisional: Split | None = None
 
 
-class Window:
-    """Looks at x[:n] for growing n. Every answer depends on the points alone; what it remembers between two looks only
-    saves time, and is less than a few windows large. `alpha` is the chance of a false change in one window."""
+def look(x: Floats, alpha: float, provisional: bool = False) -> WindowResult:
+    """At one window, of at least one point. `alpha` is the chance of a false change in it."""
+    n = len(x)
+    if n < 2 * EDGE:
+        return WindowResult()
+    z = split.statistics(x[None])
+    below = not split.suspicious(z, alpha)[0]
+    if below and not (provisional and _alarming(z[0], 1.0)):
+        return WindowResult()
+    noise = estimate(x[: _paced(n)], alpha)
+    found = [] if below else segment(level(x, noise), noise, alpha)
+    start, recent = found[-1].at if found else 0, None
+    if provisional and n - start >= FEWEST_BEFORE + FEWEST_AFTER:
+        part = x if below else level(x, noise)[start:]
+        recent = _provisional(part, split.statistics(part[None])[0], noise)
+    if below:
+        return WindowResult((), noise, recent and _placed(x, [recent])[0])
+    everything = _placed(level(x, noise), [*found, *([recent._replace(at=recent.at + start)] if recent else [])])
+    return WindowResult(tuple(everything[: len(found)]), noise, everything[-1] if recent else None)
 
-    def __init__(self, alpha: float) -> None:
-        self.alpha = alpha
-        self._noises: dict[int, Noise] = {}
-        self._splits: Known = {}
-        self._flat = Noise()  # what the remembered splits were found with
 
-    def look(self, x: Floats, provisional: bool = False) -> Look:
-        """At all of a window, n ≥ 1 points that start with those of the look before."""
-        n = len(x)
-        if n < 2 * EDGE:
-            return Look()
-        z = split.statistics(x[None])
-        calm = not split.suspicious(z, self.alpha)[0]
-        if calm and not (provisional and _alarming(z[0], 1.0)):
-            return Look()
-        noise = self._noise(x)
-        if calm:
-            fresh = _fresh(x, z[0], noise)
-            return Look((), noise, fresh and _placed(x, [fresh])[0])
-        found = self._splits_of(x, noise)
-        start = found[-1].at if found else 0
-        fresh = None
-        if provisional and n - start >= FEWEST_BEFORE + FEWEST_AFTER:
-            part = level(x, noise)[start:]
-            fresh = _fresh(part, split.statistics(part[None])[0], noise)
-        everything = _placed(level(x, noise), [*found, *([fresh._replace(at=fresh.at + start)] if fresh else [])])
-        return Look(tuple(everything[: len(found)]), noise, everything[-1] if fresh else None)
-
-    def _noise(self, x: Floats) -> Noise:
-        """Of the longest start of the window that has a multiple of 32 points (8 below 64, 1 below 32): it stays the same
-        while that many points come in, and so do the splits of the older part."""
-        pace = PACE if len(x) >= 2 * PACE else PACE // 4 if len(x) >= PACE else 1
-        length = len(x) // pace * pace
-        if length not in self._noises:
-            self._noises = {length: estimate(x[:length], self.alpha)}
-        return self._noises[length]
-
-    def _splits_of(self, x: Floats, noise: Noise) -> list[Split]:
-        if noise != self._flat:
-            self._splits, self._flat = {}, noise
-        n = len(x)
-        self._splits = {part: known for part, known in self._splits.items() if part[1] < n}
-        return segment(level(x, noise), noise, self.alpha, self._splits)
+def _paced(n: int) -> int:
+    """Of n points, how many the noise is estimated from: a multiple of 32 (8 below 64, 1 below 32)."""
+    pace = PACE if n >= 2 * PACE else PACE // 4 if n >= PACE else 1
+    return n // pace * pace
 
 
 def level(x: Floats, noise: Noise) -> Floats:
@@ -95,9 +79,9 @@ def level(x: Floats, noise: Noise) -> Floats:
     return x - noise.slope * np.arange(len(x)) if noise.slope else x
 
 
-def segment(x: Floats, noise: Noise, alpha: float, known: Known | None = None) -> list[Split]:
+def segment(x: Floats, noise: Noise, alpha: float) -> list[Split]:
     """All splits of a window, each significant between its neighbours."""
-    known = {} if known is None else known
+    known: Known = {}
     cuts: list[int] = []
     waiting = [(0, len(x))]
     while waiting:
@@ -172,10 +156,10 @@ def _alarming(z: Floats, widening: float) -> bool:
 
 
 def _late(n: int) -> slice:
-    return slice(max(n - FRESH, FEWEST_BEFORE) - 1, n - FEWEST_AFTER)
+    return slice(max(n - RECENT, FEWEST_BEFORE) - 1, n - FEWEST_AFTER)
 
 
-def _fresh(x: Floats, z: Floats, noise: Noise) -> Split | None:
+def _provisional(x: Floats, z: Floats, noise: Noise) -> Split | None:
     """The strongest split in the last few points when it is strong enough to ask for more."""
     if not _alarming(z, noise.inflation):
         return None
@@ -187,7 +171,7 @@ def _fresh(x: Floats, z: Floats, noise: Noise) -> Split | None:
     value = float(last[at]) / math.sqrt(noise.inflation)
     if abs(value) < split.one_limit(n, PROVISIONAL):
         return None
-    return Split(_late(n).start + at + 1, value, min(1.0, FRESH * split.chance_of_one(abs(value), n)))
+    return Split(_late(n).start + at + 1, value, min(1.0, RECENT * split.chance_of_one(abs(value), n)))
 
 
 def residuals(x: Floats, cuts: list[int]) -> Floats:
@@ -200,7 +184,7 @@ def estimate(x: Floats, alpha: float) -> Noise:
     """The noise of a window: flat levels, or a drift with levels on it where that says the same with less."""
     if len(x) < 2 * EDGE:
         return Noise()
-    noise, cuts = _settle(x, alpha)
+    noise, cuts = _fit_noise(x, alpha)
     if not cuts or len(x) < DRIFT_POINTS:
         return noise
     if len(cuts) == 1 and line(x, cuts, noise).p > HINT:
@@ -212,33 +196,33 @@ def _tilted(x: Floats, cuts: list[int], noise: Noise, alpha: float) -> Noise | N
     """The noise about a drift, when one is significant within levels and makes some of the cuts needless. Slope and cuts are
     found in turn: a staircase of cuts hides part of a slope, a slope too small leaves steps."""
     slope, others = 0.0, cuts
-    for _ in range(4):
+    for _ in range(PASSES - 1):
         steeper = line(x, others, noise).slope
         if steeper == slope:
             break
         slope = steeper
-        noise, others = _settle(x - slope * np.arange(len(x)), alpha)
+        noise, others = _fit_noise(x - slope * np.arange(len(x)), alpha)
     if slope and len(others) < len(cuts) and line(x, others, noise).p < alpha:
         return noise._replace(slope=slope)
     return None
 
 
-def _settle(x: Floats, alpha: float) -> tuple[Noise, list[int]]:
+def _fit_noise(x: Floats, alpha: float) -> tuple[Noise, list[int]]:
     """Noise and cuts that explain a window best. Many cuts and independent noise, or few cuts and dependent noise, may both
     be consistent: from independence on, the noise is taken as dependent as it looks between the cuts, which leaves fewer
     cuts, until nothing changes. Of what was passed on the way the one with the lowest cost is taken."""
     noise, least = Noise(), math.inf
     answer: tuple[Noise, list[int]] = noise, []
     reach = FAR * median(np.abs(x[1:] - x[:-1])) or math.inf
-    for _ in range(5):
+    for _ in range(PASSES):
         cuts = [one.at for one in segment(x, noise, alpha)]
-        seen = _seen(x, cuts, noise)
-        cost = _cost(residuals(x, cuts), len(cuts), seen.phi, reach)
+        dependence = _dependence(x, cuts, noise)
+        cost = _cost(residuals(x, cuts), len(cuts), dependence.phi, reach)
         if cost < least or cuts == answer[1]:  # of those with the same cuts the most dependent: more points are to come
-            least, answer = cost, (noise._replace(widening=seen.inflation * (1 + seen.phi) / (1 - seen.phi)), cuts)
-        if seen == noise:
+            least, answer = cost, (noise._replace(widening=dependence.inflation * (1 + dependence.phi) / (1 - dependence.phi)), cuts)
+        if dependence == noise:
             break
-        noise = seen
+        noise = dependence
     return answer
 
 
@@ -247,18 +231,18 @@ def _cost(residual: Floats, cuts: int, phi: float, reach: float) -> float:
     each cut: one for its size, and for its place as much as separates real steps from those that chance makes of
     autocorrelation (in simulation)."""
     spread = float(np.mean(np.minimum(np.abs(residual[1:] - phi * residual[:-1]), reach)))
-    return 2 * len(residual) * math.log(spread) + 4 * cuts * math.log(len(residual)) if spread else -math.inf
+    return 2 * len(residual) * math.log(spread) + CUT_COST * cuts * math.log(len(residual)) if spread else -math.inf
 
 
-def _seen(x: Floats, cuts: list[int], noise: Noise) -> Noise:
+def _dependence(x: Floats, cuts: list[int], noise: Noise) -> Noise:
     """Noise at least as dependent as `noise`, and as what is left between the cuts."""
     residual, n = residuals(x, cuts), len(x)
     r, phi = autocorrelation(residual), noise.phi
     few = min(n / ENOUGH, 1.0)
-    if r > few * 1.65 / math.sqrt(n):  # one-sided 5 %: independent values keep the test that assumes nothing
+    if r > few * DEPENDENT / math.sqrt(n):  # independent values keep the test that assumes nothing
         mended = r + (len(cuts) + 1) * (1 + 3 * r) / n  # Kendall, Biometrika 41 (1954), for each level that was taken off
-        mended += 0.25 / few * math.sqrt(max(1 - mended * mended, 0.02) / n)  # an error down costs more than one up
-        most = max(_differenced(x), 0.0) + 2.5 / math.sqrt(n)  # a step that no cut has taken off is no autocorrelation
+        mended += CAUTION / few * math.sqrt(max(1 - mended * mended, 0.02) / n)
+        most = max(_differenced(x), 0.0) + STEP_ROOM / math.sqrt(n)  # a step that no cut has taken off is no autocorrelation
         mended = round(min(mended, most, split.STATIONARY), 2)
         phi = mended if mended > phi + 0.01 else phi
     inflation = _left_over(residual, phi)
@@ -266,8 +250,8 @@ def _seen(x: Floats, cuts: list[int], noise: Noise) -> Noise:
 
 
 def autocorrelation(residual: Floats) -> float:
-    """At lag 1, outliers drawn in."""
-    deviation = drawn_in(residual)
+    """At lag 1, outliers winsorized."""
+    deviation = winsorized(residual)
     top = float(np.max(np.abs(deviation), initial=0.0))
     if not top:
         return 0.0
@@ -279,11 +263,11 @@ def autocorrelation(residual: Floats) -> float:
 
 def _differenced(x: Floats) -> float:
     """Autocorrelation from differences at lags 1 and 2, which a few steps hardly touch: D₂ ÷ D₁ − 1, where Dₕ is the mean
-    square, outliers drawn in. Chakar, Lebarbier, Lévy-Leduc and Robin, Bernoulli 23 (2017) 1408, with medians there."""
+    square, outliers winsorized. Chakar, Lebarbier, Lévy-Leduc and Robin, Bernoulli 23 (2017) 1408, with medians there."""
     if len(x) < 4:
         return 0.0
     top = float(np.max(np.abs(x - x[0]))) or 1.0
-    one, two = drawn_in((x[1:] - x[:-1]) / top), drawn_in((x[2:] - x[:-2]) / top)
+    one, two = winsorized((x[1:] - x[:-1]) / top), winsorized((x[2:] - x[:-2]) / top)
     first = float(np.mean(one * one))
     return float(np.mean(two * two)) / first - 1 if first else 0.0
 

@@ -226,18 +226,6 @@ def _smeared(x: Floats) -> Floats:
     return np.asarray(np.sort(x[start][group] + ((place + 0.5) / count[group] - 0.5) * tick), dtype=float)
 
 
-def jumped(clocks: ArrayLike, tolerance: float = 0.1) -> bool:
-    """Whether a clock frequency read several times changed by more than `tolerance` of its median. With 5 readings or more
-    a single one that differs from both neighbours is taken for a bad reading, not a jump. Fewer than 2 say nothing: False."""
-    values = finite(clocks)
-    if len(values) < 2:
-        return False
-    if len(values) >= 5:
-        inner = np.median(np.stack([values[:-2], values[1:-1], values[2:]]), axis=0)
-        values = np.concatenate([values[:1], inner, values[-1:]])
-    return float(np.ptp(values)) > tolerance * abs(float(np.median(values)))
-
-
 def ranked(x: Floats) -> Floats:
     """1 to n, ties sharing their mean."""
     _, group, count = np.unique(x, return_inverse=True, return_counts=True)

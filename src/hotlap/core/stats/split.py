@@ -23,7 +23,7 @@ EDGE = 5  # fewest points on either side of a split
 GRID = 48  # ends that an arc may have
 FEW_ORDERS = 64  # points, beyond which two levels of 5 and more can part in over a million ways
 LAGS = 8  # of the innovations that still widen the test when they are not independent
-DRAWN_IN = 3.0  # robust standard deviations beyond which a value tells no more about autocorrelation
+WINSORIZED = 3.0  # robust standard deviations beyond which a value tells no more about autocorrelation
 CLEAR = 4.0  # robust standard deviations between levels from which on each point surely belongs to the nearer one
 STATIONARY = 0.97  # the largest autocorrelation that is corrected for
 
@@ -283,9 +283,9 @@ def nearest(x: Floats, at: int, places: range) -> int:
     return places[int(np.argmin(cost + np.abs(np.array(places) - at) * 1e-9 * apart))]
 
 
-def drawn_in(x: Floats) -> Floats:
+def winsorized(x: Floats) -> Floats:
     """Deviations with those beyond 3 robust standard deviations brought in to that."""
-    reach = DRAWN_IN * MAD_TO_SD * median(np.abs(x))
+    reach = WINSORIZED * MAD_TO_SD * median(np.abs(x))
     return np.clip(x, -reach, reach) if reach else x
 
 

@@ -175,18 +175,6 @@ def listed(run: Run, rounds: int | None) -> Listed:
     )
 
 
-def pack(path: Path, out: Path) -> Path:
-    """A zip of the bundle, at `out` or, where that is a folder, in it under the run's id. The same bundle gives the same bytes."""
-    found = {**files.from_folder(path, FILES), **files.long(path)}
-    name = _run(found[RUN], f"{path}/{RUN}").id
-    out = out / f"{name}.zip" if out.is_dir() else out
-    try:
-        files.write_zip(out, name, found)
-    except OSError as error:
-        raise MachineError(f"'{out}' cannot be written: {error.strerror or error}; the bundle {path} is as it was") from None
-    return out
-
-
 # ---------------------------------------------------------------- writing
 
 

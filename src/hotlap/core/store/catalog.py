@@ -102,15 +102,6 @@ class Catalog:
         gone = [entry.path.name for entry in self.find(prefix=run_id) if entry.id == run_id]
         self._do(lambda db: _change(db, gone, []))
 
-    def rebuild(self) -> None:
-        """Makes the index anew from the bundles."""
-
-        def anew(db: sqlite3.Connection) -> None:
-            _change(db, [folder for (folder,) in db.execute("SELECT folder FROM runs").fetchall()], [])
-            self._sync(db)
-
-        self._do(anew)
-
     def close(self) -> None:
         if self._db is not None:
             self._db.close()

@@ -6,7 +6,6 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -130,19 +129,3 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> byte
 
 def _no_bundle(path: Path, why: str = f"it has no {RUN}") -> SchemaError:
     return SchemaError(f"'{path}' is no run bundle: {why}; a bundle is a folder of {', '.join(FILES)}, or a zip of one")
-
-
-def write_zip(to: Path, name: str, files: Mapping[str, bytes]) -> None:
-    """The files in a folder `name` of a new zip, put in place in one step. Raises OSError; `to` is then as it was."""
-    beside = to.with_name(f".{to.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(beside, "w") as archive:
-            for one, data in files.items():
-                info = zipfile.ZipInfo(f"{name}/{one}")  # of 1980, so that the same bundle gives the same bytes
-                info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-                archive.writestr(info, data)
-        os.replace(beside, to)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
-        raise

@@ -76,11 +76,6 @@ class Database:
         """The first of these columns that the table has."""
         return next((one for one in columns if one in self.tables.get(table, ())), None)
 
-    def is_text(self, table: str, column: str) -> bool:
-        """Whether the column of the first row holds text."""
-        row = self.row(f"SELECT typeof({quoted(column)}) FROM {quoted(table)} LIMIT 1")
-        return row is not None and row[0] == "text"
-
     def row(self, statement: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of an answer."""
         try:

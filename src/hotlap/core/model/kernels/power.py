@@ -48,7 +48,6 @@ LIKE = {  # units whose energy was not measured: like another's, times a factor 
 }
 SCALES = (0.4, 2.5)  # least and most energy of an operation against Hopper's: V100 to B300 lie within
 MARGIN = 0.986  # of the limit at which boards settle: long H200 kernels read 690 W of 700 W (fit/power.py)
-REGULATES_S = 0.05  # assumed: a burst shorter than this ends before the regulator acts
 
 
 class Spent(NamedTuple):
@@ -236,8 +235,3 @@ def _settled(at: Parts, share: Floats, cap_w: float, table: Coefficients) -> tup
         step = x - over / np.maximum(steep, 1e-9 * cap_w)
         x = np.where((step > low) & (step < high), step, np.where(step <= least, least, (low + high) / 2))
     return x, drawn
-
-
-def burst(demand: Demand, spent: Spent, chip: Chip, kind: str = "", coefficients: Coefficients | None = None) -> Held:
-    """The same for work that is over before the regulator acts (`REGULATES_S`): the highest clock, whatever it draws."""
-    return clock(demand, spent, chip, cap_w=np.inf, kind=kind, coefficients=coefficients)

@@ -18,7 +18,7 @@ DEPENDENT_S = 0.2e-6  # gap where the next kernel's blocks are placed while the 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Seconds from the first launch call. `waiting_s`: of the device between kernels, the first launch's way included."""
+    """Seconds from the first launch call."""
 
     starts: tuple[float, ...]
     ends: tuple[float, ...]
@@ -27,10 +27,6 @@ class Timeline:
     @property
     def seconds(self) -> float:
         return self.ends[-1] if self.ends else 0.0
-
-    @property
-    def waiting_s(self) -> float:
-        return self.seconds - sum(end - start for start, end in zip(self.starts, self.ends, strict=True))
 
 
 def gap_s(mode: Mode) -> float:
