@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hotlap.core.errors import InputError
-from hotlap.nodes import audit, grammar, growth
+from hotlap.nodes import audit, expression, growth
 from hotlap.nodes.facts import Fact, Facts
 from hotlap.nodes.growth import Earlier
 
@@ -50,7 +50,7 @@ def since(name: str, before: dict, now: dict, hours: float | None = 1.0, reboote
 
 
 def test_every_rule_about_growth_has_its_cases() -> None:
-    assert set(SINCE) == {name for name, rule in GROWING.items() if grammar.grows(grammar.parse(rule.expect))}
+    assert set(SINCE) == {name for name, rule in GROWING.items() if expression.grows(expression.parse(rule.expect))}
 
 
 @pytest.mark.parametrize("name", SINCE)

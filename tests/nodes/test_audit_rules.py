@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hotlap.core.errors import InputError
-from hotlap.nodes import audit, expression, grammar, odd
+from hotlap.nodes import audit, expression, odd
 from hotlap.nodes.expression import Scope, Unknown
 from hotlap.nodes.facts import Fact, Facts
 from hotlap.nodes.show import audit as printing
@@ -148,7 +148,7 @@ def states(name: str, values: dict) -> set[str]:
 
 
 def test_every_rule_has_its_cases_and_there_are_at_least_60() -> None:
-    growing = {name for name, rule in RULES.items() if grammar.grows(grammar.parse(rule.expect))}  # these have theirs in test_audit_growth
+    growing = {name for name, rule in RULES.items() if expression.grows(expression.parse(rule.expect))}  # these have theirs in test_audit_growth
     assert set(CASES) == set(RULES) - growing
     assert len(RULES) >= 60
 
@@ -245,18 +245,18 @@ FACTS = {"a": Fact(value=3), "b": Fact(status="denied", reason="no permission"),
     ("a not in [1]", True), ("max(x[*].v) == 2", True),
 ])
 def test_expressions(text: str, answer: bool) -> None:
-    assert expression.evaluate(grammar.parse(text), Scope(FACTS)) is answer
+    assert expression.evaluate(expression.parse(text), Scope(FACTS)) is answer
 
 
 @pytest.mark.parametrize("text", ["b == 1", "exists(b)", "zz > 1", "a / 0 == 1", 'a < "x"', "a == 3 and b == 1"])
 def test_what_cannot_be_told_is_unknown(text: str) -> None:
-    assert isinstance(expression.evaluate(grammar.parse(text), Scope(FACTS)), Unknown)
+    assert isinstance(expression.evaluate(expression.parse(text), Scope(FACTS)), Unknown)
 
 
 @pytest.mark.parametrize("text", ["a ==", "a == = 3", "__import__('os')", "a.b(1)", "(a", "a b", "$", "(" * 60 + "a" + ")" * 60, ""])
 def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(InputError):
-        grammar.parse(text)
+        expression.parse(text)
 
 
 GOOD = "title='t'\nexpect='a == 1'\nshould='s'\nbecause='b'\neffect='e'\nfix='f'\nsource='s'\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ import msgspec
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Finding, Record
-from hotlap.nodes import expression, grammar
+from hotlap.nodes import expression
 from hotlap.nodes.expression import Scope, Unknown
 from hotlap.nodes.facts import Facts, members
 from hotlap.nodes.growth import Earlier
@@ -134,13 +135,13 @@ def _growth(table: Any, place: str) -> None:
     _texts(table, GROWING, place)
     if (severity := table.get("severity", "warning")) not in SEVERITIES:
         raise InputError(f"{place}: there is no severity '{severity}'; {nearest(severity, SEVERITIES)}")
-    if table and not grammar.grows(_parsed(table["expect"], f"{place}: expect")):
+    if table and not expression.grows(_parsed(table["expect"], f"{place}: expect")):
         raise InputError(f"{place}: expect: it asks for no growth; write growth(NAME) or per_hour(NAME)")
 
 
-def _parsed(text: str, place: str) -> grammar.Node:
+def _parsed(text: str, place: str) -> ast.expr:
     try:
-        return grammar.parse(text)
+        return expression.parse(text)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
@@ -167,15 +168,15 @@ def audit(facts: Facts, rules: Mapping[str, Rule], profile: str, earlier: Earlie
 
 def _one(facts: Facts, rule: Rule, key: str, earlier: Earlier | None) -> Outcome:
     at = f"{rule.each}[{key}]" if rule.each else ""
-    expect = grammar.parse(rule.expect)
-    if earlier is None and grammar.grows(expect):
+    expect = expression.parse(rule.expect)
+    if earlier is None and expression.grows(expect):
         return Outcome(rule=rule.name, at=at, state="not applicable", reason="only where an earlier reading is given: --since")
-    when = expression.evaluate(grammar.parse(rule.when), Scope(facts.facts, rule.each, key))
+    when = expression.evaluate(expression.parse(rule.when), Scope(facts.facts, rule.each, key))
     if isinstance(when, Unknown):
         return Outcome(rule=rule.name, at=at, state="not known", reason=when.why)
     if not when:
         return Outcome(rule=rule.name, at=at, state="not applicable", reason=f"only where {rule.when}")
-    needs = expression.evaluate(grammar.parse(rule.needs), Scope(facts.facts, rule.each, key))
+    needs = expression.evaluate(expression.parse(rule.needs), Scope(facts.facts, rule.each, key))
     if isinstance(needs, Unknown) or not needs:
         return Outcome(
             rule=rule.name,
