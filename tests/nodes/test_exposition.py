@@ -1,7 +1,11 @@
-"""Prometheus text: what is written is read by prometheus_client's own parser; what is read has every trap of the format."""
+"""Prometheus metrics: their families as prometheus_client writes them; what is read has every trap of the format."""
+
+import builtins
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest, parser
 
+from hotlap.core.errors import Unavailable
 from hotlap.core.record import Reading
 from hotlap.nodes.sensors import exposition
 
@@ -15,9 +19,18 @@ READINGS = [
 LABELS = {"GPU-1": {"gpu": "0", "uuid": "GPU-1", "host": 'a"b\\c\nd'}}
 
 
+def page(readings: list[Reading], labels: dict[str, dict[str, str]]) -> str:
+    class Once:
+        def collect(self):
+            return exposition.families(readings, labels)
+
+    registry = CollectorRegistry()
+    registry.register(Once())
+    return generate_latest(registry).decode()
+
+
 def test_the_reference_parser_reads_it():
-    parser = pytest.importorskip("prometheus_client.parser")
-    families = {f.name: f for f in parser.text_string_to_metric_families(exposition.write(READINGS, LABELS))}
+    families = {f.name: f for f in parser.text_string_to_metric_families(page(READINGS, LABELS))}
     assert families["hotlap_power_watts"].samples[0].value == 300.5
     assert families["hotlap_power_watts"].samples[0].labels == LABELS["GPU-1"]
     assert families["hotlap_power_watts"].samples[1].labels["sensor"] == "average"
@@ -27,17 +40,15 @@ def test_the_reference_parser_reads_it():
 
 
 def test_help_says_what_a_metric_is() -> None:
-    page = exposition.write(READINGS, LABELS)
-    assert "# HELP hotlap_power_watts Power drawn\n" in page
-    assert "hotlap names it" not in page
+    assert "# HELP hotlap_power_watts Power drawn\n" in page(READINGS, LABELS)
 
 
 def test_a_dead_sensor_is_absent_not_zero():
-    assert "temperature" not in exposition.write(READINGS, LABELS)
+    assert "temperature" not in page(READINGS, LABELS)
 
 
 def test_what_was_written_is_read_back():
-    power = exposition.read(exposition.write(READINGS[:1], LABELS), "d", 1.0)
+    power = exposition.read(page(READINGS[:1], LABELS), "d", 1.0)
     assert power[0].value == 300.5
     assert 'host=a"b\\c\nd' in power[0].sensor
 
@@ -59,3 +70,17 @@ def test_what_only_grows_is_a_counter() -> None:
     assert exposition.named("ecc_corrected") == ("hotlap_ecc_corrected_total", "counter")
     assert exposition.named("pcie_replays") == ("hotlap_pcie_replays_total", "counter")
     assert exposition.named("remapped_rows") == ("hotlap_remapped_rows", "gauge")
+
+
+def test_without_the_library_one_line_names_the_extra(monkeypatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: object, **more: object) -> object:
+        if name.startswith("prometheus_client"):
+            raise ImportError("No module named 'prometheus_client'")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(Unavailable, match="need prometheus_client") as error:
+        exposition.samples("a 1")
+    assert error.value.remedy == "pip install 'hotlap[prometheus]'"

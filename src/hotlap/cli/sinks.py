@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import socket
 import sys
-import threading
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,11 +19,9 @@ from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.sensors.columns import Columns
 from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, Run, Stop
 from hotlap.core.store import bundle, paths
-from hotlap.nodes.sensors import exposition, otlp
+from hotlap.nodes.sensors import exporter, otlp
 from hotlap.nodes.sensors.tally import Tally
 
-PORT = 9464  # what OpenTelemetry's exporters use
-STALE_PERIODS, RARE_S = 3.0, 10.0  # a reading older than 3 periods, of the watch or its sensor's own up to 10 s, is not exported
 FLUSH_S = 5.0  # of readings, at most, that are not in the bundle yet
 WAITING = 20_000  # stretches of a sensor that wait, at most, while the disk is full
 
@@ -170,53 +166,23 @@ class Kept(Sink):
 
 
 class Exporter(Sink):
-    """/metrics: the last reading of each sensor; one that failed or is older than 3 periods is absent."""
+    """/metrics: the last reading of each sensor."""
 
     def __init__(self, port: int, period_s: float) -> None:
         super().__init__(sys.stderr)
-        self.live, self.period_s, self.lock = True, period_s, threading.Lock()
-        self.last: dict[tuple[str, str], tuple[float, float, Reading]] = {}  # when, how long after the one before, what
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                found = self.path.split("?")[0] == "/metrics"
-                body = outer.page().encode() if found else b"hotlap: /metrics\n"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", exposition.TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Not every scrape is news."""
-
-        try:
-            self.server = http.server.ThreadingHTTPServer(("", port), Handler)
-        except OSError as error:
-            raise MachineError(f"port {port} cannot be opened: {error.strerror}; name another by --to prometheus:PORT") from None
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        print(f"hotlap: metrics at http://{socket.gethostname()}:{self.server.server_address[1]}/metrics", file=sys.stderr)
-
-    def page(self) -> str:
-        with self.lock:
-            now = time.monotonic()
-            fresh = [one for at_s, gap_s, one in self.last.values() if now - at_s <= STALE_PERIODS * max(gap_s, self.period_s)]
-        return exposition.write(fresh, self.labels)
+        self.live = True
+        self.exporter = exporter.Exporter(port, period_s)
+        print(f"hotlap: metrics at http://{socket.gethostname()}:{self.exporter.port}/metrics", file=sys.stderr)
 
     def take(self, found: list[Reading]) -> None:
-        with self.lock:
-            now = time.monotonic()
-            for one in found:
-                before = self.last.get((one.device, one.sensor))
-                self.last[one.device, one.sensor] = (now, min(now - before[0], RARE_S) if before else 0.0, one)
+        self.exporter.labels = self.labels
+        self.exporter.take(found)
 
     def draw(self, tally: Tally, names: dict[str, str]) -> None:
         """Nothing: whoever scrapes sees it."""
 
     def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        self.exporter.close()
 
 
 class Otlp(Sink):
@@ -249,7 +215,7 @@ def open_sink(to: str, period_s: float) -> Sink:
     if kind == "lines":
         return Lines(Path(rest) if rest else None)
     if kind == "prometheus" and (not rest or (rest.isdigit() and int(rest) < 65536)):
-        return Exporter(int(rest) if rest else PORT, period_s)
+        return Exporter(int(rest) if rest else exporter.PORT, period_s)
     if kind == "otlp":
         return Otlp(rest, period_s)
     raise InputError(f"--to {to} is not known; valid: prometheus, prometheus:PORT, otlp, otlp:URL, file, file:FOLDER, lines, lines:FILE")

@@ -1,16 +1,18 @@
-"""Readings as Prometheus text and back: format 0.0.4, and what OpenMetrics adds when it is read.
+"""Readings as families of Prometheus metrics, and Prometheus text as readings, by prometheus_client.
 
 Names are hotlap_NAME_UNIT in base units; the part of a sensor is the label `sensor`. A reading that failed is left out: absent,
-not zero. Source: Prometheus, "Exposition formats" and "Metric and label naming".
+not zero. Source: Prometheus, "Metric and label naming".
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from hotlap.core.errors import Unavailable
 from hotlap.core.measure.sensors.base import THROTTLE
 from hotlap.core.record import Reading
 
@@ -50,31 +52,39 @@ HELP = {  # of a sensor without its part
     "reachable": "1 where the source answers",
 }  # fmt: skip
 RATIOS = ("utilization", "fan", "pressure")
-SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)\s*(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*(?:#\s*\{.*)?\Z')
-LABEL = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|\Z)')
-ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
-TYPE = "text/plain; version=0.0.4; charset=utf-8"
+EXEMPLAR = re.compile(r"\s#\s*\{.*\Z")  # of OpenMetrics, after a sample
+REMEDY = "pip install 'hotlap[prometheus]'"
 
 
-def write(readings: Iterable[Reading], labels: Mapping[str, Mapping[str, str]]) -> str:
-    """One page of metrics. `labels`: device → its labels, as gpu, uuid, host."""
-    families: dict[str, tuple[str, str, list[str]]] = {}
+def client() -> Any:
+    """prometheus_client. Raises Unavailable that names the extra."""
+    try:
+        import prometheus_client
+        import prometheus_client.parser
+    except ImportError as error:
+        raise Unavailable(f"Prometheus metrics need prometheus_client ({error})", REMEDY) from error
+    return prometheus_client
+
+
+def families(readings: Iterable[Reading], labels: Mapping[str, Mapping[str, str]]) -> Iterator[Any]:
+    """Families of metrics in order of their names. `labels`: device → its labels, as gpu, uuid, host."""
+    metrics: dict[str, Any] = {}
+    make = client().Metric
     for one in readings:
         if one.status != "ok" or one.value is None:
             continue
         stem, _, part = one.sensor.partition(".")
-        own = dict(labels.get(one.device, {"device": one.device}))
-        if part:
-            own["sensor"] = part
+        own = dict(labels.get(one.device, {"device": one.device})) | ({"sensor": part} if part else {})
         if stem == "throttle":
-            lines = families.setdefault("hotlap_throttle_active", ("gauge", "1 while the clock is throttled by the cause", []))[2]
-            for bit, cause in THROTTLE.items():
-                lines.append(_line("hotlap_throttle_active", {**own, "cause": cause.replace(" ", "_")}, float(bool(int(one.value) & bit))))
-            continue
-        name, kind = named(stem)
-        about = HELP.get(stem, f"Sensor {stem}, a {kind} in the unit of its name")
-        families.setdefault(name, (kind, about, []))[2].append(_line(name, own, one.value))
-    return "".join(f"# HELP {n} {about}\n# TYPE {n} {kind}\n" + "".join(lines) for n, (kind, about, lines) in sorted(families.items()))
+            name, kind, about = "hotlap_throttle_active", "gauge", "1 while the clock is throttled by the cause"
+            causes = [({**own, "cause": cause.replace(" ", "_")}, float(bool(int(one.value) & bit))) for bit, cause in THROTTLE.items()]
+        else:
+            name, kind = named(stem)
+            about, causes = HELP.get(stem, f"Sensor {stem}, a {kind} in the unit of its name"), [(own, one.value)]
+        family = metrics.setdefault(name, make(name.removesuffix("_total") if kind == "counter" else name, about, kind))
+        for with_labels, value in causes:
+            family.add_sample(name, with_labels, value)
+    return iter([metrics[name] for name in sorted(metrics)])
 
 
 def named(stem: str) -> tuple[str, str]:
@@ -88,15 +98,6 @@ def named(stem: str) -> tuple[str, str]:
     ending = max((end for end in UNITS if clean.endswith(end)), key=len, default="")
     put, kind = UNITS.get(ending, ("", "gauge"))
     return f"hotlap_{clean.removesuffix(ending)}{put}", kind
-
-
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return f"{name}{{{inner}}} {value!r}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 @dataclass(frozen=True)
@@ -128,34 +129,20 @@ def reading(one: Sample, sensor: str, device: str, time_s: float, by: float = 1.
 
 
 def samples(text: str) -> list[Sample]:
-    """All lines that are no comment."""
-    millis = "# EOF" not in text  # OpenMetrics counts seconds
+    """All lines that are no comment. Raises Unavailable without prometheus_client."""
+    parse = client().parser.text_string_to_metric_families
+    by = 1e3 if "# EOF" in text else 1.0  # OpenMetrics counts seconds, where the parser expects milliseconds
     lines = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
-    return [_sample(line, number, millis) for number, line in lines if line and not line.startswith("#")]
+    return [_sample(parse, line, number, by) for number, line in lines if line and not line.startswith("#")]
 
 
-def _sample(line: str, number: int, millis: bool) -> Sample:
-    match = SAMPLE.match(line)
-    labels = None if match is None else _labels(match[2] or "")
-    if match is None or labels is None:
-        return Sample(f"line_{number}", {}, None, reason=f"not the text format: {line[:60]!r}", bad=True)
-    own = float(match[4]) / (1e3 if millis else 1.0) if match[4] else None
+def _sample(parse: Callable[[str], Iterable[Any]], line: str, number: int, by: float) -> Sample:
+    """Each line by itself, so that one that is broken costs no other."""
     try:
-        value = float(match[3])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        return Sample(match[1], labels, None, own, f"no finite number: {match[3][:40]}")
-    return Sample(match[1], labels, value, own)
-
-
-def _labels(inner: str) -> dict[str, str] | None:
-    """None where they cannot be read."""
-    found, place = {}, 0
-    while place < len(inner.rstrip()):
-        match = LABEL.match(inner, place)
-        if match is None:
-            return None
-        found[match[1]] = re.sub(r'\\[\\"n]', lambda m: ESCAPES[m[0]], match[2])
-        place = match.end()
-    return found
+        ((one,),) = (family.samples for family in parse(EXEMPLAR.sub("", line)))
+    except (ValueError, IndexError, KeyError):
+        return Sample(f"line_{number}", {}, None, reason=f"not the text format: {line[:60]!r}", bad=True)
+    own = None if one.timestamp is None else round(float(one.timestamp) * by, 6)
+    if not math.isfinite(one.value):
+        return Sample(one.name, one.labels, None, own, f"no finite number: {one.value}")
+    return Sample(one.name, one.labels, one.value, own)

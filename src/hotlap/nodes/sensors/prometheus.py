@@ -16,7 +16,7 @@ ACCEPT = "text/plain; version=0.0.4, application/openmetrics-text; q=0.5"
 
 
 class Scrape:
-    """One URL. Raises InputError: it is none of http, or holds a password, which would be shown."""
+    """One URL. Raises InputError: it is none of http, or holds a password, which would be shown; Unavailable without prometheus_client."""
 
     name = "prometheus"
 
@@ -30,6 +30,7 @@ class Scrape:
             raise InputError("--scrape takes a URL as in http://HOST:9400/metrics")
         if "@" in self.device:
             raise InputError("--scrape takes no user or password in its URL, where they would be shown; let a proxy add them")
+        exposition.client()
         self.url, self.timeout_s = url, timeout_s
         self.seen: list[str] = []
 
