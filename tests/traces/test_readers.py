@@ -6,14 +6,16 @@ import builtins
 import gzip
 import os
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import trace_samples as samples
 
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, Unavailable
 from hotlap.traces.events import KINDS, Launch
+from hotlap.traces.readers import xplane
 from hotlap.traces.timeline import Timeline
 
 SHARED = [Path(p) for p in (os.environ.get("HOTLAP_SHARED", ""), str(Path(__file__).parents[2] / ".." / "shared")) if p]
@@ -264,6 +266,14 @@ def test_xplane_passes_over_what_it_does_not_know_and_keeps_what_stands_before_d
     assert "cut off or damaged" in trace.head.notices[0].seen
     with pytest.raises(InputError, match="no events"):
         opened(tmp_path, "c.xplane.pb", whole[:40])
+
+
+def test_xplane_without_protobuf_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    xplane._plane_type.cache_clear()
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(Unavailable, match="XPlane files need protobuf") as error:
+        opened(tmp_path, "x.pb", samples.xplane())
+    assert error.value.remedy == "pip install 'hotlap[trace]'"
 
 
 def test_nsysjax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
