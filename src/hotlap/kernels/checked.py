@@ -12,9 +12,8 @@ import msgspec
 
 from hotlap.core.errors import InputError, NotSupported, Unavailable
 from hotlap.core.measure import targets
-from hotlap.core.measure.process import Round
 from hotlap.core.measure.protocol import Began, Fault, Job, Took
-from hotlap.core.measure.session import choose, place_of
+from hotlap.core.measure.session import choose, place_of, process
 from hotlap.core.record import Case, MeasureOptions, Samples
 from hotlap.core.store import paths
 from hotlap.kernels import kept as kernels
@@ -60,7 +59,7 @@ def checked(cases: Sequence[Case], target: str, limit_s: float = PATIENCE_S) -> 
             spec=target, device=place_of(device, target), device_key=device.key, round=0, cases=left, options=options, seed=1,
         )
         began, done = "", set[str]()
-        with Round(job, limit_s, threading.Event()) as worker:
+        with process(job, limit_s, threading.Event()) as worker:
             for message in worker.messages():
                 if isinstance(message, Fault):
                     raise InputError(message.message)

@@ -105,7 +105,7 @@ class Thread:
     jobs: list[Job]
 
     def __init__(self, job: Job, limit_s: float, stop: threading.Event, dies: Callable[[Job, str], bool] = lambda *_: False) -> None:
-        self.job, self.stop, self.dies, self.hung, self.tainted = job, stop, dies, False, False
+        self.job, self.stop, self.dies, self.hung, self.spent = job, stop, dies, False, False
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.answers = _Answers()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -139,7 +139,7 @@ class Thread:
             if isinstance(message, Sampling):
                 continue
             if isinstance(message, Took):
-                self.tainted = message.tainted
+                self.spent = message.spent
             yield message
             if isinstance(message, Began) and self.dies(self.job, message.case):
                 return

@@ -20,7 +20,7 @@ class Told:
     """A process that says what the test wants, of any device."""
 
     jobs: list[Job]
-    hung = tainted = False
+    hung = spent = False
 
     def __init__(self, one: Job, limit_s: float, stop: threading.Event) -> None:
         self.job = one
@@ -37,7 +37,7 @@ class Told:
     def messages(self) -> Any:
         for case in self.job.cases:
             yield Began(case=case.id)
-            yield Took(samples=Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=1e9), readings=[], tainted=False)
+            yield Took(samples=Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=1e9), readings=[], spent=False)
         yield Ended(seconds=1e9, sampler_share=0.25, missing={"nvml": "not here"}, notices=[Notice("few_readings", "a sensor is odd")])
 
 
@@ -130,7 +130,7 @@ def test_what_programs_took_is_counted_apart(tmp_path: Path, monkeypatch: pytest
             for case in self.job.cases:
                 yield Began(case=case.id)
                 took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], began_s=3.0, ended_s=5.5)
-                yield Took(samples=took, readings=[], tainted=False)
+                yield Took(samples=took, readings=[], spent=False)
             yield Ended(seconds=2.5, sampler_share=None, missing={}, notices=[])
 
     start: Any = Program
@@ -152,7 +152,7 @@ def test_devices_one_after_another_share_the_time_of_a_run(tmp_path: Path, monke
                 both.wait()
                 yield Began(case=case.id)
                 took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=self.job.start_s + 10.0)
-                yield Took(samples=took, readings=[], tainted=False)
+                yield Took(samples=took, readings=[], spent=False)
             yield Ended(seconds=10.0, sampler_share=None, missing={}, notices=[])
 
         def enough(self) -> None:

@@ -43,7 +43,7 @@ def test_a_round_says_each_case_as_it_begins_and_once_it_was_measured(tmp_path: 
     began, took, ended = said(job(written(tmp_path, {CASE.workload: [SECOND]})))
     assert began == Began(case=CASE.id)
     assert isinstance(took, Took)
-    assert (took.samples.case, took.samples.device, took.samples.round, took.readings, took.tainted) == (CASE.id, "key", 0, [], False)
+    assert (took.samples.case, took.samples.device, took.samples.round, took.readings, took.spent) == (CASE.id, "key", 0, [], False)
     assert set(took.samples.seconds) == {4 * TICK}
     assert isinstance(ended, Ended)
     assert (ended.seconds, ended.sampler_share, ended.missing, ended.notices) == (took.samples.ended_s, None, {}, [])
@@ -385,7 +385,7 @@ def test_a_process_that_cannot_measure_more_ends_and_a_fresh_one_goes_on(tmp_pat
         def messages(self) -> Any:
             for message in super().messages():
                 if isinstance(message, Took):
-                    self.tainted = True
+                    self.spent = True
                     yield message
                     return
                 yield message

@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ import pytest
 from hotlap.core import work
 from hotlap.core.errors import HotlapError, NotSupported
 from hotlap.core.measure import targets
-from hotlap.core.measure.workloads.operators import FAMILIES, footprint, guard, harness
+from hotlap.core.measure.guard import Guard
+from hotlap.core.measure.workloads.operators import FAMILIES, footprint, harness, memory
 from hotlap.core.measure.workloads.operators.base import Operator
 from hotlap.core.record import Case
 from hotlap.core.work.network import POINTWISE_OPS, ROWWISE_OPS
@@ -234,7 +234,7 @@ def test_draws_follow_the_softmax(target: Any) -> None:
 def test_tables_are_shared_between_sets_of_inputs(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "MOST_SETS", 3)
     case, operator = made(target, "embedding", {"tokens": 5, "columns": 8, "vocabulary": 100, "dtype": "fp32"})
-    run = harness._Run(target, case, operator, np.random.default_rng(3))
+    run = harness._Run(target, case, operator, np.random.default_rng(3), Guard())
     assert len({one["table"].data_ptr() for one in run.sets}) == 1
     assert len({tuple(one["index"].tolist()) for one in run.sets}) == 3
 
@@ -250,37 +250,25 @@ def test_further_sets_are_copies_in_memory_of_their_own(target: Any, monkeypatch
     monkeypatch.setattr(harness, "MOST_SETS", 7)
     for name, given in (("pointwise", {"op": "silu_mul", "elements": 64}), ("spmv", {"rows": 32, "columns": 32, "nonzeros": 3})):
         case, operator = made(target, name, given)
-        run = harness._Run(target, case, operator, np.random.default_rng(3))
+        run = harness._Run(target, case, operator, np.random.default_rng(3), Guard())
         assert run.content == [0, 1, 2, 3, 0, 1, 2]
         assert [run._mark(one) for one in run.sets] == run.marks
         last = next(reversed(run.sets[0]))
-        assert guard.equal(torch, [run.sets[0][last]], [run.sets[4][last]])
-        assert not guard.equal(torch, [run.sets[0][last]], [run.sets[1][last]])
-        memory = [(one[last] if one[last].layout is torch.strided else one[last].values()).data_ptr() for one in run.sets]
-        assert len(set(memory)) == len(run.sets)
+        assert memory.equal(torch, [run.sets[0][last]], [run.sets[4][last]])
+        assert not memory.equal(torch, [run.sets[0][last]], [run.sets[1][last]])
+        places = [(one[last] if one[last].layout is torch.strided else one[last].values()).data_ptr() for one in run.sets]
+        assert len(set(places)) == len(run.sets)
 
 
 def test_a_swap_always_brings_other_content(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "MOST_SETS", 6)
     case, operator = made(target, "pointwise", {"op": "relu", "elements": 64})
-    run = harness._Run(target, case, operator, np.random.default_rng(3))
+    run = harness._Run(target, case, operator, np.random.default_rng(3), Guard())
     for of in (1, 5, 1, 5, 0, 4):
         before = run.marks[of]
         run._swap(of)
         assert run.marks[of] != before
         assert run.marks[of] == run._mark(run.sets[of])
-
-
-@pytest.mark.parametrize(("spins_s", "share", "left_behind"), [(0.008, 1.0, False), (9.0, 1.0, True), (9.0, 0.0, False), (9.0, 0.05, True)])
-def test_a_pool_that_spins_is_not_work_left_behind(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spins_s: float, share: float, left_behind: bool
-) -> None:
-    """Two threads that are ready until they have had `spins_s` of a processor each, of which they get a share: on a busy host a small one."""
-    now = [0.0]
-    used = lambda: min(2 * share * now[0], 2 * spins_s)  # noqa: E731
-    monkeypatch.setattr(guard, "TASKS", tmp_path)
-    monkeypatch.setattr(guard, "_others_ready", lambda: 2 if used() < 2 * spins_s else 0)
-    assert guard.goes_on(lambda s: now.__setitem__(0, now[0] + s), lambda: now[0], used) is left_behind
 
 
 def test_small_things_are_made_in_one_thread_and_the_number_comes_back() -> None:
@@ -296,7 +284,7 @@ def test_small_things_are_made_in_one_thread_and_the_number_comes_back() -> None
 def test_a_batch_norm_may_lose_what_of_its_mean_cancels(target: Any) -> None:
     """Libraries compute x·α + β with α in the type of the weights: this content was once called wrong."""
     case, operator = made(target, "rowwise", {"op": "batchnorm", "rows": 33, "columns": 77, "dtype": "fp16"})
-    run = harness._Run(target, case, operator, np.random.default_rng(3))
+    run = harness._Run(target, case, operator, np.random.default_rng(3), Guard())
     inputs = run._fresh(575700879)
     error, allowed = run._worst([operator.launch(inputs)], inputs)
     assert error < 0.5 * allowed

@@ -46,7 +46,7 @@ class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took"):
 
     samples: Samples
     readings: list[Readings] = []
-    tainted: bool = False  # the case left its process such that nothing more can be measured in it: it ends here
+    spent: bool = False  # the case left its process such that nothing more can be measured in it: it ends here
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):

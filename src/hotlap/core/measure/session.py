@@ -48,7 +48,12 @@ Start = Callable[[Job, float, threading.Event], Round]
 """What runs one job: job, seconds of silence that are allowed, what the user's stop sets. A fresh process, but for tests."""
 
 
-def run(plan: Plan, options: Options, listen: Listener, start: Start = Round) -> Path:
+def process(job: Job, limit_s: float, stop: threading.Event) -> Round:
+    """A fresh process for one job."""
+    return Round(job, limit_s, stop, kernels.account(job.cases))
+
+
+def run(plan: Plan, options: Options, listen: Listener, start: Start = process) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     limit = _Limit(options.limit_s)
     spec, devices = places(plan, options)
@@ -80,7 +85,7 @@ def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
     return spec, devices
 
 
-def resume(path: Path, listen: Listener, start: Start = Round) -> Path:
+def resume(path: Path, listen: Listener, start: Start = process) -> Path:
     """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
     with runs.resume(path) as held:
         kept = bundles.load(path)
@@ -285,7 +290,7 @@ class _Session:
         if self.stop.is_set():
             return None
         case = next((c for c in cases if c.id == began and c.id not in done), None)
-        if case is None and done and worker.tainted:
+        if case is None and done and worker.spent:
             return _Died(None, "", done, False)
         if case is None:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")

@@ -15,13 +15,12 @@ from typing import IO
 import msgspec
 
 from hotlap.core.errors import HotlapError
-from hotlap.core.measure import foreign, programs, sensors, targets
+from hotlap.core.measure import foreign, guard, programs, sensors, targets
 from hotlap.core.measure import notices as noticing
 from hotlap.core.measure.loop import CaseBudget, measure, timing_overhead
 from hotlap.core.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Sampling, Took
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets.base import Target
-from hotlap.core.measure.workloads.operators import timers
 from hotlap.core.record import Case
 from hotlap.core.work import traits
 
@@ -83,9 +82,8 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
         samples = msgspec.structs.replace(samples, notices=samples.notices + noticing.notices(samples, readings, device))
-        tainted = bool(timers.tainted)
-        _say(channel, Took(samples=samples, readings=readings, tainted=tainted))
-        if tainted:
+        _say(channel, Took(samples=samples, readings=readings, spent=bool(guard.spent)))
+        if guard.spent:
             return
         answer = answers.readline()
         if not answer:

@@ -11,9 +11,8 @@ from pathlib import Path
 from hotlap.core import plan as plans
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import programs, targets
-from hotlap.core.measure.process import Round
 from hotlap.core.measure.protocol import Fault, Job, Took
-from hotlap.core.measure.session import choose
+from hotlap.core.measure.session import choose, process
 from hotlap.core.measure.targets.host import Host
 from hotlap.core.measure.workloads.command import Program
 from hotlap.core.record import Device, Plan, Result, Samples
@@ -83,7 +82,7 @@ def planned(text: str, plan: Plan, target: str, device: str) -> Arm:
 
 def _round(job: Job) -> tuple[list[Samples], float]:
     """All cases of one round, and what it took by the target's clock."""
-    worker = Round(job, HUNG_S + 4 * job.options.round_s, threading.Event())
+    worker = process(job, HUNG_S + 4 * job.options.round_s, threading.Event())
     found: list[Samples] = []
     with worker:
         for message in worker.messages():

@@ -16,6 +16,7 @@ from hotlap.core.record import Case, Value
 from hotlap.core.store import paths
 from hotlap.core.work import find
 from hotlap.kernels import kept as kernels
+from hotlap.kernels.guard.watchful import Watchful
 from hotlap.kernels.own import native, python, shared
 
 
@@ -34,7 +35,7 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     load = python.operator if kernel.kind == "python" else shared.operator
     operator = load(kernel, params, _ours(kernel, case, library), library)
     try:
-        return prepared(target, case, operator, rng)
+        return prepared(target, case, operator, rng, Watchful())
     except NotSupported as refused:
         broken = refused.__cause__
         if isinstance(broken, NotImplementedError):

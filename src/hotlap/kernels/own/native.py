@@ -12,7 +12,7 @@ from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure.targets import cuda_compile
 from hotlap.core.measure.targets.base import Array, Buffer, Prepared, Target
 from hotlap.core.measure.workloads.flush import flusher
-from hotlap.core.measure.workloads.operators import guard
+from hotlap.core.measure.workloads.operators import memory
 from hotlap.core.measure.workloads.operators.base import Operator
 from hotlap.core.measure.workloads.operators.compare import alike, farthest
 from hotlap.core.measure.workloads.operators.harness import DRAWINGS, sets
@@ -21,6 +21,7 @@ from hotlap.core.record import Case, Check, Notice, Value
 from hotlap.core.store import paths
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.cost import evaluate
+from hotlap.kernels.guard import zones
 from hotlap.kernels.own import table
 
 Set = dict[str, Buffer]
@@ -110,7 +111,7 @@ class _Run:
         return {name: self.target.buffer(self._zoned(value)) for name, value in content.items()}
 
     def _zoned(self, value: Array) -> Array:
-        return np.concatenate([value, np.full(guard.ZONE_BYTES, guard.PATTERN, np.uint8)])
+        return np.concatenate([value, np.full(zones.ZONE_BYTES, zones.PATTERN, np.uint8)])
 
     def _write(self, of: int, content: dict[str, Array]) -> None:
         """Other content where the set lies; outputs poisoned, zones anew."""
@@ -124,8 +125,8 @@ class _Run:
         found, outside = {}, ""
         for name, buffer in self.sets[of].items():
             octets = self.target.read(buffer).view(np.uint8)
-            room = octets.size - guard.ZONE_BYTES
-            outside = outside or (name if bool((octets[room:] != guard.PATTERN).any()) else "")
+            room = octets.size - zones.ZONE_BYTES
+            outside = outside or (name if bool((octets[room:] != zones.PATTERN).any()) else "")
             found[name] = self._tensor(name, octets[:room])
         return found, outside
 
@@ -172,7 +173,7 @@ class _Run:
             found.append([self._read(of)[0][name] for name in self.outputs])
         if fault:
             return Check(passed=False, what=fault)
-        same = all(guard.equal(self.torch, one, two) for one, two in zip(found[::2], found[1::2], strict=True))
+        same = all(memory.equal(self.torch, one, two) for one, two in zip(found[::2], found[1::2], strict=True))
         self.metrics["deterministic"] = float(same)
         self.notices += [] if same else [Notice(code="not_deterministic", seen="the same call on the same input gives other bits")]
         what = f"{len(self.outputs)} outputs against fp64" + (", one of them from the timed loop" if self.blank else "")
@@ -186,7 +187,7 @@ class _Run:
             return (0.0, 1.0), f"wrote outside the memory of '{outside}'"
         before = self._tensors(of)
         for name, value in before.items():
-            if name not in self.operator.writes and not guard.equal(self.torch, [value], [now[name]]):
+            if name not in self.operator.writes and not memory.equal(self.torch, [value], [now[name]]):
                 return (0.0, 1.0), f"changed its input '{name}', which it may only read"
         if not right:
             return (0.0, 1.0), ""

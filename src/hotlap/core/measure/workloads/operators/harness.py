@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from hotlap.core.errors import InputError, NotSupported
+from hotlap.core.measure.guard import Guard
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.flush import flusher
-from hotlap.core.measure.workloads.operators import FAMILIES, footprint, guard, timers
+from hotlap.core.measure.workloads.operators import FAMILIES, footprint, memory
 from hotlap.core.measure.workloads.operators.base import Exact, Family, Operator
 from hotlap.core.measure.workloads.operators.compare import alike, farthest
 from hotlap.core.measure.workloads.operators.making import Tensors
@@ -38,7 +39,7 @@ NEAR = 16.0  # an error within so many times what is allowed may be the library'
 WOKEN = 10  # in batches of so many calls or more, the first is no longer one after a pause
 CHANGING_SHARE = 0.25  # of the time for samples, to change inputs between them
 
-_clock, _sleep, _all_s, _own_s = time.perf_counter, time.sleep, time.process_time, time.thread_time  # bound before any operator runs
+_clock = time.perf_counter  # bound before any operator runs
 
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
@@ -49,9 +50,9 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     return prepared(target, case, module.operator(case, target.library), rng)
 
 
-def prepared(target: Target, case: Case, operator: Operator, rng: np.random.Generator) -> Prepared:
-    """Raises NotSupported where the library refuses the case or it does not fit."""
-    run = _Run(target, case, operator, rng)
+def prepared(target: Target, case: Case, operator: Operator, rng: np.random.Generator, guard: Guard | None = None) -> Prepared:
+    """`guard`: of code that nobody vouches for. Raises NotSupported where the library refuses the case or it does not fit."""
+    run = _Run(target, case, operator, rng, guard or Guard())
     variant = operator.chosen() if operator.chosen else operator.variant
     return Prepared(
         run.enqueue, run.check, variant=variant, flush=flusher(target, case), graph=operator.graph,
@@ -69,13 +70,13 @@ class _Kept(NamedTuple):
 class _Run:
     """The sets of inputs of one case, and the operator that goes round them."""
 
-    def __init__(self, target: Target, case: Case, operator: Operator, rng: np.random.Generator) -> None:
-        self.target, self.operator, self.rng, self.torch = target, operator, rng, target.library
+    def __init__(self, target: Target, case: Case, operator: Operator, rng: np.random.Generator, guard: Guard) -> None:
+        self.target, self.operator, self.rng, self.torch, self.guard = target, operator, rng, target.library, guard
         self.place = target.device.facts["place"]
         self.looped = (0.0, 1.0)  # error of the timed loop's output, and what is allowed
         self.exact = self.place if "fp64" in target.features else "cpu"  # where references are computed
         self.chance = random.SystemRandom()  # what a kernel must not know beforehand, whatever the plan's seed is
-        self.changed = timers.watch(self.torch, target, ((_Run, _STEPS), (guard, _GUARDS)))
+        guard.watch(self.torch, target, ((_Run, _STEPS), (memory, _MEMORY)))
         self.fault = ""  # the first thing that was seen and cannot stand
         self.metrics: dict[str, float] = {}
         self.notices: list[Notice] = []
@@ -85,7 +86,7 @@ class _Run:
         self.alone = False
         try:
             first = self._fresh()
-            self.bytes = sum(one.numel() * one.element_size() for _, one in guard.tensors(self.torch, first))
+            self.bytes = sum(one.numel() * one.element_size() for _, one in memory.tensors(self.torch, first))
             operations = sum(find(case.workload).work(case.params).operations.values())
             self.alone = self.place == "cpu" and self.bytes < ALONE_BYTES and operations < ALONE_OPERATIONS
             with footprint.threads(self.torch, self.alone):
@@ -113,8 +114,8 @@ class _Run:
     def _add(self) -> None:
         """One more set: of fresh content, or where there are enough of those a copy, which takes less time to make."""
         source = len(self.sets) - DRAWN
-        if source >= 0 and guard.copyable(self.torch, self.sets[source]):
-            found = {name: value if name in self.common else guard.copied(self.torch, value) for name, value in self.sets[source].items()}
+        if source >= 0 and memory.copyable(self.torch, self.sets[source]):
+            found = {name: value if name in self.common else self._copied(value) for name, value in self.sets[source].items()}
             self.marks.append(self.marks[source])
             self.content.append(self.content[source])
         else:
@@ -123,16 +124,19 @@ class _Run:
             self.content.append(len(self.sets))
         self.sets.append(found)
 
+    def _copied(self, value: Any) -> Any:
+        return self.guard.placed(memory.copied(self.torch, value))
+
     def _placed(self, name: str, value: Any) -> Any:
-        """Between guard zones; one for all sets where they share it."""
+        """As the guard has it; one for all sets where they share it."""
         if name not in self.operator.shared:
-            return guard.guarded(self.torch, value)
+            return self.guard.placed(value)
         if name not in self.common:
-            self.common[name] = guard.guarded(self.torch, value)
+            self.common[name] = self.guard.placed(value)
         return self.common[name]
 
     def _mark(self, inputs: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        return guard.fingerprint(self.torch, inputs, self.operator.writes)
+        return memory.fingerprint(self.torch, inputs, self.operator.writes)
 
     # ------------------------------------------------------------ the timed path
 
@@ -174,7 +178,7 @@ class _Run:
             self.drawn += 1
             self.spare, self.content_of_spare = self._fresh(), self.drawn
         self.content[of], self.content_of_spare = self.content_of_spare, self.content[of]
-        mine, spare = ([one for _, one in guard.tensors(self.torch, found)] for found in (self.sets[of], self.spare))
+        mine, spare = ([one for _, one in memory.tensors(self.torch, found)] for found in (self.sets[of], self.spare))
         if any(one.shape != other.shape or one.layout is not self.torch.strided for one, other in zip(mine, spare, strict=True)):
             self.sets[of], self.spare = self.spare, dict(self.sets[of])
         else:
@@ -197,7 +201,7 @@ class _Run:
         if self.kept is None or self.looped[0] > self.looped[1]:
             return
         found, inputs = _listed(self.kept.found), self.sets[self.kept.of]
-        self.fault = self.fault or guard.not_plain(self.torch, found, inputs, self.place, self.operator.writes)
+        self.fault = self.fault or self.guard.refused(found, inputs, self.place, self.operator.writes)
         if self.fault:
             return
         at_once = self._cloned(found)
@@ -212,19 +216,17 @@ class _Run:
 
     def _settle(self, at_once: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Whether the work was done when the call had returned and the device was idle."""
-        if self.place == "cpu" and guard.goes_on(_sleep, _clock, lambda: _all_s() - _own_s()):
-            timers.tainted.append("threads")
-            self.fault = self.fault or "the process goes on computing after the call has returned: threads work outside the timed region"
+        self.fault = self.fault or self.guard.unfinished(self.place)
         self.target.sync()
         with footprint.threads(self.torch, self.alone):
-            same = guard.equal(self.torch, at_once, outputs)
+            same = memory.equal(self.torch, at_once, outputs)
         if not self.fault and not same:
             self.fault = "an output changed after the call had returned and the device was idle: work is left outside the timed region"
 
     def _touched(self, inputs: Mapping[str, Any], mark: Mapping[str, tuple[int, ...]]) -> bool:
         """Names what was written and should not have been."""
         with footprint.threads(self.torch, self.alone):
-            outside = guard.written_outside(self.torch, inputs)
+            outside = self.guard.outside(inputs)
             now = {} if outside else self._mark(inputs)
         name = next((name for name in mark if not outside and mark[name] != now.get(name)), "")
         if outside and not self.fault:
@@ -243,10 +245,9 @@ class _Run:
         right = worst[0] <= worst[1]
         if right and not self.fault:
             self.fault = self._wrong_in_the_loop()
-        if right and not self.fault:
+        if right and not self.fault and self.guard.again:
             self._again()
-        if part := self.changed():
-            self.fault = f"{part} was replaced while the kernel ran: what times and checks must stay as it is"
+        self.fault = self.guard.replaced() or self.fault
         if leak := self.memory.leak(4 * self.bytes):
             self.notices.append(Notice(code="leak", seen=leak))
         if self.fault:
@@ -280,14 +281,14 @@ class _Run:
         pristine = {name: _copied(inputs[name]) for name in self.operator.writes}
         mark = self._mark(inputs)
         first, second = _listed(self._launch(inputs, {})), _listed(self._launch(inputs, pristine))
-        self.fault = guard.not_plain(self.torch, first, inputs, self.place, self.operator.writes) or guard.shared(
-            self.torch, first, second, inputs, self.operator.writes
+        self.fault = self.guard.refused(first, inputs, self.place, self.operator.writes) or self.guard.shared(
+            first, second, inputs, self.operator.writes
         )
         if self.fault:
             return 0.0, 1.0
         kept = self._cloned(second)
         with footprint.threads(self.torch, self.alone):
-            guard.poison(self.torch, [*first, *second], inputs)
+            memory.poison(self.torch, [*first, *second], inputs)
         first.clear()
         second.clear()
         third = _listed(self._launch(inputs, pristine))
@@ -295,7 +296,7 @@ class _Run:
         self._settle(at_once, third)
         if self.fault or self._touched(inputs, mark):
             return 0.0, 1.0
-        same = guard.equal(self.torch, kept, at_once)
+        same = memory.equal(self.torch, kept, at_once)
         steady = same and self.metrics.get("deterministic", 1.0) == 1.0
         self.metrics |= {"deterministic": float(steady), "outputs": float(len(third))}
         if not same and not any(notice.code == "not_deterministic" for notice in self.notices):
@@ -397,7 +398,7 @@ _STEPS = (
     "enqueue", "before", "after", "_look", "check", "_fresh_calls", "_wrong_in_the_loop", "_on_fresh",
     "_refill", "_refilled", "_again", "_worst", "_farthest", "_once_more", "_touched", "_settle", "_cloned",
 )  # fmt: skip
-_GUARDS = ("not_plain", "shared", "poison", "equal", "goes_on", "fingerprint", "written_outside")
+_MEMORY = ("poison", "equal", "fingerprint")
 
 
 def _listed(found: Any) -> list[Any]:

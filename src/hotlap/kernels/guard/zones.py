@@ -1,12 +1,14 @@
-"""Memory that shows what was done to it: inputs between guard zones, fingerprints of their content, poison in outputs."""
+"""What users' kernels leave in memory, and at work: zones beside inputs, outputs that are no results, threads that go on."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from hotlap.core.measure.workloads.operators.memory import octets, overlaps, tensors
 
 ZONE_BYTES = 4096  # before and after each tensor; keeps the alignment that allocators give
 PATTERN = 0xA5
@@ -15,12 +17,13 @@ SPUN_S = 0.03  # of a processor: threads of OpenMP spin for a quarter of this af
 BUSY_SHARE = 0.05  # of a pause that others compute through where they go on, where the system does not tell of threads
 TASKS = Path("/proc/self/task")
 
+
 def guarded(torch: Any, value: Any) -> Any:
     """The same content, strides and type in memory with a zone of known bytes on either side. What has no plain memory stays as it is:
     sparse tensors, tensors whose elements overlap, numbers; lists are guarded one by one."""
     if isinstance(value, (list, tuple)):
         return type(value)(guarded(torch, one) for one in value)
-    if type(value) is not torch.Tensor or value.layout is not torch.strided or _overlaps(value):
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or overlaps(value):
         return value
     room = _span(value) * value.element_size()
     flat = torch.full((2 * ZONE_BYTES + -(-room // 64) * 64,), PATTERN, dtype=torch.uint8, device=value.device)
@@ -30,20 +33,6 @@ def guarded(torch: Any, value: Any) -> Any:
     return made
 
 
-def copyable(torch: Any, inputs: Mapping[str, Any]) -> bool:
-    """Whether every tensor among the inputs can be copied as it lies in memory."""
-    return all(type(one) is torch.Tensor and (one.layout is not torch.strided or not _overlaps(one)) for _, one in tensors(torch, inputs))
-
-
-def copied(torch: Any, value: Any) -> Any:
-    """The same in memory of its own, between zones where the first one is. Lists are copied one by one."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(copied(torch, one) for one in value)
-    if not isinstance(value, torch.Tensor):
-        return value
-    return guarded(torch, value) if value.layout is torch.strided else value.clone()
-
-
 def _span(value: Any) -> int:
     """Elements from the first to the last, gaps between rows included."""
     if value.numel() == 0:
@@ -51,53 +40,16 @@ def _span(value: Any) -> int:
     return 1 + sum((int(size) - 1) * int(stride) for size, stride in zip(value.shape, value.stride(), strict=True))
 
 
-def _overlaps(value: Any) -> bool:
-    """Whether two indices may mean the same memory, as in an expanded tensor."""
-    reach = 1
-    for stride, size in sorted((stride, size) for size, stride in zip(value.shape, value.stride(), strict=True) if size > 1):
-        if stride < reach:
-            return True
-        reach = stride * size
-    return False
-
-
-def tensors(torch: Any, inputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every tensor among the inputs with its name, those of lists too."""
-    for name, value in inputs.items():
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(one, torch.Tensor):
-                yield name, one
-
-
-def _memory(torch: Any, tensor: Any) -> Any:
-    """All of a strided tensor's allocation as bytes, zones included; None where there is none."""
-    if tensor.layout is not torch.strided:
-        return None
-    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
-
-
 def written_outside(torch: Any, inputs: Mapping[str, Any]) -> str:
     """The name of the first input beside whose memory something was written; "" where all zones are as they were."""
     for name, tensor in tensors(torch, inputs):
-        memory = _memory(torch, tensor)
+        memory = octets(torch, tensor)
         if memory is None or tensor.storage_offset() * tensor.element_size() != ZONE_BYTES:
             continue
         end = ZONE_BYTES + _span(tensor) * tensor.element_size()
         if bool((memory[:ZONE_BYTES] != PATTERN).any()) or bool((memory[end:] != PATTERN).any()):
             return name
     return ""
-
-
-def fingerprint(torch: Any, inputs: Mapping[str, Any], but: Sequence[str] = ()) -> dict[str, tuple[int, ...]]:
-    """Sums of all memory behind each input, as whole numbers and by place in a line of 64 B; without those named in `but`."""
-    found: dict[str, tuple[int, ...]] = {}
-    for name, tensor in tensors(torch, inputs):
-        memory = None if name in but else _memory(torch, tensor)
-        if memory is not None and memory.numel():
-            even = memory.numel() % 64 == 0 and memory.data_ptr() % 8 == 0
-            words = memory.view(torch.int64).view(-1, 8) if even else memory.view(-1, 1)
-            found[name] = (*found.get(name, ()), *words.sum(0, dtype=torch.int64).tolist())
-    return found
 
 
 def not_plain(torch: Any, outputs: Sequence[Any], inputs: Mapping[str, Any], place: Any, writes: Sequence[str]) -> str:
@@ -124,27 +76,6 @@ def shared(torch: Any, first: Sequence[Any], second: Sequence[Any], inputs: Mapp
             if here == two.untyped_storage().data_ptr() and here not in may:
                 return f"output {number} of two calls is the same memory: a result is kept and handed out again"
     return ""
-
-
-def poison(torch: Any, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> None:
-    """NaN or −1 into memory that the next call is likely to get; memory of inputs is left alone."""
-    own = {one.untyped_storage().data_ptr() for _, one in tensors(torch, inputs) if one.layout is torch.strided}
-    for one in outputs:
-        if one.layout is torch.strided and one.untyped_storage().data_ptr() not in own:
-            one.fill_(float("nan") if one.is_floating_point() else True if one.dtype is torch.bool else -1 if one.dtype.is_signed else 255)
-
-
-def equal(torch: Any, first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Whether two lists of results are the same bit by bit."""
-    return all(
-        one.shape == two.shape and bool(torch.equal(_bits(torch, one), _bits(torch, two))) for one, two in zip(first, second, strict=True)
-    )
-
-
-def _bits(torch: Any, value: Any) -> Any:
-    return value.to_dense().contiguous().view(-1).view(torch.uint8) if value.layout is not torch.strided else (
-        value.contiguous().view(-1).view(torch.uint8)
-    )
 
 
 def goes_on(pause: Callable[[float], None], clock: Callable[[], float], others_s: Callable[[], float]) -> bool:

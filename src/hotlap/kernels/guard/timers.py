@@ -12,9 +12,6 @@ CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time"
 EVENTS = ("record", "synchronize", "elapsed_time", "wait", "query")
 Part = tuple[Any, str, Any, Any]  # owner, name, what it was, its code
 
-tainted: list[str] = []
-"""What was found replaced in this process, or at work in it: nothing more can be measured in it."""
-
 _BOUND = [(time, name, vars(time)[name], None) for name in CLOCKS] + [(SystemClock, "now", vars(SystemClock)["now"], None)]
 
 
@@ -29,11 +26,6 @@ def watch(library: Any, target: Any, others: Sequence[tuple[Any, Sequence[str]]]
     parts: tuple[Part, ...] = (*_BOUND, *(part for owner, names in owners for part in _parts(owner, names)))
     own = {name: id(value) for name, value in vars(target).items() if not name.startswith("_")}
 
-    def changed() -> str:
-        found = replaced()
-        tainted.extend([found] if found else [])
-        return found
-
     def replaced() -> str:
         for owner, name, was, code in parts:
             here = vars(owner).get(name)
@@ -44,7 +36,7 @@ def watch(library: Any, target: Any, others: Sequence[tuple[Any, Sequence[str]]]
                 return f"{type(target).__qualname__}.{name}"
         return ".".join(("clock", *(vars(target.clock)))) if vars(target.clock) else ""
 
-    return changed
+    return replaced
 
 
 def _parts(owner: Any, names: Sequence[str]) -> list[Part]:

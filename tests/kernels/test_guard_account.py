@@ -1,4 +1,4 @@
-"""What the session makes of a worker's messages: late ones are no offence, samples that hide time are."""
+"""What the session makes of the account of a process with a user's kernel: late messages are no offence, samples that hide time are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from hotlap.core.measure.protocol import Sampling
+from hotlap.core.record import Case, Samples
+from hotlap.kernels import kept as kernels
+from hotlap.kernels.guard.account import Account
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGSTOP is POSIX")
 
@@ -35,10 +40,12 @@ import sys, threading
 from hotlap.core.measure.process import Round
 from hotlap.core.measure.protocol import Job, Took
 from hotlap.core.record import MeasureOptions
+from hotlap.kernels.guard.account import Account
 
 sys.executable = sys.argv[1]
+ACCOUNT = Account() if sys.argv[2] == "kernel" else None
 job = Job(spec="", device=0, device_key="d", round=0, cases=[], options=MeasureOptions(), seed=1)
-with Round(job, 60.0, threading.Event()) as worker:
+with Round(job, 60.0, threading.Event(), ACCOUNT) as worker:
     for message in worker.messages():
         if isinstance(message, Took):
             print(message.samples.status, message.samples.reason)
@@ -46,12 +53,12 @@ with Round(job, 60.0, threading.Event()) as worker:
 """
 
 
-def said(folder: Path, sampling: str) -> str:
+def said(folder: Path, sampling: str, of: str = "kernel") -> str:
     """What a session in a process of its own says of a worker that samples so."""
     worker = folder / "worker"
     worker.write_text(WORKER.format(python=sys.executable, sampling=sampling))
     worker.chmod(0o755)
-    done = subprocess.run([sys.executable, "-c", SESSION, str(worker)], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", SESSION, str(worker), of], capture_output=True, text=True, timeout=120, check=True)
     return done.stdout.strip()
 
 
@@ -109,3 +116,40 @@ def test_samples_that_account_for_a_tenth_of_the_time_are_invalid(tmp_path: Path
     found = said(tmp_path, sampling)
     assert found.startswith("invalid sampling ")
     assert found.endswith("its timer was tampered with")
+
+
+def test_the_account_of_workloads_of_ours_is_believed(tmp_path: Path) -> None:
+    assert said(tmp_path, SWAPPED, "ours") == "measured"
+
+
+@pytest.mark.parametrize(
+    ("ends", "account_s", "state"),
+    [
+        ((10.0, 11.0, 0.0), 0.7, "measured"), ((10.0, 11.0, 0.0), 0.69, "invalid"),  # 75 % of a second, less 50 ms
+        ((10.0, 10.125, 11.5), 0.7, "measured"), ((10.0, 10.125, 11.5), 0.69, "invalid"),  # by what the session saw itself
+        ((10.0, 10.0625, 0.0), 1e-9, "measured"), ((10.0, 9.0, 0.0), 1e-9, "measured"),
+    ],
+)  # fmt: skip
+def test_how_much_of_the_time_must_be_in_the_account(ends: tuple[float, float, float], account_s: float, state: str) -> None:
+    """First message sent, last message sent, and until when nothing had come; the first one came at 10.5."""
+    account, blank = Account(), Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])
+    account.sampling(Sampling(sent_s=ends[0]), 10.5, 0.0)
+    account.sampling(Sampling(timed_s=account_s / 2, between_s=account_s / 2, sent_s=ends[1]), 99.0, ends[2])
+    assert account.judged(blank).status == state
+    assert account.judged(blank).status == "measured"  # the next case has an account of its own
+
+
+def test_an_end_without_a_beginning_says_nothing() -> None:
+    account, blank = Account(), Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])
+    account.sampling(Sampling(timed_s=1e-9, sent_s=50.0), 50.0, 40.0)
+    assert account.judged(blank) is blank
+    failed = Samples(case="c", device="d", round=0, status="error", reason="no luck")
+    account.sampling(Sampling(sent_s=0.0), 0.0, 0.0)
+    account.sampling(Sampling(timed_s=1e-9, sent_s=50.0), 50.0, 40.0)
+    assert account.judged(failed) is failed
+
+
+def test_which_processes_have_an_account() -> None:
+    ours = Case(workload="launch", params={})
+    assert kernels.account([ours]) is None
+    assert isinstance(kernels.account([ours, Case(workload="kernel", params={"name": "x"})]), Account)
