@@ -46,6 +46,11 @@ def test_every_code_is_in_the_glossary_and_every_one_there_is_raised() -> None:
     assert known == set(codes_raised()) | set(notices.KINDS)
 
 
+def test_bases_of_causes_are_in_the_glossary() -> None:
+    body = GLOSSARY.partition("### Bases of causes")[2].partition("\n### ")[0]
+    assert set(re.findall(r"\*\*(\w+)\*\*", body)) == literals("Gap", "basis") - {""}
+
+
 def test_ends_of_a_run_are_in_the_glossary() -> None:
     assert section("Ends of a run") == literals("Stop", "kind")
 

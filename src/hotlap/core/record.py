@@ -139,6 +139,7 @@ class Samples(Record, frozen=True, kw_only=True):
     clocks_hz: list[float] = []  # of the device, or of the cores that carry the load: before, between and after the samples, where known
     autocorrelation: float | None = None  # lag 1, within the round
     variant: str = ""  # what was chosen for this device, e.g. float16 × 4 chains
+    passes: int = 1  # calls that share one launch
     metrics: dict[str, float] = {}  # other numbers a workload reports of itself
     counters: dict[str, float] = {}  # of one call, where the device counts: sm_busy, dram_bytes, l2_hit, waves, stall_s.CAUSE … (glossary)
     check: Check | None = None
@@ -273,6 +274,21 @@ class Limit(Record, frozen=True, kw_only=True):
     reason: str = ""  # why unknown
 
 
+GapBasis = Literal[
+    "", "beyond_expected", "no_limit", "unexplained", "throttled", "power_limit", "shared", "nature", "launch_measured", "launch_assumed",
+    "tiles", "clock", "between_levels", "in_level", "resource", "nearest", "access", "traffic", "units", "cache_level",
+]
+GAP_NUMBERS = {
+    "power_w": "median while it ran", "power_limit_w": "that the device may take", "clock_share": "of its highest clock",
+    "clock_max_hz": "highest clock", "at_clock_share": "of the limit that it would reach at its own clock", "call_s": "time of a call",
+    "launch_s": "least cost of a launch", "tiles": "tiles of the product", "units": "units of the device",
+    "tile": "rows and columns of a tile",
+    "footprint_bytes": "working set", "cache_bytes": "of the cache level", "rate": "best rate of the resource, in its own unit",
+    "time_share": "of the time, that the resource takes at that rate", "moved_b_s": "memory traffic",
+    "limit_memory_b_s": "memory bandwidth of the limit", "limit_spared_bytes": "that the limit takes to have stayed in cache",
+}
+
+
 class Gap(Record, frozen=True, kw_only=True):
     """A summary against its limit: the headroom and its named cause."""
 
@@ -280,9 +296,10 @@ class Gap(Record, frozen=True, kw_only=True):
     against: Literal["bound", "expected", "ceiling", "unknown"] = "unknown"
     limit_value: float | None = None  # in the metric's unit
     cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
-    detail: str = ""  # one sentence with the numbers behind it
-    set_by: str = ""  # what sets the limit: memory at 4.80 TB/s, compute fma.fp32
-    why: str = ""  # the reason of the cause, without the numbers and the share that `detail` begins with
+    basis: GapBasis = ""  # what the cause rests on; "": at the limit, or nothing is known
+    numbers: dict[str, float] = {}  # behind the cause and what sets the limit, in base units: see GAP_NUMBERS
+    names: dict[str, str] = {}  # behind the cause: level, resource; of throttled what the notice says
+    limiter: str = ""  # what sets the limit: memory, arithmetic unit; of a ceiling the resource: compute fma.fp32
     split: dict[str, float] = {}  # seconds between bound and measured by cause, where a model knows the kernel; they add up
     limit: Limit | None = None
 

@@ -16,7 +16,7 @@ from hotlap.core import work
 from hotlap.core.errors import HotlapError, InputError, nearest
 from hotlap.core.model import expect
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Case, Readings, Record, Row
+from hotlap.core.record import Case, Gap, Readings, Record, Row
 from hotlap.kernels import numbers, signs
 from hotlap.kernels.coverage.used import Needed, network_of
 from hotlap.kernels.numbers import Span, seconds, span, stands
@@ -52,7 +52,7 @@ class Opportunity(Record, frozen=True, kw_only=True):
     score: float  # what is won as a share of the steps' time, weighed over networks
     places: list[Place] = []  # the largest first
     cause: str = ""
-    detail: str = ""  # one sentence with numbers
+    gap: Gap = Gap()  # with the numbers behind the cause
     part: str = ""  # the model's name of where most of the time above the bound goes
     signs: dict[str, str] = {}
     rule: str = ""  # of opportunities.toml
@@ -260,7 +260,8 @@ def _opportunity(row: Row, rows: Sequence[Row], on: On) -> Opportunity | None:
     return Opportunity(
         case=row.case, label=row.label, implementation=row.case.implementation or _variant(row), measured=measured, expected=expected,
         bound_s=bound, against=against, goal_s=aim.s, win=win, most_s=measured.s - bound if bound else None,
-        sure=measured.low_s is not None and win.lower_s > 0, score=0.0, cause=row.gap.cause, detail=row.gap.detail, part=part, signs=seen,
+        sure=measured.low_s is not None and win.lower_s > 0, score=0.0, cause=row.gap.cause, part=part, signs=seen,
+        gap=replace(row.gap, limit=None),
         rule=rule.name, change=rule.change, source=rule.source, similar=peers, power_w=power,
         energy_j=power * win.s if power and win.s > 0 else None,
     )

@@ -13,7 +13,7 @@ from hotlap.core.model.limits import limit
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.simulate import expected_call_s
 from hotlap.core.record import Case, Cpu, Gap, Limit, Notice, Readings, Result, Row, Samples, Summary, Verdict
-from hotlap.core.show import words
+from hotlap.core.show import gaps, words
 
 H200 = machines.load("h200-sxm")
 HOST = cpu.spec(
@@ -25,11 +25,11 @@ HOST = cpu.spec(
 )
 
 
-def result(case: Case, seconds: float, clock_hz: float | None = None, notices: list[Notice] | None = None, variant: str = "") -> Result:
+def result(case: Case, seconds: float, clock_hz: float | None = None, notices: list[Notice] | None = None, passes: int = 1) -> Result:
     """Six rounds around `seconds` a call."""
     kind, times = work.find(case.workload), [seconds * f for f in (1.0, 0.999, 1.001, 1.0, 0.999, 1.001)]
     rounds = [
-        Samples(case=case.id, device="d", round=i, seconds=[t], clocks_hz=[clock_hz] if clock_hz else [], variant=variant, began_s=i, ended_s=i + 0.5)
+        Samples(case=case.id, device="d", round=i, seconds=[t], clocks_hz=[clock_hz] if clock_hz else [], passes=passes, began_s=i, ended_s=i + 0.5)
         for i, t in enumerate(times)
     ]
     return Result(
@@ -45,6 +45,11 @@ def case(workload: str, **params: object) -> Case:
 def judge(one: Result, spec: Spec | None = H200, others: list[Result] | None = None, readings: list[Readings] | None = None) -> Gap:
     found = context([one, *(others or [])], spec, readings or [])
     return gap(one, Summary(rounds=6, median=median(one.values)), limit(one.case, spec), found)
+
+
+def why(seen: Gap) -> str:
+    """In words, of what does not lie in the workload itself."""
+    return gaps.brief(case("fma"), seen)
 
 
 def slowed(asked: Case, efficiency: float, **more: object) -> Result:
@@ -65,7 +70,7 @@ def test_a_known_efficiency_is_found_again(workload: str, efficiency: float) -> 
     assert seen.share == pytest.approx(efficiency, rel=0.002)
     cause = {"stream": "bandwidth", "transfer": "bandwidth"}.get(workload, "arithmetic")
     assert seen.cause == ("at_limit" if efficiency >= 0.9 else cause)
-    assert f"{efficiency:.0%} of the bound" in seen.detail
+    assert f"{efficiency:.0%} of the bound" in why(seen)
 
 
 def test_the_limit_is_given_in_the_metric_s_unit() -> None:
@@ -88,14 +93,14 @@ def test_without_a_bound_the_other_cases_of_the_run_give_a_ceiling() -> None:
     assert (seen.against, seen.cause) == ("ceiling", "unknown")
     assert seen.share == pytest.approx(14 / 29, rel=0.01)
     assert seen.limit_value == pytest.approx(29e9, rel=0.01)
-    assert "of the run's best" in seen.detail
+    assert "of the run's best" in why(seen)
     assert judge(fast, HOST, [slow]).cause == "bandwidth", "the run's own best is no limit"
 
 
 def test_a_case_alone_is_no_ceiling_for_itself() -> None:
     seen = judge(result(case("stream", size="1 GiB"), 2**30 / 29e9), HOST)
     assert (seen.against, seen.share, seen.limit_value) == ("unknown", None, None)
-    assert "no published memory bandwidth" in seen.detail
+    assert "no published memory bandwidth" in why(seen)
 
 
 def test_a_bound_without_memory_yields_to_the_memory_ceiling_of_the_run() -> None:
@@ -134,7 +139,7 @@ def test_what_beats_the_whole_interval_of_an_expectation_is_not_at_a_limit() -> 
     assert seen(4.1e-6).gap.cause == "at_limit"
     beyond = seen(3.9e-6)
     assert beyond.gap.cause == "unknown"
-    assert "()" not in beyond.gap.detail
+    assert "()" not in gaps.detail(beyond)
     assert words.headroom(beyond.gap) == "faster than expected"
     assert words.setter(beyond) == ""
     assert words.why(beyond).startswith("faster than the whole interval")
@@ -153,14 +158,14 @@ def test_rounded_operations_do_not_move_the_share() -> None:
 def test_an_unknown_machine_has_no_share() -> None:
     seen = judge(result(case("fma"), 1e-4), None)
     assert (seen.against, seen.share, seen.cause) == ("unknown", None, "unknown")
-    assert "not in the machine table" in seen.detail
+    assert "not in the machine table" in why(seen)
 
 
 @pytest.mark.parametrize("status", ["not_run", "invalid", "error"])
 def test_what_was_not_measured_has_no_cause(status: str) -> None:
     one = Result(case=case("fma"), device="d", target="t", status=status, reason="why", seconds=[1.0], values=[1.0])  # type: ignore[arg-type]
     seen = gap(one, Summary(rounds=1, median=1.0), limit(one.case, H200), Context(H200))
-    assert (seen.share, seen.cause, seen.detail) == (None, "", "why")
+    assert (seen.share, seen.cause, seen.basis) == (None, "", "")
 
 
 def test_a_program_s_own_number_has_no_limit() -> None:
@@ -176,14 +181,14 @@ def test_a_program_s_own_number_has_no_limit() -> None:
 def test_throttling_is_named_power() -> None:
     flag = Notice(code="throttled", seen="held back by software power cap")
     seen = judge(slowed(case("gemm", dtype="bf16"), 0.7, notices=[flag]))
-    assert (seen.cause, "software power cap" in seen.detail) == ("power", True)
+    assert (seen.cause, "software power cap" in why(seen)) == ("power", True)
 
 
 def test_power_at_its_limit_with_a_low_clock_is_named_power() -> None:
     one = slowed(case("gemm", **BIG["gemm"]), 0.7, clock_hz=1.4e9)
     watts = [Readings(sensor="power_w", device="d", round=i, times_s=[i + 0.2], values=[698.0]) for i in range(6)]
     seen = judge(one, readings=watts)
-    assert (seen.cause, "698 W of 700 W" in seen.detail) == ("power", True)
+    assert (seen.cause, "698 W of 700 W" in why(seen)) == ("power", True)
     outside = [Readings(sensor="power_w", device="d", round=i, times_s=[i + 0.9], values=[698.0]) for i in range(6)]
     assert judge(one, readings=outside).cause == "clock"
 
@@ -191,7 +196,7 @@ def test_power_at_its_limit_with_a_low_clock_is_named_power() -> None:
 def test_a_low_clock_that_explains_the_gap_is_named() -> None:
     seen = judge(slowed(case("fma", operations=10**11), 0.7, clock_hz=0.72 * 1.98e9))
     assert seen.cause == "clock"
-    assert "72 % of its highest, 1.98 GHz; at that clock it reaches 97 %" in seen.detail
+    assert "72 % of its highest, 1.98 GHz; at that clock it reaches 97 %" in why(seen)
 
 
 def test_a_clock_of_90_percent_is_low_and_one_of_98_is_not() -> None:
@@ -223,7 +228,7 @@ def test_launches_are_their_own_cause(workload: str, params: dict[str, object]) 
 )
 def test_waiting_is_named_latency(workload: str, params: dict[str, object], words: str) -> None:
     seen = judge(slowed(case(workload, **params), 0.8))
-    assert (seen.cause, words in seen.detail) == ("latency", True)
+    assert (seen.cause, words in gaps.why(case(workload, **params), seen)) == ("latency", True)
 
 
 def test_a_call_of_a_few_launches_is_launch_or_too_small() -> None:
@@ -231,25 +236,25 @@ def test_a_call_of_a_few_launches_is_launch_or_too_small() -> None:
     tiny, small = case("gemm", dtype="bf16", m=512, n=512, k=512), case("gemm", dtype="bf16", m=2048, n=2048, k=512)
     assert judge(result(tiny, 6e-6), others=[launch]).cause == "launch"
     seen = judge(result(small, 10e-6), others=[launch])
-    assert (seen.cause, "3.3 times a launch of 3.00 µs (measured in this run)" in seen.detail) == ("too_small", True)
-    assert "assumed" in judge(result(small, 8e-6)).detail
+    assert (seen.cause, "3.3 times a launch of 3.00 µs (measured in this run)" in why(seen)) == ("too_small", True)
+    assert "assumed" in why(judge(result(small, 8e-6)))
 
 
 def test_passes_that_share_a_launch_are_not_its_fault() -> None:
     launch = result(case("launch"), 24e-6)
-    one = result(case("stream", op="read", size="32 KiB"), 32768 / 200e9, variant="float16, 8192 passes a launch")
+    one = result(case("stream", op="read", size="32 KiB"), 32768 / 200e9, passes=8192)
     assert judge(one, HOST, [launch]).cause == "cache"
 
 
 def test_too_few_tiles_leave_units_idle() -> None:
     long = case("gemm", dtype="bf16", m=512, n=512, k=65536)
     seen = judge(result(long, 1e-3))
-    assert (seen.cause, "16 tiles of 128 × 128 for 132 units" in seen.detail) == ("too_small", True)
+    assert (seen.cause, "16 tiles of 128 × 128 for 132 units" in why(seen)) == ("too_small", True)
 
 
 def test_a_working_set_about_the_size_of_a_cache_is_named_cache() -> None:
     seen = judge(result(case("stream", size="80 MiB"), 30e-6))
-    assert (seen.cause, "only partly stays in L2, 50 MiB" in seen.detail) == ("cache", True)
+    assert (seen.cause, "only partly stays in L2, 50 MiB" in why(seen)) == ("cache", True)
 
 
 def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
@@ -261,7 +266,7 @@ def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
     mixed = case("gemm", m=1, n=4096, k=4096)  # 64 MiB beside 32 MiB of cache: no ceiling, but the cause is clear
     seen = judge(result(mixed, 4 * 4096 * 4096 / 26e9), HOST, [stream])
     assert (seen.cause, seen.against) == ("bandwidth", "bound")
-    assert "memory traffic at the run's best rate, 29.0 GB/s, takes 90 % of the time" in seen.detail
+    assert "memory traffic at the run's best rate, 29.0 GB/s, takes 90 % of the time" in why(seen)
 
 
 def test_random_gathers_are_latency() -> None:

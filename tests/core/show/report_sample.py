@@ -248,7 +248,7 @@ def rows(kept: Bundle, cases: list[Seen]) -> list[Row]:
 def _gap(seen: Seen, median: float | None) -> Gap:
     if seen.limit is None or median is None:
         limit = Limit(kind="unknown", reason=CEILING if seen.workload == "stream" else "no sourced figure for this on this machine")
-        return Gap(cause=seen.cause, detail=seen.detail, why=seen.detail, limit=limit)
+        return Gap(cause=seen.cause, basis="throttled", names={"seen": seen.detail}, limit=limit)
     limit = Limit(
         kind="bound" if seen.against == "bound" else "expected" if seen.against == "expected" else "unknown", provenance=list(seen.terms),
         reason="" if seen.against in ("bound", "expected") else CEILING, limiter={"stream": "memory", "transfer": "link"}.get(seen.workload, "arithmetic unit"),
@@ -256,7 +256,7 @@ def _gap(seen: Seen, median: float | None) -> Gap:
     spec = work.find(seen.workload)
     share = median / seen.limit if spec.better == "higher" else seen.limit / median
     return Gap(
-        share=share, against=seen.against, limit_value=seen.limit, cause=seen.cause, detail=seen.detail, why=seen.detail, limit=limit,  # type: ignore[arg-type]
+        share=share, against=seen.against, limit_value=seen.limit, cause=seen.cause, basis="throttled", names={"seen": seen.detail}, limit=limit,  # type: ignore[arg-type]
     )
 
 

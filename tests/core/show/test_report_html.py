@@ -104,7 +104,7 @@ def test_everything_from_outside_is_escaped(cpu: Kept) -> None:
     run = replace(kept.run, machine=machine, labels={EVIL: EVIL}, devices=[device.key], stops=[Stop("error", EVIL)])
     evil = [
         replace(
-            row, label=EVIL, device=device.key, verdict=replace(row.verdict, reason=EVIL), gap=replace(row.gap, detail=EVIL, cause=EVIL),
+            row, label=EVIL, device=device.key, verdict=replace(row.verdict, reason=EVIL), gap=replace(row.gap, basis="throttled", names={"seen": EVIL}, cause=EVIL),
             result=replace(row.result, unit=EVIL, notices=[replace(f, code=EVIL, seen=EVIL) for f in row.result.notices]),
         )
         for row in rows

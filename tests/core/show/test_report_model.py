@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from hotlap.core.analysis.correlate import Agreement, Correlated, Correlation
 from hotlap.core.model.networks.result import Step, StepPart
 from hotlap.core.plan import case
-from hotlap.core.record import Limit, Row
+from hotlap.core.record import Gap, Limit, Row
 from hotlap.core.show import correlation, network, text
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work.networks.calls import Setting
@@ -38,11 +39,15 @@ def step() -> Step:
 
 
 def correlated() -> Correlation:
-    known = (("gemm", 81.2e-6, 79.5e-6, "DRAM 4 µs more"), ("stream", 512e-6, 640e-6, "memory at 0.8 of its rate there"))
+    traffic = Gap(cause="bandwidth", basis="traffic", share=0.8, against="bound", numbers={"moved_b_s": 3.4e12})
+    known: tuple[tuple[str, float, float, dict[str, Any]], ...] = (
+        ("gemm", 81.2e-6, 79.5e-6, {"differ": {"DRAM": 4e-6}}),
+        ("stream", 512e-6, 640e-6, {"spent": {"DRAM": 0.9, "launch": 0.1}, "gaps": {"measured": traffic}}),
+    )
     cases = [
         Correlated(case=case(name, {"dtype": "bf16"} if name == "gemm" else {"size": "1 GiB"}), label=f"{name} sample", regime=name,
-                   simulated_s=s, measured_s=m, error=s / m - 1, why=why)
-        for name, s, m, why in known
+                   simulated_s=s, measured_s=m, error=s / m - 1, **causes)
+        for name, s, m, causes in known
     ]  # fmt: skip
     regimes = [
         Agreement(regime="all", cases=40, mape=0.062, median=0.048, p90=0.13, bias=-0.021, rank=0.991),

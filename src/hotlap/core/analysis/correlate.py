@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from hotlap.core.record import Case, Record, Row
+from hotlap.core.record import Case, Gap, Record, Row
 from hotlap.core.stats.series import ranked
 from hotlap.core.store.readers import counted
 from hotlap.core.store.readers.outside import METHOD as SIMULATOR
-from hotlap.core.units import show
 
 SHORT_S = 20e-6  # calls shorter are mostly launch and fill: a regime of their own
 FEWEST_RANKED = 3
@@ -43,7 +44,9 @@ class Correlated(Record, frozen=True, kw_only=True):
     simulated_s: float
     measured_s: float
     error: float
-    why: str = ""  # where they differ by cause, or what either run says of it
+    differ: dict[str, float] | None = None  # seconds more in the simulation, by the largest causes that both counted; None: not both did
+    spent: dict[str, float] = {}  # share of the simulation's time by its largest causes, where it alone counted them
+    gaps: dict[str, Gap] = {}  # of the sides that say what sets their time: simulated, measured
 
 
 class Correlation(Record, frozen=True, kw_only=True):
@@ -118,31 +121,23 @@ def _case(a: Sequence[Row], b: Sequence[Row]) -> Correlated:
     kind = f"{b[0].case.workload}, {'up to' if measured <= SHORT_S else 'over'} 20 µs"
     return Correlated(
         case=b[0].case, label=b[0].label, regime=kind, simulated_s=simulated, measured_s=measured, error=simulated / measured - 1,
-        why=_why(a[0], b[0]),
+        **_causes(a[0], b[0]),
     )  # fmt: skip
 
 
-def _why(simulated: Row, measured: Row) -> str:
-    """By what causes both differ where both counted them; the simulation's causes where it did; else what each run's gap says."""
+def _causes(simulated: Row, measured: Row) -> dict[str, Any]:
+    """By what causes both differ where both counted them; the simulation's causes where it did; and what each run's gap says."""
     a, b = (counted.stalls(one.result) for one in (simulated, measured))
     if a and b:
         off = sorted(((a.get(name, 0.0) - b.get(name, 0.0), name) for name in a.keys() | b.keys()), key=lambda one: -abs(one[0]))
-        large = [one for one in off[:NAMED] if abs(one[0]) > SLIGHT * sum(a.values())]
-        parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for value, name in large]
-        return f"differ by {', '.join(parts)}" if parts else "both counted the same"
-    if a:
-        whole, most = sum(a.values()), sorted(a.items(), key=lambda one: -one[1])[:NAMED]
-        spent = ", ".join(f"{name} {value / whole:.0%}" for name, value in most if value > 0.005 * whole)
-        other = f"; {measured.gap.cause.replace('_', ' ')} on the other side: {_part(measured)}" if measured.gap.cause else ""
-        return f"simulated: {spent}{other}"
-    sides = [("simulated", simulated), ("measured", measured)]
-    said = [f"{name}: {row.gap.cause.replace('_', ' ')} ({row.gap.detail})" for name, row in sides if row.gap.cause and row.gap.detail]
-    return "; ".join(said) or "neither run says what sets its time"
-
-
-def _part(row: Row) -> str:
-    """What is said of a gap beyond its share."""
-    return row.gap.why or row.gap.detail
+        return {"differ": {name: value for value, name in off[:NAMED] if abs(value) > SLIGHT * sum(a.values())}}
+    sides = {"simulated": simulated, "measured": measured}
+    gaps = {name: replace(row.gap, limit=None) for name, row in sides.items() if row.gap.cause}
+    if not a:
+        return {"gaps": gaps}
+    whole, most = sum(a.values()), sorted(a.items(), key=lambda one: -one[1])[:NAMED]
+    spent = {name: value / whole for name, value in most if value > 0.005 * whole}
+    return {"spent": spent, "gaps": {name: gap for name, gap in gaps.items() if name == "measured"}}
 
 
 def _agreement(regime: str, cases: Sequence[Correlated]) -> Agreement:

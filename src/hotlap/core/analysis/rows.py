@@ -72,7 +72,7 @@ def against(result: Result, summary: Summary, seen: Context) -> Gap:
         return gap(result, summary, _expected(result, seen, limit), seen)
     except (HotlapError, KeyError) as error:
         reason = f"no limit could be found: {error}"
-        return Gap(cause="unknown", detail=reason, limit=Limit(kind="unknown", reason=reason))
+        return Gap(cause="unknown", basis="no_limit", limit=Limit(kind="unknown", reason=reason))
 
 
 def _expected(result: Result, seen: Context, limit: Limit) -> Limit:

@@ -136,7 +136,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
         replaced=[values[n] for n in _gone(raw, places)], foreign=dict(Counter(raw.foreign[n].cause for n in _gone(raw, places))),
         disturbed=disturbed if watched else None, waited_s=max(ended - sampling_s - budget.seconds, 0.0) if raw.disturbed else 0.0,
         steal=steal, began_s=began, ended_s=ended, clocks_hz=raw.clocks_hz,
-        autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, check=check,
+        autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, passes=prepared.passes, check=check,
         counters=prepared.counters() if prepared.counters else {},
         metrics=_metrics(prepared), notices=notices, bookkeeping_s=float(np.median(raw.gaps_s)) if raw.gaps_s else None,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
@@ -12,8 +12,7 @@ from hotlap.core import work
 from hotlap.core.model.ceilings import demand
 from hotlap.core.model.context import Context
 from hotlap.core.model.levels import hierarchy, place
-from hotlap.core.record import Case, Limit, Result
-from hotlap.core.units import percent, show, size
+from hotlap.core.record import Case, GapBasis, Limit, Result
 from hotlap.core.work.base import Work
 
 AT_LIMIT = 0.90
@@ -27,8 +26,19 @@ LAUNCHES, FEW_LAUNCHES = 20.0, 3.0  # a call shorter than this many launches is 
 ASSUMED_LAUNCH_S = 3e-6  # of GPUs whose run measured none: of the size that drivers show
 POWER_FULL = 0.97  # of the power limit
 TILE = 128  # rows and columns of one work-group's share of a matrix product, the size that vendors' libraries prefer
+PACE: dict[str, GapBasis] = {"bandwidth": "traffic", "arithmetic": "units", "cache": "cache_level"}
 LIMITERS = {"memory": "bandwidth", "link": "bandwidth", "arithmetic unit": "arithmetic", "cache": "cache"}  # cause by what sets the limit
 Against = Literal["bound", "expected", "ceiling", "unknown"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cause, what it rests on, and the numbers and names behind it."""
+
+    cause: str
+    basis: GapBasis = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,6 @@ class Seen:
     """Everything a cause is found from."""
 
     result: Result
-    value: float
     seconds: float
     asked: Work
     limit: Limit
@@ -54,107 +63,92 @@ class Seen:
         return self.limit_s / self.seconds if self.limit_s else None
 
     @property
-    def head(self) -> str:
-        """The share in words: the sentence's beginning."""
-        shown = show(self.value, self.result.unit)
-        if self.share is None or self.limit_s is None:
-            return shown
-        against = {"bound": "bound", "expected": "expected value", "ceiling": "run's best"}.get(self.against, "limit")
-        value = work.find(self.case.workload).value(self.limit_s, self.case.params)
-        name = f" ({self.set_by})" if self.set_by else ""
-        return f"{shown} is {_percent(self.share)} of the {against} {show(value, self.result.unit)}{name}"
-
-    @property
     def beyond(self) -> bool:
         """Whether it is faster than the whole interval of an expectation: then the expectation does not fit, and limits nothing."""
         return self.against == "expected" and self.limit.low_s is not None and self.seconds < self.limit.low_s
 
     @property
-    def set_by(self) -> str:
-        """What sets the limit; of memory with its rate, for a bound that allows for caches is above it."""
+    def memory(self) -> dict[str, float]:
+        """Of a limit that memory sets: its rate, and the bytes that it takes to have stayed in cache."""
         rates = [t.value for t in self.limit.provenance if t.name == "memory bandwidth"]
         if self.name != "memory" or not rates:
-            return self.name
+            return {}
         spared = max(self.asked.memory_bytes - rates[0] * (self.limit_s or 0.0), 0.0)
-        allowed = f", allowing for {show(spared, 'B')} in cache" if spared > 0.005 * self.asked.memory_bytes else ""
-        return f"memory at {show(rates[0], 'B/s')}{allowed}"
+        return {"limit_memory_b_s": rates[0]} | ({"limit_spared_bytes": spared} if spared > 0.005 * self.asked.memory_bytes else {})
 
 
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}" if share >= 0.001 else "under 0.1%"
-
-
-def cause(seen: Seen) -> tuple[str, str]:
-    """The first cause that the numbers support, and why; at the limit there is nothing to explain."""
+def cause(seen: Seen) -> Found:
+    """The first cause that the numbers support, and what it rests on; at the limit there is nothing to explain."""
     if seen.beyond:
-        return "unknown", "faster than the whole interval that is expected, and no bound is known: how fast it could be is unknown"
+        return Found("unknown", "beyond_expected")
     if seen.share is not None and seen.share >= AT_LIMIT and seen.against != "ceiling":  # the run's own best is no limit
-        return "at_limit", ""
-    tests: tuple[Callable[[Seen], tuple[str, str] | None], ...] = (
+        return Found("at_limit")
+    tests: tuple[Callable[[Seen], Found | None], ...] = (
         _held_back, _shared, _by_nature, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
     )
     for test in tests:
         if found := test(seen):
             return found
-    return "unknown", seen.limit.reason or "nothing measured explains the rest"
+    return Found("unknown", "no_limit" if seen.limit.reason else "unexplained")
 
 
 # ---------------------------------------------------------------- causes, the first that fits counts
 
 
-def _held_back(seen: Seen) -> tuple[str, str] | None:
-    """A throttle flag, or power at its limit."""
-    throttled = [f for f in seen.result.notices if f.code == "throttled"]
-    if throttled:
-        return "power", throttled[0].seen or "the device was held back"
+def _held_back(seen: Seen) -> Found | None:
+    """A notice of throttling, or power at its limit."""
+    for notice in seen.result.notices:
+        if notice.code == "throttled":
+            return Found("power", "throttled", names={"seen": notice.seen} if notice.seen else {})
     power, most = _during(seen, "power_w"), seen.context.power_limit_w
     ratio = _clock_ratio(seen)
     if power and most and power >= POWER_FULL * most and ratio is not None and ratio < LOW_CLOCK:
-        return "power", f"{power:.0f} W of {most:.0f} W allowed, at {percent(ratio)} of the highest clock"
+        return Found("power", "power_limit", {"power_w": power, "power_limit_w": most, "clock_share": ratio})
     return None
 
 
-def _shared(seen: Seen) -> tuple[str, str] | None:
-    """Other work on the device, flagged in half of the rounds or more: what else a case shows says little then."""
-    flagged = [f for r in seen.result.rounds for f in r.notices if f.code == "shared_device"]
-    if seen.share is None or 2 * len(flagged) < len(seen.result.rounds) or not flagged:
+def _shared(seen: Seen) -> Found | None:
+    """Other work on the device, noticed in half of the rounds or more: what else a case shows says little then."""
+    noticed = [one for r in seen.result.rounds for one in r.notices if one.code == "shared_device"]
+    if seen.share is None or 2 * len(noticed) < len(seen.result.rounds) or not noticed:
         return None
-    return "shared", "other programs used the device meanwhile"
+    return Found("shared", "shared")
 
 
-def _by_nature(seen: Seen) -> tuple[str, str] | None:
+def _by_nature(seen: Seen) -> Found | None:
     """Workloads whose cause is what they measure."""
     named = work.traits(seen.case.workload).cause(seen.case.params)
-    return (named[0], named[1] + _level_words(seen)) if named else None
+    return Found(named[0], "nature", names=_level(seen)) if named else None
 
 
-def _level_words(seen: Seen) -> str:
+def _level(seen: Seen) -> dict[str, str]:
+    """Where the working set lies."""
     spec = seen.context.spec
     level = place(seen.asked.working_set_bytes, spec) if seen.asked.working_set_bytes else ""
-    closer = " or a unit's own cache" if spec and spec.kind == "gpu" and level == "L2" else ""
-    return f", in {level}{closer}" if level else ""
+    closer = {"closer": "a unit's own cache"} if spec and spec.kind == "gpu" and level == "L2" else {}
+    return {"level": level, **closer} if level else {}
 
 
-def _small(seen: Seen) -> tuple[str, str] | None:
+def _small(seen: Seen) -> Found | None:
     """Too short beside a launch, or too few parts to fill the device."""
     if not work.traits(seen.case.workload).counted or _shares_launch(seen.result):
         return None
     launch, spec = seen.context.ceilings.launch_s, seen.context.spec
-    said = "measured in this run"
+    basis: GapBasis = "launch_measured"
     if launch is None and spec is not None and spec.kind == "gpu":
-        launch, said = ASSUMED_LAUNCH_S, "assumed, for none was measured"
+        launch, basis = ASSUMED_LAUNCH_S, "launch_assumed"
     missing = seen.seconds - (seen.limit_s or 0.0)
     if launch and _cheaper_than_launch(seen, launch):
         return None
     if launch and seen.seconds < LAUNCHES * launch and launch >= MOST * missing / (1.0 if seen.limit_s else LAUNCHES):
-        times = f"a call takes {show(seen.seconds, 's')}, {seen.seconds / launch:.1f} times a launch of {show(launch, 's')} ({said})"
-        return ("launch" if seen.seconds < FEW_LAUNCHES * launch else "too_small"), times
+        few = seen.seconds < FEW_LAUNCHES * launch
+        return Found("launch" if few else "too_small", basis, {"call_s": seen.seconds, "launch_s": launch})
     return _too_few_tiles(seen)
 
 
 def _shares_launch(result: Result) -> bool:
     """Several calls in one launch: then a launch says nothing about a call."""
-    return any("passes a launch" in r.variant for r in result.rounds)
+    return any(r.passes > 1 for r in result.rounds)
 
 
 def _cheaper_than_launch(seen: Seen, launch_s: float) -> bool:
@@ -162,7 +156,7 @@ def _cheaper_than_launch(seen: Seen, launch_s: float) -> bool:
     return work.traits(seen.case.workload).shares_launch and seen.seconds < launch_s / 2
 
 
-def _too_few_tiles(seen: Seen) -> tuple[str, str] | None:
+def _too_few_tiles(seen: Seen) -> Found | None:
     spec, params = seen.context.spec, seen.case.params
     if work.traits(seen.case.workload).model != "product" or spec is None or spec.kind != "gpu" or not spec.compute_units:
         return None
@@ -170,10 +164,10 @@ def _too_few_tiles(seen: Seen) -> tuple[str, str] | None:
     tiles = math.ceil(m / TILE) * math.ceil(n / TILE) * batch
     if tiles >= spec.compute_units or _resource(seen):
         return None
-    return "too_small", f"{tiles:.0f} tiles of {TILE} × {TILE} for {spec.compute_units} units"
+    return Found("too_small", "tiles", {"tiles": tiles, "tile": TILE, "units": spec.compute_units})
 
 
-def _low_clock(seen: Seen) -> tuple[str, str] | None:
+def _low_clock(seen: Seen) -> Found | None:
     """The clock, where what sets the limit runs on it and it explains most of the gap."""
     ratio = _clock_ratio(seen)
     on_clock = seen.limit.limiter in ("arithmetic unit", "cache") or seen.name.startswith("compute")
@@ -181,8 +175,8 @@ def _low_clock(seen: Seen) -> tuple[str, str] | None:
         return None
     if math.log(ratio) / math.log(seen.share) < MOST:
         return None
-    highest = show(seen.context.clock_max_hz, "Hz")
-    return "clock", f"the clock was {percent(ratio)} of its highest, {highest}; at that clock it reaches {percent(seen.share / ratio)}"
+    highest = seen.context.clock_max_hz or 0.0
+    return Found("clock", "clock", {"clock_share": ratio, "clock_max_hz": highest, "at_clock_share": seen.share / ratio})
 
 
 WAITED = "waiting for a core, at most"
@@ -225,7 +219,7 @@ def _during(seen: Seen, sensor: str) -> float | None:
     return median(values) if values else None
 
 
-def _between_levels(seen: Seen) -> tuple[str, str] | None:
+def _between_levels(seen: Seen) -> Found | None:
     """A working set around a cache's size, or one whose limit is the cache itself."""
     spec, footprint = seen.context.spec, max(seen.asked.working_set_bytes, seen.asked.memory_bytes)
     if not work.traits(seen.case.workload).memory_alone or not footprint or seen.case.params.get("cache") == "cold":
@@ -234,13 +228,13 @@ def _between_levels(seen: Seen) -> tuple[str, str] | None:
     level = place(footprint, spec)
     if caches and level == "":
         name, nbytes = min(caches, key=lambda c: abs(math.log(footprint / c[1])))
-        return "cache", f"a working set of {size(footprint)} only partly stays in {name}, {size(nbytes)}"
+        return Found("cache", "between_levels", {"footprint_bytes": footprint, "cache_bytes": nbytes}, {"level": name})
     if level not in ("", "memory"):
-        return "cache", f"the working set of {size(footprint)} stays in {level}, which sets the pace"
+        return Found("cache", "in_level", {"footprint_bytes": footprint}, {"level": level})
     return None
 
 
-def _resource(seen: Seen) -> tuple[str, str] | None:
+def _resource(seen: Seen) -> Found | None:
     """The resource that takes most of the time at the best rate that the run's other cases saw of it."""
     if seen.against == "ceiling":
         return None
@@ -251,45 +245,31 @@ def _resource(seen: Seen) -> tuple[str, str] | None:
         return None
     key, part = max(parts.items(), key=lambda item: item[1])
     cause = "arithmetic" if key.startswith("compute") else "bandwidth"
-    fastest = show(found.others(key, seen.case), _unit(key))
-    best = f"{_words(key)} at the run's best rate, {fastest}, takes {percent(min(part, 1.0))} of the time"
+    numbers = {"rate": found.others(key, seen.case) or 0.0, "time_share": min(part, 1.0)}
     if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
-        return cause, f"{best}: no other case of this run comes nearer to the limit{_ruled_out(seen)}"
-    return cause, best
+        return Found(cause, "nearest", numbers | _ruled_out(seen), {"resource": key})
+    return Found(cause, "resource", numbers, {"resource": key})
 
 
-def _words(key: str) -> str:
-    kind, _, rest = key.partition(" ")
-    return {"bandwidth": f"{rest} traffic", "compute": f"{rest} arithmetic", "link": f"the link {rest}"}[kind]
-
-
-def _unit(key: str) -> str:
-    if not key.startswith("compute"):
-        return "B/s"
-    return "OP/s" if ".int" in key else "FLOP/s"
-
-
-def _fetch_size(seen: Seen) -> tuple[str, str] | None:
+def _fetch_size(seen: Seen) -> Found | None:
     """What the workload fetches and does not use."""
-    return work.traits(seen.case.workload).likely(seen.case.params)
+    likely = work.traits(seen.case.workload).likely(seen.case.params)
+    return Found(likely[0], "access") if likely else None
 
 
-def _limiter(seen: Seen) -> tuple[str, str] | None:
+def _limiter(seen: Seen) -> Found | None:
     """What sets the limit, where the share is high enough that it is likely to set the pace too."""
     cause = LIMITERS.get(seen.limit.limiter)
     if seen.against == "ceiling":
         cause = "arithmetic" if seen.name.startswith("compute") else "bandwidth"
     if cause is None or seen.share is None or seen.share < NEAR:
         return None
-    moved = f", at {show(seen.asked.memory_bytes / seen.seconds, 'B/s')}" if seen.asked.memory_bytes else ""
-    pace = {"bandwidth": f"traffic sets the pace{moved}", "arithmetic": "the arithmetic units set the pace"}
-    return cause, pace.get(cause, "the cache sets the pace") + _ruled_out(seen)
+    moved = {"moved_b_s": seen.asked.memory_bytes / seen.seconds} if seen.asked.memory_bytes and cause == "bandwidth" else {}
+    return Found(cause, PACE[cause], moved | _ruled_out(seen))
 
 
-def _ruled_out(seen: Seen) -> str:
+def _ruled_out(seen: Seen) -> dict[str, float]:
     """What the readings say the rest of the gap is not."""
     ratio, power, most = _clock_ratio(seen), _during(seen, "power_w"), seen.context.power_limit_w
-    parts = [f"the clock was {percent(ratio)} of its highest"] if ratio is not None else []
-    if power and most:
-        parts.append(f"power {power:.0f} W of {most:.0f} W")
-    return f"; {', '.join(parts)}" if parts else ""
+    found = {"clock_share": ratio} if ratio is not None else {}
+    return found | ({"power_w": power, "power_limit_w": most} if power and most else {})

@@ -22,17 +22,18 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     memory out yields to a ceiling that is tighter, unless the result is faster than the bound.
     """
     if result.status != "measured" or not summary.median or not result.seconds:  # a program's own number has no seconds
-        return Gap(limit=limit, cause="unknown" if result.status == "measured" else "", detail=result.reason)
+        return Gap(limit=limit, cause="unknown" if result.status == "measured" else "")
     kind, seconds = work.find(result.case.workload), nominal_s(result.case, summary.median)
     against, limit_s, name = _reference(result.case, seconds, limit, context)
-    seen = causes.Seen(result, summary.median, seconds, kind.work(result.case.params), limit, context, against, limit_s, name)
-    cause, why = causes.cause(seen)
-    detail = f"{seen.head}; {why}" if why else seen.head
+    done = kind.work(result.case.params)
+    done = done
+    seen = causes.Seen(result, seconds, done, limit, context, against, limit_s, name)
+    found = causes.cause(seen)
     value = kind.value(limit_s, result.case.params) if limit_s else None
     shares = split(seconds, limit) if limit.parts else causes.measured_split(seen)
     return Gap(
-        share=seen.share, against=against, limit_value=value, cause=cause, detail=detail, set_by=seen.set_by, why=why, split=shares,
-        limit=limit,
+        share=seen.share, against=against, limit_value=value, cause=found.cause, basis=found.basis, names=dict(found.names),
+        numbers={**seen.memory, **found.numbers}, limiter=name, split=shares, limit=limit,
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.core.analysis.correlate import Agreement, Correlated, Correlation, worst
-from hotlap.core.show import html, layout, words
+from hotlap.core.show import gaps, html, layout, words
 from hotlap.core.show.charts import Chart, log_axis
 from hotlap.core.show.layout import Cell, Column
 from hotlap.core.show.sections import text
+from hotlap.core.units import show
 
 WORST = 5
 APART = "by their names two devices, so differences may be theirs and do not say how right the simulation is"
@@ -26,10 +27,23 @@ def correlation(found: Correlation, width: int = 100, color: bool = False) -> st
     for one in listed:
         times = f"{words.quantity(one.simulated_s, 's')} simulated, {words.quantity(one.measured_s, 's')} {found.against}"
         lines += layout.paragraph(f"  {_share(one.error):>9}  ", f"{words.clean(one.label)}: {times}", width)
-        lines += [layout.painted(piece, "dim", color) for piece in layout.paragraph("             ", one.why, width)]
+        lines += [layout.painted(piece, "dim", color) for piece in layout.paragraph("             ", why(one), width)]
     if found.missing:
         lines += ["", f"{words.counted(found.missing, 'case')} left out: only one side has a time"]
     return "\n".join(lines)
+
+
+def why(one: Correlated) -> str:
+    """Where both differ by cause, or what either run says of its time."""
+    if one.differ is not None:
+        parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for name, value in one.differ.items()]
+        return f"differ by {', '.join(parts)}" if parts else "both counted the same"
+    sides = {name: (gap.cause.replace("_", " "), words.clean(gaps.brief(one.case, gap))) for name, gap in one.gaps.items()}
+    if one.spent:
+        spent = ", ".join(f"{name} {share:.0%}" for name, share in one.spent.items())
+        return f"simulated: {spent}" + "".join(f"; {cause} on the other side: {seen}" for cause, seen in sides.values())
+    said = [f"{name}: {cause} ({seen})" for name, (cause, seen) in sides.items() if seen]
+    return "; ".join(said) or "neither run says what sets its time"
 
 
 def _columns(found: Sequence[Agreement]) -> list[Column]:
@@ -60,7 +74,7 @@ def page(found: Correlation) -> str:
     scatter = f'<section id="scatter"><h2>Time of a call</h2>{figure}</section>'
     lines = "".join(
         f"<tr><td>{text(_share(one.error))}</td><td>{text(one.label)}</td><td>{text(words.quantity(one.simulated_s, 's'))}</td>"
-        f"<td>{text(words.quantity(one.measured_s, 's'))}</td><td>{text(one.why)}</td></tr>"
+        f"<td>{text(words.quantity(one.measured_s, 's'))}</td><td>{text(why(one))}</td></tr>"
         for one in worst(found.cases, 4 * WORST)
     )
     head = f"<tr><th>error</th><th>case</th><th>simulated</th><th>{text(found.against)}</th><th>why</th></tr>"

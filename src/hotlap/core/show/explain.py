@@ -174,6 +174,6 @@ def cause_line(row: Row) -> str:
     cause, why = row.gap.cause.replace("_", " "), words.why(row)
     if row.gap.cause == "at_limit" and not why:
         return ""
-    if cause == "unknown" and row.gap.limit and why == row.gap.limit.reason:
+    if row.gap.basis == "no_limit":
         return "" if row.gap.share is None else "unknown"
     return f"{cause}: {why}" if cause and why else cause or why

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hotlap.core.record import Row
-from hotlap.core.show import counters, listing, words
+from hotlap.core.show import counters, gaps, listing, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.store.bundle import Bundle
 
@@ -43,7 +43,8 @@ def result(row: Row) -> dict[str, Any]:
         "replaced": sum(len(one.replaced) for one in found.rounds), "seconds": list(found.seconds), "cycles": list(found.cycles),
         "summary": msgspec.to_builtins(summary),
         "share": gap.share if has else None, "against": gap.against, "limit_value": gap.limit_value, "cause": gap.cause,
-        "detail": gap.detail, "set_by": gap.set_by, "why": gap.why,
+        "basis": gap.basis, "numbers": gap.numbers, "names": gap.names, "detail": gaps.detail(row), "set_by": gaps.set_by(gap),
+        "why": gaps.why(row.case, gap),
         "limit": msgspec.to_builtins(gap.limit) if gap.limit else None,
         "counters": counters.of(row),
         "notices": [msgspec.to_builtins(noticing.whole(notice)) for notice in found.notices],

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from hotlap.core.record import Gap, Row, Summary, Term
+from hotlap.core.show import gaps
 from hotlap.core.units import BASE_UNITS, percent, round_to, show
 from hotlap.core.work import traits
 from hotlap.core.work.traits import HEADINGS
@@ -160,13 +161,13 @@ def headroom(gap: Gap) -> str:
 
 def setter(row: Row) -> str:
     """What sets the limit."""
-    name = row.gap.set_by or (row.gap.limit.limiter if row.gap.limit else "")
+    name = gaps.set_by(row.gap) or (row.gap.limit.limiter if row.gap.limit else "")
     return clean(name.removeprefix("bandwidth ").removeprefix("compute "))
 
 
 def why(row: Row) -> str:
     """The reason of the gap, without the numbers of the limit."""
-    return clean(row.gap.why)
+    return clean(gaps.why(row.case, row.gap))
 
 
 def term(one: Term) -> str:

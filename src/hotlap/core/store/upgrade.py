@@ -1,7 +1,8 @@
 """Bundles of older schemas, brought to today's keys when they are read. The only place that knows what older versions wrote.
 
 Schema 1 (Hotlap 0.1 and its development) kept no kind of run; it follows from what each verb wrote into `plan` and `target`. It kept why a
-run ended as a text, reasons of several devices with "; " between them, and notices of samples as `flags` with `name` and `detail`.
+run ended as a text, reasons of several devices with "; " between them, notices of samples as `flags` with `name` and `detail`, and how many
+calls share a launch at the end of `variant`.
 """
 
 from __future__ import annotations
@@ -75,9 +76,12 @@ class _Samples(Samples, frozen=True, kw_only=True):
 _JUMPED = "the clock jumped"  # 0.1 called a round invalid whose clock varied by 10 %; its samples are as good as others
 
 
+_PASSES = b" passes a launch"  # at the end of schema 1's variants, which had no field for them
+
+
 def samples(data: bytes, name: str) -> lines.Lines[Samples]:
     """What samples.jsonl holds, in today's keys. Raises as `lines.read` does. A run that was resumed has lines of two schemas."""
-    if b'"flags":[{' not in data and _JUMPED.encode() not in data:
+    if b'"flags":[{' not in data and _JUMPED.encode() not in data and _PASSES not in data:
         return lines.read(data, Samples, name)
     found = lines.read(data, _Samples, name)
     return lines.Lines([_today(one) for one in found.records], found.kept_bytes, found.torn)
@@ -88,4 +92,7 @@ def _today(line: _Samples) -> Samples:
     notices = [Notice(flag.name, flag.detail, shares=flag.shares) for flag in fields.pop("flags")]
     if line.status == "invalid" and not line.cause and line.reason.startswith(_JUMPED):
         fields |= {"status": "measured", "reason": ""}
+    variant, _, passes = line.variant.removesuffix(_PASSES.decode()).rpartition(", ")
+    if line.passes == 1 and variant and passes.isdigit() and line.variant.endswith(_PASSES.decode()):
+        fields |= {"passes": int(passes)}
     return Samples(**fields | {"notices": [*line.notices, *notices]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hotlap.core.show import layout, words
+from hotlap.core.show import gaps, layout, words
 from hotlap.core.show.layout import Cell, Column
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent, show
@@ -140,7 +140,7 @@ def goal(one: Opportunity) -> str:
 
 
 def _cause(one: Opportunity) -> str:
-    found = words.clean(one.detail.partition("; ")[2] or one.detail)
+    found = words.clean(gaps.why(one.case, one.gap) or gaps.brief(one.case, one.gap))
     cause = "" if one.cause == "unknown" and found else one.cause.replace("_", " ")
     said = f"{cause}: {found}" if cause and found else cause or found
     signs = "; ".join(one.signs.values())

@@ -119,6 +119,7 @@ class Prepared:
     batch: int | None = None  # fixed number of calls in a sample; None: sized by the timer's resolution
     multiple: int = 1  # calls in a sample are a multiple of this (calls that share one launch)
     variant: str = ""  # what was chosen for this device
+    passes: int = 1  # calls that share one launch
     operations: float | None = None  # of one call, where rounding made it differ from the case's work
     flush: Callable[[], None] | None = None  # empties the caches before every sample (cache = cold)
     counters: Callable[[], dict[str, float]] | None = None  # of one call, as in Samples; called after the samples were taken

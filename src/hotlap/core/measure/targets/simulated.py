@@ -183,7 +183,8 @@ class SimulatedTarget:
         def counters() -> dict[str, float]:
             return self._counters(played, link, late) if played else {}
 
-        return Prepared(enqueue, self._check, variant=played.how if played else "model", counters=counters)
+        how, passes = (played.how, played.passes) if played else ("model", 1)
+        return Prepared(enqueue, self._check, variant=how, passes=passes, counters=counters)
 
     def _played(self, case: Case) -> tuple[cases.Call | None, float]:
         setting = cases.Setting(self.faults.clock, self.faults.power_cap)

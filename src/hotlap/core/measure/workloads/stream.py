@@ -91,7 +91,7 @@ def _kernels(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         variant += f", {work.passes} passes a launch"
     return Prepared(
         work.enqueue, check=lambda: _check_read(work) if work.op == "read" else _check_write(work, case),
-        variant=variant, flush=flusher(target, case), multiple=work.passes,
+        variant=variant, flush=flusher(target, case), multiple=work.passes, passes=work.passes,
     )
 
 

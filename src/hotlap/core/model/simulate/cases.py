@@ -47,6 +47,7 @@ class Call:
     clock_hz: float | None = None
     capped: bool = False  # the power limit holds the clock down
     counters: Mapping[str, float] = field(default_factory=dict)
+    passes: int = 1  # calls that share one launch
 
 
 class Setting(NamedTuple):
@@ -98,7 +99,7 @@ def _played(case: Case, spec: Spec, setting: Setting) -> Call:
     how = found.name + (f", {passes:.0f} passes a launch" if passes > 1 else "")
     return Call(
         (found.seconds + waits) / passes, how, True, found.power_w, found.clock_hz,
-        capped=found.clock_hz < 0.999 * chip.clock_hz, counters=named(found, passes, waits),
+        capped=found.clock_hz < 0.999 * chip.clock_hz, counters=named(found, passes, waits), passes=int(passes),
     )  # fmt: skip
 
 
