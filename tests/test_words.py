@@ -42,7 +42,7 @@ def codes_raised() -> Iterator[str]:
 
 @pytest.mark.slow("reads all of the source")
 def test_every_code_is_in_the_glossary_and_every_one_there_is_raised() -> None:
-    known = section("Notices of a number") | section("Notices of statistics") | section("Notices of a record") | section("Notices of a trace")
+    known = section("Notices of a number") | section("Notices of statistics") | section("Notices of a record") | section("Notices of a trace") | section("Notices of a limit")
     assert known == set(codes_raised()) | set(notices.KINDS)
 
 

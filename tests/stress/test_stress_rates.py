@@ -182,7 +182,7 @@ def test_a_rate_far_below_the_model_fails_and_one_above_the_bound_is_doubted() -
     known = throughput.limit("products fp16", sides, H200)
     assert known.floor is not None
     assert known.bound is not None
-    said = Happened(device="G0", time_s=0.0, what="coverage", detail="products fp16", numbers=sides)
+    said = Happened(device="G0", time_s=0.0, what="coverage", unit="products fp16", numbers=sides)
     for rate, cause in ((0.99 * known.floor, "far below expectation"), (1.01 * known.floor, ""), (1.03 * known.bound, "faster than possible")):
         (one,) = stress.judge(run(device(0)), [said, *ticks("G0", {"products fp16": [rate] * 20})], []).devices
         assert one.causes == ([cause] if cause else [])

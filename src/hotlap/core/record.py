@@ -269,9 +269,14 @@ class Limit(Record, frozen=True, kw_only=True):
     parts: dict[str, Any] = {}  # of the expected time, in seconds by name; they add up
     choice: dict[str, Any] = {}  # the kernel that is thought to run: tile_m, tile_n, split, waves …
     known: str = ""  # how sure the expectation is: fitted to this machine, to its architecture, published figures only
-    causes: list[str] = []
+    notes: list[Notice] = []  # what it is made of, leaves out, or needs
     provenance: list[Term] = []
     reason: str = ""  # why unknown
+
+    @property
+    def causes(self) -> list[str]:
+        """The notes as texts, for people."""
+        return [note.text for note in self.notes]
 
 
 GapBasis = Literal[
@@ -390,6 +395,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     n_b: int = 0
     answer: Literal["faster", "slower", "same", "inconclusive", "not comparable"]
     reason: str = ""
+    forced: str = ""  # why the sides are not of one kind, where they were compared all the same
     notices: list[Notice] = []  # about the ratio
     allowance: Allowance | None = None  # None: measured in turns, or at the same time
     tail: float | None = None  # the same ratio of 95 % quantiles of the slow side, with its interval; None below 20 samples a round

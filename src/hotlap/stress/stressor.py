@@ -100,8 +100,9 @@ class _Worker:
         self.ticked_s = self.began_s
         self.stopped = ""
 
-    def say(self, what: Any, detail: str = "", numbers: dict[str, float] | None = None) -> None:
-        line = Happened(device=self.job.device_key, time_s=self.clock.now(), what=what, detail=detail, numbers=numbers or {})
+    def say(self, what: Any, detail: str = "", numbers: dict[str, float] | None = None, unit: str = "") -> None:
+        time_s = self.clock.now()
+        line = Happened(device=self.job.device_key, time_s=time_s, what=what, detail=detail, numbers=numbers or {}, unit=unit)
         _say(self.channel, line, self.sampler.drain())
 
     def run(self) -> None:
@@ -200,7 +201,7 @@ class _Worker:
         for unit in self.made[key]:
             facts = unit.facts()
             if facts:
-                self.say("coverage", unit.name, facts)
+                self.say("coverage", numbers=facts, unit=unit.name)
 
     def _pulse(self, phase: Phase, until_s: float) -> None:
         """Notes when a pulse of load begins, on the clock that the devices of a machine share."""

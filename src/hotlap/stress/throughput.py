@@ -62,7 +62,7 @@ def rates(ticks: Sequence[Tick], events: Sequence[Happened], spec: Spec | None) 
         for kind, done in tick.parts().items():
             if done.busy_s > 0:
                 by.setdefault(kind, []).append((done.flop, done.moved_bytes, done.busy_s))
-    sides = {x.detail: x.numbers for x in events if x.what == "coverage"}
+    sides = {x.unit: x.numbers for x in events if x.what == "coverage"}
     return [_rate(kind, np.array(rows), sides.get(kind, {}), spec) for kind, rows in by.items() if any(row[0] or row[1] for row in rows)]
 
 

@@ -225,7 +225,7 @@ def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, C
     figures |= {"power_limit_w": limit_w} if limit_w else {}
     reached = power_limit.reached(device, spec, power_limit.Seen(shown, ticks, events, rates, throttling))
     state: State = "fail" if found.failed else "inconclusive" if found.open else "pass"
-    cover = {x.detail.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
+    cover = {x.unit.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
     causes = list(dict.fromkeys(found.failed or found.open))
     findings = _once([one for _, one in found.found])
     counted = list(symptoms.counted(shown))

@@ -97,7 +97,7 @@ def test_other_models_are_not_comparable_unless_forced() -> None:
     assert (found.answer, "A is of h200-sxm, B is of b200" in found.reason) == ("not comparable", True)
     (forced,) = compare([make({"copy": seconds()})], [b200], force=True)
     assert forced.answer == "faster"
-    assert forced.reason.startswith("forced: A is of h200-sxm")
+    assert forced.forced.startswith("A is of h200-sxm")
 
 
 def test_what_one_side_lacks_is_not_comparable_and_says_why() -> None:

@@ -89,7 +89,7 @@ def test_latent_attention_is_expected_and_said_to_be_outside() -> None:
     own = decode.estimate(call, chip(machines.load("h100-sxm"), "max"), "vllm vllm_flash_attn")
     assert found.expected_s == pytest.approx(own.seconds[0])
     assert found.bound_s == pytest.approx((2 * 128 * (8192 * 576 + 128 * (576 + 512)) - 50 * 2**20) / 3352e9)
-    assert OUTSIDE in found.causes
+    assert OUTSIDE in found.notes
     assert (found.low_s, found.high_s) == pytest.approx((max(0.4 * found.expected_s, found.bound_s), 2.5 * found.expected_s), rel=0.01)
     many = predict("attention", "h100-sxm", query=1, **{**call, "kv": np.array([8192, 4096])})
     assert many.expected_s[0] == pytest.approx(found.expected_s)

@@ -108,7 +108,7 @@ def compare(
     if apart and not force:
         return [_unlike(x, y, apart) for x, y in pairs]
     between = _between(a, b, past or {}, stable) if drift.one_after_the_other(*runs) else None
-    weighed = weigh(pairs, GATE if gate is None else gate, f"forced: {apart}" if apart else "", found, between)
+    weighed = weigh(pairs, GATE if gate is None else gate, apart, found, between)
     notice = _methods(*runs)
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
 
@@ -299,12 +299,12 @@ def _answered(one: _Weighed, q: float | None, forced: str, found: Sequence[Diffe
     """With the answer, once the error rate over all cases is held."""
     base = one.base
     if one.raw is None:
-        return replace(base, reason=_joined(forced, base.reason))
+        return replace(base, forced=forced)
     answer = ANSWERS[verdict(one.raw, margin=base.gate or 0.0, p=q)]
     could = environment.explaining(found, RATES.get(base.unit, "latency")) if answer in ("faster", "slower") else []
-    reason = _joined(forced, _reason(base, one.raw, answer, q), _clock(one, answer))
+    reason = _joined(_reason(base, one.raw, answer, q), _clock(one, answer))
     notices = base.notices[base.low is None :]  # the first is the reason where there is no interval
-    return replace(base, q=q, answer=answer, reason=reason, could=could, notices=notices)
+    return replace(base, q=q, answer=answer, reason=reason, forced=forced, could=could, notices=notices)
 
 
 ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "inconclusive": "inconclusive"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hotlap.core import work
 from hotlap.core.model import cpu, machines
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Case, Device, Limit, Machine, Term
+from hotlap.core.record import Case, Device, Limit, Machine, Notice, Term
 from hotlap.core.units import show, size
 from hotlap.core.work.base import Work
 from hotlap.core.work.traits import Link
@@ -31,7 +31,7 @@ class Part:
     seconds: float
     proven: bool
     terms: tuple[Term, ...]
-    note: str = ""
+    notes: tuple[Notice, ...] = ()
 
 
 # ---------------------------------------------------------------- the machine of a device
@@ -99,19 +99,23 @@ def _roofline(case: Case, asked: Work, spec: Spec) -> Limit:
     if isinstance(memory, str) and not computes:
         return unknown(memory)
     parts = [part for part in (arithmetic, memory) if isinstance(part, Part)]
-    left_out = [f"{memory}: the limit leaves memory out"] if isinstance(memory, str) and asked.memory_bytes else []
+    without = isinstance(memory, str) and asked.memory_bytes
+    left_out = [Notice("memory_left_out", f"{memory}: the limit leaves memory out")] if without else []
     return _join(parts, left_out, spec)
 
 
-def _join(parts: list[Part], left_out: list[str], spec: Spec) -> Limit:
+def _join(parts: list[Part], left_out: list[Notice], spec: Spec) -> Limit:
     """The longest part sets the limit; it is a bound if that part is proven."""
     longest = max(parts, key=lambda p: p.seconds)
     proven = [p.seconds for p in parts if p.proven and p.seconds > 0]
-    causes = [f"{p.name}: {show(p.seconds, 's')} of {show(longest.seconds, 's')}" for p in sorted(parts, key=lambda p: -p.seconds)]
+    made_of = [
+        Notice("limit_part", f"{p.name}: {show(p.seconds, 's')} of {show(longest.seconds, 's')}")
+        for p in sorted(parts, key=lambda p: -p.seconds)
+    ]
     return Limit(
         kind="bound" if longest.proven else "expected", bound_s=max(proven) if proven else None,
         expected_s=None if longest.proven else longest.seconds, clock_hz=spec.clock_max_hz, limiter=longest.limiter,
-        causes=causes + [p.note for p in parts if p.note] + left_out, provenance=[t for p in parts for t in p.terms],
+        notes=made_of + [note for p in parts for note in p.notes] + left_out, provenance=[t for p in parts for t in p.terms],
     )
 
 
@@ -165,8 +169,8 @@ def _operations(found: tuple[str, float], count: float, clock_hz: float, proven:
         ),
         Term(name="clock", value=clock_hz, unit="Hz", source=clock_source),
     )
-    note = "" if proven else f"expected, not bound: {clock_source}"
-    return Part("arithmetic", "arithmetic unit", count / peak, proven, terms, note)
+    notes = () if proven else (Notice("not_proven", f"expected, not bound: {clock_source}"),)
+    return Part("arithmetic", "arithmetic unit", count / peak, proven, terms, notes)
 
 
 # ---------------------------------------------------------------- memory
@@ -203,8 +207,9 @@ def _memory(case: Case, asked: Work, spec: Spec) -> Part | str:
         Term(name="memory traffic", value=least, unit="B", source=_traffic_source(case, held)),
         Term(name="memory bandwidth", value=spec.memory_bandwidth_b_s, unit="B/s", source=spec.memory_bandwidth_source or spec.source),
     )
-    note = "" if held is not None else f"memory is expected, not bound: the size of {spec.name}'s cache is not known"
-    return Part("memory", "memory", least / spec.memory_bandwidth_b_s, held is not None, terms, note)
+    unproven = f"memory is expected, not bound: the size of {spec.name}'s cache is not known"
+    notes = () if held is not None else (Notice("not_proven", unproven),)
+    return Part("memory", "memory", least / spec.memory_bandwidth_b_s, held is not None, terms, notes)
 
 
 def _traffic_source(case: Case, held: float | None) -> str:
@@ -232,8 +237,8 @@ def _first_cache(asked: Work, spec: Spec) -> Part | str:
         Term(name="clock", value=clock, unit="Hz", source=spec.clock_source),
     )
     seconds = max(asked.read_bytes / load, asked.written_bytes / store) / rate
-    note = "" if spec.clock_proven else f"expected, not bound: {spec.clock_source}"
-    return Part("first cache", "cache", seconds, spec.clock_proven, terms, note)
+    notes = () if spec.clock_proven else (Notice("not_proven", f"expected, not bound: {spec.clock_source}"),)
+    return Part("first cache", "cache", seconds, spec.clock_proven, terms, notes)
 
 
 # ---------------------------------------------------------------- links
@@ -246,7 +251,8 @@ def _link(link: Link, case: Case, asked: Work, spec: Spec) -> Limit:
     rate, source = found
     each = link.least(case.params, asked)
     return Limit(
-        kind="bound", bound_s=each / rate, limiter="link", causes=[f"link: {size(each)} each way used at {show(rate, 'B/s')}"],
+        kind="bound", bound_s=each / rate, limiter="link",
+        notes=[Notice("limit_part", f"link: {size(each)} each way used at {show(rate, 'B/s')}")],
         provenance=[
             Term(name="link traffic, one way", value=each, unit="B", source=COUNTED),
             Term(name="link bandwidth, one way", value=rate, unit="B/s", source=source),

@@ -16,12 +16,12 @@ from hotlap.core.model.calibration import Calibration
 from hotlap.core.model.expect import Expected, check_implementation, expect
 from hotlap.core.model.limits import limit
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Case, Limit, Term
+from hotlap.core.record import Case, Limit, Notice, Term
 from hotlap.core.units import size
 from hotlap.core.work.base import Param
 
 FIELDS = ("bound_s", "expected_s", "low_s", "high_s", "clock_hz")
-OUTSIDE = "outside of what was measured: the interval is wide"
+OUTSIDE = Notice("outside_measured", "outside of what was measured: the interval is wide")
 
 
 def predict(workload: str, machine: str, implementation: str = "", calibration: Calibration | None = None, **params: Any) -> Limit:
@@ -64,16 +64,16 @@ def expected(case: Case, spec: Spec, found: Limit, implementation: str = "", cal
     try:
         known = expect(case.workload, case.params, spec, implementation or case.implementation, calibration, found.bound_s)
     except InputError as error:
-        return replace(found, causes=[*found.causes, f"no expected value: {error}"]) if work.find(case.workload).model else found
+        return replace(found, notes=[*found.notes, Notice("no_expectation", str(error))]) if work.find(case.workload).model else found
     parts = {name: float(value[0]) for name, value in known.parts.items() if value[0]}
     choice = {name: value[0].item() for name, value in known.choice.items()}
-    causes = [OUTSIDE] if not known.inside[0] else []
+    notes = [OUTSIDE] if not known.inside[0] else []
     kind = "expected" if found.kind == "unknown" else found.kind
     return replace(
         found, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
         power_w=_number(known.power_w), energy_j=_number(known.power_w * known.seconds), clock_hz=_number(known.clock_hz) or found.clock_hz,
         parts=parts, choice=choice,
-        known=known.known.words, causes=[*found.causes, *causes], provenance=[*found.provenance, _source(case.workload, known)],
+        known=known.known.words, notes=[*found.notes, *notes], provenance=[*found.provenance, _source(case.workload, known)],
     )  # fmt: skip
 
 
@@ -82,7 +82,8 @@ def _room(case: Case, spec: Spec, found: Limit) -> Limit:
     needed = work.find(case.workload).work(case.params).working_set_bytes
     if not spec.memory_bytes or needed <= spec.memory_bytes:
         return found
-    return replace(found, causes=[*found.causes, f"does not fit: it needs {size(needed)}, and {spec.slug} has {size(spec.memory_bytes)}"])
+    seen = f"does not fit: it needs {size(needed)}, and {spec.slug} has {size(spec.memory_bytes)}"
+    return replace(found, notes=[*found.notes, Notice("does_not_fit", seen)])
 
 
 def _number(values: Any) -> float | None:
@@ -119,7 +120,7 @@ def _at_once(
         limiter=", ".join(sorted(set(limiters.ravel().tolist()))),
         parts={name: shaped(value) for name, value in found.parts.items()},
         choice={name: shaped(value) for name, value in found.choice.items()},
-        known=found.known.words, causes=[] if found.inside.all() else [OUTSIDE],
+        known=found.known.words, notes=[] if found.inside.all() else [OUTSIDE],
     )  # fmt: skip
 
 
@@ -158,7 +159,7 @@ def _stack(found: Sequence[Limit], shape: tuple[int, ...]) -> Limit:
         kind="expected" if "expected" in kinds else first.kind,
         **values,
         limiter=", ".join(limiters),
-        causes=[],
+        notes=[],
         provenance=list(rates.values()),
         reason="; ".join(reasons),
     )

@@ -23,7 +23,7 @@ REPEAT = {
     "between_runs": "more runs make it smaller, more rounds do not", "between_rounds": "more rounds make it smaller, longer ones do not",
     "within_rounds": "longer rounds make it smaller",
 }
-FORCED = "forced: "  # how the reason of an answer begins that was asked for with --force
+FORCED = "forced: "  # sides that were compared with --force although they are not of one kind
 APART = 4  # devices that differ from the others and are named
 SHOWN = 12  # differences that do not matter are cut to so many
 
@@ -112,14 +112,9 @@ def _entry(one: Comparison | None, spans: bool) -> Cell:
 
 def _forced(found: Sequence[Comparison], width: int, who: str = "") -> list[str]:
     """That the sides are not of one kind stands above all answers."""
-    said = dict.fromkeys(one.reason.partition(";")[0] for one in found if one.reason.startswith(FORCED))
-    lines = [line for one in said for line in layout.paragraph(f"{who}{FORCED}", words.clean(one.removeprefix(FORCED)), width)]
+    kinds = dict.fromkeys(one.forced for one in found if one.forced)
+    lines = [line for one in kinds for line in layout.paragraph(f"{who}{FORCED}", words.clean(one), width)]
     return [*lines, ""] if lines else []
-
-
-def _why(one: Comparison) -> str:
-    """The reason without what stands above all answers."""
-    return one.reason.partition(";")[2].strip() if one.reason.startswith(FORCED) else one.reason
 
 
 def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
@@ -227,9 +222,9 @@ def tally(ordered: Sequence[Comparison]) -> str:
 
 def reasons(found: Sequence[Comparison], width: int) -> list[str]:
     """Why, each reason once; a number that differs between its cases is said as its range."""
-    told = [one for one in found if _why(one) and not (_unseen(one) and one.replicates != "pairs") and one.answer != "same"]
+    told = [one for one in found if one.reason and not (_unseen(one) and one.replicates != "pairs") and one.answer != "same"]
     lines: list[str] = []
-    for group, said in words.alike(told, _why, lambda one: one.answer):
+    for group, said in words.alike(told, lambda one: one.reason, lambda one: one.answer):
         names = words.some([label(c.case) for c in group])
         lines += layout.paragraph(f"  {answer(group[0]):<14}  ", f"{names}: {words.clean(said)}", width)
     return lines + _apart(found, width) + _moved(found, width) + _notices(found, width) + _noise(found, width) + _tails(found, width)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Baseline, Case, Device, Limit, Reference, Run, Stop, StopKind
+from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Run, Stop, StopKind
 from hotlap.core.show import layout, words
 from hotlap.core.show.layout import Cell, Column
 from hotlap.core.stats import repeatability
@@ -298,7 +298,7 @@ def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) ->
 
 def _expectation(limit: Limit, width: int) -> list[str]:
     """The kernel that is thought to run, what its time is made of, power, and how sure all of it is."""
-    found = [("expected", one.replace("no expected value: ", "no value: ")) for one in limit.causes if one.startswith("no expected value")]
+    found = [("expected", f"no value: {note.seen}") for note in _notes(limit, "no_expectation")]
     if limit.choice:
         found.append(("runs", ", ".join(f"{name.replace('_', ' ')} {_chosen(value)}" for name, value in limit.choice.items())))
     if limit.parts and limit.expected_s:
@@ -309,10 +309,14 @@ def _expectation(limit: Limit, width: int) -> list[str]:
         values = ((limit.power_w, "W"), (limit.energy_j, "J"), (limit.clock_hz, "Hz"))
         power, energy, clock = (words.quantity(float(value), unit) for value, unit in values)
         found.append(("power", f"{power}, {energy} a call, holding {clock}"))
-    found += [("memory", one) for one in limit.causes if one.startswith("does not fit")]
+    found += [("memory", note.text) for note in _notes(limit, "does_not_fit")]
     if limit.known:
-        found.append(("how sure", "; ".join([limit.known, *(one for one in limit.causes if one.startswith("outside"))])))
+        found.append(("how sure", "; ".join([limit.known, *(note.text for note in _notes(limit, "outside_measured"))])))
     return [line for name, text in found for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]
+
+
+def _notes(limit: Limit, code: str) -> list[Notice]:
+    return [note for note in limit.notes if note.code == code]
 
 
 def _chosen(value: Any) -> str:

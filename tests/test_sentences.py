@@ -1,0 +1,89 @@
+"""No code takes a sentence apart: what decides is a field with a type. Sentences are made in `show` and read by people.
+
+Readers of what others wrote (files of profilers, outputs of tools, results of simulators) and the upgrade of old bundles may.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parent.parent / "src" / "hotlap"
+PROSE = {"reason", "note", "notes", "notices", "text", "detail", "seen", "about", "action", "why", "stops", "warning", "warnings"}
+"""Fields that hold sentences for people, or notices with them."""
+TAKEN_APART = {
+    "startswith", "endswith", "split", "rsplit", "splitlines", "partition", "rpartition", "removeprefix", "removesuffix", "find", "rfind",
+    "index", "replace", "strip", "lstrip", "rstrip", "lower", "upper", "count",
+}
+PATTERNS = {"match", "search", "fullmatch", "findall", "finditer", "sub", "subn"}
+READERS = {  # what they read was written by others, or by an earlier version
+    "core/store/upgrade.py": "bundles of earlier versions", "nodes/inspect": "outputs of tools",
+    "traces/ranks.py": "process groups as PyTorch describes them",
+}
+
+
+def shows(path: Path) -> bool:
+    """Whether a module writes for people."""
+    return "show" in path.parts or path.name.startswith("show_") or path.name in ("show.py", "told.py")
+
+
+def allowed(path: Path) -> bool:
+    place = path.relative_to(SRC)
+    return shows(place) or any(place.is_relative_to(reader) for reader in READERS)
+
+
+def prose(node: ast.expr) -> str:
+    """The name of a field of prose, where the expression is one, or one of several."""
+    if isinstance(node, ast.Attribute) and node.attr in PROSE and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+        return node.attr
+    return prose(node.value) if isinstance(node, ast.Subscript) else ""
+
+
+def violations(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and what is done there to a field of prose."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in TAKEN_APART and (name := prose(node.func.value)):
+                yield node.lineno, f".{name}.{node.func.attr}(…)"
+            if node.func.attr in PATTERNS | {"split"}:
+                yield from ((node.lineno, f"{node.func.attr}(….{prose(one)})") for one in node.args if prose(one))
+        if isinstance(node, ast.Compare):
+            for operator, other in zip(node.ops, node.comparators, strict=True):
+                if isinstance(operator, ast.In | ast.NotIn) and (name := prose(other)):
+                    yield node.lineno, f"in ….{name}"
+                constant = isinstance(other, ast.Constant) and isinstance(other.value, str) and other.value
+                if isinstance(operator, ast.Eq | ast.NotEq) and constant and (name := prose(node.left)):
+                    yield node.lineno, f"….{name} == {other.value!r}"  # type: ignore[attr-defined]
+
+
+def test_no_code_takes_a_sentence_apart() -> None:
+    found = [
+        f"{path.relative_to(SRC)}:{line}: {what}"
+        for path in sorted(SRC.rglob("*.py")) if not allowed(path)
+        for line, what in violations(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found, "make it a field with a type:\n" + "\n".join(found)
+
+
+def test_every_exemption_is_needed() -> None:
+    for place in READERS:
+        files = [SRC / place] if place.endswith(".py") else sorted((SRC / place).rglob("*.py"))
+        assert any(list(violations(ast.parse(path.read_text(encoding="utf-8")))) for path in files), f"{place} takes nothing apart: remove it"
+
+
+@pytest.mark.parametrize(("code", "what"), [
+    ('run.reason.startswith("the clock")', ".reason.startswith(…)"), ('"rounds" in verdict.detail', "in ….detail"),
+    ('re.search("x", gap.why)', "search(….why)"), ('PATTERN.sub("#", row.note)', "sub(….note)"), ('re.split("; ", run.text)', "split(….text)"),
+    ('notice.seen.partition(": ")', ".seen.partition(…)"), ('notice.action.endswith("x")', ".action.endswith(…)"),
+    ('found.reason == "too few"', "….reason == 'too few'"), ('"budget" not in run.notices', "in ….notices"),
+])
+def test_a_planted_violation_is_found(code: str, what: str) -> None:
+    assert list(violations(ast.parse(f"first = 1\n{code}"))) == [(2, what)]
+
+
+@pytest.mark.parametrize("code", ['reason == ""', 'found.reason == ""', 'f"{one.reason}; {one.detail}"', 'notice.code == "drift"', "one.reason or other.reason"])
+def test_what_only_carries_a_sentence_is_fine(code: str) -> None:
+    assert list(violations(ast.parse(code))) == []
