@@ -1,4 +1,4 @@
-"""What there is to know beside a number, and why a run ended: codes of the glossary with their numbers; part of `hotlap.core.record`."""
+"""What to know beside a number, why a run ended, what the cause of a gap rests on: codes of the glossary; part of `hotlap.core.record`."""
 
 from __future__ import annotations
 
@@ -35,3 +35,18 @@ class Stop(Record, frozen=True):
     kind: StopKind
     detail: str = ""  # of error: the message; of program_ended: its exit status, "" for 0; of unknown: the words of an earlier version
     state: Literal["", "pass", "fail", "inconclusive"] = ""  # of over: the verdict that the run was given
+
+
+GapBasis = Literal[
+    "", "beyond_expected", "no_limit", "unexplained", "throttled", "power_limit", "shared", "nature", "launch_measured", "launch_assumed",
+    "tiles", "clock", "between_levels", "in_level", "resource", "nearest", "access", "traffic", "units", "cache_level",
+]
+GAP_NUMBERS = {
+    "power_w": "median while it ran", "power_limit_w": "that the device may take", "clock_share": "of its highest clock",
+    "clock_max_hz": "highest clock", "at_clock_share": "of the limit that it would reach at its own clock", "call_s": "time of a call",
+    "launch_s": "least cost of a launch", "tiles": "tiles of the product", "units": "units of the device",
+    "tile": "rows and columns of a tile",
+    "footprint_bytes": "working set", "cache_bytes": "of the cache level", "rate": "best rate of the resource, in its own unit",
+    "time_share": "of the time, that the resource takes at that rate", "moved_b_s": "memory traffic",
+    "limit_memory_b_s": "memory bandwidth of the limit", "limit_spared_bytes": "that the limit takes to have stayed in cache",
+}

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hotlap.core.notice import GapBasis as GapBasis
 from hotlap.core.notice import Notice as Notice
 from hotlap.core.notice import Stop as Stop
 from hotlap.core.notice import StopKind as StopKind
@@ -279,21 +280,6 @@ class Limit(Record, frozen=True, kw_only=True):
         return [note.text for note in self.notes]
 
 
-GapBasis = Literal[
-    "", "beyond_expected", "no_limit", "unexplained", "throttled", "power_limit", "shared", "nature", "launch_measured", "launch_assumed",
-    "tiles", "clock", "between_levels", "in_level", "resource", "nearest", "access", "traffic", "units", "cache_level",
-]
-GAP_NUMBERS = {
-    "power_w": "median while it ran", "power_limit_w": "that the device may take", "clock_share": "of its highest clock",
-    "clock_max_hz": "highest clock", "at_clock_share": "of the limit that it would reach at its own clock", "call_s": "time of a call",
-    "launch_s": "least cost of a launch", "tiles": "tiles of the product", "units": "units of the device",
-    "tile": "rows and columns of a tile",
-    "footprint_bytes": "working set", "cache_bytes": "of the cache level", "rate": "best rate of the resource, in its own unit",
-    "time_share": "of the time, that the resource takes at that rate", "moved_b_s": "memory traffic",
-    "limit_memory_b_s": "memory bandwidth of the limit", "limit_spared_bytes": "that the limit takes to have stayed in cache",
-}
-
-
 class Gap(Record, frozen=True, kw_only=True):
     """A summary against its limit: the headroom and its named cause."""
 
@@ -302,7 +288,7 @@ class Gap(Record, frozen=True, kw_only=True):
     limit_value: float | None = None  # in the metric's unit
     cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
     basis: GapBasis = ""  # what the cause rests on; "": at the limit, or nothing is known
-    numbers: dict[str, float] = {}  # behind the cause and what sets the limit, in base units: see GAP_NUMBERS
+    numbers: dict[str, float] = {}  # behind the cause and what sets the limit, in base units: see notice.GAP_NUMBERS
     names: dict[str, str] = {}  # behind the cause: level, resource; of throttled what the notice says
     limiter: str = ""  # what sets the limit: memory, arithmetic unit; of a ceiling the resource: compute fma.fp32
     split: dict[str, float] = {}  # seconds between bound and measured by cause, where a model knows the kernel; they add up

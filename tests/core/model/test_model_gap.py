@@ -12,6 +12,7 @@ from hotlap.core.model.gap import Context, ceilings, context, gap
 from hotlap.core.model.limits import limit
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.simulate import expected_call_s
+from hotlap.core.notice import GAP_NUMBERS
 from hotlap.core.record import Case, Cpu, Gap, Limit, Notice, Readings, Result, Row, Samples, Summary, Verdict
 from hotlap.core.show import gaps, words
 
@@ -44,7 +45,9 @@ def case(workload: str, **params: object) -> Case:
 
 def judge(one: Result, spec: Spec | None = H200, others: list[Result] | None = None, readings: list[Readings] | None = None) -> Gap:
     found = context([one, *(others or [])], spec, readings or [])
-    return gap(one, Summary(rounds=6, median=median(one.values)), limit(one.case, spec), found)
+    seen = gap(one, Summary(rounds=6, median=median(one.values)), limit(one.case, spec), found)
+    assert set(seen.numbers) <= set(GAP_NUMBERS)
+    return seen
 
 
 def why(seen: Gap) -> str:
