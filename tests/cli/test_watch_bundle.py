@@ -116,7 +116,7 @@ def test_a_full_disk_is_said_and_what_waits_is_written_when_there_is_room(
     def full(writer: bundle.Writer, readings: list) -> None:
         asked.append(len(readings))
         if len(asked) in (2, 3) or (len(asked) > 3 and not mends):
-            raise MachineError("the run cannot be written: No space left on device; 0 lines of samples are kept")
+            raise MachineError("the run cannot be written: No space left on device", "0 lines of samples are kept")
         real(writer, readings)
 
     monkeypatch.setattr(bundle.Writer, "readings", full)

@@ -148,7 +148,7 @@ class Kept(Sink):
             writer.readings(self.waiting)
         except MachineError as error:
             if not self.refused:
-                self.refused = str(error).partition(";")[0]
+                self.refused = error.reason
                 print(f"hotlap: {self.refused}; the watch goes on and tries again", file=sys.stderr)
             return
         self.waiting, self.refused = [], ""

@@ -3,6 +3,7 @@
     HotlapError
     ├── InputError          exit 2   what the user asked is wrong: a plan, a selector, a parameter, a file
     │   ├── PlanError                with file and line
+    │   ├── NotModelled              a workload of which the model expects nothing
     │   └── SchemaError              a bundle or catalog that is not one, or of a newer schema
     ├── MachineError        exit 3   the machine cannot do it: disk, driver, device, a lock held by another run
     │   ├── Unavailable              a target, sensor or device that is not here: the reason and what would mend it
@@ -20,15 +21,23 @@ from collections.abc import Iterable
 
 
 class HotlapError(Exception):
-    """Base of all; `exit_code` is what the command line returns."""
+    """Base of all; `exit_code` is what the command line returns. `reason` is the message without its advice."""
 
     exit_code = 3
+
+    def __init__(self, message: str = "", advice: str = "") -> None:
+        super().__init__(f"{message}; {advice}" if advice else message)
+        self.reason = message
 
 
 class InputError(HotlapError, ValueError):
     """What the user asked is wrong. A ValueError too, which is what callers from Python expect."""
 
     exit_code = 2
+
+
+class NotModelled(InputError):
+    """The model expects nothing of this workload at all."""
 
 
 class PlanError(InputError):
@@ -53,8 +62,8 @@ class Unavailable(MachineError):
     """A target, sensor or device that cannot be used here: why, and what would make it usable."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
-        super().__init__(f"{reason}; {remedy}" if remedy else reason)
-        self.reason, self.remedy = reason, remedy
+        super().__init__(reason, remedy)
+        self.remedy = remedy
 
 
 class Busy(MachineError):

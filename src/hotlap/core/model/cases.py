@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core import work
-from hotlap.core.errors import InputError, NotSupported
+from hotlap.core.errors import InputError, NotModelled, NotSupported
 from hotlap.core.model import limits
 from hotlap.core.model.bounds import MANY
 from hotlap.core.model.calibration import Calibration
@@ -88,8 +88,7 @@ def times(groups: Sequence[Alike], spec: Spec, calibration: Calibration | None =
 
 def _reason(workload: str, error: InputError) -> str:
     """Without the list of what is valid, which nobody asked for."""
-    text = str(error).partition("; valid")[0]
-    return workload if text.startswith("no expected value is known") else text
+    return workload if isinstance(error, NotModelled) else error.reason
 
 
 def simulated(groups: Sequence[Alike], spec: Spec) -> Times:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.core import work
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, NotModelled
 from hotlap.core.model import composed, intervals, limits
 from hotlap.core.model.bounds import MANY, bounds
 from hotlap.core.model.calibration import Calibration, scaled
@@ -124,7 +124,7 @@ def check_implementation(workload: str, name: str) -> None:
         known = any(word in name.lower() for word in valid)
     if not known:
         have = f"valid: {', '.join(valid)}" if model in PRODUCTS else f"valid: names with {', '.join(valid)}"
-        raise InputError(f"{workload} has no implementation '{name}'; {have if valid else 'leave --implementation out'}")
+        raise InputError(f"{workload} has no implementation '{name}'", have if valid else "leave --implementation out")
 
 
 def _like_measured(spec: Spec) -> bool:
@@ -186,7 +186,7 @@ def _estimate(kind: Workload, params: Params, spec: Spec, implementation: str | 
         return "streaming", passes.estimate(kind.name, params, chip(spec))
     if not kind.model:
         valid = ", ".join(name for name, one in work.WORKLOADS.items() if one.model)
-        raise InputError(f"no expected value is known for '{kind.name}'; valid: {valid}")
+        raise NotModelled(f"no expected value is known for '{kind.name}'", f"valid: {valid}")
     return _FAMILIES[kind.model](params, spec, implementation, count)
 
 

@@ -301,8 +301,8 @@ class Writer:
 
     def _refuse(self, name: str, error: OSError) -> NoReturn:
         raise MachineError(
-            f"the run's {name} cannot be written: {error.strerror or error}; {self.kept} lines of samples are kept in {self.path}: "
-            f"make room or mend that, then hotlap run --resume {self.path.name}"
+            f"the run's {name} cannot be written: {error.strerror or error}",
+            f"{self.kept} lines of samples are kept in {self.path}: make room or mend that, then hotlap run --resume {self.path.name}",
         ) from None
 
 

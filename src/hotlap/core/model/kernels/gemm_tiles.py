@@ -102,7 +102,7 @@ def machine(chip: Chip, dtype: str, c: Mapping[str, float]) -> Machine:
     rate = table.get(unit) or (table.get(unit.replace("matrix", "fma")) if dtype in ("fp32", "fp64") else None)
     if not rate:
         valid = ", ".join(sorted(name.split(".")[1] for name in table if name.startswith("matrix.")))
-        raise InputError(f"this machine has no matrix unit for {dtype}; valid: {valid or 'none'}")
+        raise InputError(f"this machine has no matrix unit for {dtype}", f"valid: {valid or 'none'}")
     size = STORED[dtype]
     built = (chip.original or chip).flop_per_clock
     whole = built.get("matrix.bf16") or built.get("matrix.fp16") or rate
