@@ -1,4 +1,4 @@
-"""How often `hotlap bisect` names the right commit, names a wrong one, or says that it cannot tell, and at what cost.
+"""How often `hotlap history bisect` names the right commit, names a wrong one, or says that it cannot tell, and at what cost.
 
     python benchmarks/bisection.py [--searches 1000] [--commits 64] [--seed 2030] [--json]
 
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     began = time.perf_counter()
-    methods: dict[str, Any] = {"hotlap bisect": hotlap}
+    methods: dict[str, Any] = {"hotlap history bisect": hotlap}
     methods |= {f"{'one number' if each == 1 else f'median of {each}'}": (lambda r, each=each: peer(r, each)) for each in PEERS}
     rows = [row(name, one, what, options) for what in SCENARIOS for name, one in methods.items()]
     if options.json:

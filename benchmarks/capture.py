@@ -1,4 +1,4 @@
-"""What `hotlap capture` costs a program with steps of 4 ms: within its window, outside of it, and over a whole run.
+"""What `hotlap trace capture` costs a program with steps of 4 ms: within its window, outside of it, and over a whole run.
 
     OMP_NUM_THREADS=1 python benchmarks/capture.py [--json] [--steps 2500] [--pairs 6] [--windows 12]
 

@@ -207,15 +207,15 @@ def plan(home: Path, hosts: int, days: int) -> list[tuple[list[str], int, Callab
     total, last = hosts * days, max(p.name for p in paths.runs(home).iterdir())
     slow = max(p.name for p in paths.runs(home).glob(f"{BEGAN + timedelta(days=days - 1, seconds=7 * SLOW):%Y%m%dT%H%M%S}-*"))
     return [
-        (["ls"], 0, counts(total + 1)), (["ls"], 0, counts(total + 1)), (["ls", "cluster=a"], 0, counts((total + 1) // 2 + 1)),
-        (["ls", f"host={host(STEP)}"], 0, counts(days + 1)), (["ls", f"{BEGAN:%Y-%m-%d}"], 0, counts(hosts + 1)),
+        (["list"], 0, counts(total + 1)), (["list"], 0, counts(total + 1)), (["list", "cluster=a"], 0, counts((total + 1) // 2 + 1)),
+        (["list", f"host={host(STEP)}"], 0, counts(days + 1)), (["list", f"{BEGAN:%Y-%m-%d}"], 0, counts(hosts + 1)),
         (["show", "latest"], 0, says(last)),
         (["history", f"host={host(STEP)}"], 0, finds_step),
         (["history", "--metric", "bandwidth", "--where", "workload=stream"], 0, finds_step), (["history"], 0, finds_both),
-        (["judge", "latest", "--against", "fleet"], 0, finds_slow(hosts)), (["judge", slow, "--against", "fleet"], 1, finds_slow(hosts)),
+        (["gate", "latest", "--against", "fleet"], 0, finds_slow(hosts)), (["gate", slow, "--against", "fleet"], 1, finds_slow(hosts)),
         (["compare", "cluster=a", "cluster=b"], 0, says(r"5 same|5 cases.*")),
         (["baseline", "save", "cluster=a", "--name", "a"], 0, says("kept in")), (["baseline", "show", "a"], 0, says(r"may gate")),
-        (["judge", "latest", "--against", "baseline:a"], 0, says(r"\d+ pass")),
+        (["gate", "latest", "--against", "baseline:a"], 0, says(r"\d+ pass")),
     ]
 
 

@@ -1,7 +1,7 @@
 """A module with a branch on a tensor's value, which no graph can hold; `fixed` does the same without it.
 
-hotlap compiled examples/graph_break.py:make --against eager
-hotlap compiled examples/graph_break.py:fixed --against eager
+hotlap kernel compiled examples/graph_break.py:make --against eager
+hotlap kernel compiled examples/graph_break.py:fixed --against eager
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ step() { # one command, shown on standard error before it runs
 step hotlap plan from minilm-l6 $short --batch 1 --top 80% --out sentences.toml
 
 # 2. What does that leave out? Other batches, edges of tiles, whole regions of the roofline; and the cases that close it, each of at most 4 MiB.
-step hotlap coverage sentences.toml --networks minilm-l6 $short --batch 1,4 --strength 1 --memory 4MiB --complete --out more.toml
+step hotlap kernel coverage sentences.toml --networks minilm-l6 $short --batch 1,4 --strength 1 --memory 4MiB --complete --out more.toml
 
 # 3. The plan on a GPU that is only simulated: the same cases, no GPU needed.
 step hotlap run sentences.toml --target "$gpu&seed=1" --label side=simulation $few
@@ -34,13 +34,13 @@ step hotlap run sentences.toml --target torch:cpu --label side=silicon $few
 step hotlap run more.toml --target torch:cpu --label part=completion --rounds 1 --round-time 1s --no-report
 
 # 5. How far is the simulation from the silicon, by regime? (This one simulates a GPU, so on a processor it is far.)
-step hotlap correlate side=simulation side=silicon --out scatter.html
+step hotlap model correlate side=simulation side=silicon --out scatter.html
 
 # 6. Where does work pay? A simulated GPU whose row kernels take three times as long as they should stands in for a real one. The
 #    network as it is served: of kernels of 3 µs little can be said. Six rounds, since without intervals nothing is sure.
 step hotlap plan from minilm-l6 --phase forward --batch 256 --context 128 --top 95% --out serving.toml
 step hotlap run serving.toml --target "$gpu&seed=3&slow_kernel=2.0@rowwise" --label side=planted --rounds 6 --round-time 0.5s --no-report
-step hotlap opportunities side=planted --out opportunities.html
+step hotlap kernel opportunities side=planted --out opportunities.html
 
 # 7. Kernels of one's own: kept, checked, and measured beside the library's on the same cases.
 step hotlap kernel add "$examples/kernels/softmax_rows.cl"

@@ -1,4 +1,4 @@
-"""The life of a kernel: a regression planted in one commit is seen by `hotlap track` and found by `hotlap bisect`.
+"""The life of a kernel: a regression planted in one commit is seen by `hotlap kernel track` and found by `hotlap history bisect`.
 
     python examples/kernel_life.py [--commits 9] [--every 4] [--folder DIR]
 
@@ -120,7 +120,7 @@ def journey(folder: Path, commits: int, every: int) -> int:
     revisions = history(repo, commits, planted)
     plan.write_text(PLAN.format(python=json.dumps(sys.executable), folder=json.dumps(str(repo))), encoding="utf-8")
     measure(repo, plan, revisions[::every], times=3)
-    verb("track", "--where", "workload=command")
+    verb("kernel", "track", "--where", "workload=command")
     from hotlap.core.store import paths, select
     from hotlap.kernels import track
 
@@ -129,9 +129,9 @@ def journey(folder: Path, commits: int, every: int) -> int:
         print("track found no change: the machine was too noisy")
         return 1
     turn = life.turns[-1]
-    verb("track", "report", "--from", turn.before, "--to", turn.after)
+    verb("kernel", "track", "report", "--from", turn.before, "--to", turn.after)
     os.chdir(repo)
-    answer = verb("bisect", "--good", turn.before, "--bad", turn.after, "--plan", str(plan))
+    answer = verb("history", "bisect", "--good", turn.before, "--bad", turn.after, "--plan", str(plan))
     found = [line.split()[3] for line in answer.splitlines() if line.startswith("first bad commit")]
     print(f"track:   after {turn.before}, by {turn.after}")
     print(f"planted: {revisions[planted]}")

@@ -133,7 +133,7 @@ llama() { # seconds: the kernels of a served step of Llama 3, two sizes, two typ
     step "plan from Llama 3" 20 "$PYTHON" -m hotlap plan from llama-3-8b llama-3-70b --phase prefill,decode --batch 1,64 --context 2k \
         --dtype bf16,fp8 --top 99% --out "$plan" || return 0
     measure_plan "Llama 3 on ${TORCH%%:*}" "$1" "$plan" "$TORCH" --rounds 6 --round-time '18 s' --budget "$(($1 - 30)) s"
-    measured && step "opportunities" 30 "$PYTHON" -m hotlap opportunities latest --out "$OUT/opportunities.html"
+    measured && step "opportunities" 30 "$PYTHON" -m hotlap kernel opportunities latest --out "$OUT/opportunities.html"
 }
 
 beside() { # name, seconds, what, further options …: PyTorch's own kernels beside the model
@@ -161,8 +161,8 @@ part_model() { # at worst 90 + 230 + 70 + 110 + 40 s
 part_burn() { # at worst 420 + 40 + 60 s; a verdict that fails is a failed step, its reason stands in the log
     usable "stress on ${TORCH%%:*}" "$TORCH" || return 0
     step "stress on ${TORCH%%:*}" 420 "$PYTHON" -m hotlap stress burn-in --for '300 s' --target "$TORCH" --label part=burn --out "$OUT/stress.html"
-    step "sensors for 20 s" 40 "$PYTHON" -m hotlap watch --for '20 s' --every '100 ms' --target "$TORCH" --to "file:$OUT/watch.jsonl"
-    step "audit" 60 "$PYTHON" -m hotlap audit
+    step "sensors for 20 s" 40 "$PYTHON" -m hotlap node watch --for '20 s' --every '100 ms' --target "$TORCH" --to "file:$OUT/watch.jsonl"
+    step "audit" 60 "$PYTHON" -m hotlap node audit
 }
 
 part_all() { # at worst 120 + 30 + 2 · 90 + 70 + 90 + 20 s

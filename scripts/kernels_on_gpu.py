@@ -260,7 +260,7 @@ def machine_of(torch: Any, device: str, asked: str) -> str:
     seen = torch.cuda.get_device_properties(0)
     found = machines.recognise(Device(target="torch", index=0, name=seen.name, kind="gpu", memory_bytes=seen.total_memory))
     if not found:
-        raise InputError(f"'{seen.name}' is not in the machine table; name one with --machine ('hotlap machines' lists them)")
+        raise InputError(f"'{seen.name}' is not in the machine table; name one with --machine ('hotlap model machines' lists them)")
     return found
 
 

@@ -18,6 +18,8 @@ import pytest
 
 import draws
 import forks
+from hotlap.core import extend
+from hotlap.features import TABLE
 
 # As in the processes of rounds: threads that spin after a parallel region look like a kernel that goes on computing.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -35,6 +37,7 @@ def pytest_configure() -> None:
     os.environ["COLUMNS"] = "100"  # where there is no terminal; pytest-xdist says 80 to its processes
     os.environ["HOTLAP_HOME"] = str(_own / "home")
     os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
+    extend.use(TABLE)  # as `hotlap` and `import hotlap` do; tests of core take it away
 
 
 def pytest_collection() -> None:

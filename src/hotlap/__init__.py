@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
 
 
 def step() -> None:
-    """A step of the program has ended: `hotlap capture` counts it. Without capture it costs a look into a table."""
+    """A step of the program has ended: `hotlap trace capture` counts it. Without capture it costs a look into a table."""
     if (recorder := sys.modules.get("hotlap_recorder")) is not None:
         recorder.step()
 

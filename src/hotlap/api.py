@@ -116,7 +116,7 @@ def predict(
     """What a machine of the table allows for a workload: `.bound_s .expected_s .low_s .high_s …`, seconds per call.
 
     Parameters as in a plan ("256 MiB", "bf16"); NumPy arrays or lists of them give arrays. `implementation` is the library's
-    kernel. What `hotlap calibrate` kept of this machine is used: `calibration` names another, `spec_only` takes published
+    kernel. What `hotlap model calibrate` kept of this machine is used: `calibration` names another, `spec_only` takes published
     figures alone. Raises InputError.
     """
     for name, value in (("workload", workload), ("machine", machine), ("implementation", implementation), ("calibration", calibration)):

@@ -8,13 +8,14 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from hotlap.cli import HEADINGS, VERBS, main, terminal
+from hotlap.cli import commands, main, terminal
 from hotlap.core.record import Device
 from hotlap.core.store import locks
 
@@ -42,10 +43,75 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(f"  {verb} " in out for verb in VERBS)
+    words = set(re.findall(r"[\w-]+", out))
+    assert {name.partition(" ")[0] for name in commands.VERBS} <= words
     assert max(len(line) for line in out.splitlines()) <= 80
-    assert set(HEADINGS) <= set(VERBS)
-    assert all(f"\n\n{heading}\n  {verb} " in out for verb, heading in HEADINGS.items())
+    assert len(out.splitlines()) <= 24
+    assert {name for names in commands.GROUPS.values() for name in names} | {"completion"} == {name.partition(" ")[0] for name in commands.VERBS}
+
+
+@pytest.mark.parametrize("noun", commands.NOUNS)
+def test_a_noun_alone_lists_its_verbs_with_an_example_each(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([noun], [noun, "--help"], [noun, "help"]):
+        assert main(words) == 0
+        out = capsys.readouterr().out
+        for name, verb in commands.of_noun(noun).items():
+            assert f"  {name} " in out
+            assert verb.example in out
+            assert verb.example.startswith(f"hotlap {noun}")
+
+
+@pytest.mark.parametrize(("former", "name"), commands.FORMER.items())
+def test_a_former_name_is_the_verb_and_says_so(former: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*former.split(), "--help"])
+    old = capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([*name.split(), "--help"])
+    new = capsys.readouterr()
+    assert old.out == new.out
+    assert (old.err, new.err) == (f"hotlap: '{former}' is now '{name}'; the former name works in version 0.2 only\n", "")
+
+
+@pytest.mark.parametrize(("word", "instead"), commands.TRIED.items())
+def test_names_of_other_tools_are_answered_with_the_right_command(word: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word]) == 2
+    assert capsys.readouterr().err == f"hotlap: there is no verb '{word}'; write {instead}\n"
+    name = instead.removeprefix("hotlap ")
+    assert name == "--version" or commands.split(name.split())[0]
+
+
+def test_options_and_arguments_come_in_any_order(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = []
+    for words in (["gemm", "m=64", "--machine", "h200-sxm", "--json"], ["--machine", "h200-sxm", "gemm", "--json", "m=64"]):
+        assert main(["predict", *words]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+
+
+def test_a_feature_that_does_not_load_names_itself_and_leaves_the_others(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "hotlap.nodes.cli.inspect", None)
+    assert main(["node", "inspect"]) == 3
+    err = capsys.readouterr().err
+    assert err.startswith("hotlap: hotlap.nodes does not load (")
+    assert err.count("\n") == 1
+    assert main(["model", "machines", "h200-sxm"]) == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_completion_is_a_script_that_its_shell_takes(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    assert main(["completion", shell]) == 0
+    script = tmp_path / "script"
+    script.write_text(capsys.readouterr().out)
+    subprocess.run([shell, "-n", str(script)], check=True)
+    if shell == "bash":
+        asked = f"source {script}; COMP_WORDS=(hotlap trace ''); COMP_CWORD=2; _hotlap; echo ${{COMPREPLY[*]}}; COMP_WORDS=(hotlap gate --ag); _hotlap; echo ${{COMPREPLY[*]}}"
+        done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+        verbs, options = done.stdout.splitlines()
+        assert set(verbs.split()) == {"show", "diff", "lint", "capture"}
+        assert options == "--against"
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["devices", "--help"]])
@@ -62,8 +128,8 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["run", "--target", "simulated:h200-smx"], "h200-sxm"), (["run", "--target", "simulated:h200-sxm?effic=1"], "did you mean 'efficiency'"),
         (["run", "--rounds", "0"], "rounds"), (["run", "--budget", "soon"], "budget"), (["run", "--label", "x"], "name=value"), (["show", "nothing"], "nothing"),
         (["run", "--nonsense"], "unrecognized"), (["predict", "gemm", "m=-1", "--machine", "h100-sxm"], "'m'"), (["predict", "gemm", "--machine", "h1000"], "h100"),
-        (["predict", "gem", "--machine", "h100-sxm"], "gemm"), (["machines", "h20"], "h20"), (["plan", "check", "/nowhere.toml"], "nowhere"),
-        (["plan", "check"], "which plan"), (["predict"], "which workload"), (["predict", "stream"], "hotlap machines"), (["run", "--together"], "--device all"),
+        (["predict", "gem", "--machine", "h100-sxm"], "gemm"), (["model", "machines", "h20"], "h20"), (["plan", "check", "/nowhere.toml"], "nowhere"),
+        (["plan", "check"], "which plan"), (["predict"], "which workload"), (["predict", "stream"], "hotlap model machines"), (["run", "--together"], "--device all"),
         (["predict", "stream", "size=1MiB", "size=2MiB", "--machine", "h200-sxm"], "twice"), (["run", "--label", "device=3"], "my_device"),
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],
@@ -86,15 +152,15 @@ def test_a_plan_is_answered_with_file_and_line(tmp_path: Path, capsys: pytest.Ca
 def test_an_unusable_home_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "file" / "home"))
-    assert main(["ls"]) == 3
+    assert main(["list"]) == 3
     assert "HOTLAP_HOME" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["ls"], ["ls", "a=b"], ["show"], ["show", "latest", "--where", "workload=gemm"], ["explain"], pytest.param(["compare", "latest", "a=b"], marks=pytest.mark.slow("compares every case")), ["machines"],
-        ["machines", "h200-sxm"], ["predict", "gemm", "m=4096", "dtype=bf16", "--machine", "h200-sxm"], ["plan", "show"], ["plan", "show", "quick"],
+        ["list"], ["list", "a=b"], ["show"], ["show", "latest", "--where", "workload=gemm"], ["explain"], pytest.param(["compare", "latest", "a=b"], marks=pytest.mark.slow("compares every case")), ["model", "machines"],
+        ["model", "machines", "h200-sxm"], ["predict", "gemm", "m=4096", "dtype=bf16", "--machine", "h200-sxm"], ["plan", "show"], ["plan", "show", "quick"],
         ["plan", "check", "quick"], ["schema"], ["devices", "--target", "simulated:b200"],
     ],
 )
@@ -187,7 +253,7 @@ def test_runs_of_one_second_stand_in_their_order(tmp_path: Path, capsys: pytest.
     for number in range(4):
         assert main(["run", str(plan), "--target", "simulated:h200-sxm", "--no-report", "--label", f"n={number}"]) == 0
     capsys.readouterr()
-    assert main(["ls", "--json"]) == 0
+    assert main(["list", "--json"]) == 0
     assert [run["labels"]["n"] for run in json.loads(capsys.readouterr().out)] == ["0", "1", "2", "3"]
 
 
@@ -196,7 +262,7 @@ def test_verbs_that_read_years_of_runs_do_not_look_for_cycles(kept: Path, monkey
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
     seen = list[bool]()
     monkeypatch.setattr(terminal, "width", lambda: seen.append(gc.isenabled()) or 100)
-    for words in (["ls"], ["history"], ["show", "latest"]):
+    for words in (["list"], ["history"], ["show", "latest"]):
         assert main(words) == 0
         assert gc.isenabled()
     assert seen == [False, False, True]
@@ -205,9 +271,9 @@ def test_verbs_that_read_years_of_runs_do_not_look_for_cycles(kept: Path, monkey
 def test_a_path_is_listed_too(kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run = min((kept / "runs").iterdir())
     monkeypatch.setenv("HOTLAP_HOME", str(kept))
-    assert main(["ls", str(run)]) == 0
+    assert main(["list", str(run)]) == 0
     one = capsys.readouterr().out
-    assert main(["ls", run.name]) == 0
+    assert main(["list", run.name]) == 0
     assert capsys.readouterr().out == one
-    assert main(["ls", run.name, str(run), "--json"]) == 0
+    assert main(["list", run.name, str(run), "--json"]) == 0
     assert [found["id"] for found in json.loads(capsys.readouterr().out)] == [run.name]

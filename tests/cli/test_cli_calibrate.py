@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calibrated")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOTLAP_HOME", str(folder))
-        assert main(["calibrate", "--target", TARGET]) == 0
+        assert main(["model", "calibrate", "--target", TARGET]) == 0
     return folder
 
 
@@ -53,9 +53,9 @@ def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow("measures sweeps of a simulated GPU")
 def test_it_is_kept_listed_and_learnt_again_from_its_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (home / "calibrations" / "simulated-h200-sxm.toml").read_text()
-    assert main(["calibrate", "--list"]) == 0
+    assert main(["model", "calibrate", "--list"]) == 0
     assert "simulated-h200-sxm" in capsys.readouterr().out
-    assert main(["calibrate", "--from", "latest"]) == 0
+    assert main(["model", "calibrate", "--from", "latest"]) == 0
     out = capsys.readouterr().out
     assert "arithmetic rate, bf16" in out
     assert "how predictions change" in out
@@ -133,9 +133,9 @@ def test_a_run_is_explained_by_what_another_one_taught_of_its_device(home: Path)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["calibrate", "--list", "--forget", "x"], "do not go together"), (["calibrate", "--list", "--target", "cuda"], "takes no --target"),
-        (["calibrate", "--forget", "simulated-h200-sx"], "simulated-h200-sxm"), (["calibrate", "--from", "nothing"], "nothing"),
-        (["calibrate", "--target", "simulated:h200-sxm?count=2", "--device", "all"], "of one device"),
+        (["model", "calibrate", "--list", "--forget", "x"], "do not go together"), (["model", "calibrate", "--list", "--target", "cuda"], "takes no --target"),
+        (["model", "calibrate", "--forget", "simulated-h200-sx"], "simulated-h200-sxm"), (["model", "calibrate", "--from", "nothing"], "nothing"),
+        (["model", "calibrate", "--target", "simulated:h200-sxm?count=2", "--device", "all"], "of one device"),
         (["predict", "gemm", "--machine", "b200", "--calibration", "simulated-h200-sxm"], "of h200-sxm, not of b200"),
         (["predict", "gemm", "--machine", "h200-sxm", "--calibration", "x", "--spec-only"], "do not go together"),
     ],
@@ -156,5 +156,5 @@ def test_a_damaged_file_is_one_line_and_forgetting_removes_it(tmp_path: Path, mo
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert "h200-sxm.toml" in captured.err
     assert main(["predict", "gemm", "dtype=bf16", "--machine", "h200-sxm", "--spec-only"]) == 0
-    assert main(["calibrate", "--forget", "h200-sxm"]) == 0
+    assert main(["model", "calibrate", "--forget", "h200-sxm"]) == 0
     assert main(["predict", "gemm", "dtype=bf16", "--machine", "h200-sxm"]) == 0

@@ -108,7 +108,7 @@ def test_a_matrix_says_its_sides_intervals_and_differences(capsys: pytest.Captur
 @pytest.mark.parametrize("columns", ["80", "100"])
 def test_nothing_is_wider_than_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    for words in (["compare", "state=well", "state=slow"], ["compare", "state=well", "state=slow", "state=well"], ["judge", "state=slow", "--against", "baseline:well"], ["baseline", "show", "well"]):
+    for words in (["compare", "state=well", "state=slow"], ["compare", "state=well", "state=slow", "state=well"], ["gate", "state=slow", "--against", "baseline:well"], ["baseline", "show", "well"]):
         main(words)
         assert max(map(len, capsys.readouterr().out.splitlines())) <= int(columns), words
 
@@ -123,24 +123,24 @@ def test_another_model_is_refused_unless_forced(capsys: pytest.CaptureFixture[st
 
 
 def test_a_baseline_judges_and_its_threshold_says_where_it_comes_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["judge", "state=slow", "--against", "baseline:well", "--junit", str(tmp_path / "v.xml"), "--json"]) == 1
+    assert main(["gate", "state=slow", "--against", "baseline:well", "--junit", str(tmp_path / "v.xml"), "--json"]) == 1
     (judged,) = json.loads(capsys.readouterr().out)
     assert (judged["state"], judged["against"]) == ("fail", "baseline well")
     assert all("5 runs of this device" in row["verdict"]["provenance"] for row in judged["rows"])
     suite = ElementTree.parse(tmp_path / "v.xml").getroot().find("testsuite")
     assert suite is not None
     assert suite.get("failures") == "2"
-    assert main(["judge", "state=other", "--against", "baseline:well"]) == 3
+    assert main(["gate", "state=other", "--against", "baseline:well"]) == 3
     assert "does not know it" in capsys.readouterr().out
 
 
 def test_a_promoted_baseline_needs_no_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", "state=slow"]) == 2
+    assert main(["gate", "state=slow"]) == 2
     assert "no baseline is promoted" in capsys.readouterr().err
     assert main(["baseline", "promote", "well"]) == 0
-    assert main(["judge", "state=slow"]) == 1
+    assert main(["gate", "state=slow"]) == 1
     capsys.readouterr()
-    assert main(["baseline", "ls"]) == 0
+    assert main(["baseline", "list"]) == 0
     assert "well (promoted)" in capsys.readouterr().out
     assert main(["baseline", "show"]) == 0
     assert "runs differ by" in capsys.readouterr().out
@@ -148,14 +148,14 @@ def test_a_promoted_baseline_needs_no_name(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_broken_baseline_hides_no_other(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "baselines" / "broken.json").write_text("{")
-    assert main(["baseline", "ls"]) == 0
+    assert main(["baseline", "list"]) == 0
     captured = capsys.readouterr()
     assert ("well" in captured.out, "broken.json" in captured.err) == (True, True)
 
 
 @pytest.mark.slow("compares groups of many runs")
 def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["judge", "--measure", str(home / "plan.toml"), "--budget", "30 s", "--against", "baseline:well", "--target"]
+    words = ["gate", "--measure", str(home / "plan.toml"), "--budget", "30 s", "--against", "baseline:well", "--target"]
     assert main([*words, "simulated:h200-sxm?times=bound&noise=0.003&run_noise=0.002&seed=77"]) == 0
     assert "PASS" in capsys.readouterr().out
     assert main([*words, "simulated:h200-sxm?noise=0.003&efficiency=0.8&seed=78"]) == 1
@@ -164,7 +164,7 @@ def test_a_gate_in_one_command_keeps_to_its_budget(home: Path, capsys: pytest.Ca
 @pytest.mark.slow("compares groups of many runs")
 def test_a_gate_out_of_budget_is_open_and_measures_only_what_it_judges(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = "simulated:h200-sxm?times=bound&noise=0.003&seed=77"
-    words = ["judge", "--measure", "quick", "--against", "limit", "--share", "50 %", "--target", target]
+    words = ["gate", "--measure", "quick", "--against", "limit", "--share", "50 %", "--target", target]
     assert main([*words, "--budget", "1 s"]) == 3
     assert "not run, because the budget of 1 s was used up" in " ".join(capsys.readouterr().out.split())
     assert main([*words, "--where", "workload=fma", "--json"]) == 0
@@ -174,9 +174,9 @@ def test_a_gate_out_of_budget_is_open_and_measures_only_what_it_judges(home: Pat
 
 
 def test_inconclusive_is_read_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", "state=slow", "--against", "limit"]) == 3
+    assert main(["gate", "state=slow", "--against", "limit"]) == 3
     for read_as, code in (("pass", 0), ("fail", 1)):
-        assert main(["judge", "state=slow", "--against", "limit", "--inconclusive-as", read_as]) == code
+        assert main(["gate", "state=slow", "--against", "limit", "--inconclusive-as", read_as]) == code
         assert f"read as {read_as}" in capsys.readouterr().out
 
 
@@ -184,7 +184,7 @@ def test_inconclusive_is_read_as_asked(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_slow_device_of_a_simulated_fleet_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = "simulated:h200-sxm?times=bound&count=8&spread=0.002&noise=0.003&slow=0.05@3&seed=6"
     assert main(["run", str(home / "plan.toml"), "--target", target, "--device", "all", "--no-report", "--label", "fleet=yes"]) == 0
-    assert main(["judge", "fleet=yes", "--against", "fleet"]) == 1
+    assert main(["gate", "fleet=yes", "--against", "fleet"]) == 1
     out = capsys.readouterr().out
     assert "✗ simulated-h200-sxm-3" in out
     assert "✓ simulated-h200-sxm-4" in out
@@ -210,7 +210,7 @@ def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], t
 
 
 def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["selftest", "--run", "state=slow"]) == 3
+    assert main(["doctor", "--run", "state=slow"]) == 3
     assert "too few comparisons" in capsys.readouterr().out
 
 
@@ -218,15 +218,15 @@ def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> 
     ("words", "message"),
     [
         (["compare", "state=well"], "two runs"), (["compare", "state=well", "state=slow", "--gate", "200 %"], "--gate"),
-        (["judge", "state=well", "--against", "luck"], "nothing can be held"), (["judge", "state=well", "--share", "80 %"], "--against limit"),
-        (["judge", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["judge", "latest", "--gate", "2"], "--gate"),
-        (["judge", "latest", "--budget", "9 s"], "--measure"),
-        (["judge", "latest", "--measure", "quick"], "leave out the run"), (["judge", "latest", "--against", "none.toml"], "cannot be read"),
-        (["judge", "state=well", "--against", "limit", "--where", "workload=fma"], "has workload=fma"), (["baseline", "save", "state=well"], "under which name"),
+        (["gate", "state=well", "--against", "luck"], "nothing can be held"), (["gate", "state=well", "--share", "80 %"], "--against limit"),
+        (["gate", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["gate", "latest", "--gate", "2"], "--gate"),
+        (["gate", "latest", "--budget", "9 s"], "--measure"),
+        (["gate", "latest", "--measure", "quick"], "leave out the run"), (["gate", "latest", "--against", "none.toml"], "cannot be read"),
+        (["gate", "state=well", "--against", "limit", "--where", "workload=fma"], "has workload=fma"), (["baseline", "save", "state=well"], "under which name"),
         (["baseline", "save", "state=well", "--name", "well"], "--add"), (["baseline", "promote"], "takes one name"), (["baseline", "show", "wel"], "did you mean 'well'"),
-        (["baseline", "ls", "--name", "x"], "for save"), (["baseline", "ls", "extra"], "takes no name"),
-        (["baseline", "save", "state=well", "--name", "wel", "--add"], "did you mean 'well'"), (["bisect", "--resume", "zzz"], "no search is called"), (["bisect", "--good", "v1"], "--bad and --plan are missing"), (["history", "--where", "op=read"], "has op=read"), (["history", "--out", "/nonexistent/x.html"], "no folder"),
-        (["selftest", "--rounds", "4"], "at least 8"), (["selftest", "quick", "--run", "latest"], "leave out the plan"), (["selftest", "--run", "state=well"], "names 5 runs"),
+        (["baseline", "list", "--name", "x"], "for save"), (["baseline", "list", "extra"], "takes no name"),
+        (["baseline", "save", "state=well", "--name", "wel", "--add"], "did you mean 'well'"), (["history", "bisect", "--resume", "zzz"], "no search is called"), (["history", "bisect", "--good", "v1"], "--bad and --plan are missing"), (["history", "--where", "op=read"], "has op=read"), (["history", "--out", "/nonexistent/x.html"], "no folder"),
+        (["doctor", "--rounds", "4"], "at least 8"), (["doctor", "quick", "--run", "latest"], "leave out the plan"), (["doctor", "--run", "state=well"], "names 5 runs"),
     ],
 )
 def test_what_was_asked_wrongly_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

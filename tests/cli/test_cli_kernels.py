@@ -55,12 +55,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_opportunities_prints_writes_and_says_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["opportunities", "--out", str(home / "o.html")]) == 0
+    assert main(["kernel", "opportunities", "--out", str(home / "o.html")]) == 0
     text = capsys.readouterr().out
     assert "1  rowwise rmsnorm" in text
     assert f"hotlap explain 20261106T000000-000005 --where case={NORM.id}" in text
     assert "rowwise rmsnorm" in (home / "o.html").read_text(encoding="utf-8")
-    assert main(["opportunities", "latest", "--json"]) == 0
+    assert main(["kernel", "opportunities", "latest", "--json"]) == 0
     (answer,) = json.loads(capsys.readouterr().out)
     assert next(one["case"]["workload"] for one in answer["found"]) == "rowwise"
 
@@ -72,48 +72,48 @@ def test_opportunities_refuses_what_it_cannot_weigh(home: Path, capsys: pytest.C
         (["rev0"], "no run is 'rev0'"), (["revision=rev0"], "names 2 runs"), (["--networks", "bert-large"], "is called by bert-large"),
         (["--phase", "decode"], "has no such step with phase decode"), (["--networks", "llama-3-8b", "--tp", "8"], "is called by llama-3-8b prefill batch=1 context=2048 tp=8"),
     ):  # fmt: skip
-        assert main(["opportunities", *words]) == 2, words
+        assert main(["kernel", "opportunities", *words]) == 2, words
         assert reason in capsys.readouterr().err
     kept(home, 8, "bare", {}, uses=[])
-    assert main(["opportunities"]) == 2
+    assert main(["kernel", "opportunities"]) == 2
     assert "says nothing of networks" in capsys.readouterr().err
 
 
 def test_track_names_the_revision_and_the_network(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "220")
-    assert main(["track", "--network", "llama-3-8b", "--out", str(home / "t.html")]) == 0
+    assert main(["kernel", "track", "--network", "llama-3-8b", "--out", str(home / "t.html")]) == 0
     text = capsys.readouterr().out
     assert "brought by revision rev1 → rev2" in text
     assert "in a step of llama-3-8b prefill batch=4 (norm × 64)" in text
     assert "rev1 → rev2" in (home / "t.html").read_text(encoding="utf-8")
-    assert main(["track", "--where", "workload=gemm", "--changed"]) == 0
+    assert main(["kernel", "track", "--where", "workload=gemm", "--changed"]) == 0
     assert "none with a change" in capsys.readouterr().out
-    assert main(["track", "--json"]) == 0
+    assert main(["kernel", "track", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["lives"]) == 2
-    assert main(["track", "--network", "gpt-9"]) == 2
+    assert main(["kernel", "track", "--network", "gpt-9"]) == 2
     assert "no case of these runs is called by 'gpt-9'" in capsys.readouterr().err
 
 
 @pytest.mark.slow("compares plans of many cases")
 def test_a_release_report_in_three_forms_with_exit_codes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["track", "report", "--from", "rev1", "--to", "rev2", "--out", str(home / "r.md")]) == 1
+    assert main(["kernel", "track", "report", "--from", "rev1", "--to", "rev2", "--out", str(home / "r.md")]) == 1
     assert "Regression: 1 slower, 1 same" in capsys.readouterr().out
     assert "## Slower" in (home / "r.md").read_text(encoding="utf-8")
-    assert main(["track", "report", "--from", "rev2", "--to", "rev1", "--out", str(home / "r.html")]) == 0
+    assert main(["kernel", "track", "report", "--from", "rev2", "--to", "rev1", "--out", str(home / "r.html")]) == 0
     assert "1 faster" in capsys.readouterr().out
     assert "No regression found" in (home / "r.html").read_text(encoding="utf-8")
-    assert main(["track", "report", "--from", "rev0", "--to", "2026-11-03..2026-11-04", "--json"]) == 0
+    assert main(["kernel", "track", "report", "--from", "rev0", "--to", "2026-11-03..2026-11-04", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["counts"] == {"same": 2}
-    assert main(["track", "report", "--from", "rev7", "--to", "rev1"]) == 2
+    assert main(["kernel", "track", "report", "--from", "rev7", "--to", "rev1"]) == 2
     assert "no run is of 'rev7'" in capsys.readouterr().err
-    assert main(["track", "report", "--from", "rev0", "--to", "rev1", "--network", "dit"]) == 2
+    assert main(["kernel", "track", "report", "--from", "rev0", "--to", "rev1", "--network", "dit"]) == 2
     assert "their plans know llama-3-8b" in capsys.readouterr().err
 
 
 def test_no_runs_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "empty"))
-    assert main(["track"]) == 2
+    assert main(["kernel", "track"]) == 2
     assert "no runs are kept yet" in capsys.readouterr().err
-    assert main(["track", "report", "--from", "a", "--to", "b"]) == 2
+    assert main(["kernel", "track", "report", "--from", "a", "--to", "b"]) == 2
     assert "no run is of 'a'" in capsys.readouterr().err

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hotlap.__main__ import main
-from hotlap.cli.stress import View
 from hotlap.core.record import Device
 from hotlap.stress import show as stress
+from hotlap.stress.cli import View
 from hotlap.stress.record import Done, Happened, Profile, Tick
 
 H200 = ["--target", "simulated:h200-sxm"]
@@ -47,7 +47,7 @@ def test_the_list_of_runs_has_the_verdict(capsys: pytest.CaptureFixture[str]) ->
     assert main(["stress", "link", "--for", "20s", *H200]) == 0
     assert main(["stress", "link", "--for", "20s", "--target", "simulated:h200-sxm?flip=1"]) == 1
     capsys.readouterr()
-    assert main(["ls"]) == 0
+    assert main(["list"]) == 0
     good, bad = capsys.readouterr().out.strip().splitlines()[-2:]
     assert ("PASS" in good, "FAIL" in bad) == (True, True)
     assert main(["stress", "--judge", "latest"]) == 1

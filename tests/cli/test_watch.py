@@ -14,15 +14,15 @@ from types import SimpleNamespace
 import pytest
 
 from hotlap import cli
-from hotlap.cli import watch, watching
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, Reading
+from hotlap.nodes.cli import watch, watching
 from hotlap.nodes.sensors import exporter, otlp, prometheus
 from hotlap.nodes.sensors.tally import Tally
 
 
 def test_a_simulated_gpu_ends_with_a_summary(capsys):
-    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "5 s"]) == 0
+    assert cli.main(["node", "watch", "--target", "simulated:h200-sxm", "--for", "5 s"]) == 0
     out = capsys.readouterr().out
     assert "power_w=" in out
     assert "energy" in out
@@ -31,7 +31,7 @@ def test_a_simulated_gpu_ends_with_a_summary(capsys):
 
 def test_json_lines(tmp_path, capsys):
     path = tmp_path / "r.jsonl"
-    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"lines:{path}", "--json"]) == 0
+    assert cli.main(["node", "watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"lines:{path}", "--json"]) == 0
     head, *kept = [json.loads(line) for line in path.read_text().splitlines()]
     assert head["watch"]["devices"] == {"simulated-h200-sxm-0": "NVIDIA H200 SXM 141 GB (simulated)"}
     assert head["watch"]["began"].startswith("20")
@@ -77,7 +77,7 @@ def test_the_exporter_drops_what_has_died(now_s):
     ],
 )
 def test_bad_input_is_one_line(words, said, capsys):
-    assert cli.main(["watch", "--for", "1 s", *words]) == 2
+    assert cli.main(["node", "watch", "--for", "1 s", *words]) == 2
     err = capsys.readouterr().err
     assert said in err.splitlines()[-1]
 
@@ -104,7 +104,7 @@ def test_bmcs_are_watched_and_secrets_stay_secret(tmp_path, capsys):
             f'[[bmc]]\nurl = "{server.url}"\nname = "n1"\ncafile = "ca.pem"\ncredentials = "secret.toml"\nreports = ["E"]\n'
         )
         kept = tmp_path / "r.jsonl"
-        assert cli.main(["watch", "--bmc", str(tmp_path / "bmcs.toml"), "--every", "0.3 s", "--for", "1.2 s", "--to", f"lines:{kept}"]) == 0
+        assert cli.main(["node", "watch", "--bmc", str(tmp_path / "bmcs.toml"), "--every", "0.3 s", "--for", "1.2 s", "--to", f"lines:{kept}"]) == 0
     caught = capsys.readouterr()
     assert "300.5 W" in caught.out
     assert "hunter2" not in caught.out + caught.err + kept.read_text()
@@ -143,7 +143,7 @@ def test_energy_is_held_against_the_bmc(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(watch.sensors, "missing", lambda one: {})
     with Server(Alive(), folder=tmp_path) as server:
         (tmp_path / "b.toml").write_text(f'[[bmc]]\nurl = "{server.url}"\nname = "n1"\ncafile = "ca.pem"\nreports = ["E"]\n')
-        words = ["watch", "--bmc", str(tmp_path / "b.toml"), "--device", "all", "--every", "0.1 s", "--for", "3 s"]
+        words = ["node", "watch", "--bmc", str(tmp_path / "b.toml"), "--device", "all", "--every", "0.1 s", "--for", "3 s"]
         assert cli.main(words) == 0
         told = capsys.readouterr().out.splitlines()[-1]
         assert cli.main([*words, "--json"]) == 0
@@ -157,7 +157,7 @@ def test_energy_is_held_against_the_bmc(tmp_path, capsys, monkeypatch):
 
 def test_a_bmc_and_a_simulated_gpu_share_no_clock(tmp_path, capsys):
     (tmp_path / "b.toml").write_text('[[bmc]]\nurl = "https://127.0.0.1:1"\n')
-    assert cli.main(["watch", "--bmc", str(tmp_path / "b.toml"), "--target", "simulated:h200-sxm", "--for", "1 s"]) == 2
+    assert cli.main(["node", "watch", "--bmc", str(tmp_path / "b.toml"), "--target", "simulated:h200-sxm", "--for", "1 s"]) == 2
     assert "simulated target has its own" in capsys.readouterr().err
 
 
@@ -191,14 +191,14 @@ def collector():
 
 
 def test_an_endpoint_is_watched_alone(collector, capsys):
-    assert cli.main(["watch", "--scrape", collector["url"] + "/metrics", "--for", "300 ms", "--every", "100 ms", "--json"]) == 0
+    assert cli.main(["node", "watch", "--scrape", collector["url"] + "/metrics", "--for", "300 ms", "--every", "100 ms", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["GPU-a"]["sensors"]["power_w"]["mean"] == 300.0
     assert "host" not in shown
 
 
 def test_otlp(collector, capsys):
-    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"otlp:{collector['url']}"]) == 0
+    assert cli.main(["node", "watch", "--target", "simulated:h200-sxm", "--for", "3 s", "--to", f"otlp:{collector['url']}"]) == 0
     capsys.readouterr()
     metrics = {}
     for path, kind, sent in collector["posted"]:
@@ -244,10 +244,10 @@ def test_what_never_arrived_is_told():
 
 
 def test_all_simulated_gpus_are_watched_or_the_one_that_was_asked_for(capsys):
-    assert cli.main(["watch", "--target", "simulated:h200-sxm?count=3", "--for", "2 s", "--json"]) == 0
+    assert cli.main(["node", "watch", "--target", "simulated:h200-sxm?count=3", "--for", "2 s", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["sensors"]["power_w"]["count"] for one in found.values()] == [2, 2, 2]
-    assert cli.main(["watch", "--target", "simulated:h200-sxm?count=3", "--device", "2", "--for", "2 s", "--json"]) == 0
+    assert cli.main(["node", "watch", "--target", "simulated:h200-sxm?count=3", "--device", "2", "--for", "2 s", "--json"]) == 0
     assert [one["name"].split()[0] for one in json.loads(capsys.readouterr().out).values()] == ["simulated:2"]
 
 
@@ -269,7 +269,7 @@ def test_the_table_fits_its_width(capsys):
 
 def test_events_are_named_and_codes_have_no_mean(capsys):
     faults = "xid=79@3s&ecc=3@4s&pcie_width=4@2s&jump=temperature_c@5s&lost=8s"
-    assert cli.main(["watch", "--target", f"simulated:h200-sxm?{faults}", "--for", "12 s"]) == 0
+    assert cli.main(["node", "watch", "--target", f"simulated:h200-sxm?{faults}", "--for", "12 s"]) == 0
     out = capsys.readouterr().out
     assert "! Xid 79: the GPU has fallen off the bus" in out
     assert "! ecc_uncorrected rose by 3 to 3" in out
@@ -290,13 +290,13 @@ def test_a_page_that_is_no_metrics_is_not_reachable(answer, said, monkeypatch):
 
 
 def test_nothing_that_arrived_is_no_success(capsys):
-    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "1 s", "--to", "otlp:http://127.0.0.1:1"]) == 3
+    assert cli.main(["node", "watch", "--target", "simulated:h200-sxm", "--for", "1 s", "--to", "otlp:http://127.0.0.1:1"]) == 3
     assert "did not reach http://127.0.0.1:1/v1/metrics: Connection refused" in capsys.readouterr().err
 
 
 @pytest.mark.slow("a process of its own")
 def test_sigterm_ends_with_a_summary():
-    words = [sys.executable, "-m", "hotlap", "watch", "--every", "100 ms"]
+    words = [sys.executable, "-m", "hotlap", "node", "watch", "--every", "100 ms"]
     running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout is not None
     running.stdout.readline()  # it reads by now

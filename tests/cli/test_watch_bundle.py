@@ -1,4 +1,4 @@
-"""The bundle that hotlap watch leaves: read back by show and report, long ones compacted, readable after SIGKILL."""
+"""The bundle that hotlap node watch leaves: read back by show and report, long ones compacted, readable after SIGKILL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotlap.core.store import bundle, chunks
 
 
 def simulated(folder: Path, length: str, *more: str) -> int:
-    return cli.main(["watch", "--target", "simulated:h200-sxm", "--for", length, "--to", f"file:{folder}", *more])
+    return cli.main(["node", "watch", "--target", "simulated:h200-sxm", "--for", length, "--to", f"file:{folder}", *more])
 
 
 def test_show_says_what_watch_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +80,7 @@ def test_a_long_watch_is_compacted_and_says_the_same(tmp_path: Path, monkeypatch
 @pytest.mark.slow("a process of its own")
 def test_a_killed_watch_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "w"
-    command = [sys.executable, "-m", "hotlap", "watch", "--scrape", "http://127.0.0.1:9/metrics", "--target", "simulated:h200-sxm"]
+    command = [sys.executable, "-m", "hotlap", "node", "watch", "--scrape", "http://127.0.0.1:9/metrics", "--target", "simulated:h200-sxm"]
     process = subprocess.Popen([*command, "--every", "1 s", "--to", f"file:{folder}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 300
@@ -102,7 +102,7 @@ def test_a_killed_watch_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_bad_places(where: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
-    assert cli.main(["watch", "--target", "simulated:h200-sxm", "--for", "1 s", "--to", where, "--json"]) == 2
+    assert cli.main(["node", "watch", "--target", "simulated:h200-sxm", "--for", "1 s", "--to", where, "--json"]) == 2
     assert said in capsys.readouterr().err
     assert [one.name for one in tmp_path.iterdir()] == ["there"]
 
@@ -144,7 +144,7 @@ def test_an_endpoint_is_kept_too(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/metrics"
-        assert cli.main(["watch", "--scrape", url, "--for", "300 ms", "--every", "100 ms", "--to", f"file:{tmp_path / 'w'}"]) == 0
+        assert cli.main(["node", "watch", "--scrape", url, "--for", "300 ms", "--every", "100 ms", "--to", f"file:{tmp_path / 'w'}"]) == 0
         server.shutdown()
     kept = bundle.load(tmp_path / "w")
     (power,) = [one for one in kept.readings if one.sensor == "power_w"]

@@ -61,7 +61,7 @@ def test_a_kept_cubin_and_ptx_are_read_again(made: tuple[list[Compiled], Path]) 
 def test_flags_are_variants_side_by_side(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     monkeypatch.setenv("COLUMNS", "80")
-    assert cli.main(["compiled", str(SOURCE), "--flags=", "--flags=--maxrregcount=24", "--arch", "sm_80"]) == 0
+    assert cli.main(["kernel", "compiled", str(SOURCE), "--flags=", "--flags=--maxrregcount=24", "--arch", "sm_80"]) == 0
     out = capsys.readouterr().out
     assert "sm_80 --maxrregcount=24" in " ".join(out.split())
     assert "registers are spilled to memory" in out
@@ -89,12 +89,12 @@ def test_a_source_that_does_not_compile_is_named_with_its_line(tmp_path: Path) -
 def test_what_could_be_compiled_is_shown_beside_what_could_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     (tmp_path / "bad.cu").write_text("__global__ void k(int* a) { a[0] = nothing; }\n")
-    assert cli.main(["compiled", str(SOURCE), str(tmp_path / "bad.cu")]) == 3
+    assert cli.main(["kernel", "compiled", str(SOURCE), str(tmp_path / "bad.cu")]) == 3
     said = capsys.readouterr()
     assert "saxpy" in said.out
     assert "nothing" in said.err
     (tmp_path / "none.cu").write_text("__device__ int plain(int a) { return a; }\n")
-    assert cli.main(["compiled", str(tmp_path / "none.cu")]) == 2
+    assert cli.main(["kernel", "compiled", str(tmp_path / "none.cu")]) == 2
     assert "no __global__ function" in capsys.readouterr().err
 
 
@@ -194,7 +194,7 @@ def test_the_table_says_what_is_not_known() -> None:
 @pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    assert cli.main(["compiled", str(SOURCE), "--json", "--machine", "h200-sxm"]) == 0
+    assert cli.main(["kernel", "compiled", str(SOURCE), "--json", "--machine", "h200-sxm"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {one["compiled"]["kernel"] for one in told["kernels"]} == {"saxpy", "heavy"}
     assert told["findings"][0]["rule"] == "compiled-spills"

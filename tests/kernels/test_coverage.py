@@ -169,7 +169,7 @@ def test_paths_of_a_run_are_without_the_shapes_of_cases(tmp_path: Path, capsys: 
     plan.write_text('[measure]\nrounds = 1\nrounds_max = 1\nround_time = 0.2\n[[case]]\nworkload = "gemm"\ndtype = "bf16"\nm = [4096, 8192]\n', "utf-8")
     assert main(["run", str(plan), "--target", "simulated:h200-sxm"]) in (0, 1)
     capsys.readouterr()
-    assert main(["coverage", str(plan), "--results", "latest", "--json"]) == 0
+    assert main(["kernel", "coverage", str(plan), "--results", "latest", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["paths"]
     assert sum(len(one["cases"]) for one in found) == 2
     assert all(one["name"].startswith("gemm: tile ") and "4096" not in one["name"] for one in found)
@@ -287,7 +287,7 @@ def test_use_that_a_plan_knows_of_is_told_from_that_of_whole_networks(tmp_path: 
     assert main(["plan", "from", *decode, "--top", "60%", "-o", plan]) == 0
     capsys.readouterr()
     for words, told in (([plan], True), ([plan, "--networks", plan], True), ([plan, "--networks", *decode], False)):
-        assert main(["coverage", *words]) == 0
+        assert main(["kernel", "coverage", *words]) == 0
         text = " ".join(capsys.readouterr().out.split())
         assert ("what --top left out is not in their time" in text) == told
         assert ("real use: 100.0 %" in text) == told
@@ -296,7 +296,7 @@ def test_use_that_a_plan_knows_of_is_told_from_that_of_whole_networks(tmp_path: 
 @pytest.mark.slow("makes designs of thousands of rows")
 def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "more.toml"
-    assert main(["coverage", "quick", "--networks", "llama-3-8b", "--phase", "decode", "--batch", "8", "--context", "1k", "--complete", "-o", str(out)]) == 0
+    assert main(["kernel", "coverage", "quick", "--networks", "llama-3-8b", "--phase", "decode", "--batch", "8", "--context", "1k", "--complete", "-o", str(out)]) == 0
     text = capsys.readouterr().out
     assert "real use: 0.0 % of the time of 1 step" in text
     assert "2-way 100.0 %" in text
@@ -304,11 +304,11 @@ def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFi
     assert plan.weighed_on == "h200-sxm"
     assert {use.step.split(" tp")[0] for use in plan.uses} == {"llama-3-8b decode batch=8 context=1024"}
     assert out.read_text("utf-8").count("\n# ") >= len(plan.cases)  # each says why it is there
-    assert main(["coverage", "quick", str(out), "--json"]) == 0
+    assert main(["kernel", "coverage", "quick", str(out), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert all(table["covered"] == table["possible"] for table in found["tables"])
     assert found["steps"][0]["exact"] == 1.0  # the plan's own uses are the weights where no network is named
-    assert main(["coverage", "quick", "--complete"]) == 0
+    assert main(["kernel", "coverage", "quick", "--complete"]) == 0
     assert read(capsys.readouterr().out, "stdout", "x", "x").cases
 
 
@@ -324,7 +324,7 @@ def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFi
     ],
 )  # fmt: skip
 def test_what_is_asked_wrongly_is_said_in_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["coverage", *words]) == 2
+    assert main(["kernel", "coverage", *words]) == 2
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1
@@ -334,6 +334,6 @@ def test_what_is_asked_wrongly_is_said_in_one_line(words: list[str], told: str, 
 @pytest.mark.parametrize("width", [80, 120])
 def test_what_is_printed_fits(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    assert main(["coverage", "quick", "--networks", "all"]) == 0
+    assert main(["kernel", "coverage", "quick", "--networks", "all"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width

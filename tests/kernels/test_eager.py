@@ -88,7 +88,7 @@ def test_a_real_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert found.rounding is not None
     assert found.rounding < 1e-5
     for factory, said in (("net:wrong", "must return (module, inputs)"), ("net:wrnog", "did you mean 'wrong'"), ("nte:make", "there is no module nte")):
-        assert cli.main(["compiled", factory, "--against", "eager", "--target", "torch:cpu"]) == 2
+        assert cli.main(["kernel", "compiled", factory, "--against", "eager", "--target", "torch:cpu"]) == 2
         assert said in capsys.readouterr().err
 
 

@@ -22,6 +22,7 @@ from hotlap.kernels import checked as measuring
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.cost import evaluate
 from hotlap.kernels.own import describe, python
+from loaded import ran
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 
@@ -77,7 +78,7 @@ def test_a_kernel_of_python_is_right_and_modelled(home: Path) -> None:
     assert case.params["bytes"] == 2 * 4096 * 4
     assert case.params["settings"] == ["n=4096", "a=3.0", "dtype=fp32"]
     found = _measured(case, "torch:cpu")
-    assert found.status == "measured", found.reason
+    assert ran(found), found.reason
     assert found.variant == f"axpy {kernel.revision}"
     limit = limits.limit(case, machines.load("h200-sxm"))
     assert limit.bound_s is not None  # from the cost that travels in the case, where the kernel's code is not read
@@ -119,7 +120,7 @@ def test_a_kernel_of_python_implements_a_workload(home: Path) -> None:
     kernel = _kept(EXAMPLES / "softmax_steps.py", home)
     case = kernels.case(kernel, {"rows": 64, "columns": 128})
     assert (case.workload, case.implementation) == ("rowwise", "softmax-steps")
-    assert _measured(case, "torch:cpu").status == "measured"
+    assert ran(_measured(case, "torch:cpu"))
     other = Case(workload="rowwise", params=work.find("rowwise").parse({"op": "sum"}), implementation="softmax-steps")
     assert "does op = softmax" in _measured(other, "torch:cpu").reason
     with pytest.raises(InputError, match="does op = softmax, not sum"):
@@ -134,7 +135,7 @@ def test_a_shared_library_through_ctypes(home: Path, tmp_path: Path) -> None:
     made = tmp_path / "softmax_c.so"
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(made), str(EXAMPLES / "softmax_c.c"), "-lm"], check=True)
     found = _measured(kernels.case(_kept(made, home), {"rows": 64, "columns": 128}), "torch:cpu")
-    assert found.status == "measured", found.reason
+    assert ran(found), found.reason
 
 
 IN_PLACE = """//: name = "add-to"
@@ -159,13 +160,13 @@ def test_a_shared_library_that_changes_its_input_in_place(home: Path, tmp_path: 
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(made), str(_written(tmp_path, "add_to.c", body))], check=True)
     _written(tmp_path, "add_to.toml", "\n".join(line[4:] for line in IN_PLACE.splitlines() if line.startswith("//: ") and "items" not in line))
     found = _measured(kernels.case(_kept(made, home), {}), "torch:cpu")
-    assert found.status == ("measured" if factor == "a" else "invalid"), found.reason
+    assert ran(found) == (factor == "a"), found.reason
 
 
 def test_opencl_c_on_its_target_alone(home: Path) -> None:
     case = kernels.case(_kept(EXAMPLES / "softmax_rows.cl", home), {"rows": 70, "columns": 33})
     found = _measured(case, "opencl")
-    assert found.status == "measured", found.reason
+    assert ran(found), found.reason
     assert found.metrics["deterministic"] == 1.0
     elsewhere = _measured(case, "torch:cpu")
     assert elsewhere.status == "not_run"
@@ -191,7 +192,7 @@ __kernel void twice(__global float *x, __global float *out, int n) { int i = get
 def test_opencl_c_of_a_workload_of_its_own(home: Path, tmp_path: Path, bound: str, said: str) -> None:
     path = _written(tmp_path / bound.replace(" ", ""), "double.cl", DOUBLE.replace("BOUND", bound))
     found = _measured(kernels.case(_kept(path, home), {}), "opencl")
-    assert found.status == ("invalid" if said else "measured"), found.reason
+    assert ran(found) == (not said), found.reason
     assert said in found.reason
 
 
@@ -201,7 +202,7 @@ def test_opencl_c_of_a_workload_of_its_own(home: Path, tmp_path: Path, bound: st
 )
 def test_opencl_c_that_changes_its_input_in_place(home: Path, tmp_path: Path, body: str, said: str) -> None:
     found = _measured(kernels.case(_kept(_written(tmp_path, "add.cl", IN_PLACE.replace("BODY", body)), home), {}), "opencl")
-    assert found.status == ("invalid" if said else "measured"), found.reason
+    assert ran(found) == (not said), found.reason
     assert said in found.reason
 
 
@@ -218,7 +219,7 @@ __kernel void descent(__global float *w, __global const float *g, int n) { int i
 
 def test_opencl_c_of_an_optimiser(home: Path, tmp_path: Path) -> None:
     found = _measured(kernels.case(_kept(_written(tmp_path, "descent.cl", DESCENT.replace("WEIGHT", "weight")), home), {"elements": 5000}), "opencl")
-    assert found.status == "measured", found.reason
+    assert ran(found), found.reason
     other = _kept(_written(tmp_path, "other.cl", DESCENT.replace("WEIGHT", "wait").replace('name = "descent"', 'name = "other"')), home)
     assert "'writes' names 'wait', which is no input; " in _measured(kernels.case(other, {"elements": 5000}), "opencl").reason
 
@@ -227,7 +228,7 @@ def test_opencl_c_of_an_optimiser(home: Path, tmp_path: Path) -> None:
 def test_cuda_compiles_where_there_is_no_gpu(home: Path, tmp_path: Path) -> None:
     case = kernels.case(_kept(EXAMPLES / "softmax_block.cu", home), {})
     (found,) = measuring.checked([case], "cuda")
-    if found.status == "measured":
+    if ran(found):
         return
     assert found.status == "not_run"
     assert "compiles for sm_" in found.reason or "not known" in found.reason
@@ -364,7 +365,7 @@ def test_right_is_told_from_wrong_by_what_arithmetic_can_give(
     pytest.importorskip("torch", reason="PyTorch is not installed")
     text = OWN.replace("TERMS", str(terms)).replace("LAUNCH", launch).replace("REFERENCE", reference)
     samples = _measured(kernels.case(_kept(_written(tmp_path / "k", "own.py", text), home), {}), "torch:cpu")
-    assert samples.status == ("measured" if passed else "invalid"), samples.reason
+    assert ran(samples) == passed, samples.reason
     assert passed or samples.reason.startswith("wrong result: "), samples.reason
 
 

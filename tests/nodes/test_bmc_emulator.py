@@ -57,7 +57,7 @@ def emulator(tmp_path_factory):
 
 def test_its_chassis_is_watched(emulator, tmp_path, capsys):
     kept = tmp_path / "r.jsonl"
-    assert cli.main(["watch", "--bmc", str(emulator / "bmcs.toml"), "--every", "0.5 s", "--for", "3 s", "--to", f"lines:{kept}"]) == 0
+    assert cli.main(["node", "watch", "--bmc", str(emulator / "bmcs.toml"), "--every", "0.5 s", "--for", "3 s", "--to", f"lines:{kept}"]) == 0
     rows = [json.loads(line) for line in kept.read_text().splitlines()]
     by = {(row["sensor"], row.get("value")) for row in rows if "sensor" in row}  # the first line says what is watched
     assert ("temperature_c.cpu_temp", 41.0) in by
@@ -67,7 +67,7 @@ def test_its_chassis_is_watched(emulator, tmp_path, capsys):
 
 
 def test_its_facts_are_read(emulator, capsys):
-    assert cli.main(["inspect", "--bmc", str(emulator / "bmcs.toml"), "--json"]) == 0
+    assert cli.main(["node", "inspect", "--bmc", str(emulator / "bmcs.toml"), "--json"]) == 0
     text = capsys.readouterr().out
     facts = json.loads(text)
     assert facts["host"] == "fake1"
@@ -87,7 +87,7 @@ def test_a_wrong_password_is_named(emulator, tmp_path, capsys):
     (tmp_path / "bmcs.toml").write_text(
         (emulator / "bmcs.toml").read_text().replace("secret.toml", str(wrong)).replace("ca.pem", str(emulator / "ca.pem"))
     )
-    assert cli.main(["inspect", "--bmc", str(tmp_path / "bmcs.toml")]) == 3
+    assert cli.main(["node", "inspect", "--bmc", str(tmp_path / "bmcs.toml")]) == 3
     said = capsys.readouterr().err
     assert "fake1: the BMC refuses the user or the password" in said
     assert "another" not in said

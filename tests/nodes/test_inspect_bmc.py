@@ -61,14 +61,14 @@ def test_version_drift_across_nodes_is_found(rack, capsys):
     folder, servers = rack
     into = folder / "facts"
     into.mkdir()
-    assert cli.main(["inspect", "--bmc", str(folder / "bmcs.toml"), "--into", str(into)]) == 0
+    assert cli.main(["node", "inspect", "--bmc", str(folder / "bmcs.toml"), "--into", str(into)]) == 0
     caught = capsys.readouterr()
     assert "left out: dead: no connection to" in caught.err
     assert sorted(file.name for file in into.iterdir()) == ["n0.json", "n1.json", "n2.json", "n3.json"]
     kept = "".join(file.read_text() for file in into.iterdir())
     assert not [word for word in (SECRET, "token", "geheim", "S964512X") if word in kept + caught.out + caught.err]
     assert all(("DELETE", f"{R}/SessionService/Sessions/1") in one.asked for one in servers), "a BMC has few sessions"
-    assert cli.main(["audit", "--fleet", str(into), "--json"]) == 1
+    assert cli.main(["node", "audit", "--fleet", str(into), "--json"]) == 1
     (odd,) = json.loads(capsys.readouterr().out)["odd"]
     assert (odd["fact"], odd["kind"], odd["majority"], odd["nodes"]) == ("firmware[GPU_0]", "version", "1.2.3", {"n2": "1.2.4"})
 
@@ -91,7 +91,7 @@ def test_a_node_with_its_own_bmc_is_audited(rack, capsys):
     folder, servers = rack
     own = folder / "own.toml"
     own.write_text(f'[[bmc]]\nurl = "{servers[1].url}"\nname = "n1"\ncafile = "tls1/ca.pem"\ncredentials = "secret.toml"\n')
-    assert cli.main(["audit", "--redfish", str(own), "--json"]) in (0, 1)
+    assert cli.main(["node", "audit", "--redfish", str(own), "--json"]) in (0, 1)
     outcomes = json.loads(capsys.readouterr().out)["outcomes"]
     assert any(one["rule"] == "bios-above-4g" for one in outcomes)
 
@@ -106,11 +106,11 @@ def test_bad_input_is_one_line(rack, capsys):
         (["--bmc", str(folder / "none.toml")], "cannot be read as a list of BMCs"),
         (["--redfish", file], "names 5 BMCs"),
     ):
-        assert cli.main(["inspect", *words]) == 2, words
+        assert cli.main(["node", "inspect", *words]) == 2, words
         assert said in capsys.readouterr().err.splitlines()[-1]
     servers[0].password = "changed"
     (folder / "one.toml").write_text(file_of(servers[0], folder))
-    assert cli.main(["inspect", "--bmc", str(folder / "one.toml")]) == 3
+    assert cli.main(["node", "inspect", "--bmc", str(folder / "one.toml")]) == 3
     said = capsys.readouterr().err
     assert "n0: the BMC refuses the user or the password" in said
     assert SECRET not in said

@@ -105,10 +105,10 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "bad.toml").write_text("[rule.x]\ntitle = 3\n")
     (tmp_path / "bad.json").write_text('{"facts": 3}')
     for words in (
-        ["audit", "--profile", "gaming"], ["audit", "--explain", "persistance"], ["audit", "--rules", str(tmp_path / "bad.toml")],
-        ["audit", "--root", str(tmp_path / "no.tar.gz")], ["audit", "--root", str(tmp_path / "none")], ["inspect", "--root", str(tmp_path)],
-        ["audit", "--root", str(tmp_path / "bad.json")], ["audit", "--fleet", str(tmp_path / "no.tar.gz")], ["inspect", "--redfish", str(tmp_path)],
-        ["inspect", "--snapshot", str(tmp_path / "no" / "x.tar.gz")], ["audit", "--fail-on", "fatal"],
+        ["node", "audit", "--profile", "gaming"], ["node", "audit", "--explain", "persistance"], ["node", "audit", "--rules", str(tmp_path / "bad.toml")],
+        ["node", "audit", "--root", str(tmp_path / "no.tar.gz")], ["node", "audit", "--root", str(tmp_path / "none")], ["node", "inspect", "--root", str(tmp_path)],
+        ["node", "audit", "--root", str(tmp_path / "bad.json")], ["node", "audit", "--fleet", str(tmp_path / "no.tar.gz")], ["node", "inspect", "--redfish", str(tmp_path)],
+        ["node", "inspect", "--snapshot", str(tmp_path / "no" / "x.tar.gz")], ["node", "audit", "--fail-on", "fatal"],
     ):
         assert main(words) == 2, words
         assert capsys.readouterr().err.rstrip().rpartition("\n")[2].startswith("hotlap: "), words
@@ -158,9 +158,9 @@ def test_a_fleet_with_a_node_that_cannot_be_read_is_not_well(tmp_path: Path, cap
     for n in range(3):
         (tmp_path / f"{n}.json").write_bytes(msgspec.json.encode(node.facts(hgx(host=f"hgx{n:02}"))))
     (tmp_path / "3.json").write_text("junk")
-    assert main(["audit", "--fleet", str(tmp_path)]) == 3
+    assert main(["node", "audit", "--fleet", str(tmp_path)]) == 3
     assert "1 of the nodes named could not be read" in capsys.readouterr().err
-    assert main(["audit", "--fleet", str(tmp_path), "--profile", "nope"]) == 2
+    assert main(["node", "audit", "--fleet", str(tmp_path), "--profile", "nope"]) == 2
 
 
 @pytest.mark.slow("audits whole fleets")
@@ -168,12 +168,12 @@ def test_the_odd_ones_out_of_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixtu
     for n in range(6):
         facts = node.facts(hgx(host=f"hgx{n:02}", governor="powersave" if n == 4 else "performance", limit="650.00" if n == 2 else "700.00"))
         (tmp_path / f"{n}.json").write_bytes(msgspec.json.encode(facts))
-    assert main(["audit", "--fleet", str(tmp_path)]) == 1
+    assert main(["node", "audit", "--fleet", str(tmp_path)]) == 1
     said = capsys.readouterr().out
     assert "cpu.governor" in said
     assert "hgx04" in said
     assert "gpu[0 … 7].power.limit_w  (setting)\n  700 W on 83.3 %\n  650 W: hgx02\n" in said
-    assert main(["audit", "--fleet", *[str(tmp_path / f"{n}.json") for n in (0, 1, 3)]]) == 0
+    assert main(["node", "audit", "--fleet", *[str(tmp_path / f"{n}.json") for n in (0, 1, 3)]]) == 0
 
 
 @pytest.mark.slow("audits whole fleets")
@@ -185,13 +185,13 @@ def test_two_groups_are_compared_by_their_majorities(tmp_path: Path, capsys: pyt
             facts = node.facts(hgx(host=f"{group}{n}", governor=governor, **odd_one))
             (tmp_path / group / f"{n}.json").write_bytes(msgspec.json.encode(facts))
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
-    assert main(["audit", "--fleet", a, "--against", b]) == 1
+    assert main(["node", "audit", "--fleet", a, "--against", b]) == 1
     said = capsys.readouterr().out
     assert said.startswith("3 nodes (a0, a1, a2) against 3 nodes (b0, b1, b2)")
     assert "cpu.governor  (setting)\n  first   performance (3 of 3)\n  second  powersave, performance (3 of 3)\n" in said
     assert "power.limit_w" not in said  # one odd node does not make the group another
-    assert main(["audit", "--fleet", a, "--against", a]) == 0
-    assert main(["audit", "--against", b]) == 2
+    assert main(["node", "audit", "--fleet", a, "--against", a]) == 0
+    assert main(["node", "audit", "--against", b]) == 2
 
 
 def test_quantities_of_groups_differ_by_their_medians_and_what_has_no_majority_is_left_out() -> None:
@@ -296,7 +296,7 @@ def test_no_device_is_taken_for_an_option(device: str) -> None:
 def test_an_audit_as_junit_fails_from_the_severity_that_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "n.json").write_bytes(msgspec.json.encode(node.facts(hgx(narrow="3", governor="powersave"))))
     for least, failures in (("error", 2), ("warning", 3)):
-        words = ["audit", "--root", str(tmp_path / "n.json"), "--profile", "training", "--junit", str(tmp_path / "a.xml"), "--fail-on", least]
+        words = ["node", "audit", "--root", str(tmp_path / "n.json"), "--profile", "training", "--junit", str(tmp_path / "a.xml"), "--fail-on", least]
         assert main(words) == 1
         (suite,) = ElementTree.parse(tmp_path / "a.xml").getroot()
         assert (suite.get("name"), int(suite.get("failures", "")), len(suite.findall("testcase/failure"))) == ("hgx01", failures, failures)
@@ -309,7 +309,7 @@ def test_growth_since_an_earlier_reading_by_the_command_line(tmp_path: Path, cap
         more = {"ib[mlx5_0:1].state": "ACTIVE", "ib[mlx5_0:1].symbol_errors": count}
         changed = msgspec.structs.replace(facts, taken=taken, facts={**facts.facts, **{key: Fact(value=value) for key, value in more.items()}})
         (tmp_path / name).write_bytes(msgspec.json.encode(changed))
-    assert main(["audit", "--root", str(tmp_path / "b"), "--since", str(tmp_path / "a"), "--fail-on", "warning"]) == 1
+    assert main(["node", "audit", "--root", str(tmp_path / "b"), "--since", str(tmp_path / "a"), "--fail-on", "warning"]) == 1
     said = capsys.readouterr().out
     assert said.startswith("growth since 2026-11-21T10:00:00Z, 30 min before\n")
     assert "ib[mlx5_0:1].symbol_errors, growth = 4 in 30 min, 8 an hour" in " ".join(said.split())

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from marked import launch, marker, opened, operator, step, written
 
-from hotlap.cli import trace_diff
 from hotlap.core.errors import InputError
+from hotlap.traces.cli import diff as trace_diff
 from hotlap.traces.diff import Part, TraceDiff, diff
 from hotlap.traces.matching import pairs
 from hotlap.traces.show import diff as printing

@@ -13,8 +13,8 @@ import pytest
 import trace_samples
 from marked import half, launch, marker, opened, ranked, step, written
 
-from hotlap.cli import trace_lint
 from hotlap.core.errors import InputError
+from hotlap.traces.cli import lint as trace_lint
 from hotlap.traces.events import Half
 from hotlap.traces.lint import lint
 from hotlap.traces.markers import Flaw, rules

@@ -1,4 +1,4 @@
-"""`hotlap capture`: a bounded window of a program's steps lands in a bundle, whatever the program does."""
+"""`hotlap trace capture`: a bounded window of a program's steps lands in a bundle, whatever the program does."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ slow = Slow()
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"HOTLAP_HOME": str(home), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
-    argv = [sys.executable, "-m", "hotlap", "capture", *arguments]
+    argv = [sys.executable, "-m", "hotlap", "trace", "capture", *arguments]
     return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -123,7 +123,7 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path: Path, train: Path) -> None:
     environment = os.environ | {"HOTLAP_HOME": str(home), "OMP_NUM_THREADS": "1"}
     ready = tmp_path / "ready"
     train.write_text(TRAIN.replace("for _ in", "for number in").replace("    optimizer.zero_grad()\n", f"    optimizer.zero_grad()\n    number == 30 and open({str(ready)!r}, 'w').close()\n"))
-    argv = [sys.executable, "-m", "hotlap", "capture", "--warmup", "1", "--steps", "100000", "--", sys.executable, str(train), "1000000", "0", "0.01"]
+    argv = [sys.executable, "-m", "hotlap", "trace", "capture", "--warmup", "1", "--steps", "100000", "--", sys.executable, str(train), "1000000", "0", "0.01"]
     # A suite that runs in the background has SIGINT ignored, and its children would inherit that.
     process = subprocess.Popen(
         argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

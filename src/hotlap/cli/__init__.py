@@ -1,76 +1,28 @@
-"""The command line: a verb per file, wiring only. A verb's module has `add(parser)` and `run(args) -> exit code`."""
+"""The command line: a verb per file, wiring only. A verb's module has `add(parser)` and `run(args) -> exit code`; `commands` is the map."""
 
 from __future__ import annotations
 
 import argparse
 import gc
-import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import hotlap
+from hotlap.cli import commands
+from hotlap.core import extend
 from hotlap.core.errors import HotlapError, InputError, nearest
 from hotlap.core.store import paths
+from hotlap.features import TABLE
 
-VERBS = {  # in the order of HEADINGS; the module is imported when its verb is used
-    "devices": "what is here to measure, and what would make the rest usable",
-    "inspect": "the facts of a node: GPUs, links, cards, settings, firmware",
-    "audit": "those facts against rules: what is wrong, and what mends it",
-    "watch": "telemetry: on the terminal, as an exporter, into a file",
-    "stress": "hours at the limit: load that is checked, and a verdict",
-    "run": "measure a plan and keep every number",
-    "plan": "show or check a plan",
-    "ls": "the runs that were kept",
-    "show": "a run's table of results",
-    "report": "one HTML page of one or more runs",
-    "import": "numbers measured elsewhere, as runs",
-    "schema": "JSON Schema of what a bundle holds",
-    "explain": "each number against its limit: headroom and cause",
-    "predict": "what a workload or network can reach on a machine",
-    "calibrate": "learn this machine, for better predictions",
-    "machines": "the machine table",
-    "sensitivity": "what a plan gains from more of each figure of a machine",
-    "correlate": "a simulation against silicon, case by case",
-    "energy": "energy of a call and of an operation",
-    "compare": "case by case: faster, slower, same, or not to be told",
-    "ab": "two commands or plans in turns, until the answer is sure",
-    "history": "cases over time: where a level changed, and what with it",
-    "baseline": "what is normal, learnt from runs: save, show, promote",
-    "judge": "one verdict: against a limit, a baseline, the fleet, rules",
-    "bisect": "which commit of a repository changed a case",
-    "selftest": "A/A on this machine: how small a difference it can see",
-    "coverage": "what plans cover of real use, and what they lack",
-    "kernel": "your own kernels: keep, check, measure beside the library's",
-    "compiled": "what compilers made of a kernel: registers, spills, occupancy",
-    "opportunities": "where work on kernels pays, why, and what would change it",
-    "track": "the life of each kernel over revisions, versions, devices",
-    "capture": "record some steps of a program, and say where the time went",
-    "trace": "where the time of a recorded program went, what gains most",
-}
-HEADINGS = {  # by the verb that they stand above
-    "devices": "What is here, and is it sound",
-    "run": "Measure, and keep",
-    "explain": "Against what is possible",
-    "compare": "Better or worse, since when",
-    "coverage": "Kernels: what to test, what to mend",
-    "capture": "Where a program's time goes",
-}
-# Read years of runs: to look for cycles in them takes half the time.
-MANY = ("ls", "compare", "history", "track", "judge", "baseline", "import")
-MODULES = {"import": "importing"}  # a verb that is a keyword of Python
-PARTS = {  # verbs of two words
-    "plan from": "the kernels that networks really run, with their weight",
-    "energy frontier": "time against energy over clocks or power caps",
-    "track report": "a release against another, kernel by kernel",
-    "trace diff": "two traces of one program: what changed, summed to the whole",
-    "trace lint": "markers that will mislead: unbalanced, misspelt, too short",
-}
+# They read years of runs: to look for cycles in them takes half the time.
+MANY = ("list", "compare", "history", "kernel track", "gate", "baseline save", "import")
+HELP = ("-h", "--help", "help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb and returns its exit code: 0 fine, 1 a regression, 2 asked wrongly, 3 the machine, 130 interrupted."""
+    """Runs one verb and returns its exit code: 0 fine, 1 a regression, 2 wrong input, 3 the machine, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(words)
@@ -90,28 +42,64 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(usage())
+    extend.use(TABLE)
+    if not words or words[0] in HELP:
+        print(usage(words[1:]))
         return 0
     if words[0] in ("-V", "--version"):
         print(f"hotlap {hotlap.__version__}")
         return 0
-    verb = words[0]
-    if verb not in VERBS:
-        raise InputError(f"there is no verb '{verb}'; {nearest(verb, VERBS)}")
-    about, rest = VERBS[verb], words[1:]
-    if f"{verb} {' '.join(rest[:1])}" in PARTS:
-        verb, rest = f"{verb} {rest[0]}", rest[1:]
-        about = PARTS[verb]
-    module = importlib.import_module(f"hotlap.cli.{MODULES.get(verb, verb.replace(' ', '_'))}")
-    parser = _Parser(prog=f"hotlap {verb}", description=about[0].upper() + about[1:] + ".", allow_abbrev=False)
-    module.add(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    words, former, name = commands.renamed(words)
+    if former:
+        print(f"hotlap: '{former}' is now '{name}'; the former name works in version 0.2 only", file=sys.stderr)
+    if words[0] in commands.NOUNS and (len(words) == 1 or words[1] in HELP):
+        print(noun_usage(words[0]))
+        return 0
+    return _run(*_command(words))
+
+
+def _command(words: list[str]) -> tuple[str, list[str]]:
+    """The command and its arguments. Raises InputError for a word that is no command, with the nearest that is."""
+    name, rest = commands.split(words)
+    if name:
+        return name, rest
+    if words[0] in commands.NOUNS:
+        noun = commands.NOUNS[words[0]]
+        return f"{words[0]} {noun.first}", words[1:]
+    if words[0] in commands.TRIED:
+        raise InputError(f"there is no verb '{words[0]}'; write {commands.TRIED[words[0]]}")
+    first = sorted({name.partition(" ")[0] for name in commands.VERBS})
+    raise InputError(f"there is no verb '{words[0]}'; {nearest(words[0], first)}")
+
+
+def _run(name: str, rest: list[str]) -> int:
+    verb = commands.VERBS[name]
+    module = extend.resolve(verb.module)
+    parser = parser_of(name)
     if (paths.place(os.environ, sys.platform) / "kernels").is_dir():
-        importlib.import_module("hotlap.kernels.kept").announce(paths.home())
-    with _collecting(verb not in MANY):
-        code: int = module.run(parser.parse_args(rest))
+        for implementer in extend.each("implementers"):
+            implementer.announce(paths.home())
+    with _collecting(name not in MANY):
+        code: int = module.run(_parsed(parser, [*verb.words, *rest]))
     return code
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one command. Raises MachineError where its feature does not load."""
+    verb = commands.VERBS[name]
+    shown = name.removesuffix(f" {' '.join(verb.words)}") if verb.words else name
+    about = f"{verb.about[0].upper()}{verb.about[1:]}. Example: {verb.example}".replace("%", "%%")
+    parser = _Parser(prog=f"hotlap {shown}", description=about, allow_abbrev=False)
+    extend.resolve(verb.module).add(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Options and arguments in any order, save where the rest of the line is a program's own."""
+    if any(action.nargs == argparse.REMAINDER for action in parser._actions):
+        return parser.parse_args(words)
+    return parser.parse_intermixed_args(words)
 
 
 @contextmanager
@@ -133,16 +121,30 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message}; {self.prog} --help says what is valid")
 
 
-def usage() -> str:
-    """The help of `hotlap` itself."""
-    rows = []
-    for verb, about in VERBS.items():
-        rows += [f"\n{HEADINGS[verb]}"] if verb in HEADINGS else []
-        rows += [f"  {name:<15} {said}" for name, said in ((verb, about), *PARTS.items()) if name.split()[0] == verb]
-    verbs = "\n".join(rows)
-    return (
-        "hotlap: what an accelerator really delivers, and how far that is from what the\nhardware allows\n\n"
-        f"usage: hotlap VERB [arguments]\n{verbs}\n\n"
-        "hotlap VERB --help says more. A RUN is an id or its beginning, 'latest',\nlabel=value, a time or a path. "
-        f"Runs are kept under HOTLAP_HOME. Version {hotlap.__version__}."
-    )
+def usage(words: Sequence[str] = ()) -> str:
+    """The first screen, 24 lines at most; with the words of a command, that command's help."""
+    if words:
+        name = commands.split(list(words))[0]
+        return parser_of(name).format_help().rstrip() if name else noun_usage(words[0]) if words[0] in commands.NOUNS else usage()
+    start = [f"  {command:<16}  {about}" for command, about in commands.START.items()]
+    groups = [f"{group:<11} {'  '.join(names)}" for group, names in commands.GROUPS.items()]
+    nouns = ", ".join(commands.NOUNS)
+    return "\n".join([
+        "hotlap: what an accelerator really delivers, how far that is from what it could", "deliver, and why", "",
+        "start here", *start, "", *groups, "",
+        "hotlap VERB --help says more. Words that have verbs of their own, which the word", f"alone lists: {nouns}.",
+        "hotlap completion bash|zsh|fish: completion for your shell.",
+        "A RUN is an id or its beginning, 'latest', label=value, a time or a path.",
+        f"Runs are kept under HOTLAP_HOME. Version {hotlap.__version__}.",
+    ])  # fmt: skip
+
+
+def noun_usage(noun: str) -> str:
+    """What a noun's verbs do, with an example of each."""
+    found = commands.of_noun(noun)
+    room = max(map(len, found))
+    lines = [f"hotlap {noun}: {commands.NOUNS[noun].about}", ""]
+    for name, verb in found.items():
+        lines += [f"  {name:<{room}}  {verb.about}", f"  {'':<{room}}  {verb.example}"]
+    first = commands.NOUNS[noun].first
+    return "\n".join([*lines, "", f"hotlap {noun} X is hotlap {noun} {first} X. hotlap {noun} VERB --help says more."])

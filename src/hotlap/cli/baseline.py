@@ -1,4 +1,4 @@
-"""hotlap baseline save|show|promote|ls"""
+"""hotlap baseline save|list|show|promote"""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hotlap.core.store import baselines, paths
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    about = "save: learn one from runs; show it; promote: make it the usual one; ls: list all"
-    parser.add_argument("what", choices=("save", "show", "promote", "ls"), help=about)
+    about = "save: learn one from runs; show it; promote: make it the usual one; list: all of them"
+    parser.add_argument("what", choices=("save", "list", "show", "promote"), help=about)
     parser.add_argument("item", nargs="*", help="save: runs or groups of runs; show, promote: the name of a baseline")
     parser.add_argument("--name", default="", help="save: of the baseline")
     parser.add_argument("--add", action="store_true", help="save: to what the baseline knows already")
@@ -28,9 +28,9 @@ def run(args: argparse.Namespace) -> int:
         return _save(args)
     if args.name or args.add:
         raise InputError(f"--name and --add are for save; {args.what} takes the name itself, as in: hotlap baseline {args.what} nightly")
-    if args.what == "ls":
+    if args.what == "list":
         if args.item:
-            raise InputError(f"ls lists all baselines and takes no name; one is shown with: hotlap baseline show {args.item[0]}")
+            raise InputError(f"list takes no name; one is shown with: hotlap baseline show {args.item[0]}")
         found = _readable(home)
         if args.json:
             terminal.print_json({"promoted": baselines.promoted(home), "baselines": found})
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             print(listing.baselines(found, baselines.promoted(home), terminal.width(), color=terminal.color()))
         return 0
     if len(args.item) > 1 or (args.what == "promote" and not args.item):
-        raise InputError(f"{args.what} takes one name, as in: hotlap baseline {args.what} nightly; 'hotlap baseline ls' lists them")
+        raise InputError(f"{args.what} takes one name, as in: hotlap baseline {args.what} nightly; 'hotlap baseline list' lists them")
     name = args.item[0] if args.item else baselines.promoted(home)
     baseline = baselines.load(name, home)
     if args.what == "promote":
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.what == "show":
         print(listing.baseline(baseline, terminal.width(), color=terminal.color()))
     else:
-        print(f"{baseline.name} is now what 'hotlap judge --against baseline' means")
+        print(f"{baseline.name} is now what 'hotlap gate --against baseline' means")
     return 0
 
 

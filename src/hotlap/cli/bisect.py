@@ -1,4 +1,4 @@
-"""hotlap bisect --good REV --bad REV --plan P"""
+"""hotlap history bisect --good REV --bad REV --plan P"""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _begun(args: argparse.Namespace, home: Path) -> State:
     missing = [f"--{name}" for name in ("good", "bad", "plan") if getattr(args, name) is None]
     if missing:
         are = "is" if len(missing) == 1 else "are"
-        raise InputError(f"{' and '.join(missing)} {are} missing, as in: hotlap bisect --good v1.2 --bad HEAD --plan bench.toml")
+        raise InputError(f"{' and '.join(missing)} {are} missing, as in: hotlap history bisect --good v1.2 --bad HEAD --plan bench.toml")
     margin = terminal.share(args.margin if args.margin is not None else "2 %", "--margin")
     if not 0 <= margin < 1:
         raise InputError(f"--margin is a share from 0 to under 100 %, as in '2 %', not {args.margin}")
@@ -106,7 +106,7 @@ def _rows(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
     for notice in outcome.notices:
         yield "warning", notice.text
     again = "goes on" if outcome.answer == "budget" else "shows this again"
-    yield "kept", f"hotlap bisect --resume {state.name} {again}"
+    yield "kept", f"hotlap history bisect --resume {state.name} {again}"
 
 
 def _answer(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:

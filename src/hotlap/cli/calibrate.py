@@ -1,4 +1,4 @@
-"""hotlap calibrate"""
+"""hotlap model calibrate"""
 
 from __future__ import annotations
 

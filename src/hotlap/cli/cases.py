@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from hotlap.cli import terminal
 from hotlap.core.analysis import rows as tables
 from hotlap.core.model.calibration import Calibration
 from hotlap.core.record import Row
-from hotlap.core.show import telemetry
+from hotlap.core.show import kinds
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import select
-from hotlap.stress import verdict as judging
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,10 +34,10 @@ def read(
     return found
 
 
-def code(found: Sequence[tuple[bundles.Bundle, Sequence[Row]]]) -> int:
-    """0 when a number was kept, 3 when nothing was measured: that must never look like success. Of a stress run: when work was
-    checked; of a watch: when a sensor was read."""
-    burnt = (judging.of(bundle) for bundle, rows in found if not rows)
-    checked = any(device.figures["checked"] for one in burnt if one for device in one.verdict.devices)
-    watched = any(one.status == "ok" for bundle, _ in found if telemetry.is_watch(bundle) for one in bundle.readings)
-    return 0 if checked or watched or any(row.result.values for _, rows in found for row in rows) else 3
+def code(found: Sequence[tuple[bundles.Bundle, Sequence[Row]]], shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None) -> int:
+    """0 when a number was kept, 3 when nothing was measured: that must never look like success. `shown`: what the kinds of runs show, by
+    run id, where it was read already."""
+    if any(row.result.values for _, rows in found for row in rows):
+        return 0
+    known = [one for bundle, _ in found if (one := kinds.read(bundle))] if shown is None else shown.values()
+    return 0 if any(kind.measured(what) for kind, what in known) else 3

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     if args.by == "implementation":
         return _by_implementation(args, comparing.GATE if gate is None else gate)
     if len(args.side) < 2:
-        raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; 'hotlap ls' lists what is kept")
+        raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; hotlap list has all runs")
     sides = [list(terminal.each([one])) for one in args.side]
     first, others = sides[0], dict(zip(args.side[1:], sides[1:], strict=True))
     for name, other in others.items():

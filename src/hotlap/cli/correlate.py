@@ -1,4 +1,4 @@
-"""hotlap correlate SIMULATED MEASURED"""
+"""hotlap model correlate SIMULATED MEASURED"""
 
 from __future__ import annotations
 

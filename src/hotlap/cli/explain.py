@@ -6,13 +6,12 @@ import argparse
 
 from hotlap.cli import cases, terminal
 from hotlap.core.model import kept
-from hotlap.core.show import export, listing, text
-from hotlap.stress import verdict as judging
+from hotlap.core.show import export, kinds, listing, text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     cases.add(parser)
-    parser.add_argument("--spec-only", action="store_true", help="leave out what 'hotlap calibrate' has learnt of the machine")
+    parser.add_argument("--spec-only", action="store_true", help="leave out what 'hotlap model calibrate' has learnt of the machine")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,8 +23,9 @@ def run(args: argparse.Namespace) -> int:
         return cases.code(found)
     for bundle, rows in found:
         print(listing.heading(bundle))
-        if judging.of(bundle):
-            print(f"a stress run has no cases to explain; hotlap show {bundle.run.id} says what was done, what held it back and what to do")
+        kind = kinds.of(bundle)
+        if kind and not kind.CASES:
+            print(kind.NO_CASES.format(run=bundle.run.id))
             continue
         print(text.explain(rows, terminal.width(), color=terminal.color()))
     return cases.code(found)

@@ -73,7 +73,7 @@ def _simulated(path: Path, args: argparse.Namespace) -> int:
     lines += [f"kernels that no entry of a map names: {words.some(found.others, 6)}"] if found.others else []
     lines += [f"{words.counted(found.broken, 'kernel')} left out: not simulated to the end"] if found.broken else []
     if found.mapped and found.made and not args.dry_run:
-        lines.append(f"next    hotlap correlate {found.made[0]} MEASURED")
+        lines.append(f"next    hotlap model correlate {found.made[0]} MEASURED")
     print("\n".join(lines))
     return 0
 

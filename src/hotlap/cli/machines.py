@@ -1,4 +1,4 @@
-"""hotlap machines [NAME]"""
+"""hotlap model machines [NAME]"""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ from hotlap.core.work.networks.calls import DTYPES, PHASES
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", nargs="?", help="its name, out of those below")
     parser.add_argument("parameter", nargs="*", metavar="NAME=VALUE", help="as in a plan: size='1 GiB' dtype=bf16")
-    parser.add_argument("--machine", help="of the machine table: 'hotlap machines' lists them")
+    parser.add_argument("--machine", help="of the machine table: 'hotlap model machines' lists them")
     parser.add_argument("--implementation", default="", help="the library's kernel, as vllm/DeepGemmFp8BlockScaledMMKernel")
-    parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap calibrate --list' (default: the machine's own)")
+    parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap model calibrate --list' (default: the machine's own)")
     parser.add_argument("--spec-only", action="store_true", help="by published figures alone, whatever was calibrated")
     net = parser.add_argument_group("a network: hotlap predict net NAME", "how a step of it is run")
     net.add_argument("--phase", choices=PHASES, help="prefill, decode or train (default: decode)")
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         option, name = stray[0].replace("_", "-"), args.workload
         raise InputError(f"--{option} is of a network's step (predict net); a parameter of {name} is given as NAME=VALUE: dtype=bf16")
     if not args.machine:
-        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
+        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
@@ -76,7 +76,7 @@ def _network(args: argparse.Namespace) -> int:
     if len(args.parameter) != 1:
         raise InputError(f"which network? one name, as in: hotlap predict net llama-3-70b; valid: {', '.join(shape.names())}")
     if not args.machine:
-        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
+        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
     given = {name: default if (value := getattr(args, name)) is None else value for name, default in _NETWORK.items()}
     if given["phase"] != "train" and (args.recompute or args.micro_batch is not None):
         raise InputError(f"--{'recompute' if args.recompute else 'micro-batch'} is of training: --phase train")

@@ -1,4 +1,4 @@
-"""hotlap sensitivity PLAN|RUN --machine NAME"""
+"""hotlap model sensitivity PLAN|RUN --machine NAME"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keys", default="", metavar="NAME,…", help=f"only these figures, out of {', '.join(names())}, and matrix.TYPE")
     parser.add_argument("--networks", action="store_true", help="also a line for each step of a network that calls the plan's cases")
     parser.add_argument("--by-simulation", action="store_true", help="times of the simulated GPU, tile by tile, instead of the model's")
-    parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap calibrate --list' (default: the machine's own)")
+    parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap model calibrate --list' (default: the machine's own)")
     parser.add_argument("--spec-only", action="store_true", help="by published figures alone, whatever was calibrated")
     parser.add_argument("--out", metavar="FILE", help="also as one HTML page with the curves")
 
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """What a plan gains from more of each figure of a machine."""
     if not args.machine:
-        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap machines' lists the names")
+        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
     plan, measured = _plan(args.plan)
     spec = machines.load(args.machine)
     if args.networks and not plan.uses:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
 from hotlap.cli import cases, terminal
 from hotlap.core.errors import InputError
-from hotlap.core.show import counters, export, listing, telemetry, text
-from hotlap.core.store.bundle import Bundle
-from hotlap.stress import show as stress
-from hotlap.stress import verdict as judging
-from hotlap.traces import captured
-from hotlap.traces.show import capture
+from hotlap.core.show import counters, export, kinds, listing, text
 
 FORMATS = ("text", "markdown", "csv")
 
@@ -28,9 +22,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json and args.format != "text":
         raise InputError(f"--json and --format {args.format} are two answers; give one of them")
     found = cases.read(args)
+    shown = {bundle.run.id: known for bundle, _ in found if (known := kinds.read(bundle))}
     if args.json:
-        terminal.print_json([export.to_json(bundle, rows) | _watched(bundle) for bundle, rows in found])
-        return 0 if _traced(found) else cases.code(found)
+        terminal.print_json([export.to_json(bundle, rows) | _document(shown.get(bundle.run.id)) for bundle, rows in found])
+        return cases.code(found, shown)
+    width, color = terminal.width(), terminal.color()
     for number, (bundle, rows) in enumerate(found):
         if args.format == "markdown":
             print(export.to_markdown(bundle, rows))
@@ -38,26 +34,15 @@ def run(args: argparse.Namespace) -> int:
             print(export.to_csv(bundle, rows), end="")
         else:
             print("\n" * (number > 0) + listing.heading(bundle))
-            width, color = terminal.width(), terminal.color()
-            if burnt := judging.of(bundle):
-                print(stress.told(burnt, width, color))
-                continue
-            if telemetry.is_watch(bundle):
-                print("\n".join(telemetry.lines(telemetry.of(bundle), width)).strip("\n"))
-                continue
-            if recorded := captured.read(bundle.path):
-                print("\n".join(capture.lines(bundle.path, recorded, width, color)))
+            if bundle.run.id in shown:
+                kind, what = shown[bundle.run.id]
+                print(kind.text(what, width, color))
                 continue
             print(text.table(rows, width, color, bundle.run.id))
             if counted := counters.table(rows, width, color):
                 print(f"\n{counted}")
-    return 0 if _traced(found) else cases.code(found)
+    return cases.code(found, shown)
 
 
-def _traced(found: Sequence[tuple[Bundle, object]]) -> bool:
-    """Whether a trace was recorded: a program without steps has no numbers beside it."""
-    return any(recorded.traces for bundle, _ in found if (recorded := captured.read(bundle.path)))
-
-
-def _watched(bundle: Bundle) -> dict[str, Any]:
-    return {"telemetry": telemetry.of(bundle)} if telemetry.is_watch(bundle) else {}
+def _document(known: tuple[kinds.Kind, Any] | None) -> dict[str, Any]:
+    return known[0].document(known[1]) if known else {}

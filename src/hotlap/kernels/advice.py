@@ -109,7 +109,7 @@ def _local(one: Studied) -> Finding | None:
         confidence="medium",
         evidence={"stack_bytes": kernel.stack_bytes},
         detail=f"{kernel.stack_bytes} B of a thread's stack lie in memory: spilled registers, or arrays with an index of run time",
-        action="unroll loops that index local arrays; else see spills with the source: hotlap compiled SOURCE",
+        action="unroll loops that index local arrays; else see spills with the source: hotlap kernel compiled SOURCE",
     )
 
 

@@ -282,7 +282,7 @@ def _with_next(one: Kernel, ends: Sequence[str], sides: Sequence[Sequence[Bundle
     case = one.comparison.case
     plan = _plan(case, sides[1])
     if work.traits(case.workload).source == "program" and good and bad and good != bad and plan:
-        words = ["hotlap", "bisect", "--good", good, "--bad", bad, "--plan", plan, "--case", case.id]
+        words = ["hotlap", "history", "bisect", "--good", good, "--bad", bad, "--plan", plan, "--case", case.id]
         return replace(one, next=shlex.join(words))
     runs = [sides[0][-1].run.id, sides[1][-1].run.id]
     return replace(one, next=f"hotlap explain {runs[1]} --where case={case.id}" if one.kind == "slower" else f"hotlap show {runs[1]}")

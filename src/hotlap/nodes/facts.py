@@ -62,11 +62,11 @@ def families(facts: Iterable[str]) -> list[str]:
 
 
 def decode(content: bytes, where: str) -> Facts:
-    """Facts that `hotlap inspect --json` printed. Raises SchemaError naming the file."""
+    """Facts that `hotlap node inspect --json` printed. Raises SchemaError naming the file."""
     try:
         found = msgspec.json.decode(content, type=Facts)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SchemaError(f"'{where}' holds no facts of a node ({error}); hotlap inspect --json prints them") from None
+        raise SchemaError(f"'{where}' holds no facts of a node ({error}); hotlap node inspect --json prints them") from None
     if found.schema > SCHEMA:
         raise SchemaError(f"'{where}' was written by a newer Hotlap (schema {found.schema}, this one reads {SCHEMA})")
     return found

@@ -69,7 +69,7 @@ def against(first: Mapping[str, Facts], second: Mapping[str, Facts]) -> Groups:
     Raises InputError for an empty group.
     """
     if not first or not second:
-        raise InputError("two groups of at least one node each are needed: hotlap audit --fleet NODE… --against NODE…")
+        raise InputError("two groups of at least one node each are needed: hotlap node audit --fleet NODE… --against NODE…")
     names = dict.fromkeys(name for facts in (*first.values(), *second.values()) for name in facts.facts)
     apart, divided = list[Apart](), list[str]()
     for name in names:

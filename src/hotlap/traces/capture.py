@@ -105,7 +105,7 @@ def capture(options: Options) -> Path:
 
 def _check(options: Options) -> None:
     if not options.argv:
-        raise InputError("give the program after --, as in hotlap capture -- python train.py")
+        raise InputError("give the program after --, as in hotlap trace capture -- python train.py")
     if shutil.which(options.argv[0]) is None:
         raise InputError(f"there is no program '{options.argv[0]}' that can be run; give its path, or a name on PATH")
     for name, value, least in (("warmup", options.warmup, 1), ("steps", options.steps, 1), ("windows", options.windows, 1)):

@@ -125,7 +125,7 @@ def test_a_program_of_two_revisions_is_handed_to_bisect() -> None:
         plan = replace(runs[0].run.plan, cases=[program], uses=[], source="bench.toml")
         sides.append([Bundle(replace(b.run, plan=plan), b.path, [replace(s, case=program.id) for s in b.samples]) for b in runs])
     found = held(*sides)
-    assert found.kernels[0].next == f"hotlap bisect --good a1b2 --bad c3d4 --plan bench.toml --case {program.id}"
+    assert found.kernels[0].next == f"hotlap history bisect --good a1b2 --bad c3d4 --plan bench.toml --case {program.id}"
     assert found.kernels[0].next in shown.markdown(found)
 
 

@@ -53,7 +53,7 @@ def test_a_step_between_revisions_is_found_in_a_short_series_with_its_cost() -> 
     text = shown.track(answer, 200)
     assert "brought by revision r2 → r3" in text
     assert "costs 9.6" in text
-    assert "hotlap track report --from r2 --to r3" in text
+    assert "hotlap kernel track report --from r2 --to r3" in text
     assert "brought by revision r2" in track_page.page(answer)
     assert history(runs([1.0] * 6 + [1.3] * 6))[0].changes == []  # 'history' itself is as it was
 

@@ -16,6 +16,7 @@ from hotlap.core.measure.loop import CaseBudget, Overhead, measure
 from hotlap.core.measure.targets.base import Prepared, Target, Timing
 from hotlap.core.measure.targets.scripted import Page, ScriptedTarget, Step
 from hotlap.core.record import Case, Check, Notice, Samples
+from loaded import ran
 
 
 def names(samples: Samples) -> list[str]:
@@ -388,7 +389,7 @@ def _open(text: str) -> Target:
 
 def test_the_real_cpu_gives_samples_of_a_right_answer() -> None:
     samples = measure(_open("opencl:cpu"), _case("stream", op="read", size="64 KiB"), CaseBudget(seconds=0.02))
-    assert (samples.status, samples.reason) == ("measured", "")
+    assert ran(samples), samples.reason
     assert samples.check is not None
     assert samples.check.passed
     assert all(s >= 0 for s in samples.seconds)

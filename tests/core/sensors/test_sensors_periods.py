@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hotlap import cli
-from hotlap.cli import periods as showing
 from hotlap.core.measure.sensors.gauge import Gauge, absent, read_all, spent
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets.virtual_clock import VirtualClock
 from hotlap.core.record import Reading
+from hotlap.nodes.cli import periods as showing
 from hotlap.nodes.sensors import periods
 
 
@@ -88,9 +88,9 @@ def test_a_driver_is_told_apart_from_the_sampler() -> None:
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["watch", "--periods", "--target", "simulated:h200-sxm", "--for", "1 s"]) == 0
+    assert cli.main(["node", "watch", "--periods", "--target", "simulated:h200-sxm", "--for", "1 s"]) == 0
     out = capsys.readouterr().out
     assert "new every" in out
     assert "asked together: all of simulated" in out
-    assert cli.main(["watch", "--periods", "--to", "lines"]) == 2
+    assert cli.main(["node", "watch", "--periods", "--to", "lines"]) == 2
     assert "--periods reads the devices of this machine alone" in capsys.readouterr().err

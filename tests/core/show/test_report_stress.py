@@ -12,16 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from hotlap.__main__ import main
-from hotlap.cli.stress import View
 from hotlap.core.measure import runs
 from hotlap.core.record import Device
-from hotlap.core.show import html
+from hotlap.core.show import bands, html
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import chunks
 from hotlap.stress import show as stress
 from hotlap.stress import show_page as stress_page
 from hotlap.stress import soak
 from hotlap.stress import verdict as judging
+from hotlap.stress.cli import View
 from hotlap.stress.record import Line, Phase, Profile, Tick
 
 PROFILE = Profile(
@@ -104,8 +104,8 @@ def test_bins_keep_every_extreme() -> None:
     times = np.arange(10_000.0)
     values = np.sin(times / 50)
     values[[17, 9_998]] = 5.0, -5.0  # spikes of one reading
-    found = stress_page._fewer(stress_page.Band(times, values, values, values))
-    assert len(found.times_s) <= stress_page.BINS
+    found = bands._fewer(bands.Band(times, values, values, values))
+    assert len(found.times_s) <= bands.BINS
     assert (found.high.max(), found.low.min()) == (5.0, -5.0)
     assert np.all((found.low <= found.mean) & (found.mean <= found.high))
 
@@ -118,9 +118,9 @@ def test_show_explain_and_ls_of_a_stress_run(run: Path, capsys: pytest.CaptureFi
     assert "FAIL  wrong results" in out
     assert main(["explain", run.name]) == 0
     assert f"a stress run has no cases to explain; hotlap show {run.name} says" in capsys.readouterr().out
-    assert main(["ls"]) == 0
+    assert main(["list"]) == 0
     assert "stress-burn" in capsys.readouterr().out
-    assert main(["judge", run.name]) == 2
+    assert main(["gate", run.name]) == 2
     assert f"hotlap stress --judge {run.name}" in capsys.readouterr().err
     assert main(["report", run.name, "--out", str(run / "page.html")]) == 0
     assert "<h2>Stress</h2>" in (run / "page.html").read_text("utf-8")

@@ -332,7 +332,7 @@ def test_a_run_that_died_in_birth_matters_to_nobody(
     assert ids(three) == ["aaaaaa", "bbbbbb", "cccccc"]
     assert ids(three, newest=1) == ["cccccc"]
     monkeypatch.setenv("HOTLAP_HOME", str(three))
-    for words in (["ls"], ["show", "latest"], ["export", "latest"], ["history"], ["baseline", "save", "latest", "--name", "b"], ["run", "--resume", "latest", "--no-report"]):
+    for words in (["list"], ["show", "latest"], ["export", "latest"], ["history"], ["baseline", "save", "latest", "--name", "b"], ["run", "--resume", "latest", "--no-report"]):
         main(words)
         said = capsys.readouterr()
         assert "dddddd" not in said.out + said.err, words

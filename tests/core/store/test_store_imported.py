@@ -154,7 +154,7 @@ def test_every_verb_works_on_what_was_brought_in(tmp_path: Path, monkeypatch: py
     path.write_text("\n".join(["date,case,value,unit,label.build", *rows]) + "\n")
     assert main(["import", str(path), "--dry-run"]) == 0
     assert "120 runs would be made" in capsys.readouterr().out
-    assert main(["ls"]) == 0
+    assert main(["list"]) == 0
     assert "no runs" in capsys.readouterr().out
     assert main(["import", str(path)]) == 0
     assert main(["history"]) == 0
@@ -164,7 +164,7 @@ def test_every_verb_works_on_what_was_brought_in(tmp_path: Path, monkeypatch: py
     assert main(["compare", "build=old", "build=new"]) == 1
     assert "slower" in capsys.readouterr().out
     assert main(["baseline", "save", "build=old", "--name", "old"]) == 0
-    assert main(["judge", "build=new", "--against", "baseline:old"]) == 1
+    assert main(["gate", "build=new", "--against", "baseline:old"]) == 1
     for verb in ("show", "explain", "report"):
         assert main([verb, "latest"]) == 0
     assert main(["import", str(path), "--time", "when"]) == 2

@@ -93,7 +93,7 @@ def test_correlate_takes_a_mapped_run_like_any_simulation(tmp_path: Path, mapped
     errors = {one.label.split()[0]: one.error for one in both.cases}
     measured = {row.case.workload: row.result.seconds[0] for row in tables.rows(silicon)}
     assert errors["gemm"] == pytest.approx(2e-4 / measured["gemm"] - 1, rel=1e-3)
-    assert cli.main(["correlate", found.made[0], "side=silicon"]) == 0
+    assert cli.main(["model", "correlate", found.made[0], "side=silicon"]) == 0
     assert "gemm bf16" in capsys.readouterr().out
 
 
@@ -104,7 +104,7 @@ def test_the_verb_says_what_it_made(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     out = capsys.readouterr().out
     assert "1 run made of 3 kernels at 1.41 GHz" in out
     assert "1 kernel left out" in out
-    assert "hotlap correlate" in out
+    assert "hotlap model correlate" in out
 
 
 @pytest.mark.parametrize(

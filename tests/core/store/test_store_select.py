@@ -88,7 +88,7 @@ def test_bundles_that_were_copied_into_the_home_are_found(three: Path) -> None:
         ("", "which run? give an id or its beginning, latest, label=value"),
         ("2026", f"'2026' begins the ids of 3 runs; write more of it, as in {A}, {B}, {C}"),
         ("20261119T101500-aaaabb", f"no run is '20261119T101500-aaaabb'; nearest: {A}"),
-        ("lastest", f"no run is 'lastest'; nearest: {C} (of 3: hotlap ls); valid: an id"),
+        ("lastest", f"no run is 'lastest'; nearest: {C} (of 3: hotlap list); valid: an id"),
         ("cluster=C", "no run has cluster=C; valid: A, B"),
         ("clustr=A", "no run has a label 'clustr'; did you mean 'cluster'?"),
         ("cluster=A,node=7", "no run is 'cluster=A,node=7'; nearest"),

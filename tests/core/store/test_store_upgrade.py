@@ -57,13 +57,13 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_run_of_a_later_schema_is_listed_with_what_reads_it(later: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["ls"]) == 0
+    assert cli.main(["list"]) == 0
     printed = capsys.readouterr()
     assert later in printed.out
     for part in ("H900", "on node7", "serving", "2030-11-21 10:15", "needs hotlap 4.2.0"):
         assert part in printed.out
     assert printed.err == ""
-    assert cli.main(["ls", "kind=serving", "--json"]) == 0
+    assert cli.main(["list", "kind=serving", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [
         {"id": later, "kind": "serving", "began": "2030-11-21T10:15:00+00:00", "devices": ["H900"], "host": "node7", "needs": "hotlap 4.2.0"}
     ]

@@ -113,13 +113,13 @@ def test_simulations_are_held_against_each_other(capsys: pytest.CaptureFixture[s
     for side, options in (("tiles", "h200-sxm"), ("bound", "h200-sxm?times=bound"), ("other", "a100-sxm-80gb")):
         hotlap.run(PLAN, target=f"simulated:{options}", labels={"side": side}, rounds=1, rounds_max=1)
     page = tmp_path / "scatter.html"
-    assert main(["correlate", "side=tiles", "side=bound", "--out", str(page)]) == 0
+    assert main(["model", "correlate", "side=tiles", "side=bound", "--out", str(page)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "worst cases of different regimes, simulated ÷ reference − 1" in said
     assert "simulated: matrix unit" in said
     assert "chase 1 MiB" not in said.partition("worst cases")[2]  # both agree on it
     assert "<svg" in page.read_text(encoding="utf-8")
-    assert main(["correlate", "side=other", "side=tiles"]) == 0
+    assert main(["model", "correlate", "side=other", "side=tiles"]) == 0
     assert "differ by" in capsys.readouterr().out
 
 
@@ -127,5 +127,5 @@ def test_runs_without_a_common_case_get_one_line(capsys: pytest.CaptureFixture[s
     for side, one in (("a", CASES[0]), ("b", CASES[1])):
         plan = Plan(name=side, cases=[one], measure=PLAN.measure)
         hotlap.run(plan, target="simulated:h200-sxm", labels={"side": side}, rounds=1, rounds_max=1)
-    assert main(["correlate", "side=a", "side=b"]) == 2
+    assert main(["model", "correlate", "side=a", "side=b"]) == 2
     assert "no case has a time on both sides" in capsys.readouterr().err

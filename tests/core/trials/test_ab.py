@@ -147,7 +147,7 @@ def test_a_failure_on_the_way_keeps_the_interim_answer(home: Path, capsys: pytes
     assert "it ended with a failure" in " ".join(captured.out.split())
     assert "ended with status 9: out of memory; what was measured until then is saved: hotlap compare" in captured.err
     assert f"side A ('sh {script} a')" in captured.err
-    assert main(["ls"]) == 0
+    assert main(["list"]) == 0
     listed = capsys.readouterr().out
     assert "error: side A" in listed
     assert "all rounds done" not in listed

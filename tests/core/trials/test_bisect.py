@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hotlap import cli
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.record import Case, Device
@@ -80,7 +79,7 @@ class Project:
         return self.commits[-1]
 
     def words(self, *more: str) -> list[str]:
-        return ["bisect", "--good", self.commits[0], "--bad", "HEAD", "--plan", str(self.plan), "--repo", str(self.repo), "--build", BUILD, *more]
+        return ["history", "bisect", "--good", self.commits[0], "--bad", "HEAD", "--plan", str(self.plan), "--repo", str(self.repo), "--build", BUILD, *more]
 
     @property
     def executions(self) -> int:
@@ -95,7 +94,6 @@ class Project:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "110")
-    monkeypatch.setitem(cli.VERBS, "bisect", "the commit that changed a case")
     return tmp_path / "home"
 
 
@@ -130,7 +128,7 @@ def test_a_step_is_found_in_a_repository(project: Project, home: Path, capsys: p
 def test_a_finished_search_is_shown_again_without_measuring(project: Project, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(project.words("--json")) == 0
     first, count = json.loads(capsys.readouterr().out), project.executions
-    assert main(["bisect", "--resume", "latest", "--json"]) == 0
+    assert main(["history", "bisect", "--resume", "latest", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == first
     assert project.executions == count
     outcome = first["outcome"]
@@ -177,7 +175,7 @@ def test_a_killed_search_goes_on_without_losing_a_measurement(project: Project, 
     process.communicate()
     before = kept(home)
     assert project.trees > 0
-    assert main(["bisect", "--resume", "latest", "--json"]) == 0
+    assert main(["history", "bisect", "--resume", "latest", "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)["outcome"]
     assert outcome["candidates"][0]["commit"] == project.commits[CULPRIT]
     assert kept(home)[: len(before)] == before
@@ -193,7 +191,7 @@ def test_an_interrupted_search_leaves_no_worktree(project: Project, home: Path, 
     process.send_signal(number)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert re.search(r"everything measured is kept: hotlap bisect --resume 2\w+-\w+", err)
+    assert re.search(r"everything measured is kept: hotlap history bisect --resume 2\w+-\w+", err)
     assert project.trees == 0
     assert len(kept(home)) >= 3
 
@@ -223,7 +221,7 @@ def test_every_sample_is_kept_and_a_torn_last_line_is_measured_again(project: Pr
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:20]) + lines[20][:-5])
     count = project.executions
-    assert main(["bisect", "--resume", "latest"]) in (0, 3)  # as its new numbers say
+    assert main(["history", "bisect", "--resume", "latest"]) in (0, 3)  # as its new numbers say
     assert kept(home)[:20] == before[:20]
     assert len(kept(home)) > 20
     assert project.executions > count
@@ -249,7 +247,7 @@ def test_one_process_at_one_search(project: Project, home: Path, capsys: pytest.
     assert "the budget was used up before good and bad could be told apart" in capsys.readouterr().out
     with open(next(home.glob("bisect/*/lock")), "a+b") as file:
         assert locks.take(file)
-        assert main(["bisect", "--resume", "latest"]) == 3
+        assert main(["history", "bisect", "--resume", "latest"]) == 3
     assert "another process is at the search" in capsys.readouterr().err
 
 
@@ -317,7 +315,7 @@ def test_bad_input_gets_one_line(project: Project, tmp_path: Path, capsys: pytes
         (c[0], c[5], ["--plan", plan, "--repo", repo, "--target", "simulated:h200-sxm"], "cannot run programs"),
         (c[0], c[5], ["--plan", plan, "--repo", repo, "--resume", "x"], "takes no --good, --bad"),
     ):
-        assert main(["bisect", "--good", good, "--bad", bad, *more]) == 2, message
+        assert main(["history", "bisect", "--good", good, "--bad", bad, *more]) == 2, message
         captured = capsys.readouterr()
         assert captured.err.count("\n") == 1, captured.err
         assert message in captured.err
@@ -356,7 +354,7 @@ def test_a_search_that_cannot_be_read_is_named(home: Path, capsys: pytest.Captur
     (home / "bisect" / "s").mkdir(parents=True)
     for text, name, message in (("{", "s", "no search that can be read"), ('{"schema": 1}', "s", "can be read"), ("", "x", "no search is called 'x'")):
         (home / "bisect" / "s" / "state.json").write_text(text)
-        assert main(["bisect", "--resume", name]) == 2
+        assert main(["history", "bisect", "--resume", name]) == 2
         assert message in capsys.readouterr().err
 
 

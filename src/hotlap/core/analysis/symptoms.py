@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -13,7 +14,18 @@ from hotlap.core.record import Readings
 from hotlap.core.stats import series
 from hotlap.core.store import chunks
 from hotlap.core.units import percent, show
-from hotlap.stress.record import Tick
+
+
+class Load(Protocol):
+    """What a device did at one time, beside what its sensors said then."""
+
+    @property
+    def time_s(self) -> float: ...  # device's clock
+    @property
+    def unit(self) -> str: ...  # the kind of work that ran last
+    @property
+    def shown(self) -> Mapping[str, float]: ...  # sensor → value
+
 
 STEADY_C = 0.5  # change over the last third that is still steady
 STEADY_S = 60.0  # that this third lasts at least: less says nothing of where heat comes to rest
@@ -198,7 +210,7 @@ def throttled(throttling: dict[str, float], found: Findings, budgets: Budgets) -
             found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", "note", entry["action"])
 
 
-def sensors(shown: Columns, found: Findings, ticks: Sequence[Tick] = ()) -> None:
+def sensors(shown: Columns, found: Findings, ticks: Sequence[Load] = ()) -> None:
     """Sensors that are silent, stand still while their card does not, or show nonsense: what they would have shown is not known."""
     end_s = max((times[-1] for times, _ in shown.values() if len(times)), default=0.0)
     for sensor, (times, values) in shown.items():
@@ -225,7 +237,7 @@ def sensors(shown: Columns, found: Findings, ticks: Sequence[Tick] = ()) -> None
             _frozen(sensor, shown, ticks, found)
 
 
-def _frozen(sensor: str, shown: Columns, ticks: Sequence[Tick], found: Findings) -> None:
+def _frozen(sensor: str, shown: Columns, ticks: Sequence[Load], found: Findings) -> None:
     times, values = shown[sensor]
     began_s = _still(times, values)
     moved = "" if began_s is None else _moved(sensor, began_s, shown, ticks)
@@ -242,7 +254,7 @@ def _still(times: np.ndarray, values: np.ndarray) -> float | None:
     return float(times[moved[-1]]) if times[-1] - times[moved[-1]] > FROZEN_S else None
 
 
-def _moved(sensor: str, began_s: float, shown: Columns, ticks: Sequence[Tick]) -> str:
+def _moved(sensor: str, began_s: float, shown: Columns, ticks: Sequence[Load]) -> str:
     """What else moved meanwhile, so that this sensor should have; "" where nothing did: a constant load has constant readings."""
     power = sensor == "power_w"
     for other, unit, limit in (("clock_hz.sm", "Hz", MOVED / 2),) if power else (("power_w", "W", MOVED),):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hotlap.core import extend
 from hotlap.core.record import Case, MeasureOptions, Notice, Readings, Samples
 
 SHORTEST_SLOT_S = 0.1
@@ -24,6 +25,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float = 0.0  # where a simulated clock begins
     patience_s: float = 0.0  # beyond the round's time, for others to end and for samples in place of disturbed ones
     left_s: float | None = None  # of the run's time for all of its rounds, where that is limited
+    features: dict[str, dict[str, str]] = msgspec.field(default_factory=extend.table)  # what the worker resolves (`core.extend`)
     more: bool = False  # another job follows on the same standard input once this one has ended
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hotlap.core import extend
 from hotlap.core.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
 from hotlap.core.measure import programs, runs, signals, supervisor, targets
 from hotlap.core.measure.machine.machine import fingerprint
@@ -22,7 +23,6 @@ from hotlap.core.measure.targets.faults import never_came
 from hotlap.core.record import METHOD, Case, Device, Look, Plan, Samples, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
-from hotlap.kernels import kept as kernels
 
 HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and three executions of a program and its check
 
@@ -61,8 +61,9 @@ def run(plan: Plan, options: Options, listen: Listener, start: Start = process) 
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
     )
     machine = fingerprint(devices)
-    revisions = {f"kernel {name}": revision for name, revision in kernels.used(plan.cases, options.home).items()}
-    machine = msgspec.structs.replace(machine, software={**machine.software, **revisions})
+    for implementer in extend.each("implementers"):
+        used = implementer.revisions(plan.cases, options.home)
+        machine = msgspec.structs.replace(machine, software={**machine.software, **used})
     seed = {"seed": plan.measure.seed} if plan.measure.seed else {}
     record = runs.record(
         plan, spec.text, devices, machine, method=METHOD, order=order, labels=labels.check(options.labels), look=options.look, **seed,
@@ -330,9 +331,13 @@ class _Died:
 
 
 def _alike(cases: Sequence[Case]) -> list[Case]:
-    """Those that share the next process: all of ours, or those of one user's kernel, which may spoil nothing but its own."""
-    first = kernels.kernel_of(cases[0])
-    return [case for case in cases if kernels.kernel_of(case) == first]
+    """Those that share the next process: all of Hotlap's own, or those of one of a user's implementations, which may spoil only its own."""
+    first = _group(cases[0])
+    return [case for case in cases if _group(case) == first]
+
+
+def _group(case: Case) -> str:
+    return next((name for implementer in extend.each("implementers") if (name := implementer.group(case))), "")
 
 
 def _longest_s(case: Case) -> float:

@@ -14,6 +14,7 @@ from typing import IO
 
 import msgspec
 
+from hotlap.core import extend
 from hotlap.core.errors import HotlapError
 from hotlap.core.measure import foreign, guard, programs, sensors, targets
 from hotlap.core.measure import notices as noticing
@@ -34,6 +35,7 @@ def main() -> int:
     try:
         for line in iter(sys.stdin.buffer.readline, b""):
             job = msgspec.json.decode(line, type=Job)
+            extend.use(job.features)
             one_round(job, channel, sys.stdin.buffer)
             if not job.more:
                 break

@@ -13,8 +13,8 @@ from hotlap.core.model.calibration import Calibration, Factor, Learnt
 
 SCHEMA = 1
 ABOUT = (
-    "What a sweep on one machine taught the model, by 'hotlap calibrate'. Factors multiply the parts of an expected time, call_s is\n"
-    "# added to each call, in seconds. Of each: value, and its 90 % interval. 'hotlap calibrate --forget NAME' removes it."
+    "What a sweep on one machine taught the model, by 'hotlap model calibrate'. Factors multiply the parts of an expected time, call_s is\n"
+    "# added to each call, in seconds. Of each: value, and its 90 % interval. 'hotlap model calibrate --forget NAME' removes it."
 )
 HEAD = ("machine", "device", "name", "driver", "target", "date", "run")
 FACTORS = ("arithmetic", "memory", "host", "call_s")
@@ -54,7 +54,7 @@ def read(text: str, file: str) -> Calibration:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise SchemaError(
-            f"{file}: not a calibration that can be read: {said}; measure it again with 'hotlap calibrate', or remove the file"
+            f"{file}: not a calibration that can be read: {said}; measure it again with 'hotlap model calibrate', or remove the file"
         ) from None
     return Calibration(**head, families=families, facts=facts)
 

@@ -26,7 +26,7 @@ def load(name: str, home: Path) -> Calibration:
     """By name. Raises InputError where there is none, SchemaError for one that cannot be read."""
     text = store.find(name, home) if name in store.names(home) else None
     if text is None:
-        have = nearest(name, store.names(home)) or "none is kept: hotlap calibrate measures one"
+        have = nearest(name, store.names(home)) or "none is kept: hotlap model calibrate measures one"
         raise InputError(f"there is no calibration '{name}'; {have}")
     return calibration_text.read(text, str(store.path(name, home)))
 

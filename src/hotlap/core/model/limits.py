@@ -75,7 +75,7 @@ def limit(case: Case, spec: Spec | None, clock_hz: float | None = None) -> Limit
     Kind "unknown" carries its reason. Raises InputError for an unknown workload.
     """
     if spec is None:
-        return unknown("the device is not in the machine table; 'hotlap machines' lists what is")
+        return unknown("the device is not in the machine table; 'hotlap model machines' lists what is")
     if clock_hz and clock_hz > (spec.clock_max_hz or 0.0):
         spec = replace(spec, clock_max_hz=clock_hz, clock_source="highest clock seen in the run")
     asked = work.find(case.workload).work(case.params)

@@ -58,6 +58,6 @@ def machine_of(spec: Spec | None, device: Device) -> Spec:
     if spec is None:
         raise InputError(
             f"{device.name} is not in the machine table, so nothing is expected of it that could be calibrated; "
-            "'hotlap machines' lists what is"
+            "'hotlap model machines' lists what is"
         )
     return spec

@@ -61,7 +61,7 @@ def _change(case: Mapping[str, Any], before: Limit, after: Limit) -> Shown:
 def listing(found: Mapping[str, Calibration]) -> str:
     """All that are kept."""
     if not found:
-        return "no calibration is kept: hotlap calibrate measures one"
+        return "no calibration is kept: hotlap model calibrate measures one"
     rows = [(name, one.date, ", ".join(one.families), f"{one.name}, run {one.run}") for name, one in found.items()]
     return "\n".join(line.rstrip() for line in _aligned([("name", "date", "families", "device"), *rows]))
 

@@ -14,16 +14,14 @@ import hotlap
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.record import Device, Row
-from hotlap.core.show import counters, export, listing, method, plots, sections, telemetry, telemetry_page, timeline, words
+from hotlap.core.show import counters, export, kinds, listing, method, plots, sections, timeline, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.conclusions import conclude
 from hotlap.core.show.sections import Side, Sources, text
 from hotlap.core.store.bundle import Bundle
-from hotlap.stress import show_page as stress_page
-from hotlap.stress import verdict as judging
-from hotlap.stress.verdict import Judged
 
 Runs = Sequence[tuple[Bundle, Sequence[Row]]]
+Known = Mapping[str, tuple[kinds.Kind, Any]]  # run id → its kind, and what that shows of it
 EMBEDDED_BYTES = 300_000  # of raw samples and readings, at most; beyond it the page says where they are
 SHOWN = 24  # cases whose samples are drawn in the open; the rest unfold
 
@@ -31,40 +29,37 @@ SHOWN = 24  # cases whose samples are drawn in the open; the rest unfold
 def page(bundles: Sequence[Bundle]) -> str:
     """The report of one or several runs as one HTML file. Raises InputError when there is no run."""
     if not bundles:
-        raise InputError("a report needs at least one run; hotlap ls shows those that are kept")
+        raise InputError("a report needs at least one run; hotlap list shows those that are kept")
     return render([(bundle, tables.rows(bundle)) for bundle in bundles])
 
 
-def render(found: Runs) -> str:
-    """The page from runs whose rows are known."""
+def render(found: Runs, shown: Mapping[str, Any] = {}) -> str:
+    """The page from runs whose rows are known. `shown`: by id, what the kind of a run shows, where it is known already."""
     sides = _sides(found)
-    burnt = {bundle.run.id: one for bundle, _ in found if (one := judging.of(bundle))}
-    parts = [("", _head(found, sides, burnt)), *_burnt(burnt), *_watched(found), *_sections(found, _measuring(sides, burnt), burnt)]
+    known = {bundle.run.id: (kind, what) for bundle, _ in found if (what := _of_kind(bundle, shown)) and (kind := kinds.of(bundle))}
+    parts = [("", _head(found, sides, known)), *_of_kinds(known), *_sections(found, _measuring(sides, known), known)]
     return filled(_title(found, sides), parts, _data(found))
 
 
-def _watched(found: Runs) -> list[tuple[str, str]]:
-    """A section for the watches of the page."""
-    inner = "".join(telemetry_page.section(bundle, telemetry.of(bundle)) for bundle, _ in found if telemetry.is_watch(bundle))
-    return [("Sensors", f'<section id="sensors"><h2>What the sensors read</h2>{inner}</section>')] if inner else []
+def _of_kind(bundle: Bundle, shown: Mapping[str, Any]) -> Any | None:
+    if bundle.run.id in shown:
+        return shown[bundle.run.id]
+    kind = kinds.of(bundle)
+    return kind.read(bundle) if kind else None
 
 
-def _measuring(sides: Sequence[Side], burnt: Mapping[str, Judged]) -> list[Side]:
-    """Those of runs of a plan, which have cases and rounds."""
-    return [side for side in sides if side.bundle.run.id not in burnt and not telemetry.is_watch(side.bundle)]
+def _measuring(sides: Sequence[Side], known: Known) -> list[Side]:
+    """Those of runs that have cases and rounds."""
+    return [side for side in sides if side.bundle.run.id not in known or known[side.bundle.run.id][0].CASES]
 
 
-def stressed(found: Judged) -> str:
-    """The page of one stress run with a verdict that stands already."""
-    runs, burnt = [(found.bundle, tables.rows(found.bundle))], {found.bundle.run.id: found}
-    sides = _sides(runs)
-    return filled(_title(runs, sides), [("", _head(runs, sides, burnt)), *_burnt(burnt), *_sections(runs, [], burnt)], _data(runs))
-
-
-def _burnt(burnt: Mapping[str, Judged]) -> list[tuple[str, str]]:
-    """A section for the stress runs of the page."""
-    inner = "".join(stress_page.section(one) for one in burnt.values())
-    return [("Stress", f'<section id="stress"><h2>Stress</h2>{inner}</section>')] if inner else []
+def _of_kinds(known: Known) -> list[tuple[str, str]]:
+    """The sections of each kind of run on the page, in the order of the runs."""
+    parts = []
+    for kind in {id(kind): kind for kind, _ in known.values()}.values():
+        for name, title, inner in kind.sections([what for own, what in known.values() if own is kind]):
+            parts.append((name, f'<section id="{anchor(name)}"><h2>{text(title)}</h2>{inner}</section>'))
+    return parts
 
 
 def filled(title: str, parts: Sequence[tuple[str, str]], data: str, styles: Sequence[str] = (), scripts: Sequence[str] = ()) -> str:
@@ -122,15 +117,14 @@ def _title(found: Runs, sides: Sequence[Side]) -> str:
     return f"{len(runs)} runs: {words.some([side.name for side in sides], 4)}"
 
 
-def _head(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -> str:
+def _head(found: Runs, sides: Sequence[Side], known: Known) -> str:
     lines = [f"<h1>{text(_title(found, sides))}</h1>"]
     for bundle, _ in found:
         heading = listing.heading(bundle).splitlines()[0]
         lines.append(f'<p class="sub">{text(heading)}</p>')
-    lines += [stress_page.lead(one) for one in burnt.values()]
-    lines += [telemetry_page.lead(telemetry.of(bundle)) for bundle, _ in found if telemetry.is_watch(bundle)]
+    lines += [kind.lead(what) for kind, what in known.values()]
     several = len(sides) > 1
-    for side in _measuring(sides, burnt):
+    for side in _measuring(sides, known):
         named = side.name if side.device.name in side.name else f"{side.name}: {side.device.name}"
         title = f"<h2>{text(named)}</h2>" if several else ""
         lines.append(title + sections.conclusions(conclude(side.bundle, side.rows)))
@@ -140,12 +134,13 @@ def _head(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -> st
 # ---------------------------------------------------------------- sections
 
 
-def _sections(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -> list[tuple[str, str]]:
-    """Name and HTML of each, in the order of the page; `sides` of runs of a plan, `burnt` stress runs by id."""
+def _sections(found: Runs, sides: Sequence[Side], known: Known) -> list[tuple[str, str]]:
+    """Name and HTML of each, in the order of the page; `sides` of runs with cases."""
     sources = Sources()
     causes = _each(sides, lambda side: sections.gaps(side.rows, sources)) + sources.listed()
     every = [row for side in sides for row in side.rows]
-    doubted = "".join(stress_page.notices(one) for one in burnt.values())
+    doubted = "".join(kind.notices(what) for kind, what in known.values())
+    methods = dict.fromkeys(kind.METHOD for kind, _ in known.values() if kind.METHOD)
     named = [
         ("Results", sections.results(sides) if sides else ""),
         ("Charts", _each(sides, _plots)),
@@ -154,7 +149,7 @@ def _sections(found: Runs, sides: Sequence[Side], burnt: Mapping[str, Judged]) -
         ("Samples", _each(sides, lambda side: _timelines(side, len(every)))),
         ("Notices", doubted + _each(sides, lambda side: sections.notices(side.bundle, side.rows))),
         ("Set-up", _setup(found)),
-        ("Method", f"<p>{stress_page.METHOD}</p>" * bool(burnt) + _method(sides, every)),
+        ("Method", "".join(f"<p>{one}</p>" for one in methods) + _method(sides, every)),
     ]
     new = {"Set-up", "Charts", "Samples"}
     return [

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from hotlap.core.record import Judgement, Row
 from hotlap.core.show import words
-from hotlap.nodes.audit import SEVERITIES, Outcome, Rule
 
 ELEMENTS = {"fail": "failure", "invalid": "error", "error": "error", "inconclusive": "error", "not_run": "skipped", "measured": "skipped"}
 
 
 def junit(found: Sequence[Judgement]) -> str:
     """A suite per run, a test per case. What is inconclusive is an error, unless the user had it read as pass or fail."""
-    suites = ElementTree.Element("testsuites", name="hotlap judge")
+    suites = ElementTree.Element("testsuites", name="hotlap gate")
     for one in found:
-        _suite(suites, f"{one.run} against {one.against}", [_case(row, one) for row in one.rows])
-    return _text(suites)
+        suite(suites, f"{one.run} against {one.against}", [_case(row, one) for row in one.rows])
+    return text(suites)
 
 
-def audit(host: str, found: Sequence[Outcome], rules: Mapping[str, Rule], least: str = "error") -> str:
-    """One suite for the node, a test per rule and member. A finding fails from severity `least` on; a lesser one is told in the output."""
-    suites = ElementTree.Element("testsuites", name="hotlap audit")
-    _suite(suites, words.clean(host), [_audited(one, rules[one.rule], SEVERITIES.index(least)) for one in found])
-    return _text(suites)
-
-
-def _audited(one: Outcome, rule: Rule, least: int) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", classname=f"audit.{one.rule}", name=words.clean(f"{rule.title} {one.at}".strip()))
-    if one.finding and SEVERITIES.index(one.finding.severity) >= least:
-        failure = ElementTree.SubElement(case, "failure", message=words.clean(f"{rule.severity}: {rule.title}"))
-        failure.text = words.clean(one.finding.detail)
-    elif one.finding:
-        ElementTree.SubElement(case, "system-out").text = words.clean(f"{rule.severity}: {one.finding.detail}")
-    elif one.state != "pass":
-        ElementTree.SubElement(case, "skipped", message=words.clean(f"{one.state}: {one.reason}"))
-    return case
-
-
-def _suite(suites: ElementTree.Element, name: str, cases: list[ElementTree.Element]) -> None:
+def suite(suites: ElementTree.Element, name: str, cases: list[ElementTree.Element]) -> None:
     kinds = [next((child.tag for child in case), "") for case in cases]
     counts = {name: str(kinds.count(tag)) for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))}
     ElementTree.SubElement(suites, "testsuite", {"name": name, "tests": str(len(cases)), **counts}).extend(cases)
 
 
-def _text(suites: ElementTree.Element) -> str:
+def text(suites: ElementTree.Element) -> str:
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Run, Stop, StopKind
-from hotlap.core.show import layout, words
+from hotlap.core.show import kinds, layout, words
 from hotlap.core.show.layout import Cell, Column
 from hotlap.core.stats import repeatability
 from hotlap.core.store.bundle import Bundle, Listed
@@ -54,9 +54,7 @@ def measured(run: Run) -> list[Device]:
 def ending(run: Run) -> str:
     """How a run ended, in words."""
     if not run.ended:
-        if run.kind == "watch":
-            return "not finished: it was killed, or still goes on"
-        return f"not finished: hotlap {'run' if run.plan.cases else 'stress'} --resume goes on"
+        return kinds.unfinished(run.kind)
     return stopped(run.stops)
 
 
@@ -218,7 +216,7 @@ def machines(specs: Sequence[Spec], width: int = 100, color: bool = False) -> st
         columns.append(Column(head, [Cell(text) for text in layout.aligned(texts)]))
     while layout.total(columns) > width and len(columns) > 4:
         columns.pop()
-    reading = layout.painted("peaks at the highest clock; – is unknown; hotlap machines NAME shows all of one, with sources", "dim", color)
+    reading = layout.painted("peaks at the highest clock; – is unknown; hotlap model machines NAME has its sources", "dim", color)
     return "\n".join([*layout.Grid(columns, width).lines(color), "", reading])
 
 

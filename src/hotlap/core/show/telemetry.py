@@ -1,4 +1,4 @@
-"""A bundle of `hotlap watch`: per device, what each sensor read, how long each cause held the clock, and energy with its error."""
+"""A bundle of `hotlap node watch`: per device, what each sensor read, how long each cause held the clock, and energy with its error."""
 
 from __future__ import annotations
 
@@ -53,11 +53,6 @@ class Watched:
     sensors: list[Sensor] = field(default_factory=list)
     held: dict[str, float] = field(default_factory=dict)
     energy: energy.Energy | None = None
-
-
-def is_watch(bundle: Bundle) -> bool:
-    """Whether a bundle was written by `hotlap watch`."""
-    return bundle.run.kind == "watch"
 
 
 def of(bundle: Bundle) -> list[Watched]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from hotlap.core.show import charts, telemetry
+from hotlap.core.show.bands import Band, Time, bands, figure, range_said, sensor_chart
 from hotlap.core.show.telemetry import Watched
 from hotlap.core.store.bundle import Bundle
-from hotlap.stress.show_page import Band, Time, bands, figure, range_said, sensor_chart
 
 DRAWN = (  # stem of the sensor, unit, name, whether the axis begins at zero
     ("power_w", "W", "Power", True), ("clock_hz", "Hz", "Clock", True), ("temperature_c", "°C", "Temperature", False),

@@ -52,6 +52,6 @@ def forget(name: str, home: Path) -> Path:
     """Removes it. Raises InputError where there is none of this name."""
     have = names(home)
     if name not in have:
-        raise InputError(f"there is no calibration '{name}'; {nearest(name, have) or 'none is kept: hotlap calibrate measures one'}")
+        raise InputError(f"there is no calibration '{name}'; {nearest(name, have) or 'none is kept: hotlap model calibrate measures one'}")
     path(name, home).unlink()
     return path(name, home)

@@ -144,7 +144,7 @@ def _none(text: str, catalog: Catalog, home: Path) -> list[Entry]:
     if not ids:
         raise InputError(f"no run is '{text}', since none is kept under '{home}'; hotlap run measures one")
     close = difflib.get_close_matches(text, ids, n=3, cutoff=0.6) or ids[-1:]
-    raise InputError(f"no run is '{text}'; nearest: {', '.join(close)} (of {len(ids)}: hotlap ls); valid: {VALID}")
+    raise InputError(f"no run is '{text}'; nearest: {', '.join(close)} (of {len(ids)}: hotlap list); valid: {VALID}")
 
 
 # ---------------------------------------------------------------- results

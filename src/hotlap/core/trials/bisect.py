@@ -93,7 +93,7 @@ def search(state: State, home: Path, budget_s: float, listen: Listener) -> Outco
         try:
             return Search(state.asked, tape, listen).run()
         except KeyboardInterrupt:
-            raise Interrupted(f"interrupted; everything measured is kept: hotlap bisect --resume {state.name}") from None
+            raise Interrupted(f"interrupted; everything measured is kept: hotlap history bisect --resume {state.name}") from None
 
 
 def _folder(home: Path) -> Path:

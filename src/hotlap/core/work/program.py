@@ -107,9 +107,9 @@ WORKLOADS = (
         unplanned="a plan cannot hold numbers measured elsewhere; bring them in with 'hotlap import FILE'",
     ),
     Workload(
-        "kernel", "a user's own kernel, added by hotlap kernel add; hotlap kernel plan writes its cases",
+        "kernel", "a user's own kernel, which another command keeps and makes plans of",
         (
-            Param("name", "str", "its name in hotlap kernel list"),
+            Param("name", "str", "its name among those kept"),
             Param("settings", "list", "its own parameters, as in n=1024 dtype=fp32", []),
             Param("bytes", "float", "bytes one call reads, if known", 0.0, unit="B", low=0),
             Param("bytes_written", "float", "bytes one call writes, if known", 0.0, unit="B", low=0),

@@ -219,6 +219,6 @@ def _next(ordered: Sequence[Life]) -> list[str]:
         for turn in reversed(one.turns):
             if turn.time_ratio > 1 and turn.change.index:
                 if turn.before and turn.after and turn.before != turn.after:
-                    return ["", f"next    hotlap track report --from {turn.before} --to {turn.after}"]
+                    return ["", f"next    hotlap kernel track report --from {turn.before} --to {turn.after}"]
                 return ["", f"next    hotlap compare {one.series.points[turn.change.index - 1].run} {turn.run}"]
     return []

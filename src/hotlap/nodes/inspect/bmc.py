@@ -60,7 +60,7 @@ def collect(notes: Notes, where: str, identifiers: bool = False) -> None:
     if where.endswith(".toml"):
         ends = bmc_file.load(Path(where))
         if len(ends) != 1:
-            raise InputError(f"'{where}' names {len(ends)} BMCs and a node has one; hotlap inspect --bmc reads them all")
+            raise InputError(f"'{where}' names {len(ends)} BMCs and a node has one; hotlap node inspect --bmc reads them all")
         documents, reason = asyncio.run(_all(ends))[0]
         if reason:
             raise MachineError(f"{ends[0].name}: {reason}")

@@ -223,10 +223,10 @@ def opened(where: str) -> Place:
         if path.resolve() == Path("/"):
             return Live("/")
         if not any((path / name).is_dir() for name in ("proc", "sys", "commands")):
-            raise InputError(f"'{where}' is no node's root: it has no proc, sys or commands; hotlap inspect --snapshot writes one")
+            raise InputError(f"'{where}' is no node's root: it has no proc, sys or commands; node inspect --snapshot writes one")
         return Place(where)
     if not path.is_file():
-        raise InputError(f"there is no folder or snapshot '{where}'; hotlap inspect --snapshot FILE.tar.gz writes one")
+        raise InputError(f"there is no folder or snapshot '{where}'; hotlap node inspect --snapshot FILE.tar.gz writes one")
     files, links = _unpacked(path)
     found = packed(files, where)
     return found if INDEX in files or not links else _laid_out(files, links)
@@ -251,7 +251,7 @@ def _unpacked(path: Path) -> tuple[dict[str, bytes], dict[str, str]]:
     except (tarfile.TarError, EOFError, OSError) as error:
         raise InputError(
             f"'{path}' is neither a snapshot nor JSON facts ({str(error).splitlines()[0].rstrip(':')}); "
-            "hotlap inspect --snapshot FILE.tar.gz writes one"
+            "hotlap node inspect --snapshot FILE.tar.gz writes one"
         ) from None
     return files, links
 
@@ -294,7 +294,8 @@ def packed(files: Mapping[str, bytes], where: str = "") -> Packed:
             (top,) = tops
             files = {name.removeprefix(f"{top}/"): content for name, content in files.items()}
         if not any(name.startswith(("proc/", "sys/", "commands/")) for name in files):
-            raise InputError(f"'{where}' is no snapshot of a node: it has no proc, sys or commands; hotlap inspect --snapshot writes one")
+            wanted = "it has no proc, sys or commands; hotlap node inspect --snapshot writes one"
+            raise InputError(f"'{where}' is no snapshot of a node: {wanted}")
         return Packed(where, files=files)
     try:
         index = json.loads(files[INDEX])

@@ -176,7 +176,7 @@ def rules(found: Mapping[str, Rule], width: int) -> str:
     lines = [layout.shortened(f"{one.name:<{room}}  {one.severity:<7}  {one.title}", width) for one in found.values()]
     whole, partly, alone = sources(found).values()
     told = f"{whole} with a published source, {partly} with one in part, {alone} of common practice"
-    return "\n".join([*lines, "", f"{len(lines)} rules: {told}", "hotlap audit --explain RULE says all of one"])
+    return "\n".join([*lines, "", f"{len(lines)} rules: {told}", "hotlap node audit --explain RULE says all of one"])
 
 
 def fleet(found: Fleet, width: int, color: bool = False) -> str:

@@ -22,7 +22,7 @@ RARE = 0.01  # of the calls of a name
 MANY = 32  # children of one operator, such as stack and unbind of many tensors
 NAMED = 3  # functions or markers that a sentence names
 UNNAMED = (
-    "The trace does not say what most of it is: record with hotlap capture --stacks, or mark parts of the program (hotlap.marker, NVTX). "
+    "The trace does not say what most of it is: record with hotlap trace capture --stacks, or mark its parts (hotlap.marker, NVTX). "
 )
 
 

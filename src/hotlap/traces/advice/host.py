@@ -192,7 +192,7 @@ def host_bound(study: Study) -> list[Found]:
     there = marks.idle(study, ("operators", "host", "launch"))
     said = f"most idle before {where}" if where else ""
     if said and "(" not in where:
-        said += " (no lines recorded: hotlap capture --stacks)"
+        said += " (no lines recorded: hotlap trace capture --stacks)"
     return [Found("host-bound", detail, evidence, high, low, "medium", said, cap=idle, marks=there)]
 
 

@@ -72,7 +72,7 @@ def _remedy(late: Late, default: str) -> str:
         return (
             (f"It computes longer, most in {kernels}. " if kernels else "It computes longer. ")
             + "Share the work out evenly (sequence lengths, experts, layers of a stage); where the work is the same the device is slower: "
-            + "hotlap judge --against fleet."
+            + "hotlap gate --against fleet."
         )
     return default
 

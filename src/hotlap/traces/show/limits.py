@@ -20,7 +20,7 @@ def limits(study: Study, width: int, color: bool) -> list[str]:
     if not slug:
         names = {words.clean(str(one.get("name"))) for one in study.events.head.devices if one.get("name")}
         what = f"{', '.join(sorted(names))} is not in the machine table" if names else "the trace does not name its device"
-        missing.append(f"{what} (--machine NAME gives one of those that hotlap machines lists)")
+        missing.append(f"{what} (--machine NAME gives one of those that hotlap model machines lists)")
     rows = roofline.rows(study) if slug else []
     if not study.events.shapes:
         missing.append("no shapes were recorded (record_shapes=True of torch.profiler)")

@@ -114,7 +114,7 @@ def _untold(study: Study, width: int) -> list[str]:
         return []
     said = (
         f"Cannot tell why the devices were idle for {units.percent(unknown)} of their window: the trace has no calls of the host for "
-        "the work after these gaps. Record the calls as well (hotlap capture; nsys profile --trace=cuda,nvtx)."
+        "the work after these gaps. Record the calls as well (hotlap trace capture; nsys profile --trace=cuda,nvtx)."
     )
     return ["", *layout.paragraph("", said, width)]
 

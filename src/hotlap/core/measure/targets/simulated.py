@@ -120,7 +120,7 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
     """Devices of the machine named by `part`, one or `count`. Raises InputError for unknown machines and options."""
     faults = Faults.parse(options or {})
     if not part:
-        raise InputError("simulated needs a machine, as in simulated:h200-sxm; 'hotlap machines' lists them")
+        raise InputError("simulated needs a machine, as in simulated:h200-sxm; 'hotlap model machines' lists them")
     spec = machines.load(part)
     facts = {"injected": dict(options or {})}
     return [

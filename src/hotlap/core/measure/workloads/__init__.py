@@ -9,21 +9,21 @@ from typing import cast
 
 import numpy as np
 
+from hotlap.core import extend
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads.base import Family, Prepared
 from hotlap.core.record import Case
 from hotlap.core.work import find
-from hotlap.kernels import kept as kernels
 
 
 def prepare(target: Target, case: Case, seed: int) -> Prepared:
     """The case, ready to run on the target, with fresh random input from `seed`. Raises NotSupported with the reason."""
     if target.dialect == "model":
         return cast(Prepared, target.library.prepare(case))
-    if kernels.kernel_of(case):
-        own = cast(Family, importlib.import_module("hotlap.kernels.own"))
-        return own.prepare(target, case, np.random.default_rng(seed))
+    for implementer in extend.each("implementers"):
+        if implementer.group(case):
+            return cast(Prepared, implementer.prepare(target, case, np.random.default_rng(seed)))
     if target.dialect == "host":
         raise NotSupported(f"'{case.workload}' needs memory and kernels, the target host has neither; give --target opencl, cuda or torch")
     kind = find(case.workload)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from hotlap.core.measure.targets.base import Prepared, Target
 from hotlap.core.record import Case
 
-__all__ = ["Family", "Prepared"]
+__all__ = ["Family", "Implementer", "Prepared", "Target"]
 
 
 class Family(Protocol):
@@ -17,3 +19,16 @@ class Family(Protocol):
 
     def prepare(self, target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         """Raises NotSupported with the reason this target or device cannot run the case."""
+
+
+class Implementer(Family, Protocol):
+    """A module of a feature that brings implementations which are not Hotlap's own: users' kernels."""
+
+    def group(self, case: Case) -> str:
+        """Which of them a case runs; cases of one may share a process. "" for a case of Hotlap's own."""
+
+    def revisions(self, cases: Sequence[Case], home: Path) -> dict[str, str]:
+        """What a run keeps of those that its cases use: name → revision."""
+
+    def announce(self, home: Path) -> None:
+        """Lets plans name what is kept under a home."""

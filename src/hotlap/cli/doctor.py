@@ -1,4 +1,4 @@
-"""hotlap selftest [PLAN]"""
+"""hotlap doctor [PLAN]"""
 
 from __future__ import annotations
 

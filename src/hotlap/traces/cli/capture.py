@@ -1,4 +1,4 @@
-"""hotlap capture -- PROGRAM"""
+"""hotlap trace capture -- PROGRAM"""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import shlex
 import sys
 from pathlib import Path
 
-from hotlap.cli import ranked, terminal
+from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.store import paths
 from hotlap.traces import capture, captured, tools
 from hotlap.traces.advice import trace as advising
+from hotlap.traces.cli import ranked
 from hotlap.traces.show import capture as printing
 from hotlap.traces.show import trace as reading
 from hotlap.traces.study import Study

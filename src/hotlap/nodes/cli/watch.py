@@ -1,4 +1,4 @@
-"""hotlap watch"""
+"""hotlap node watch"""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from hotlap.cli import periods as showing
-from hotlap.cli import terminal, watching
-from hotlap.cli.sinks import About, Sink, open_sink
+from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import sensors, targets
@@ -26,6 +24,9 @@ from hotlap.core.measure.sensors.tree import Tree
 from hotlap.core.measure.targets import host
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, Reading, Stop
+from hotlap.nodes.cli import periods as showing
+from hotlap.nodes.cli import watching
+from hotlap.nodes.cli.sinks import About, Sink, open_sink
 from hotlap.nodes.sensors import bmc, bmc_background, bmc_file, ipmi, periods, prometheus
 from hotlap.nodes.sensors.tally import Tally
 

@@ -1,4 +1,4 @@
-"""What `hotlap watch` shows of a tally: a table, lines of a log, a summary."""
+"""What `hotlap node watch` shows of a tally: a table, lines of a log, a summary."""
 
 from __future__ import annotations
 

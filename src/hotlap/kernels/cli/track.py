@@ -1,4 +1,4 @@
-"""hotlap track [SELECTOR …]"""
+"""hotlap kernel track [SELECTOR …]"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """A line per kernel: its life, what brought each change, what that costs a network's step, and whether its results are right."""
     where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
     if args.out and args.out.endswith(".md"):
-        raise InputError(f"track writes a page: name it .html, not {args.out}; 'hotlap track report' writes Markdown")
+        raise InputError(f"track writes a page: name it .html, not {args.out}; 'hotlap kernel track report' writes Markdown")
     found = tracking.track(_bundles(args), where, terminal.gate(args.gate, below=math.inf), args.network, used.of_table(args.network))
     if not found.lives and not found.never:
         _explain(args, where)

@@ -1,4 +1,4 @@
-"""hotlap opportunities RUN"""
+"""hotlap kernel opportunities RUN"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 from msgspec.structs import replace
 
-from hotlap.cli import network_options, terminal
+from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
@@ -14,6 +14,7 @@ from hotlap.core.model import kept
 from hotlap.core.show import listing
 from hotlap.core.store.bundle import Bundle
 from hotlap.kernels import opportunities as finding
+from hotlap.kernels.cli import network_options
 from hotlap.kernels.coverage import used
 from hotlap.kernels.opportunities import Opportunities
 from hotlap.kernels.show import opportunities, opportunities_page

@@ -1,4 +1,4 @@
-"""hotlap coverage PLAN… [--networks NAME,…] [--complete]"""
+"""hotlap kernel coverage PLAN… [--networks NAME,…] [--complete]"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hotlap.cli import network_options, terminal
+from hotlap.cli import terminal
 from hotlap.core import plan as plans
 from hotlap.core.errors import InputError
 from hotlap.core.model import kept, machines
@@ -21,6 +21,7 @@ from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import parse
 from hotlap.core.work.network import POINTWISE
 from hotlap.core.work.networks import steps as networks
+from hotlap.kernels.cli import network_options
 from hotlap.kernels.coverage import complete as completing
 from hotlap.kernels.coverage import edges, measure, used
 from hotlap.kernels.coverage.regions import Roof
@@ -91,7 +92,7 @@ def _roof(machine: str) -> Roof:
     """A machine of the table as coverage sees it; what a launch takes is what the model expects of one element."""
     spec = machines.load(machine)
     if spec.memory_bandwidth_b_s is None:
-        raise InputError(f"the table has no memory bandwidth of {machine}; 'hotlap machines' lists others")
+        raise InputError(f"the table has no memory bandwidth of {machine}; 'hotlap model machines' lists others")
     peaks = {unit: rate for unit in spec.flop_per_clock if (rate := spec.rate(unit) or spec.rate(unit, spec.clock_for_peak_hz))}
     launch = predict(POINTWISE.name, machine, elements=1).expected_s
     return Roof(
@@ -181,5 +182,5 @@ def _text(made: completing.Completion, args: argparse.Namespace) -> str:
         name="completion", about=about, cases=list(made.cases), measure=options, uses=uses, weighed_on=args.machine if uses else "",
     )  # fmt: skip
     counts = ", ".join(f"{count} for {purpose}" for purpose, count in made.counts.items())
-    head = [f"hotlap coverage {' '.join(args.plan)} --complete: {len(made.cases)} cases, {counts}"]
+    head = [f"hotlap kernel coverage {' '.join(args.plan)} --complete: {len(made.cases)} cases, {counts}"]
     return write.text(plan, [*head, *(f"not closed: {text}" for text in made.failed)], made.why)

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hotlap.cli import ranked, terminal
+from hotlap.cli import terminal
 from hotlap.core.errors import InputError
 from hotlap.traces import counters, ranks, window
 from hotlap.traces.advice import ranks as advising_ranks
 from hotlap.traces.advice import trace as advising
 from hotlap.traces.advice.trace import Advice
+from hotlap.traces.cli import ranked
 from hotlap.traces.counters import analysis
 from hotlap.traces.events import Events
 from hotlap.traces.ranks import Whole

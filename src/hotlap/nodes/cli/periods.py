@@ -1,4 +1,4 @@
-"""The table of `hotlap watch --periods`."""
+"""The table of `hotlap node watch --periods`."""
 
 from __future__ import annotations
 

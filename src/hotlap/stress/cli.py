@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from hotlap.cli import terminal
 from hotlap.core import units
+from hotlap.core.analysis import rows
 from hotlap.core.errors import InputError
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, Stop
@@ -168,7 +169,7 @@ def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = Non
     bundle = bundles.load(path)
     found = judging.of(bundle, own, allowed)
     if found is None:
-        raise InputError(f"the run {bundle.run.id} is no stress run; hotlap judge is for runs of a plan")
+        raise InputError(f"the run {bundle.run.id} is no stress run; hotlap gate is for runs of a plan")
     for warning in [*(notice.text for notice in bundle.notices), *shown.torn(found)]:
         print(f"hotlap: {bundle.run.id}: {warning}", file=sys.stderr)
     return found
@@ -183,7 +184,7 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     if not args.judge and run.stops == [Stop("over")] and state in ("pass", "fail", "inconclusive"):  # for the list of runs
         bundles.Writer.resume(path).finish(replace(run, stops=[Stop("over", state=state)]))
     if args.out:
-        terminal.write(Path(args.out), html.stressed(found))
+        terminal.write(Path(args.out), html.render([(found.bundle, rows.rows(found.bundle))], {run.id: found}))
     if args.json:
         terminal.print_json(found.verdict)
     else:

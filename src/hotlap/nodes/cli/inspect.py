@@ -1,4 +1,4 @@
-"""hotlap inspect"""
+"""hotlap node inspect"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the readings of `hotlap watch` go: the terminal, a bundle, JSON lines, /metrics, a collector."""
+"""Where the readings of `hotlap node watch` go: the terminal, a bundle, JSON lines, /metrics, a collector."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import Any, BinaryIO, TextIO
 import msgspec
 
 import hotlap
-from hotlap.cli import terminal, watching
+from hotlap.cli import terminal
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.sensors.columns import Columns
 from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, Run, Stop
 from hotlap.core.store import bundle, paths
+from hotlap.nodes.cli import watching
 from hotlap.nodes.sensors import exporter, otlp
 from hotlap.nodes.sensors.tally import Tally
 

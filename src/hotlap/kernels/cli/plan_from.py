@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hotlap.cli import network_options, plan_sources, terminal
+from hotlap.cli import terminal
 from hotlap.core import plan as plans
 from hotlap.core.errors import InputError
 from hotlap.core.model import machines
@@ -18,10 +18,11 @@ from hotlap.core.model.spec import Spec
 from hotlap.core.plan.axes import MOST
 from hotlap.core.plan.read import LARGEST_BYTES
 from hotlap.core.record import Case
-from hotlap.core.show import network_plan
-from hotlap.core.show.network_plan import Listed
 from hotlap.core.work.networks import compose, layered, steps, walk
 from hotlap.core.work.networks.steps import Choice
+from hotlap.kernels.cli import network_options, plan_sources
+from hotlap.kernels.show import network_plan
+from hotlap.kernels.show.network_plan import Listed
 
 MACHINE = "h200-sxm"
 LARGE = 1e9  # parameters from which a language network is called large

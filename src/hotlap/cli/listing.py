@@ -1,4 +1,4 @@
-"""hotlap ls [SELECTOR …]"""
+"""hotlap list [SELECTOR …]"""
 
 from __future__ import annotations
 

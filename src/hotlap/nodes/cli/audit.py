@@ -1,4 +1,4 @@
-"""hotlap audit"""
+"""hotlap node audit"""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.show import junit
 from hotlap.nodes import audit, growth, odd
 from hotlap.nodes.facts import Facts
 from hotlap.nodes.inspect import node
 from hotlap.nodes.show import audit as printing
+from hotlap.nodes.show import junit
 
 PROFILES = "; ".join(f"{name}: {about}" for name, about in audit.PROFILES.items())
 

@@ -1,4 +1,4 @@
-"""hotlap compiled FILE…"""
+"""hotlap kernel compiled FILE…"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, metavar="N", help=rounds)
     parser.add_argument("--keep", metavar="DIR", help="keep cubin, PTX, SPIR-V and what else the compiler writes")
     eager = parser.add_argument_group(
-        "torch.compile: hotlap compiled MODULE:FACTORY --against eager", "FACTORY() returns (module, example inputs)"
+        "torch.compile: hotlap kernel compiled MODULE:FACTORY --against eager", "FACTORY() returns (module, example inputs)"
     )
     eager.add_argument("--against", choices=["eager"], help="time the module compiled and not compiled, in turns")
     eager.add_argument("--target", metavar="SPEC", help="torch:cpu, torch:cuda … (default: the best that PyTorch has)")

@@ -1,4 +1,4 @@
-"""hotlap track report --from X --to Y"""
+"""hotlap kernel track report --from X --to Y"""
 
 from __future__ import annotations
 

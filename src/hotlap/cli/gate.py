@@ -1,4 +1,4 @@
-"""hotlap judge [RUN …]"""
+"""hotlap gate [RUN …]"""
 
 from __future__ import annotations
 

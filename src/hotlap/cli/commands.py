@@ -1,0 +1,95 @@
+"""The map of commands: the verbs of core, those that features bring, former names, and names that people try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hotlap.features import FEATURES, Noun, Verb
+
+_CORE: Mapping[str, Verb] = {
+    "devices": Verb("what is here to measure, and what would make the rest usable", "hotlap.cli.devices", "hotlap devices"),
+    "doctor": Verb("is this machine fit to measure: load, governor, A/A test", "hotlap.cli.doctor", "hotlap doctor"),
+    "run": Verb("measure a plan and keep every number", "hotlap.cli.run", "hotlap run quick --target cuda"),
+    "plan show": Verb("a plan's cases; without a name, the built-in plans", "hotlap.cli.plan", "hotlap plan show quick", ("show",)),
+    "plan check": Verb("is a plan valid", "hotlap.cli.plan", "hotlap plan check mine.toml", ("check",)),
+    "list": Verb("the runs that were kept", "hotlap.cli.listing", "hotlap list kind=stress"),
+    "show": Verb("a run's table of results", "hotlap.cli.show", "hotlap show latest"),
+    "explain": Verb("each number against its limit: headroom and cause", "hotlap.cli.explain", "hotlap explain latest"),
+    "report": Verb("one HTML page of one or more runs", "hotlap.cli.report", "hotlap report latest --out page.html"),
+    "import": Verb("numbers measured elsewhere, as runs", "hotlap.cli.importing", "hotlap import table.csv"),
+    "schema": Verb("JSON Schema of what a bundle holds", "hotlap.cli.schema", "hotlap schema"),
+    "compare": Verb("case by case: faster, slower, same, or not known", "hotlap.cli.compare", "hotlap compare latest driver=570"),
+    "ab": Verb("two commands or plans in turns, until the answer is sure", "hotlap.cli.ab", "hotlap ab 'python a.py' 'python b.py'"),
+    "gate": Verb("one verdict: against a limit, a baseline, the fleet, rules", "hotlap.cli.gate", "hotlap gate latest --baseline good"),
+    "baseline save": Verb("what is normal, learnt from runs", "hotlap.cli.baseline", "hotlap baseline save driver=570", ("save",)),
+    "baseline list": Verb("the baselines that are kept", "hotlap.cli.baseline", "hotlap baseline list", ("list",)),
+    "baseline show": Verb("what a baseline holds as normal", "hotlap.cli.baseline", "hotlap baseline show good", ("show",)),
+    "baseline promote": Verb("the baseline that verdicts use", "hotlap.cli.baseline", "hotlap baseline promote good", ("promote",)),
+    "history": Verb("cases over time: where a level changed, and what with it", "hotlap.cli.history", "hotlap history --changed"),
+    "history bisect": Verb("which commit of a repository changed a case", "hotlap.cli.bisect", "hotlap history bisect --good v1 …"),
+    "predict": Verb("what a workload or network can reach on a machine", "hotlap.cli.predict", "hotlap predict gemm m=4096"),
+    "energy": Verb("energy of a call and of an operation", "hotlap.cli.energy", "hotlap energy latest"),
+    "energy frontier": Verb("time against energy over clocks or power caps", "hotlap.cli.energy_frontier", "hotlap energy frontier quick"),
+    "model machines": Verb("the machine table", "hotlap.cli.machines", "hotlap model machines h200-sxm"),
+    "model calibrate": Verb("learn this machine, for better predictions", "hotlap.cli.calibrate", "hotlap model calibrate"),
+    "model sensitivity": Verb("what a plan gains from more of each figure", "hotlap.cli.sensitivity", "hotlap model sensitivity quick"),
+    "model correlate": Verb("a simulation against silicon, case by case", "hotlap.cli.correlate", "hotlap model correlate A B"),
+    "completion": Verb("what lets a shell complete these words: bash, zsh, fish", "hotlap.cli.completion", "hotlap completion bash"),
+}
+_CORE_NOUNS: Mapping[str, Noun] = {
+    "plan": Noun("show, check and make plans", "show"),
+    "baseline": Noun("what is normal, learnt from runs", "show"),
+    "model": Noun("the machine table, calibration, sensitivity", "machines"),
+}
+VERBS: Mapping[str, Verb] = {**_CORE, **{name: verb for feature in FEATURES.values() for name, verb in feature.verbs.items()}}
+NOUNS: Mapping[str, Noun] = {**_CORE_NOUNS, **{name: noun for feature in FEATURES.values() for name, noun in feature.nouns.items()}}
+GROUPS: Mapping[str, tuple[str, ...]] = {  # of the first screen
+    "measure": ("devices", "doctor", "run", "ab", "stress", "plan"),
+    "results": ("list", "show", "explain", "report", "import", "schema"),
+    "judge": ("compare", "gate", "baseline", "history", "energy"),
+    "expect": ("predict", "model"),
+    "look into": ("trace", "kernel", "node"),
+}
+START: Mapping[str, str] = {
+    "hotlap devices": "what can be measured here",
+    "hotlap run": "measure it: limits, intervals and doubts beside each number",
+    "hotlap explain": "each number against its limit: how far it is, and why",
+}
+FORMER: Mapping[str, str] = {  # of 0.1; they run in 0.2
+    "judge": "gate", "ls": "list", "selftest": "doctor", "bisect": "history bisect", "baseline ls": "baseline list",
+    "inspect": "node inspect", "audit": "node audit", "watch": "node watch", "capture": "trace capture",
+    "coverage": "kernel coverage", "opportunities": "kernel opportunities", "compiled": "kernel compiled",
+    "track report": "kernel track report", "track": "kernel track",
+    "machines": "model machines", "calibrate": "model calibrate", "sensitivity": "model sensitivity", "correlate": "model correlate",
+}  # fmt: skip
+TRIED: Mapping[str, str] = {  # names of other tools → what is meant
+    "diff": "hotlap compare A B", "roofline": "hotlap explain RUN", "profile": "hotlap trace capture -- PROGRAM",
+    "version": "hotlap --version",
+    "bench": "hotlap run PLAN", "benchmark": "hotlap run PLAN", "measure": "hotlap run PLAN", "verify": "hotlap gate RUN",
+    "test": "hotlap doctor", "monitor": "hotlap node watch", "top": "hotlap node watch", "info": "hotlap node inspect",
+    "burn": "hotlap stress burn", "results": "hotlap list", "runs": "hotlap list", "plot": "hotlap report RUN",
+    "export": "hotlap show RUN --format csv",
+}  # fmt: skip
+
+
+def of_noun(noun: str) -> dict[str, Verb]:
+    """The verbs of a noun, by all of their words."""
+    return {name: verb for name, verb in VERBS.items() if name.startswith(f"{noun} ")}
+
+
+def split(words: list[str]) -> tuple[str, list[str]]:
+    """The command that words begin with, as many of them as are one, and what is left; ("", words) where there is none."""
+    for count in (3, 2, 1):
+        name = " ".join(words[:count])
+        if len(words) >= count and name in VERBS:
+            return name, words[count:]
+    return "", words
+
+
+def renamed(words: list[str]) -> tuple[list[str], str, str]:
+    """Words with a former name replaced by today's; the former name and today's, or "" twice."""
+    for count in (2, 1):
+        name = " ".join(words[:count])
+        if len(words) >= count and name in FORMER:
+            return [*FORMER[name].split(), *words[count:]], name, FORMER[name]
+    return words, "", ""

@@ -1,0 +1,72 @@
+"""Kinds of run beside plans: each is shown by the feature that brings it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from hotlap.core import extend
+from hotlap.core.errors import SchemaError
+from hotlap.core.record import IMPORTED
+from hotlap.core.store.bundle import Bundle
+
+PLAN = "plan"
+
+
+class Kind(Protocol):
+    """A module that shows the runs of one kind. `found` is what its `read` returned, None where the bundle holds too little for it."""
+
+    CASES: bool  # whether its runs have cases of a plan, shown beside the rest
+    NO_CASES: str  # why there is nothing to explain; {run} is the run's id
+    UNFINISHED: str  # what is said of a run that has not ended
+    METHOD: str  # how its numbers were obtained, for a page; "" where its cases say it
+
+    def read(self, bundle: Bundle) -> Any | None:
+        """What is shown, analysed once."""
+
+    def text(self, found: Any, width: int, color: bool) -> str:
+        """On the terminal, under the run's heading."""
+
+    def document(self, found: Any) -> dict[str, Any]:
+        """Keys beside those of every run in --json."""
+
+    def measured(self, found: Any) -> bool:
+        """Whether anything was measured, read or recorded: False must not look like success."""
+
+    def lead(self, found: Any) -> str:
+        """HTML for the top of a page; "" for nothing."""
+
+    def sections(self, found: Sequence[Any]) -> list[tuple[str, str, str]]:
+        """Name, title and HTML of each section for all runs of this kind on a page."""
+
+    def notices(self, found: Any) -> str:
+        """HTML of what to doubt."""
+
+
+def of(bundle: Bundle) -> Kind | None:
+    """What shows a run that is more than the cases of a plan; None for a plan or an import. Raises SchemaError where no feature does."""
+    kind = bundle.run.kind
+    if kind in (PLAN, IMPORTED):
+        return None
+    found: Kind | None = extend.find("kinds", kind)
+    if found is None:
+        raise SchemaError(
+            f"the run {bundle.run.id} is of kind '{kind}', written by Hotlap {bundle.run.hotlap}; "
+            "no feature of this Hotlap shows it: install that version"
+        )
+    return found
+
+
+def unfinished(kind: str) -> str:
+    """What is said of a run of this kind that has not ended, and how it goes on."""
+    if kind == PLAN:
+        return "not finished: hotlap run --resume goes on"
+    shown = extend.find("kinds", kind)
+    return str(shown.UNFINISHED) if shown else "not finished"
+
+
+def read(bundle: Bundle) -> tuple[Kind, Any] | None:
+    """The kind of a run and what it shows; None for a plan or an import, and where the bundle holds too little for its kind."""
+    kind = of(bundle)
+    found = kind.read(bundle) if kind else None
+    return None if kind is None or found is None else (kind, found)

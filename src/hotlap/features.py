@@ -1,0 +1,122 @@
+"""The features, in one table: what each brings, as "package.module:name". Nothing is imported before it is used.
+
+`verbs`: words of a command → what it does, its module (`add(parser)`, `run(args) -> exit code`), an example.
+`kinds`: a kind of run → the module that shows it (`hotlap.core.show.kinds.Kind`).
+`implementers`: modules that prepare cases which users' own code implements (`hotlap.core.measure.workloads.base.Implementer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """One command. `words` stand before what the user writes."""
+
+    about: str
+    module: str
+    example: str
+    words: tuple[str, ...] = ()
+
+
+class Noun(NamedTuple):
+    """A word that has verbs; a bare argument goes to `first`."""
+
+    about: str
+    first: str
+
+
+class Feature(NamedTuple):
+    """What one folder beside `core` brings."""
+
+    nouns: Mapping[str, Noun] = {}
+    verbs: Mapping[str, Verb] = {}
+    kinds: Mapping[str, str] = {}
+    implementers: Mapping[str, str] = {}
+
+
+KERNEL = "hotlap.kernels.cli.kernel"
+
+FEATURES: Mapping[str, Feature] = {
+    "kernels": Feature(
+        nouns={"kernel": Noun("your own kernels; what plans cover; where work on kernels pays", "add")},
+        verbs={
+            "kernel add": Verb("keep a kernel of your own, with its revision", KERNEL, "hotlap kernel add mine.py", ("add",)),
+            "kernel list": Verb("the kernels that are kept", KERNEL, "hotlap kernel list", ("list",)),
+            "kernel show": Verb("one kernel: what it implements, its files, its cost", KERNEL, "hotlap kernel show mine", ("show",)),
+            "kernel check": Verb("are its results right", KERNEL, "hotlap kernel check mine m=512", ("check",)),
+            "kernel plan": Verb("its cases, as a plan", KERNEL, "hotlap kernel plan mine -o mine.toml", ("plan",)),
+            "kernel remove": Verb("forget it; runs that measured it are kept", KERNEL, "hotlap kernel remove mine", ("remove",)),
+            "kernel coverage": Verb(
+                "what plans cover of real use, and what they lack", "hotlap.kernels.cli.coverage", "hotlap kernel coverage quick"
+            ),
+            "kernel opportunities": Verb(
+                "where work on kernels pays, why, and what would change it", "hotlap.kernels.cli.opportunities",
+                "hotlap kernel opportunities latest",
+            ),
+            "kernel compiled": Verb(
+                "what compilers made of a kernel: registers, spills, occupancy", "hotlap.kernels.cli.compiled",
+                "hotlap kernel compiled a.cubin",
+            ),
+            "kernel track": Verb(
+                "the life of each kernel over revisions, versions, devices", "hotlap.kernels.cli.track", "hotlap kernel track"
+            ),
+            "kernel track report": Verb(
+                "a release against another, kernel by kernel", "hotlap.kernels.cli.track_report",
+                "hotlap kernel track report --from v1 --to v2",
+            ),
+            "plan from": Verb(
+                "the kernels that networks really run, with their weight", "hotlap.kernels.cli.plan_from",
+                "hotlap plan from llama-3-8b -o llama.toml",
+            ),
+        },
+        implementers={"own": "hotlap.kernels.implementer"},
+    ),
+    "traces": Feature(
+        nouns={"trace": Noun("where the time of a recorded program went, what gains most", "show")},
+        verbs={
+            "trace show": Verb(
+                "where the time of a recorded program went, what gains most", "hotlap.traces.cli.trace", "hotlap trace t.json"
+            ),
+            "trace diff": Verb(
+                "two traces of one program: what changed, summed to the whole", "hotlap.traces.cli.diff", "hotlap trace diff a.json b.json"
+            ),
+            "trace lint": Verb(
+                "markers that will mislead: unbalanced, misspelt, too short", "hotlap.traces.cli.lint", "hotlap trace lint t.json"
+            ),
+            "trace capture": Verb(
+                "record some steps of a program, and say where the time went", "hotlap.traces.cli.capture",
+                "hotlap trace capture -- python train.py",
+            ),
+        },
+        kinds={"capture": "hotlap.traces.show.kind"},
+    ),
+    "nodes": Feature(
+        nouns={"node": Noun("a node's facts, rules over them, its telemetry", "inspect")},
+        verbs={
+            "node inspect": Verb(
+                "the facts of a node: GPUs, links, cards, settings, firmware", "hotlap.nodes.cli.inspect", "hotlap node inspect"
+            ),
+            "node audit": Verb(
+                "those facts against rules: what is wrong, and what mends it", "hotlap.nodes.cli.audit", "hotlap node audit"
+            ),
+            "node watch": Verb(
+                "telemetry: on the terminal, as an exporter, into a file", "hotlap.nodes.cli.watch", "hotlap node watch --for '1 min'"
+            ),
+        },
+        kinds={"watch": "hotlap.nodes.show.kind"},
+    ),
+    "stress": Feature(
+        verbs={
+            "stress": Verb("hours at the limit: load that is checked, and a verdict", "hotlap.stress.cli", "hotlap stress burn --for '8 h'")
+        },
+        kinds={"stress": "hotlap.stress.show_kind"},
+    ),
+}
+
+TABLE = {
+    what: {name: line for feature in FEATURES.values() for name, line in getattr(feature, what).items()}
+    for what in ("kinds", "implementers")
+}
+"""What `core.extend` takes."""

@@ -1,0 +1,48 @@
+"""How watches are shown (`hotlap.core.show.kinds.Kind`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hotlap.core.show import telemetry, telemetry_page
+from hotlap.core.show.telemetry import Watched
+from hotlap.core.store.bundle import Bundle
+
+UNFINISHED = "not finished: it was killed, or still goes on"
+CASES = False
+NO_CASES = "a watch has no cases to explain; hotlap show {run} says what the sensors read"
+METHOD = ""
+
+
+class Watch(NamedTuple):
+    bundle: Bundle
+    devices: list[Watched]
+
+
+def read(bundle: Bundle) -> Watch:
+    return Watch(bundle, telemetry.of(bundle))
+
+
+def text(found: Watch, width: int, color: bool) -> str:
+    return "\n".join(telemetry.lines(found.devices, width)).strip("\n")
+
+
+def document(found: Watch) -> dict[str, Any]:
+    return {"telemetry": found.devices}
+
+
+def measured(found: Watch) -> bool:
+    return any(reading.status == "ok" for reading in found.bundle.readings)
+
+
+def lead(found: Watch) -> str:
+    return telemetry_page.lead(found.devices)
+
+
+def sections(found: Sequence[Watch]) -> list[tuple[str, str, str]]:
+    return [("Sensors", "What the sensors read", "".join(telemetry_page.section(one.bundle, one.devices) for one in found))]
+
+
+def notices(found: Watch) -> str:
+    return ""

@@ -1,0 +1,43 @@
+"""How stress runs are shown (`hotlap.core.show.kinds.Kind`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hotlap.core.store.bundle import Bundle
+from hotlap.stress import show, show_page, verdict
+from hotlap.stress.show_page import METHOD as METHOD
+from hotlap.stress.verdict import Judged
+
+UNFINISHED = "not finished: hotlap stress --resume goes on"
+CASES = False
+NO_CASES = "a stress run has no cases to explain; hotlap show {run} says what was done, what held it back and what to do"
+
+
+def read(bundle: Bundle) -> Judged | None:
+    return verdict.of(bundle)
+
+
+def text(found: Judged, width: int, color: bool) -> str:
+    return show.told(found, width, color)
+
+
+def document(found: Judged) -> dict[str, Any]:
+    return {}
+
+
+def measured(found: Judged) -> bool:
+    return any(device.figures["checked"] for device in found.verdict.devices)
+
+
+def lead(found: Judged) -> str:
+    return show_page.lead(found)
+
+
+def sections(found: Sequence[Judged]) -> list[tuple[str, str, str]]:
+    return [("Stress", "Stress", "".join(map(show_page.section, found)))]
+
+
+def notices(found: Judged) -> str:
+    return show_page.notices(found)
