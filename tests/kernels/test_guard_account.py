@@ -10,7 +10,7 @@ import pytest
 
 from hotlap.core.measure.protocol import Sampling
 from hotlap.core.record import Case, Samples
-from hotlap.kernels import kept as kernels
+from hotlap.kernels import implementer
 from hotlap.kernels.guard.account import Account
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGSTOP is POSIX")
@@ -151,5 +151,5 @@ def test_an_end_without_a_beginning_says_nothing() -> None:
 
 def test_which_processes_have_an_account() -> None:
     ours = Case(workload="launch", params={})
-    assert kernels.account([ours]) is None
-    assert isinstance(kernels.account([ours, Case(workload="kernel", params={"name": "x"})]), Account)
+    assert implementer.account([ours]) is None
+    assert isinstance(implementer.account([ours, Case(workload="kernel", params={"name": "x"})]), Account)

@@ -22,7 +22,6 @@ from hotlap.core.record import Case, Record, Value
 from hotlap.core.work import base, find, traits
 from hotlap.core.work.program import KERNEL
 from hotlap.kernels.cost import evaluate
-from hotlap.kernels.guard.account import Account
 
 FILE = "kernel.json"
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -162,11 +161,6 @@ def used(cases: Sequence[Case], home: Path) -> dict[str, str]:
     """Name → revision, of the kernels that cases name; what is no longer kept is left out."""
     wanted = {kernel_of(case) for case in cases} - {""}
     return {one.name: one.revision for one in kept(home) if one.name in wanted} if wanted else {}
-
-
-def account(cases: Sequence[Case]) -> Account | None:
-    """What a process that runs these cases must account for; None where all of them are ours."""
-    return Account() if any(map(kernel_of, cases)) else None
 
 
 def kernel_of(case: Case) -> str:

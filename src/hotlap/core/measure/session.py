@@ -50,7 +50,8 @@ Start = Callable[[Job, float, threading.Event], Round]
 
 def process(job: Job, limit_s: float, stop: threading.Event) -> Round:
     """A fresh process for one job."""
-    return Round(job, limit_s, stop, kernels.account(job.cases))
+    accounts = (implementer.account(job.cases) for implementer in extend.each("implementers"))
+    return Round(job, limit_s, stop, next((account for account in accounts if account), None))
 
 
 def run(plan: Plan, options: Options, listen: Listener, start: Start = process) -> Path:

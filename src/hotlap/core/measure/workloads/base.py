@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from hotlap.core.measure.guard import Account
 from hotlap.core.measure.targets.base import Prepared, Target
 from hotlap.core.record import Case
 
@@ -29,6 +30,9 @@ class Implementer(Family, Protocol):
 
     def revisions(self, cases: Sequence[Case], home: Path) -> dict[str, str]:
         """What a run keeps of those that its cases use: name → revision."""
+
+    def account(self, cases: Sequence[Case]) -> Account | None:
+        """What a process that runs these cases must account for; None where none of them is its own."""
 
     def announce(self, home: Path) -> None:
         """Lets plans name what is kept under a home."""
