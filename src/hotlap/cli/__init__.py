@@ -88,7 +88,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of one command. Raises MachineError where its feature does not load."""
     verb = commands.VERBS[name]
     shown = name.removesuffix(f" {' '.join(verb.words)}") if verb.words else name
-    about = f"{verb.about[0].upper()}{verb.about[1:]}. Example: {verb.example}".replace("%", "%%")
+    about = f"{verb.about}. Example: {verb.example}".replace("%", "%%")
     parser = _Parser(prog=f"hotlap {shown}", description=about, allow_abbrev=False)
     extend.resolve(verb.module).add(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
