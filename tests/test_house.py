@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 import hotlap
 from hotlap.cli import commands
 from hotlap.core import extend
+from hotlap.core import plan as plans
+from hotlap.core.analysis import rows
+from hotlap.core.measure import session
+from hotlap.core.record import Gap, Limit, Plan, Result, Row, Summary, Verdict
+from hotlap.core.show import text
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store.bundle import Bundle
 from hotlap.features import FEATURES, TABLE
 
 SOURCE = Path(hotlap.__file__).parent
@@ -77,6 +87,55 @@ def test_a_kind_shows_its_runs(kind: str) -> None:
     assert shown.CASES or "{run}" in shown.NO_CASES
     assert isinstance(shown.METHOD, str)
     assert shown.UNFINISHED.startswith("not finished")
+
+
+def test_the_python_interface_has_the_features_too() -> None:
+    code = "import hotlap; hotlap.run; from hotlap.core import extend; from hotlap.features import TABLE; assert extend.table() == TABLE and TABLE"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+ROAD = {  # what is handed over, and by which module, in the order of a result's life
+    Plan: "core.plan.read", Bundle: "core.store.bundle", Result: "core.store.fold", Summary: "core.stats.summary", Limit: "core.model.limits",
+    Gap: "core.model.gap",
+    Verdict: "core.analysis.state", Row: "core.analysis.rows", str: "core.show.text",
+}  # fmt: skip
+
+
+class Road:
+    """Which module first hands over each type of result, in the order of time."""
+
+    def __init__(self, wanted: Mapping[type, str]) -> None:
+        self.wanted, self.first = wanted, dict[type, str]()
+
+    def __enter__(self) -> Road:
+        sys.setprofile(self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _look(self, frame: FrameType, event: str, returned: object) -> None:
+        kind = type(returned)
+        if event != "return" or kind not in self.wanted or kind in self.first:
+            return
+        module = frame.f_globals.get("__name__", "").removeprefix("hotlap.")
+        if kind is not str or module.startswith(self.wanted[str]):
+            self.first[kind] = module
+
+
+@pytest.mark.slow("measures a case under a profiler")
+def test_a_result_walks_down_the_road_and_never_back(tmp_path: Path) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text('[measure]\nrounds = 1\nrounds_max = 1\n[[case]]\nworkload = "stream"\nsize = "64 MiB"\n')
+    road = Road(ROAD)
+    with road:
+        plan = plans.load(str(file))
+    path = session.run(plan, session.Options(target="simulated:h200-sxm", home=tmp_path), lambda *_: None)
+    with road:
+        bundle = bundles.load(path)
+        printed = text.table(rows.rows(bundle), 100, False, bundle.run.id)
+    assert "stream" in printed
+    assert list(road.first.items()) == list(ROAD.items())
 
 
 def test_every_folder_beside_core_is_a_feature() -> None:

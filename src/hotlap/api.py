@@ -12,8 +12,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from hotlap.core import extend, units
 from hotlap.core import plan as plans
-from hotlap.core import units
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift
 from hotlap.core.analysis import rows as tables
@@ -27,8 +27,11 @@ from hotlap.core.show import text
 from hotlap.core.stats.changes import changes as detected
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, paths, select
+from hotlap.features import TABLE
 from hotlap.traces.advice import trace as advising
 from hotlap.traces.timeline import Timeline as Timeline
+
+extend.use(TABLE)
 
 
 @dataclass(frozen=True)

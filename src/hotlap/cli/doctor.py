@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core.analysis import selftest as testing
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
-from hotlap.core.show import selftest
+from hotlap.core.show import busy, selftest
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
 
@@ -32,9 +32,12 @@ def run(args: argparse.Namespace) -> int:
     """Compares the machine with itself: exit code 0 when it does not cry wolf, 1 when it does, 3 when too little was measured."""
     bundle = _kept(args) if args.run else _measured(args)
     found = testing.selftest(select.results(bundle))
+    look, governor = bundle.run.look, bundle.run.machine.settings.get("governor", "")
     if args.json:
-        terminal.print_json({"run": bundle.run.id, "selftest": found})
+        terminal.print_json({"run": bundle.run.id, "look": look, "governor": governor, "selftest": found})
     else:
+        if look:
+            print("\n".join([*busy.fitness(look, governor), ""]))
         print(selftest.selftest(found, terminal.width(), color=terminal.color()))
     return EXIT_CODES[found.state]
 
@@ -59,6 +62,7 @@ def _measured(args: argparse.Namespace) -> bundles.Bundle:
     progress = Progress(sys.stderr)
     progress.begin(plan)
     options = session.Options(target=args.target, device=args.device, labels={"selftest": "yes"}, home=paths.home())
+    options = looking.before(plan, options, None)
     try:
         return bundles.load(session.run(plan, options, progress))
     finally:

@@ -20,13 +20,19 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
-from hotlap.core.errors import InputError, nearest
-
 LEVELS = ("off", "coarse", "fine", "all")
 VARIABLE = "HOTLAP_MARKERS"
 MOST_KEPT = 4096  # ranges kept per level: a program with more names has ids in them
 F = TypeVar("F", bound=Callable[..., Any])
 Close = Callable[[], None]
+
+
+def _refused(message: str, given: str, valid: tuple[str, ...]) -> Exception:
+    """An InputError; errors are imported when there is one, since programs that only mark pay for every module."""
+    from hotlap.core.errors import InputError, nearest
+
+    return InputError(f"{message}; {nearest(given, valid)}")
+
 
 
 class Profiler(Protocol):
@@ -100,7 +106,7 @@ class Marker:
     @level.setter
     def level(self, wanted: str) -> None:
         if wanted not in LEVELS:
-            raise InputError(f"there is no level '{wanted}' of markers; {nearest(str(wanted), LEVELS)}")
+            raise _refused(f"there is no level '{wanted}' of markers", str(wanted), LEVELS)
         self.rank = LEVELS.index(wanted)
         for ranges in self.kept.values():
             for one in list(ranges.values()):
@@ -117,7 +123,7 @@ class Marker:
 
     def _make(self, name: str, level: str) -> Range:
         if level not in LEVELS[1:]:
-            raise InputError(f"a marker's level is not '{level}'; {nearest(str(level), LEVELS[1:])}")
+            raise _refused(f"a marker's level is not '{level}'", str(level), LEVELS[1:])
         kept = self.kept[level]
         if len(kept) >= MOST_KEPT:
             return Range(self, name, level)
@@ -195,7 +201,7 @@ def from_environment() -> Marker:
     """The marker with the level of HOTLAP_MARKERS. A wrong one stops no program: it is said once, and markers are off."""
     wanted = os.environ.get(VARIABLE, "off").strip().lower() or "off"
     if wanted not in LEVELS:
-        warnings.warn(f"{VARIABLE}={wanted}: there is no such level of markers; {nearest(wanted, LEVELS)}; they are off", stacklevel=2)
+        warnings.warn(f"{VARIABLE}={wanted}: there is no such level of markers; valid: {', '.join(LEVELS)}; they are off", stacklevel=2)
         wanted = "off"
     return Marker(wanted)
 

@@ -16,6 +16,16 @@ def said(look: Look) -> str:
     return words.clean(f"the machine is busy: {'; '.join(_who(look))}; {_off(noise)}")
 
 
+def fitness(look: Look, governor: str) -> list[str]:
+    """Whether a machine is fit to measure, in lines: how busy it was, and what its processors' clocks do. `governor`: "" unknown."""
+    cores = f"others use {look.others_share * look.cores:.1f} of {look.cores} cores" if look.others_share is not None and look.cores else ""
+    steal = f"steal {percent(look.steal_share)}" if look.steal_share is not None else ""
+    load = said(look) or ", ".join(filter(None, ("quiet", cores, steal)))
+    known = {"": "cannot be read here, as on most virtual machines", "performance": "performance: the clock stays high"}
+    clock = known.get(governor, f"{governor}: the clock follows the load; 'performance' keeps it high")
+    return [f"load      {load}", f"governor  {words.clean(clock)}"]
+
+
 def _off(noise: float) -> str:
     if noise <= 1:
         return f"expect ± {round(noise, 1) * 100:.0f} % or worse"
