@@ -17,7 +17,7 @@ hotlap=$work/venv/bin/hotlap
 "$work/venv/bin/python" "$root/examples/simulated_timeline.py" syncs --trace trace.json >/dev/null
 ran() { printf '%s\n' "hotlap $*"; "$hotlap" "$@" >"$work/out" 2>"$work/err" || { code=$?; tail -n 20 "$work/out" "$work/err"; echo "wheel: 'hotlap $*' ended with $code" >&2; exit 1; }; test -s "$work/out"; }
 ran devices
-ran run quick --target simulated:h200-sxm --rounds 2 --rounds-max 2
+ran run quick --target simulated:h200-sxm --rounds 2
 ran show latest
 ran report latest --out page.html
 test -s page.html
