@@ -22,7 +22,7 @@ ran show latest
 ran report latest --out page.html
 test -s page.html
 ran predict gemm m=4096 n=4096 k=4096 dtype=bf16 --machine h200-sxm
-ran predict llama-3-8b --machine h200-sxm
+ran predict net llama-3-8b --phase decode --machine h200-sxm
 ran plan show
 ran model machines
 ran trace trace.json
