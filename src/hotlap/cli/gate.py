@@ -18,7 +18,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.measure import session
 from hotlap.core.record import Baseline
-from hotlap.core.show import judgement, junit
+from hotlap.core.show import judgement, junit, kinds
 from hotlap.core.store import baselines, paths, select, when
 from hotlap.core.store import bundle as bundles
 
@@ -47,8 +47,10 @@ def run(args: argparse.Namespace) -> int:
     _refuse(args)
     where = terminal.pairs(args.where, "a filter")
     found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args, where)]
-    if burnt := [one.run.id for one in found if one.run.plan.name.startswith("stress-") and not one.run.plan.cases]:
-        raise InputError(f"{burnt[0]} is a stress run, which has a verdict of its own: hotlap stress --judge {burnt[0]}")
+    for one in found:
+        kind = kinds.of(one)
+        if kind and not kind.CASES:
+            raise InputError(kind.NO_GATE.format(run=one.run.id))
     known = _known(found) if args.against == "fleet" else None
     held = [(bundle, _standard(bundle, args, known)) for bundle in found]
     judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]

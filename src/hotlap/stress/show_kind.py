@@ -10,6 +10,7 @@ from hotlap.stress import show, show_page, verdict
 from hotlap.stress.show_page import METHOD as METHOD
 from hotlap.stress.verdict import Judged
 
+NO_GATE = "{run} is a stress run, which has a verdict of its own: hotlap stress --judge {run}"
 UNFINISHED = "not finished: hotlap stress --resume goes on"
 CASES = False
 NO_CASES = "a stress run has no cases to explain; hotlap show {run} says what was done, what held it back and what to do"

@@ -18,6 +18,7 @@ class Kind(Protocol):
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id
+    NO_GATE: str  # why `gate` does not take it, and what does; {run} is the run's id
     UNFINISHED: str  # what is said of a run that has not ended
     METHOD: str  # how its numbers were obtained, for a page; "" where its cases say it
 

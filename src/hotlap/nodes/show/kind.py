@@ -9,6 +9,7 @@ from hotlap.core.show import telemetry, telemetry_page
 from hotlap.core.show.telemetry import Watched
 from hotlap.core.store.bundle import Bundle
 
+NO_GATE = "{run} is a watch, which has no cases to judge; hotlap show {run} says what the sensors read"
 UNFINISHED = "not finished: it was killed, or still goes on"
 CASES = False
 NO_CASES = "a watch has no cases to explain; hotlap show {run} says what the sensors read"

@@ -11,6 +11,7 @@ from hotlap.traces import captured
 from hotlap.traces.captured import Captured
 from hotlap.traces.show import capture
 
+NO_GATE = ""
 UNFINISHED = "not finished: it was killed, or still goes on"
 CASES = True
 NO_CASES = ""
