@@ -26,8 +26,8 @@ def section(document: str, title: str) -> str:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_and_parameter_is_described(name: str) -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", section("workloads.md", name), re.MULTILINE)
-    assert rows == [p.name for p in WORKLOADS[name].params], f"docs/workloads.md: a row for each parameter of {name}"
+    rows = re.findall(r"^- `(\w+)` \(", section("workloads.md", name), re.MULTILINE)
+    assert rows == [p.name for p in WORKLOADS[name].params], f"docs/workloads.md: a line for each parameter of {name}"
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -64,7 +64,4 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_the_number_of_rules_is_that_of_the_list() -> None:
-    told = {}
-    for path in (DOCS / "audit.md", DOCS.parent / "README.md", DOCS.parent / "CHANGELOG.md"):
-        told[path.name] = set(re.findall(r"(\d+) rules\b", path.read_text(encoding="utf-8")))
-    assert told == {name: {str(len(audit.builtin()))} for name in told}
+    assert set(re.findall(r"(\d+) rules\b", (DOCS / "audit.md").read_text(encoding="utf-8"))) == {str(len(audit.builtin()))}

@@ -133,7 +133,7 @@ def test_every_notice_of_the_glossary_has_something_to_do() -> None:
 
     glossary = (Path(__file__).parents[3] / "docs" / "glossary.md").read_text(encoding="utf-8")
     table = glossary.partition("### Notices of a number")[2].partition("\n### ")[0]
-    named = {line.split("**")[1] for line in table.splitlines() if line.startswith("| **")}
+    named = {line.split("**")[1] for line in table.splitlines() if line.startswith("- **")}
     assert named
     for name in named:
         kind = notices.KINDS[notices.SAME.get(name, name)]

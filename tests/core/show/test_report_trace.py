@@ -129,7 +129,7 @@ def test_document_of_the_json_has_every_key(kind: type[Record]) -> None:
     parts = re.split(rf"^### {kind.__name__}$", DOCUMENT.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert len(parts) == 2, f"docs/trace-output.md needs a section '### {kind.__name__}'"
     table = re.split(r"^#", parts[1], maxsplit=1, flags=re.MULTILINE)[0]
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(kind.__struct_fields__)
+    assert re.findall(r"^- `(\w+)` \(", table, re.MULTILINE) == list(kind.__struct_fields__)
 
 
 # ---------------------------------------------------------------- page
