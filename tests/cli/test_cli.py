@@ -98,7 +98,7 @@ def test_a_feature_that_does_not_load_names_itself_and_leaves_the_others(monkeyp
     assert main(["model", "machines", "h200-sxm"]) == 0
 
 
-@pytest.mark.parametrize("shell", ["bash", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_that_its_shell_takes(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
