@@ -89,13 +89,13 @@ def meant(text: str, unit: str) -> str:
     if not match or _scale(match[2], unit) is not None:
         return ""
     written = match[2].lower()
-    found = [known for known in _units(unit) if written in (known.lower(), known.lower().removesuffix(unit.lower()))]
+    similar = [known for known in _units(unit) if written in (known.lower(), known.lower().removesuffix(unit.lower()))]
     if SPELLINGS.get(written) in _units(unit):
-        found = [SPELLINGS[written]]
-    if match[2][:1] == "K" and "kB" in found:
-        found.append("KiB")  # both are meant by it
-    shown = " or ".join(f"'{match[1]} {known}'" for known in found)
-    return f"did you mean {shown}?" if found else ""
+        similar = [SPELLINGS[written]]
+    if match[2][:1] == "K" and "kB" in similar:
+        similar.append("KiB")  # both are meant by it
+    shown = " or ".join(f"'{match[1]} {known}'" for known in similar)
+    return f"did you mean {shown}?" if similar else ""
 
 
 def _units(unit: str) -> list[str]:

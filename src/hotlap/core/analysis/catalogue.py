@@ -32,20 +32,20 @@ class Budgets:
 
 def catalogue(path: Path | None = None) -> dict[str, dict[str, dict[str, str]]]:
     """Xid, ECC, throttle and link codes: meaning, severity, action, source. A user's file adds to it and overrides. Raises InputError."""
-    found = tomllib.loads(CATALOGUE.read_text("utf-8"))
+    document = tomllib.loads(CATALOGUE.read_text("utf-8"))
     if path is not None:
         try:
             own = tomllib.loads(path.read_text("utf-8"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"the catalogue '{path}' cannot be read: {error}") from None
         for group, codes in own.items():
-            if group not in found or not isinstance(codes, dict):
-                raise InputError(f"{path}: there is no group '{group}'; valid: {', '.join(sorted(found))}")
+            if group not in document or not isinstance(codes, dict):
+                raise InputError(f"{path}: there is no group '{group}'; valid: {', '.join(sorted(document))}")
             for code, entry in codes.items():
                 if not isinstance(entry, dict) or set(entry) - KEYS or entry.get("severity", "error") not in ("info", "warning", "error"):
                     raise InputError(f"{path}: [{group}.{code}] takes {', '.join(sorted(KEYS))}; severity is info, warning or error")
-                found[group][code] = {**found[group].get(code, {}), **entry}
-    return found
+                document[group][code] = {**document[group].get(code, {}), **entry}
+    return document
 
 
 class Findings:

@@ -101,14 +101,14 @@ def compare(
     """
     left, right = sides(a), sides(b)
     runs = [one.run for one in a], [one.run for one in b]
-    apart, found = environment.apart(*runs), environment.differences(*runs)
+    apart, differences = environment.apart(*runs), environment.differences(*runs)
     if turns := _in_turns(a, b, left, right):
         return [turned.comparison(x, y, one, next(iter(a[0].run.stops), None), gate) for x, y, one in turns]
     pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
     if apart and not force:
         return [_unlike(x, y, apart) for x, y in pairs]
     between = _between(a, b, past or {}, stable) if drift.one_after_the_other(*runs) else None
-    weighed = weigh(pairs, GATE if gate is None else gate, apart, found, between)
+    weighed = weigh(pairs, GATE if gate is None else gate, apart, differences, between)
     notice = _methods(*runs)
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
 
@@ -143,7 +143,7 @@ def _in_turns(
 
 
 def weigh(
-    pairs: Sequence[tuple[Side | None, Side | None]], gate: float = GATE, forced: str = "", found: Sequence[Difference] = (),
+    pairs: Sequence[tuple[Side | None, Side | None]], gate: float = GATE, forced: str = "", differences: Sequence[Difference] = (),
     between: InBetween | None = None,
 ) -> list[Comparison]:
     """An answer for each pair of sides, at one error rate over all of them; `found` is what differs between their environments,
@@ -152,7 +152,7 @@ def weigh(
     adjusted = several.adjust([one.base.p for one in weighed])
     by_device = iter(several.adjust([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
     weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
-    return [_answered(one, q, forced, found) for one, q in zip(weighed, adjusted, strict=True)]
+    return [_answered(one, q, forced, differences) for one, q in zip(weighed, adjusted, strict=True)]
 
 
 def sides(bundles: Sequence[Bundle]) -> dict[str, Side]:
@@ -173,8 +173,8 @@ def _side(kept: Sequence[tuple[Unit, Result]]) -> Side:
     )
 
 
-def _known(found: Values) -> Values:
-    return found if all(found.values()) else {}
+def _known(values: Values) -> Values:
+    return values if all(values.values()) else {}
 
 
 def _rounds(result: Result) -> list[Samples]:
@@ -217,11 +217,11 @@ def summary(side: Side | None) -> Summary:
     return _counted(summarize(side.values), side) if side else summarize([])
 
 
-def _counted(found: Summary, side: Side) -> Summary:
+def _counted(summary: Summary, side: Side) -> Summary:
     """With the samples behind the values, and the outliers among those of each round."""
     rounds = [np.array(one.seconds) for result in side.results if result.values for one in _rounds(result)]
     turned = [1 / one if side.results[0].better == "higher" and one.min() > 0 else one for one in rounds]
-    return replace(found, samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in turned))
+    return replace(summary, samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in turned))
 
 
 def _weighed(a: Side | None, b: Side | None, gate: float, between: InBetween | None) -> _Weighed:
@@ -295,14 +295,14 @@ def _middle(clocks: Values) -> float:
     return statistics.median(hz for values in clocks.values() for hz in values)
 
 
-def _answered(one: _Weighed, q: float | None, forced: str, found: Sequence[Difference]) -> Comparison:
+def _answered(weighed: _Weighed, q: float | None, forced: str, differences: Sequence[Difference]) -> Comparison:
     """With the answer, once the error rate over all cases is held."""
-    base = one.base
-    if one.raw is None:
+    base = weighed.base
+    if weighed.raw is None:
         return replace(base, forced=forced)
-    answer = ANSWERS[verdict(one.raw, margin=base.gate or 0.0, p=q)]
-    could = environment.explaining(found, RATES.get(base.unit, "latency")) if answer in ("faster", "slower") else []
-    reason = _joined(_reason(base, one.raw, answer, q), _clock(one, answer))
+    answer = ANSWERS[verdict(weighed.raw, margin=base.gate or 0.0, p=q)]
+    could = environment.explaining(differences, RATES.get(base.unit, "latency")) if answer in ("faster", "slower") else []
+    reason = _joined(_reason(base, weighed.raw, answer, q), _clock(weighed, answer))
     notices = base.notices[base.low is None :]  # the first is the reason where there is no interval
     return replace(base, q=q, answer=answer, reason=reason, forced=forced, could=could, notices=notices)
 
@@ -320,33 +320,39 @@ def _on_device(part: Apart, q: float | None, gate: float) -> OnDevice:
     )
 
 
-def _clock(one: _Weighed, answer: Answer) -> str:
+def _clock(weighed: _Weighed, answer: Answer) -> str:
     """A difference in time that vanishes in cycles is one of clocks."""
-    cycles, raw = one.cycles, one.raw
+    cycles, raw = weighed.cycles, weighed.raw
     if answer not in ("faster", "slower") or cycles is None or raw is None:
         return ""
     if cycles.ratio is None or raw.ratio is None or cycles.low is None or cycles.high is None:
         return ""
-    a, b = (show(hz, "Hz") for hz in one.clocks)
+    a, b = (show(hz, "Hz") for hz in weighed.clocks)
     moved = abs(math.log(cycles.ratio)) < abs(math.log(raw.ratio)) / 2
-    if moved and (cycles.low <= 1 <= cycles.high or abs(cycles.ratio - 1) < (one.base.gate or 0.0)):
+    if moved and (cycles.low <= 1 <= cycles.high or abs(cycles.ratio - 1) < (weighed.base.gate or 0.0)):
         return f"the clock differs, {a} and {b}: in cycles they are the same"
     return "" if moved else f"in cycles too ({cycles.ratio:.3f} ×): the clock is not the cause"
 
 
-def _reason(one: Comparison, raw: Ratio, answer: Answer, q: float | None) -> str:
-    gate = one.gate or 0.0
+def _reason(comparison: Comparison, raw: Ratio, answer: Answer, q: float | None) -> str:
+    gate = comparison.gate or 0.0
     if answer == "same":
         return f"within ± {percent(gate)}"
     if answer in ("faster", "slower"):
         return ""
-    if one.low is None or one.high is None:
-        if min(one.n_a, one.n_b) < FEWEST_RUNS:
-            return f"{FEWEST_RUNS} {one.replicates} a side are needed for an interval, there are {one.n_a} and {one.n_b}"
+    if comparison.low is None or comparison.high is None:
+        if min(comparison.n_a, comparison.n_b) < FEWEST_RUNS:
+            return (
+                f"{FEWEST_RUNS} {comparison.replicates} a side are needed for an interval, there are {comparison.n_a} and {comparison.n_b}"
+            )
         return raw.notices[0].text if raw.notices else "there is no interval"
-    _, low, high = one.change
-    if one.low <= 1 <= one.high or low is None or high is None:
-        return f"no significant difference; minimum detectable effect {percent(one.detectable)}" if one.detectable is not None else ""
+    _, low, high = comparison.change
+    if comparison.low <= 1 <= comparison.high or low is None or high is None:
+        return (
+            f"no significant difference; minimum detectable effect {percent(comparison.detectable)}"
+            if comparison.detectable is not None
+            else ""
+        )
     if not significant(raw, q):
         return "not significant over all cases together"
     ends = sorted((abs(low), abs(high)))

@@ -98,18 +98,18 @@ def _simulated(rows: Sequence[Row]) -> bool:
     return result.target.partition(":")[0] == "simulated" or any(one.method == SIMULATOR for one in result.rounds)
 
 
-def worst(found: Sequence[Correlated], most: int) -> list[Correlated]:
+def worst(cases: Sequence[Correlated], most: int) -> list[Correlated]:
     """The worst cases, the worst first: one of each regime, and a second one only where there are fewer regimes than `most`.
 
     Cases off by less than 1 % are none; one that shares its reason with a worse one says little.
     """
     places: dict[str, int] = {}
     ranks = []
-    for number, one in enumerate(found):
+    for number, one in enumerate(cases):
         places[one.regime] = places.get(one.regime, 0) + 1
         if places[one.regime] <= MOST_OF_A_REGIME and abs(one.error) >= AGREES:
             ranks.append((places[one.regime], number))
-    return [found[number] for _, number in sorted(sorted(ranks)[:most], key=lambda rank: rank[1])]
+    return [cases[number] for _, number in sorted(sorted(ranks)[:most], key=lambda rank: rank[1])]
 
 
 def _seconds(rows: Sequence[Row]) -> float:

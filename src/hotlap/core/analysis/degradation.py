@@ -18,18 +18,18 @@ Key = tuple[str, str, str]
 """Case, target, model of device: series of one key are each other's peers."""
 
 
-def with_trends(found: Sequence[Series]) -> list[Series]:
+def with_trends(all_series: Sequence[Series]) -> list[Series]:
     """The series, each with its trend since its last change or boundary; by days, of which each counts once."""
     groups: dict[Key, list[int]] = {}
-    for place, one in enumerate(found):
+    for place, one in enumerate(all_series):
         if one.points and all(point.value > 0 for point in one.points):
             groups.setdefault((one.case.id, one.target, one.model), []).append(place)
     known: dict[int, Trend] = {}
     for members in groups.values():
-        known.update(zip(members, _together([found[place] for place in members]), strict=True))
+        known.update(zip(members, _together([all_series[place] for place in members]), strict=True))
     adjusted = several.adjust([None if math.isnan(one.p) else one.p for one in known.values()])
     named = {place: _named(one, q) for (place, one), q in zip(known.items(), adjusted, strict=True) if q is not None}
-    return [replace(one, trend=named.get(place)) for place, one in enumerate(found)]
+    return [replace(one, trend=named.get(place)) for place, one in enumerate(all_series)]
 
 
 def _together(peers: Sequence[Series]) -> list[Trend]:
@@ -45,22 +45,22 @@ def _day(point: Point) -> int:
     return int(point.time_s // DAY_S)
 
 
-def _by_day(one: Series, days: Sequence[int]) -> NDArray[np.float64]:
+def _by_day(series: Series, days: Sequence[int]) -> NDArray[np.float64]:
     """Medians; NaN where there is none."""
     gathered: dict[int, list[float]] = {}
-    for point in one.points:
+    for point in series.points:
         gathered.setdefault(_day(point), []).append(point.value)
     return np.array([float(np.median(gathered[day])) if day in gathered else math.nan for day in days])
 
 
-def _trends(found: Trends, since: Sequence[int]) -> list[Trend]:
-    judged = found.judged()
-    columns = {**judged._asdict(), "resolvable": found.resolvable(), "own": found.own.slope}
+def _trends(slopes: Trends, since: Sequence[int]) -> list[Trend]:
+    judged = slopes.judged()
+    columns = {**judged._asdict(), "resolvable": slopes.resolvable(), "own": slopes.own.slope}
     peers = len(since) - 1 if len(since) > FEWEST_PEERS else 0
     numbers = [{name: float(column[n, 0]) for name, column in columns.items()} for n in range(len(since))]
     return [Trend(state="cannot tell", q=math.nan, peers=peers, since=first, **one) for one, first in zip(numbers, since, strict=True)]
 
 
-def _named(one: Trend, q: float) -> Trend:
-    code = verdicts(*(np.array([value]) for value in (one.slope, one.low, one.high, q)))[0]
-    return replace(one, q=q, state=VERDICTS[code])
+def _named(trend: Trend, q: float) -> Trend:
+    code = verdicts(*(np.array([value]) for value in (trend.slope, trend.low, trend.high, q)))[0]
+    return replace(trend, q=q, state=VERDICTS[code])

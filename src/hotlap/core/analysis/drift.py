@@ -79,7 +79,7 @@ def past(bundles: Iterable[Bundle], a: Sequence[Run], b: Sequence[Run], cases: I
     first = min((start for start, _ in _spans(sides)), default=math.inf)
     hosts, ids = {run.machine.host for run in sides}, {run.id for run in sides}
     targets, devices, wanted = {target_name(run.target) for run in sides}, {key for run in sides for key in run.devices}, set(cases)
-    found: dict[str, list[tuple[float, float]]] = {}
+    rounds: dict[str, list[tuple[float, float]]] = {}
     for bundle in bundles:
         run, began = bundle.run, when.seconds(bundle.run.began)
         if began is None or began >= first or run.id in ids or run.machine.host not in hosts or target_name(run.target) not in targets:
@@ -90,8 +90,8 @@ def past(bundles: Iterable[Bundle], a: Sequence[Run], b: Sequence[Run], cases: I
                 levels.setdefault(result.case.id, []).append(statistics.median(result.values))
         for case, values in levels.items():
             if min(values) > 0:
-                found.setdefault(case, []).append((began, math.log(statistics.geometric_mean(values))))
-    return {case: sorted(points) for case, points in found.items()}
+                rounds.setdefault(case, []).append((began, math.log(statistics.geometric_mean(values))))
+    return {case: sorted(points) for case, points in rounds.items()}
 
 
 def between(a: Sequence[Run], b: Sequence[Run], case: Case, known: Past) -> tuple[Drift, Allowance]:

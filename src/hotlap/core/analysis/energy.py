@@ -67,14 +67,14 @@ class _Round(Record, frozen=True, kw_only=True):
 def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequence[Device]) -> list[Spent]:
     """Of each row; those without a number too, with the reason."""
     kinds = {device.key: device.kind for device in devices}
-    found = []
+    energies_ = []
     for key in dict.fromkeys(row.device for row in rows):
         mine = [row for row in rows if row.device == key]
         rounds = {one.round for row in mine for one in row.result.rounds}  # each a process, whose counters may begin anew
         series = {n: _series([one for one in readings if one.round == n], key, kinds.get(key) == "cpu") for n in sorted(rounds)}
         outside, missing = _outside(mine, series), _missing(readings, key)
-        found += [_of(row, series, outside, missing) for row in mine]
-    return found
+        energies_ += [_of(row, series, outside, missing) for row in mine]
+    return energies_
 
 
 # ---------------------------------------------------------------- one case
@@ -122,28 +122,28 @@ def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missi
     )
 
 
-def _changed(one: Spent, **fields: object) -> Spent:
-    return replace(one, **fields)
+def _changed(spent: Spent, **fields: object) -> Spent:
+    return replace(spent, **fields)
 
 
-def _round(one: Samples, series: _Sensed, least_w: float) -> _Round | None:
-    if not one.ended_s > one.began_s:
+def _round(samples: Samples, series: _Sensed, least_w: float) -> _Round | None:
+    if not samples.ended_s > samples.began_s:
         return None
-    found = energy.window(one.began_s, one.ended_s, series["power_w"], series["energy_j"])
-    if found.joules is None:
+    window = energy.window(samples.began_s, samples.ended_s, series["power_w"], series["energy_j"])
+    if window.joules is None:
         return None
-    call_s, whole_s = statistics.median(one.seconds), one.ended_s - one.began_s
-    busy_s = min(sum(one.seconds) * one.calls + one.dropped * one.calls * call_s, whole_s)
+    call_s, whole_s = statistics.median(samples.seconds), samples.ended_s - samples.began_s
+    busy_s = min(sum(samples.seconds) * samples.calls + samples.dropped * samples.calls * call_s, whole_s)
     if busy_s <= 0:
         return None
-    inside = _within(series["power_w"], one.began_s, one.ended_s)
-    highest = max([*inside, *_within(series["power_limit_w"], -math.inf, one.ended_s)[-1:]], default=found.joules / whole_s)
+    inside = _within(series["power_w"], samples.began_s, samples.ended_s)
+    highest = max([*inside, *_within(series["power_limit_w"], -math.inf, samples.ended_s)[-1:]], default=window.joules / whole_s)
     lowest = min([*inside, least_w])
-    error, rest_s = found.error_j or 0.0, whole_s - busy_s
-    low = max(found.joules - error - highest * rest_s, 0.0) / busy_s
-    high = (found.joules + error - lowest * rest_s) / busy_s
-    watts = min(max(found.joules / whole_s, low), high)
-    clocks = _within(series["clock_hz"], one.began_s, one.ended_s)
+    error, rest_s = window.error_j or 0.0, whole_s - busy_s
+    low = max(window.joules - error - highest * rest_s, 0.0) / busy_s
+    high = (window.joules + error - lowest * rest_s) / busy_s
+    watts = min(max(window.joules / whole_s, low), high)
+    clocks = _within(series["clock_hz"], samples.began_s, samples.ended_s)
     return _Round(
         joules=watts * call_s,
         low=low * call_s,
@@ -151,8 +151,8 @@ def _round(one: Samples, series: _Sensed, least_w: float) -> _Round | None:
         seconds=call_s,
         power_w=watts,
         clock_hz=statistics.median(clocks) if clocks else None,
-        source=found.source,
-        notices=list(found.notices),
+        source=window.source,
+        notices=list(window.notices),
     )
 
 
@@ -171,13 +171,13 @@ def _work(row: Row) -> tuple[float, float]:
 def _series(readings: Sequence[Readings], key: str, host: bool) -> dict[str, energy.Series]:
     """Power, counter and clock of a device; of a processor, the sum over its packages."""
     mine = [one for one in readings if one.device == key or (host and one.device == "host")]
-    found: dict[str, energy.Series] = {}
+    columns: dict[str, energy.Series] = {}
     for name, sensors in SENSORS.items():
         some = [one for one in mine if one.sensor in sensors]
         if not some and host and name in ("power_w", "energy_j"):
             some = [one for one in mine if one.sensor.startswith(f"{name}.package") and "-" not in one.sensor]
-        found[name] = _summed(some)
-    return found
+        columns[name] = _summed(some)
+    return columns
 
 
 def _summed(some: Sequence[Readings]) -> energy.Series:
@@ -207,13 +207,13 @@ def _within(series: energy.Series, begin_s: float, end_s: float) -> list[float]:
 
 def _outside(rows: Sequence[Row], series: Mapping[int, _Sensed]) -> list[float]:
     """Power outside of all cases, warm-up and all; nothing where too few readings fall there."""
-    found: list[float] = []
+    gaps: list[float] = []
     for number, sensed in series.items():
         windows = [(one.began_s, one.ended_s) for row in rows for one in row.result.rounds if one.round == number]
         for time_s, value in zip(*sensed["power_w"], strict=True):
             if value is not None and not any(begin_s <= time_s <= end_s for begin_s, end_s in windows):
-                found.append(value)
-    return found if len(found) >= FEWEST else []
+                gaps.append(value)
+    return gaps if len(gaps) >= FEWEST else []
 
 
 def _missing(readings: Sequence[Readings], key: str) -> str:

@@ -41,18 +41,18 @@ def differences(a: Sequence[Run], b: Sequence[Run]) -> list[Difference]:
     """Facts in which two groups of runs differ, those that matter first. A fact that one side does not know is left out if
     the other side does not either; else it counts as differing, since it may."""
     left, right = _facts(a), _facts(b)
-    found = []
+    differing = []
     for name in sorted(left.keys() | right.keys()):
         ours, theirs = left.get(name, set()), right.get(name, set())
         if ours != theirs:
-            found.append(_difference(name, ours, theirs))
+            differing.append(_difference(name, ours, theirs))
     order = {"yes": 0, "unknown": 1, "no": 2}
-    return sorted(found, key=lambda d: (order[d.matters], d.name))
+    return sorted(differing, key=lambda d: (order[d.matters], d.name))
 
 
-def explaining(found: Iterable[Difference], metric: str) -> list[str]:
+def explaining(differing: Iterable[Difference], metric: str) -> list[str]:
     """Names of the differences that could move a metric; what is unknown could."""
-    return [d.name for d in found if d.matters != "no" and (not d.moves or metric in d.moves)]
+    return [d.name for d in differing if d.matters != "no" and (not d.moves or metric in d.moves)]
 
 
 def apart(a: Sequence[Run], b: Sequence[Run]) -> str:
@@ -82,13 +82,13 @@ def _said(values: set[str]) -> str:
 
 def _facts(runs: Sequence[Run]) -> dict[str, set[str]]:
     """Every fact's values over a group."""
-    found: dict[str, set[str]] = {}
+    facts: dict[str, set[str]] = {}
     # Runs that are the same in all that `_of_run` reads count once: a fleet's runs are of few environments.
     alike = {msgspec.json.encode((r.machine, r.devices, r.plan.measure, r.target, r.order, r.hotlap)): r for r in runs}
     for run in alike.values():
         for name, value in _of_run(run):
-            found.setdefault(name, set()).add(value)
-    return found
+            facts.setdefault(name, set()).add(value)
+    return facts
 
 
 def _of_run(run: Run) -> Iterable[tuple[str, str]]:

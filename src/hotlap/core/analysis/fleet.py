@@ -34,14 +34,14 @@ Where = tuple[str, str, str]
 def latest(known: Baseline, order: Sequence[str], run: str) -> Baseline:
     """Each device as the run `run` saw it, else as its latest run did. `order`: Run.ids, oldest first."""
     age = {one: n for n, one in enumerate(order)}
-    found: dict[tuple[str, ...], tuple[int, Reference]] = {}
+    newest: dict[tuple[str, ...], tuple[int, Reference]] = {}
     for one in known.references:
         chosen = run if run in one.runs else max(one.runs, key=lambda name: age.get(name, -1))
         rank = len(age) if chosen == run else age.get(chosen, -1)
         key = (one.identity, one.target, one.case.id, one.unit)
-        if key not in found or rank > found[key][0]:
-            found[key] = rank, replace(one, runs={chosen: one.runs[chosen]})
-    return replace(known, references=[one for _, one in found.values()])
+        if key not in newest or rank > newest[key][0]:
+            newest[key] = rank, replace(one, runs={chosen: one.runs[chosen]})
+    return replace(known, references=[one for _, one in newest.values()])
 
 
 class _Survey(NamedTuple):
@@ -99,22 +99,22 @@ class AgainstFleet:
         said = f"{len(medians)} other devices of its model"
         return against(row, medians, [[v for values in one.runs.values() for v in values] for one in same], said, self.name)
 
-    def _doubted(self, row: Row, one: Verdict) -> Verdict:
+    def _doubted(self, row: Row, verdict: Verdict) -> Verdict:
         """A verdict that the fleet's own test does not bear out: nobody that it names passes, unless surely within the gate."""
         device, where = device_of(self.machine, row), self._where(row)
         unsure = self._survey.unsure.get((device.model if device else "", where[1], where[2]))
-        if unsure and one.state in ("pass", "fail"):
-            return replace(one, state="inconclusive", reason=unsure)
+        if unsure and verdict.state in ("pass", "fail"):
+            return replace(verdict, state="inconclusive", reason=unsure)
         odd = self._survey.odd.get(where)
-        if one.state != "pass" or odd is None or (odd.kind == "shift" and (odd.size > 0 or self._slight(one))):
-            return one
+        if verdict.state != "pass" or odd is None or (odd.kind == "shift" and (odd.size > 0 or self._slight(verdict))):
+            return verdict
         if odd.kind == "tail":
-            return replace(one, state="inconclusive", reason=_tailed(odd, self._survey.sizes[where]))
-        reason = f"{_worse(one)} than the others: whether by more than the gate of {percent(self.gate)} cannot be told"
-        return replace(one, state="inconclusive", reason=reason)
+            return replace(verdict, state="inconclusive", reason=_tailed(odd, self._survey.sizes[where]))
+        reason = f"{_worse(verdict)} than the others: whether by more than the gate of {percent(self.gate)} cannot be told"
+        return replace(verdict, state="inconclusive", reason=reason)
 
-    def _slight(self, one: Verdict) -> bool:
-        return one.low is not None and one.low >= 1 - self.gate
+    def _slight(self, verdict: Verdict) -> bool:
+        return verdict.low is not None and verdict.low >= 1 - self.gate
 
     def findings(self, rows: Sequence[Row]) -> list[Finding]:
         """A finding for each judged row whose device is off, the worst first; devices of other runs that are off; and cases for which
@@ -152,22 +152,24 @@ class AgainstFleet:
         return Finding(title=title, cases=[row.case.id], severity=severity, detail=detail, action=ACTION)  # type: ignore[arg-type]
 
 
-def _worse(one: Verdict) -> str:
+def _worse(verdict: Verdict) -> str:
     """The same numbers as in the table."""
-    assert one.ratio is not None
-    size = f"{percent(abs(one.ratio - 1))} {'worse' if one.ratio < 1 else 'better'}"
-    return size + (f" [{percent(one.low - 1)}, {percent(one.high - 1)}]" if one.low is not None and one.high is not None else "")
+    assert verdict.ratio is not None
+    size = f"{percent(abs(verdict.ratio - 1))} {'worse' if verdict.ratio < 1 else 'better'}"
+    return size + (
+        f" [{percent(verdict.low - 1)}, {percent(verdict.high - 1)}]" if verdict.low is not None and verdict.high is not None else ""
+    )
 
 
-def _level(one: fleet.Odd, devices: int) -> str:
-    if one.kind == "tail":
-        return _tailed(one, devices)
-    span = f"[{percent(one.low)}, {percent(one.high)}]"
-    return f"{percent(abs(one.size))} {'worse' if one.size < 0 else 'better'} {span} than {devices} devices of its model"
+def _level(odd: fleet.Odd, devices: int) -> str:
+    if odd.kind == "tail":
+        return _tailed(odd, devices)
+    span = f"[{percent(odd.low)}, {percent(odd.high)}]"
+    return f"{percent(abs(odd.size))} {'worse' if odd.size < 0 else 'better'} {span} than {devices} devices of its model"
 
 
-def _tailed(one: fleet.Odd, devices: int) -> str:
-    return f"{one.tail:.0%} of its samples lie in the slowest hundredth of {devices} devices, though its level is usual"
+def _tailed(odd: fleet.Odd, devices: int) -> str:
+    return f"{odd.tail:.0%} of its samples lie in the slowest hundredth of {devices} devices, though its level is usual"
 
 
 # ---------------------------------------------------------------- the fleet's own test
@@ -175,33 +177,33 @@ def _tailed(one: fleet.Odd, devices: int) -> str:
 
 def survey(known: Baseline) -> _Survey:
     """Devices that are off, by model and target. Fleets of fewer than 5 devices say nothing."""
-    found = _Survey({}, {}, {}, [])
+    surveyed = _Survey({}, {}, {}, [])
     groups: dict[tuple[str, str], list[Reference]] = {}
     for one in known.references:
         if one.better in ("higher", "lower") and all(v > 0 for values in one.runs.values() for v in values):
             groups.setdefault((one.model, one.target), []).append(one)
     for group, members in groups.items():
         if len({one.identity for one in members}) >= fleet.FEWEST_NODES:
-            _surveyed(found, group, members)
-    return found
+            _surveyed(surveyed, group, members)
+    return surveyed
 
 
-def _surveyed(found: _Survey, group: tuple[str, str], members: Sequence[Reference]) -> None:
+def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[Reference]) -> None:
     devices = list(dict.fromkeys(one.identity for one in members))
     cases = list({one.case.id: one for one in members}.values())
     answer = fleet.odd(_table(members, devices, cases), [one.better for one in cases])
     for one in answer.odd:
         where = devices[one.node], group[1], cases[one.metric].case.id
-        found.odd[where] = one
-        found.sizes[where] = len(devices)
+        surveyed.odd[where] = one
+        surveyed.sizes[where] = len(devices)
     for notice in answer.notices:
         if notice.index is None:
             continue
         case, unknown = cases[notice.index].case, answer.spread[notice.index] is None
         if unknown:
-            found.unsure[(*group, case.id)] = notice.text
+            surveyed.unsure[(*group, case.id)] = notice.text
         title = "cannot be judged" if unknown else "with care"
-        found.notices.append(Finding(title=title, rule=notice.code, cases=[case.id], detail=f"{work.label(case)}: {notice.text}"))
+        surveyed.notices.append(Finding(title=title, rule=notice.code, cases=[case.id], detail=f"{work.label(case)}: {notice.text}"))
 
 
 def _table(members: Sequence[Reference], devices: Sequence[str], cases: Sequence[Reference]) -> NDArray[np.float64]:

@@ -42,31 +42,31 @@ def frontier(points: Sequence[Point], slower: float | None = None, unknown: dict
         raise InputError("no setting has both a time and an energy, so there is no frontier")
     fastest = min(one.seconds for one in points)
     ordered = sorted(points, key=lambda one: (one.seconds, one.joules))
-    found, least = [], float("inf")
+    frontiers, least = [], float("inf")
     for one in ordered:
-        found.append(_placed(one, one.seconds / fastest - 1, one.joules < least))
+        frontiers.append(_placed(one, one.seconds / fastest - 1, one.joules < least))
         least = min(least, one.joules)
     best = {
-        "time": found[0].name,
-        "energy": min(found, key=lambda one: one.joules).name,
-        "EDP": min(found, key=lambda one: one.joules * one.seconds).name,
-        "ED²P": min(found, key=lambda one: one.joules * one.seconds**2).name,
+        "time": frontiers[0].name,
+        "energy": min(frontiers, key=lambda one: one.joules).name,
+        "EDP": min(frontiers, key=lambda one: one.joules * one.seconds).name,
+        "ED²P": min(frontiers, key=lambda one: one.joules * one.seconds**2).name,
     }
     if slower is not None:
-        allowed = [one for one in found if one.slower <= slower]
+        allowed = [one for one in frontiers if one.slower <= slower]
         best[f"energy, at most {percent(slower)} slower"] = min(allowed, key=lambda one: one.joules).name
-    return Frontier(points=found, best=best, unknown=unknown or {})
+    return Frontier(points=frontiers, best=best, unknown=unknown or {})
 
 
-def _placed(one: Point, slower: float, front: bool) -> Point:
+def _placed(point: Point, slower: float, front: bool) -> Point:
     return Point(
-        name=one.name,
-        seconds=one.seconds,
-        joules=one.joules,
-        low_j=one.low_j,
-        high_j=one.high_j,
-        clock_hz=one.clock_hz,
-        source=one.source,
+        name=point.name,
+        seconds=point.seconds,
+        joules=point.joules,
+        low_j=point.low_j,
+        high_j=point.high_j,
+        clock_hz=point.clock_hz,
+        source=point.source,
         slower=slower,
         front=front,
     )

@@ -89,16 +89,16 @@ def _add(line: _Line, run: Run, result: Result, device: Device, began_s: float) 
 def _series(line: _Line, gate: float, provisional: bool, between: bool = False) -> Series:
     cuts = _boundaries(line)
     values, times = [p.value for p in line.points], [p.time_s for p in line.points]
-    found = changes(values, times, gate=gate, provisional=provisional, boundaries=sorted(cuts))
+    steps = changes(values, times, gate=gate, provisional=provisional, boundaries=sorted(cuts))
     if between:
-        found = revisions.with_steps(found, line.results, line.runs, times, [*cuts], gate)
+        steps = revisions.with_steps(steps, line.results, line.runs, times, [*cuts], gate)
     last, run = line.results[-1], line.runs[-1]
     return Series(
         case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
         index=line.devices[-1].index, model=line.devices[-1].model, metric=last.metric, unit=last.unit,
-        better=last.better, points=line.points, changes=found,
-        excursions=excursions(values, [*cuts, *(one.index for one in found)], gate=gate),
-        boundaries=cuts, differences={one.index: _around(line, one, found, cuts) for one in found},
+        better=last.better, points=line.points, changes=steps,
+        excursions=excursions(values, [*cuts, *(one.index for one in steps)], gate=gate),
+        boundaries=cuts, differences={one.index: _around(line, one, steps, cuts) for one in steps},
     )
 
 
@@ -107,21 +107,21 @@ def _boundaries(line: _Line) -> dict[int, str]:
     cuts: dict[int, str] = {}
     for place in range(1, len(line.runs)):
         before, after = line.devices[place - 1], line.devices[place]
-        one, two = line.results[place - 1], line.results[place]
+        result, two = line.results[place - 1], line.results[place]
         if before.key != after.key or (before.serial and after.serial and before.serial != after.serial):
             cuts[place] = f"another device: {before.serial or before.key} → {after.serial or after.key}"
         elif line.runs[place - 1].schema != line.runs[place].schema:
             cuts[place] = f"another schema: {line.runs[place - 1].schema} → {line.runs[place].schema}"
-        elif (one.metric, one.unit, one.better) != (two.metric, two.unit, two.better):
-            cuts[place] = f"another meaning: {one.metric} in {one.unit} → {two.metric} in {two.unit}"
+        elif (result.metric, result.unit, result.better) != (two.metric, two.unit, two.better):
+            cuts[place] = f"another meaning: {result.metric} in {result.unit} → {two.metric} in {two.unit}"
     return cuts
 
 
-def _around(line: _Line, change: Change, found: Sequence[Change], cuts: Mapping[int, str]) -> list[Difference]:
+def _around(line: _Line, change: Change, steps: Sequence[Change], cuts: Mapping[int, str]) -> list[Difference]:
     """What differs between the few runs before a step and the few after, as far as it can matter. A drift has no such moment."""
     if change.kind == "drift":
         return []
-    edges = {0, len(line.runs), *cuts, *(one.index for one in found)}
+    edges = {0, len(line.runs), *cuts, *(one.index for one in steps)}
     start = max((e for e in edges if e < change.index), default=0)
     end = min((e for e in edges if e > change.index), default=len(line.runs))
     start, end = max(start, change.index - NEAR), min(end, change.index + NEAR)
@@ -135,6 +135,6 @@ def _around(line: _Line, change: Change, found: Sequence[Change], cuts: Mapping[
     return [one for one in differs if one.matters != "no"] + marks
 
 
-def _there(found: Difference, before: Run, after: Run) -> Difference:
+def _there(difference: Difference, before: Run, after: Run) -> Difference:
     """What differs between groups, as it was right before and after; where it changed a few runs beside, as the groups have it."""
-    return next((one for one in environment.differences([before], [after]) if one.name == found.name), found)
+    return next((one for one in environment.differences([before], [after]) if one.name == difference.name), difference)

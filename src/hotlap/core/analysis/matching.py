@@ -130,10 +130,10 @@ def _welch(a: Values, b: Values, lower: bool, drift: Drift | None = None) -> Rat
 def _beside(side: Values, device: str, devices: Sequence[str]) -> Values:
     others = [one for one in devices if one != device]
     level = statistics.median(_level(side, one) for one in others)
-    found: dict[Unit, tuple[float, ...]] = {}
+    ratios: dict[Unit, tuple[float, ...]] = {}
     for run, members in _by_run(side).items():
         if device in members:
             rest = [members[one] for one in others if one in members]
             over = [statistics.median(values) for values in zip(*rest, strict=False)] if len(rest) == len(others) else []
-            found[run, device] = tuple(v / w for v, w in zip(members[device], over or [level] * len(members[device]), strict=False))
-    return found
+            ratios[run, device] = tuple(v / w for v, w in zip(members[device], over or [level] * len(members[device]), strict=False))
+    return ratios

@@ -56,11 +56,11 @@ class AgainstBaseline:
         found = [unmeasured(row) or self._held(row) for row in rows]
         return decided([self._missed(row, one) for row, one in zip(rows, found, strict=True)], self.name, self.gate)
 
-    def _missed(self, row: Row, one: Held | Verdict) -> Held | Verdict:
+    def _missed(self, row: Row, answer: Held | Verdict) -> Held | Verdict:
         """A case that the baseline has and this run lacks was lost, not left out."""
-        if isinstance(one, Verdict) and one.state == "not_run" and self._references(row)[0]:
-            return Verdict(state="inconclusive", reason=f"measured in the baseline, not now: {one.reason}", against=self.name)
-        return one
+        if isinstance(answer, Verdict) and answer.state == "not_run" and self._references(row)[0]:
+            return Verdict(state="inconclusive", reason=f"measured in the baseline, not now: {answer.reason}", against=self.name)
+        return answer
 
     def _references(self, row: Row) -> tuple[list[Reference], str]:
         """Those of this device, by its key and serial number; else of the model."""
@@ -85,7 +85,7 @@ class AgainstBaseline:
         return against(row, [statistics.median(values) for values in runs], runs, said, self.name)
 
 
-def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]], said: str, name: str) -> Held | Verdict:
+def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]], text: str, name: str) -> Held | Verdict:
     """One row against reference medians, with the rounds they are of."""
     value, lower = row.summary.median, row.result.better == "lower"
     if value is None or min(value, *medians) <= 0:
@@ -96,14 +96,14 @@ def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]],
         reach_of_one = _spread(logs) * math.sqrt(1 + 1 / n)
         log_ratio = (centre - math.log(value)) if lower else math.log(value) - centre
         p = two_sided(log_ratio / reach_of_one, n - 1) if reach_of_one > 0 else float(log_ratio == 0)
-        return Held(row, math.exp(centre), log_ratio, quantile(0.975, n - 1) * reach_of_one, p, f"median of {said}")
+        return Held(row, math.exp(centre), log_ratio, quantile(0.975, n - 1) * reach_of_one, p, f"median of {text}")
     rounds = [v for values in runs for v in values]
     found = ratio(row.result.values, rounds) if lower else ratio(rounds, row.result.values)
     if found.ratio is None or found.low is None or found.high is None or found.p is None:
-        reason = f"{len(row.result.values)} rounds against {len(rounds)} of {said}: 4 a side needed; run more rounds"
+        reason = f"{len(row.result.values)} rounds against {len(rounds)} of {text}: 4 a side needed; run more rounds"
         return Verdict(state="inconclusive", reason=reason, against=name)
     reach = max(math.log(found.high / found.ratio), math.log(found.ratio / found.low))
-    return Held(row, statistics.median(rounds), math.log(found.ratio), reach, found.p, f"rounds of {said}, too few to know how runs differ")
+    return Held(row, statistics.median(rounds), math.log(found.ratio), reach, found.p, f"rounds of {text}, too few to know how runs differ")
 
 
 def _spread(logs: Sequence[float]) -> float:
@@ -114,34 +114,34 @@ def _spread(logs: Sequence[float]) -> float:
     return max(robust, statistics.stdev(logs) / 2, 1e-4)
 
 
-def decided(found: Sequence[Held | Verdict], name: str, gate: float) -> list[Verdict]:
+def decided(answers: Sequence[Held | Verdict], name: str, gate: float) -> list[Verdict]:
     """A loss fails when its whole interval is beyond the gate and it is not chance over all cases; a case passes when a loss would have
     been seen."""
-    adjusted = several.adjust([one.p if isinstance(one, Held) else None for one in found])
-    return [one if isinstance(one, Verdict) else _decided(one, q, name, gate) for one, q in zip(found, adjusted, strict=True)]
+    adjusted = several.adjust([one.p if isinstance(one, Held) else None for one in answers])
+    return [one if isinstance(one, Verdict) else _decided(one, q, name, gate) for one, q in zip(answers, adjusted, strict=True)]
 
 
-def _decided(one: Held, q: float | None, name: str, gate: float) -> Verdict:
-    unit, lower = one.row.result.unit, one.row.result.better == "lower"
-    seen = 1 - math.exp(-one.reach)  # the smallest loss that shows
+def _decided(held: Held, q: float | None, name: str, gate: float) -> Verdict:
+    unit, lower = held.row.result.unit, held.row.result.better == "lower"
+    seen = 1 - math.exp(-held.reach)  # the smallest loss that shows
     least = max(gate, seen)
-    threshold = one.reference / (1 - least) if lower else one.reference * (1 - least)
-    size, low, high = (math.exp(v) for v in (one.log_ratio, one.log_ratio - one.reach, one.log_ratio + one.reach))
+    threshold = held.reference / (1 - least) if lower else held.reference * (1 - least)
+    size, low, high = (math.exp(v) for v in (held.log_ratio, held.log_ratio - held.reach, held.log_ratio + held.reach))
     fields = {
         "against": name, "threshold": threshold, "ratio": size, "low": low, "high": high,
-        "provenance": f"{one.said}: {show(one.reference, unit)}, less {percent(least)} ({'their spread' if seen > gate else 'the gate'})",
+        "provenance": f"{held.said}: {show(held.reference, unit)}, less {percent(least)} ({'their spread' if seen > gate else 'the gate'})",
     }
-    worse, sure = 1 - size, one.log_ratio < 0 and q is not None and q <= ERROR_RATE
+    worse, sure = 1 - size, held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, gate) == "smaller":
-        return Verdict(state="fail", reason=f"{percent(worse)} worse than the {one.said}, {show(one.reference, unit)}", **fields)  # type: ignore[arg-type]
+        return Verdict(state="fail", reason=f"{percent(worse)} worse than the {held.said}, {show(held.reference, unit)}", **fields)  # type: ignore[arg-type]
     if sure and low < 1 / (1 + gate):
         sizes = f"at least {percent(max(1 - high, 0.0))} and at most {percent(1 - low)}"
-        reason = f"worse than the {one.said} by {sizes}; the threshold is {percent(gate)}"
+        reason = f"worse than the {held.said} by {sizes}; the threshold is {percent(gate)}"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
     if seen > NOISIEST:
         reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen; more rounds, or a quieter machine"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
-    return Verdict(state="pass", reason=f"a loss above {percent(least)} against the {one.said} would have been seen", **fields)  # type: ignore[arg-type]
+    return Verdict(state="pass", reason=f"a loss above {percent(least)} against the {held.said} would have been seen", **fields)  # type: ignore[arg-type]
 
 
 def device_of(machine: Machine, row: Row) -> Device | None:

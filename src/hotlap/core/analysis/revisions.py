@@ -64,13 +64,13 @@ def mark(run: Run, case: Case) -> str:
 
 
 def with_steps(
-    found: Sequence[Change], results: Sequence[Result], runs: Sequence[Run], times: Sequence[float], cuts: Sequence[int], gate: float
+    changes: Sequence[Change], results: Sequence[Result], runs: Sequence[Run], times: Sequence[float], cuts: Sequence[int], gate: float
 ) -> list[Change]:
     """What was found point by point, with the steps between revisions of stretches and recent ends too short for it, in order."""
-    steps = list(found)
+    steps = list(changes)
     edges = sorted({0, *cuts, len(runs)})
     for start, end in pairwise(edges):
-        settled = [one.index for one in found if start < one.index < end and not one.provisional]
+        settled = [one.index for one in changes if start < one.index < end and not one.provisional]
         recent = max([start, end - SHORT, *settled])  # what came since is too short to be tested point by point
         if end - recent >= 2:
             own = _steps(results[recent:end], runs[recent:end], gate)
@@ -80,8 +80,8 @@ def with_steps(
     return sorted(steps, key=lambda one: one.index)
 
 
-def _at(one: Change, start: int, times: Sequence[float]) -> Change:
-    return replace(one, index=one.index + start, time=times[one.index + start])
+def _at(change: Change, start: int, times: Sequence[float]) -> Change:
+    return replace(change, index=change.index + start, time=times[change.index + start])
 
 
 def _steps(results: Sequence[Result], runs: Sequence[Run], gate: float) -> list[Change]:
@@ -91,7 +91,7 @@ def _steps(results: Sequence[Result], runs: Sequence[Run], gate: float) -> list[
     marks = [mark(run, one.case) for run, one in zip(runs, results, strict=True)]
     borders = [0, *(n for n in range(1, len(marks)) if marks[n] != marks[n - 1]), len(marks)]
     values = np.log([statistics.median(one.values) for one in results])
-    found, share = [], CHANCE / max(len(borders) - 2, 1)
+    steps, share = [], CHANCE / max(len(borders) - 2, 1)
     for start, border, end in zip(borders, borders[1:], borders[2:], strict=False):
         rest = np.delete(np.diff(values), border - 1)
         known = len(rest) >= FEWEST
@@ -100,19 +100,19 @@ def _steps(results: Sequence[Result], runs: Sequence[Run], gate: float) -> list[
             before, after = (float(np.exp(np.median(values[a:b]))) for a, b in ((start, border), (border, end)))
             ends = [math.exp(one) for one in (seen.shift, seen.low, seen.high)]
             fresh = not known or (end == len(runs) and end - border == 1)  # one run says little of a level, rounds little of runs
-            found.append(Change(
+            steps.append(Change(
                 index=border, before=before, after=after, ratio=ends[0], low=ends[1], high=ends[2], p=seen.p, provisional=fresh,
             ))
-    return _without_outliers(found)
+    return _without_outliers(steps)
 
 
-def _without_outliers(found: Sequence[Change]) -> list[Change]:
+def _without_outliers(changes: Sequence[Change]) -> list[Change]:
     """One run that lies apart from both its neighbours, which agree, makes no two changes."""
     gone: set[int] = set()
-    for one, two in pairwise(found):
+    for one, two in pairwise(changes):
         if two.index - one.index == 1 and abs(math.log(two.after / one.before)) < abs(math.log(one.ratio)) / 2:
             gone |= {one.index, two.index}
-    return [one for one in found if one.index not in gone]
+    return [one for one in changes if one.index not in gone]
 
 
 def _by_runs(values: Floats, place: tuple[int, int, int], rest: Floats) -> Shift:

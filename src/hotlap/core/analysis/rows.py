@@ -82,11 +82,11 @@ def _expected(result: Result, seen: Context, limit: Limit) -> Limit:
 
 def sample_values(result: Result) -> list[list[float]]:
     """The samples of each round in the metric's unit, in the order of `result.values`."""
-    found = []
+    values = []
     for value, one in zip(result.values, result.used, strict=False):
         middle = statistics.median(one.seconds)
         if result.metric in units.RATES.values():
-            found.append([value * middle / s for s in one.seconds if s > 0])
+            values.append([value * middle / s for s in one.seconds if s > 0])
         else:
-            found.append([value * s / middle for s in one.seconds] if middle else list(one.seconds))
-    return found
+            values.append([value * s / middle for s in one.seconds] if middle else list(one.seconds))
+    return values

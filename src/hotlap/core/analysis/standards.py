@@ -136,29 +136,29 @@ class Rule:
 
     def judge(self, row: Row, against: str) -> list[Verdict]:
         """A verdict for each thing asked."""
-        unit, found = row.result.unit, list[Verdict]()
+        unit, verdicts = row.result.unit, list[Verdict]()
         for text, higher in ((self.at_least, True), (self.at_most, False)):
             if text is not None:
                 if (row.result.better == "higher") != higher:
                     key = "at_most" if higher else "at_least"
                     raise _refused(f"{row.label} is better when {row.result.better}: write {key}", self.place)
-                found.append(held(row, _threshold(text, unit, self.place), against, self.why))
+                verdicts.append(held(row, _threshold(text, unit, self.place), against, self.why))
         if self.share_at_least is not None:
             one = AgainstLimit(self.share_at_least).judge([row])[0]
             provenance = f"{one.provenance} ({self.why})" if one.provenance else self.why
-            found.append(replace(one, reason=f"{one.reason} ({self.why})", provenance=provenance))
+            verdicts.append(replace(one, reason=f"{one.reason} ({self.why})", provenance=provenance))
         sure = (row.summary.confidence or 0.0) >= CONFIDENCE
         width = row.summary.half_width if sure else None
         if self.half_width_at_most is not None:
             good = width is not None and width <= self.half_width_at_most
-            said = f"interval ± {percent(width)}" if width is not None else "no 95 % interval"
-            said += f", at most {_asked(self.half_width_at_most)} ({self.why})"
-            found.append(Verdict(state="pass" if good else "fail", reason=said))
+            interval = f"interval ± {percent(width)}" if width is not None else "no 95 % interval"
+            interval += f", at most {_asked(self.half_width_at_most)} ({self.why})"
+            verdicts.append(Verdict(state="pass" if good else "fail", reason=interval))
         if self.no_notices:
             seen = sorted({notice.code for notice in row.result.notices} & set(self.no_notices))
-            said = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_notices)}"
-            found.append(Verdict(state="fail" if seen else "pass", reason=f"{said} ({self.why})"))
-        return found
+            interval = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_notices)}"
+            verdicts.append(Verdict(state="fail" if seen else "pass", reason=f"{interval} ({self.why})"))
+        return verdicts
 
 
 def _threshold(text: str | float, unit: str, place: str) -> float:
@@ -209,19 +209,19 @@ class AgainstRules:
         return [unmeasured(row) or self._one(row) for row in rows]
 
     def _one(self, row: Row) -> Verdict:
-        found = [verdict for rule in self.rules if rule.fits(row) for verdict in rule.judge(row, self.name)]
-        if not found:
+        verdicts = [verdict for rule in self.rules if rule.fits(row) for verdict in rule.judge(row, self.name)]
+        if not verdicts:
             return Verdict(state="measured", reason="no rule is about it", against=self.name)
-        state = next(one for one in ("fail", "inconclusive", "pass") if any(verdict.state == one for verdict in found))
-        deciding = [verdict for verdict in found if verdict.state == state]
+        state = next(one for one in ("fail", "inconclusive", "pass") if any(verdict.state == one for verdict in verdicts))
+        deciding = [verdict for verdict in verdicts if verdict.state == state]
         valued = min((one for one in deciding if one.ratio is not None), key=_ratio, default=None)
-        shown = valued or min((one for one in found if one.ratio is not None), key=_ratio, default=deciding[0])
+        shown = valued or min((one for one in verdicts if one.ratio is not None), key=_ratio, default=deciding[0])
         reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in deciding))
         return replace(shown, state=deciding[0].state, reason=reasons, against=self.name)
 
 
-def _ratio(one: Verdict) -> float:
-    return one.ratio if one.ratio is not None else math.inf
+def _ratio(verdict: Verdict) -> float:
+    return verdict.ratio if verdict.ratio is not None else math.inf
 
 
 def _refused(message: str, place: str) -> InputError:

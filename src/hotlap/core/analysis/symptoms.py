@@ -91,52 +91,52 @@ def exact(path: Path, key: str, readings: Sequence[Readings]) -> Columns:
     if not chunks.stored(path):
         return columns(key, readings)
     rest, dumb = columns(key, readings), columns(key, chunks.failed(path))
-    found: Columns = {}
+    exact_columns: Columns = {}
     for sensor in JUDGED:
         kept = chunks.series(path, key, sensor)
         times, values = rest.get(sensor, (np.zeros(0), np.zeros(0)))
         later = times > (kept.times_s[-1] if len(kept.times_s) else -math.inf)  # what was not compacted yet
         if len(kept.times_s) or later.any():
-            found[sensor] = np.concatenate([kept.times_s, times[later]]), np.concatenate([kept.values, values[later]])
+            exact_columns[sensor] = np.concatenate([kept.times_s, times[later]]), np.concatenate([kept.values, values[later]])
         elif sensor in dumb:
-            found[sensor] = dumb[sensor]
-    return found
+            exact_columns[sensor] = dumb[sensor]
+    return exact_columns
 
 
-def counters(shown: Columns, found: Findings, budgets: Budgets) -> None:
+def counters(shown: Columns, findings: Findings, budgets: Budgets) -> None:
     """Counters that rose beyond their budgets, flags that stand, codes that were reported, lanes and fans that are gone."""
     for sensor, (group, code, cause, budget) in RISING.items():
         rise, may = _rise(shown, sensor), float(getattr(budgets, budget)) if budget else 0.0
         if rise > may:
-            found.coded(group, code, cause, f"{rise:.0f} during the run, {may:.0f} allowed")
+            findings.coded(group, code, cause, f"{rise:.0f} during the run, {may:.0f} allowed")
     for sensor, (group, code, cause, fails) in STANDING.items():
         values = _good(shown, sensor)
         if len(values) and values.max() > 0:
             late = _rise(shown, sensor) > 0
             detail = "since the run" if late else "from before the run"
             if late or fails:
-                found.coded(group, code, cause, detail)
+                findings.coded(group, code, cause, detail)
             else:
-                entry = found.codes[group][code]
-                found.add(cause, f"{detail}: {entry['meaning']}", "open", entry["action"])
+                entry = findings.codes[group][code]
+                findings.add(cause, f"{detail}: {entry['meaning']}", "open", entry["action"])
     if "xid" in shown:
         values = shown["xid"][1]
         for number in sorted({int(v) for v in values[np.isfinite(values)] if v > 0}):
             if number == REMAPPED_XID and budgets.remapped_rows < 1:  # the same event as a row in the counter
-                entry = found.codes["xid"].get(str(number), {"meaning": "", "action": ""})
-                found.add(f"Xid {number}", f"reported by the driver, 0 rows allowed: {entry['meaning']}", action=entry["action"])
+                entry = findings.codes["xid"].get(str(number), {"meaning": "", "action": ""})
+                findings.add(f"Xid {number}", f"reported by the driver, 0 rows allowed: {entry['meaning']}", action=entry["action"])
                 continue
-            found.coded("xid", str(number), f"Xid {number}", "reported by the driver")
+            findings.coded("xid", str(number), f"Xid {number}", "reported by the driver")
     if "pcie_width" in shown:
         values = shown["pcie_width"][1][np.isfinite(shown["pcie_width"][1])]
         if len(values) and values.min() < values.max():
-            found.add(
+            findings.add(
                 "link narrowed", f"from {values.max():.0f} to {values.min():.0f} lanes during the run", action="reseat card and riser"
             )
     if "fan" in shown:
         values = shown["fan"][1][np.isfinite(shown["fan"][1])]
         if len(values) and values[-1] <= 0.01 < values.max():
-            found.add("fan stopped", f"from {values.max():.0%} to {values[-1]:.0%}", action="replace the fan")
+            findings.add("fan stopped", f"from {values.max():.0%} to {values[-1]:.0%}", action="replace the fan")
 
 
 def plausible(shown: Columns, sensor: str) -> tuple[np.ndarray, np.ndarray]:
@@ -184,7 +184,7 @@ def _sampled(shown: Columns, last: float) -> dict[str, float]:
 def counted(shown: Columns, last: float = 1.0) -> dict[str, float]:
     """Reason → share of the time by its counter of seconds; those that did not move are left out, and the sum over all heat where driver
     or hardware are counted apart."""
-    found: dict[str, float] = {}
+    counts: dict[str, float] = {}
     for cause in HELD_BY:
         times, values = shown.get(f"{HELD}{cause}", (np.zeros(0), np.zeros(0)))
         good = np.isfinite(values)
@@ -195,55 +195,55 @@ def counted(shown: Columns, last: float = 1.0) -> dict[str, float]:
         steps, span_s = np.diff(values[late]), float(np.ptp(times[late]))
         share = float(steps[steps > 0].sum()) / span_s if span_s > 0 else 0.0
         if 0 < share <= OVERCOUNTED:
-            found[cause.replace("_", " ")] = min(share, 1.0)
-    if {"software thermal", "hardware thermal"} & set(found):
-        found.pop("thermal", None)
-    return found
+            counts[cause.replace("_", " ")] = min(share, 1.0)
+    if {"software thermal", "hardware thermal"} & set(counts):
+        counts.pop("thermal", None)
+    return counts
 
 
-def throttled(throttling: dict[str, float], found: Findings, budgets: Budgets) -> None:
+def throttled(throttling: dict[str, float], findings: Findings, budgets: Budgets) -> None:
     for name, share in throttling.items():
-        entry = found.codes["throttle"][name.replace(" ", "_")]
+        entry = findings.codes["throttle"][name.replace(" ", "_")]
         if share > budgets.throttle and entry["severity"] == "error":
-            found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", action=entry["action"])
+            findings.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", action=entry["action"])
         elif share > budgets.throttle and entry["severity"] == "warning":
-            found.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", "note", entry["action"])
+            findings.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", "note", entry["action"])
 
 
-def sensors(shown: Columns, found: Findings, ticks: Sequence[Load] = ()) -> None:
+def sensors(shown: Columns, findings: Findings, ticks: Sequence[Load] = ()) -> None:
     """Sensors that are silent, stand still while their card does not, or show nonsense: what they would have shown is not known."""
     end_s = max((times[-1] for times, _ in shown.values() if len(times)), default=0.0)
     for sensor, (times, values) in shown.items():
         if len(times) >= SILENT_STEPS and end_s - times[-1] > max(SILENT_S, SILENT_STEPS * float(np.median(np.diff(times)))):
             silent = f"no reading after {times[-1] - times[0]:.0f} s, while others went on for {end_s - times[-1]:.0f} s more"
-            found.add(f"lost sensor: {sensor}", silent, "open", "restart the driver's daemon; see the log")
+            findings.add(f"lost sensor: {sensor}", silent, "open", "restart the driver's daemon; see the log")
             continue
         good = values[np.isfinite(values)]
         if not len(good):
-            found.add(
+            findings.add(
                 f"dead sensor: {sensor}", "it gave no answer during the whole run", "open", "restart the driver's daemon; see the log"
             )
             continue
         if np.isnan(values[-max(5, len(values) // 20) :]).all() and len(values) > 20:
-            found.add(
+            findings.add(
                 f"lost sensor: {sensor}", f"no answer since {times[np.isfinite(values)][-1]:.0f} s", "open", "restart the driver's daemon"
             )
         low, high = PLAUSIBLE.get(sensor, (-math.inf, math.inf))
         if (bad := good[(good < low) | (good > high)]).size:
-            found.add(
+            findings.add(
                 f"nonsense from sensor: {sensor}", f"{bad[0]:g} is not plausible ({low:g} to {high:g})", "open", "read it from the BMC"
             )
         elif sensor in ("power_w", "temperature_c"):
-            _frozen(sensor, shown, ticks, found)
+            _frozen(sensor, shown, ticks, findings)
 
 
-def _frozen(sensor: str, shown: Columns, ticks: Sequence[Load], found: Findings) -> None:
+def _frozen(sensor: str, shown: Columns, ticks: Sequence[Load], findings: Findings) -> None:
     times, values = shown[sensor]
     began_s = _still(times, values)
     moved = "" if began_s is None else _moved(sensor, began_s, shown, ticks)
     if began_s is not None and moved:
         what = f"exactly {values[-1]:g} for the last {times[-1] - began_s:.0f} s, after it had moved, while {moved}"
-        found.add(f"frozen sensor: {sensor}", what, "open", "read it from the BMC")
+        findings.add(f"frozen sensor: {sensor}", what, "open", "read it from the BMC")
 
 
 def _still(times: np.ndarray, values: np.ndarray) -> float | None:

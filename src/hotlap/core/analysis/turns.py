@@ -26,21 +26,21 @@ def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, gat
         case=a.case, a=_summary(x, a), b=_summary(y, b), answer="inconclusive", metric=a.metric, unit=a.unit, better=a.better, gate=gate,
         replicates="pairs", n_a=len(x), n_b=len(y),
     )
-    plan, found = sequential.trial(x, y, Asked(turns.difference, turns.gate, turns.most), ended=stop is not None)
-    if found is None or plan is None:
+    plan, decision = sequential.trial(x, y, Asked(turns.difference, turns.gate, turns.most), ended=stop is not None)
+    if decision is None or plan is None:
         why = next((r.reason for r in (a, b) if r.reason and not r.values), "")
         return replace(base, reason=why or _undecided(x, y, stop))
-    ratio, low, high = found.ratio, found.low, found.high
+    ratio, low, high = decision.ratio, decision.low, decision.high
     if lower:
         ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
-    base = replace(base, ratio=ratio, low=low, high=high, p=found.p, resolvable=found.resolvable)
-    base = replace(base, a_value=base.a.median, b_value=_scaled(base.a.median, found.ratio))
+    base = replace(base, ratio=ratio, low=low, high=high, p=decision.p, resolvable=decision.resolvable)
+    base = replace(base, a_value=base.a.median, b_value=_scaled(base.a.median, decision.ratio))
     way = beyond(low, high, gate)
     if way:
-        return replace(base, answer="faster" if way == "larger" else "slower", reason=_reason(plan, found, (len(x), gate), stop))
-    answer: Literal["same", "inconclusive"] = "same" if found.answer == "same" else "inconclusive"
+        return replace(base, answer="faster" if way == "larger" else "slower", reason=_reason(plan, decision, (len(x), gate), stop))
+    answer: Literal["same", "inconclusive"] = "same" if decision.answer == "same" else "inconclusive"
     notices = list(plan.notices) if answer == "inconclusive" else []
-    return replace(base, answer=answer, notices=notices, reason=_reason(plan, found, (len(x), gate), stop))
+    return replace(base, answer=answer, notices=notices, reason=_reason(plan, decision, (len(x), gate), stop))
 
 
 def _scaled(value: float | None, ratio: float | None) -> float | None:
@@ -57,22 +57,22 @@ def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None) -> str
     return f"the noise takes more than {sequential.MOST} pairs: look for a larger change with --resolve, or stop background load"
 
 
-def _reason(plan: Design, found: Decision, seen: tuple[int, float], stop: Stop | None) -> str:
+def _reason(plan: Design, decision: Decision, seen: tuple[int, float], stop: Stop | None) -> str:
     """What the answer rests on; where there is none, the smallest change that could have been seen, why, and what helps. `seen`: pairs
     measured, and the gate."""
     count, gate = seen
-    if found.answer in ("larger", "smaller", "same") and gate == plan.gate:
-        basis = f"within ± {percent(plan.difference)}" if found.answer == "same" else f"the whole interval is beyond {_threshold(gate)}"
-        return f"{basis}, at the look after {found.pairs} of {_pairs(count, plan)}"
+    if decision.answer in ("larger", "smaller", "same") and gate == plan.gate:
+        basis = f"within ± {percent(plan.difference)}" if decision.answer == "same" else f"the whole interval is beyond {_threshold(gate)}"
+        return f"{basis}, at the look after {decision.pairs} of {_pairs(count, plan)}"
     parts = []
-    if found.low and found.high and (found.low > 1 or found.high < 1):
-        ends = sorted(abs(end - 1) for end in (found.low, found.high))
+    if decision.low and decision.high and (decision.low > 1 or decision.high < 1):
+        ends = sorted(abs(end - 1) for end in (decision.low, decision.high))
         parts.append(f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}")
-    elif unseen := _reach(found):
+    elif unseen := _reach(decision):
         parts.append(f"a change of up to {percent(unseen)} may be there")
     parts.append(f"no answer after {_pairs(count, plan)}{_ended(stop)}")
-    if found.answer == "inconclusive":
-        wanted = max(found.resolvable or 0.0, plan.difference) * 1.25
+    if decision.answer == "inconclusive":
+        wanted = max(decision.resolvable or 0.0, plan.difference) * 1.25
         parts.append(f"more pairs (--budget), less background load, or a larger --resolve, as in '{wanted * 100:.2g} %', would answer")
     return "; ".join(parts)
 
@@ -85,9 +85,9 @@ def _threshold(gate: float) -> str:
     return f"the threshold of {percent(gate)}" if gate else "no change"
 
 
-def _reach(found: Decision) -> float | None:
+def _reach(decision: Decision) -> float | None:
     """Half of the interval."""
-    return math.sqrt(found.high / found.low) - 1 if found.low and found.high else None
+    return math.sqrt(decision.high / decision.low) - 1 if decision.low and decision.high else None
 
 
 _ENDED: dict[StopKind, str] = {

@@ -47,7 +47,7 @@ def _state(counts: Counter[State]) -> State:
     return next((state for state in WORST if counts[state]), "not_run")
 
 
-def exit_code(found: Sequence[Judgement]) -> int:
+def exit_code(judgements: Sequence[Judgement]) -> int:
     """Of several runs: 1 when any fails, else 3 when any could not be judged, else 0."""
-    codes = {EXIT_CODES.get(one.state, 3) for one in found} or {3}
+    codes = {EXIT_CODES.get(one.state, 3) for one in judgements} or {3}
     return 1 if 1 in codes else max(codes)

@@ -43,7 +43,7 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
 
     call()
     overhead, watch = timing_overhead(target), foreign.beside(target)
-    planned, found = Rounds([case], options), list[Samples]()
+    planned, samples = Rounds([case], options), list[Samples]()
     while not (following := planned.next()).stop:
         began_s = target.clock.now()
         blank = Samples(case=case.id, device=target.device.key, round=planned.number)
@@ -52,10 +52,10 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
             clock=foreign.clock_beside(target, watch), watch=watch,
         )
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
-        found.append(_noticed(time_prepared(target, prepared, budget, blank, overhead)))
-        planned.add(found[-1])
+        samples.append(_noticed(time_prepared(target, prepared, budget, blank, overhead)))
+        planned.add(samples[-1])
         planned.ended(target.clock.now() - began_s)
-    return target, found
+    return target, samples
 
 
 def _noticed(samples: Samples) -> Samples:

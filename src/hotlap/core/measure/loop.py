@@ -122,7 +122,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     first = _steady_from(used)
     kept = used[first or 0 :]
     check = _checked(prepared)
-    found = validity.validity(
+    verdict = validity.validity(
         check, _timers(prepared, raw, overhead), lambda: _timers_again(target, prepared, calls * validity.LONGER, budget, overhead),
     )
     resolution = target.timer_resolution_s
@@ -131,7 +131,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     own = prepared.notices() if prepared.notices else []
     notices = _notices(kept, first, resolution, calls) + _shared(raw, places, others, steal, ended - sampling_s) + own
     return _with(
-        blank, status=found.status, cause=found.cause, reason=found.reason, seconds=kept, calls=calls, method=method, overhead_s=cost,
+        blank, status=verdict.status, cause=verdict.cause, reason=verdict.reason, seconds=kept, calls=calls, method=method, overhead_s=cost,
         resolution_s=resolution, wall_ratio=_wall_ratio(prepared, raw, overhead), dropped=len(used) - len(kept), steady=first is not None,
         replaced=[values[n] for n in _gone(raw, places)], foreign=dict(Counter(raw.foreign[n].cause for n in _gone(raw, places))),
         disturbed=disturbed if watched else None, waited_s=max(ended - sampling_s - budget.seconds, 0.0) if raw.disturbed else 0.0,
@@ -263,7 +263,7 @@ def _timers(prepared: Prepared, raw: RawTimings, overhead: Overhead) -> validity
 
 def _timers_again(target: Target, prepared: Prepared, calls: int, budget: CaseBudget, overhead: Overhead) -> validity.Timers:
     """Longer batches, until those that nothing disturbed settle the doubt, or have taken long enough."""
-    found = validity.Timers([], [], overhead.least_s)
+    timers = validity.Timers([], [], overhead.least_s)
     device_s, wall_s = [], []
     began = target.clock.now()
     for number in range(validity.SECOND_LOOKS):
@@ -275,10 +275,10 @@ def _timers_again(target: Target, prepared: Prepared, calls: int, budget: CaseBu
             continue
         device_s.append(timing.device_s)
         wall_s.append(timing.wall_s)
-        found = found._replace(device_s=device_s, wall_s=wall_s)
-        if len(wall_s) >= validity.SECOND_LOOKS // 2 and not validity.disagreement(found):
+        timers = timers._replace(device_s=device_s, wall_s=wall_s)
+        if len(wall_s) >= validity.SECOND_LOOKS // 2 and not validity.disagreement(timers):
             break
-    return found
+    return timers
 
 
 def _wall_ratio(prepared: Prepared, raw: RawTimings, overhead: Overhead) -> float | None:

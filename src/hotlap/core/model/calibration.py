@@ -153,9 +153,9 @@ def _factor(log: float, sigma: float) -> Factor:
     return Factor(*(float(np.exp(log + z * sigma)) for z in (0.0, -Z90, Z90)))
 
 
-def _seconds(found: Groups, arithmetic: Any, memory: Any, host: Any, call_s: float) -> Floats:
-    device = arithmetic * found.arithmetic + memory * found.memory + np.maximum(found.fixed + call_s, LEAST_CALL * found.fixed)
-    return np.asarray((device**HOST_POWER + (host * found.host) ** HOST_POWER) ** (1 / HOST_POWER))
+def _seconds(grouped: Groups, arithmetic: Any, memory: Any, host: Any, call_s: float) -> Floats:
+    device = arithmetic * grouped.arithmetic + memory * grouped.memory + np.maximum(grouped.fixed + call_s, LEAST_CALL * grouped.fixed)
+    return np.asarray((device**HOST_POWER + (host * grouped.host) ** HOST_POWER) ** (1 / HOST_POWER))
 
 
 # ---------------------------------------------------------------- using
@@ -163,16 +163,16 @@ def _seconds(found: Groups, arithmetic: Any, memory: Any, host: Any, call_s: flo
 
 def scaled(learnt: Learnt, parts: Parts, dtype: str | NDArray[Any]) -> dict[str, Floats]:
     """The parts of an estimate as the sweep says they are on its machine; they add up to the expected time."""
-    found = groups(parts)
-    count = len(found.fixed)
+    grouped = groups(parts)
+    count = len(grouped.fixed)
     names = np.broadcast_to(np.asarray(dtype, dtype=str), (count,))
     known = {name: learnt.dtypes.get(name, learnt.arithmetic).value for name in set(names.tolist())}
     arithmetic = np.array([known[name] for name in names.tolist()])
     by: dict[str, Any] = {**dict.fromkeys(ARITHMETIC, arithmetic), **dict.fromkeys(MEMORY, learnt.memory.value)}
     new: dict[str, Floats] = {name: value * by.get(name, 1.0) for name, value in parts.items() if name != HOST}
-    new[CALL] = np.maximum(learnt.call_s.value, (LEAST_CALL - 1.0) * found.fixed)
+    new[CALL] = np.maximum(learnt.call_s.value, (LEAST_CALL - 1.0) * grouped.fixed)
     if HOST in parts:
-        whole = _seconds(found, arithmetic, learnt.memory.value, learnt.host.value, learnt.call_s.value)
+        whole = _seconds(grouped, arithmetic, learnt.memory.value, learnt.host.value, learnt.call_s.value)
         new[HOST] = whole - np.sum(list(new.values()), axis=0)
     return new
 
@@ -185,11 +185,11 @@ def fact(result: Result) -> Factor | None:
 
 def enough(families: Mapping[str, Sequence[object]]) -> list[str]:
     """Families with enough cases to learn from. Raises InputError where there is none."""
-    found = [name for name, cases in families.items() if len(cases) >= FEWEST]
-    if not found:
+    names = [name for name, cases in families.items() if len(cases) >= FEWEST]
+    if not names:
         seen = ", ".join(f"{len(cases)} of {name}" for name, cases in families.items()) or "none"
         raise InputError(
             f"too few measured cases that the model knows ({seen}; at least {FEWEST} of a family): nothing can be learnt; "
             "measure the plan 'calibrate' on a GPU of the machine table"
         )
-    return found
+    return names

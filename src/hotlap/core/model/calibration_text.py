@@ -21,25 +21,25 @@ FACTORS = ("arithmetic", "memory", "host", "call_s")
 SCORES = ("before", "after", "scatter")
 
 
-def write(found: Calibration) -> str:
+def write(calibration: Calibration) -> str:
     """The file's text."""
-    lines = [f"# {ABOUT}", f"schema = {SCHEMA}", *(f"{key} = {json.dumps(getattr(found, key), ensure_ascii=False)}" for key in HEAD)]
-    for family, learnt in found.families.items():
+    lines = [f"# {ABOUT}", f"schema = {SCHEMA}", *(f"{key} = {json.dumps(getattr(calibration, key), ensure_ascii=False)}" for key in HEAD)]
+    for family, learnt in calibration.families.items():
         lines += ["", f"[family.{family}]", f"cases = {learnt.cases}"]
         lines += [f"{key} = {getattr(learnt, key):.6g}" for key in SCORES]
         lines += [f"{key} = {_shown(getattr(learnt, key))}" for key in FACTORS]
         lines += [f'dtype."{name}" = {_shown(one)}' for name, one in learnt.dtypes.items()]
-    if found.facts:
+    if calibration.facts:
         lines += [
             "",
             "[measured]  # seconds: median, least and most of the rounds",
-            *(f'"{n}" = {_shown(one)}' for n, one in found.facts.items()),
+            *(f'"{n}" = {_shown(one)}' for n, one in calibration.facts.items()),
         ]
     return "\n".join(lines) + "\n"
 
 
-def _shown(one: Factor) -> str:
-    return f"{{ value = {one.value:.6g}, low = {one.low:.6g}, high = {one.high:.6g} }}"
+def _shown(factor: Factor) -> str:
+    return f"{{ value = {factor.value:.6g}, low = {factor.low:.6g}, high = {factor.high:.6g} }}"
 
 
 def read(text: str, file: str) -> Calibration:

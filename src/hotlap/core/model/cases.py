@@ -52,7 +52,7 @@ def alike(cases: Sequence[Case]) -> list[Alike]:
         texts = tuple((name, value) for name, value in params.items() if isinstance(value, str | bool | list))
         alone = place if case.workload not in MANY else params.get("query") == 1
         groups.setdefault((case.workload, case.implementation, repr(texts), alone), []).append(place)
-    found = []
+    similar = []
     for places in groups.values():
         first = full[places[0]]
         params = {
@@ -60,8 +60,8 @@ def alike(cases: Sequence[Case]) -> list[Alike]:
             for name, value in first.items()
         }
         one = cases[places[0]]
-        found.append(Alike(one.workload, one.implementation, params, places, [cases[place] for place in places]))
-    return found
+        similar.append(Alike(one.workload, one.implementation, params, places, [cases[place] for place in places]))
+    return similar
 
 
 def times(groups: Sequence[Alike], spec: Spec, calibration: Calibration | None = None) -> Times:
@@ -72,7 +72,7 @@ def times(groups: Sequence[Alike], spec: Spec, calibration: Calibration | None =
     bounded: set[int] = set()
     for group in groups:
         try:
-            found = expect(group.workload, group.params, spec, group.implementation, calibration)
+            level = expect(group.workload, group.params, spec, group.implementation, calibration)
         except InputError as error:
             for place, case in zip(group.places, group.cases, strict=True):
                 floor = limits.limit(case, spec).bound_s
@@ -82,7 +82,7 @@ def times(groups: Sequence[Alike], spec: Spec, calibration: Calibration | None =
                     seconds[place] = low[place] = high[place] = floor
                     bounded.add(place)
             continue
-        seconds[group.places], low[group.places], high[group.places] = found.seconds, found.low_s, found.high_s
+        seconds[group.places], low[group.places], high[group.places] = level.seconds, level.low_s, level.high_s
     return Times(seconds, low, high, missing, frozenset(bounded))
 
 

@@ -193,14 +193,14 @@ def measured_split(seen: Seen) -> dict[str, float]:
         return {}
     ratio, launch = _clock_ratio(seen), seen.context.ceilings.launch_s
     slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ("arithmetic unit", "cache") else 0.0
-    found = {"clock below its highest": min(slower, missing)}
+    split = {"clock below its highest": min(slower, missing)}
     if launch and not _shares_launch(seen.result) and not _cheaper_than_launch(seen, launch):
-        found["launch"] = min(launch, missing - found["clock below its highest"])
+        split["launch"] = min(launch, missing - split["clock below its highest"])
     waited = _during(seen, "pressure")
     if waited:
-        found[WAITED] = min(waited * seen.seconds, missing - sum(found.values()))
-    found = {name: value for name, value in found.items() if value > 0}
-    return {**found, "unexplained": missing - sum(found.values())} if found else {}
+        split[WAITED] = min(waited * seen.seconds, missing - sum(split.values()))
+    split = {name: value for name, value in split.items() if value > 0}
+    return {**split, "unexplained": missing - sum(split.values())} if split else {}
 
 
 def _clock_ratio(seen: Seen) -> float | None:
@@ -238,14 +238,14 @@ def _resource(seen: Seen) -> Found | None:
     """The resource that takes most of the time at the best rate that the run's other cases saw of it."""
     if seen.against == "ceiling":
         return None
-    found, wanted = seen.context.ceilings, demand(seen.case, seen.asked, seen.context.spec, mixed=True)
-    parts = {key: amount / rate / seen.seconds for key, amount in wanted.items() if (rate := found.others(key, seen.case))}
+    ceilings, wanted = seen.context.ceilings, demand(seen.case, seen.asked, seen.context.spec, mixed=True)
+    parts = {key: amount / rate / seen.seconds for key, amount in wanted.items() if (rate := ceilings.others(key, seen.case))}
     parts = {key: part for key, part in parts.items() if SETS_PACE <= part <= FASTER}  # else the others say nothing of it
     if not parts:
         return None
     key, part = max(parts.items(), key=lambda item: item[1])
     cause = "arithmetic" if key.startswith("compute") else "bandwidth"
-    numbers = {"rate": found.others(key, seen.case) or 0.0, "time_share": min(part, 1.0)}
+    numbers = {"rate": ceilings.others(key, seen.case) or 0.0, "time_share": min(part, 1.0)}
     if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
         return Found(cause, "nearest", numbers | _ruled_out(seen), {"resource": key})
     return Found(cause, "resource", numbers, {"resource": key})

@@ -101,14 +101,14 @@ def link_key(case: Case) -> str:
     return " ".join(["link", *(str(case.params[p]) for p in ("direction", "memory") if p in case.params)])
 
 
-def ceiling_s(case: Case, found: Ceilings, spec: Spec | None, only: str = "") -> tuple[float, str] | None:
+def ceiling_s(case: Case, best: Ceilings, spec: Spec | None, only: str = "") -> tuple[float, str] | None:
     """The shortest time that the run's best rates make likely, and which sets it; None where none applies. `only` keeps one
     kind of resource: bandwidth, compute or link."""
     asked = work.find(case.workload).work(case.params)
     times = [
         (amount / rate, key)
         for key, amount in demand(case, asked, spec).items()
-        if key.startswith(only) and (rate := found.rate(key, case))
+        if key.startswith(only) and (rate := best.rate(key, case))
     ]
     return max(times) if times else None
 

@@ -28,18 +28,18 @@ FIXED_PARTS = ("launch", "latency", "host")
 def product(params: Params, chip: Chip, implementation: str | ArrayLike) -> Estimate:
     """A matrix product with what its epilogue reads. Rows that are not aligned, and scales for each row, were not measured."""
     names = ("m", "n", "k", "batch", "dtype")
-    found = gemm.estimate({name: params[name] for name in names}, chip, implementation)
+    estimate = gemm.estimate({name: params[name] for name in names}, chip, implementation)
     full = GEMM.full(params)
     more = full["epilogue"]
     if more != "none":
         extra = _bytes(params) - _bytes({**params, "epilogue": "none"})
         rate = streaming.stored()["read_share"] * chip.memory_b_s
-        seconds = np.broadcast_to(np.asarray(extra, dtype=float), found.seconds.shape) / rate
-        parts = {**found.parts, "epilogue": found.parts["epilogue"] + seconds}
-        demand = found.demand._replace(dram_bytes=found.demand.dram_bytes + seconds * chip.memory_b_s)
-        found = found._replace(parts=parts, seconds=found.seconds + seconds, demand=demand)
+        seconds = np.broadcast_to(np.asarray(extra, dtype=float), estimate.seconds.shape) / rate
+        parts = {**estimate.parts, "epilogue": estimate.parts["epilogue"] + seconds}
+        demand = estimate.demand._replace(dram_bytes=estimate.demand.dram_bytes + seconds * chip.memory_b_s)
+        estimate = estimate._replace(parts=parts, seconds=estimate.seconds + seconds, demand=demand)
     measured = np.asarray(full["pad"]) * 1.0 == 0
-    return found._replace(inside=found.inside & measured & (full["scaling"] == "tensor"))
+    return estimate._replace(inside=estimate.inside & measured & (full["scaling"] == "tensor"))
 
 
 def _bytes(params: Params) -> Any:
@@ -99,19 +99,21 @@ def _direct(counted: Any, count: int, chip: Chip) -> Estimate:
     return streaming.timed(moves, chip, streaming.stored())
 
 
-def _quicker(one: Estimate, other: Estimate, may: Any) -> Estimate:
+def _quicker(first: Estimate, other: Estimate, may: Any) -> Estimate:
     """`other` where it may be taken and is quicker."""
-    take = may & (other.seconds < one.seconds)
+    take = may & (other.seconds < first.seconds)
 
     def mixed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
         zero = np.zeros(len(take))
         return {name: np.where(take, b.get(name, zero), a.get(name, zero)) for name in {**a, **b}}
 
-    demand = Demand(mixed(one.demand.operations, other.demand.operations),
-        *(np.where(take, b, a) for a, b in zip(one.demand[1:], other.demand[1:], strict=True)))
-    choice = {name: np.where(take, 0.0, value) for name, value in one.choice.items()}
-    clock = None if one.clock_hz is None else np.where(take, np.nan, one.clock_hz)  # not held down by this one's power
-    return Estimate(np.where(take, other.seconds, one.seconds), mixed(one.parts, other.parts), demand, choice, one.inside & ~take, clock)
+    demand = Demand(mixed(first.demand.operations, other.demand.operations),
+        *(np.where(take, b, a) for a, b in zip(first.demand[1:], other.demand[1:], strict=True)))
+    choice = {name: np.where(take, 0.0, value) for name, value in first.choice.items()}
+    clock = None if first.clock_hz is None else np.where(take, np.nan, first.clock_hz)  # not held down by this one's power
+    return Estimate(
+        np.where(take, other.seconds, first.seconds), mixed(first.parts, other.parts), demand, choice, first.inside & ~take, clock
+    )
 
 
 # ---------------------------------------------------------------- groups, recurrences, gradients

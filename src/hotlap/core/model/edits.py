@@ -81,19 +81,19 @@ def edited(spec: Spec, changes: Sequence[str]) -> Spec:
         if figure.field in given:
             raise InputError(f"{spec.slug}: '{_shown(figure)}' is edited twice; give it once")
         given[figure.field] = figure, value
-    found = replace(spec, original=spec)
+    changed = replace(spec, original=spec)
     slug: list[str] = []
     for figure, text in given.values():
-        found, value = _taken(found, figure, text)
+        changed, value = _taken(changed, figure, text)
         slug.append(f"+{_shown(figure)}={value}")
     if "clock_max_hz" in given and "clock_for_peak_hz" not in given and spec.clock_max_hz and spec.clock_for_peak_hz:
-        ratio = (found.clock_max_hz or spec.clock_max_hz) / spec.clock_max_hz
-        found = replace(found, clock_for_peak_hz=spec.clock_for_peak_hz * ratio)
+        ratio = (changed.clock_max_hz or spec.clock_max_hz) / spec.clock_max_hz
+        changed = replace(changed, clock_for_peak_hz=spec.clock_for_peak_hz * ratio)
     arithmetic = {"compute_units", "clock_max_hz", "clock_for_peak_hz", *RATES, *UNITS_OF_ARITHMETIC}
-    if found.clock_max_hz and found.clock_for_peak_hz and found.clock_for_peak_hz > found.clock_max_hz:
-        raise InputError(f"{spec.slug}: the clock of the peak, {units.show(found.clock_for_peak_hz, 'Hz')}, is above the highest clock")
+    if changed.clock_max_hz and changed.clock_for_peak_hz and changed.clock_for_peak_hz > changed.clock_max_hz:
+        raise InputError(f"{spec.slug}: the clock of the peak, {units.show(changed.clock_for_peak_hz, 'Hz')}, is above the highest clock")
     return replace(
-        found, slug=spec.slug + "".join(slug), name=f"{spec.name}, edited", aliases=(), names=(), pci_ids=(),
+        changed, slug=spec.slug + "".join(slug), name=f"{spec.name}, edited", aliases=(), names=(), pci_ids=(),
         published_peak=None if arithmetic & given.keys() else spec.published_peak,
     )  # fmt: skip
 

@@ -67,14 +67,17 @@ def expect(
     params = kind.full(params)  # with those that a case leaves out at their defaults
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
-    family, found = _estimate(kind, arrays, spec, implementation, count)
-    found = _overheads(kind, found, spec)
+    family, demand = _estimate(kind, arrays, spec, implementation, count)
+    demand = _overheads(kind, demand, spec)
     if not _like_measured(spec):
-        found = found._replace(inside=np.zeros(len(found.seconds), dtype=bool))
+        demand = demand._replace(inside=np.zeros(len(demand.seconds), dtype=bool))
     known = intervals.Level("spec", intervals.ASSUMED) if kind.model == "copy" else intervals.level(spec)
     if calibration is not None and family in calibration.families:
-        corrected = scaled(calibration.families[family], found.parts, params.get("dtype", ""))
-        found, known = found._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)), intervals.swept(calibration.words)
+        corrected = scaled(calibration.families[family], demand.parts, params.get("dtype", ""))
+        demand, known = (
+            demand._replace(parts=corrected, seconds=np.sum(list(corrected.values()), axis=0)),
+            intervals.swept(calibration.words),
+        )
         if spec.original is not None:
             known = known._replace(words=f"{known.words}; {', '.join(spec.edits)} edited")
     if kind.model == "communication" and np.any(np.asarray(params["nodes"]) > 1):
@@ -82,13 +85,13 @@ def expect(
     if how := _unlike(kind, params):
         known = known._replace(words=f"no kernel like it was measured: {how}; these {known.words}")
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
-    seconds = np.maximum(found.seconds, np.nan_to_num(np.broadcast_to(floor, found.seconds.shape)))
-    low, high = intervals.interval(family, known.key, seconds, found.inside)
-    low = low * (1 - found.parts.get(CAPPED, 0.0) / found.seconds)  # a short load is over before the clock falls
-    parts = {**found.parts, "bound": seconds - found.seconds} if np.any(seconds > found.seconds) else found.parts
-    power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(family, found, seconds, spec)
+    seconds = np.maximum(demand.seconds, np.nan_to_num(np.broadcast_to(floor, demand.seconds.shape)))
+    low, high = intervals.interval(family, known.key, seconds, demand.inside)
+    low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
+    parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
+    power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(family, demand, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
-    return Expected(seconds, low, high, power_w, clock_hz, parts, found.choice, found.inside, family, known)
+    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known)
 
 
 _UNLIKE: Mapping[str, str] = {
@@ -103,14 +106,14 @@ def _unlike(kind: Workload, params: Params) -> str:
     return "forward kernels, scaled" if backward else _UNLIKE.get(kind.model, "")
 
 
-def _overheads(kind: Workload, found: Estimate, spec: Spec) -> Estimate:
+def _overheads(kind: Workload, demand: Estimate, spec: Spec) -> Estimate:
     """With the launches and the way of a link that an imagined machine has."""
     ways = WAYS if kind.model == "communication" else ()
     by = {**dict.fromkeys(LAUNCHES, spec.launch_factor), **dict.fromkeys(ways, spec.link_latency_factor)}
     if spec.launch_factor == spec.link_latency_factor == 1.0:
-        return found
-    parts = {name: value * by.get(name, 1.0) for name, value in found.parts.items()}
-    return found._replace(parts=parts, seconds=np.sum(list(parts.values()), axis=0))
+        return demand
+    parts = {name: value * by.get(name, 1.0) for name, value in demand.parts.items()}
+    return demand._replace(parts=parts, seconds=np.sum(list(parts.values()), axis=0))
 
 
 def check_implementation(workload: str, name: str) -> None:
@@ -141,25 +144,25 @@ def _floor(workload: str, params: Params, arrays: Params, spec: Spec) -> Floats:
     return np.array([np.nan if found.bound_s is None else found.bound_s])
 
 
-def _power(family: str, found: Estimate, seconds: Floats, spec: Spec) -> tuple[Floats, Floats]:
+def _power(family: str, demand: Estimate, seconds: Floats, spec: Spec) -> tuple[Floats, Floats]:
     """Power and clock of calls back to back; NaN for machines whose limit is not published."""
     unknown = np.full(len(seconds), np.nan)
     if not spec.power_w:
         return unknown, unknown
     kind, machine = family if family in power.KINDS else "", chip(spec, "max")
-    if not power.known(found.demand.operations):
+    if not power.known(demand.demand.operations):
         return unknown, unknown
-    clock = found.clock_hz
+    clock = demand.clock_hz
     if clock is None:
-        clock = power.clock(found.demand, _spent(found, seconds), machine, kind=kind).clock_hz
-        drawn = power.power_w(found.demand, seconds, machine, kind)
+        clock = power.clock(demand.demand, _spent(demand, seconds), machine, kind=kind).clock_hz
+        drawn = power.power_w(demand.demand, seconds, machine, kind)
     else:
-        drawn = power.at_share_w(found.demand, seconds, clock / machine.clock_max_hz, machine, kind)
+        drawn = power.at_share_w(demand.demand, seconds, clock / machine.clock_max_hz, machine, kind)
     return np.minimum(drawn, spec.power_w * power.MARGIN), clock
 
 
-def _spent(found: Estimate, seconds: Floats) -> power.Spent:
-    fixed = np.minimum(np.sum([found.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
+def _spent(demand: Estimate, seconds: Floats) -> power.Spent:
+    fixed = np.minimum(np.sum([demand.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
     return power.Spent(seconds - fixed, fixed)
 
 
@@ -208,8 +211,8 @@ def _rnn(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) ->
 
 def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
     query = np.broadcast_to(np.asarray(params["query"]), (count,))
-    one = bool((query == 1).all())
-    if not one and (query == 1).any():
+    single_query = bool((query == 1).all())
+    if not single_query and (query == 1).any():
         raise InputError(f"{ATTENTION.name}: ask for prefill (many queries) and decode (query = 1) apart")
     keys = np.where(np.asarray(params["kv"]) > 0, params["kv"], params["query"])
     implementation = USUAL_ATTENTION if isinstance(implementation, str) and not implementation else implementation
@@ -218,7 +221,7 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
     shared |= {"value_dim": attention_widths(params)[0], "latent": params.get("latent", 0)}
     machine = chip(spec, "max")
     backward = params.get("op", "forward") == "backward"
-    if one and not backward:
+    if single_query and not backward:
         return "decode", decode.estimate({**shared, "kv": keys}, machine, implementation)
     causal = params["mask"] == "causal"
     forward = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)

@@ -49,11 +49,11 @@ def chosen(machine: str, name: str, spec_only: bool, home: Path) -> Calibration 
 def of(bundle: Bundle, home: Path) -> dict[str, Calibration]:
     """By device of a run: of that machine, learnt from another run, for what was learnt from a run explains nothing of it. None of
     simulated GPUs, whose options change what they are."""
-    found = {}
+    calibrations = {}
     for device in bundle.run.machine.devices:
         if device.target == "simulated":
             continue
         name = store.name_of(device.machine or machines.recognise(device), device.target)
         if name in store.names(home) and (one := load(name, home)).run != bundle.run.id:
-            found[device.key] = one
-    return found
+            calibrations[device.key] = one
+    return calibrations

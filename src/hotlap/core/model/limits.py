@@ -128,15 +128,15 @@ def _arithmetic(asked: Work, spec: Spec) -> Part | str:
     for unit, count in asked.operations.items():
         if count <= 0:
             continue
-        found = per_clock(spec, unit)
-        if found is None:
+        rate = per_clock(spec, unit)
+        if rate is None:
             return f"no published rate of {unit} on {spec.name}"
         clock, proven = spec.clock_max_hz, spec.clock_proven
         if clock is None:
             clock, proven = spec.clock_for_peak_hz, False
         if clock is None or spec.compute_units is None:
             return f"no published {'clock' if clock is None else 'number of units'} of {spec.name}"
-        parts.append(_operations(found, count, clock, proven, spec))
+        parts.append(_operations(rate, count, clock, proven, spec))
     return max(parts, key=lambda p: p.seconds) if parts else "no operations are counted"
 
 
@@ -156,8 +156,8 @@ def operation_unit(unit: str) -> str:
     return "OP" if ".int" in unit else "FLOP"
 
 
-def _operations(found: tuple[str, float], count: float, clock_hz: float, proven: bool, spec: Spec) -> Part:
-    unit, rate = found
+def _operations(per_clock_rate: tuple[str, float], count: float, clock_hz: float, proven: bool, spec: Spec) -> Part:
+    unit, rate = per_clock_rate
     assert spec.compute_units is not None
     peak, flop = spec.compute_units * rate * clock_hz, operation_unit(unit)
     clock_source = spec.clock_source if spec.clock_max_hz else "clock at which the published peak holds"

@@ -126,14 +126,14 @@ def _tables(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fields(values: Mapping[str, Any], table: str, file: str) -> dict[str, Any]:
-    found = {}
+    fields = {}
     for key, value in values.items():
         where = f"{table}.{key}" if table else key
         if key not in SCHEMA[table]:
             raise InputError(f"{file}: there is no key '{where}'; {nearest(key, SCHEMA[table])}")
         name, kind = SCHEMA[table][key]
-        found[name] = _value(value, kind, f"{file}: '{where}'")
-    return found
+        fields[name] = _value(value, kind, f"{file}: '{where}'")
+    return fields
 
 
 def _value(value: Any, kind: _Kind, where: str) -> Any:

@@ -59,31 +59,31 @@ def predict(workload: str, machine: str, implementation: str = "", calibration: 
     return _stack([expected(case, spec, limit(case, spec), implementation, calibration) for case in cases], grid.shape)
 
 
-def expected(case: Case, spec: Spec, found: Limit, implementation: str = "", calibration: Calibration | None = None) -> Limit:
+def expected(case: Case, spec: Spec, bound: Limit, implementation: str = "", calibration: Calibration | None = None) -> Limit:
     """The same limit with what to expect; unchanged where no family knows the kernel or the table lacks a figure."""
     try:
-        known = expect(case.workload, case.params, spec, implementation or case.implementation, calibration, found.bound_s)
+        known = expect(case.workload, case.params, spec, implementation or case.implementation, calibration, bound.bound_s)
     except InputError as error:
-        return replace(found, notes=[*found.notes, Notice("no_expectation", str(error))]) if work.find(case.workload).model else found
+        return replace(bound, notes=[*bound.notes, Notice("no_expectation", str(error))]) if work.find(case.workload).model else bound
     parts = {name: float(value[0]) for name, value in known.parts.items() if value[0]}
     choice = {name: value[0].item() for name, value in known.choice.items()}
     notes = [OUTSIDE] if not known.inside[0] else []
-    kind = "expected" if found.kind == "unknown" else found.kind
+    kind = "expected" if bound.kind == "unknown" else bound.kind
     return replace(
-        found, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
-        power_w=_number(known.power_w), energy_j=_number(known.power_w * known.seconds), clock_hz=_number(known.clock_hz) or found.clock_hz,
+        bound, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
+        power_w=_number(known.power_w), energy_j=_number(known.power_w * known.seconds), clock_hz=_number(known.clock_hz) or bound.clock_hz,
         parts=parts, choice=choice,
-        known=known.known.words, notes=[*found.notes, *notes], provenance=[*found.provenance, _source(case.workload, known)],
+        known=known.known.words, notes=[*bound.notes, *notes], provenance=[*bound.provenance, _source(case.workload, known)],
     )  # fmt: skip
 
 
-def _room(case: Case, spec: Spec, found: Limit) -> Limit:
+def _room(case: Case, spec: Spec, bound: Limit) -> Limit:
     """The same with a word where the machine's memory cannot hold the case."""
     needed = work.find(case.workload).work(case.params).working_set_bytes
     if not spec.memory_bytes or needed <= spec.memory_bytes:
-        return found
+        return bound
     seen = f"does not fit: it needs {size(needed)}, and {spec.slug} has {size(spec.memory_bytes)}"
-    return replace(found, notes=[*found.notes, Notice("does_not_fit", seen)])
+    return replace(bound, notes=[*bound.notes, Notice("does_not_fit", seen)])
 
 
 def _number(values: Any) -> float | None:
@@ -108,19 +108,19 @@ def _at_once(
     _check(workload, flat)
     full = {**params, **flat}
     floor, limiters = bounds(workload, full, spec)
-    found = expect(workload, full, spec, implementation, by)
-    many = len(found.seconds)
+    levels = expect(workload, full, spec, implementation, by)
+    many = len(levels.seconds)
 
     def shaped(value: Any) -> Any:
         return np.broadcast_to(value, many).reshape(shape)
 
     return Limit(
-        kind="bound", bound_s=shaped(floor), expected_s=shaped(found.seconds), low_s=shaped(found.low_s), high_s=shaped(found.high_s),
-        power_w=shaped(found.power_w), energy_j=shaped(found.power_w * found.seconds), clock_hz=shaped(found.clock_hz),
+        kind="bound", bound_s=shaped(floor), expected_s=shaped(levels.seconds), low_s=shaped(levels.low_s), high_s=shaped(levels.high_s),
+        power_w=shaped(levels.power_w), energy_j=shaped(levels.power_w * levels.seconds), clock_hz=shaped(levels.clock_hz),
         limiter=", ".join(sorted(set(limiters.ravel().tolist()))),
-        parts={name: shaped(value) for name, value in found.parts.items()},
-        choice={name: shaped(value) for name, value in found.choice.items()},
-        known=found.known.words, notes=[] if found.inside.all() else [OUTSIDE],
+        parts={name: shaped(value) for name, value in levels.parts.items()},
+        choice={name: shaped(value) for name, value in levels.choice.items()},
+        known=levels.known.words, notes=[] if levels.inside.all() else [OUTSIDE],
     )  # fmt: skip
 
 
@@ -148,13 +148,13 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
-def _stack(found: Sequence[Limit], shape: tuple[int, ...]) -> Limit:
+def _stack(limits_: Sequence[Limit], shape: tuple[int, ...]) -> Limit:
     """One limit with arrays for fields. Counts differ from case to case, so of the provenance only rates stay."""
-    first = next((f for f in found if f.kind != "unknown"), found[0])
-    values: dict[str, Any] = {name: _array(found, name, shape) for name in FIELDS}
-    rates = {(t.name, t.value): t for f in found for t in f.provenance if t.unit.endswith(("/s", "Hz")) or t.unit == ""}
-    limiters, reasons = _distinct(f.limiter for f in found), _distinct(f.reason for f in found)
-    kinds = {f.kind for f in found} - {"unknown"}
+    first = next((f for f in limits_ if f.kind != "unknown"), limits_[0])
+    values: dict[str, Any] = {name: _array(limits_, name, shape) for name in FIELDS}
+    rates = {(t.name, t.value): t for f in limits_ for t in f.provenance if t.unit.endswith(("/s", "Hz")) or t.unit == ""}
+    limiters, reasons = _distinct(f.limiter for f in limits_), _distinct(f.reason for f in limits_)
+    kinds = {f.kind for f in limits_} - {"unknown"}
     return Limit(
         kind="expected" if "expected" in kinds else first.kind,
         **values,
@@ -169,8 +169,8 @@ def _distinct(texts: Any) -> list[str]:
     return list(dict.fromkeys(filter(None, texts)))
 
 
-def _array(found: Sequence[Limit], name: str, shape: tuple[int, ...]) -> Any:
-    column = [getattr(f, name) for f in found]
+def _array(limits: Sequence[Limit], name: str, shape: tuple[int, ...]) -> Any:
+    column = [getattr(f, name) for f in limits]
     if all(value is None for value in column):
         return None
     return np.array([np.nan if value is None else value for value in column], np.float64).reshape(shape)

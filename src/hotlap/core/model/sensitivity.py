@@ -128,15 +128,15 @@ def sensitivity(plan: Plan, spec: Spec, asked: Asked | None = None) -> Sensitivi
     weigh = Weights(plan, base, asked.measured)
     if not len(weigh.kept):
         raise InputError(f"nothing is expected of the cases of {plan.name} on {spec.slug}: {next(iter(base.missing.values()), 'no cases')}")
-    found = [_gain(figure, spec, by, ask, weigh, simulation) for figure in figures]
-    found.sort(key=lambda one: -one[0].elasticity)
-    each = {gain.figure: own for gain, own in found}
+    gains = [_gain(figure, spec, by, ask, weigh, simulation) for figure in figures]
+    gains.sort(key=lambda one: -one[0].elasticity)
+    each = {gain.figure: own for gain, own in gains}
     unmeasured = sum(plan.cases[n].id not in asked.measured for n in weigh.kept)
     needed = [float(work.find(case.workload).work(case.params).working_set_bytes) for case in plan.cases]
     return Sensitivity(
         plan=plan.name, machine=spec.slug, cases=len(weigh.kept), by=by, method="simulation" if simulation else "model",
-        weighted="calls in networks" if plan.uses else "each case alike", figures=[gain for gain, _ in found],
-        whole=None if asked.keys else sum(gain.elasticity for gain, _ in found if not gain.part), steps=weigh.steps(each),
+        weighted="calls in networks" if plan.uses else "each case alike", figures=[gain for gain, _ in gains],
+        whole=None if asked.keys else sum(gain.elasticity for gain, _ in gains if not gain.part), steps=weigh.steps(each),
         workloads=weigh.workloads(each, groups), bounded=len(base.bounded),
         unmeasured=unmeasured if asked.measured else 0, left_out=dict(Counter(base.missing.values())),
         largest_bytes=max(needed), too_large=sum(spec.memory_bytes is not None and size > spec.memory_bytes for size in needed),

@@ -50,25 +50,25 @@ class Weights:
 
     def log_ratio(self, seconds: Floats, against: Floats | None = None) -> float:
         """Logarithm of the plan's time against what it is, or against other times."""
-        one, other = (seconds / self.base.seconds, 1.0 if against is None else against / self.base.seconds)
+        weight, other = (seconds / self.base.seconds, 1.0 if against is None else against / self.base.seconds)
         if not self.plan.uses:
-            return float(np.mean(np.log((one / other)[self.kept])))
+            return float(np.mean(np.log((weight / other)[self.kept])))
         steps = []
         for places, share, _ in self.shares.values():
             below = 1.0 if against is None else float(np.sum(share * np.asarray(other)[places]))
-            steps.append(math.log(float(np.sum(share * one[places])) / below))
+            steps.append(math.log(float(np.sum(share * weight[places])) / below))
         return float(np.mean(steps))
 
     @cached_property
     def weights(self) -> Floats:
         """What each case is of the plan: the mean of its shares of the steps."""
-        found = np.zeros(len(self.base.seconds))
+        weight = np.zeros(len(self.base.seconds))
         if not self.plan.uses:
-            found[self.kept] = 1 / len(self.kept)
-            return found
+            weight[self.kept] = 1 / len(self.kept)
+            return weight
         for places, share, _ in self.shares.values():
-            found[places] += share / len(self.calls)
-        return found
+            weight[places] += share / len(self.calls)
+        return weight
 
     def ends(self, own: Floats, elasticity: float) -> tuple[float, float]:
         """The interval of the plan's elasticity, from each case's own."""
@@ -92,10 +92,10 @@ class Weights:
         weights, by = self.weights, dict[str, list[int]]()
         for group in groups:
             by.setdefault(group.workload, []).extend(n for n in group.places if weights[n] > 0)
-        found = []
+        weighted = []
         for name, places in by.items():
             whole = float(weights[places].sum())
             if whole > 0:
                 mean = {figure: float(np.sum(weights[places] * own[places])) / whole for figure, own in each.items()}
-                found.append(Share(name=name, cases=len(places), share=whole, elasticities=mean))
-        return sorted(found, key=lambda one: -one.share)
+                weighted.append(Share(name=name, cases=len(places), share=whole, elasticities=mean))
+        return sorted(weighted, key=lambda one: -one.share)

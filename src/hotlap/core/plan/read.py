@@ -67,15 +67,15 @@ def check(plan: object) -> Plan:
         raise InputError(f"'measure' of the plan '{plan.name}' is a hotlap.core.record.MeasureOptions, not {plan.measure!r:.80}")
     if not isinstance(plan.cases, (list, tuple)) or not plan.cases:
         raise InputError(f"the plan '{plan.name}' has no cases; give it a list of hotlap.core.record.Case")
-    made: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for given in plan.cases:
         one = _complete(given, plan.name)
-        if one.id in made:
+        if one.id in cases:
             raise InputError(f"the plan '{plan.name}' has the case '{work.label(one)}' twice; leave one out")
-        made[one.id] = one
-    asked = plan.measure if plan.measure != MeasureOptions() else measuring.usual(list(made.values()))
+        cases[one.id] = one
+    asked = plan.measure if plan.measure != MeasureOptions() else measuring.usual(list(cases.values()))
     measure = {key: getattr(asked, option.field) for key, option in measuring.OPTIONS.items()}
-    return msgspec.structs.replace(plan, cases=list(made.values()), measure=measuring.options(measure))
+    return msgspec.structs.replace(plan, cases=list(cases.values()), measure=measuring.options(measure))
 
 
 def _complete(given: object, name: str) -> Case:
@@ -262,13 +262,13 @@ class _Reader:
         implementation = str(combination.pop("implementation"))
         if found := spec.fault(combination):
             raise self.fail((*path, found[0]), found[1])
-        made = Case(workload=spec.name, params=spec.lean(combination), implementation=implementation)
-        before = self.seen.setdefault(made.id, path)
+        result = Case(workload=spec.name, params=spec.lean(combination), implementation=implementation)
+        before = self.seen.setdefault(result.id, path)
         if len(self.seen) == self.made:
             where = "twice in this [[case]]" if before == path else f"here and in the [[case]] of line {line_of(self.lines, before)}"
-            raise self.fail(path, f"the case '{work.label(made)}' is {where}; leave one out, with skip or only")
+            raise self.fail(path, f"the case '{work.label(result)}' is {where}; leave one out, with skip or only")
         self.made += 1
-        return made
+        return result
 
 
 def _axes(given: Mapping[str, list[Value]]) -> str:

@@ -71,7 +71,7 @@ def changes(
 
 def _piece(x: Floats, offset: int, alpha: float, provisional: bool) -> list[_Found]:
     """Of a series without boundaries. Windows in which nothing could be a change are passed over many at a time."""
-    found: list[_Found] = []
+    steps: list[_Found] = []
     start, rows = 0, 1
     while len(x) - start > SPAN:
         below = _below_threshold(x[start:], rows, alpha)
@@ -80,9 +80,9 @@ def _piece(x: Floats, offset: int, alpha: float, provisional: bool) -> list[_Fou
             continue
         window = x[start : start + SPAN]
         settled, step = _commit(levels.look(window, alpha), window, offset + start)
-        found, start, rows = found + settled, start + step, 1
+        steps, start, rows = steps + settled, start + step, 1
     last = levels.look(x[start:], alpha, provisional)
-    return found + _described(last, x[start:], offset + start)
+    return steps + _described(last, x[start:], offset + start)
 
 
 def _below_threshold(x: Floats, rows: int, alpha: float) -> int:
@@ -110,15 +110,15 @@ def _described(result: WindowResult, x: Floats, offset: int, until: int | None =
         return []
     flat = levels.level(x, result.noise)
     cuts = [one.at for one in result.splits]
-    found = [_drift(result, x, cuts, offset, len(x) if until is None else until)] if result.noise.slope else []
+    steps = [_drift(result, x, cuts, offset, len(x) if until is None else until)] if result.noise.slope else []
     all_splits = [*result.splits, *([result.provisional] if result.provisional else [])]
     ends = [0, *(one.at for one in all_splits), len(x)]
     for low, one, high in zip(ends, all_splits, ends[2:], strict=False):
         rise = result.noise.slope * one.at  # the drift's part of the level there
         change = _step(flat[low : one.at] + rise, flat[one.at : high] + rise, result.noise.widening)
         place = {"index": offset + one.at, "p": one.p, "provisional": one is result.provisional}
-        found.append(_Found(replace(change, **place), offset + one.at))
-    return found
+        steps.append(_Found(replace(change, **place), offset + one.at))
+    return steps
 
 
 def _step(before: Floats, after: Floats, widening: float) -> Change:
@@ -154,10 +154,10 @@ def _ratios(before: float, after: Sequence[float]) -> list[float]:
     return [b / before if before > 0 and after[0] > 0 else math.nan for b in after]
 
 
-def _reported(found: list[_Found], gate: float, times: Floats | None) -> list[Change]:
+def _reported(steps: list[_Found], gate: float, times: Floats | None) -> list[Change]:
     """In order, drifts that go on joined, small ones left out."""
     joined: list[_Found] = []
-    for one in found:
+    for one in steps:
         last = next((i for i in reversed(range(len(joined))) if joined[i].change.kind == "drift"), None)
         if one.change.kind == "drift" and last is not None and _goes_on(joined[last], one):
             joined[last] = _joined(joined[last], one)

@@ -81,8 +81,8 @@ def _assembled(tree: list[list[list[_Group]]]) -> Components:
     runs = _between(run_groups)
     machine_groups = [_over(machine, runs) for machine in run_groups]
     machines = _between([machine_groups])
-    found = {"between_machines": machines, "between_runs": runs, "between_rounds": rounds, "within_rounds": samples}
-    known = {name: math.sqrt(variance) for name, variance in found.items() if variance is not None}
+    parts = {"between_machines": machines, "between_runs": runs, "between_rounds": rounds, "within_rounds": samples}
+    known = {name: math.sqrt(variance) for name, variance in parts.items() if variance is not None}
     return Components(
         **known,
         drift=_drift(tree),
@@ -91,7 +91,7 @@ def _assembled(tree: list[list[list[_Group]]]) -> Components:
         rounds=len(leaves),
         samples=freedom + len(leaves),
         largest=max(known, key=lambda name: known[name]) if any(known.values()) else "",
-        notes=_notes(tree, found),
+        notes=_notes(tree, parts),
     )
 
 
@@ -100,14 +100,14 @@ def _rounds(rounds: Sequence[Any]) -> list[_Group]:
     places: dict[int, list[int]] = {}
     for place, one in enumerate(rounds):
         places.setdefault(len(one), []).append(place)
-    found: dict[int, _Group] = {}
+    groups: dict[int, _Group] = {}
     for n, same in places.items():
         x = finite([rounds[place] for place in same]).reshape(-1, n)
         low = np.count_nonzero(x <= 0, axis=1).max()
         if low:
             raise ValueError(f"{low} samples of a round are zero or negative: there is no relative spread")
-        found |= zip(same, _alike(np.log(x)), strict=True)
-    return [found[place] for place in range(len(rounds))]
+        groups |= zip(same, _alike(np.log(x)), strict=True)
+    return [groups[place] for place in range(len(rounds))]
 
 
 def _alike(logs: Floats) -> list[_Group]:
@@ -179,18 +179,18 @@ def _drift(tree: Sequence[Sequence[Sequence[_Group]]]) -> float | None:
     return None
 
 
-def _notes(tree: Sequence[Sequence[Sequence[_Group]]], found: dict[str, float | None]) -> tuple[str, ...]:
+def _notes(tree: Sequence[Sequence[Sequence[_Group]]], parts: dict[str, float | None]) -> tuple[str, ...]:
     all_runs = [run for machine in tree for run in machine]
-    single = found["within_rounds"] is None
+    single = parts["within_rounds"] is None
     notes = [
         (single, "each round has one sample: what is said to lie between rounds holds the noise of samples too"),
-        (found["between_rounds"] is None, "each run has one round: what is said to lie between runs holds the noise of rounds too"),
-        (found["between_runs"] is None and len(all_runs) == 1, "there is one run: what differs between runs is not known"),
+        (parts["between_rounds"] is None, "each run has one round: what is said to lie between runs holds the noise of rounds too"),
+        (parts["between_runs"] is None and len(all_runs) == 1, "there is one run: what differs between runs is not known"),
         (
-            found["between_runs"] is None and len(all_runs) > 1,
+            parts["between_runs"] is None and len(all_runs) > 1,
             "each machine has one run: what lies between machines holds the noise of runs",
         ),
-        (found["between_runs"] is not None and len(all_runs) < 5, f"{len(all_runs)} runs say little of what lies between runs"),
+        (parts["between_runs"] is not None and len(all_runs) < 5, f"{len(all_runs)} runs say little of what lies between runs"),
         (1 < len(tree) < 5, f"{len(tree)} machines say little of what lies between machines"),
     ]
     return tuple(text for seen, text in notes if seen)

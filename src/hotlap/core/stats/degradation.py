@@ -186,15 +186,15 @@ def _signs(better: Better | Sequence[Better], metrics: int) -> Floats:
 
 def _cut(times: Floats, boundaries: Boundaries, start: int, count: int) -> dict[int, int]:
     """Of the devices from `start` on: the first time that is after a boundary, where there is one."""
-    found = {}
+    cut = {}
     for row in range(count):
         own = boundaries.get(start + row, ()) if isinstance(boundaries, Mapping) else boundaries
         if not all(math.isfinite(t) for t in own):
             raise ValueError(f"a boundary of device {start + row} is no time: {list(own)}")
         first = int(np.searchsorted(times, max(own, default=-math.inf)))
         if first:
-            found[row] = min(first, len(times) - 1)
-    return found
+            cut[row] = min(first, len(times) - 1)
+    return cut
 
 
 def _edges(times: int) -> list[int]:
@@ -250,8 +250,8 @@ def _at(wanted: Floats, times: Floats, curves: NDArray[np.float32]) -> NDArray[n
     return found
 
 
-def _put(found: Slopes, metric: int, part: Slopes) -> None:
-    for whole, one in zip(found, part, strict=True):
+def _put(fit: Slopes, metric: int, part: Slopes) -> None:
+    for whole, one in zip(fit, part, strict=True):
         whole[:, metric] = one
 
 
@@ -272,14 +272,14 @@ def _change(points: _Points, baseline: ArrayLike | None) -> Floats:
 
 
 def _notices(times: Floats, shared: Slopes, against: Slopes) -> tuple[Notice, ...]:
-    found = []
+    notices = []
     days = (times[-1] - times[0]) / DAY_S
     if days < FEWEST_DAYS or len(times) < FEWEST_POINTS:
         seen = f"{len(times)} times over {days:.1f} days are no trend: {FEWEST_POINTS} over {FEWEST_DAYS:.0f} days are needed"
-        found.append(Notice("no_trend", seen))
+        notices.append(Notice("no_trend", seen))
     elif not np.isfinite(against.slope).any():
-        found.append(Notice("few_peers", f"fewer than {FEWEST_PEERS} peers: what the whole fleet shares is part of every trend"))
+        notices.append(Notice("few_peers", f"fewer than {FEWEST_PEERS} peers: what the whole fleet shares is part of every trend"))
     for metric in np.flatnonzero((shared.p < RATE / len(shared.p)) & (np.abs(shared.slope) >= WORTH)):
         seen = f"the whole fleet changes by {shared.slope[metric]:+.2%} a month, which no device is blamed for"
-        found.append(Notice("fleet_changes", seen, index=int(metric)))
-    return tuple(found)
+        notices.append(Notice("fleet_changes", seen, index=int(metric)))
+    return tuple(notices)

@@ -51,7 +51,7 @@ def _of_level(x: Floats, offset: int, last: bool) -> list[Excursion]:
         return []
     middle = median(rest)
     reach = APART * (1 + UNSURE / len(rest)) * _spread(rest - middle)
-    found = []
+    excursions = []
     for run in runs:
         away = x[run.start : run.stop] - middle
         level = median(away)
@@ -60,8 +60,8 @@ def _of_level(x: Floats, offset: int, last: bool) -> list[Excursion]:
             after = middle + level
             ratio = after / middle if middle > 0 and after > 0 else float("nan")
             start, end, ends = offset + run.start, offset + run.stop, last and run.stop == len(x)
-            found.append(Excursion(index=start, end=end, rest=middle, level=after, ratio=ratio, last=ends))
-    return found
+            excursions.append(Excursion(index=start, end=end, rest=middle, level=after, ratio=ratio, last=ends))
+    return excursions
 
 
 def _runs(side: Floats, last: bool) -> list[range]:

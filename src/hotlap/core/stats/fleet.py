@@ -90,7 +90,7 @@ def odd(values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: 
     if nodes < FEWEST_NODES or not metrics:
         said = f"{nodes} nodes are no fleet: {FEWEST_NODES} are the fewest that can be held against each other"
         return Fleet(odd=[], spread=[None] * metrics, noise=[None] * metrics, notices=[Notice("small_fleet", said)])
-    found = Fleet(odd=[], spread=[], noise=[], notices=[])
+    fleet = Fleet(odd=[], spread=[], noise=[], notices=[])
     for start in range(0, metrics, BLOCK):
         chosen = range(start, min(start + BLOCK, metrics))
         block = np.ascontiguousarray(np.swapaxes(x[:, chosen.start : chosen.stop], 0, 1), dtype=np.float64)
@@ -98,9 +98,9 @@ def odd(values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: 
             raise ValueError("values must be finite and above zero: a ratio says nothing otherwise")
         for metric, samples in zip(chosen, block, strict=True):
             logs = np.log(samples) if ways[metric] == "higher" else -np.log(samples)
-            _judge(found, metric, logs, _signed(limits[metric], ways[metric]), (RATE / metrics, TAIL_RATE / metrics))
-    found.odd.sort(key=lambda one: one.p)
-    return found
+            _judge(fleet, metric, logs, _signed(limits[metric], ways[metric]), (RATE / metrics, TAIL_RATE / metrics))
+    fleet.odd.sort(key=lambda one: one.p)
+    return fleet
 
 
 def _signed(limit: float | None, better: Better) -> float | None:
@@ -110,21 +110,21 @@ def _signed(limit: float | None, better: Better) -> float | None:
     return math.log(limit) if better == "higher" else -math.log(limit)
 
 
-def _judge(found: Fleet, metric: int, logs: Floats, limit: float | None, rates: tuple[float, float]) -> None:
+def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: tuple[float, float]) -> None:
     """One metric: nodes × samples."""
     count = np.count_nonzero(np.isfinite(logs), axis=1)
     measured = np.flatnonzero(count > 0)
     if len(measured) < FEWEST_NODES:
-        found.spread.append(None)
-        found.noise.append(None)
-        found.notices.append(Notice("small_fleet", f"{len(measured)} nodes have samples, {FEWEST_NODES} are needed", index=metric))
+        fleet.spread.append(None)
+        fleet.noise.append(None)
+        fleet.notices.append(Notice("small_fleet", f"{len(measured)} nodes have samples, {FEWEST_NODES} are needed", index=metric))
         return
     location, noise = _locations(logs[measured])
     counts = count[measured]
-    well = _reference(found, metric, location, limit)
+    well = _reference(fleet, metric, location, limit)
     if well is None:
-        found.spread.append(None)
-        found.noise.append(noise)
+        fleet.spread.append(None)
+        fleet.noise.append(noise)
         return
     centre, spread, well = _scale(location, well)
     own = max(spread**2 - noise**2 / float(np.median(counts)), 0.0)  # between nodes, beyond what samples explain
@@ -132,26 +132,26 @@ def _judge(found: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
     shift = location - centre
     score = shift / np.maximum(error, 1e-12)
     lowest, highest = (_beyond(rates[0], side[well]) for side in (-score, score))
-    _notices(found, metric, (lowest * float(np.median(error)), lowest > 2 * _usual(rates[0], len(well))), (centre, spread, limit))
+    _notices(fleet, metric, (lowest * float(np.median(error)), lowest > 2 * _usual(rates[0], len(well))), (centre, spread, limit))
     tail, chance = _tails(logs[measured] - location[:, None], counts, well)
     by_shift = _shift_p(score, lowest, highest, rates[0])
     for place in np.flatnonzero((by_shift < rates[0]) | (chance < rates[1])):
         kind: Literal["shift", "tail"] = "shift" if by_shift[place] < rates[0] else "tail"
         p, share = min(by_shift[place], chance[place]), tail[place] / counts[place]
-        found.odd.append(_named((int(measured[place]), metric), (shift[place], error[place]), p, kind, share))
-    found.spread.append(math.sqrt(own))
-    found.noise.append(noise)
+        fleet.odd.append(_named((int(measured[place]), metric), (shift[place], error[place]), p, kind, share))
+    fleet.spread.append(math.sqrt(own))
+    fleet.noise.append(noise)
 
 
-def _notices(found: Fleet, metric: int, reach: tuple[float, bool], healthy: tuple[float, float, float | None]) -> None:
+def _notices(fleet: Fleet, metric: int, reach: tuple[float, bool], healthy: tuple[float, float, float | None]) -> None:
     """What else there is to say of a metric."""
     (least, tailing), (centre, spread, limit) = reach, healthy
     off, below = -math.expm1(-least), -math.expm1(centre - limit) if limit is not None else 0.0
     if tailing:
         named = f"only what is {off:.1%} off is named" if off < 0.5 else "who is off cannot be told"
-        found.notices.append(Notice("no_gap", f"levels of nodes tail off without a gap: {named}", index=metric))
+        fleet.notices.append(Notice("no_gap", f"levels of nodes tail off without a gap: {named}", index=metric))
     if below > max(FAR * spread, 0.001):
-        found.notices.append(Notice("fleet_below", f"the fleet as a whole lies {below:.1%} below the limit", index=metric))
+        fleet.notices.append(Notice("fleet_below", f"the fleet as a whole lies {below:.1%} below the limit", index=metric))
 
 
 def _locations(logs: Floats) -> tuple[Floats, float]:
@@ -166,7 +166,7 @@ def _locations(logs: Floats) -> tuple[Floats, float]:
     return np.asarray(np.nanmean(np.clip(logs, middle - reach, middle + reach), axis=1)), noise
 
 
-def _reference(found: Fleet, metric: int, location: Floats, limit: float | None) -> NDArray[np.bool_] | None:
+def _reference(fleet: Fleet, metric: int, location: Floats, limit: float | None) -> NDArray[np.bool_] | None:
     """The nodes among which the healthy ones are; None when two groups might be, with a warning."""
     everyone = np.ones(len(location), dtype=bool)
     if len(location) < 20 or not series.bimodal(location):
@@ -183,7 +183,7 @@ def _reference(found: Fleet, metric: int, location: Floats, limit: float | None)
     size = math.expm1(low - high)
     groups = f"two groups of nodes, {int(lower.sum())} and {int((~lower).sum())}, {abs(size):.1%} apart"
     seen = f"{groups}: the fleet cannot be its own reference"
-    found.notices.append(Notice("two_groups", seen, "give a limit, or a baseline", index=metric))
+    fleet.notices.append(Notice("two_groups", seen, "give a limit, or a baseline", index=metric))
     return None
 
 

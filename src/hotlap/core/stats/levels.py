@@ -57,15 +57,15 @@ def look(x: Floats, alpha: float, provisional: bool = False) -> WindowResult:
     if below and not (provisional and _alarming(z[0], 1.0)):
         return WindowResult()
     noise = estimate(x[: _paced(n)], alpha)
-    found = [] if below else segment(level(x, noise), noise, alpha)
-    start, recent = found[-1].at if found else 0, None
+    splits = [] if below else segment(level(x, noise), noise, alpha)
+    start, recent = splits[-1].at if splits else 0, None
     if provisional and n - start >= FEWEST_BEFORE + FEWEST_AFTER:
         part = x if below else level(x, noise)[start:]
         recent = _provisional(part, split.statistics(part[None])[0], noise)
     if below:
         return WindowResult((), noise, recent and _placed(x, [recent])[0])
-    everything = _placed(level(x, noise), [*found, *([recent._replace(at=recent.at + start)] if recent else [])])
-    return WindowResult(tuple(everything[: len(found)]), noise, everything[-1] if recent else None)
+    everything = _placed(level(x, noise), [*splits, *([recent._replace(at=recent.at + start)] if recent else [])])
+    return WindowResult(tuple(everything[: len(splits)]), noise, everything[-1] if recent else None)
 
 
 def _paced(n: int) -> int:

@@ -139,15 +139,17 @@ def verdict(r: Ratio, *, margin: float = 0.02, p: float | None = None) -> Answer
     return "inconclusive"
 
 
-def allowing(found: Ratio, drift: Drift) -> Ratio:
+def allowing(estimate: Ratio, drift: Drift) -> Ratio:
     """The same, widened by what the level of unchanged code does between the sides."""
-    if found.ratio is None or not (found.low and found.high and found.inner_low and found.inner_high and found.confidence):
-        return found
-    logs = [np.array([math.log(end)]) for end in (found.ratio, found.low, found.high, found.inner_low, found.inner_high)]
-    chance = np.array([1.0 if found.p is None else found.p])
+    if estimate.ratio is None or not (
+        estimate.low and estimate.high and estimate.inner_low and estimate.inner_high and estimate.confidence
+    ):
+        return estimate
+    logs = [np.array([math.log(end)]) for end in (estimate.ratio, estimate.low, estimate.high, estimate.inner_low, estimate.inner_high)]
+    chance = np.array([1.0 if estimate.p is None else estimate.p])
     centre, low, high, inner_low, inner_high = logs
-    wide = widened(Estimates(centre, low, high, inner_low, inner_high, chance, np.ones(1)), drift, found.confidence)
-    return msgspec.structs.replace(found, **_shares(wide, found.confidence))
+    wide = widened(Estimates(centre, low, high, inner_low, inner_high, chance, np.ones(1)), drift, estimate.confidence)
+    return msgspec.structs.replace(estimate, **_shares(wide, estimate.confidence))
 
 
 def significant(r: Ratio, p: float | None = None) -> bool:
@@ -185,15 +187,15 @@ def estimate(
     return _inverted(lambda shift: _permutations(x, y - shift[:, None]), lowest, highest, confidence, inflation)
 
 
-def widened(found: Estimates, drift: Drift, confidence: float = 0.95) -> Estimates:
+def widened(estimate: Estimates, drift: Drift, confidence: float = 0.95) -> Estimates:
     """With what the level of unchanged code does between the sides; p is of the widened interval."""
-    centre, ends = found.centre, []
-    for low, high, level in ((found.low, found.high, confidence), (found.inner_low, found.inner_high, 2 * confidence - 1)):
+    centre, ends = estimate.centre, []
+    for low, high, level in ((estimate.low, estimate.high, confidence), (estimate.inner_low, estimate.inner_high, 2 * confidence - 1)):
         ends += [centre - drift.widen(centre - low, level), centre + drift.widen(high - centre, level)]
     reach = np.where(centre > 0, centre - ends[0], ends[1] - centre)
     score = np.abs(centre) * NORMAL.inv_cdf(0.5 + confidence / 2) / np.where(reach > 0, reach, 1.0)
-    p = np.where(np.isfinite(reach) & (drift.reach > 0), np.maximum(_two_sided(score), found.p), found.p)
-    return found._replace(low=ends[0], high=ends[1], inner_low=ends[2], inner_high=ends[3], p=p)
+    p = np.where(np.isfinite(reach) & (drift.reach > 0), np.maximum(_two_sided(score), estimate.p), estimate.p)
+    return estimate._replace(low=ends[0], high=ends[1], inner_low=ends[2], inner_high=ends[3], p=p)
 
 
 def _sign_flips(d: Floats) -> Floats:
@@ -412,9 +414,9 @@ def _method(n: int, m: int, paired: bool, assume: str) -> str:
     return "Welch" if assume == "normal" else "permutations"
 
 
-def _shares(found: Estimates, confidence: float) -> dict[str, float | None]:
+def _shares(estimate: Estimates, confidence: float) -> dict[str, float | None]:
     """One series of estimates as ratios."""
-    centre, low, high, inner_low, inner_high, p = (float(field[0]) for field in found[:6])
+    centre, low, high, inner_low, inner_high, p = (float(field[0]) for field in estimate[:6])
     known = math.isfinite(low) and math.isfinite(high)
     fields: dict[str, float | None] = {"ratio": exponential(centre), "p": p}
     if not known:
@@ -430,11 +432,11 @@ def _shares(found: Estimates, confidence: float) -> dict[str, float | None]:
     }
 
 
-def _notices(x: Floats, y: Floats, found: Estimates, paired: bool, assume: str) -> tuple[Notice, ...]:
+def _notices(x: Floats, y: Floats, estimate: Estimates, paired: bool, assume: str) -> tuple[Notice, ...]:
     n = min(len(x), len(y))
-    inflation = float(found.inflation[0])
+    inflation = float(estimate.inflation[0])
     spreads = sorted(float(np.median(np.abs(side - np.median(side)))) for side in (x, y))
-    notices = [] if math.isfinite(float(found.low[0])) else [_no_interval(x, y, paired)]
+    notices = [] if math.isfinite(float(estimate.low[0])) else [_no_interval(x, y, paired)]
     if paired and n < FEWEST_FLIPS and assume != "normal":
         seen = f"with {n} pairs their differences are taken to be normal; {FEWEST_FLIPS} pairs need no such assumption"
         notices.append(Notice("taken_as_normal", seen))

@@ -81,8 +81,8 @@ def gauge(values: Sequence[Sequence[float]], robust: bool = True) -> GaugeRR:
     )
 
 
-def _positive(one: Sequence[float]) -> Floats:
-    x = finite(one)
+def _positive(values: Sequence[float]) -> Floats:
+    x = finite(values)
     if np.any(x <= 0):
         raise ValueError(f"{np.count_nonzero(x <= 0)} of {len(x)} values are zero or negative: there is no relative spread")
     return x

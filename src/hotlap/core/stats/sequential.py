@@ -140,14 +140,14 @@ def design(sd: float, difference: float, *, gate: float | None = None, pilot: in
     for pairs in sorted(min(size, max(most, fewest)) for size in sizes):
         for shape in SHAPES:
             places = _looks(pairs, fewest)
-            found, average = characteristics(places, boundary(places, shape, spent, EARLY), step)
-            enough = found >= POWER + (-GAINED if pilot else SPARE)
-            options.append((not enough, average if enough else -found, pairs, shape, found, average))
-    _, _, pairs, shape, found, average = min(options)
+            effect, average = characteristics(places, boundary(places, shape, spent, EARLY), step)
+            enough = effect >= POWER + (-GAINED if pilot else SPARE)
+            options.append((not enough, average if enough else -effect, pairs, shape, effect, average))
+    _, _, pairs, shape, effect, average = min(options)
     plan = _planned(sd, difference, gate, _looks(pairs, fewest), (shape, spent))
-    text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {found:.0%}, not {POWER:.0%}"
-    notices = (Notice("low_power", text),) if found < POWER else ()
-    return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=found, notices=notices)
+    text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {effect:.0%}, not {POWER:.0%}"
+    notices = (Notice("low_power", text),) if effect < POWER else ()
+    return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=effect, notices=notices)
 
 
 def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float]) -> Design:

@@ -40,9 +40,9 @@ def unknown(*shape: int) -> Slopes:
 def slopes(times: Floats, logs: NDArray[np.float32], pool: bool = True) -> Slopes:
     """Of series × points."""
     months = (times - times[0]) / MONTH_S
-    found = unknown(len(logs))
+    fit = unknown(len(logs))
     if len(months) < FEWEST_POINTS:
-        return found
+        return fit
     finite = np.isfinite(logs)
     span = months[-1 - finite[:, ::-1].argmax(axis=1)] - months[finite.argmax(axis=1)]
     known = np.flatnonzero((finite.sum(axis=1) >= FEWEST_POINTS) & (span * MONTH_S >= FEWEST_DAYS * DAY_S))
@@ -52,9 +52,9 @@ def slopes(times: Floats, logs: NDArray[np.float32], pool: bool = True) -> Slope
         shared = min(max(float(np.median(_lag1(months, some, _pairs(months, some)[1]))), 0.0), 0.95)
     for start in range(0, len(known), ROWS):
         rows = known[start : start + ROWS]
-        for whole, one in zip(found, _theil_sen(months, logs[rows], shared), strict=True):
+        for whole, one in zip(fit, _theil_sen(months, logs[rows], shared), strict=True):
             whole[rows] = one
-    return found
+    return fit
 
 
 def _pairs(months: Floats, logs: NDArray[np.float32]) -> tuple[NDArray[np.float32], Floats]:
@@ -111,13 +111,13 @@ def _two_sided(slope: Floats, half: Floats, freedom: Floats) -> Floats:
 
 def _widened(count: NDArray[np.int64], r: Floats) -> Floats:
     """Of the variance of Kendall's score, where neighbours correlate by r, those k apart by rᵏ (Hamed and Rao, 1998)."""
-    found = np.ones(len(r))
+    factors = np.ones(len(r))
     for n in np.unique(count).tolist():
         k = np.arange(1, n)
         weight = 2 * (n - k) * (n - k - 1) * (n - k - 2) / (n * (n - 1) * (n - 2))
         rows = count == n
-        found[rows] += (6 / math.pi * np.arcsin(r[rows, None] ** k / 2)) @ weight
-    return found
+        factors[rows] += (6 / math.pi * np.arcsin(r[rows, None] ** k / 2)) @ weight
+    return factors
 
 
 def median(x: NDArray[Any]) -> Floats:

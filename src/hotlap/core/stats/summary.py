@@ -138,10 +138,10 @@ def _within(rounds: Sequence[NDArray[np.float64]]) -> float | None:
     return spread if math.isfinite(spread) else None
 
 
-def _effective(one: NDArray[np.float64]) -> float:
+def _effective(values: NDArray[np.float64]) -> float:
     """Of one round. Where the autocorrelation is unknown a round is sure to be worth one sample, and no more is claimed."""
-    r = series.lag1(one)
-    return 1.0 if r is None else effective(len(one), r)
+    r = series.lag1(values)
+    return 1.0 if r is None else effective(len(values), r)
 
 
 def _lost(lost: int, what: str, of: int) -> list[Notice]:
@@ -157,35 +157,35 @@ def _notices(s: Summary, x: NDArray[np.float64], rounds: Sequence[NDArray[np.flo
 
 
 def _of_rounds(s: Summary, x: NDArray[np.float64]) -> list[Notice]:
-    found, enough = [], len(x) >= stopping.FEWEST
+    notices, enough = [], len(x) >= stopping.FEWEST
     if not enough:
         seen = f"{stopping.FEWEST} rounds needed for a 95 % interval, there {_are(len(x))}"
-        found.append(Notice("few_rounds", seen, f"run with --rounds {stopping.FEWEST}"))
+        notices.append(Notice("few_rounds", seen, f"run with --rounds {stopping.FEWEST}"))
     if s.median == 0:
         seen = "the median is zero, so widths have no meaning as a share of it"
-        found.append(Notice("zero_median", seen, "measure something that takes longer"))
+        notices.append(Notice("zero_median", seen, "measure something that takes longer"))
     if enough and s.spread is not None and s.within is not None and s.spread > max(3 * s.within, 0.005):
         seen = f"rounds differ by {show(s.spread, '%')}, their samples by {show(s.within, '%')}: processes differ"
-        found.append(Notice("rounds_differ", seen, "raise --rounds"))
+        notices.append(Notice("rounds_differ", seen, "raise --rounds"))
     if enough and series.drifting(x):
-        found.append(Notice("drift", "the rounds drift in one direction", "let the machine reach its temperature, then run again"))
+        notices.append(Notice("drift", "the rounds drift in one direction", "let the machine reach its temperature, then run again"))
     if len(x) >= 20 and series.bimodal(x):
-        found.append(Notice("bimodal", "the rounds fall into two groups", "look for what differs between processes with 'hotlap show'"))
-    return found
+        notices.append(Notice("bimodal", "the rounds fall into two groups", "look for what differs between processes with 'hotlap show'"))
+    return notices
 
 
 def _of_samples(s: Summary, rounds: Sequence[NDArray[np.float64]]) -> list[Notice]:
-    found = []
+    notices = []
     if few := [len(one) for one in rounds if len(one) < FEW_SAMPLES]:
         seen = f"{len(few)} of {len(rounds)} rounds have fewer than {FEW_SAMPLES} samples"
-        found.append(Notice("few_samples", seen, "give a round more time with --round-time"))
+        notices.append(Notice("few_samples", seen, "give a round more time with --round-time"))
     if s.samples >= 20 and s.within and s.effective is not None and s.effective < DEPENDENT * s.samples:
         seen = f"{s.samples} samples are worth {s.effective:.0f} independent ones"
-        found.append(Notice("autocorrelated", seen, "more rounds narrow the interval, more samples do not"))
+        notices.append(Notice("autocorrelated", seen, "more rounds narrow the interval, more samples do not"))
     if s.samples >= 20 and s.outliers > MANY_OUTLIERS * s.samples:
         seen = f"{s.outliers} of {s.samples} samples lie far from the others"
-        found.append(Notice("outliers", seen, "stop other programs and run again"))
-    return found
+        notices.append(Notice("outliers", seen, "stop other programs and run again"))
+    return notices
 
 
 def _are(n: int) -> str:

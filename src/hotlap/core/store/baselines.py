@@ -26,7 +26,7 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) 
     """
     if not NAME.fullmatch(name):
         raise InputError(f"'{name}' is no name for a baseline; valid: letters, digits, '.', '_' and '-', as in nightly-h200")
-    found = {_key(one): one for one in before.references} if before else {}
+    references = {_key(one): one for one in before.references} if before else {}
     learnt = runs = 0
     for bundle in bundles:
         runs += 1
@@ -34,22 +34,24 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) 
         for result in select.results(bundle):
             if result.status == "measured" and result.values:
                 device = devices.get(result.device)
-                one = Reference(
+                reference = Reference(
                     case=result.case, device=result.device, serial=device.serial if device else "", model=device.model if device else "",
                     target=result.target, host=bundle.run.machine.host, metric=result.metric, unit=result.unit, better=result.better,
                     runs={bundle.run.id: result.values},
                 )
-                known = found.get(_key(one))
-                found[_key(one)] = msgspec.structs.replace(one, runs={**known.runs, **one.runs}) if known else one
+                known = references.get(_key(reference))
+                references[_key(reference)] = (
+                    msgspec.structs.replace(reference, runs={**known.runs, **reference.runs}) if known else reference
+                )
                 learnt += 1
     if not learnt:
         raise InputError(f"no case of {runs} runs was measured, so there is nothing to learn; 'hotlap show' says why")
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Baseline(name=name, saved=now, hotlap=hotlap.__version__, references=list(found.values()))
+    return Baseline(name=name, saved=now, hotlap=hotlap.__version__, references=list(references.values()))
 
 
-def _key(one: Reference) -> tuple[str, ...]:
-    return one.case.id, one.identity, one.serial, one.target, one.metric, one.unit
+def _key(reference: Reference) -> tuple[str, ...]:
+    return reference.case.id, reference.identity, reference.serial, reference.target, reference.metric, reference.unit
 
 
 def save(baseline: Baseline, home: Path) -> Path:

@@ -120,14 +120,14 @@ def load(path: Path, readings: bool = True) -> Bundle:
     file and line), MachineError when the system refuses. What can be put right is in the bundle's `notices`.
     """
     wanted = FILES if readings else (RUN, SAMPLES)
-    found = files.read(path, wanted)
-    run = _run(found[RUN], f"{path}/{RUN}")
-    samples = upgrade.samples(found.get(SAMPLES, b""), f"{path}/{SAMPLES}")
-    read = lines.read(found.get(READINGS, b"") if readings else b"", Readings, f"{path}/{READINGS}")
+    contents = files.read(path, wanted)
+    run = _run(contents[RUN], f"{path}/{RUN}")
+    samples = upgrade.samples(contents.get(SAMPLES, b""), f"{path}/{SAMPLES}")
+    read = lines.read(contents.get(READINGS, b"") if readings else b"", Readings, f"{path}/{READINGS}")
     once, strange = _once(run, samples.records)
     compacted, not_read = _long(path) if readings else ([], [])
-    missing = [Notice("missing_file", f"{name} is missing; nothing of it is known") for name in wanted if name not in found]
-    lost = _lost(run, len(samples.records) + bool(samples.torn)) if SAMPLES in found else []
+    missing = [Notice("missing_file", f"{name} is missing; nothing of it is known") for name in wanted if name not in contents]
+    lost = _lost(run, len(samples.records) + bool(samples.torn)) if SAMPLES in contents else []
     torn = samples.notices(SAMPLES) + read.notices(READINGS)
     return Bundle(run, path, once, compacted + read.records, missing + torn + lost + strange + not_read)
 
@@ -348,13 +348,13 @@ def _later(data: bytes) -> Listed | None:
     try:
         if msgspec.json.decode(data, type=_Head).schema <= SCHEMA:
             return None
-        found = msgspec.json.decode(data, type=_Later)
+        later = msgspec.json.decode(data, type=_Later)
     except lines.UNREADABLE:
         return None
-    names = [str(device["name"]) for device in found.machine.devices if device.get("name")]
+    names = [str(device["name"]) for device in later.machine.devices if device.get("name")]
     return Listed(
-        id=found.id, began=found.began, plan="", devices=names, rounds=None, cases=0, ended="", stops=[],
-        labels={}, kind=found.kind, written_by=found.hotlap, host=found.machine.host,
+        id=later.id, began=later.began, plan="", devices=names, rounds=None, cases=0, ended="", stops=[],
+        labels={}, kind=later.kind, written_by=later.hotlap, host=later.machine.host,
     )
 
 

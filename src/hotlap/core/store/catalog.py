@@ -259,11 +259,11 @@ def _query(filters: Filters) -> tuple[str, list[str | float]]:
 
 def _stamps(folder: Path) -> dict[str, str]:
     """The bundles in a folder, each with a stamp that changes when its run.json or the size of its samples does."""
-    found: dict[str, str] = {}
+    stamps: dict[str, str] = {}
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
-        return found
+        return stamps
     except OSError as error:
         raise MachineError(f"the runs in '{folder}' cannot be listed: {error.strerror}") from None
     for name in names:
@@ -271,8 +271,8 @@ def _stamps(folder: Path) -> dict[str, str]:
             continue  # a run that is being made, or whose process was killed while it made it
         with suppress(OSError, UnicodeEncodeError):  # no run.json yet, or a name that is no text
             name.encode()
-            found[name] = _stamp(f"{folder}{os.sep}{name}")
-    return found
+            stamps[name] = _stamp(f"{folder}{os.sep}{name}")
+    return stamps
 
 
 def _stamp(folder: str) -> str:

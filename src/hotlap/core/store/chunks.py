@@ -74,12 +74,12 @@ def readings(chunk: Path | io.BytesIO) -> list[Readings]:
     _, parquet = arrow()
     file = _opened(chunk, parquet)
     averaged = _windows(file)
-    found: list[Readings] = []
+    series: list[Readings] = []
     for number in range(file.num_row_groups):
         table = file.read_row_group(number)
         odd = table.column("failed").to_pylist()
         if odd and odd[0] is not None:
-            found += [msgspec.json.decode(text, type=Readings) for text in odd]
+            series += [msgspec.json.decode(text, type=Readings) for text in odd]
             continue
         device = table.column("device")[0].as_py()
         rounds, times = table.column("round").to_numpy(), table.column("time_us").to_numpy() / MICRO
@@ -91,11 +91,11 @@ def readings(chunk: Path | io.BytesIO) -> list[Readings]:
             for one in np.unique(rounds):
                 here = rounds == one
                 plain = _plain(values[here])
-                found.append(Readings(
+                series.append(Readings(
                     sensor=field.name, device=device, round=int(one), times_s=times[here].tolist(), values=plain,
                     window_s=averaged.get((device, field.name)), sensor_times_s=_plain(own[here]) if own is not None else [],
                 ))  # fmt: skip
-    return found
+    return series
 
 
 def _plain(values: Floats) -> list[float | None]:
@@ -144,13 +144,13 @@ def series(path: Path, device: str, sensor: str) -> Series:
 def failed(path: Path) -> list[Readings]:
     """Stretches in which a sensor gave no number, as the log had them."""
     _, parquet = arrow()
-    found: list[Readings] = []
+    series: list[Readings] = []
     for chunk in stored(path):
         file = _opened(chunk, parquet)
         if "failed" in file.schema_arrow.names:
             texts = file.read(columns=["failed"]).column("failed").to_pylist()
-            found += [msgspec.json.decode(text, type=Readings) for text in texts if text is not None]
-    return found
+            series += [msgspec.json.decode(text, type=Readings) for text in texts if text is not None]
+    return series
 
 
 def levels(path: Path) -> dict[Key, Levels]:
@@ -181,10 +181,10 @@ def _coded(column: Any) -> tuple[list[str], Ints]:
     return found.dictionary.to_pylist(), found.indices.to_numpy().astype(np.int64)
 
 
-def thinned(found: Mapping[Key, Levels], averaged: Mapping[Key, float] = MappingProxyType({})) -> list[Readings]:
+def thinned(columns: Mapping[Key, Levels], averaged: Mapping[Key, float] = MappingProxyType({})) -> list[Readings]:
     """The means of the stretches as readings, at their middles: what a page draws of a long run; `averaged`: from `windows`."""
     kept = []
-    for (device, sensor), level in found.items():
+    for (device, sensor), level in columns.items():
         middle = (level.first_s + level.last_s) / 2
         for number in np.unique(level.rounds):
             here = level.rounds == number

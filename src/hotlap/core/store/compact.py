@@ -44,17 +44,17 @@ def aside(folder: Path) -> Path:
 
 def compact(folder: Path) -> list[Path]:
     """Turns every log that was set aside into a chunk and its levels; the chunks made. Raises SchemaError for a log that cannot be read."""
-    made = []
+    names = []
     for log in waiting(folder):
         read = lines.read(log.read_bytes(), Readings, str(log)).records
         chunk = log.with_suffix(".parquet")
         files.write_whole(chunk, _chunk(read))
         files.write_whole(_levels_of(log), _levels(read))
-        made.append(chunk)
+        names.append(chunk)
     for log in folder.glob("readings-*.log"):
         if _levels_of(log).exists():
             log.unlink()
-    return made
+    return names
 
 
 class _Group(NamedTuple):
@@ -88,9 +88,9 @@ def _chunk(read: Sequence[Readings]) -> bytes:
     return out.getvalue()
 
 
-def _odd(one: Readings) -> bool:
+def _odd(readings: Readings) -> bool:
     """What does not fit a column of numbers: a sensor that failed or is not supported, or a reason."""
-    return one.status != "ok" or bool(one.reason)
+    return readings.status != "ok" or bool(readings.reason)
 
 
 def _groups(read: Iterable[Readings]) -> dict[_Group, dict[str, Any]]:
@@ -169,7 +169,7 @@ def _levels(read: Sequence[Readings]) -> bytes:
         if one.status == "ok" and one.times_s:
             parts.setdefault((one.device, one.sensor, one.round), []).append(one)
     names = ("device", "sensor", "round", "first_us", "last_us", "low", "mean", "high", "count")
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     for (device, sensor, number), ones in parts.items():
         times = np.concatenate([np.array(one.times_s) for one in ones])
         values = np.concatenate([np.array(one.values, dtype=float) for one in ones])
@@ -179,17 +179,17 @@ def _levels(read: Sequence[Readings]) -> bytes:
             continue
         starts = np.arange(0, len(values), BUCKET)
         ends = np.minimum(starts + BUCKET, len(values))
-        found["device"] += [device] * len(starts)
-        found["sensor"] += [sensor] * len(starts)
-        found["round"] += [number] * len(starts)
-        found["first_us"] += np.round(times[starts] * MICRO).astype(np.int64).tolist()
-        found["last_us"] += np.round(times[ends - 1] * MICRO).astype(np.int64).tolist()
-        found["low"] += np.minimum.reduceat(values, starts).tolist()
-        found["high"] += np.maximum.reduceat(values, starts).tolist()
-        found["mean"] += (np.add.reduceat(values, starts) / (ends - starts)).tolist()
-        found["count"] += (ends - starts).tolist()
+        columns["device"] += [device] * len(starts)
+        columns["sensor"] += [sensor] * len(starts)
+        columns["round"] += [number] * len(starts)
+        columns["first_us"] += np.round(times[starts] * MICRO).astype(np.int64).tolist()
+        columns["last_us"] += np.round(times[ends - 1] * MICRO).astype(np.int64).tolist()
+        columns["low"] += np.minimum.reduceat(values, starts).tolist()
+        columns["high"] += np.maximum.reduceat(values, starts).tolist()
+        columns["mean"] += (np.add.reduceat(values, starts) / (ends - starts)).tolist()
+        columns["count"] += (ends - starts).tolist()
     out = io.BytesIO()
-    parquet.write_table(pa.table(found, metadata=_windows(read)), out, compression="zstd", use_dictionary=["device", "sensor"])
+    parquet.write_table(pa.table(columns, metadata=_windows(read)), out, compression="zstd", use_dictionary=["device", "sensor"])
     return out.getvalue()
 
 

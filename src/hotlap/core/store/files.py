@@ -61,17 +61,17 @@ def sync_folder(folder: Path) -> None:
 
 def from_folder(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     """Those of the named files that are there; run.json must be. Raises SchemaError, MachineError."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name in names:
         try:
-            found[name] = (path / name).read_bytes()
+            contents[name] = (path / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             raise MachineError(f"'{path / name}' cannot be read: {error.strerror}") from None
-    if RUN not in found:
+    if RUN not in contents:
         raise _no_bundle(path)
-    return found
+    return contents
 
 
 def long(path: Path, patterns: tuple[str, ...] = LONG) -> dict[str, bytes]:

@@ -162,15 +162,15 @@ def results(bundle: Bundle, where: Mapping[str, str] = {}) -> list[Result]:
     for samples in bundle.samples:
         groups.setdefault((samples.case, samples.device), []).append(samples)
     devices = {d.key: d for d in bundle.run.machine.devices}
-    found = []
+    matching = []
     for case in {c.id: c for c in bundle.run.plan.cases}.values():
         for key in bundle.run.devices:
             device = devices.get(key)
             target = device.target if device else target_name(bundle.run.target)
             result = _reached(fold(case, groups.get((case.id, key), []), target, key), bundle.run)
             if all(test(bundle.run, result, device) for test in tests):
-                found.append(result)
-    return found
+                matching.append(result)
+    return matching
 
 
 def _reached(result: Result, run: Run) -> Result:
@@ -187,32 +187,32 @@ def cases(plan: Plan, where: Mapping[str, str]) -> list[Case]:
     """
     run = Run(id="", began="", hotlap="", plan=plan, machine=Machine(host=""), target="", devices=[])
     tests = {name: _test(name, text) for name, text in where.items()}
-    found = [fold(case, [], "") for case in plan.cases]
+    matching = [fold(case, [], "") for case in plan.cases]
     for name in [name for name in tests if name not in _LATER]:
-        own = [r for r in found if name in FACTS or name in r.case.params]
+        own = [r for r in matching if name in FACTS or name in r.case.params]
         has = {_facts(name, run, r, None).pop() if name in FACTS else _written(name, r) for r in own}
-        found = [result for result in found if tests[name](run, result, None)]
-        if not found:
+        matching = [result for result in matching if tests[name](run, result, None)]
+        if not matching:
             said = f"; {nearest(where[name], sorted(has))}" if has else ""
             raise InputError(f"no case of the plan {plan.name} has {name}={where[name]}{said}")
-    return [result.case for result in found]
+    return [result.case for result in matching]
 
 
 _LATER = ("device", "host", "label", "machine", "plan", "status", "target", "time")  # known once it is measured
 
 
-def nothing(found: Sequence[Bundle], where: Mapping[str, str]) -> InputError:
+def nothing(bundles: Sequence[Bundle], where: Mapping[str, str]) -> InputError:
     """Why no result of these runs fits: the first filter that alone keeps none, and what the runs have instead."""
     for name, text in where.items():
-        if not any(results(bundle, {name: text}) for bundle in found):
-            has = sorted(set().union(*(_valid(name, bundle) for bundle in found)))
+        if not any(results(bundle, {name: text}) for bundle in bundles):
+            has = sorted(set().union(*(_valid(name, bundle) for bundle in bundles)))
             said = f"; {nearest(text, has)}" if has else ""
-            return InputError(f"no case of {_names(found)} has {name}={text}{said}")
-    return InputError(f"no case of {_names(found)} fits all of {', '.join(f'{k}={v}' for k, v in where.items())}; leave one out")
+            return InputError(f"no case of {_names(bundles)} has {name}={text}{said}")
+    return InputError(f"no case of {_names(bundles)} fits all of {', '.join(f'{k}={v}' for k, v in where.items())}; leave one out")
 
 
-def _names(found: Sequence[Bundle]) -> str:
-    return found[0].run.id if len(found) == 1 else f"these {len(found)} runs"
+def _names(bundles: Sequence[Bundle]) -> str:
+    return bundles[0].run.id if len(bundles) == 1 else f"these {len(bundles)} runs"
 
 
 def _valid(name: str, bundle: Bundle) -> set[str]:

@@ -78,17 +78,17 @@ def _begun(text: str, marks: Mapping[str, Sequence[str]]) -> tuple[str, str] | N
     return has[0] if has else None
 
 
-def _one(text: str, found: Mapping[tuple[str, str], list[Entry]]) -> tuple[str, list[Entry]]:
-    if len(found) > 1:
-        names = [f"{library}={version}" for library, version in found]
+def _one(text: str, by_side: Mapping[tuple[str, str], list[Entry]]) -> tuple[str, list[Entry]]:
+    if len(by_side) > 1:
+        names = [f"{library}={version}" for library, version in by_side]
         raise InputError(f"'{text}' is the version of several; say which: {', '.join(names)}")
-    ((library, version), runs) = next(iter(found.items()))
+    ((library, version), runs) = next(iter(by_side.items()))
     return f"{library} {version}", runs
 
 
 def _versions(home: Path, fits: Callable[[str, str], bool]) -> dict[tuple[str, str], list[Entry]]:
     """Runs by library, or driver, and version; every run.json is read for it."""
-    found: dict[tuple[str, str], list[Entry]] = {}
+    by_version: dict[tuple[str, str], list[Entry]] = {}
     for entry in select.entries([], home):
         try:
             run = bundles.read_run(entry.path)
@@ -96,8 +96,8 @@ def _versions(home: Path, fits: Callable[[str, str], bool]) -> dict[tuple[str, s
             continue
         for one in sorted(_software(run)):
             if fits(*one):
-                found.setdefault(one, []).append(entry)
-    return found
+                by_version.setdefault(one, []).append(entry)
+    return by_version
 
 
 def _software(run: Run) -> set[tuple[str, str]]:

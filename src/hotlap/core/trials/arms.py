@@ -83,16 +83,16 @@ def planned(text: str, plan: Plan, target: str, device: str) -> Arm:
 def _round(job: Job) -> tuple[list[Samples], float]:
     """All cases of one round, and what it took by the target's clock."""
     worker = process(job, HUNG_S + 4 * job.options.round_s, threading.Event())
-    found: list[Samples] = []
+    lines: list[Samples] = []
     with worker:
         for message in worker.messages():
             if isinstance(message, Fault):
                 raise MachineError(message.message)
             if isinstance(message, Took):
-                found.append(message.samples)
+                lines.append(message.samples)
                 worker.go_on()
             elif hasattr(message, "seconds"):
-                return found, message.seconds
+                return lines, message.seconds
     raise MachineError(f"the measuring process {worker.ending()}; its last words: {worker.last_words()}")
 
 

@@ -62,13 +62,13 @@ def measure(
         raise Busy(f"{devices[0].name}: somebody has set its clocks, and NVML cannot read back to what; lift that first: nvidia-smi -rgc")
     for wish in wishes:
         check(allowed, wish.clock_hz, wish.power_w)
-    found = []
+    points = []
     own = locks.hold(devices, options.wait_s, settings=True)  # another would mend what this one has set
     with own, guarded(devices[0], options.home, say) as put:
         for wish in wishes:
             put(wish)
-            found.append(_run(plan, options, wish, listen, say))
-    return found
+            points.append(_run(plan, options, wish, listen, say))
+    return points
 
 
 def _run(plan: Plan, options: session.Options, wish: Wish, listen: session.Listener, say: Callable[[str], None]) -> Measured:

@@ -203,19 +203,19 @@ class Search:
 
     def _confirmed(self) -> Outcome:
         """The culprit, or the last candidate, and what comes before it, measured in turns once more."""
-        found = self.chain[self.low + 1 : self.high + 1]
-        culprit, before = found[-1], self.chain[self.low]
-        if len(found) == 1 and not self.asked.first_parents:
+        steps = self.chain[self.low + 1 : self.high + 1]
+        culprit, before = steps[-1], self.chain[self.low]
+        if len(steps) == 1 and not self.asked.first_parents:
             before = next(iter(self.tape.bench.describe(culprit).parents), before)
         change = self._checked(before, culprit)
         right = change is not None and self._as_the_ends(change)
         self._look_again(change if right else None)
-        answer: Answer = "candidates" if len(found) > 1 else "found"
+        answer: Answer = "candidates" if len(steps) > 1 else "found"
         if change is None or not right:
             answer = "not confirmed"
         elif answer == "found" and math.log(change.ratio) / level(self.d)[0] < MOST:
             answer = "in part"
-        return self._outcome(answer, found, before, change)
+        return self._outcome(answer, steps, before, change)
 
     def _as_the_ends(self, change: Change) -> bool:
         """Surely up, where bad is above good, or surely down."""
@@ -267,7 +267,7 @@ def said(step: Step) -> str:
     return f"like neither {blocks}, its level lies {where} ({step.position:.0%} of the way from good to bad) and counts as {step.like}"
 
 
-def shown(found: Change) -> str:
+def shown(step: Change) -> str:
     """A change and its interval: `+5.1 % (+4.6 % to +5.7 %)`."""
-    change, low, high = (f"{'+' if one > 1 else ''}{percent(one - 1)}" for one in (found.ratio, found.low, found.high))
+    change, low, high = (f"{'+' if one > 1 else ''}{percent(one - 1)}" for one in (step.ratio, step.low, step.high))
     return f"{change} ({low} to {high})"

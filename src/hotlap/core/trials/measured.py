@@ -51,13 +51,15 @@ def chosen(plan: Plan, selector: str) -> Case:
     if not cases:
         raise InputError(f"the plan '{plan.name}' has no case of the workload '{COMMAND.name}': only a program can change with a commit")
     by_id = [case for case in cases if len(selector) >= 4 and case.id.startswith(selector)]
-    found = by_id or [case for case in cases if selector in label(case)]
-    if len(found) == 1:
-        return found[0]
-    listed = "; ".join(f"{case.id} {label(case)}" for case in found or cases)
+    selected = by_id or [case for case in cases if selector in label(case)]
+    if len(selected) == 1:
+        return selected[0]
+    listed = "; ".join(f"{case.id} {label(case)}" for case in selected or cases)
     if not selector:
         raise InputError(f"the plan '{plan.name}' has {len(cases)} programs; choose one with --case: {listed}")
-    raise InputError(f"--case '{selector}' names {len(found)} programs of the plan '{plan.name}'; an id or a part of one label: {listed}")
+    raise InputError(
+        f"--case '{selector}' names {len(selected)} programs of the plan '{plan.name}'; an id or a part of one label: {listed}"
+    )
 
 
 def placed(case: Case, repo: str) -> Case:

@@ -34,15 +34,15 @@ def parts(operator: str, dims_json: str, types_json: str, values_json: str = "",
     """What an innermost operator computes: a workload, two for a convolution's gradients; none where it is no workload or its shapes are
     incomplete. `dims_json`: sizes of each argument; `types_json`: their element types; `values_json`: arguments that are no tensors, as
     text; `strides_json`: as sizes; all as Kineto records them."""
-    made = OPERATORS.get(operator.removeprefix("aten::").rstrip("_"))
-    if made is None:
+    handler = OPERATORS.get(operator.removeprefix("aten::").rstrip("_"))
+    if handler is None:
         return []
     try:
         dims, types = json.loads(dims_json), json.loads(types_json)
         values = json.loads(values_json) if values_json else []
         strides = json.loads(strides_json) if strides_json else []
         dtype = next((DTYPES[one] for one in types if one in DTYPES), "")
-        return made(Call(dims, dtype, values, strides)) if dtype else []
+        return handler(Call(dims, dtype, values, strides)) if dtype else []
     except (ValueError, IndexError, TypeError, KeyError):
         return []  # a shape of a kind that this operator does not usually have
 

@@ -33,14 +33,14 @@ def conv_sides(params: Mapping[str, Any]) -> dict[str, Side]:
         "height": np.where(tall > 0, tall, filter_),
         "width": filter_,
     }
-    found = {}
+    sides = {}
     for name, taps in filters.items():
         size = np.maximum(count(params, name), 1.0)
         line = (size == 1) & (taps == 1) & ((np.asarray(tall) == 1) | (name == "depth"))
         pad, step = np.where(line, 0.0, every_pad), np.where(line, 1.0, every_step)
         whole = (size + 2 * pad - gap * (taps - 1) - 1) // step + 1
-        found[name] = Side(*(plain(one) for one in (size, taps, whole, pad, step)))
-    return found
+        sides[name] = Side(*(plain(one) for one in (size, taps, whole, pad, step)))
+    return sides
 
 
 def _conv(params: Mapping[str, Value]) -> Work:

@@ -23,7 +23,7 @@ class Columns(Protocol):
 
     def __getitem__(self, name: str, /) -> NDArray[Any]: ...
 
-    def by_word(self, name: str, told: Callable[[str], int], /) -> NDArray[np.int64]:
+    def by_word(self, name: str, key: Callable[[str], int], /) -> NDArray[np.int64]:
         """A number for the text of each case."""
         ...
 

@@ -70,13 +70,13 @@ class _Moment(NamedTuple):
 
 def _processes(tree: Tree) -> dict[tuple[int, int], tuple[str, int]]:
     """A process is known by its pid and when it started, since pids are used again."""
-    found = {}
+    processes = {}
     for path in tree.glob("proc/[0-9]*/stat"):
         head, _, rest = tree.text(path).rpartition(")")  # a name in parentheses may hold anything
         fields = rest.split()
         if len(fields) > 19:
-            found[int(path.split("/")[1]), int(fields[19])] = (head.partition("(")[2], int(fields[11]) + int(fields[12]))
-    return found
+            processes[int(path.split("/")[1]), int(fields[19])] = (head.partition("(")[2], int(fields[11]) + int(fields[12]))
+    return processes
 
 
 def _processor(before: _Moment, after: _Moment, counted: Sequence[int | None], missing: dict[str, str]) -> dict[str, object]:
@@ -130,11 +130,11 @@ def _device(devices: Sequence[Device], sources: Sequence[Source] | None, missing
     if sources is None:
         sources = [source for device in devices for source in sensors.find(Host(device)) if source.device != "host"]
     readings = [reading for source in sources for reading in source.read(SystemClock.now())]
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for name in ("processes", "utilization"):
         values = [one.value for one in readings if one.sensor == name and one.status == "ok" and one.value is not None]
         if values:
-            found[name] = max(values)
+            shares[name] = max(values)
         else:
             missing[name] = next((one.reason for one in readings if one.sensor == name and one.reason), "no sensor of the device shows it")
-    return found
+    return shares

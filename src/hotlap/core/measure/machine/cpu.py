@@ -44,13 +44,13 @@ def describe(tree: Tree) -> Cpu:
 
 def _blocks(text: str) -> list[dict[str, str]]:
     """One table per logical processor; what stands before the first or after the last belongs to the machine."""
-    found = []
+    blocks = []
     for block in re.split(r"\n\s*\n", text):
         pairs = (line.partition(":") for line in block.splitlines() if ":" in line)
         table = {name.strip(): value.strip() for name, _, value in pairs}
         if table.get("processor", "").isdigit():
-            found.append(table)
-    return found
+            blocks.append(table)
+    return blocks
 
 
 def _cores(tree: Tree, blocks: list[dict[str, str]]) -> int | None:
@@ -81,14 +81,14 @@ def _clock_max(tree: Tree) -> float | None:
 
 def _caches(tree: Tree) -> dict[str, int]:
     """Data caches by level, one instance's size in B: l1d, l2, l3."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for folder in tree.glob(f"{SYS}/cpu0/cache/index*"):
         level, kind, size = (tree.text(f"{folder}/{name}") for name in ("level", "type", "size"))
         match = re.fullmatch(r"(\d+)([KMG]?)", size)
         if match and level and kind != "Instruction":
             name = f"l{level}d" if level == "1" and kind == "Data" else f"l{level}"
-            found[name] = int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
-    return found
+            sizes[name] = int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+    return sizes
 
 
 def _arm_vendor(block: dict[str, str]) -> str:

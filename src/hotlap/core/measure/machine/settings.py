@@ -77,13 +77,13 @@ def _groups(tree: Tree) -> dict[str, str]:
     """The nearest limit of each kind that this process's control groups set, as in ``cgroup cpu.max: 200000 100000``."""
     match = re.search(r"^0::/?(\S*)$", tree.text("proc/self/cgroup"), re.MULTILINE)
     folder = PurePosixPath("sys/fs/cgroup") / (match[1] if match else "")
-    found = {}
+    groups = {}
     for name in LIMITS:
         values = (tree.text(f"{group}/{name}") for group in (folder, *folder.parents))
         value = next((value for value in values if value and not value.startswith("max")), "")
         if value:
-            found[f"cgroup {name}"] = value
-    return found
+            groups[f"cgroup {name}"] = value
+    return groups
 
 
 def _command_line(tree: Tree) -> dict[str, str]:

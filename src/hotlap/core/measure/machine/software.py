@@ -19,14 +19,14 @@ MODULES = ("amdgpu", "i915", "xe")  # GPU drivers built outside the kernel tree 
 
 def versions(tree: Tree) -> dict[str, str]:
     """Package or library → version; what is not installed is left out."""
-    found = {"python": platform.python_version(), "hotlap": hotlap.__version__}
+    by_name = {"python": platform.python_version(), "hotlap": hotlap.__version__}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            by_name[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    found |= _libc()
-    return found | _drivers(tree)
+    by_name |= _libc()
+    return by_name | _drivers(tree)
 
 
 def _libc() -> dict[str, str]:
@@ -36,12 +36,12 @@ def _libc() -> dict[str, str]:
 
 def _drivers(tree: Tree) -> dict[str, str]:
     """Kernel drivers of GPUs: NVIDIA's, open or closed, and those of others where they name a version."""
-    found = {}
+    drivers = {}
     match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", tree.text("proc/driver/nvidia/version"))
     if match:
-        found["nvidia driver"] = match[1]
+        drivers["nvidia driver"] = match[1]
     for module in MODULES:
         version = tree.text(f"sys/module/{module}/version")
         if version:
-            found[f"{module} driver"] = version
-    return found
+            drivers[f"{module} driver"] = version
+    return drivers

@@ -26,13 +26,13 @@ SOURCES = {
 
 def find(target: Target) -> list[Source]:
     """The sources that can be read here for this target. Never raises; what is left out stands in `missing`."""
-    found: list[Source] = []
+    sources: list[Source] = []
     for name in _wanted(target.device):
-        found += _module(name).find(target)
+        sources += _module(name).find(target)
     if _amd(target.device):
-        shown = [name for one in found if isinstance(one, Drm) for name in one.supported()]  # one source a sensor
-        found += _module("amd_smi").find(target, shown)
-    return found
+        shown = [name for one in sources if isinstance(one, Drm) for name in one.supported()]  # one source a sensor
+        sources += _module("amd_smi").find(target, shown)
+    return sources
 
 
 def missing(target: Target) -> dict[str, str]:

@@ -165,8 +165,8 @@ def _library() -> Any:
     return amdsmi
 
 
-def _number(told: dict[str, Any], key: str) -> float:
-    value = told.get(key, "N/A")
+def _number(answer: dict[str, Any], key: str) -> float:
+    value = answer.get(key, "N/A")
     if value in NONE:
         raise NotSupported("the driver answers N/A")
     return float(value)

@@ -47,17 +47,17 @@ def of_cores(clock: Clock, cores: Sequence[int], repeats: int = 3) -> float | No
     if not cores or not hasattr(os, "sched_setaffinity"):
         return measure(clock, repeats)
     allowed = os.sched_getaffinity(0)
-    found: list[float] = []
+    clocks_hz: list[float] = []
     try:
         for core in cores:
             os.sched_setaffinity(0, {core})
             if (hz := measure(clock, repeats)) is not None:
-                found.append(hz)
+                clocks_hz.append(hz)
     except OSError:  # a core that this process may not use
         pass
     finally:
         os.sched_setaffinity(0, allowed)
-    return sum(found) / len(found) if found else None
+    return sum(clocks_hz) / len(clocks_hz) if clocks_hz else None
 
 
 @functools.cache

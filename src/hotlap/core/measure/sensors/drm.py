@@ -104,15 +104,15 @@ def critical_c(device: Device, tree: Tree) -> float | None:
 
 def _card(device: Device, tree: Tree) -> str:
     """Path of the device's card. Raises Unavailable."""
-    found = cards(tree)
-    if not found:
+    by_address = cards(tree)
+    if not by_address:
         raise Unavailable(f"the kernel shows no card under /{CARDS}", "load the GPU's kernel driver; in a container, share /sys with it")
     if device.pci_address:
-        fitting = [card for card, about in found.items() if _address(about.get("PCI_SLOT_NAME", "")) == _address(device.pci_address)]
+        fitting = [card for card, about in by_address.items() if _address(about.get("PCI_SLOT_NAME", "")) == _address(device.pci_address)]
         reason = f"no card under /{CARDS} has the PCI address {device.pci_address}"
     else:
         named = f"{device.vendor} {device.name}".lower().replace("advanced micro devices", "amd")
-        fitting = [card for card, about in found.items() if _vendor(about).lower() in named]
+        fitting = [card for card, about in by_address.items() if _vendor(about).lower() in named]
         reason = f"{len(fitting)} cards under /{CARDS} could be {device.name}, whose driver gives no PCI address"
     if len(fitting) != 1:
         raise Unavailable(reason, "see lspci -k for the kernel driver of each card")
@@ -121,14 +121,14 @@ def _card(device: Device, tree: Tree) -> str:
 
 def devices(tree: Tree) -> list[Device]:
     """Cards of other vendors than NVIDIA that show at least one sensor, whether or not a library can compute on them."""
-    found: list[Device] = []
+    present: list[Device] = []
     for card, about in cards(tree).items():
         vendor = _vendor(about)
         if vendor != "NVIDIA" and Drm(tree, card, "").supported():
             name = f"{vendor} {about.get('PCI_ID', '').lower()}".strip()
             address = _address(about.get("PCI_SLOT_NAME", ""))
-            found.append(Device(target="drm", index=len(found), name=name, kind="gpu", vendor=vendor, pci_address=address))
-    return found
+            present.append(Device(target="drm", index=len(present), name=name, kind="gpu", vendor=vendor, pci_address=address))
+    return present
 
 
 def cards(tree: Tree) -> dict[str, dict[str, str]]:
@@ -141,28 +141,28 @@ def cards(tree: Tree) -> dict[str, dict[str, str]]:
 
 
 def _hwmon(tree: Tree, card: str, time_s: float) -> list[Gauge]:
-    found: list[Gauge] = []
+    gauges: list[Gauge] = []
     for chip in tree.glob(f"{card}/device/hwmon/hwmon*"):
-        found += [*_power(tree, chip, time_s), *_temperatures(tree, chip), *_fans(tree, chip)]
+        gauges += [*_power(tree, chip, time_s), *_temperatures(tree, chip), *_fans(tree, chip)]
         for path in tree.glob(f"{chip}/freq*_input"):
             name = CLOCKS.get(tree.text(path.replace("_input", "_label")))
             if name:
-                found.append(_scaled(tree, name, path, 1.0))
-    return found
+                gauges.append(_scaled(tree, name, path, 1.0))
+    return gauges
 
 
 def _power(tree: Tree, chip: str, time_s: float) -> list[Gauge]:
-    found: list[Gauge] = []
+    gauges: list[Gauge] = []
     for file in ("power1_average", "power1_input"):
         if tree.exists(f"{chip}/{file}"):
-            found.append(Gauge("power_w", functools.partial(_watts, tree.tap(f"{chip}/{file}"))))
+            gauges.append(Gauge("power_w", functools.partial(_watts, tree.tap(f"{chip}/{file}"))))
     for file in tree.glob(f"{chip}/energy*_input"):
         label = tree.text(file.replace("_input", "_label"))
         part = f".{label}" if label and label != "card" else ""
         counter = Energy(tree.tap(file), time_s)
-        found += [_scaled(tree, f"energy_j{part}", file, 1e-6), Gauge(f"power_w{part}", counter.watts, window_s="since the last reading")]
+        gauges += [_scaled(tree, f"energy_j{part}", file, 1e-6), Gauge(f"power_w{part}", counter.watts, window_s="since the last reading")]
     limit = next((file for file in ("power1_cap", "power1_max") if tree.exists(f"{chip}/{file}")), "")
-    return [*found, *([_scaled(tree, "power_limit_w", f"{chip}/{limit}", 1e-6)] if limit else [])]
+    return [*gauges, *([_scaled(tree, "power_limit_w", f"{chip}/{limit}", 1e-6)] if limit else [])]
 
 
 class Energy:
@@ -206,14 +206,14 @@ def _temperatures(tree: Tree, chip: str) -> list[Gauge]:
 
 
 def _fans(tree: Tree, chip: str) -> list[Gauge]:
-    found = []
+    fans = []
     for path in tree.glob(f"{chip}/fan*_input"):
         number = path.rpartition("/fan")[2].removesuffix("_input")
-        found.append(_scaled(tree, "fan_rpm" if number == "1" else f"fan_rpm.{number}", path, 1.0))
+        fans.append(_scaled(tree, "fan_rpm" if number == "1" else f"fan_rpm.{number}", path, 1.0))
     most = tree.number(f"{chip}/pwm1_max")
     if tree.exists(f"{chip}/pwm1") and most:
-        found.append(_scaled(tree, "fan", f"{chip}/pwm1", 1 / most))
-    return found
+        fans.append(_scaled(tree, "fan", f"{chip}/pwm1", 1 / most))
+    return fans
 
 
 # ---------------------------------------------------------------- files of the DRM drivers
@@ -223,22 +223,24 @@ def _files(tree: Tree, card: str) -> list[Gauge]:
     plain = {"utilization": ("gpu_busy_percent", 1e-2), "utilization.memory": ("mem_busy_percent", 1e-2),
              "memory_used_bytes": ("mem_info_vram_used", 1.0), "pcie_width": ("current_link_width", 1.0),
              "pcie_replays": ("pcie_replay_count", 1.0)}  # fmt: skip
-    found = [_scaled(tree, name, f"{card}/device/{file}", by) for name, (file, by) in plain.items() if tree.exists(f"{card}/device/{file}")]
+    gauges = [
+        _scaled(tree, name, f"{card}/device/{file}", by) for name, (file, by) in plain.items() if tree.exists(f"{card}/device/{file}")
+    ]
     for name, files in CLOCK_FILES.items():
         path = next((f"{card}/{file}" for file in files if tree.exists(f"{card}/{file}")), "")
         if path:
-            found.append(_scaled(tree, name, path, 1e6))
+            gauges.append(_scaled(tree, name, path, 1e6))
     for name, file in (("clock_hz.sm", "pp_dpm_sclk"), ("clock_hz.memory", "pp_dpm_mclk")):
         if tree.exists(f"{card}/device/{file}"):
-            found.append(Gauge(name, functools.partial(_level, tree.tap(f"{card}/device/{file}"))))
+            gauges.append(Gauge(name, functools.partial(_level, tree.tap(f"{card}/device/{file}"))))
     counts = [tree.tap(path) for path in tree.glob(f"{card}/device/ras/*_err_count")]
     if counts:
-        found += [Gauge(f"ecc_{kind}", functools.partial(_ras, counts, sign)) for kind, sign in RAS.items()]
+        gauges += [Gauge(f"ecc_{kind}", functools.partial(_ras, counts, sign)) for kind, sign in RAS.items()]
     if tree.exists(f"{card}/device/current_link_speed"):
-        found.append(Gauge("pcie_generation", functools.partial(_generation, tree.tap(f"{card}/device/current_link_speed"))))
+        gauges.append(Gauge("pcie_generation", functools.partial(_generation, tree.tap(f"{card}/device/current_link_speed"))))
     reasons = {_reason(path): tree.tap(path) for pattern in REASONS for path in tree.glob(f"{card}/{pattern}")}
     reasons.pop("status", None)
-    return [*found, *([Gauge("throttle", functools.partial(_mask, reasons))] if reasons else [])]
+    return [*gauges, *([Gauge("throttle", functools.partial(_mask, reasons))] if reasons else [])]
 
 
 def _level(tap: Tap, _time_s: float) -> float:

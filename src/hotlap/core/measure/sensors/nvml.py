@@ -74,17 +74,17 @@ class Nvml:
         """All sensors now, the slow ones (processes, fan, link, limit, errors, events, averages) only where their last reading is
         0.5 s old, errors of links every 5 s."""
         self._timed("fields", self.fields.ask)
-        found = read_all(self.fast, self.device, time_s)
+        readings = read_all(self.fast, self.device, time_s)
         if time_s >= self.slow_due_s:
             self.slow_due_s = time_s + SLOW_S
             self._timed("fields of health", self.health.fields.ask)
-            found += read_all(self.slow, self.device, time_s)
+            readings += read_all(self.slow, self.device, time_s)
             if time_s >= self.rare_due_s:
                 self.rare_due_s = time_s + RARE_S
                 self._timed("fields of links", self.health.rare_fields.ask)
-                found += read_all(self.rare, self.device, time_s)
-            found += [reading for part in self.parts for reading in self._timed("events and performance monitoring", part.read, time_s)]
-        return found
+                readings += read_all(self.rare, self.device, time_s)
+            readings += [reading for part in self.parts for reading in self._timed("events and performance monitoring", part.read, time_s)]
+        return readings
 
     def _timed(self, name: str, call: Callable[..., Any], *given: Any) -> Any:
         """What `call` returns; its time counts as the driver's."""

@@ -92,5 +92,5 @@ def known(value: float) -> float:
     return value
 
 
-def _field(one: Field | int) -> Field:
-    return (one, 0) if isinstance(one, int) else one
+def _field(field: Field | int) -> Field:
+    return (field, 0) if isinstance(field, int) else field

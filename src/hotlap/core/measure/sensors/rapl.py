@@ -71,20 +71,20 @@ class Zone:
 
 def gauges(tree: Tree, time_s: float) -> list[Gauge]:
     """energy_j.ZONE and power_w.ZONE for each zone: package0, package0-dram, psys …; `time_s` is now."""
-    found: list[Gauge] = []
+    counters: list[Gauge] = []
     for name, path in zones(tree).items():
         zone = Zone(tree, path, time_s)
-        found.append(Gauge(f"energy_j.{name}", zone.energy_j, window_s=0.0))
-        found.append(Gauge(f"power_w.{name}", zone.watts, window_s="since the last reading"))
-    if found:
-        return found
+        counters.append(Gauge(f"energy_j.{name}", zone.energy_j, window_s=0.0))
+        counters.append(Gauge(f"power_w.{name}", zone.watts, window_s="since the last reading"))
+    if counters:
+        return counters
     reason = f"this kernel shows no RAPL zone under /{POWERCAP}; virtual machines have none"
     return [absent("energy_j", reason), absent("power_w", reason)]
 
 
 def zones(tree: Tree) -> dict[str, str]:
     """Name → path. A part of a package carries the package's name before its own."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for path in tree.glob(f"{POWERCAP}/intel-rapl:*"):  # the other driver, intel-rapl-mmio, counts the same packages again
         place = path.rpartition("/")[2]
         name = tree.text(f"{path}/name") or place.replace("intel-rapl:", "zone-").replace(":", "-")
@@ -93,5 +93,5 @@ def zones(tree: Tree) -> dict[str, str]:
             name = f"{parent}-{name}" if parent else name
         name = name.replace("package-", "package")  # as clocks and temperatures call it
         if tree.exists(f"{path}/energy_uj"):
-            found[name if name not in found else f"{name}-{len(found)}"] = path
-    return found
+            names[name if name not in names else f"{name}-{len(names)}"] = path
+    return names

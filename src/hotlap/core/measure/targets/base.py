@@ -71,15 +71,15 @@ class SystemClock:
 
 def cpu_cache_bytes(root: Path = Path("/sys/devices/system/cpu")) -> int | None:
     """All instances of the processor's last level of cache together, as Linux describes them; None where it does not."""
-    found: dict[tuple[int, str], int] = {}
+    sizes: dict[tuple[int, str], int] = {}
     for folder in root.glob("cpu[0-9]*/cache/index*"):
         try:
             level, shared = int((folder / "level").read_text()), (folder / "shared_cpu_list").read_text().strip()
-            found[level, shared] = int((folder / "size").read_text().strip().removesuffix("K")) * 1024
+            sizes[level, shared] = int((folder / "size").read_text().strip().removesuffix("K")) * 1024
         except (OSError, ValueError):
             continue
-    last = max((level for level, _ in found), default=0)
-    return sum(size for (level, _), size in found.items() if level == last) or None
+    last = max((level for level, _ in sizes), default=0)
+    return sum(size for (level, _), size in sizes.items() if level == last) or None
 
 
 @dataclass(frozen=True)

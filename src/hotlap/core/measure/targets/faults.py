@@ -292,6 +292,6 @@ def _time(name: str, text: str) -> float:
         raise _wrong(name, text, f" at the time '{text}'" + (f" ({hint})" if hint else "")) from None
 
 
-def _wrong(name: str, text: str, said: str = "") -> InputError:
+def _wrong(name: str, text: str, problem: str = "") -> InputError:
     quoted = f" '{text}'"
-    return InputError(f"simulated: '{name}' cannot be{said or quoted}; write it as in {name}={INJECTIONS[name][1]}")
+    return InputError(f"simulated: '{name}' cannot be{problem or quoted}; write it as in {name}={INJECTIONS[name][1]}")

@@ -15,54 +15,54 @@ NONSENSE = 6553.5  # what a sensor shows that reads all ones
 
 def shown(faults: Faults, time_s: float, true: dict[str, float | None], kept: dict[str, float | None]) -> dict[str, float | None]:
     """What the sensors show of the true readings. `kept` remembers what frozen ones showed last."""
-    found = dict(true)
-    heat = found["temperature_c"]
+    values = dict(true)
+    heat = values["temperature_c"]
     if heat is not None and faults.cooling:
-        found["temperature_c"] = AMBIENT_C + (heat - AMBIENT_C) * (1 + faults.cooling)
+        values["temperature_c"] = AMBIENT_C + (heat - AMBIENT_C) * (1 + faults.cooling)
     if _on(faults.throttle, time_s) and faults.throttle.share:
-        found["throttle"] = float(REASONS[faults.reason])
-    clock = found["clock_hz.sm"]
+        values["throttle"] = float(REASONS[faults.reason])
+    clock = values["clock_hz.sm"]
     if clock is not None:
-        found["clock_hz.sm"] = clock / stuck(faults, time_s)
-    found["ecc_uncorrected"] = _count(faults.ecc, time_s)
+        values["clock_hz.sm"] = clock / stuck(faults, time_s)
+    values["ecc_uncorrected"] = _count(faults.ecc, time_s)
     since = max(time_s - faults.ecc_corrected.at_s, 0.0)
-    found["ecc_corrected"] = float(int(faults.ecc_corrected.share * since))
-    found["xid"] = _count(faults.xid, time_s)
-    found["remapped_rows"] = _count(faults.remapped, time_s)
-    found["pcie_replays"] = float(int(faults.replays.share * max(time_s - faults.replays.at_s, 0.0)))
+    values["ecc_corrected"] = float(int(faults.ecc_corrected.share * since))
+    values["xid"] = _count(faults.xid, time_s)
+    values["remapped_rows"] = _count(faults.remapped, time_s)
+    values["pcie_replays"] = float(int(faults.replays.share * max(time_s - faults.replays.at_s, 0.0)))
     if faults.fan_speed is not None:
-        found["fan"] = faults.fan_speed.share if _on(faults.fan_speed, time_s) else FAN
+        values["fan"] = faults.fan_speed.share if _on(faults.fan_speed, time_s) else FAN
     narrow = faults.pcie_width
-    found["pcie_width"] = narrow.share if narrow is not None and _on(narrow, time_s) else WIDTH
-    found.update(_counters(faults, time_s))
-    return _lies(faults, time_s, found, kept)
+    values["pcie_width"] = narrow.share if narrow is not None and _on(narrow, time_s) else WIDTH
+    values.update(_counters(faults, time_s))
+    return _lies(faults, time_s, values, kept)
 
 
 def _counters(faults: Faults, time_s: float) -> dict[str, float]:
     """Sensors that only a card with such a fault shows here."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     flags = {"remapped_rows.pending": faults.pending, "retired_pages.pending": faults.retiring, "remapped_rows.failure": faults.spent}
-    found |= {name: _count(onset, time_s) for name, onset in flags.items() if onset is not None}
+    values |= {name: _count(onset, time_s) for name, onset in flags.items() if onset is not None}
     if faults.nvlink is not None:
-        found["nvlink_errors.replay"] = float(int(faults.nvlink.share * max(time_s - faults.nvlink.at_s, 0.0)))
+        values["nvlink_errors.replay"] = float(int(faults.nvlink.share * max(time_s - faults.nvlink.at_s, 0.0)))
     if faults.bursts is not None:
-        found[f"throttle_s.{faults.reason}"] = faults.bursts.share * max(time_s - faults.bursts.at_s, 0.0)
-    return found
+        values[f"throttle_s.{faults.reason}"] = faults.bursts.share * max(time_s - faults.bursts.at_s, 0.0)
+    return values
 
 
-def _lies(faults: Faults, time_s: float, found: dict[str, float | None], kept: dict[str, float | None]) -> dict[str, float | None]:
+def _lies(faults: Faults, time_s: float, values: dict[str, float | None], kept: dict[str, float | None]) -> dict[str, float | None]:
     sensor, at_s = faults.frozen
-    if sensor in found:
+    if sensor in values:
         if time_s < at_s or sensor not in kept:
-            kept[sensor] = found[sensor]
-        found[sensor] = kept[sensor]
+            kept[sensor] = values[sensor]
+        values[sensor] = kept[sensor]
     sensor, at_s = faults.jump
-    if sensor in found and time_s >= at_s:
-        found[sensor] = NONSENSE
+    if sensor in values and time_s >= at_s:
+        values[sensor] = NONSENSE
     sensor, at_s = faults.mute
     if time_s >= at_s:
-        found.pop(sensor, None)
-    return found
+        values.pop(sensor, None)
+    return values
 
 
 def _on(onset: Onset, time_s: float) -> bool:

@@ -69,14 +69,14 @@ def _raw() -> list[Any]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise Unavailable(f"no OpenCL driver answers ({error})", "pip install 'hotlap[opencl]' brings one for the CPU") from error
-    found: dict[tuple[str, str, str], Any] = {}
+    devices: dict[tuple[str, str, str], Any] = {}
     for platform in platforms:
         try:
             for device in platform.get_devices():
-                found.setdefault(_identity(platform, device), device)
+                devices.setdefault(_identity(platform, device), device)
         except cl.Error:
             continue  # a driver without a device
-    return list(found.values())
+    return list(devices.values())
 
 
 def _bind_threads() -> None:

@@ -97,18 +97,18 @@ def _chase(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     cycle[order.astype(np.int64) * step] = np.roll(order, -1) * np.uint32(step)
     links, place = target.buffer(cycle), target.buffer(np.array([order[0] * step], np.uint32))
     kernel = target.kernel(source("memory"), "chase", ["S=float", "T=float"])
-    made = 0
+    launches = 0
 
     def enqueue(calls: int) -> None:
-        nonlocal made
-        made += calls
+        nonlocal launches
+        launches += calls
         for _ in range(calls):
             kernel(1, 1, links, place, np.uint32(hops))
 
     def check() -> Check:
         enqueue(1)
-        expected = int(order[made * hops % lines]) * step
+        expected = int(order[launches * hops % lines]) * step
         got = int(target.read(place)[0])
-        return Check(passed=got == expected, what=f"place after {made * hops} hops", error=float(got != expected), tolerance=0.0)
+        return Check(passed=got == expected, what=f"place after {launches * hops} hops", error=float(got != expected), tolerance=0.0)
 
     return Prepared(enqueue, check, variant=f"{lines} lines of {LINE} B in one random cycle")

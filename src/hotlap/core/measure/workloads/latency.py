@@ -53,18 +53,18 @@ def _launch_torch(target: Target, case: Case) -> Prepared:
     mode, torch = str(case.params["mode"]), target.library
     if mode == "graph" and "graph" not in target.features:
         raise NotSupported("PyTorch has graphs on CUDA and ROCm alone")
-    one = torch.zeros(1, device=target.device.facts["place"])
+    operand = torch.zeros(1, device=target.device.facts["place"])
 
     def enqueue(calls: int) -> None:
         for _ in range(calls):
-            one.add_(1)
+            operand.add_(1)
             if mode == "single":
                 target.sync()
 
     def check() -> Check:
-        one.zero_()
+        operand.zero_()
         target.time(enqueue, 100, graph=mode == "graph")
-        error = abs(float(one[0]) - 100)
+        error = abs(float(operand[0]) - 100)
         return Check(passed=error == 0, what="additions counted", error=error, tolerance=0.0)
 
     return Prepared(enqueue, check, timer="wall", graph=mode == "graph", variant="torch add_ on one element")
@@ -94,17 +94,17 @@ def _atomic(target: Target, case: Case) -> Prepared:
     repeats, spread = integer(case.params, "repeats"), 16 if case.params["contention"] == "spread" else 0
     cells = target.buffer(np.zeros(ATOMIC_ITEMS * max(spread, 1) if spread else 16, np.uint32))
     kernel = target.kernel(source("latency"), "atomic")
-    made = 0
+    launches = 0
 
     def enqueue(calls: int) -> None:
-        nonlocal made
-        made += calls
+        nonlocal launches
+        launches += calls
         for _ in range(calls):
             kernel(ATOMIC_ITEMS, group_size(target), cells, np.uint32(repeats), np.uint32(spread))
 
     def check() -> Check:
         got = int(target.read(cells).astype(np.uint64).sum()) % 2**32 if not spread else _spread_sum(target.read(cells), spread)
-        expected = made * repeats * (ATOMIC_ITEMS if not spread else 1) % 2**32
+        expected = launches * repeats * (ATOMIC_ITEMS if not spread else 1) % 2**32
         return Check(passed=got == expected, what="additions counted in memory", error=float(abs(got - expected)), tolerance=0.0)
 
     return Prepared(enqueue, check, variant=f"{ATOMIC_ITEMS} work-items")

@@ -171,14 +171,14 @@ def waves(tasks: Floats, rounding: float) -> Floats:
 
 def splits_by_efficiency(tasks: Floats, slots: float, blocks: Floats, most: int) -> Floats:
     """The fewest parts that fill the last wave to within 85 % of the best (flash-attention, `num_splits_heuristic`)."""
-    found = np.ones_like(tasks)
+    splits = np.ones_like(tasks)
     few = np.flatnonzero((tasks < 0.8 * slots) & (blocks > 1))
     if len(few):
         parts = np.arange(1.0, most + 1)[None, :]
         rounds = tasks[few, None] * parts / slots
         filled = np.where(parts <= blocks[few, None], rounds / np.ceil(rounds), 0.0)
-        found[few] = (filled >= 0.85 * filled.max(axis=1, keepdims=True)).argmax(axis=1) + 1.0
-    return found
+        splits[few] = (filled >= 0.85 * filled.max(axis=1, keepdims=True)).argmax(axis=1) + 1.0
+    return splits
 
 
 def seen(c: Cases) -> Floats:

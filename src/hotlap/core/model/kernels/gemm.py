@@ -50,21 +50,21 @@ def estimate(
     """
     cases = _cases(params)
     count, known = len(cases["m"]), coefficients or stored("gemm")
-    one = np.ndim(implementation) == 0 and np.ndim(params.get("dtype", "")) == 0
-    if one and count <= CHUNK:
+    scalar = np.ndim(implementation) == 0 and np.ndim(params.get("dtype", "")) == 0
+    if scalar and count <= CHUNK:
         dtype = str(params.get("dtype", PLAIN))
         return _estimate(cases, chip, dtype, _coefficients(known, str(implementation), dtype))
     names = np.broadcast_to(np.asarray(implementation, dtype=str), (count,))
-    kinds = [(cases["dtype"][0], names[0])] if one else sorted(set(zip(cases["dtype"].tolist(), names.tolist(), strict=True)))
-    found: list[Estimate] = []
+    kinds = [(cases["dtype"][0], names[0])] if scalar else sorted(set(zip(cases["dtype"].tolist(), names.tolist(), strict=True)))
+    demands: list[Estimate] = []
     order: list[NDArray[np.int64]] = []
     for dtype, name in kinds:
-        rows = np.arange(count) if one else np.flatnonzero((cases["dtype"] == dtype) & (names == name))
+        rows = np.arange(count) if scalar else np.flatnonzero((cases["dtype"] == dtype) & (names == name))
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
             order.append(part)
-            found.append(_estimate({key: value[part] for key, value in cases.items()}, chip, dtype, _coefficients(known, name, dtype)))
-    return _joined(found, np.concatenate(order) if order else np.zeros(0, dtype=int))
+            demands.append(_estimate({key: value[part] for key, value in cases.items()}, chip, dtype, _coefficients(known, name, dtype)))
+    return _joined(demands, np.concatenate(order) if order else np.zeros(0, dtype=int))
 
 
 def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
@@ -93,7 +93,7 @@ def _coefficients(known: Mapping[str, Mapping[str, float]], name: str, dtype: st
     return {**known["base"], **own}
 
 
-def _joined(found: list[Estimate], order: NDArray[np.int64]) -> Estimate:
+def _joined(demands: list[Estimate], order: NDArray[np.int64]) -> Estimate:
     """Chunks of cases as one, in the order asked for."""
     back = np.argsort(order, kind="stable")
 
@@ -103,11 +103,11 @@ def _joined(found: list[Estimate], order: NDArray[np.int64]) -> Estimate:
         return {n: np.concatenate([t.get(n, np.zeros(s)) for t, s in zip(tables, sizes, strict=True)])[back] for n in names}
 
     demand = Demand(
-        join([one.demand.operations for one in found]), *(np.concatenate([one.demand[i] for one in found])[back] for i in (1, 2, 3)),
+        join([one.demand.operations for one in demands]), *(np.concatenate([one.demand[i] for one in demands])[back] for i in (1, 2, 3)),
     )  # fmt: skip
-    seconds, inside = (np.concatenate([one[i] for one in found])[back] for i in (0, 4))
-    clock = np.concatenate([one.clock_hz for one in found if one.clock_hz is not None])[back]
-    return Estimate(seconds, join([one.parts for one in found]), demand, join([one.choice for one in found]), inside, clock)
+    seconds, inside = (np.concatenate([one[i] for one in demands])[back] for i in (0, 4))
+    clock = np.concatenate([one.clock_hz for one in demands if one.clock_hz is not None])[back]
+    return Estimate(seconds, join([one.parts for one in demands]), demand, join([one.choice for one in demands]), inside, clock)
 
 
 # ---------------------------------------------------------------- one type
@@ -115,13 +115,13 @@ def _joined(found: list[Estimate], order: NDArray[np.int64]) -> Estimate:
 
 def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapping[str, float]) -> Estimate:
     on = gemm_tiles.machine(chip, dtype, c)
-    found = gemm_tiles.timed(cases, on)
-    at = (np.arange(len(cases["m"])), np.argmin(found.total * found.liking, axis=1))
-    mean = _mean(found, c["choice_power"]) / found.total[at]
-    parts = {name: value * mean for name, value in _chosen(cases, found, at, on).items()} | _added(cases, on)
+    timed = gemm_tiles.timed(cases, on)
+    at = (np.arange(len(cases["m"])), np.argmin(timed.total * timed.liking, axis=1))
+    mean = _mean(timed, c["choice_power"]) / timed.total[at]
+    parts = {name: value * mean for name, value in _chosen(cases, timed, at, on).items()} | _added(cases, on)
     seconds = np.sum(list(parts.values()), axis=0)
     flop = 2.0 * cases["m"] * cases["n"] * cases["k"] * cases["batch"]
-    moved, through = (one[at].astype(np.float64) for one in (found.moved, found.through))
+    moved, through = (one[at].astype(np.float64) for one in (timed.moved, timed.through))
     demand = Demand({unit_of(dtype): flop}, np.zeros(len(flop)), moved, np.maximum(through, moved))
     clock, slower = _clock(demand, seconds, parts, on)
     share = np.where(cases["sustained"].astype(bool), 1.0, seconds / (seconds + 1e-6 * c["burst_us"]))
@@ -130,17 +130,17 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapp
     parts["host"] = (on_device**HOST_POWER + host**HOST_POWER) ** (1 / HOST_POWER) - on_device
     raised = np.maximum(_least(cases, flop, on) / (on_device + parts["host"]), 1.0)
     parts = {name: value * raised for name, value in parts.items()}
-    names = {"tile_m": found.tile_m, "tile_n": found.tile_n, "split": found.split, "tasks": found.tiles}
-    choice = {name: np.broadcast_to(value, found.tiles.shape)[at].astype(np.float64) for name, value in names.items()}
+    names = {"tile_m": timed.tile_m, "tile_n": timed.tile_n, "split": timed.split, "tasks": timed.tiles}
+    choice = {name: np.broadcast_to(value, timed.tiles.shape)[at].astype(np.float64) for name, value in names.items()}
     choice["waves"] = choice["tasks"] / chip.units
     return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype), clock)
 
 
-def _mean(found: Timed, power: float) -> Floats:
+def _mean(timed: Timed, power: float) -> Floats:
     """Seconds over all candidates, each weighed by a power of how quick it seems."""
-    seems = found.total * found.liking
+    seems = timed.total * timed.liking
     weight = np.exp(np.float32(-power) * np.log(seems / seems.min(axis=1, keepdims=True)))
-    return np.asarray(((weight * found.total).sum(axis=1) / weight.sum(axis=1)).astype(np.float64))
+    return np.asarray(((weight * timed.total).sum(axis=1) / weight.sum(axis=1)).astype(np.float64))
 
 
 def _added(cases: Mapping[str, NDArray[Any]], on: Machine) -> dict[str, Floats]:
@@ -154,28 +154,28 @@ def _added(cases: Mapping[str, NDArray[Any]], on: Machine) -> dict[str, Floats]:
     }
 
 
-def _chosen(cases: Mapping[str, NDArray[Any]], found: Timed, at: tuple[NDArray[Any], ...], on: Machine) -> dict[str, Floats]:
+def _chosen(cases: Mapping[str, NDArray[Any]], timed: Timed, at: tuple[NDArray[Any], ...], on: Machine) -> dict[str, Floats]:
     """Parts of the chosen candidate. The overlapped time is shared between arithmetic and DRAM as their powers; the arithmetic's
     share among its parts, each what it adds to the one before."""
     compute, dram, body, store, reduce = (
-        one[at].astype(np.float64) for one in (found.compute, found.dram, found.body, found.store, found.reduce)
+        one[at].astype(np.float64) for one in (timed.compute, timed.dram, timed.body, timed.store, timed.reduce)
     )
     share = 1 / (1 + (dram / compute) ** on.c["overlap_power"])
-    inner = _arithmetic(cases, found, at, on)
+    inner = _arithmetic(cases, timed, at, on)
     busy = np.sum(list(inner.values()), axis=0)
     inner["tile latency"] = np.maximum(compute - busy, 0.0)  # singles are rounded
     parts = {name: body * share * value / np.maximum(compute, busy) for name, value in inner.items()}
     return {**parts, "DRAM": body * (1 - share), "epilogue": store, "split reduction": reduce}
 
 
-def _arithmetic(cases: Mapping[str, NDArray[Any]], found: Timed, at: tuple[NDArray[Any], ...], on: Machine) -> dict[str, Floats]:
-    chip, one = on.chip, found.tile_m * found.tile_n
+def _arithmetic(cases: Mapping[str, NDArray[Any]], timed: Timed, at: tuple[NDArray[Any], ...], on: Machine) -> dict[str, Floats]:
+    chip, one = on.chip, timed.tile_m * timed.tile_n
     peak = on.rate * chip.units * chip.clock_hz
-    depth, count = found.depth[at].astype(np.float64), found.tiles[at].astype(np.float64)
+    depth, count = timed.depth[at].astype(np.float64), timed.tiles[at].astype(np.float64)
     plain = 2.0 * cases["m"] * cases["n"] * cases["k"] * cases["batch"] / peak
-    whole = 2.0 * count * np.broadcast_to(one, found.tiles.shape)[at] * depth / peak
-    step = np.broadcast_to(found.fed, found.tiles.shape)[at] * depth / chip.clock_hz
-    fed, waited = count / chip.units * step, found.waves[at] * step
+    whole = 2.0 * count * np.broadcast_to(one, timed.tiles.shape)[at] * depth / peak
+    step = np.broadcast_to(timed.fed, timed.tiles.shape)[at] * depth / chip.clock_hz
+    fed, waited = count / chip.units * step, timed.waves[at] * step
     more = {"tile quantisation": whole - plain, "operand feed": fed - whole, "wave quantisation": waited - fed}
     return {"matrix unit": plain} | {name: np.maximum(value, 0.0) for name, value in more.items()}  # singles are rounded
 

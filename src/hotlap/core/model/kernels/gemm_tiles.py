@@ -147,10 +147,10 @@ def timed(cases: Mapping[str, NDArray[Any]], on: Machine) -> Timed:
     )  # fmt: skip
 
 
-def overlapped(power: float, one: Singles | np.float32, two: Singles | np.float32) -> Singles:
+def overlapped(power: float, first: Singles | np.float32, two: Singles | np.float32) -> Singles:
     """Two that run at once and hinder each other a little: (one^p + two^p)^(1/p)."""
-    longest, exponent = np.maximum(one, two), np.float32(power)
-    share = np.maximum(np.minimum(one, two) / longest, np.float32(1e-6))
+    longest, exponent = np.maximum(first, two), np.float32(power)
+    share = np.maximum(np.minimum(first, two) / longest, np.float32(1e-6))
     return np.asarray(longest * np.exp(np.log1p(np.exp(exponent * np.log(share))) / exponent), dtype=np.float32)
 
 

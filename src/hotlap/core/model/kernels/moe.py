@@ -89,18 +89,18 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, c: Mapping[str, Flo
     return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, chip) & fitted)
 
 
-def _joined(found: list[Estimate]) -> Estimate:
+def _joined(demands: list[Estimate]) -> Estimate:
     """Chunks of cases as one."""
 
     def join(tables: list[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
         return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
     demand = Demand(
-        join([e.demand.operations for e in found]),
-        *(np.concatenate([e.demand[i] for e in found]) for i in (1, 2, 3)),
+        join([e.demand.operations for e in demands]),
+        *(np.concatenate([e.demand[i] for e in demands]) for i in (1, 2, 3)),
     )
-    seconds, inside = (np.concatenate([e[i] for e in found]) for i in (0, 4))
-    return Estimate(seconds, join([e.parts for e in found]), demand, join([e.choice for e in found]), inside)
+    seconds, inside = (np.concatenate([e[i] for e in demands]) for i in (0, 4))
+    return Estimate(seconds, join([e.parts for e in demands]), demand, join([e.choice for e in demands]), inside)
 
 
 # ---------------------------------------------------------------- the two products

@@ -24,13 +24,13 @@ class Prices(NamedTuple):
 
 def prices(cases: Sequence[Case], machine: str, calibration: Calibration | None = None) -> Prices:
     """What is expected of each case on a machine of the table. Raises InputError for an unknown machine."""
-    spec, found = machines.load(machine), Prices({}, {})
+    spec, priced = machines.load(machine), Prices({}, {})
     for group in alike(cases):
         try:
             seconds = expect(group.workload, group.params, spec, group.implementation, calibration).seconds
         except InputError as error:
-            found.unknown.setdefault(str(error), []).extend(group.cases)
+            priced.unknown.setdefault(str(error), []).extend(group.cases)
             continue
         for case, one in zip(group.cases, np.broadcast_to(seconds, len(group.cases)).tolist(), strict=True):
-            found.seconds[case.id] = one
-    return found
+            priced.seconds[case.id] = one
+    return priced

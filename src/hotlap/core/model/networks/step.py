@@ -65,19 +65,19 @@ def _priced(call: Call, expect: Expect, passes: float = 1.0) -> Priced:
     return Priced(part, timed)
 
 
-def _trained(network: Network, setting: Setting, found: Sequence[Call], expect: Expect) -> list[Priced]:
+def _trained(network: Network, setting: Setting, work: Sequence[Call], expect: Expect) -> list[Priced]:
     """1F1B (Narayanan and others, arXiv 2104.04473): every stage works on all micro-batches and idles for pp − 1 more."""
     rounds = setting.micro_batches
-    forward = [_priced(call, expect, rounds * (2 if setting.recompute else 1)) for call in found]
-    back = [_priced(call, expect, rounds) for call in backward(found)]
-    once = [_priced(call, expect) for call in transformer.after(network, setting, found)]
+    forward = [_priced(call, expect, rounds * (2 if setting.recompute else 1)) for call in work]
+    back = [_priced(call, expect, rounds) for call in backward(work)]
+    once = [_priced(call, expect) for call in transformer.after(network, setting, work)]
     idle = _seconds([*forward, *back]) * (setting.pp - 1) / rounds
     bubble = StepPart(name="pipeline bubble", group="bubble", times=1, each_s=0.0, total_s=idle, share=0.0)
     return [*forward, *back, *([Priced(bubble, None)] if idle else []), *_shown(once, HIDDEN_SHARE * _seconds(back) / rounds)]
 
 
-def _seconds(found: Sequence[Priced]) -> float:
-    return sum(one.part.total_s for one in found)
+def _seconds(parts: Sequence[Priced]) -> float:
+    return sum(one.part.total_s for one in parts)
 
 
 def _shown(once: Sequence[Priced], hidden_s: float) -> list[Priced]:
@@ -93,15 +93,15 @@ def _shown(once: Sequence[Priced], hidden_s: float) -> list[Priced]:
     return shown
 
 
-def _step(network: Network, setting: Setting, spec: Spec, found: Sequence[Priced]) -> Step:
-    seconds = _seconds(found)
-    low, high = _interval(found, seconds)
+def _step(network: Network, setting: Setting, spec: Spec, priced: Sequence[Priced]) -> Step:
+    seconds = _seconds(priced)
+    low, high = _interval(priced, seconds)
     needed = memory.needed(network, setting)
     total = sum(needed.values())
     tokens = tokens_of(setting)
-    operations, energy = operations_of(network, setting), _energy(found, seconds, setting)
+    operations, energy = operations_of(network, setting), _energy(priced, seconds, setting)
     peak = spec.rate("matrix.bf16", spec.clock_for_peak_hz)
-    parts = [changed(one.part, share=one.part.total_s / seconds) for one in found]
+    parts = [changed(one.part, share=one.part.total_s / seconds) for one in priced]
     return Step(
         network=network.name, phase=setting.phase, machine=spec.slug, setting=asdict(setting), gpus=setting.gpus, seconds=seconds,
         low_s=low, high_s=high, tokens_s=tokens / seconds, operations=operations, energy_j=energy,
@@ -127,11 +127,11 @@ def operations_of(network: Network, setting: Setting) -> float:
     return forward * setting.dp * (3 if setting.phase == "train" else 1)
 
 
-def _interval(found: Sequence[Priced], seconds: float) -> tuple[float, float]:
+def _interval(parts: Sequence[Priced], seconds: float) -> tuple[float, float]:
     """Errors of one family go one way and add; those of families are independent."""
     below: dict[str, float] = {}
     above: dict[str, float] = {}
-    for part, one in found:
+    for part, one in parts:
         if one is None or not one.seconds:
             continue
         below[one.family] = below.get(one.family, 0.0) + part.total_s * (1 - one.low_s / one.seconds)
@@ -139,9 +139,9 @@ def _interval(found: Sequence[Priced], seconds: float) -> tuple[float, float]:
     return max(seconds - math.hypot(*below.values()), 0.0), seconds + math.hypot(*above.values())
 
 
-def _energy(found: Sequence[Priced], seconds: float, setting: Setting) -> float | None:
+def _energy(parts: Sequence[Priced], seconds: float, setting: Setting) -> float | None:
     """Mean power of the kernels over the whole step; None where no kernel's power is known."""
-    known = [(part.total_s, one.power_w) for part, one in found if one is not None and not math.isnan(one.power_w)]
+    known = [(part.total_s, one.power_w) for part, one in parts if one is not None and not math.isnan(one.power_w)]
     weight = sum(time for time, _ in known)
     return sum(time * power for time, power in known) / weight * seconds * setting.gpus if weight else None
 

@@ -57,15 +57,15 @@ def _calls_a_launch(case: Case, asked: Work, spec: Spec) -> float:
 
 def _bound_s(case: Case, spec: Spec) -> float:
     """0 where only the cache is at work."""
-    found = limits.limit(case, spec)
-    if found.kind == "unknown":
+    limit = limits.limit(case, spec)
+    if limit.kind == "unknown":
         kind = work.find(case.workload)
         asked = kind.work(case.params)
         moves_only = kind.metric == "bandwidth" or (asked.memory_bytes > 0 and not asked.total_operations)
         if moves_only and spec.memory_bandwidth_b_s and not _on_link(case):
             return 0.0
-        raise NotSupported(found.reason)
-    return float(max(found.bound_s or 0.0, found.expected_s or 0.0))
+        raise NotSupported(limit.reason)
+    return float(max(limit.bound_s or 0.0, limit.expected_s or 0.0))
 
 
 def _on_link(case: Case) -> bool:

@@ -116,19 +116,19 @@ def kernels_of(case: Case, asked: Work, chip: Chip) -> tuple[list[Kernel], float
     cold, passes = case.params.get("cache") in ("cold", "rotated"), 1.0
     kind = work.find(case.workload)
     if kind.model in ("product", "groups"):
-        found = _product(case, chip)
+        kernels = _product(case, chip)
     elif kind.model == "convolution":
-        found = _convolution(case, asked, chip)
+        kernels = _convolution(case, asked, chip)
     elif kind.model == "attention":
-        found = [_attention(case, asked, chip)]
+        kernels = [_attention(case, asked, chip)]
     elif kind.traffic not in ("", "gathered"):
         passes = _passes(case, asked, chip)
-        found = [_streamed(case, asked, chip, passes)]
+        kernels = [_streamed(case, asked, chip, passes)]
     elif kind.passes is not None:
-        found = [_passed(case, asked, chip)]
+        kernels = [_passed(case, asked, chip)]
     else:
         raise NotSupported("kernels of this workload are not simulated tile by tile")
-    return [_cold(one) if cold else one for one in found], passes
+    return [_cold(one) if cold else one for one in kernels], passes
 
 
 def _complete(case: Case) -> Case:

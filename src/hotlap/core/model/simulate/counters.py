@@ -40,13 +40,13 @@ class Counters:
         return max(self.stalls, key=lambda name: self.stalls[name])
 
 
-def named(found: Counters, calls: float = 1.0, waits_s: float = 0.0) -> dict[str, float]:
+def named(counters: Counters, calls: float = 1.0, waits_s: float = 0.0) -> dict[str, float]:
     """As a record keeps them, of one of the `calls` that this launch held; `waits_s` of the host's were added to its time."""
-    stalls = {**found.stalls, "launch": found.stalls.get("launch", 0.0) + waits_s}
-    running = found.seconds / (found.seconds + waits_s)
+    stalls = {**counters.stalls, "launch": counters.stalls.get("launch", 0.0) + waits_s}
+    running = counters.seconds / (counters.seconds + waits_s)
     return {
-        "sm_busy": found.units_share * running, "pipe_busy": found.busy_share * running, "dram_bytes": found.dram_bytes / calls,
-        "l2_hit": found.l2_hit_share, "waves": found.waves, "power_w": found.power_w,
-        "energy_j": found.power_w * (found.seconds + waits_s) / calls, "clock_hz": found.clock_hz,
+        "sm_busy": counters.units_share * running, "pipe_busy": counters.busy_share * running, "dram_bytes": counters.dram_bytes / calls,
+        "l2_hit": counters.l2_hit_share, "waves": counters.waves, "power_w": counters.power_w,
+        "energy_j": counters.power_w * (counters.seconds + waits_s) / calls, "clock_hz": counters.clock_hz,
         **{f"stall_s.{name}": seconds / calls for name, seconds in stalls.items() if seconds > 0},
     }  # fmt: skip

@@ -126,7 +126,7 @@ def build(problem: Problem, plan: Plan, chip: Chip) -> Kernel:
     high, wide = np.minimum(plan.tile_m, m - r * plan.tile_m), np.minimum(plan.tile_n, n - c * plan.tile_n)
     length = np.minimum(steps, steps_all - (p % split) * steps).astype(float)
     deep = np.minimum(length * STEP_BYTES, k * size - (p % split) * steps * STEP_BYTES)
-    one = m * k * size + m * n * facts.BYTES[problem.out]
+    operand_bytes = m * k * size + m * n * facts.BYTES[problem.out]
     weights = n * k * size
     lots = split * problem.batch
     step, end = step_of(plan, problem, chip, shared), facts.END_CYCLES + ending(plan, problem, chip, split)
@@ -135,12 +135,12 @@ def build(problem: Problem, plan: Plan, chip: Chip) -> Kernel:
         name=f"gemm {m}×{n}×{k} {problem.dtype}, tile {plan.tile_m}×{plan.tile_n}" + (f", split {split}" if split > 1 else ""),
         unit=unit_of(problem), steps=length, step=step,
         reads=(
-            Operand(r * lots + p, high * deep, rows * lots, (one + weights) * problem.batch),
-            Operand(c * lots + p, wide * deep, columns * lots, (one + weights * problem.copies) * problem.batch),
+            Operand(r * lots + p, high * deep, rows * lots, (operand_bytes + weights) * problem.batch),
+            Operand(c * lots + p, wide * deep, columns * lots, (operand_bytes + weights * problem.copies) * problem.batch),
         ),
         written_bytes=high * wide * (facts.BYTES[problem.out] if split == 1 else 4.0 + facts.BYTES[problem.out] / split),
         block=block, stages=stages, overlap=1.0 if modern(chip, ASYNC_RATE) else OVERLAP_OLD, ahead=modern(chip, ASYNC_RATE),
-        output_age_bytes=(one + weights) * problem.batch,
+        output_age_bytes=(operand_bytes + weights) * problem.batch,
         end_cycles=end, turn_cycles=max(TURN_CYCLES, end - main) if modern(chip, TMEM_RATE) else None,
         dram_share=1.0 if modern(chip, ASYNC_RATE) else DRAM_OLD, useful_flop=2.0 * m * n * k * problem.batch, kind="gemm",
     )  # fmt: skip
@@ -192,15 +192,15 @@ def candidates(problem: Problem, chip: Chip, most: int = 2) -> list[Kernel]:
     """The most promising plans, best first by `rough`; simulate them to choose."""
     check(problem)
     steps = math.ceil(problem.k * facts.BYTES[problem.dtype] / STEP_BYTES)
-    found = []
+    possible = []
     for m, n in TILES_MODERN if modern(chip, ASYNC_RATE) else TILES:
         tiles = math.ceil(problem.m / m) * math.ceil(problem.n / n) * problem.batch
         if (m > 64 and m >= 2 * problem.m) or (n > 64 and n >= 2 * problem.n):
             continue
         for split in SPLITS:
             if split == 1 or (split * 2 <= steps and tiles * split <= 4 * chip.units):
-                found.append((rough(problem, Plan(m, n, split), chip), Plan(m, n, split)))
-    best = [one for one in sorted(found)[:most] if one[0] <= CLOSE * min(found)[0]]
+                possible.append((rough(problem, Plan(m, n, split), chip), Plan(m, n, split)))
+    best = [one for one in sorted(possible)[:most] if one[0] <= CLOSE * min(possible)[0]]
     if not best or not math.isfinite(best[0][0]):
         raise InputError("no tile of this product fits the machine")
     return [build(problem, plan, chip) for cost, plan in best if math.isfinite(cost)]

@@ -133,7 +133,7 @@ def _ended(values: Mapping[str, float]) -> bool:
 
 def _launches(blocks: Iterable[tuple[str, int, Mapping[str, float]]]) -> list[Launch]:
     """Each kernel's own numbers: totals less what they were after the one before."""
-    found, before = [], dict[str, float]()
+    launches, before = [], dict[str, float]()
     for kernel, number, values in blocks:
         if not _ended(values):
             continue
@@ -143,20 +143,20 @@ def _launches(blocks: Iterable[tuple[str, int, Mapping[str, float]]]) -> list[La
                 own[name] = values[name] - before.get(name, 0.0)
                 before[name] = values[name]
         cycles = own.pop("cycles", own.get("tot_cycles", 0.0))
-        found.append(Launch(kernel, number, cycles, _named(own)))
-    return found
+        launches.append(Launch(kernel, number, cycles, _named(own)))
+    return launches
 
 
 def _named(own: Mapping[str, float]) -> dict[str, float]:
     """Counters as Hotlap names them; L2's by reads where the simulator tells reads apart."""
-    found = {name: own[name] for name in ("instructions", "ipc", "dram_reads", "dram_writes") if name in own}
+    metrics = {name: own[name] for name in ("instructions", "ipc", "dram_reads", "dram_writes") if name in own}
     if "occupancy" in own:
-        found["occupancy"] = own["occupancy"] / 100
+        metrics["occupancy"] = own["occupancy"] / 100
     if own.get("l2_read_accesses"):
-        found["l2_hit"] = own.get("l2_read_hits", 0.0) / own["l2_read_accesses"]
+        metrics["l2_hit"] = own.get("l2_read_hits", 0.0) / own["l2_read_accesses"]
     elif own.get("l2_accesses"):
-        found["l2_hit"] = 1 - own.get("l2_misses", 0.0) / own["l2_accesses"]
-    return found
+        metrics["l2_hit"] = 1 - own.get("l2_misses", 0.0) / own["l2_accesses"]
+    return metrics
 
 
 # ---------------------------------------------------------------- the table
@@ -180,14 +180,14 @@ def _table(path: Path) -> list[Simulated]:
             for config, cell in zip(columns, cells[1:], strict=False):
                 if config and not math.isnan(number := _number(cell or "NA")):
                     values.setdefault(config, {}).setdefault(cells[0], {})[ours] = number
-    found = []
+    rows = []
     for config, kernels in values.items():
         launches = [
             Launch(_plain(kernel), place, own.get("cycles", own.get("tot_cycles", 0.0)), _named(own))
             for place, (kernel, own) in enumerate(kernels.items(), 1) if _ended(own)
         ]  # fmt: skip
-        found.append(Simulated(launches, None, "GPGPU-Sim", config))
-    return found
+        rows.append(Simulated(launches, None, "GPGPU-Sim", config))
+    return rows
 
 
 def _stat(expression: str) -> str:

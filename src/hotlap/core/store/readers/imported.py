@@ -87,16 +87,16 @@ def _meanings(rows: Sequence[Row], better: Mapping[str, Better], unit: str) -> d
         if name and name not in cases:
             raise InputError(f"nothing is called '{name}' (--better); {nearest(name, cases)}")
     first: dict[str, tuple[str, int]] = {}
-    found: dict[str, Meaning] = {}
+    meanings: dict[str, Meaning] = {}
     for row in rows:
         base = _base(row.unit or unit)[0]
         known, line = first.setdefault(row.case, (base, row.line))
         if known != base:
             said = f"in {known or 'no unit'} in line {line} and in {base or 'no unit'} in line {row.line}"
             raise InputError(f"'{row.case}' is {said}: give each its own name")
-        if row.case not in found:
-            found[row.case] = Meaning(base, better.get(row.case) or better.get("") or _guess(row.case, base))
-    return found
+        if row.case not in meanings:
+            meanings[row.case] = Meaning(base, better.get(row.case) or better.get("") or _guess(row.case, base))
+    return meanings
 
 
 def _places(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
@@ -124,21 +124,21 @@ def _guess(case: str, unit: str) -> Better:
 
 def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], unit: str, place: int) -> tuple[Run, list[Samples]]:
     """One run: several rows of one case are rounds, in the order they stood."""
-    one = rows[0]
+    first = rows[0]
     cases = {row.case: _case(row.case, meanings[row.case]) for row in rows}
-    device = Device(target=IMPORTED, index=place, name=one.device or "not said", kind="other", uuid=one.device)
+    device = Device(target=IMPORTED, index=place, name=first.device or "not said", kind="other", uuid=first.device)
     rounds: dict[str, int] = {}
     samples = []
     for row in rows:
         samples.append(_sample(row, cases[row.case], device, rounds.get(row.case, 0), unit))
         rounds[row.case] = rounds.get(row.case, 0) + 1
-    moment = datetime.fromtimestamp(one.time_s, UTC)
+    moment = datetime.fromtimestamp(first.time_s, UTC)
     began = moment.isoformat(timespec="milliseconds")
     run = Run(
-        id=f"{moment:%Y%m%dT%H%M%S}-{_hash(one, name)}", began=began, ended=began, stops=[Stop("imported")], kept=len(samples),
+        id=f"{moment:%Y%m%dT%H%M%S}-{_hash(first, name)}", began=began, ended=began, stops=[Stop("imported")], kept=len(samples),
         hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), kind=IMPORTED, target=IMPORTED,
-        machine=Machine(host=one.host or "not said", devices=[device]), devices=[device.key],
-        labels=labels.check({_label(k): v.replace(",", " ") for k, v in one.labels.items()}),
+        machine=Machine(host=first.host or "not said", devices=[device]), devices=[device.key],
+        labels=labels.check({_label(k): v.replace(",", " ") for k, v in first.labels.items()}),
     )
     return run, samples
 
@@ -156,8 +156,8 @@ def _label(name: str) -> str:
         return f"imported_{name}"
 
 
-def _hash(one: Row, name: str) -> str:
-    text = repr((name, one.time_s, one.host, one.device, sorted(one.labels.items())))
+def _hash(row: Row, name: str) -> str:
+    text = repr((name, row.time_s, row.host, row.device, sorted(row.labels.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 

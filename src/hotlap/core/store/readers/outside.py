@@ -69,11 +69,11 @@ class Asked:
 
 def bring_in(path: Path, asked: Asked, home: Path, dry: bool = False) -> Outside:
     """Keeps a file's kernels as runs under `home`, one for each configuration. Raises InputError; nothing is written then."""
-    found = accelsim.read(path)
-    bundles = [_bundle(one, path, asked) for one in found]
+    simulations = accelsim.read(path)
+    bundles = [_bundle(one, path, asked) for one in simulations]
     for number, entry in enumerate(asked.entries, 1):
-        if not any(entry.fits(launch) for one in found for launch in one.launches):
-            kernels = ", ".join(sorted({launch.kernel for one in found for launch in one.launches})[:5])
+        if not any(entry.fits(launch) for one in simulations for launch in one.launches):
+            kernels = ", ".join(sorted({launch.kernel for one in simulations for launch in one.launches})[:5])
             raise InputError(f"{path}: no kernel fits name = '{entry.pattern}' of entry {number} of the map; there are {kernels}")
     folder = paths.runs(home)
     fresh = [(run, samples) for run, samples in bundles if not (folder / run.id).exists()]
@@ -86,13 +86,13 @@ def bring_in(path: Path, asked: Asked, home: Path, dry: bool = False) -> Outside
     foreign = [work.traits(one.workload).source == "file" for one in cases]
     own, other = ([work.label(one) for one, is_foreign in zip(cases, foreign, strict=True) if is_foreign is side] for side in (False, True))
     return Outside(
-        made, [run.id for run, _ in bundles if run.id not in made], own, other, sum(len(one.launches) for one in found),
-        sum(one.broken for one in found), _clock(found[0], path, asked),
+        made, [run.id for run, _ in bundles if run.id not in made], own, other, sum(len(one.launches) for one in simulations),
+        sum(one.broken for one in simulations), _clock(simulations[0], path, asked),
     )  # fmt: skip
 
 
-def _clock(one: Simulated, path: Path, asked: Asked) -> float:
-    clock = asked.clock_hz or one.clock_hz
+def _clock(simulation: Simulated, path: Path, asked: Asked) -> float:
+    clock = asked.clock_hz or simulation.clock_hz
     if clock is None:
         raise InputError(f"{path}: it does not say the core's clock (-gpgpu_clock_domains); give --clock, as in --clock '1.41 GHz'")
     if not CLOCKS[0] <= clock <= CLOCKS[1]:
@@ -101,16 +101,17 @@ def _clock(one: Simulated, path: Path, asked: Asked) -> float:
     return clock
 
 
-def _bundle(one: Simulated, path: Path, asked: Asked) -> tuple[Run, list[Samples]]:
+def _bundle(simulation: Simulated, path: Path, asked: Asked) -> tuple[Run, list[Samples]]:
     """One run: a kernel's launches are the samples of one round, for a simulator repeats itself."""
-    clock = _clock(one, path, asked)
-    key = f"{one.simulator} {one.config or path.name}".strip()
+    clock = _clock(simulation, path, asked)
+    key = f"{simulation.simulator} {simulation.config or path.name}".strip()
     device = Device(
-        target=IMPORTED, index=0, name=one.config or asked.machine or "simulated GPU", kind="gpu" if asked.machine else "other", uuid=key,
-        driver=one.simulator, machine=asked.machine, clock_max_hz=clock,
+        target=IMPORTED, index=0, name=simulation.config or asked.machine or "simulated GPU",
+        kind="gpu" if asked.machine else "other", uuid=key,
+        driver=simulation.simulator, machine=asked.machine, clock_max_hz=clock,
     )  # fmt: skip
     groups: dict[str, tuple[Case, list[Launch]]] = {}
-    for launch in one.launches:
+    for launch in simulation.launches:
         case = next((entry.case for entry in asked.entries if entry.fits(launch)), None) or _own(launch)
         groups.setdefault(case.id, (case, []))[1].append(launch)
     samples = [_sample(case, launches, device, clock) for case, launches in groups.values()]
@@ -122,7 +123,8 @@ def _bundle(one: Simulated, path: Path, asked: Asked) -> tuple[Run, list[Samples
         kept=len(samples), hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host="not said", devices=[device]),
         plan=Plan(name=path.name.removesuffix(".gz").rpartition(".")[0] or path.name, cases=[c for c, _ in groups.values()],
                   source="hotlap import"),
-        devices=[device.key], labels={"simulator": one.simulator.partition(" ")[0]} | ({"config": one.config} if one.config else {}),
+        devices=[device.key],
+        labels={"simulator": simulation.simulator.partition(" ")[0]} | ({"config": simulation.config} if simulation.config else {}),
     )  # fmt: skip
     return run, samples
 

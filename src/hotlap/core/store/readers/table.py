@@ -110,23 +110,23 @@ def _csv(text: str, path: Path) -> list[Record]:
 def _json(text: str, path: Path) -> list[Record]:
     try:
         document = json.loads(text)
-        found = [(n, one) for n, one in enumerate(document if isinstance(document, list) else [document], 1)]
+        entries = [(n, one) for n, one in enumerate(document if isinstance(document, list) else [document], 1)]
     except json.JSONDecodeError as whole:
         try:
-            found = [(n, json.loads(line)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+            entries = [(n, json.loads(line)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
         except json.JSONDecodeError:
             raise InputError(f"{path}:{whole.lineno}: not JSON: {whole.msg}") from None
-    for number, one in found:
+    for number, one in entries:
         if not isinstance(one, dict):
             raise InputError(f"{path}: item {number} is no object; a list of objects with time, case, value, unit is needed")
-    return [record for number, one in found for record in _metrics(number, one)]
+    return [record for number, one in entries for record in _metrics(number, one)]
 
 
-def _metrics(number: int, one: dict[str, Any]) -> Iterable[Record]:
+def _metrics(number: int, entry: dict[str, Any]) -> Iterable[Record]:
     """An object with a list of metrics is as many rows; its attributes are labels."""
-    metrics = one.get("metrics")
-    attributes = one.get("attributes") or one.get("labels") or {}
-    rest = {k: v for k, v in one.items() if k not in ("metrics", "attributes", "labels", "extra_info")}
+    metrics = entry.get("metrics")
+    attributes = entry.get("attributes") or entry.get("labels") or {}
+    rest = {k: v for k, v in entry.items() if k not in ("metrics", "attributes", "labels", "extra_info")}
     marks = {f"label.{k}": v for k, v in attributes.items() if isinstance(v, (str, int, float))} if isinstance(attributes, dict) else {}
     if not isinstance(metrics, list):
         yield number, {**rest, **marks}
@@ -189,13 +189,13 @@ def _wide(
     if not chosen:
         raise InputError(f"{path}: no column of numbers; name the column of values with --value, out of {', '.join(others)}")
     kept = {**marks, **{name: name for name in others if name not in numeric}}
-    found = []
+    columns = []
     for line, record in records:
         for name in chosen:
             if record.get(name) not in (None, ""):
                 one = {**record, "case": name, "value": record[name], "unit": suffix(name) if suffixed else ""}
-                found.append(_row(line, one, {**where, "case": "case", "value": "value", "unit": "unit"}, kept, path))
-    return found
+                columns.append(_row(line, one, {**where, "case": "case", "value": "value", "unit": "unit"}, kept, path))
+    return columns
 
 
 def suffix(name: str) -> str:

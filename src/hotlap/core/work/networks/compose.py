@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step], dict[str, list[str]]]:
     """All combinations that can be, and those that cannot by why: reason → steps. Raises InputError where none can, with the reasons."""
-    found: dict[str, Step] = {}
+    by_name: dict[str, Step] = {}
     left_out, errors, tried = dict[str, list[str]](), list[str](), set[str]()
     for network in networks:
         for choice in _combinations(network, choices):
@@ -55,14 +55,14 @@ def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step]
                 continue
             tried.add(name)
             try:
-                found[name] = Step(name, steps.step(network, choice), steps.asked(network, choice))
+                by_name[name] = Step(name, steps.step(network, choice), steps.asked(network, choice))
             except InputError as error:
                 errors.append(str(error))
                 # Without the network's name and advice, so that one reason is said once for all that it holds for.
                 left_out.setdefault(str(error).removeprefix(network.name).lstrip(": ").partition(";")[0], []).append(name)
-    if not found:
+    if not by_name:
         raise InputError(f"none of these steps can be: {'; '.join(dict.fromkeys(errors[:3]))}")
-    return list(found.values()), left_out
+    return list(by_name.values()), left_out
 
 
 def _combinations(network: Source, choices: Choices) -> list[Choice]:
@@ -70,13 +70,13 @@ def _combinations(network: Source, choices: Choices) -> list[Choice]:
     return [Choice(*one, micro_batch=choices.micro_batch) for one in itertools.product(*axes, choices.dtype)]
 
 
-def plan(found: Sequence[Step], price: Price, name: str, about: str, weighed_on: str) -> Plan:
+def plan(composed: Sequence[Step], price: Price, name: str, about: str, weighed_on: str) -> Plan:
     """Each kernel once, the heaviest first: by the largest share that it has of any step's expected time. Raises InputError for a kernel
     that is no valid case: which, and of what step."""
     cases: dict[str, Case] = {}
     calls: dict[tuple[str, str, str], float] = {}
     seen: dict[tuple[object, ...], Case] = {}
-    for step in found:
+    for step in composed:
         for call in step.calls:
             case = _case(call, step.name, seen)
             cases[case.id] = case

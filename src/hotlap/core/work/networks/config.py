@@ -41,9 +41,9 @@ def _content(file: Path) -> Config:
     return found
 
 
-def is_config(found: object) -> bool:
+def is_config(content: object) -> bool:
     """Whether JSON is a model's configuration and no trace."""
-    return isinstance(found, dict) and ("model_type" in found or "architectures" in found)
+    return isinstance(content, dict) and ("model_type" in content or "architectures" in content)
 
 
 def _network(config: Config, where: str, name: str) -> Network | Layered:
@@ -60,17 +60,17 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
         keys = ", ".join(kind.needs.values())
         raise InputError(f"{where}: {model_type} needs {', '.join(missing)}, which {are} missing; its keys: {keys}")
     reader = Reader(config, where)
-    found: dict[str, Any] = {ours: reader.whole(key) for ours, key in known.items()}
-    found |= {ours: reader.whole(key, low=0) for ours, key in kind.may.items() if config.get(key) is not None}
-    found |= kind.always
-    found |= kind.more(reader)
+    values: dict[str, Any] = {ours: reader.whole(key) for ours, key in known.items()}
+    values |= {ours: reader.whole(key, low=0) for ours, key in kind.may.items() if config.get(key) is not None}
+    values |= kind.always
+    values |= kind.more(reader)
     about = f"{model_type} of {where}"
     if kind.base:
         base = layered.load(kind.base)
         assert base is not None
-        longest = found.pop("longest", base.longest)
-        return base.resized(name, about, longest, **found)
-    return _transformer(found, reader, name, about)
+        longest = values.pop("longest", base.longest)
+        return base.resized(name, about, longest, **values)
+    return _transformer(values, reader, name, about)
 
 
 def _language_part(config: Config, where: str) -> Config:
@@ -94,18 +94,18 @@ def _present(config: Config, key: str) -> str:
     return next((one for one in key.split("|") if config.get(one) is not None), "")
 
 
-def _transformer(found: dict[str, Any], reader: Reader, name: str, about: str) -> Network:
-    heads, hidden = found["heads"], found["hidden"]
-    found.setdefault("kv_heads", heads)
-    if "head_dim" not in found:
+def _transformer(values: dict[str, Any], reader: Reader, name: str, about: str) -> Network:
+    heads, hidden = values["heads"], values["hidden"]
+    values.setdefault("kv_heads", heads)
+    if "head_dim" not in values:
         if hidden % heads:
             raise InputError(f"{reader.where}: a hidden size of {hidden} cannot be cut into {heads} heads, and there is no 'head_dim'")
-        found["head_dim"] = hidden // heads
-    if heads % found["kv_heads"]:
-        raise InputError(f"{reader.where}: {heads} heads cannot share {found['kv_heads']} key-value heads")
-    found.setdefault("inter", found.get("expert_inter", 0))
-    found.setdefault("tied", reader.flag("tie_word_embeddings", False))
-    network = Network(name=name, about=about, source=reader.where, parameters=0.0, stored=_stored(reader.config), **found)
+        values["head_dim"] = hidden // heads
+    if heads % values["kv_heads"]:
+        raise InputError(f"{reader.where}: {heads} heads cannot share {values['kv_heads']} key-value heads")
+    values.setdefault("inter", values.get("expert_inter", 0))
+    values.setdefault("tied", reader.flag("tie_word_embeddings", False))
+    network = Network(name=name, about=about, source=reader.where, parameters=0.0, stored=_stored(reader.config), **values)
     return replace(network, parameters=float(network.counted))
 
 

@@ -40,9 +40,9 @@ def parameters(network: Network, setting: Setting) -> tuple[float, float]:
     return experts * share / max(setting.tp, setting.ep), (network.counted - experts) * share / setting.tp
 
 
-def exchanges(found: Sequence[Held]) -> Iterator[Call]:
+def exchanges(shards: Sequence[Held]) -> Iterator[Call]:
     """The replicas' gradients added up."""
-    for one in found:
+    for one in shards:
         if one.replicas > 1:
             params = {"op": "all_reduce", "gpus": one.replicas, "size": int(one.parameters * GRADIENT_BYTES), "nodes": one.nodes}
             yield Call(f"{one.of}gradients between replicas", "communication", "collective", params)

@@ -19,13 +19,13 @@ def forward(network: Network, setting: Setting) -> list[Call]:
     return [one for call in calls.stage(network, setting) for one in _really(network, setting, call)]
 
 
-def after(network: Network, setting: Setting, found: Sequence[Call]) -> list[Call]:
+def after(network: Network, setting: Setting, calls_: Sequence[Call]) -> list[Call]:
     """Once a training step: gradients between replicas, the update, whose state they share, and its copies of the weights in the types
     that products take. `found`: the forward pass."""
     held = replicas.held(network, setting)
     update = replicas.update("adamw", sum(one.parameters / one.replicas for one in held))
     narrow = {"op": "add", "elements": update.params["elements"]}  # a cast reads 4 bytes and writes 2, as an addition does
-    return [*replicas.exchanges(held), update, Call("weights in 16 bits", "optimizer", "pointwise", narrow), *_quantised_weights(found)]
+    return [*replicas.exchanges(held), update, Call("weights in 16 bits", "optimizer", "pointwise", narrow), *_quantised_weights(calls_)]
 
 
 def _really(network: Network, setting: Setting, call: Call) -> Iterator[Call]:
@@ -81,9 +81,9 @@ def _linear(network: Network, call: Call) -> Iterator[Call]:
     yield replace(call, params={**p, **layout, **({"epilogue": "bias"} if biased else {}), **scales})
 
 
-def _quantised_weights(found: Sequence[Call]) -> Iterator[Call]:
+def _quantised_weights(before: Sequence[Call]) -> Iterator[Call]:
     """Once a step: after an optimizer's update, 8-bit copies of the weights."""
-    for call in found:
+    for call in before:
         if traits(call.workload).model == "product" and str(call.params["dtype"]).startswith("fp8"):
             rows = {"op": "quantise", "rows": call.params["n"], "columns": call.params["k"]}
             yield replace(call, name=f"{call.name}, weights in 8 bits", group="optimizer", workload="rowwise", params=rows)

@@ -50,7 +50,7 @@ def backward(i: Inputs, shape: Shape, k: Any, v: Any) -> list[Exact]:
     torch, each = _torch(), 2.0 * shape.heads // shape.kv_heads * shape.query * shape.kv * (3 * shape.width + 2 * shape.values)
     pairs = shape.batch * shape.kv_heads
     picked = some(pairs, int(max(1, WHOLE_FLOP / each)))
-    found = [_gradients(i, shape, (k, v), pair) for pair in _at(picked, shape)]
+    gradients = [_gradients(i, shape, (k, v), pair) for pair in _at(picked, shape)]
 
     def of_group(c: Any) -> Any:
         return torch.stack([_group(c, of, head, shape) for of, head in _at(picked, shape)])
@@ -60,7 +60,7 @@ def backward(i: Inputs, shape: Shape, k: Any, v: Any) -> list[Exact]:
 
     parts = (of_group, of_keys, of_keys)
     return [
-        Exact(torch.stack([one[n][0] for one in found]), torch.stack([one[n][1] for one in found]), tolerance=1.0, part=parts[n])
+        Exact(torch.stack([one[n][0] for one in gradients]), torch.stack([one[n][1] for one in gradients]), tolerance=1.0, part=parts[n])
         for n in range(3)
     ]
 

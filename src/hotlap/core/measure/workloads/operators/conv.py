@@ -71,14 +71,14 @@ def read(case: Case) -> Shape:
     dtype = str(given["dtype"])
     if dtype in ("fp8", "int8"):
         raise NotSupported(f"PyTorch has no convolution of {dtype}")
-    found = conv_sides(given)
+    axes = conv_sides(given)
     line = given["depth"] == 0 and given["height"] == 1 and given["filter_height"] == 1
     names = ["width"] if line else ["height", "width"] if given["depth"] == 0 else ["depth", "height", "width"]
     last = given["layout"] == "nhwc"
     if last and line:
         raise NotSupported("PyTorch keeps channels last in images and volumes, not in lines")
     images, channels, filters, groups, gap = sizes(given, "images", "channels", "filters", "groups", "dilation")
-    sides, taps, results, pads, steps = (tuple(int(found[name][index]) for name in names) for index in range(5))
+    sides, taps, results, pads, steps = (tuple(int(axes[name][index]) for name in names) for index in range(5))
     return Shape(
         images=images, channels=channels, filters=filters, groups=groups, gap=gap, op=str(given["op"]), dtype=dtype, last=last,
         sides=sides, taps=taps, results=results, pads=pads, steps=steps,
@@ -203,11 +203,11 @@ class _Signs(NamedTuple):
 def _spread(i: Inputs, shape: Shape, finish: Finish) -> Any:
     """The root mean square error of a sum over a group's channels."""
     every = tuple(range(2, 2 + len(shape.sides)))
-    one = finish.typical(1.0, shape.terms)
+    unit = finish.typical(1.0, shape.terms)
     if shape.op == "weight_gradient":
         of_y = i["y"].square().sum((0, *every)).unflatten(0, (shape.groups, -1)).sum(1)
         of_x = i["x"].square().sum((0, *every)).unflatten(0, (shape.groups, shape.inner))
-        return one * (of_y[:, None] * of_x).sqrt()[(..., *(None,) * len(shape.sides))]
+        return unit * (of_y[:, None] * of_x).sqrt()[(..., *(None,) * len(shape.sides))]
     of_w = i["w"].square().unflatten(0, (shape.groups, -1)).sum(tuple(range(1, 3 + len(shape.sides))))
     squares = {name: x.square() for name, x in i.items() if name != "w"}
     if shape.op == "forward":
@@ -215,6 +215,6 @@ def _spread(i: Inputs, shape: Shape, finish: Finish) -> Any:
     else:
         ones = {"y": squares["y"], "x": i["x"][:, :: shape.inner], "w": i["w"][:, :1] * 0 + 1}
     under = _apply(ones, shape).clamp_min(0)
-    return one * (under * of_w[(None, slice(None), *(None,) * len(shape.sides))]).sqrt()
+    return unit * (under * of_w[(None, slice(None), *(None,) * len(shape.sides))]).sqrt()
 
 

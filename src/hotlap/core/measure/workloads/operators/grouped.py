@@ -83,16 +83,16 @@ def ends(make: Maker, shares: Any) -> dict[str, Any]:
 
 def reference(i: Inputs, dtype: str) -> list[Exact]:
     """Group by group."""
-    found: list[Exact] = []
+    exacts: list[Exact] = []
     start = 0
     for group, end in enumerate(i["host_ends"].tolist()):
         if end > start:
             a, b = i["a"][start:end].double(), i["b"][group].double()
             if "scale_a" in i:
                 a, b = a * i["scale_a"][start:end, None].double(), b * i["scale_b"][group].double()
-            found += within(product(a, b, Finish("bf16" if dtype == "fp8" else dtype)), _rows(start, end))
+            exacts += within(product(a, b, Finish("bf16" if dtype == "fp8" else dtype)), _rows(start, end))
         start = end
-    return [found[0]._replace(also=tuple(found[1:]))]
+    return [exacts[0]._replace(also=tuple(exacts[1:]))]
 
 
 def _rows(start: int, end: int) -> Callable[[Any], Any]:

@@ -115,14 +115,14 @@ class _Run:
         """One more set: of fresh content, or where there are enough of those a copy, which takes less time to make."""
         source = len(self.sets) - DRAWN
         if source >= 0 and memory.copyable(self.torch, self.sets[source]):
-            found = {name: value if name in self.common else self._copied(value) for name, value in self.sets[source].items()}
+            inputs = {name: value if name in self.common else self._copied(value) for name, value in self.sets[source].items()}
             self.marks.append(self.marks[source])
             self.content.append(self.content[source])
         else:
-            found = self._fresh()
-            self.marks.append(self._mark(found))
+            inputs = self._fresh()
+            self.marks.append(self._mark(inputs))
             self.content.append(len(self.sets))
-        self.sets.append(found)
+        self.sets.append(inputs)
 
     def _copied(self, value: Any) -> Any:
         return self.guard.placed(memory.copied(self.torch, value))
@@ -365,14 +365,14 @@ class _Run:
             return self._farthest(outputs, inputs)
 
     def _farthest(self, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> tuple[float, float]:
-        found: Sequence[Any] = [one.to(self.exact) for one in outputs]
+        repeats: Sequence[Any] = [one.to(self.exact) for one in outputs]
         wide = self._widened(inputs) if self.operator.widen or self.operator.settle is not None else inputs
         if self.operator.settle is not None:
-            found = self.operator.settle(wide, found)
+            repeats = self.operator.settle(wide, repeats)
         exact = self.operator.reference(wide if self.operator.widen else inputs)
         if self.operator.twice:
             self._once_more(exact, inputs)
-        error, allowed, wrong = farthest([one.to(self.exact) for one in found], exact, self.operator.dtype)
+        error, allowed, wrong = farthest([one.to(self.exact) for one in repeats], exact, self.operator.dtype)
         self.fault = self.fault or wrong
         return error, allowed
 
@@ -401,8 +401,8 @@ _STEPS = (
 _MEMORY = ("poison", "equal", "fingerprint")
 
 
-def _listed(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, (list, tuple)) else [found]
+def _listed(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 def _copied(value: Any) -> Any:
@@ -414,9 +414,9 @@ def _restore(value: Any, was: Any) -> None:
         one.copy_(before)
 
 
-def _same(one: Any, other: Any) -> bool:
-    near = (one - other).abs() <= 1e-9 * (1.0 + one.abs()) if one.is_floating_point() or one.is_complex() else False
-    return bool((alike(one, other) | near).all())
+def _same(value: Any, other: Any) -> bool:
+    near = (value - other).abs() <= 1e-9 * (1.0 + value.abs()) if value.is_floating_point() or value.is_complex() else False
+    return bool((alike(value, other) | near).all())
 
 
 def sets(target: Target, case: Case, nbytes: int = 0) -> int:

@@ -49,14 +49,14 @@ def octets(torch: Any, tensor: Any) -> Any:
 
 def fingerprint(torch: Any, inputs: Mapping[str, Any], but: Sequence[str] = ()) -> dict[str, tuple[int, ...]]:
     """Sums of all memory behind each input, as whole numbers and by place in a line of 64 B; without those named in `but`."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for name, tensor in tensors(torch, inputs):
         memory = None if name in but else octets(torch, tensor)
         if memory is not None and memory.numel():
             even = memory.numel() % 64 == 0 and memory.data_ptr() % 8 == 0
             words = memory.view(torch.int64).view(-1, 8) if even else memory.view(-1, 1)
-            found[name] = (*found.get(name, ()), *words.sum(0, dtype=torch.int64).tolist())
-    return found
+            shapes[name] = (*shapes.get(name, ()), *words.sum(0, dtype=torch.int64).tolist())
+    return shapes
 
 
 def poison(torch: Any, outputs: Sequence[Any], inputs: Mapping[str, Any]) -> None:

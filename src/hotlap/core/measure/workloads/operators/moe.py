@@ -50,14 +50,14 @@ def inputs(make: Maker, given: Mapping[str, Any]) -> dict[str, Any]:
     shares = torch.bincount(chosen[here], minlength=own).cpu().numpy()
     weights = make.uniform(tokens, topk, dtype="fp32", low=0.1, high=1.0)
     weights = weights / weights.sum(-1, keepdim=True)
-    made = {
+    tensors = {
         "x": make.normal(tokens, hidden, dtype=dtype),
         "up": make.normal(own, hidden, inner * (2 if given["gated"] else 1), dtype=dtype).mul_(hidden**-0.5),
         "down": make.normal(own, inner, hidden, dtype=dtype).mul_(inner**-0.5),
         "rows": order // topk, "weights": weights.to(make.empty(1, dtype=dtype).dtype), "chosen": order % topk,
         **ends(make, shares),
     }  # fmt: skip
-    return made | ({"places": order.argsort()} if ep == 1 else {})
+    return tensors | ({"places": order.argsort()} if ep == 1 else {})
 
 
 def _choices(make: Maker, tokens: int, experts: int, topk: int, exponent: float) -> Any:

@@ -188,7 +188,7 @@ def _rope(torch: Any, elements: int, dtype: str) -> Operator:
 def _dequantise(torch: Any, elements: int, dtype: str) -> Operator:
     """fp8 by a scale for each row, in fp32, as `rowwise quantise` makes them."""
     columns = math.gcd(elements, ROW)
-    made = kind(torch, dtype)
+    dtype_of = kind(torch, dtype)
 
     def inputs(make: Maker) -> dict[str, Any]:
         codes = make.normal(elements // columns, columns, dtype="fp8")
@@ -199,7 +199,7 @@ def _dequantise(torch: Any, elements: int, dtype: str) -> Operator:
 
     floating(dtype, "dequantise")
     how = f"torch dequantise fp8 to {dtype} (to {dtype}, then mul)"
-    return Operator(inputs, lambda i: i["x"].to(made).mul_(i["scale"]), reference, variant=how, dtype=dtype)
+    return Operator(inputs, lambda i: i["x"].to(dtype_of).mul_(i["scale"]), reference, variant=how, dtype=dtype)
 
 
 STEPS: Mapping[str, Callable[[Any, str], Step]] = {

@@ -119,9 +119,9 @@ def _batchnorm(torch: Any, shape: Shape) -> Step:
     return Step(inputs, lambda i: norm(i["x"], None, None, i["weight"], i["bias"], True, 0.1, EPSILON), reference)
 
 
-def _shifted(found: Exact, bias: Any) -> Exact:
+def _shifted(exact: Exact, bias: Any) -> Exact:
     """Plus a bias: what it cancels keeps its error."""
-    return found._replace(value=found.value + bias, scale=found.scale + bias.abs())
+    return exact._replace(value=exact.value + bias, scale=exact.scale + bias.abs())
 
 
 def _groupnorm(torch: Any, shape: Shape) -> Step:

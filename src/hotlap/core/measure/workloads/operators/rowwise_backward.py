@@ -38,7 +38,7 @@ def operator(op: str, rows: int, columns: int, dtype: str, library: Any) -> Oper
 
 
 def _softmax(torch: Any, rows: int, columns: int, dtype: str) -> Step:
-    backward, made = torch.ops.aten._softmax_backward_data, kind(torch, dtype)
+    backward, given = torch.ops.aten._softmax_backward_data, kind(torch, dtype)
 
     def inputs(make: Maker) -> Inputs:
         return {"g": draw(make, rows, columns, dtype=dtype), "y": torch.softmax(draw(make, rows, columns, dtype=dtype), -1)}
@@ -49,20 +49,20 @@ def _softmax(torch: Any, rows: int, columns: int, dtype: str) -> Step:
         value = both - i["y"] * both.sum(-1, keepdim=True)
         return [near(value, dtype, 2, columns, scale=scale)]
 
-    return Step(inputs, lambda i: backward(i["g"], i["y"], -1, made), reference, "aten _softmax_backward_data")
+    return Step(inputs, lambda i: backward(i["g"], i["y"], -1, given), reference, "aten _softmax_backward_data")
 
 
 def _cross_entropy(torch: Any, rows: int, columns: int, dtype: str) -> Step:
-    loss, softmax, made = torch.ops.aten.nll_loss_backward, torch.ops.aten._log_softmax_backward_data, kind(torch, dtype)
+    loss, softmax, given = torch.ops.aten.nll_loss_backward, torch.ops.aten._log_softmax_backward_data, kind(torch, dtype)
 
     def inputs(make: Maker) -> Inputs:
         logits = torch.log_softmax(draw(make, rows, columns, dtype=dtype), -1)
         g, classes = draw(make, rows, dtype=dtype), make.whole(columns, rows).long()
-        return {"g": g, "logp": logits, "classes": classes, "weight": torch.zeros((), dtype=made, device=make.place)}
+        return {"g": g, "logp": logits, "classes": classes, "weight": torch.zeros((), dtype=given, device=make.place)}
 
     def launch(i: Inputs) -> Any:
         to_loss = loss(i["g"], i["logp"], i["classes"], None, 0, -100, i["weight"])  # 0: no reduction over rows
-        return softmax(to_loss, i["logp"], -1, made)
+        return softmax(to_loss, i["logp"], -1, given)
 
     def reference(i: Inputs) -> list[Exact]:
         share = i["logp"].exp()
@@ -117,7 +117,7 @@ def _to_weights(g: Any, hat: Any, lost: Any, over: tuple[int, ...], dtype: str) 
 
 def _rmsnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
     """The fused operator where the device has it, else its arithmetic in PyTorch's elementwise operators, in fp32."""
-    made = kind(torch, dtype)
+    dtype_of = kind(torch, dtype)
 
     def inputs(make: Maker) -> Inputs:
         x, g = (draw(make, rows, columns, dtype=dtype) for _ in range(2))
@@ -127,7 +127,9 @@ def _rmsnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
 
     def composed(i: Inputs) -> tuple[Any, Any]:
         hat, g = i["x"] * i["rstd"], i["g"] * i["weight"]
-        return (torch.addcmul(g, hat, (hat * g).mean(-1, keepdim=True), value=-1) * i["rstd"]).to(made), (i["g"] * hat).sum(0).to(made)
+        return (torch.addcmul(g, hat, (hat * g).mean(-1, keepdim=True), value=-1) * i["rstd"]).to(dtype_of), (i["g"] * hat).sum(0).to(
+            dtype_of
+        )
 
     def fused(i: Inputs) -> tuple[Any, Any]:
         to_x, to_weight = torch.ops.aten._fused_rms_norm_backward(i["g"], i["x"], (columns,), i["rstd"], i["weight"], [True, True])

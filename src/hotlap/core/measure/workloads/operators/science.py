@@ -64,18 +64,18 @@ def _spmv(case: Case, torch: Any) -> Operator:
         first = torch.arange(each, **place)
         if banded:
             middle = torch.arange(rows, **place) * columns // rows
-            found = (middle - each // 2).clamp(0, columns - each)[:, None] + first
+            columns_of = (middle - each // 2).clamp(0, columns - each)[:, None] + first
         else:
             low, high = first * columns // each, (first + 1) * columns // each
             share = make.uniform(rows, each, dtype="fp32")
-            found = low + ((high - low) * share).long().clamp_max(high - low - 1)
+            columns_of = low + ((high - low) * share).long().clamp_max(high - low - 1)
         with _quiet():
             torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False)
         starts = torch.arange(rows + 1, **place) * each
         index = torch.int32 if rows * each < 2**31 else torch.int64
         values = make.normal(rows * each, dtype=dtype)
         return {
-            "starts": starts.to(index), "columns": found.flatten().to(index), "values": values, "x": make.normal(columns, dtype=dtype),
+            "starts": starts.to(index), "columns": columns_of.flatten().to(index), "values": values, "x": make.normal(columns, dtype=dtype),
         }  # fmt: skip
 
     def launch(i: Inputs) -> Any:

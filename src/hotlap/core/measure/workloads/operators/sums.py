@@ -65,13 +65,13 @@ def _reduce(case: Case, torch: Any) -> Operator:
 def _scan(case: Case, torch: Any) -> Operator:
     (elements,) = sizes(case.params, "elements")
     dtype = str(case.params["dtype"])
-    made = kind(torch, dtype)
+    dtype_of = kind(torch, dtype)
 
     def inputs(make: Maker) -> Inputs:
         return {"x": _whole(make, elements, dtype)}
 
     return Operator(
-        inputs, lambda i: i["x"].cumsum(0, dtype=made), lambda i: [same(i["x"].cumsum(0))], variant=f"torch cumsum {dtype}", dtype=dtype
+        inputs, lambda i: i["x"].cumsum(0, dtype=dtype_of), lambda i: [same(i["x"].cumsum(0))], variant=f"torch cumsum {dtype}", dtype=dtype
     )
 
 
