@@ -42,12 +42,12 @@ def run(args: argparse.Namespace) -> int:
     options, how = _options(args), _how(args)
     a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
     done = ab.ab(a, b, options, paths.home(), _Progress())
-    found = [turns.comparison(pair.a, pair.b, done.turns, done.stop) for pair in done.pairs]
+    comparisons = [turns.comparison(pair.a, pair.b, done.turns, done.stop) for pair in done.pairs]
     if args.json:
         runs = [path.name for path in done.runs]
-        terminal.print_json({"runs": runs, "stop": done.stop, "cases": found, "designs": [pair.design for pair in done.pairs]})
+        terminal.print_json({"runs": runs, "stop": done.stop, "cases": comparisons, "designs": [pair.design for pair in done.pairs]})
     else:
-        print(comparison.in_turns(found, (args.a, args.b), options.difference, terminal.width(), color=terminal.color()))
+        print(comparison.in_turns(comparisons, (args.a, args.b), options.difference, terminal.width(), color=terminal.color()))
         print(f"\nsaved   hotlap compare {done.runs[0].name} {done.runs[1].name}")
     if done.stop.kind == "interrupted":
         return 130
@@ -55,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
         names = " ".join(path.name for path in done.runs)
         print(f"hotlap: {done.stop.detail}; what was measured until then is saved: hotlap compare {names}", file=sys.stderr)
         return 3
-    return _code(found)
+    return _code(comparisons)
 
 
-def _code(found: Sequence[Comparison]) -> int:
-    if any(one.answer == "slower" for one in found):
+def _code(comparisons: Sequence[Comparison]) -> int:
+    if any(one.answer == "slower" for one in comparisons):
         return 1
-    return 3 if any(one.answer == "inconclusive" for one in found) else 0
+    return 3 if any(one.answer == "inconclusive" for one in comparisons) else 0
 
 
 def _options(args: argparse.Namespace) -> ab.Options:

@@ -54,13 +54,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _readable(home: Path) -> list[Baseline]:
     """All that can be read; the others are named."""
-    found = []
+    bundles = []
     for name in baselines.names(home):
         try:
-            found.append(baselines.load(name, home))
+            bundles.append(baselines.load(name, home))
         except HotlapError as error:
             print(f"hotlap: passed over: {error}", file=sys.stderr)
-    return found
+    return bundles
 
 
 def _save(args: argparse.Namespace) -> int:

@@ -152,11 +152,11 @@ def _no_difference(state: State, outcome: Outcome) -> str:
     )
 
 
-def _change(state: State, found: Change) -> str:
+def _change(state: State, change: Change) -> str:
     """A change with its interval, what it is of, and whether it is for the worse."""
-    worse = (found.ratio > 1) == (state.setting.case.params.get("better") != "higher")
-    word = f", {'worse' if worse else 'better'}" if found.low > 1 or found.high < 1 else ""
-    return f"{halving.shown(found)}{word}; {found.pairs} pairs"
+    worse = (change.ratio > 1) == (state.setting.case.params.get("better") != "higher")
+    word = f", {'worse' if worse else 'better'}" if change.low > 1 or change.high < 1 else ""
+    return f"{halving.shown(change)}{word}; {change.pairs} pairs"
 
 
 class _Progress:

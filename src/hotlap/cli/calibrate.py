@@ -55,16 +55,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, home: Path) -> int:
-    found: dict[str, Calibration] = {}
+    calibrations: dict[str, Calibration] = {}
     for name in store.names(home):
         try:
-            found[name] = kept.load(name, home)
+            calibrations[name] = kept.load(name, home)
         except HotlapError as error:
             print(f"hotlap: passed over: {error}", file=sys.stderr)
     if args.json:
-        terminal.print_json(found)
+        terminal.print_json(calibrations)
     else:
-        print(report.listing(found))
+        print(report.listing(calibrations))
     return 0
 
 
@@ -105,24 +105,26 @@ def _learn(bundle: bundles.Bundle, args: argparse.Namespace, home: Path) -> int:
     spec = sweep.machine_of(limits.spec_for(device, bundle.run.machine, clocks), device)
     if not any(one.status == "measured" for one in results):
         raise MachineError(f"run {bundle.run.id} measured nothing on {device.name}; 'hotlap show {bundle.run.id}' says why")
-    found = sweep.calibrate(results, spec, device, bundle.run.id, bundle.run.began[:10])
+    calibration = sweep.calibrate(results, spec, device, bundle.run.id, bundle.run.began[:10])
     name = store.name_of(spec.slug, device.target)
-    path = store.save(name, calibration_text.write(found), home)
-    cases = _changes(spec.slug, found)
+    path = store.save(name, calibration_text.write(calibration), home)
+    cases = _changes(spec.slug, calibration)
     if args.json:
-        terminal.print_json({"calibration": found, "path": path, "cases": [{"case": c, "before": a, "after": b} for c, a, b in cases]})
+        terminal.print_json(
+            {"calibration": calibration, "path": path, "cases": [{"case": c, "before": a, "after": b} for c, a, b in cases]}
+        )
     else:
-        print(report.learnt(found, cases))
+        print(report.learnt(calibration, cases))
         more = f" --calibration {name}" if name != spec.slug else ""
         print(f"\nkept  {path}\nnext  hotlap predict {GEMM.name} m=4096 dtype=bf16 --machine {spec.slug}{more}")
     return 0
 
 
-def _changes(slug: str, found: Calibration) -> list[tuple[Mapping[str, Any], Limit, Limit]]:
+def _changes(slug: str, calibration: Calibration) -> list[tuple[Mapping[str, Any], Limit, Limit]]:
     """Known cases by published figures alone and with the sweep; none where the machine lacks a figure that they need."""
-    if "gemm" not in found.families:
+    if "gemm" not in calibration.families:
         return []
-    pairs = [(case, predict(GEMM.name, slug, **case), predict(GEMM.name, slug, calibration=found, **case)) for case in KNOWN_CASES]
+    pairs = [(case, predict(GEMM.name, slug, **case), predict(GEMM.name, slug, calibration=calibration, **case)) for case in KNOWN_CASES]
     return [one for one in pairs if one[1].expected_s is not None]
 
 

@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
         apart = environment.apart([one.run for one in first], [one.run for one in other])
         if apart and not args.force:
             raise InputError(f"{args.side[0]} (A) and {name} (B) are not comparable: {apart}; --force compares them all the same")
-    found = {name: _compared(first, other, gate, args) for name, other in others.items()}
+    comparisons = {name: _compared(first, other, gate, args) for name, other in others.items()}
     differs = {name: environment.differences([one.run for one in first], [one.run for one in other]) for name, other in others.items()}
-    held = {name: comparison.Other(found[name], others[name], differs[name]) for name in others}
+    held = {name: comparison.Other(comparisons[name], others[name], differs[name]) for name in others}
     if args.out:
         terminal.write(Path(args.out), comparison_page.page(args.side[0], first, held))
     if args.json:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         print(comparison.comparison(other.found, (first, other.runs), other.differences, terminal.width(), color=terminal.color()))
     else:
         print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
-    return max((_code(one) for one in found.values()), key=(0, 3, 1).index)
+    return max((_code(one) for one in comparisons.values()), key=(0, 3, 1).index)
 
 
 def _compared(first: Sequence[Bundle], other: Sequence[Bundle], gate: float | None, args: argparse.Namespace) -> list[Comparison]:
@@ -69,15 +69,15 @@ def _by_implementation(args: argparse.Namespace, gate: float) -> int:
     """All runs together; exit code 3 when no case has two implementations, 1 when one of them is wrong."""
     if args.out:
         raise InputError("--out is a page of two sides; with --by implementation there is --json")
-    found = implementations.beside(list(terminal.each(args.side)), gate)
-    if not found:
+    pairs = implementations.beside(list(terminal.each(args.side)), gate)
+    if not pairs:
         said = f"no case of {', '.join(args.side)} was measured in two implementations"
         raise InputError(f"{said}; hotlap kernel plan NAME --beside makes such a plan")
     if args.json:
-        terminal.print_json(side_by_side.document(found))
+        terminal.print_json(side_by_side.document(pairs))
     else:
-        print(side_by_side.beside(found, terminal.width(), color=terminal.color()))
-    return 1 if any(one.status in ("invalid", "error") for case in found for one in case.entries) else 0
+        print(side_by_side.beside(pairs, terminal.width(), color=terminal.color()))
+    return 1 if any(one.status in ("invalid", "error") for case in pairs for one in case.entries) else 0
 
 
 def _document(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.Other]) -> dict[str, Any]:
@@ -89,13 +89,13 @@ def _document(name: str, first: Sequence[Bundle], others: Mapping[str, compariso
     return {"a": ids[0], "b": ids[1], "cases": other.found, "differences": other.differences}
 
 
-def _code(found: Sequence[Comparison]) -> int:
-    if any(one.answer == "slower" or any(_slower(device, one.gate or 0.0) for device in one.devices) for one in found):
+def _code(comparisons: Sequence[Comparison]) -> int:
+    if any(one.answer == "slower" or any(_slower(device, one.gate or 0.0) for device in one.devices) for one in comparisons):
         return 1
-    lost = any(one.answer == "not comparable" and one.a.median is not None for one in found)
-    return 3 if lost or all(one.answer in ("inconclusive", "not comparable") for one in found) else 0
+    lost = any(one.answer == "not comparable" and one.a.median is not None for one in comparisons)
+    return 3 if lost or all(one.answer in ("inconclusive", "not comparable") for one in comparisons) else 0
 
 
-def _slower(one: OnDevice, gate: float) -> bool:
+def _slower(on_device: OnDevice, gate: float) -> bool:
     """Whether a device that is worse than the others is slower than it was, too."""
-    return one.answer == "worse" and beyond(one.low, one.high, gate) == "smaller"
+    return on_device.answer == "worse" and beyond(on_device.low, on_device.high, gate) == "smaller"

@@ -29,11 +29,11 @@ def _table() -> dict[str, list[str]]:
     from hotlap.cli import commands, parser_of
     from hotlap.core.errors import HotlapError
 
-    found: dict[str, list[str]] = {"": []}
+    table: dict[str, list[str]] = {"": []}
     for name in (*commands.VERBS, *commands.NOUNS):
         words = name.split()
         for count in range(len(words)):
-            after = found.setdefault(" ".join(words[:count]), [])
+            after = table.setdefault(" ".join(words[:count]), [])
             if words[count] not in after:
                 after.append(words[count])
     for name in commands.VERBS:
@@ -41,8 +41,8 @@ def _table() -> dict[str, list[str]]:
             options = [option for action in parser_of(name)._actions for option in action.option_strings if option.startswith("--")]
         except HotlapError:  # a feature that does not load
             options = []
-        found.setdefault(name, []).extend(sorted(options))
-    return found
+        table.setdefault(name, []).extend(sorted(options))
+    return table
 
 
 def _cases(table: dict[str, list[str]]) -> str:

@@ -28,15 +28,15 @@ def run(args: argparse.Namespace) -> int:
     sides = [[(one.run.id, tables.rows(one, where)) for one in group] for group in groups]
     models = [" and ".join(sorted({device.model for one in group for device in one.run.machine.devices})) for group in groups]
     try:
-        found = correlate(*sides)
+        result = correlate(*sides)
     except ValueError as error:
         raise InputError(f"{args.simulated} and {args.measured}: {error}") from None
     if models[0] != models[1]:
-        found = replace(found, apart=f"{models[0]} simulated against {models[1]}")
+        result = replace(result, apart=f"{models[0]} simulated against {models[1]}")
     if args.out:
-        terminal.write(Path(args.out), correlation.page(found))
+        terminal.write(Path(args.out), correlation.page(result))
     if args.json:
-        terminal.print_json(found)
+        terminal.print_json(result)
     else:
-        print(correlation.correlation(found, terminal.width(), color=terminal.color()))
+        print(correlation.correlation(result, terminal.width(), color=terminal.color()))
     return 0

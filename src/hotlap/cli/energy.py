@@ -17,14 +17,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Energy of a call of each case with its bounds, what a joule buys, power, and what the model expects; 3 where nothing is known."""
-    found = [
+    energies = [
         (bundle, energy.energies(rows, bundle.readings, bundle.run.machine.devices))
         for bundle, rows in cases.read(args, lambda bundle: kept.of(bundle, kept.place()))
     ]
     if args.json:
-        terminal.print_json([{"run": bundle.run.id, "cases": spent} for bundle, spent in found])
+        terminal.print_json([{"run": bundle.run.id, "cases": spent} for bundle, spent in energies])
     else:
-        for bundle, spent in found:
+        for bundle, spent in energies:
             print(listing.heading(bundle))
             print(report.energies(spent, terminal.width(), color=terminal.color()))
-    return 0 if any(one.joules is not None for _, spent in found for one in spent) else 3
+    return 0 if any(one.joules is not None for _, spent in energies for one in spent) else 3

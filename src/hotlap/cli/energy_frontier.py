@@ -82,13 +82,13 @@ def _list(text: str) -> list[str]:
     return [one.strip() for one in text.split(",") if one.strip()]
 
 
-def _print(args: argparse.Namespace, found: Frontier, said: Sequence[str]) -> int:
+def _print(args: argparse.Namespace, result: Frontier, notes: Sequence[str]) -> int:
     if args.json:
-        terminal.print_json({"frontier": found, "dry_run": list(said)})
+        terminal.print_json({"frontier": result, "dry_run": list(notes)})
         return 0
-    for line in said:
+    for line in notes:
         print(line)
-    print(report.frontier(found, terminal.width(), color=terminal.color()))
+    print(report.frontier(result, terminal.width(), color=terminal.color()))
     return 0
 
 
@@ -171,23 +171,23 @@ def _dry(args: argparse.Namespace, target: targets.Spec, device: Device, wishes:
 def _allowed(device: Device, wishes: Sequence[Wish]) -> list[str]:
     home: Path = paths.home()
     try:
-        found = tuning.bounds(device)
+        bounds = tuning.bounds(device)
     except HotlapError as error:
         return [f"nothing could be set here: {error}"]
     for wish in wishes:
-        check(found, wish.clock_hz, wish.power_w)
-    lines = [_bounds(found)]
+        check(bounds, wish.clock_hz, wish.power_w)
+    lines = [_bounds(bounds)]
     if left(tuning.note(device, home)):
         lines.append("an earlier run ended before it could restore the settings: --apply restores them first")
-    if found.locked:
+    if bounds.locked:
         lines.append("somebody holds its clocks now; --apply refuses until that is lifted (nvidia-smi -rgc)")
     return lines
 
 
-def _bounds(found: Bounds) -> str:
+def _bounds(bounds: Bounds) -> str:
     def span(low: float | None, high: float | None, unit: str) -> str:
         return "not told" if low is None or high is None else f"{units.show(low, unit)} to {units.show(high, unit)}"
 
-    now = "not told" if found.power_w is None else units.show(found.power_w, "W")
-    power = span(found.power_least_w, found.power_most_w, "W")
-    return f"the driver allows clocks of {span(found.clock_least_hz, found.clock_most_hz, 'Hz')}, caps of {power}; the cap is {now}"
+    now = "not told" if bounds.power_w is None else units.show(bounds.power_w, "W")
+    power = span(bounds.power_least_w, bounds.power_most_w, "W")
+    return f"the driver allows clocks of {span(bounds.clock_least_hz, bounds.clock_most_hz, 'Hz')}, caps of {power}; the cap is {now}"

@@ -17,15 +17,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Each number against its limit, the headroom and its named cause, and where each term comes from."""
     known = (lambda _: {}) if args.spec_only else (lambda bundle: kept.of(bundle, kept.place()))
-    found = cases.read(args, known)
+    analysed = cases.read(args, known)
     if args.json:
-        terminal.print_json([export.to_json(bundle, rows) for bundle, rows in found])
-        return cases.code(found)
-    for bundle, rows in found:
+        terminal.print_json([export.to_json(bundle, rows) for bundle, rows in analysed])
+        return cases.code(analysed)
+    for bundle, rows in analysed:
         print(listing.heading(bundle))
         kind = kinds.of(bundle)
         if kind and not kind.CASES:
             print(kind.NO_CASES.format(run=bundle.run.id))
             continue
         print(text.explain(rows, terminal.width(), color=terminal.color()))
-    return cases.code(found)
+    return cases.code(analysed)

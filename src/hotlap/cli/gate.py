@@ -46,16 +46,16 @@ def run(args: argparse.Namespace) -> int:
     """One verdict per case and one per run; exit code 0 pass, 1 fail, 3 neither could be said."""
     _refuse(args)
     where = terminal.pairs(args.where, "a filter")
-    found = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args, where)]
-    for one in found:
+    bundles = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args, where)]
+    for one in bundles:
         kind = kinds.of(one)
         if kind and not kind.CASES:
             raise InputError(kind.NO_GATE.format(run=one.run.id))
-    known = _known(found) if args.against == "fleet" else None
-    held = [(bundle, _standard(bundle, args, known)) for bundle in found]
+    known = _known(bundles) if args.against == "fleet" else None
+    held = [(bundle, _standard(bundle, args, known)) for bundle in bundles]
     judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
     if where and not any(one.rows for one in judged):
-        raise select.nothing(found, where)
+        raise select.nothing(bundles, where)
     if args.junit:
         terminal.write(Path(args.junit), junit.junit(judged))
     if args.json:

@@ -29,17 +29,17 @@ def run(args: argparse.Namespace) -> int:
     """A series per case and device over time, with the places where its level changed."""
     where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
     gate = terminal.gate(args.gate, below=math.inf)
-    found = remembering.history(_bundles(args), where, gate, provisional=not args.confirmed)
-    if not found:
+    all_series = remembering.history(_bundles(args), where, gate, provisional=not args.confirmed)
+    if not all_series:
         _explain(list(_bundles(args)), where)
-    kept = [one for one in found if one.changes] if args.changed else found
+    kept = [one for one in all_series if one.changes] if args.changed else all_series
     if args.out:
         terminal.page(args.out, history_page.page(kept), args.json)
     if args.json:
         terminal.print_json(kept)
         return 0
-    runs = len({point.run for one in found for point in one.points})
-    print(history.history(kept, terminal.width(), color=terminal.color()) if kept else history.unchanged(runs, found, gate))
+    runs = len({point.run for one in all_series for point in one.points})
+    print(history.history(kept, terminal.width(), color=terminal.color()) if kept else history.unchanged(runs, all_series, gate))
     return 0
 
 

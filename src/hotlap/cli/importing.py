@@ -47,13 +47,13 @@ def run(args: argparse.Namespace) -> int:
     rows = table.read(path, _columns(args))
     unit = args.unit if args.unit and not any(row.unit for row in rows) else ""
     try:
-        found = imported.bring_in(rows, name, paths.home(), _better(args.better), unit, args.dry_run)
+        result = imported.bring_in(rows, name, paths.home(), _better(args.better), unit, args.dry_run)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if args.json:
-        terminal.print_json(found)
+        terminal.print_json(result)
         return 0
-    print("\n".join(_said(found, len(rows) - found.unreadable, args.dry_run)))
+    print("\n".join(_said(result, len(rows) - result.unreadable, args.dry_run)))
     return 0
 
 
@@ -62,18 +62,18 @@ def _simulated(path: Path, args: argparse.Namespace) -> int:
     entries = outside.read_map(Path(args.map)) if args.map else []
     machine = machines.load(args.machine).slug if args.machine else ""
     asked = outside.Asked(entries, parse(args.clock, "Hz") if args.clock else None, machine)
-    found = outside.bring_in(path, asked, paths.home(), args.dry_run)
+    result = outside.bring_in(path, asked, paths.home(), args.dry_run)
     if args.json:
-        terminal.print_json(found)
+        terminal.print_json(result)
         return 0
     verb = "would be made" if args.dry_run else "made"
-    at = f"{words.counted(found.launches, 'kernel')} at {show(found.clock_hz, 'Hz')}"
-    lines = [f"{words.counted(len(found.made), 'run')} {verb} of {at}, {len(found.there)} there already"]
-    lines += [f"cases: {words.some(found.mapped, 6)}"] if found.mapped else []
-    lines += [f"kernels that no entry of a map names: {words.some(found.others, 6)}"] if found.others else []
-    lines += [f"{words.counted(found.broken, 'kernel')} left out: not simulated to the end"] if found.broken else []
-    if found.mapped and found.made and not args.dry_run:
-        lines.append(f"next    hotlap model correlate {found.made[0]} MEASURED")
+    at = f"{words.counted(result.launches, 'kernel')} at {show(result.clock_hz, 'Hz')}"
+    lines = [f"{words.counted(len(result.made), 'run')} {verb} of {at}, {len(result.there)} there already"]
+    lines += [f"cases: {words.some(result.mapped, 6)}"] if result.mapped else []
+    lines += [f"kernels that no entry of a map names: {words.some(result.others, 6)}"] if result.others else []
+    lines += [f"{words.counted(result.broken, 'kernel')} left out: not simulated to the end"] if result.broken else []
+    if result.mapped and result.made and not args.dry_run:
+        lines.append(f"next    hotlap model correlate {result.made[0]} MEASURED")
     print("\n".join(lines))
     return 0
 
@@ -85,27 +85,29 @@ def _columns(args: argparse.Namespace) -> table.Columns:
 
 
 def _better(given: Sequence[str]) -> dict[str, imported.Better]:
-    found: dict[str, imported.Better] = {}
+    directions: dict[str, imported.Better] = {}
     for text in given:
         name, _, way = text.rpartition("=")
         if way not in ("lower", "higher"):
             raise InputError(f"--better is lower, higher, or COLUMN=lower and COLUMN=higher, not '{text}'")
-        found[name.strip()] = way  # type: ignore[assignment]
-    return found
+        directions[name.strip()] = way  # type: ignore[assignment]
+    return directions
 
 
-def _said(found: imported.Imported, numbers: int, dry: bool) -> list[str]:
+def _said(result: imported.Imported, numbers: int, dry: bool) -> list[str]:
     verb = "would be made" if dry else "made"
-    cases = words.some([f"{case} ({unit})" if unit else case for case, unit in found.cases.items()], 6)
-    lines = [f"{words.counted(len(found.made), 'run')} {verb} of {words.counted(numbers, 'number')}, {len(found.there)} there already"]
+    cases = words.some([f"{case} ({unit})" if unit else case for case, unit in result.cases.items()], 6)
+    lines = [f"{words.counted(len(result.made), 'run')} {verb} of {words.counted(numbers, 'number')}, {len(result.there)} there already"]
     lines.append(f"cases: {cases}")
-    if found.unreadable:
-        lines.append(f"{words.counted(found.unreadable, 'value')} of no use, kept as {'an error' if found.unreadable == 1 else 'errors'}:")
-        lines += [f"  {words.clean(reason)}" for reason in found.reasons[:SHOWN]]
-        lines += [f"  and {found.unreadable - SHOWN} more"] if found.unreadable > SHOWN else []
-    if found.otherwise:
-        there = f"{words.counted(len(found.otherwise), 'run')} that {'is' if len(found.otherwise) == 1 else 'are'} there"
-        kept = "is kept as it was" if len(found.otherwise) == 1 else "are kept as they were"
+    if result.unreadable:
+        lines.append(
+            f"{words.counted(result.unreadable, 'value')} of no use, kept as {'an error' if result.unreadable == 1 else 'errors'}:"
+        )
+        lines += [f"  {words.clean(reason)}" for reason in result.reasons[:SHOWN]]
+        lines += [f"  and {result.unreadable - SHOWN} more"] if result.unreadable > SHOWN else []
+    if result.otherwise:
+        there = f"{words.counted(len(result.otherwise), 'run')} that {'is' if len(result.otherwise) == 1 else 'are'} there"
+        kept = "is kept as it was" if len(result.otherwise) == 1 else "are kept as they were"
         lines.append(f"{there} with other numbers, units or directions {kept}; to change that, remove what is there and import again:")
-        lines += [f"  {paths.runs(paths.home()) / run}" for run in found.otherwise[:SHOWN]]
-    return [*lines, "next    hotlap history"] if found.made and not dry else lines
+        lines += [f"  {paths.runs(paths.home()) / run}" for run in result.otherwise[:SHOWN]]
+    return [*lines, "next    hotlap history"] if result.made and not dry else lines

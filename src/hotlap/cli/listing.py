@@ -25,9 +25,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _json(one: Entry) -> object:
+def _json(entry: Entry) -> object:
     """run.json; of a run of a later schema what is known of it, and the version that reads it."""
-    if one.listed and one.listed.written_by:
-        known = {name: getattr(one.listed, name) for name in ("id", "kind", "began", "devices", "host")}
-        return known | {"needs": f"hotlap {one.listed.written_by}"}
-    return bundle.read_run(one.path)
+    if entry.listed and entry.listed.written_by:
+        known = {name: getattr(entry.listed, name) for name in ("id", "kind", "began", "devices", "host")}
+        return known | {"needs": f"hotlap {entry.listed.written_by}"}
+    return bundle.read_run(entry.path)

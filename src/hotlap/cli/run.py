@@ -84,17 +84,17 @@ def _measuring(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _resume(args: argparse.Namespace, progress: Progress) -> Path:
-    found = select.entries([args.resume], paths.home())
-    if len(found) != 1:
-        raise InputError(f"'{args.resume}' names {len(found)} runs; --resume takes one")
+    entries = select.entries([args.resume], paths.home())
+    if len(entries) != 1:
+        raise InputError(f"'{args.resume}' names {len(entries)} runs; --resume takes one")
     given = [name for name in _OF_THE_RUN if getattr(args, name)]
     if given:
         shown = ", ".join(name if name == "plan" else f"--{name.replace('_', '-')}" for name in given)
         raise InputError(f"--resume goes on with a run as it was begun and takes no {shown}; leave it out, or begin a new run")
-    kept = bundles.load(found[0].path, readings=False)
+    kept = bundles.load(entries[0].path, readings=False)
     run, before = kept.run, len(kept.samples)
     progress.begin(run.plan)
-    path = session.resume(found[0].path, progress)
+    path = session.resume(entries[0].path, progress)
     if len(bundles.load(path).samples) == before:
         print(f"hotlap: nothing was left to do of {run.id}: {listing.ending(run)}; begin a new run for more rounds", file=sys.stderr)
     return path

@@ -39,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{args.plan} says nothing of networks; 'hotlap plan from NETWORK' writes plans that do")
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     keys = [name.strip() for name in args.keys.split(",") if name.strip()]
-    found = ask(plan, spec, Asked(terminal.share(args.by, "--by"), keys, args.by_simulation, known, measured))
+    result = ask(plan, spec, Asked(terminal.share(args.by, "--by"), keys, args.by_simulation, known, measured))
     if args.out:
-        terminal.write(Path(args.out), sensitivity.page(found))
+        terminal.write(Path(args.out), sensitivity.page(result))
     if args.json:
-        terminal.print_json(found)
+        terminal.print_json(result)
     else:
-        print(sensitivity.sensitivity(found, terminal.width(), color=terminal.color(), networks=args.networks))
+        print(sensitivity.sensitivity(result, terminal.width(), color=terminal.color(), networks=args.networks))
     return 0
 
 

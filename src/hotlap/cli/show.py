@@ -21,13 +21,13 @@ def run(args: argparse.Namespace) -> int:
     """The table of results of each run."""
     if args.json and args.format != "text":
         raise InputError(f"--json and --format {args.format} are two answers; give one of them")
-    found = cases.read(args)
-    shown = {bundle.run.id: known for bundle, _ in found if (known := kinds.read(bundle))}
+    analysed = cases.read(args)
+    shown = {bundle.run.id: known for bundle, _ in analysed if (known := kinds.read(bundle))}
     if args.json:
-        terminal.print_json([export.to_json(bundle, rows) | _document(shown.get(bundle.run.id)) for bundle, rows in found])
-        return cases.code(found, shown)
+        terminal.print_json([export.to_json(bundle, rows) | _document(shown.get(bundle.run.id)) for bundle, rows in analysed])
+        return cases.code(analysed, shown)
     width, color = terminal.width(), terminal.color()
-    for number, (bundle, rows) in enumerate(found):
+    for number, (bundle, rows) in enumerate(analysed):
         if args.format == "markdown":
             print(export.to_markdown(bundle, rows))
         elif args.format == "csv":
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             print(text.table(rows, width, color, bundle.run.id))
             if counted := counters.table(rows, width, color):
                 print(f"\n{counted}")
-    return cases.code(found, shown)
+    return cases.code(analysed, shown)
 
 
 def _document(known: tuple[kinds.Kind, Any] | None) -> dict[str, Any]:

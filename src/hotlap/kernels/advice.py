@@ -37,20 +37,20 @@ def capability(architecture: str) -> str:
     return f"{found[1]}.{found[2]}" if found else ""
 
 
-def study(one: Compiled, threads: int | None = None) -> Studied:
+def study(kernel: Compiled, threads: int | None = None) -> Studied:
     """`threads`: of a block, as it will be launched."""
-    declared = min(one.threads, threads or one.threads) if one.threads else threads
+    declared = min(kernel.threads, threads or kernel.threads) if kernel.threads else threads
     many = declared or THREADS
-    reason, found = "", None
-    if one.registers is None:
+    reason, occupied = "", None
+    if kernel.registers is None:
         reason = "its registers are not known"
-    elif one.architecture.startswith("gfx"):
-        found = occupancy.amd(one.architecture, many, one.registers, one.shared_all_bytes)
+    elif kernel.architecture.startswith("gfx"):
+        occupied = occupancy.amd(kernel.architecture, many, kernel.registers, kernel.shared_all_bytes)
     else:
-        found = occupancy.nvidia(capability(one.architecture), many, one.registers, one.shared_all_bytes)
-    if found is None and not reason:
-        reason = f"what a unit of {one.architecture or 'this device'} holds is not in the table"
-    return Studied(compiled=one, threads=many, assumed=declared is None, occupancy=found, reason=reason)
+        occupied = occupancy.nvidia(capability(kernel.architecture), many, kernel.registers, kernel.shared_all_bytes)
+    if occupied is None and not reason:
+        reason = f"what a unit of {kernel.architecture or 'this device'} holds is not in the table"
+    return Studied(compiled=kernel, threads=many, assumed=declared is None, occupancy=occupied, reason=reason)
 
 
 def findings(studied: Sequence[Studied]) -> list[Finding]:
@@ -59,38 +59,38 @@ def findings(studied: Sequence[Studied]) -> list[Finding]:
     return sorted(found, key=lambda one: ("error", "warning", "info").index(one.severity))
 
 
-def _of(one: Studied) -> list[Finding]:
-    return [found for rule in (_launch, _spills, _local, _product, _occupancy) if (found := rule(one)) is not None]
+def _of(studied: Studied) -> list[Finding]:
+    return [found for rule in (_launch, _spills, _local, _product, _occupancy) if (found := rule(studied)) is not None]
 
 
-def _where(one: Studied) -> str:
-    return f"{one.compiled.kernel} {one.variant}".strip()
+def _where(studied: Studied) -> str:
+    return f"{studied.compiled.kernel} {studied.variant}".strip()
 
 
-def _launch(one: Studied) -> Finding | None:
-    held = one.occupancy
+def _launch(studied: Studied) -> Finding | None:
+    held = studied.occupancy
     if held is None or held.warps:
         return None
     which = ", ".join(name for name, blocks in held.limits.items() if not blocks)
     return Finding(
-        title=f"not one block of {one.threads} threads fits",
+        title=f"not one block of {studied.threads} threads fits",
         severity="error",
         rule="compiled-launch",
-        where=_where(one),
+        where=_where(studied),
         confidence="high",
-        detail=f"a unit of {one.compiled.architecture} has too little of: {which}",
+        detail=f"a unit of {studied.compiled.architecture} has too little of: {which}",
         action="fewer threads a block, less shared memory or registers",
     )
 
 
-def _spills(one: Studied) -> Finding | None:
-    kernel = one.compiled
+def _spills(studied: Studied) -> Finding | None:
+    kernel = studied.compiled
     if not kernel.spills:
         return None
     return Finding(
         title="registers are spilled to memory",
         rule="compiled-spills",
-        where=_where(one),
+        where=_where(studied),
         action=SPILL,
         confidence="high",
         detail=f"{_bytes(kernel)} at {kernel.registers} registers a thread",
@@ -98,14 +98,14 @@ def _spills(one: Studied) -> Finding | None:
     )
 
 
-def _local(one: Studied) -> Finding | None:
-    kernel = one.compiled
+def _local(studied: Studied) -> Finding | None:
+    kernel = studied.compiled
     if kernel.spills or not kernel.stack_bytes or kernel.registers is None:
         return None
     return Finding(
         title="local memory is used",
         rule="compiled-local",
-        where=_where(one),
+        where=_where(studied),
         confidence="medium",
         evidence={"stack_bytes": kernel.stack_bytes},
         detail=f"{kernel.stack_bytes} B of a thread's stack lie in memory: spilled registers, or arrays with an index of run time",
@@ -113,32 +113,32 @@ def _local(one: Studied) -> Finding | None:
     )
 
 
-def _product(one: Studied) -> Finding | None:
-    wanted = _unused_matrix(one.compiled)
-    if not wanted or not one.compiled.dtypes:
+def _product(studied: Studied) -> Finding | None:
+    wanted = _unused_matrix(studied.compiled)
+    if not wanted or not studied.compiled.dtypes:
         return None
     return Finding(
         title="a product without matrix instructions",
         rule="compiled-matrix",
-        where=_where(one),
+        where=_where(studied),
         detail=wanted,
         confidence="medium",
         action="let tiles meet the matrix unit's shapes (Triton: tl.dot; CUDA: mma, wgmma or a library)",
     )
 
 
-def _occupancy(one: Studied) -> Finding | None:
-    held = one.occupancy
+def _occupancy(studied: Studied) -> Finding | None:
+    held = studied.occupancy
     if held is None or not held.warps or held.share >= LOW or "registers per thread" not in held.limited_by:
         return None
-    assumed = "; the threads of a block are assumed" if one.assumed else ""
+    assumed = "; the threads of a block are assumed" if studied.assumed else ""
     return Finding(
         title=f"registers bound occupancy to {held.share:.0%}",
         severity="info",
         rule="compiled-occupancy",
-        where=_where(one),
+        where=_where(studied),
         confidence="high",
-        detail=f"{one.compiled.registers} registers × {one.threads} threads: {held.warps} of {held.most} warps fit{assumed}",
+        detail=f"{studied.compiled.registers} registers × {studied.threads} threads: {held.warps} of {held.most} warps fit{assumed}",
         action="matters where latency is not hidden otherwise: kernels of few warps with asynchronous copies are well",
         evidence={"warps": held.warps, "most": held.most},
     )

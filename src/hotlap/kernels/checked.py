@@ -32,17 +32,17 @@ def described(path: Path) -> tuple[kernels.Kernel, list[Path]]:
     try:
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
-        said = f"{path.name} did not say what it is within {PATIENCE_S:.0f} s"
-        raise InputError(f"{said}; nothing but definitions belongs at its top") from None
+        answer = f"{path.name} did not say what it is within {PATIENCE_S:.0f} s"
+        raise InputError(f"{answer}; nothing but definitions belongs at its top") from None
     try:
-        said = msgspec.json.decode(done.stdout)
+        answer = msgspec.json.decode(done.stdout)
     except msgspec.MsgspecError:
         words = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
         last = f": {words[-1][:200]}" if words else ""
         raise InputError(f"{path.name} ended the process that loaded it (status {done.returncode}){last}") from None
-    if isinstance(said, dict) and "wrong" in said:
-        raise InputError(str(said["wrong"]))
-    return msgspec.convert(said, kernels.Kernel), describe.files(path)
+    if isinstance(answer, dict) and "wrong" in answer:
+        raise InputError(str(answer["wrong"]))
+    return msgspec.convert(answer, kernels.Kernel), describe.files(path)
 
 
 def checked(cases: Sequence[Case], target: str, limit_s: float = PATIENCE_S) -> Iterator[Samples]:

@@ -29,33 +29,33 @@ def run(job: Job, rounds: int, listen: Callable[[str], None] = lambda _: None) -
     """Raises InputError for a factory that is none, MachineError where a round's process ends badly."""
     reason = _missing(job)
     if reason:
-        found = [_round(msgspec.structs.replace(job, time_it=False))]
+        done = [_round(msgspec.structs.replace(job, time_it=False))]
     else:
-        found = []
+        done = []
         for number in range(rounds):
             listen(f"round {number + 1} of {rounds}: a fresh process compiles {job.factory}")
-            found.append(_round(msgspec.structs.replace(job, explain=number == 0)))
-    return folded(job, found, reason)
+            done.append(_round(msgspec.structs.replace(job, explain=number == 0)))
+    return folded(job, done, reason)
 
 
-def folded(job: Job, found: Sequence[Round], reason: str = "") -> Against:
+def folded(job: Job, rounds: Sequence[Round], reason: str = "") -> Against:
     """All rounds as one answer."""
-    first = found[0]
+    first = rounds[0]
     shown = Against(
         factory=job.factory,
         target=job.target,
         backend=job.backend,
         device=first.device,
         versions=first.versions,
-        rounds=len(found),
+        rounds=len(rounds),
         graphs=first.graphs,
         breaks=first.breaks,
         guards=first.guards,
         memory=first.memory,
         reason=reason,
-        recompiled=max((one.recompiled or 0 for one in found), default=0),
+        recompiled=max((one.recompiled or 0 for one in rounds), default=0),
     )
-    timed = [one for one in found if one.eager_s and one.compiled_s and one.compile_s]
+    timed = [one for one in rounds if one.eager_s and one.compiled_s and one.compile_s]
     if not timed:
         return shown
     eager, after, first_s = (np.array([getattr(one, name) for one in timed]) for name in ("eager_s", "compiled_s", "compile_s"))

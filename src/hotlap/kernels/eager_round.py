@@ -62,13 +62,13 @@ def main() -> int:
     answer, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr  # a user's module may print
     os.dup2(2, 1)
     try:
-        found = play(job)
+        result = play(job)
     except HotlapError as error:
-        found = Round(problem=str(error), asked_wrongly=isinstance(error, InputError))
+        result = Round(problem=str(error), asked_wrongly=isinstance(error, InputError))
     except Exception as error:  # users' modules and compilers raise kinds of their own
         words = [line.strip() for line in str(error).splitlines() if line.strip()]
-        found = Round(problem=f"{type(error).__name__}: {words[0] if words else 'no words'}")
-    answer.write(msgspec.json.encode(found) + b"\n")
+        result = Round(problem=f"{type(error).__name__}: {words[0] if words else 'no words'}")
+    answer.write(msgspec.json.encode(result) + b"\n")
     answer.close()
     return 0
 
@@ -145,7 +145,7 @@ def _quiet(torch: Any) -> None:
 def _turns(target: Target, job: Job, eager: Callable[[], Any], compiled: Callable[[], Any]) -> dict[str, float]:
     """Median seconds of a step by the product's own loop."""
     overhead = timing_overhead(target)
-    found: dict[str, list[float]] = {"eager": [], "compiled": []}
+    seconds: dict[str, list[float]] = {"eager": [], "compiled": []}
     for name in ORDER:
         call = eager if name == "eager" else compiled
 
@@ -156,8 +156,8 @@ def _turns(target: Target, job: Job, eager: Callable[[], Any], compiled: Callabl
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="outputs are compared apart"))
         blank = Samples(case=name, device=target.device.key, round=0)
         samples = time_prepared(target, prepared, CaseBudget(seconds=job.slot_s), blank, overhead)
-        found[name] += samples.seconds
-    return {name: float(np.median(some)) for name, some in found.items()}
+        seconds[name] += samples.seconds
+    return {name: float(np.median(some)) for name, some in seconds.items()}
 
 
 def _made(factory: str) -> tuple[Any, tuple[Any, ...]]:

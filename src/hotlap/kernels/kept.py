@@ -94,13 +94,13 @@ def load(name: str, home: Path) -> Kernel:
 
 def kept(home: Path) -> list[Kernel]:
     """All that can be read, by name."""
-    found = []
+    kernels = []
     for name in names(home):
         try:
-            found.append(load(name, home))
+            kernels.append(load(name, home))
         except InputError:
             continue
-    return found
+    return kernels
 
 
 def announce(home: Path) -> None:
@@ -129,17 +129,17 @@ def keep(kernel: Kernel, files: Sequence[Path], home: Path) -> Kernel:
     before = load(kernel.name, home).revisions if (own / FILE).is_file() else []
     this = hashed(files)
     revisions = [*(one for one in before if one.hash != this), Revision(hash=this, added=now)]
-    made = msgspec.structs.replace(kernel, revisions=revisions)
+    saved = msgspec.structs.replace(kernel, revisions=revisions)
     try:
         (own / this).mkdir(parents=True, exist_ok=True)
         for path in files:
             shutil.copyfile(path, own / this / path.name)
         fresh = own / f"{FILE}.new"
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(made)))
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(saved)))
         os.replace(fresh, own / FILE)
     except OSError as error:
         raise MachineError(f"the kernel cannot be kept in '{own}': {error.strerror or error}") from None
-    return made
+    return saved
 
 
 def remove(name: str, home: Path) -> Kernel:
@@ -212,15 +212,15 @@ def settings(kernel: Kernel, given: Mapping[str, object]) -> dict[str, Value]:
     return {name: _param(one).parse(given.get(name, one.default)) for name, one in known.items()}
 
 
-def _param(one: Setting) -> base.Param:
+def _param(setting: Setting) -> base.Param:
     kinds: dict[type, Literal["int", "float", "str", "bool", "list"]] = {bool: "bool", int: "int", float: "float", str: "str", list: "list"}
-    choices = tuple(one.choices)
-    if one.name == "dtype":  # sizes and errors are by it
+    choices = tuple(setting.choices)
+    if setting.name == "dtype":  # sizes and errors are by it
         choices = choices or tuple(base.DTYPES)
         for name in choices:
             if name not in base.DTYPES:
                 raise InputError(f"there is no dtype '{name}'; {nearest(name, base.DTYPES)}; parameters of other types: another name")
-    return base.Param(one.name, kinds[type(one.default)], one.about, one.default, choices=choices)
+    return base.Param(setting.name, kinds[type(setting.default)], setting.about, setting.default, choices=choices)
 
 
 def refused(kernel: Kernel, wanted: Case) -> str:

@@ -143,10 +143,10 @@ def _fake(torch: Any, name: str) -> Iterator[list[str]]:
     torch.utils.swap_tensors = _take  # which refuses tensors that this mode refers to: .half() and .to(dtype) of a module would fail
     torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer, of which no shapes are seen
 
-    def enter(one: Any, _: Any) -> None:
+    def enter(module: Any, _: Any) -> None:
         if not place:
-            paths.update({part: path for path, part in one.named_modules()})
-        place.append(paths.get(one, type(one).__name__))
+            paths.update({part: path for path, part in module.named_modules()})
+        place.append(paths.get(module, type(module).__name__))
 
     def leave(*_: Any) -> None:
         place.pop()
@@ -180,9 +180,9 @@ def _fake(torch: Any, name: str) -> Iterator[list[str]]:
             handle.remove()
 
 
-def _take(one: Any, other: Any) -> None:
+def _take(value: Any, other: Any) -> None:
     """A parameter becomes what it was converted to; nobody asks for the other again."""
-    one.data = other.data
+    value.data = other.data
 
 
 def _at(place: Sequence[str]) -> str:
@@ -262,14 +262,14 @@ def _updated(module: Any) -> list[tuple[str, str, list[Asked]]]:
     ]
 
 
-def _tensors(torch: Any, made: Any) -> Iterator[Any]:
-    if torch.is_tensor(made):
-        yield made
-    elif isinstance(made, Mapping):
-        for one in made.values():
+def _tensors(torch: Any, values: Any) -> Iterator[Any]:
+    if torch.is_tensor(values):
+        yield values
+    elif isinstance(values, Mapping):
+        for one in values.values():
             yield from _tensors(torch, one)
-    elif isinstance(made, (tuple, list)):
-        for one in made:
+    elif isinstance(values, (tuple, list)):
+        for one in values:
             yield from _tensors(torch, one)
 
 

@@ -142,14 +142,14 @@ def find(rows: Sequence[Row], needed: Sequence[Needed], on: On, weights: Mapping
     each = {one.case.id: _seconds(row) if (row := taken[one.case.id]) else expected_s(one, on) for one in needed}
     steps = _times(needed, each)
     called = {row.case.id: row for row in taken.values() if row}
-    made = {key: _opportunity(row, rows, on) for key, row in called.items()}
-    placed = [_placed(one, needed, taken, steps, shares) for one in made.values() if one]
+    opportunities = {key: _opportunity(row, rows, on) for key, row in called.items()}
+    placed = [_placed(one, needed, taken, steps, shares) for one in opportunities.values() if one]
     found = sorted((one for one in placed if one.sure and one.score > 0), key=lambda one: (one.against != "expected", -one.score))
     within = sorted((one for one in placed if not one.sure), key=lambda one: -one.to_bound_s)
     summed = [_step(name, needed, each, taken, shares[name], found) for name in steps]
     return Opportunities(
         run=on.run, device=on.device, name=on.name, steps=summed, found=found, within=within,
-        unheld=[called[key].label for key, one in made.items() if one is None],
+        unheld=[called[key].label for key, one in opportunities.items() if one is None],
         missing=_missing(needed, each, taken, rows),
     )
 
@@ -190,22 +190,22 @@ def _times(needed: Sequence[Needed], each: Mapping[str, float | None]) -> dict[s
     return found
 
 
-def expected_s(one: Needed, on: On) -> float | None:
+def expected_s(needed: Needed, on: On) -> float | None:
     """Of one call on this device, by the model, else as the plan weighs it where that is of the same machine."""
     if on.spec is None:
         return None
     try:
-        return float(expect.expect(one.case.workload, one.case.params, on.spec, one.case.implementation).seconds[0])
+        return float(expect.expect(needed.case.workload, needed.case.params, on.spec, needed.case.implementation).seconds[0])
     except (HotlapError, KeyError):
-        return one.expected_s if on.weighed_on == on.spec.slug else None
+        return needed.expected_s if on.weighed_on == on.spec.slug else None
 
 
 def _step(
     name: str, needed: Sequence[Needed], each: Mapping[str, float | None], taken: Mapping[str, Row | None], weight: float,
-    found: Sequence[Opportunity],
+    opportunities: Sequence[Opportunity],
 ) -> Step:
     own = [one for one in needed if one.step == name]
-    parts = [(place, one) for one in found for place in one.places if place.step == name]
+    parts = [(place, one) for one in opportunities for place in one.places if place.step == name]
     seen = [one for one in own if taken[one.case.id]]
     return Step(
         name=name, weight=weight, seconds=_times(own, each)[name], measured_s=_times(seen, each).get(name, 0.0),
@@ -221,14 +221,14 @@ def _missing(
 ) -> list[Missing]:
     """Kernels without a number, the longest first."""
     by_case = {row.case.id: row for row in rows}
-    found = [
+    missing = [
         Missing(
             step=one.step, kernel=one.kernel, label=work.label(one.case), calls=one.calls, reason=_why(by_case.get(one.case.id)),
             seconds=None if (known := each[one.case.id]) is None else known * one.calls,
         )
         for one in needed if taken[one.case.id] is None
     ]
-    return sorted(found, key=lambda one: -(one.seconds or 0.0))
+    return sorted(missing, key=lambda one: -(one.seconds or 0.0))
 
 
 def _why(row: Row | None) -> str:
@@ -283,18 +283,22 @@ def _variant(row: Row) -> str:
 
 
 def _placed(
-    one: Opportunity, needed: Sequence[Needed], taken: Mapping[str, Row | None], steps: Mapping[str, float], shares: Mapping[str, float]
+    opportunity: Opportunity,
+    needed: Sequence[Needed],
+    taken: Mapping[str, Row | None],
+    steps: Mapping[str, float],
+    shares: Mapping[str, float],
 ) -> Opportunity:
     """With where the networks call it, and what is won there."""
     steps_of: dict[str, dict[str, float]] = {}
     for n in needed:
-        if (row := taken[n.case.id]) and row.case.id == one.case.id:
+        if (row := taken[n.case.id]) and row.case.id == opportunity.case.id:
             kernels = steps_of.setdefault(n.step, {})
             kernels[n.kernel] = kernels.get(n.kernel, 0.0) + n.calls
-    places = [_place(step, kernels, one.win.s, steps[step]) for step, kernels in steps_of.items()]
+    places = [_place(step, kernels, opportunity.win.s, steps[step]) for step, kernels in steps_of.items()]
     places.sort(key=lambda place: -place.share * shares[place.step])
-    joules = None if one.energy_j is None or not places else one.energy_j * places[0].calls
-    return replace(one, places=places, score=sum(place.share * shares[place.step] for place in places), step_energy_j=joules)
+    joules = None if opportunity.energy_j is None or not places else opportunity.energy_j * places[0].calls
+    return replace(opportunity, places=places, score=sum(place.share * shares[place.step] for place in places), step_energy_j=joules)
 
 
 def _place(step: str, kernels: dict[str, float], win_s: float, whole_s: float) -> Place:

@@ -110,10 +110,10 @@ def release(
     )
 
 
-def _order(one: Kernel) -> tuple[int, float]:
+def _order(kernel: Kernel) -> tuple[int, float]:
     """Regressions first; within a kind by what a network pays most, then by the ratio."""
-    most = max((abs(cost.seconds) for cost in one.costs), default=0.0)
-    return KINDS.index(one.kind), -most if most else -abs(math.log(one.time_ratio)) if one.time_ratio else 0.0
+    most = max((abs(cost.seconds) for cost in kernel.costs), default=0.0)
+    return KINDS.index(kernel.kind), -most if most else -abs(math.log(kernel.time_ratio)) if kernel.time_ratio else 0.0
 
 
 # ---------------------------------------------------------------- one case
@@ -131,14 +131,14 @@ def _with_few(compared: Sequence[Comparison], left: Mapping[str, Side], right: M
     return [_retold(one, seen[one.case.id], q) if one.case.id in seen else one for one, q in zip(compared, adjusted, strict=True)]
 
 
-def _normal(one: Comparison, a: Side, b: Side) -> Ratio | None:
+def _normal(comparison: Comparison, a: Side, b: Side) -> Ratio | None:
     """Above 1: b is better. By whole runs where there are two on each side, else by rounds. None where there are several devices."""
     if len({device for side in (a, b) for _, device in side.units}) > 1 or not a.values or not b.values:
         return None
     if min(*a.values, *b.values) <= 0:
         return None
     found = _by_replicates(a, b, a.results[0].better == "lower")
-    return allowing(found, allowed(one.allowance.drift)) if found and one.allowance else found
+    return allowing(found, allowed(comparison.allowance.drift)) if found and comparison.allowance else found
 
 
 def _by_replicates(a: Side, b: Side, lower: bool) -> Ratio | None:
@@ -149,37 +149,37 @@ def _by_replicates(a: Side, b: Side, lower: bool) -> Ratio | None:
     return ratio(y, x, assume="normal") if lower else ratio(x, y, assume="normal")
 
 
-def _retold(one: Comparison, seen: Ratio, q: float | None) -> Comparison:
-    answer = comparing.ANSWERS[verdict(seen, margin=one.gate or 0.0, p=q)]
+def _retold(comparison: Comparison, seen: Ratio, q: float | None) -> Comparison:
+    answer = comparing.ANSWERS[verdict(seen, margin=comparison.gate or 0.0, p=q)]
     if answer == "inconclusive" or seen.low is None:
-        return one
+        return comparison
     reason = "normal noise assumed: more runs would need no assumption"
-    return replace(comparing.with_ratio(one, seen), q=q, answer=answer, reason=reason)
+    return replace(comparing.with_ratio(comparison, seen), q=q, answer=answer, reason=reason)
 
 
-def _kernel(one: Comparison, a: Side | None, b: Side | None, calls: Sequence[Needed]) -> Kernel:
-    alone = _worse(one) if one.answer != "slower" else []
-    kind, reason = _kind(one, a, b, alone)
-    shown = min(alone, key=lambda d: d.ratio or 1.0) if alone and kind == "slower" else one
+def _kernel(comparison: Comparison, a: Side | None, b: Side | None, calls: Sequence[Needed]) -> Kernel:
+    alone = _worse(comparison) if comparison.answer != "slower" else []
+    kind, reason = _kind(comparison, a, b, alone)
+    shown = min(alone, key=lambda d: d.ratio or 1.0) if alone and kind == "slower" else comparison
     times, low, high = (None if end is None or end <= 0 else 1 / end for end in (shown.ratio, shown.high, shown.low))
-    before, after = (seconds(one.case, one.unit, side.median) for side in (one.a, one.b))
+    before, after = (seconds(comparison.case, comparison.unit, side.median) for side in (comparison.a, comparison.b))
     found = costs(calls, after - before) if before is not None and after is not None and kind != "broken" else []
     return Kernel(
-        comparison=one, label=work.label(one.case), kind=kind, reason=reason, time_ratio=times, low=low, high=high,
+        comparison=comparison, label=work.label(comparison.case), kind=kind, reason=reason, time_ratio=times, low=low, high=high,
         error_a=_error(a), error_b=_error(b), costs=found,
     )
 
 
-def _kind(one: Comparison, a: Side | None, b: Side | None, alone: Sequence[OnDevice]) -> tuple[Kind, str]:
+def _kind(comparison: Comparison, a: Side | None, b: Side | None, alone: Sequence[OnDevice]) -> tuple[Kind, str]:
     """By what either side has: no number at all, none any more, one for the first time, or two that are compared. `alone`: devices that
     are slower, where not all of them together are."""
     had, has = bool(a and a.values), bool(b and b.values)
     if has and (wrong := _wrong(b)) and not _wrong(a):
         return "broken", wrong
     if had and has:
-        if one.answer in ("slower", "faster", "same", "inconclusive"):
-            return ("slower", f"only {', '.join(d.device for d in alone)}") if alone else (one.answer, one.reason)
-        return "inconclusive", one.reason
+        if comparison.answer in ("slower", "faster", "same", "inconclusive"):
+            return ("slower", f"only {', '.join(d.device for d in alone)}") if alone else (comparison.answer, comparison.reason)
+        return "inconclusive", comparison.reason
     if had:
         if b is None:
             return "missing", "not in the plan of B"
@@ -189,10 +189,10 @@ def _kind(one: Comparison, a: Side | None, b: Side | None, alone: Sequence[OnDev
     return "not run", _why(b or a)
 
 
-def _worse(one: Comparison) -> list[OnDevice]:
+def _worse(comparison: Comparison) -> list[OnDevice]:
     """Devices that are slower than they were, and than the others are: each is a regression, whatever all together say."""
-    gate = one.gate or 0.0
-    return [d for d in one.devices if d.answer == "worse" and beyond(d.low, d.high, gate) == "smaller"]
+    gate = comparison.gate or 0.0
+    return [d for d in comparison.devices if d.answer == "worse" and beyond(d.low, d.high, gate) == "smaller"]
 
 
 def _wrong(side: Side | None) -> str:
@@ -218,7 +218,7 @@ def _error(side: Side | None) -> float | None:
 def _sums(left: Mapping[str, Side], right: Mapping[str, Side], calls: Sequence[Needed], broken: Collection[str]) -> list[Sum]:
     """Each step on both sides, summed within each run, so that what moves all its kernels alike is in the interval once. Without cases
     whose results are wrong."""
-    found = []
+    sums = []
     for step in dict.fromkeys(one.step for one in calls):
         members = [one for one in calls if one.step == step]
         right_ones = [one for one in members if one.case.id not in broken]
@@ -229,8 +229,8 @@ def _sums(left: Mapping[str, Side], right: Mapping[str, Side], calls: Sequence[N
             seen = few.ratio(ours, theirs) or ratio([v for one in a for v in one], [v for one in b for v in one], assume="normal")
             a_s, b_s = (statistics.median(v for one in side for v in one) for side in (a, b))
             low, high = (None if end is None else a_s * (end - 1) for end in (seen.low, seen.high))
-            found.append(Sum(step=step, kernels=len(known), of=len(members), a_s=a_s, b_s=b_s, low_s=low, high_s=high))
-    return sorted(found, key=lambda one: one.a_s / one.b_s)
+            sums.append(Sum(step=step, kernels=len(known), of=len(members), a_s=a_s, b_s=b_s, low_s=low, high_s=high))
+    return sorted(sums, key=lambda one: one.a_s / one.b_s)
 
 
 def _timed(side: Side | None) -> bool:
@@ -249,8 +249,8 @@ def _whole(sides: Mapping[str, Side], known: Sequence[Needed]) -> list[list[floa
     return [[sum(parts) for parts in zip(*kernels, strict=False)] for kernels in columns]
 
 
-def _rounds(one: Needed, side: Side, unit: Unit) -> list[float]:
-    return [one.calls * (seconds(side.case, _unit(side), value) or 0.0) for value in side.units[unit]]
+def _rounds(needed: Needed, side: Side, unit: Unit) -> list[float]:
+    return [needed.calls * (seconds(side.case, _unit(side), value) or 0.0) for value in side.units[unit]]
 
 
 def _suspects(a: Sequence[Bundle], b: Sequence[Bundle]) -> list[Difference]:
@@ -275,17 +275,17 @@ def _revision(bundles: Sequence[Bundle]) -> str:
     return next(iter(found)) if len(found) == 1 else ""
 
 
-def _with_next(one: Kernel, ends: Sequence[str], sides: Sequence[Sequence[Bundle]]) -> Kernel:
-    if one.kind not in REGRESSIONS:
-        return one
+def _with_next(kernel: Kernel, ends: Sequence[str], sides: Sequence[Sequence[Bundle]]) -> Kernel:
+    if kernel.kind not in REGRESSIONS:
+        return kernel
     good, bad = ends
-    case = one.comparison.case
+    case = kernel.comparison.case
     plan = _plan(case, sides[1])
     if work.traits(case.workload).source == "program" and good and bad and good != bad and plan:
         words = ["hotlap", "history", "bisect", "--good", good, "--bad", bad, "--plan", plan, "--case", case.id]
-        return replace(one, next=shlex.join(words))
+        return replace(kernel, next=shlex.join(words))
     runs = [sides[0][-1].run.id, sides[1][-1].run.id]
-    return replace(one, next=f"hotlap explain {runs[1]} --where case={case.id}" if one.kind == "slower" else f"hotlap show {runs[1]}")
+    return replace(kernel, next=f"hotlap explain {runs[1]} --where case={case.id}" if kernel.kind == "slower" else f"hotlap show {runs[1]}")
 
 
 def _plan(case: Case, bundles: Sequence[Bundle]) -> str:

@@ -58,22 +58,22 @@ def of_sizes(row: Row, units: float | None) -> dict[str, str]:
         return {}
     m, n, k = (float(params[name]) for name in ("m", "n", "k"))  # type: ignore[arg-type]
     choice = limit.choice if limit else {}
-    found = _misaligned(row.case)
+    misaligned = _misaligned(row.case)
     tile_m, tile_n = float(choice.get("tile_m", TILE)), float(choice.get("tile_n", TILE))
     across, down = math.ceil(m / tile_m), math.ceil(n / tile_n)
     tiles = across * down * float(params.get("batch", 1))  # type: ignore[arg-type]
     split = float(choice.get("split", 1.0))
     if units and tiles * split < units and k >= LONG_K:
-        found["few tiles, long k"] = f"{tiles * split:.0f} tiles of {tile_m:.0f} × {tile_n:.0f} for {units:.0f} units, k = {k:.0f}"
+        misaligned["few tiles, long k"] = f"{tiles * split:.0f} tiles of {tile_m:.0f} × {tile_n:.0f} for {units:.0f} units, k = {k:.0f}"
     if limit is None or limit.limiter != "arithmetic unit":  # what is padded costs arithmetic, not traffic
-        return found
+        return misaligned
     idle = 1 - m * n / (across * tile_m * down * tile_n)
     if idle >= PADDED:
-        found["padded tiles"] = f"{percent(idle)} of the {tile_m:.0f} × {tile_n:.0f} tiles lie beyond {m:.0f} × {n:.0f}"
+        misaligned["padded tiles"] = f"{percent(idle)} of the {tile_m:.0f} × {tile_n:.0f} tiles lie beyond {m:.0f} × {n:.0f}"
     waves = tiles * split / units if units else 0.0
     if 1.0 < waves < WAVES and 1 - waves / math.ceil(waves) >= PARTIAL:
-        found["partial wave"] = f"{waves:.2f} waves: {percent(1 - waves / math.ceil(waves))} of the units' time is idle"
-    return found
+        misaligned["partial wave"] = f"{waves:.2f} waves: {percent(1 - waves / math.ceil(waves))} of the units' time is idle"
+    return misaligned
 
 
 def _misaligned(case: Case) -> dict[str, str]:

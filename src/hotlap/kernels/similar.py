@@ -37,8 +37,8 @@ def similar(row: Row, rows: Sequence[Row]) -> list[Peer]:
     return [*faster[:1], *better][:FEW]
 
 
-def _comparable(one: Row, row: Row) -> bool:
-    return one.case.workload == row.case.workload and one.device == row.device and stands(one)
+def _comparable(candidate: Row, row: Row) -> bool:
+    return candidate.case.workload == row.case.workload and candidate.device == row.device and stands(candidate)
 
 
 def _same_work(row: Row, other: Row) -> Peer:

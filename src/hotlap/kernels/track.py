@@ -147,13 +147,13 @@ def track(
     """The lives of all kernels of these runs, weighed by the uses that the newest run of each plan keeps. `network`: only what it calls,
     by those uses, else by `table`. `gate`: the smallest change to report, as a share."""
     seen = _Seen()
-    found = history.by_place(bundles, where, gate, seen)
+    by_place = history.by_place(bundles, where, gate, seen)
     calls = used.of_plans((run.plan for run in seen.runs.values()), network) or list(table)
     by_work = used.by_work(calls)
-    lives = [_life(series, seen, key, by_work.get(used.work_of(series.case), [])) for key, series in found.items()]
+    lives = [_life(series, seen, key, by_work.get(used.work_of(series.case), [])) for key, series in by_place.items()]
     if network:
         lives = [one for one in lives if used.work_of(one.series.case) in by_work]
-    never = [_never(kept) for key, kept in seen.results.items() if key not in found]
+    never = [_never(kept) for key, kept in seen.results.items() if key not in by_place]
     return Tracked(lives=lives, never=never, totals=_totals(lives, calls), runs=len(seen.runs), kernels=len(lives))
 
 
@@ -199,10 +199,10 @@ def _turn(series: Series, change: Change, marks: Sequence[str], calls: Sequence[
     )
 
 
-def _rank(one: Difference) -> tuple[int, str]:
+def _rank(difference: Difference) -> tuple[int, str]:
     """Revisions of the code and of the kernel first, then libraries and the driver, then what else matters."""
     kinds = (tuple(f"label {name}" for name in REVISIONS), (f"software.{revisions.KERNEL}",), ("software.",), ("device.driver",))
-    return next((n for n, starts in enumerate(kinds) if one.name.startswith(starts)), len(kinds)), one.name
+    return next((n for n, starts in enumerate(kinds) if difference.name.startswith(starts)), len(kinds)), difference.name
 
 
 def _costs(series: Series, before: float, after: float, calls: Sequence[Needed]) -> list[Cost]:
@@ -218,13 +218,13 @@ def costs(calls: Sequence[Needed], each_s: float) -> list[Cost]:
     steps: dict[str, list[Needed]] = {}
     for one in calls:
         steps.setdefault(one.step, []).append(one)
-    found = []
+    costs_ = []
     for step, theirs in steps.items():
         names, times = list(dict.fromkeys(one.kernel for one in theirs)), sum(one.calls for one in theirs)
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
         named = f"{', '.join(names[:2])}{more}" if more else " and ".join(names)
-        found.append(Cost(step=step, kernel=named, calls=times, seconds=times * each_s))
-    return sorted(found, key=lambda one: -abs(one.seconds))
+        costs_.append(Cost(step=step, kernel=named, calls=times, seconds=times * each_s))
+    return sorted(costs_, key=lambda one: -abs(one.seconds))
 
 
 # ---------------------------------------------------------------- correctness
@@ -267,7 +267,7 @@ def _totals(lives: Sequence[Life], calls: Sequence[Needed]) -> list[Total]:
     for one in lives:
         devices.setdefault((one.series.host, one.series.selector, one.series.model), {})[one.series.case.id] = one
     places = Counter((host, selector) for host, selector, _ in devices)
-    found = []
+    totals = []
     for (host, selector, model), own in devices.items():
         for step in dict.fromkeys(one.step for one in calls):
             members = [one for one in calls if one.step == step]
@@ -275,10 +275,10 @@ def _totals(lives: Sequence[Life], calls: Sequence[Needed]) -> list[Total]:
             if known:
                 sums = [_sum(known, which) for which in ("first", "best", "now")]
                 place = f"{host} {selector}" + (f" {model}" if places[host, selector] > 1 else "")
-                found.append(Total(
+                totals.append(Total(
                     step=step, device=place, kernels=len(known), of=len(members), first_s=sums[0], best_s=sums[1], now_s=sums[2],
                 ))
-    return sorted(found, key=lambda one: one.best_s - one.now_s)
+    return sorted(totals, key=lambda one: one.best_s - one.now_s)
 
 
 def _sum(known: Sequence[tuple[float, Life]], which: str) -> float:

@@ -70,15 +70,15 @@ def builtin() -> dict[str, Rule]:
 
 def load(files: Iterable[str]) -> dict[str, Rule]:
     """The package's rules, overridden by name by those of files. Raises InputError before anything is audited."""
-    found = builtin()
+    rules = builtin()
     for name in files:
         try:
-            found |= read(Path(name).read_text(encoding="utf-8"), name)
+            rules |= read(Path(name).read_text(encoding="utf-8"), name)
         except OSError as error:
             raise InputError(f"the rules '{name}' cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise InputError(f"the rules '{name}' are not text in UTF-8") from None
-    return found
+    return rules
 
 
 def sources(rules: Mapping[str, Rule]) -> dict[str, int]:
@@ -155,15 +155,15 @@ def audit(facts: Facts, rules: Mapping[str, Rule], profile: str, earlier: Earlie
     """Every rule of a profile, in their order, for every member that it is about; `earlier` wants the rules of `growing`."""
     if profile not in PROFILES:
         raise InputError(f"there is no profile '{profile}'; {nearest(profile, PROFILES)}")
-    found = list[Outcome]()
+    outcomes = list[Outcome]()
     for rule in rules.values():
         if profile not in rule.profiles:
             continue
         keys = members(facts.facts, rule.each) if rule.each else [""]
         if not keys:
-            found.append(Outcome(rule=rule.name, state="not applicable", reason=f"no {rule.each} here"))
-        found += [_one(facts, rule, key, earlier) for key in keys]
-    return found
+            outcomes.append(Outcome(rule=rule.name, state="not applicable", reason=f"no {rule.each} here"))
+        outcomes += [_one(facts, rule, key, earlier) for key in keys]
+    return outcomes
 
 
 def _one(facts: Facts, rule: Rule, key: str, earlier: Earlier | None) -> Outcome:
@@ -216,9 +216,9 @@ def _filled(text: str, scope: Scope) -> str:
     return re.sub(r"{([a-z_]+(?:\.[a-z_.]+)?)}", fill, text)
 
 
-def reached(found: Sequence[Outcome], fail_on: str) -> int:
+def reached(outcomes: Sequence[Outcome], fail_on: str) -> int:
     """Exit code: 1 where a finding is as severe as `fail_on`, 3 where no rule could be decided, else 0."""
     least = SEVERITIES.index(fail_on)
-    if any(one.finding and SEVERITIES.index(one.finding.severity) >= least for one in found):
+    if any(one.finding and SEVERITIES.index(one.finding.severity) >= least for one in outcomes):
         return 1
-    return 0 if any(one.state in ("pass", "finding") for one in found) else 3
+    return 0 if any(one.state in ("pass", "finding") for one in outcomes) else 3

@@ -74,14 +74,14 @@ def flips(first: Array, again: Array, checked: tuple[Array, Array] | None = None
     row or column is in `checked`, else by the repeat."""
     a, b = bits(first), bits(again)
     rows, columns = checked if checked else (np.empty(0, int), np.empty(0, int))
-    found: list[Flip] = []
+    flips_: list[Flip] = []
     for row, column in zip(*np.nonzero(a != b), strict=True):
         was, now = int(a[row, column]), int(b[row, column])
         by = "checksum" if row in rows or column in columns else "repeat"
-        found.append(Flip(int(row), int(column), was, now, [p for p in range(a.itemsize * 8) if (was ^ now) >> p & 1], by))
-        if len(found) == most:
+        flips_.append(Flip(int(row), int(column), was, now, [p for p in range(a.itemsize * 8) if (was ^ now) >> p & 1], by))
+        if len(flips_) == most:
             break
-    return found
+    return flips_
 
 
 def bits(c: Array) -> Array:
@@ -95,10 +95,10 @@ def covered(sums: Sums, c: Array, width: int | None = None) -> dict[int, float]:
     words, size = bits(c), c.dtype.itemsize * 8
     width = width or size
     bound = ABOVE * np.minimum(sums.row_bounds[:, None], sums.column_bounds[None, :])
-    found: dict[int, float] = {}
+    shares: dict[int, float] = {}
     with np.errstate(over="ignore", invalid="ignore"):
         for position in range(width):
             mask = words.dtype.type(1 << (size - width + position))
             change = np.abs((words ^ mask).view(c.dtype).astype(np.float64) - c.astype(np.float64))
-            found[position] = float(np.mean(~(change <= bound)))
-    return found
+            shares[position] = float(np.mean(~(change <= bound)))
+    return shares

@@ -148,10 +148,10 @@ def _rate(text: str | None) -> float:
 
 
 def _profile(args: argparse.Namespace) -> Profile:
-    found = stress.load(args.profile or "quick")
+    profile = stress.load(args.profile or "quick")
     if args.power and args.temperature:
         raise InputError("--power and --temperature: one of them can be held at a time; leave one out")
-    given: dict[str, object] = {"seconds": _time(args.seconds, found.seconds)}
+    given: dict[str, object] = {"seconds": _time(args.seconds, profile.seconds)}
     for name, text in (("power_w", args.power), ("max_power_w", args.max_power)):
         if text:
             given[name] = units.parse(text, "W")
@@ -160,9 +160,9 @@ def _profile(args: argparse.Namespace) -> Profile:
     for name, text in (("temperature_c", args.temperature), ("max_temperature_c", args.max_temperature)):
         if text:
             given[name] = stress.celsius(text, f"--{name.removesuffix('_c').replace('_', '-')}")
-    cycle_s = sum(one.seconds for one in found.phases)
+    cycle_s = sum(one.seconds for one in profile.phases)
     share = min(float(str(given["seconds"])) / cycle_s, 1.0)  # every phase has its turn, however short the run
-    return replace(found, **given, phases=[replace(one, seconds=one.seconds * share) for one in found.phases])
+    return replace(profile, **given, phases=[replace(one, seconds=one.seconds * share) for one in profile.phases])
 
 
 def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = None) -> Judged:
@@ -176,21 +176,21 @@ def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = Non
 
 
 def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str, float]], good: Judged | None) -> int:
-    found = _judged(path, *how)
-    run = found.bundle.run
+    judged = _judged(path, *how)
+    run = judged.bundle.run
     if good:
-        found = replaced(found, verdict=judging.hold(found.verdict, run, good.verdict, good.bundle.run))
-    state = found.verdict.state
+        judged = replaced(judged, verdict=judging.hold(judged.verdict, run, good.verdict, good.bundle.run))
+    state = judged.verdict.state
     if not args.judge and run.stops == [Stop("over")] and state in ("pass", "fail", "inconclusive"):  # for the list of runs
         bundles.Writer.resume(path).finish(replace(run, stops=[Stop("over", state=state)]))
     if args.out:
-        terminal.write(Path(args.out), html.render([(found.bundle, rows.rows(found.bundle))], {run.id: found}))
+        terminal.write(Path(args.out), html.render([(judged.bundle, rows.rows(judged.bundle))], {run.id: judged}))
     if args.json:
-        terminal.print_json(found.verdict)
+        terminal.print_json(judged.verdict)
     else:
-        print(shown.told(found, terminal.width(), color=terminal.color()))
+        print(shown.told(judged, terminal.width(), color=terminal.color()))
         print(f"kept as {run.id}")
-    return 130 if run.stopped_by("interrupted") else EXIT_CODES.get(found.verdict.state, 3)
+    return 130 if run.stopped_by("interrupted") else EXIT_CODES.get(judged.verdict.state, 3)
 
 
 class View:

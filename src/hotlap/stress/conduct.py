@@ -21,7 +21,7 @@ UNSTEADY = 0.2  # spread of ticks, as a share of their median
 PRESSURE = 0.25  # share of the time in which some task waited for a processor
 
 
-def set_point(events: Sequence[Happened], shown: Columns, found: Findings) -> str:
+def set_point(events: Sequence[Happened], shown: Columns, findings: Findings) -> str:
     """How well a power or temperature that was asked for was held, in words; "" where none was. Missed, the verdict stays open."""
     goals = {name: value for x in events if x.what == "began" for name, value in x.numbers.items() if name.startswith("goal.")}
     if not goals:
@@ -40,13 +40,15 @@ def set_point(events: Sequence[Happened], shown: Columns, found: Findings) -> st
     near = np.abs(means - goal) <= 2 * off
     since = int(np.argmax(near)) if near.any() else 0
     share, mean = float(np.mean(near[since:])), float(np.mean(means[since:]))
-    said = f"{goal:g} {unit} asked"
+    goal_text = f"{goal:g} {unit} asked"
     if near.any() and share >= HELD and abs(mean - goal) <= off:
-        return f"{said}; held within {may} for {percent(share)} of the time after {since * stretch_s:.0f} s, {mean:.4g} {unit} on average"
-    said += f"; {mean:.4g} {unit} on average, within {may} for {percent(float(np.mean(near)))} of the time"
+        return (
+            f"{goal_text}; held within {may} for {percent(share)} of the time after {since * stretch_s:.0f} s, {mean:.4g} {unit} on average"
+        )
+    goal_text += f"; {mean:.4g} {unit} on average, within {may} for {percent(float(np.mean(near)))} of the time"
     side = "lower it" if mean < goal else "raise it, or leave idle phases out"
-    found.add("set point not held", said, "open", f"ask for what the card can hold: {side}")
-    return f"not held: {said}"
+    findings.add("set point not held", goal_text, "open", f"ask for what the card can hold: {side}")
+    return f"not held: {goal_text}"
 
 
 def reaction(events: Sequence[Happened], shown: Columns) -> str:
@@ -63,7 +65,7 @@ def reaction(events: Sequence[Happened], shown: Columns) -> str:
     return ""
 
 
-def never_ran(ticks: Sequence[Tick], events: Sequence[Happened], found: Findings) -> None:
+def never_ran(ticks: Sequence[Tick], events: Sequence[Happened], findings: Findings) -> None:
     """Units that the device can do and the profile asks for, of which not one was done."""
     could = dict.fromkeys(name for x in events if x.what == "units" for name in x.numbers)
     ran = {kind for tick in ticks for kind, done in tick.parts().items() if done.units}
@@ -71,10 +73,10 @@ def never_ran(ticks: Sequence[Tick], events: Sequence[Happened], found: Findings
         return
     missing = [name for name in could if not any(one == name or one.startswith(f"{name} ") for one in ran)]
     if missing and ran:
-        found.add("never ran", f"{', '.join(missing)}: not one unit was done", "open", "run for longer")
+        findings.add("never ran", f"{', '.join(missing)}: not one unit was done", "open", "run for longer")
 
 
-def rates(found_rates: Sequence[Rate], found: Findings) -> None:
+def rates(found_rates: Sequence[Rate], findings: Findings) -> None:
     """Rates far below what the model expects, above what the hardware allows, or that scatter so much that a slope says little."""
     far = [r for r in found_rates if r.floor and r.sustained < r.floor]
     if far:
@@ -83,39 +85,39 @@ def rates(found_rates: Sequence[Rate], found: Findings) -> None:
         least = show(worst.floor or 0.0, worst.unit)
         what = f"{worst.kind} {show(worst.sustained, worst.unit)}, under {least}, the least that is plausible"
         expected = f" ({show(worst.expected, worst.unit)} expected)" if worst.expected else ""
-        found.add("far below expectation", f"{what}{expected}{more}", action="audit its settings: clocks, power limit, link, ECC, MIG")
+        findings.add("far below expectation", f"{what}{expected}{more}", action="audit its settings: clocks, power limit, link, ECC, MIG")
     beyond = [r for r in found_rates if r.bound and r.sustained > BEYOND * r.bound]
     if beyond:
         one = max(beyond, key=lambda r: r.sustained / (r.bound or 1.0))
         what = f"{one.kind} {show(one.sustained, one.unit)} is above the {show(one.bound or 0.0, one.unit)} that the hardware allows"
-        found.add("faster than possible", what, "open", "the timer, the clock or the machine table is wrong")
+        findings.add("faster than possible", what, "open", "the timer, the clock or the machine table is wrong")
     quick = [r for r in found_rates if r.quickest and r not in beyond and r.sustained > FASTER * r.quickest]
     if quick:
         kinds = ", ".join(r.kind for r in quick)
-        found.add("faster than expected", f"{kinds}: the model's expectation is too low here, and says little of this device", "note")
+        findings.add("faster than expected", f"{kinds}: the model's expectation is too low here, and says little of this device", "note")
     loose = [r for r in found_rates if r.spread is not None and r.spread > UNSTEADY]
     if loose:
         said = ", ".join(f"{r.kind} ±{percent(r.spread or 0.0)}" for r in loose)
-        found.add("unsteady", f"{said}: a fall within that is not seen", "note", "see what else the host does")
+        findings.add("unsteady", f"{said}: a fall within that is not seen", "note", "see what else the host does")
 
 
-def busy_host(device: Device | None, host: Columns, shown: Columns, found: Findings) -> bool:
+def busy_host(device: Device | None, host: Columns, shown: Columns, findings: Findings) -> bool:
     """Whether others had the processors of a run on them, or the device itself."""
     busy = False
     pressure = plausible({**host, **shown}, "pressure")[1]
     if device is not None and device.kind == "cpu" and len(pressure) and (share := float(np.median(pressure))) > PRESSURE:
         what = f"tasks waited for a processor {percent(share)} of the time: what was slow may be the host's other work"
-        found.add("busy host", what, "open", "run it again with nothing else running")
+        findings.add("busy host", what, "open", "run it again with nothing else running")
         busy = True
     others = plausible(shown, "processes")[1]
     if len(others) and others.max() > 0:
         what = f"up to {others.max():.0f} other process{'es' * (others.max() > 1)} on the device"
-        found.add("shared device", what, "open", "end them, then run it again")
+        findings.add("shared device", what, "open", "end them, then run it again")
         busy = True
     return busy
 
 
-def narrow_link(device: Device | None, lanes: int | None, shown: Columns, found: Findings) -> None:
+def narrow_link(device: Device | None, lanes: int | None, shown: Columns, findings: Findings) -> None:
     """Fewer lanes than card and machine table have, during the whole run. `lanes`: of the table, which is good for simulated cards."""
     seen = plausible(shown, "pcie_width")[1]
     nvml = device.facts.get("nvml", {}) if device else {}
@@ -123,10 +125,10 @@ def narrow_link(device: Device | None, lanes: int | None, shown: Columns, found:
     full = full or (lanes if device and device.target == "simulated" else None)
     if full and len(seen) and 0 < seen.max() < full:
         what = f"{seen.max():.0f} of {full:.0f} lanes during the whole run"
-        found.add("link narrow", what, action="reseat card and riser; look at the slot's wiring and at bifurcation")
+        findings.add("link narrow", what, action="reseat card and riser; look at the slot's wiring and at bifurcation")
 
 
-def capped_below(throttling: Mapping[str, float], shown: Columns, limit_w: float, found: Findings) -> bool:
+def capped_below(throttling: Mapping[str, float], shown: Columns, limit_w: float, findings: Findings) -> bool:
     """Whether the driver's power cap holds the clock though the card draws far less than its limit."""
     share = throttling.get("software power cap", 0.0)
     if share <= POWER_OFF or not limit_w or "throttle" not in shown:
@@ -142,21 +144,21 @@ def capped_below(throttling: Mapping[str, float], shown: Columns, limit_w: float
         return False
     what = f"the driver's power cap held the clock for {percent(share)} of the time, at {drawn:.0f} W of {limit_w:.0f} W"
     action = "look for a lower limit of module, board or rack, and whether the power sensor is right"
-    found.add("capped below its limit", what, "open", action)
+    findings.add("capped below its limit", what, "open", action)
     return True
 
 
 def figures(shown: Columns) -> dict[str, float]:
     """Power and temperature where a sensor showed what can be, and energy by its counter, else by power over time."""
-    found: dict[str, float] = {}
+    figures_: dict[str, float] = {}
     for sensor, name in (("power_w", "power_w"), ("temperature_c", "temperature_c"), ("clock_hz.sm", "clock_hz")):
         values = plausible(shown, sensor)[1]
         if len(values):
-            found[f"{name}.peak"], found[f"{name}.average"] = float(values.max()), float(values.mean())
+            figures_[f"{name}.peak"], figures_[f"{name}.average"] = float(values.max()), float(values.mean())
     steps = np.diff(plausible(shown, "energy_j")[1])
     times, watts = plausible(shown, "power_w")
     if (steps > 0).any():
-        found["energy_j"], found["energy_j.counted"] = float(steps[steps > 0].sum()), 1.0
+        figures_["energy_j"], figures_["energy_j.counted"] = float(steps[steps > 0].sum()), 1.0
     elif len(times) > 1:
-        found["energy_j"] = float(np.sum(np.diff(times) * (watts[1:] + watts[:-1]) / 2))
-    return found
+        figures_["energy_j"] = float(np.sum(np.diff(times) * (watts[1:] + watts[:-1]) / 2))
+    return figures_

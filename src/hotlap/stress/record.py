@@ -161,32 +161,32 @@ def load(name_or_path: str) -> Profile:
     return _profile(path.stem, found, str(path))
 
 
-def _profile(name: str, found: Mapping[str, Any], where: str) -> Profile:
+def _profile(name: str, table: Mapping[str, Any], where: str) -> Profile:
     valid = {"about", "for", "power", "temperature", "max_power", "max_temperature", "synchronised", "allow", "phase"}
-    for key in found:
+    for key in table:
         if key not in valid:
             raise InputError(f"{where}: there is no key '{key}'; {nearest(key, valid)}")
-    phases = found.get("phase")
+    phases = table.get("phase")
     if not isinstance(phases, list) or not phases:
         raise InputError(f"{where}: a profile needs at least one [[phase]] with kind and for")
     return Profile(
         name=name,
-        about=str(found.get("about", "")),
-        seconds=_quantity(found, "for", "s", where) or 300.0,
+        about=str(table.get("about", "")),
+        seconds=_quantity(table, "for", "s", where) or 300.0,
         phases=[_phase(one, f"{where}, phase {number}") for number, one in enumerate(phases, 1)],
-        power_w=_quantity(found, "power", "W", where),
-        temperature_c=_celsius(found, "temperature", where),
-        max_power_w=_quantity(found, "max_power", "W", where),
-        max_temperature_c=_celsius(found, "max_temperature", where),
-        synchronised=bool(found.get("synchronised", False)),
-        allowed=_allowed(found.get("allow", {}), where),
+        power_w=_quantity(table, "power", "W", where),
+        temperature_c=_celsius(table, "temperature", where),
+        max_power_w=_quantity(table, "max_power", "W", where),
+        max_temperature_c=_celsius(table, "max_temperature", where),
+        synchronised=bool(table.get("synchronised", False)),
+        allowed=_allowed(table.get("allow", {}), where),
     )
 
 
-def _allowed(found: Any, where: str) -> dict[str, float]:
-    if not isinstance(found, dict):
+def _allowed(given: Any, where: str) -> dict[str, float]:
+    if not isinstance(given, dict):
         raise InputError(f"{where}: allow is a table, as in [allow] with throttle = '5%'")
-    return {name: allowed(name, str(value), where) for name, value in found.items()}
+    return {name: allowed(name, str(value), where) for name, value in given.items()}
 
 
 def allowed(name: str, text: str, where: str) -> float:
@@ -206,14 +206,14 @@ def allowed(name: str, text: str, where: str) -> float:
     return value
 
 
-def _phase(found: Any, where: str) -> Phase:
+def _phase(value: Any, where: str) -> Phase:
     valid = {"kind", "for", "dtypes", "duty", "hottest"}
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise InputError(f"{where} is no table")
-    for key in found:
+    for key in value:
         if key not in valid:
             raise InputError(f"{where}: there is no key '{key}'; {nearest(key, valid)}")
-    kind, seconds, dtypes = found.get("kind"), _quantity(found, "for", "s", where), found.get("dtypes", [])
+    kind, seconds, dtypes = value.get("kind"), _quantity(value, "for", "s", where), value.get("dtypes", [])
     if kind not in KINDS:
         raise InputError(f"{where}: kind is '{kind}'; {nearest(str(kind), KINDS)}")
     if seconds is None:
@@ -221,7 +221,7 @@ def _phase(found: Any, where: str) -> Phase:
     wrong = [one for one in dtypes if one not in DTYPES]
     if wrong:
         raise InputError(f"{where}: there is no dtype '{wrong[0]}'; {nearest(str(wrong[0]), DTYPES)}")
-    duty, hottest = found.get("duty", 1.0), found.get("hottest", 0.0)
+    duty, hottest = value.get("duty", 1.0), value.get("hottest", 0.0)
     if not isinstance(duty, (int, float)) or not 0 < duty <= 1:
         raise InputError(f"{where}: duty is a share above 0 and up to 1, not {duty}")
     if not isinstance(hottest, (int, float)) or not 0 <= hottest < 1:
@@ -229,20 +229,20 @@ def _phase(found: Any, where: str) -> Phase:
     return Phase(kind=kind, seconds=seconds, dtypes=list(dtypes), duty=float(duty), hottest=float(hottest))
 
 
-def _quantity(found: Mapping[str, Any], key: str, unit: str, where: str) -> float | None:
-    if key not in found:
+def _quantity(table: Mapping[str, Any], key: str, unit: str, where: str) -> float | None:
+    if key not in table:
         return None
     try:
-        value = units.parse(str(found[key]), unit)
+        value = units.parse(str(table[key]), unit)
     except InputError as error:
         raise InputError(f"{where}: {key}: {error}") from None
     if not 0 < value < math.inf:
-        raise InputError(f"{where}: {key} is above 0, not {found[key]}")
+        raise InputError(f"{where}: {key} is above 0, not {table[key]}")
     return value
 
 
-def _celsius(found: Mapping[str, Any], key: str, where: str) -> float | None:
-    return celsius(str(found[key]), f"{where}: {key}") if key in found else None
+def _celsius(table: Mapping[str, Any], key: str, where: str) -> float | None:
+    return celsius(str(table[key]), f"{where}: {key}") if key in table else None
 
 
 def celsius(text: str, what: str) -> float:
@@ -258,15 +258,15 @@ def celsius(text: str, what: str) -> float:
 
 def read(data: bytes) -> tuple[list[Line], int]:
     """The lines of a stress.jsonl, and how many could not be read; a torn last line counts as one."""
-    found: list[Line] = []
+    lines: list[Line] = []
     torn = 0
     decoder = msgspec.json.Decoder(Line)
     for text in data.splitlines():
         try:
-            found.append(_today(decoder.decode(text)))
+            lines.append(_today(decoder.decode(text)))
         except msgspec.DecodeError:
             torn += 1
-    return found, torn
+    return lines, torn
 
 
 def _today(line: Line) -> Line:

@@ -113,14 +113,14 @@ class _Soak:
         try:
             with signals.caught(self._interrupt):
                 if done:
-                    for one in ones:
-                        self._happened(one, "resumed", f"{one.left_s:.0f} s to go")
+                    for worker in ones:
+                        self._happened(worker, "resumed", f"{worker.left_s:.0f} s to go")
                 at_s = time.time() + 10.0
                 supervisor.together(lambda one: self._load(one, at_s), ones, lambda: self._clocks(ones[0]))
                 stops = [Stop("interrupted" if self.interrupted else "over")]
                 if self.interrupted:
-                    for one in ones:
-                        self._happened(one, "interrupted", "Ctrl-C or SIGTERM; --resume goes on")
+                    for worker in ones:
+                        self._happened(worker, "interrupted", "Ctrl-C or SIGTERM; --resume goes on")
         except (MachineError, OSError) as error:
             stops = [Stop("error", str(error))]
             where = self.held.writer.path
@@ -140,28 +140,28 @@ class _Soak:
         start_s = max((tick.time_s for tick in ticks), default=0.0)
         return _One(device, self.setup.profile.seconds - loaded_s(ticks), start_s, attempt)
 
-    def _load(self, one: _One, at_s: float) -> None:
+    def _load(self, worker: _One, at_s: float) -> None:
         """Processes of one device, one after another, until its time is over or too many of them have died."""
         for number in range(ATTEMPTS):
-            if one.left_s <= NEVER_S or self.halt.is_set():
+            if worker.left_s <= NEVER_S or self.halt.is_set():
                 return
-            one.ticked = False
-            with self._process(one, at_s if number == 0 else 0.0) as process, self._halting():
+            worker.ticked = False
+            with self._process(worker, at_s if number == 0 else 0.0) as process, self._halting():
                 for text in process.lines():
                     with suppress(msgspec.DecodeError):
-                        self._heard(one, process, msgspec.json.decode(text, type=Said))
+                        self._heard(worker, process, msgspec.json.decode(text, type=Said))
             if process.status == 0 or self.halt.is_set():
                 return
-            if one.left_s > NEVER_S:
-                self._died(one, process)
-            one.attempt += 1
+            if worker.left_s > NEVER_S:
+                self._died(worker, process)
+            worker.attempt += 1
 
-    def _process(self, one: _One, at_s: float) -> Process:
+    def _process(self, worker: _One, at_s: float) -> Process:
         target, profile, setup = self.held.record.target, self.setup.profile, self.setup
         job = Job(
-            spec=target, device=place_of(one.device, target), device_key=one.device.key, profile=profile, seconds=one.left_s,
-            start_s=one.start_s, seed=self.held.record.seed, readings_hz=setup.readings_hz, attempt=one.attempt,
-            done_s=max(profile.seconds - one.left_s, 0.0), at_wall_s=at_s,
+            spec=target, device=place_of(worker.device, target), device_key=worker.device.key, profile=profile, seconds=worker.left_s,
+            start_s=worker.start_s, seed=self.held.record.seed, readings_hz=setup.readings_hz, attempt=worker.attempt,
+            done_s=max(profile.seconds - worker.left_s, 0.0), at_wall_s=at_s,
         )  # fmt: skip
         return Process("hotlap.stress.stressor", job, 3 * setup.hung_s, self.halt)
 
@@ -174,29 +174,29 @@ class _Soak:
             self.halt.set()
             raise
 
-    def _heard(self, one: _One, process: Process, said: Said) -> None:
-        line = said.line
+    def _heard(self, worker: _One, process: Process, message: Said) -> None:
+        line = message.line
         if isinstance(line, Tick):
-            if one.ticked:
-                one.left_s -= max(line.time_s - one.time_s, 0.0)
-            one.ticked, one.time_s, one.start_s = True, line.time_s, line.time_s
+            if worker.ticked:
+                worker.left_s -= max(line.time_s - worker.time_s, 0.0)
+            worker.ticked, worker.time_s, worker.start_s = True, line.time_s, line.time_s
             process.limit_s = self.setup.hung_s  # starting up takes longer
         if isinstance(line, Happened) and line.what in ("lost", "limit", "unguarded"):
-            one.left_s = 0.0  # a card that is gone is not asked again, and one at its limit is left to cool
+            worker.left_s = 0.0  # a card that is gone is not asked again, and one at its limit is left to cool
         with self.writing:
-            self.held.writer.readings(said.readings)
-            self._keep(one.device, line)
-            self._clocks(one)
+            self.held.writer.readings(message.readings)
+            self._keep(worker.device, line)
+            self._clocks(worker)
 
-    def _died(self, one: _One, process: Process) -> None:
+    def _died(self, worker: _One, process: Process) -> None:
         if process.hung:
             why = "a kernel that does not end, or a driver that does not answer"
-            self._happened(one, "hung", f"no word for {process.limit_s:.0f} s: {why}")
+            self._happened(worker, "hung", f"no word for {process.limit_s:.0f} s: {why}")
         else:
             words = f": {process.last_words()}" if (process.status or 0) > 0 else ""
-            self._happened(one, "died", f"its process {process.ending()}{words}")
+            self._happened(worker, "died", f"its process {process.ending()}{words}")
 
-    def _clocks(self, one: _One) -> None:
+    def _clocks(self, worker: _One) -> None:
         """The wall clock set, or the machine asleep, in the meantime."""
         with self.writing:
             before_s = time.monotonic()
@@ -205,12 +205,12 @@ class _Soak:
                 return
             slept, moved, self.wall, self.awake = asleep - self.awake, wall - self.wall, wall, asleep
             if slept > APART_S:
-                self._happened(one, "suspended", f"the machine slept for {slept:.0f} s")
+                self._happened(worker, "suspended", f"the machine slept for {slept:.0f} s")
             elif abs(moved) > APART_S:
-                self._happened(one, "clock_jump", f"the wall clock moved by {moved:+.0f} s")
+                self._happened(worker, "clock_jump", f"the wall clock moved by {moved:+.0f} s")
 
-    def _happened(self, one: _One, what: What, detail: str) -> None:
-        self._keep(one.device, Happened(device=one.device.key, time_s=one.time_s, what=what, detail=detail))
+    def _happened(self, worker: _One, what: What, detail: str) -> None:
+        self._keep(worker.device, Happened(device=worker.device.key, time_s=worker.time_s, what=what, detail=detail))
 
     def _keep(self, device: Device, line: Line) -> None:
         with self.writing, self._halting():

@@ -213,19 +213,19 @@ class _Worker:
 
     def _phase(self, phase: Phase, until_s: float) -> None:
         """Every unit of a phase has its turn at least once in a process, however little time is left."""
-        made = self.made.get(_key(phase), [])
-        names = [_kind(unit) for unit in made]
+        units = self.made.get(_key(phase), [])
+        names = [_kind(unit) for unit in units]
         while not self.stopped and (self.clock.now() < until_s or self.turns.missing(names)):
-            if not made:  # idle, or nothing of this kind runs here
+            if not units:  # idle, or nothing of this kind runs here
                 self.clock.sleep(min(until_s - self.clock.now(), TICK_S))
                 self._look(phase.kind)
                 continue
-            duty = self._share(phase, made)
+            duty = self._share(phase, units)
             began_s, first = self.clock.now(), True
             while not self.stopped and (first or (self.clock.now() - began_s < WINDOW_S * duty and self.clock.now() < until_s)):
-                hotter = self._hotter(made) if self.clock.now() - began_s < WINDOW_S * self._mixed() else None
+                hotter = self._hotter(units) if self.clock.now() - began_s < WINDOW_S * self._mixed() else None
                 place = self.turns.next(names, phase.hottest)
-                self._unit(hotter or made[place], phase.kind if hotter is None else "mix")
+                self._unit(hotter or units[place], phase.kind if hotter is None else "mix")
                 first = False
             window_s = self.clock.now() - began_s
             self._guard()
@@ -233,23 +233,23 @@ class _Worker:
                 self.clock.sleep(min(window_s * (1 / duty - 1), 2.0))
             self._look(phase.kind)
 
-    def _share(self, phase: Phase, made: list[Any]) -> float:
+    def _share(self, phase: Phase, mix: list[Any]) -> float:
         """Share of the time with load: the phase's, or the controller's; where that is too little, what draws more is found out first."""
         if self.control is None:
             return phase.duty
         if self.control.short_s > SHORT_S and not self.probed:
             self._probe([unit for units in self.made.values() for unit in units], phase.kind)
-            self._mix_in(made, told=True)
+            self._mix_in(mix, reported=True)
         elif self.control.short_s > SHORT_S and self.control.most == 1.0:  # a later phase, whose own units draw less
-            self._mix_in(made, told=False)
+            self._mix_in(mix, reported=False)
         return self.control.on
 
     def _mixed(self) -> float:
         return self.control.mixed if self.control else 0.0
 
-    def _hotter(self, made: list[Any]) -> Any:
+    def _hotter(self, mix: list[Any]) -> Any:
         """The unit to mix in with these; None where they draw the most themselves."""
-        name = self.mix.more([_kind(unit) for unit in made])
+        name = self.mix.more([_kind(unit) for unit in mix])
         return next((unit for units in self.made.values() for unit in units if _kind(unit) == name), None) if name else None
 
     def _probe_s(self, every: list[Any]) -> float:
@@ -273,17 +273,17 @@ class _Worker:
                     return
         self._tick(phase)
 
-    def _mix_in(self, made: list[Any], told: bool) -> None:
+    def _mix_in(self, units: list[Any], reported: bool) -> None:
         """The unit that draws the most, where these draw less; `told`: says so even where there is none."""
         assert self.control is not None
-        own = [_kind(unit) for unit in made]
+        own = [_kind(unit) for unit in units]
         best = self.mix.more(own)
         if best:
             self.control.reach(self.mix.of(own), self.mix.watts[best], self.goal == "power_w")
         what = f"{self.control.target:g} {'W' if self.goal == 'power_w' else '°C'}"
         said = f"full duty of {', '.join(dict.fromkeys(own))} does not hold {what}; "
         more = f"{best} ({self.mix.watts[best]:.0f} W alone) is mixed in" if best else "no other unit of the profile draws more"
-        if best or told:
+        if best or reported:
             self.say("mix", said + more, {f"power_w.{name}": watts for name, watts in self.mix.watts.items()})
 
     def _unit(self, unit: Any, phase: str) -> None:
@@ -291,7 +291,7 @@ class _Worker:
         began_s = self.clock.now()
         unit.run()
         ran_s = self.clock.now()
-        found = unit.check()
+        check = unit.check()
         self.turns.took(_kind(unit), self.clock.now() - began_s)
         self.busy_s += ran_s - began_s
         self.check_s += self.clock.now() - ran_s
@@ -302,7 +302,7 @@ class _Worker:
             units=so_far.units + 1, flop=so_far.flop + unit.flop, moved_bytes=so_far.moved_bytes + unit.moved_bytes,
             busy_s=so_far.busy_s + ran_s - began_s,
         )  # fmt: skip
-        for one in found:
+        for one in check:
             self.wrong += 1
             if self.wrong <= MOST_WRONG:
                 _say(self.channel, Mismatch(device=self.job.device_key, time_s=self.clock.now(), unit=unit.name, **one._asdict()), [])

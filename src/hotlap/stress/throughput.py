@@ -92,19 +92,19 @@ def _together(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ticks too short to time on their own, added up until they are long enough; none is dropped, and none outweighs another kind."""
     if not (rows[:, 2] < SHORT_S).any():
         return rows
-    found: list[NDArray[np.float64]] = []
+    rates: list[NDArray[np.float64]] = []
     open_row = np.zeros(3)
     for row in rows:
         open_row = open_row + row
         if open_row[2] >= SHORT_S:
-            found.append(open_row)
+            rates.append(open_row)
             open_row = np.zeros(3)
     if open_row[2] > 0:
-        if found:
-            found[-1] = found[-1] + open_row
+        if rates:
+            rates[-1] = rates[-1] + open_row
         else:
-            found.append(open_row)
-    return np.array(found)
+            rates.append(open_row)
+    return np.array(rates)
 
 
 def _ends(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -141,16 +141,16 @@ def limit(kind: str, sides: dict[str, float], spec: Spec | None) -> Known:
         return Known(reason="the run does not say how large its products were")
     try:
         case, amount = _case(kind, sides)
-        found = predict.expected(case, spec, limits.limit(case, spec))
+        expected_limit = predict.expected(case, spec, limits.limit(case, spec))
     except InputError as error:
         return Known(reason=str(error))
     bound, expected, low, quickest = (
-        amount / s if s else None for s in (found.bound_s, found.expected_s, found.high_s, found.low_s)
+        amount / s if s else None for s in (expected_limit.bound_s, expected_limit.expected_s, expected_limit.high_s, expected_limit.low_s)
     )  # fmt: skip
     floor = LINK_FAR * expected if kind == "link" and expected else FAR * low if low else None
     if not (sides.get("plain") or sides.get("library")):  # a simple kernel of Hotlap's own is not what the model expects
         floor = None
-    return Known(bound, expected, "" if bound or expected else found.reason or "no published rate", floor, quickest)
+    return Known(bound, expected, "" if bound or expected else expected_limit.reason or "no published rate", floor, quickest)
 
 
 def _case(kind: str, sides: dict[str, float]) -> tuple[Case, float]:

@@ -47,11 +47,11 @@ def rest(phases: Sequence[Phase], done_s: float, left_s: float) -> list[tuple[Ph
     that, so that the last of them is not cut off."""
     cycle_s = sum(one.seconds for one in phases)
     past_s = done_s % cycle_s
-    found: list[tuple[Phase, float]] = []
+    parts: list[tuple[Phase, float]] = []
     for one in phases:
         skipped_s, past_s = min(one.seconds, past_s), max(past_s - one.seconds, 0.0)
         if skipped_s < one.seconds:
-            found.append((one, one.seconds - skipped_s))
-    ahead_s = sum(seconds for _, seconds in found)
+            parts.append((one, one.seconds - skipped_s))
+    ahead_s = sum(seconds for _, seconds in parts)
     short = left_s / ahead_s if 0.8 * ahead_s < left_s < ahead_s else 1.0  # a probe, or a process that began again, took the difference
-    return [(one, seconds * short) for one, seconds in found]
+    return [(one, seconds * short) for one, seconds in parts]

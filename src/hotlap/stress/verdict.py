@@ -136,33 +136,35 @@ def _file(path: Path, name: str) -> bytes | None:
     return files.members(path, name).get(name) if path.is_file() else None
 
 
-def hold(found: StressVerdict, run: Run, good: StressVerdict, other: Run) -> StressVerdict:
+def hold(verdict: StressVerdict, run: Run, good: StressVerdict, other: Run) -> StressVerdict:
     """The same verdict with its rates beside those of a run that is known to be good: the same device by its key, else one of the same
     model. A kind that is slower by more than 5 % fails; a device without a like is inconclusive."""
     names = {d.key: d.model for d in (*run.machine.devices, *other.machine.devices)}
     rates = {one.device: {r.kind: r.sustained for r in one.rates} for one in good.devices}
     devices = []
-    for one in found.devices:
-        like = next((key for key in sorted(rates, key=lambda key: key != one.device) if names.get(key) == names.get(one.device)), None)
+    for device in verdict.devices:
+        like = next(
+            (key for key in sorted(rates, key=lambda key: key != device.device) if names.get(key) == names.get(device.device)), None
+        )
         if like is None:
             what = f"run {good.run} has no device of this model"
-            devices.append(_worse(one, "no reference", what, "give a run of the same model with --against", "inconclusive"))
+            devices.append(_worse(device, "no reference", what, "give a run of the same model with --against", "inconclusive"))
             continue
-        one = replace(one, rates=[replace(r, reference=rates[like].get(r.kind)) for r in one.rates])
-        slower = [(r.sustained / r.reference, r) for r in one.rates if r.reference and r.sustained < (1 - BEHIND) * r.reference]
-        if not any(r.reference for r in one.rates):
+        device = replace(device, rates=[replace(r, reference=rates[like].get(r.kind)) for r in device.rates])
+        slower = [(r.sustained / r.reference, r) for r in device.rates if r.reference and r.sustained < (1 - BEHIND) * r.reference]
+        if not any(r.reference for r in device.rates):
             what = f"run {good.run} did none of the kinds of work of this one"
-            one = _worse(one, "nothing to compare", what, "give a run of the same profile with --against", "inconclusive")
-        elif alone := [r.kind for r in one.rates if not r.reference]:
+            device = _worse(device, "nothing to compare", what, "give a run of the same profile with --against", "inconclusive")
+        elif alone := [r.kind for r in device.rates if not r.reference]:
             said = f"{', '.join(alone)}: not in run {good.run}"
-            one = replace(one, findings=[*one.findings, Finding(title="not compared", detail=said, severity="info", action="")])
+            device = replace(device, findings=[*device.findings, Finding(title="not compared", detail=said, severity="info", action="")])
         if slower:
             share, worst = min(slower, key=lambda pair: pair[0])
             more = f", and {len(slower) - 1} more kind{'s' * (len(slower) > 2)} by over {BEHIND:.0%}" if len(slower) > 1 else ""
             what = f"{worst.kind} is {1 - share:.1%} under run {good.run}{more}"
-            one = _worse(one, "behind the reference", what, "compare clocks, temperatures and settings of both runs")
-        devices.append(one)
-    return replace(_all(run, devices, found.allowed), skew=found.skew)
+            device = _worse(device, "behind the reference", what, "compare clocks, temperatures and settings of both runs")
+        devices.append(device)
+    return replace(_all(run, devices, verdict.allowed), skew=verdict.skew)
 
 
 def _all(run: Run, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
@@ -199,35 +201,37 @@ def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, C
     events = [x for x in lines if isinstance(x, Happened)]
     device = next((d for d in run.machine.devices if d.key == key), None)
     spec = limits.spec_for(device, run.machine) if device else None
-    found = Findings(codes)
+    collected = Findings(codes)
     figures, rates = _figures(ticks, shown), speed.rates(ticks, events, spec)
-    _wrong(wrong, found, budgets)
-    _events(events, found, conduct.reaction(events, shown))
-    symptoms.counters(shown, found, budgets)
+    _wrong(wrong, collected, budgets)
+    _events(events, collected, conduct.reaction(events, shown))
+    symptoms.counters(shown, collected, budgets)
     throttling = symptoms.throttling(shown)
-    symptoms.throttled(throttling, found, budgets)
-    symptoms.sensors(shown, found, ticks)
+    symptoms.throttled(throttling, collected, budgets)
+    symptoms.sensors(shown, collected, ticks)
     limit_w, _ = power_limit.known(device, shown, spec)
-    goal = conduct.set_point(events, shown, found)
-    capped = conduct.capped_below(throttling, shown, limit_w, found)
-    busy = conduct.busy_host(device, all_shown["host"], shown, found)
-    conduct.narrow_link(device, spec.pcie_lanes if spec else None, shown, found)
-    conduct.rates(rates, found)
-    _course(rates, shown, found, (budgets, busy, capped))
+    goal = conduct.set_point(events, shown, collected)
+    capped = conduct.capped_below(throttling, shown, limit_w, collected)
+    busy = conduct.busy_host(device, all_shown["host"], shown, collected)
+    conduct.narrow_link(device, spec.pcie_lanes if spec else None, shown, collected)
+    conduct.rates(rates, collected)
+    _course(rates, shown, collected, (budgets, busy, capped))
     symptoms.heat(shown, figures)
     if not figures["checked"]:
-        found.add("no checked work", "no unit of work was done and checked: that is never a pass", "open", "see what did not run, above")
-    elif run.ended == "" or (not any(x.what == "ended" for x in events) and not found.failed):
+        collected.add(
+            "no checked work", "no unit of work was done and checked: that is never a pass", "open", "see what did not run, above"
+        )
+    elif run.ended == "" or (not any(x.what == "ended" for x in events) and not collected.failed):
         what = "; ".join(map(_ending, run.stops)) or "it was killed, or is still running"
-        found.add("not finished", what, "open", f"hotlap stress --resume {run.id}")
+        collected.add("not finished", what, "open", f"hotlap stress --resume {run.id}")
     else:
-        conduct.never_ran(ticks, events, found)
+        conduct.never_ran(ticks, events, collected)
     figures |= {"power_limit_w": limit_w} if limit_w else {}
     reached = power_limit.reached(device, spec, power_limit.Seen(shown, ticks, events, rates, throttling))
-    state: State = "fail" if found.failed else "inconclusive" if found.open else "pass"
+    state: State = "fail" if collected.failed else "inconclusive" if collected.open else "pass"
     cover = {x.unit.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
-    causes = list(dict.fromkeys(found.failed or found.open))
-    findings = _once([one for _, one in found.found])
+    causes = list(dict.fromkeys(collected.failed or collected.open))
+    findings = _once([one for _, one in collected.found])
     counted = list(symptoms.counted(shown))
     return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.said, wrong[:20], goal)
 
@@ -248,61 +252,61 @@ def _once(findings: Sequence[Finding]) -> list[Finding]:
 
 def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
     """Work done and checked, power and temperature."""
-    found = {
+    figures = {
         "units": float(sum(x.units for x in ticks)), "checked": float(sum(x.checked for x in ticks)), "flop": sum(x.flop for x in ticks),
         "moved_bytes": sum(x.moved_bytes for x in ticks), "busy_s": sum(x.busy_s for x in ticks), "check_s": sum(x.check_s for x in ticks),
     }  # fmt: skip
-    found["seconds"] = sum(b.time_s - a.time_s for a, b in itertools.pairwise(ticks) if a.attempt == b.attempt)
+    figures["seconds"] = sum(b.time_s - a.time_s for a, b in itertools.pairwise(ticks) if a.attempt == b.attempt)
     firsts = {x.attempt: x for x in reversed(ticks)}.values()  # what a process did before its first line
-    found["seconds"] += sum(x.busy_s + x.check_s for x in firsts)
-    return found | conduct.figures(shown)
+    figures["seconds"] += sum(x.busy_s + x.check_s for x in firsts)
+    return figures | conduct.figures(shown)
 
 
-def _wrong(wrong: Sequence[Mismatch], found: Findings, budgets: Budgets) -> None:
+def _wrong(wrong: Sequence[Mismatch], findings: Findings, budgets: Budgets) -> None:
     if len(wrong) <= budgets.errors:
         return
     first = wrong[0]
     kinds = "permanent" if any(x.kind == "permanent" for x in wrong) else "transient"
     what = f"{len(wrong)} wrong results; the first in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
-    found.add(f"wrong results ({kinds})", what, action="take the device out of service; repeat on another slot to tell card from host")
+    findings.add(f"wrong results ({kinds})", what, action="take the device out of service; repeat on another slot to tell card from host")
 
 
-def _events(events: Sequence[Happened], found: Findings, reaction: str) -> None:
+def _events(events: Sequence[Happened], findings: Findings, reaction: str) -> None:
     for x in events:
         if x.what == "lost":
-            found.add("device lost", x.detail, action="look for Xid 79 in the kernel's log; reseat the card, power the node off and on")
+            findings.add("device lost", x.detail, action="look for Xid 79 in the kernel's log; reseat the card, power the node off and on")
         elif x.what == "hung":
-            found.add("hung", x.detail, action="reset the device; look for Xid 8, 109 or 119 in the kernel's log")
+            findings.add("hung", x.detail, action="reset the device; look for Xid 8, 109 or 119 in the kernel's log")
         elif x.what == "died":
-            found.add(
+            findings.add(
                 "process died", f"{x.detail}; it was started again", action="look for the kernel's out-of-memory killer and driver errors"
             )
         elif x.what == "limit":
             own = bool(x.numbers.get("slowdown"))
             cause = "too hot" if own else "limit asked was reached"
-            found.add(
+            findings.add(
                 cause,
                 x.detail + ("" if own else reaction),
                 "fail" if own else "open",
                 "look at airflow, fan and thermal contact" if own else "raise the limit, or lower the load",
             )
         elif x.what == "held":
-            found.add("held before the load", x.detail, "open", "let it cool, look at airflow and power supplies, and run it again")
+            findings.add("held before the load", x.detail, "open", "let it cool, look at airflow and power supplies, and run it again")
         elif x.what == "suspended":
-            found.add("suspended", x.detail, "open", "keep the machine awake: systemd-inhibit")
+            findings.add("suspended", x.detail, "open", "keep the machine awake: systemd-inhibit")
         elif x.what == "clock_jump":
-            found.add("clock changed", f"{x.detail}; Hotlap's times are monotonic and not moved by it", "note")
+            findings.add("clock changed", f"{x.detail}; Hotlap's times are monotonic and not moved by it", "note")
         elif x.what == "unguarded":
-            found.add("limit without a sensor", x.detail, "open", "leave it out, or see hotlap sensors for what is missing")
+            findings.add("limit without a sensor", x.detail, "open", "leave it out, or see hotlap sensors for what is missing")
         elif x.what == "hottest":
-            found.add("most power", x.detail, "note")
+            findings.add("most power", x.detail, "note")
         elif x.what == "mix":
-            found.add("units mixed", x.detail, "note")
+            findings.add("units mixed", x.detail, "note")
         elif x.what in ("not_run", "sensors"):
-            found.add("not run" if x.what == "not_run" else "sensor missing", x.detail, "note")
+            findings.add("not run" if x.what == "not_run" else "sensor missing", x.detail, "note")
 
 
-def _course(rates: Sequence[Rate], shown: Columns, found: Findings, how: tuple[Budgets, bool, bool]) -> None:
+def _course(rates: Sequence[Rate], shown: Columns, findings: Findings, how: tuple[Budgets, bool, bool]) -> None:
     """Kinds whose throughput falls beyond the budget, and whether the clock says why. `how`: budgets, whether the host was busy, and
     whether a power cap holds the card below its limit."""
     budgets, busy, capped = how
@@ -315,7 +319,7 @@ def _course(rates: Sequence[Rate], shown: Columns, found: Findings, how: tuple[B
     free = not any(share > budgets.throttle and name != "idle" for name, share in late.items())
     if clock < -budgets.slope and free:
         what = f"clock {clock:+.1%} over the run without a reason of throttling; {worst.kind} {change:+.1%}"
-        found.add("clock stuck low", what, action="reset the device; look at locked clocks")
+        findings.add("clock stuck low", what, action="reset the device; look at locked clocks")
         return
     kinds = len(falling) - 1
     more = f", and {kinds} more kind{'s' * (kinds > 1)}" if kinds else ""
@@ -323,29 +327,31 @@ def _course(rates: Sequence[Rate], shown: Columns, found: Findings, how: tuple[B
     held = [name for name, share in late.items() if share > budgets.throttle and name not in ("idle", "software power cap")]
     if busy:  # then it is not known whose fall it is
         what += "; others were at work on the host or the device"
-        found.add("throughput falls", what, "open", "run it again with nothing else running")
+        findings.add("throughput falls", what, "open", "run it again with nothing else running")
         return
     look = "look at what lowers the power limit" if capped else f"look at what holds the clock: {', '.join(held)}" if held else ""
-    found.add("throughput falls", what, action=look or "look at temperature and clocks over time")
+    findings.add("throughput falls", what, action=look or "look at temperature and clocks over time")
 
 
-def _worse(one: DeviceVerdict, cause: str, detail: str, action: str, state: State = "fail") -> DeviceVerdict:
+def _worse(device: DeviceVerdict, cause: str, detail: str, action: str, state: State = "fail") -> DeviceVerdict:
     """A further finding; what was worse already stays so."""
     what = Finding(title=cause, detail=detail, severity="error" if state == "fail" else "warning", action=action)
-    if one.state == "fail" and state != "fail":
-        return replace(one, findings=[*one.findings, what])
-    return replace(one, state=state, causes=[*(one.causes if one.state == state else []), cause], findings=[*one.findings, what])
+    if device.state == "fail" and state != "fail":
+        return replace(device, findings=[*device.findings, what])
+    return replace(
+        device, state=state, causes=[*(device.causes if device.state == state else []), cause], findings=[*device.findings, what]
+    )
 
 
 def _peers(devices: list[DeviceVerdict], known: Mapping[str, Device]) -> list[DeviceVerdict]:
     """A device fails that is behind the median of the node's others of its model in any kind of unit. Of only two that differ nobody
     knows which one is as it should be: the verdict of the slower one stays open."""
-    found: list[DeviceVerdict] = []
-    for one in devices:
-        model = known[one.device].model if one.device in known else ""
-        others = [x for x in devices if x is not one and x.device in known and known[x.device].model == model]
+    slow: list[DeviceVerdict] = []
+    for device in devices:
+        model = known[device.device].model if device.device in known else ""
+        others = [x for x in devices if x is not device and x.device in known and known[x.device].model == model]
         behind: list[tuple[float, str]] = []
-        for rate in one.rates:
+        for rate in device.rates:
             theirs = [r.sustained for x in others for r in x.rates if r.kind == rate.kind]
             if theirs and (share := rate.sustained / float(np.median(theirs))) < 1 - BEHIND:
                 behind.append((share, rate.kind))
@@ -353,9 +359,9 @@ def _peers(devices: list[DeviceVerdict], known: Mapping[str, Device]) -> list[De
             share, kind = min(behind)
             if len(others) > 1:
                 what = f"{kind} is {1 - share:.1%} under the median of the others"
-                one = _worse(one, "behind its peers", what, "audit its settings against theirs")
+                device = _worse(device, "behind its peers", what, "audit its settings against theirs")
             else:
                 what = f"{kind} is {1 - share:.1%} under the only other device of its model"
-                one = _worse(one, "behind its only peer", what, "audit its settings against the other's", "inconclusive")
-        found.append(one)
-    return found
+                device = _worse(device, "behind its only peer", what, "audit its settings against the other's", "inconclusive")
+        slow.append(device)
+    return slow

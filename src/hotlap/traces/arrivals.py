@@ -61,13 +61,13 @@ class _Group(NamedTuple):
     behind: Floats  # last to the median of the others
 
 
-def arrivals(ranks: Mapping[int, Reduced], found: Sequence[Met], set_to: Clocks) -> Arrivals:
+def arrivals(ranks: Mapping[int, Reduced], met_groups: Sequence[Met], set_to: Clocks) -> Arrivals:
     """Waiting by arrival order, by the clocks as they were set."""
     order = sorted(ranks)
     count = len(order)
     begun: list[list[NDArray[np.int64]]] = [[] for _ in order]
     until: list[list[NDArray[np.int64]]] = [[] for _ in order]
-    groups = [_group(ranks, order, one, set_to, begun, until) for one in found]
+    groups = [_group(ranks, order, one, set_to, begun, until) for one in met_groups]
     waits, lost = np.zeros((count, count)), np.zeros(count)
     for one in groups:
         known = one.last >= 0
@@ -81,7 +81,7 @@ def arrivals(ranks: Mapping[int, Reduced], found: Sequence[Met], set_to: Clocks)
         counted = float(waits[row].sum())
         waits[row] *= once / counted if counted > once else 1.0  # collectives that overlap wait at once
         lost[row] = min(once, counted) / 1e9 / ranks[rank].window_s
-    late = [_late(ranks, order, row, found, groups) for row in range(count)]
+    late = [_late(ranks, order, row, met_groups, groups) for row in range(count)]
     total = sum(len(one.last) for one in groups)
     close = sum(int((one.last < 0).sum()) for one in groups)
     by_harm = sorted((one for one in late if one.times), key=lambda one: -one.caused_s)
@@ -89,34 +89,34 @@ def arrivals(ranks: Mapping[int, Reduced], found: Sequence[Met], set_to: Clocks)
 
 
 def _group(
-    ranks: Mapping[int, Reduced], order: list[int], one: Met, set_to: Clocks, begun: list[list[NDArray[np.int64]]],
+    ranks: Mapping[int, Reduced], order: list[int], group: Met, set_to: Clocks, begun: list[list[NDArray[np.int64]]],
     until: list[list[NDArray[np.int64]]],
 ) -> _Group:
     """Waiting in one group; adds each rank's waits, by its own clock, to `begun` and `until`."""
-    came, ended = set_to.true(one.ranks, one.start), set_to.true(one.ranks, one.end)
+    came, ended = set_to.true(group.ranks, group.start), set_to.true(group.ranks, group.end)
     by_time = np.sort(came, axis=0)
     last_time, spread = by_time[-1], by_time[-1] - by_time[0]
-    rows = np.searchsorted(order, one.ranks)
+    rows = np.searchsorted(order, group.ranks)
     apart = np.quantile(np.abs(ended - np.median(ended, axis=0)), 0.95, axis=0) * (len(rows) / (len(rows) - 1))
     clear = (spread > SURE * set_to.residual_ns) & (apart <= np.maximum(ENDS * spread, SURE * set_to.residual_ns))
     last = np.where(clear, rows[np.argmax(came, axis=0)], -1)
     wait = np.where(clear, np.maximum(np.minimum(last_time, ended) - came, 0.0), 0.0).astype(np.int64)
     exposed = np.zeros(wait.shape)
     for i, row in enumerate(rows):
-        start, end = one.start[i], one.start[i] + wait[i]
+        start, end = group.start[i], group.start[i] + wait[i]
         exposed[i] = intervals.covered(ranks[order[row]].exposed, start, end)
         begun[row].append(start)
         until[row].append(end)
     return _Group(rows, last, exposed, by_time[-1] - by_time[-2], last_time - np.median(by_time[:-1], axis=0))
 
 
-def _late(ranks: Mapping[int, Reduced], order: list[int], row: int, found: Sequence[Met], groups: Sequence[_Group]) -> Late:
+def _late(ranks: Mapping[int, Reduced], order: list[int], row: int, met_groups: Sequence[Met], groups: Sequence[_Group]) -> Late:
     """What one rank caused, and why."""
     caused = saved = 0.0
     times = of = 0
     behind: list[Floats] = []
     more = np.zeros(len(PARTS))
-    for one, group in zip(found, groups, strict=True):
+    for late_group, group in zip(met_groups, groups, strict=True):
         mine = np.flatnonzero(group.rows == row)
         of += group.last.size if len(mine) else 0
         at = np.flatnonzero(group.last == row)
@@ -126,12 +126,12 @@ def _late(ranks: Mapping[int, Reduced], order: list[int], row: int, found: Seque
         waited = np.median(group.exposed[np.ix_(others, at)], axis=0)
         caused += float(waited.sum())
         # The work does not vanish where it is shared: of two ranks half of it comes back.
-        saved += float(np.minimum(waited, group.margin[at]).sum()) * (one.members - 1) / max(one.members, 2)
+        saved += float(np.minimum(waited, group.margin[at]).sum()) * (late_group.members - 1) / max(late_group.members, 2)
         times += len(at)
         behind.append(group.behind[at])
-        own = ranks[order[row]].calls.before[one.places[mine[0], at]]
+        own = ranks[order[row]].calls.before[late_group.places[mine[0], at]]
         some = others if len(others) <= 64 else others[:: len(others) // 64]
-        theirs = np.median([ranks[order[group.rows[i]]].calls.before[one.places[i, at]] for i in some], axis=0)
+        theirs = np.median([ranks[order[group.rows[i]]].calls.before[late_group.places[i, at]] for i in some], axis=0)
         more += (own - theirs).sum(axis=0)
     window = ranks[order[row]].window_s or 1.0
     least = LEAST * more.clip(0).sum()

@@ -59,25 +59,25 @@ def machine(ranks: Mapping[int, Reduced]) -> str:
     return machines.recognise(Device(target="trace", index=0, name=name, kind="gpu", memory_bytes=memory)) if name else ""
 
 
-def moved(ranks: Mapping[int, Reduced], found: Sequence[Met], set_to: Clocks, slug: str = "") -> list[Moved]:
+def moved(ranks: Mapping[int, Reduced], groups: Sequence[Met], set_to: Clocks, slug: str = "") -> list[Moved]:
     """Bandwidth by collective, most time first. Where the order of arrivals cannot be told, there is none."""
     if not set_to.agree:
         return []
     times: dict[tuple[Kind, int], list[NDArray[np.float64]]] = defaultdict(list)
     here: dict[tuple[Kind, int], int] = {}
     hosts: dict[tuple[Kind, int], int] = {}
-    for one in found:
-        came, ended = set_to.true(one.ranks, one.start), set_to.true(one.ranks, one.end)
+    for group in groups:
+        came, ended = set_to.true(group.ranks, group.start), set_to.true(group.ranks, group.end)
         lasted = np.median(ended, axis=0) - came.max(axis=0)
-        size = one.bytes.max(axis=0)  # parts of an all-to-all may differ: the largest sets its time
+        size = group.bytes.max(axis=0)  # parts of an all-to-all may differ: the largest sets its time
         names: dict[Kind, list[int]] = defaultdict(list)
-        for column, kind in enumerate(one.kinds):
+        for column, kind in enumerate(group.kinds):
             names[kind._replace(bytes=int(size[column]))].append(column)
-        nodes = len({ranks[int(rank)].host for rank in one.ranks if ranks[int(rank)].host})
+        nodes = len({ranks[int(rank)].host for rank in group.ranks if ranks[int(rank)].host})
         for kind, columns in names.items():
-            key = kind, one.members
+            key = kind, group.members
             times[key].append(lasted[columns])
-            here[key] = max(here.get(key, 0), len(one.ranks))
+            here[key] = max(here.get(key, 0), len(group.ranks))
             hosts[key] = max(hosts.get(key, 1), nodes)
     slug = slug or machine(ranks)
     rows = [_row(*key, np.concatenate(parts), here[key], slug, hosts[key]) for key, parts in times.items()]

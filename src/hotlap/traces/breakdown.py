@@ -72,9 +72,9 @@ def busy(events: Events, device: int) -> Busy:
     )  # fmt: skip
 
 
-def parts(found: Busy, start: int, end: int) -> dict[str, int]:
+def parts(busy: Busy, start: int, end: int) -> dict[str, int]:
     """Nanoseconds of a window by class: compute, communication, exposed_communication, copy, exposed_copy, idle."""
-    compute, talk, copies = (intervals.clipped(one, start, end) for one in (found.compute, found.communication, found.copies))
+    compute, talk, copies = (intervals.clipped(one, start, end) for one in (busy.compute, busy.communication, busy.copies))
     open_talk = intervals.difference(talk, compute)
     open_copies = intervals.difference(intervals.difference(copies, compute), talk)
     return {

@@ -79,12 +79,12 @@ class Links(NamedTuple):
     root: Places  # the outermost operator around it
 
 
-def links(events: Events, found: Nesting | None = None) -> Links:
+def links(events: Events, nested: Nesting | None = None) -> Links:
     """Joins device work to its calls by correlation, and calls to operators by nesting, else by the external id."""
-    found = found or nesting(events, OPERATOR, RUNTIME)
+    nested = nested or nesting(events, OPERATOR, RUNTIME)
     work = events.work
     call = _launched(events, events.of_kind(RUNTIME))
-    parent = found.parent_of(events)
+    parent = nested.parent_of(events)
     operator = _climb(events, np.where(call >= 0, parent[np.maximum(call, 0)], -1), parent)
     lost = operator < 0
     if lost.any():

@@ -211,24 +211,24 @@ def _found(options: Options, folder: Path, code: int) -> Captured:
     )  # fmt: skip
 
 
-def overhead(one: Process) -> Overhead:
+def overhead(process: Process) -> Overhead:
     """Steps with the profiler on against those before and after; and all of it together against the run."""
-    on = [seconds for window in one.windows for seconds in window.steps_s]
-    off = [seconds for some in one.usual_s for seconds in some]
-    still_s = sum(window.start_s + window.stop_s + window.write_s for window in one.windows)
-    import_s = sum(window.import_s for window in one.windows)
-    outside_s = one.own_s / one.calls if one.calls else 0.0
+    on = [seconds for window in process.windows for seconds in window.steps_s]
+    off = [seconds for some in process.usual_s for seconds in some]
+    still_s = sum(window.start_s + window.stop_s + window.write_s for window in process.windows)
+    import_s = sum(window.import_s for window in process.windows)
+    outside_s = process.own_s / process.calls if process.calls else 0.0
     if not on or not off:
         return Overhead(outside_s=outside_s, still_s=still_s, import_s=import_s)
     # By windows where there are several: their neighbours are what they are held against, so that drift cancels.
-    if len(one.windows) >= 4:
-        beside = [before + after for before, after in pairwise(one.usual_s)]
-        pairs = [(_median(a), _median(w.steps_s)) for a, w in zip(beside, one.windows, strict=False) if a and w.steps_s]
+    if len(process.windows) >= 4:
+        beside = [before + after for before, after in pairwise(process.usual_s)]
+        pairs = [(_median(a), _median(w.steps_s)) for a, w in zip(beside, process.windows, strict=False) if a and w.steps_s]
         inside = ratio([a for a, _ in pairs], [b for _, b in pairs], paired=True)
     else:
         inside = ratio(off, on)
-    more_s = still_s + outside_s * one.steps + sum(on) - len(on) * _median(off)
-    whole = more_s / (one.loop_s - more_s) if one.loop_s > more_s else None
+    more_s = still_s + outside_s * process.steps + sum(on) - len(on) * _median(off)
+    whole = more_s / (process.loop_s - more_s) if process.loop_s > more_s else None
     return Overhead(
         inside=inside.ratio, low=inside.low, high=inside.high, outside_s=outside_s, still_s=still_s, import_s=import_s, whole=whole,
     )  # fmt: skip
@@ -238,16 +238,16 @@ def _median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
-def why_nothing(found: Captured, options: Options) -> str:
+def why_nothing(record: Captured, options: Options) -> str:
     """Why there is no trace, and what to do."""
-    trouble = next((one.trouble for one in found.processes if one.trouble), "")
+    trouble = next((one.trouble for one in record.processes if one.trouble), "")
     if trouble:
         return trouble
-    if not found.processes:
+    if not record.processes:
         return "no process of the program imported PyTorch with the recorder on; Python's -I, -E and -S keep it out"
-    most = max(one.steps for one in found.processes)
-    if found.exit_code and not options.seconds:
-        return f"the program ended with {found.exit_code} after {words(most)}, before its window began"
+    most = max(one.steps for one in record.processes)
+    if record.exit_code and not options.seconds:
+        return f"the program ended with {record.exit_code} after {words(most)}, before its window began"
     if options.seconds:
         when = f"{options.after_s:g} s after the import of PyTorch"
         return f"the program ended before its window, {when}, began; give a smaller --after"

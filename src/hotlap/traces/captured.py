@@ -76,9 +76,9 @@ class Captured(Record, frozen=True, kw_only=True):
         return found if len(found) > 1 else []
 
 
-def write(path: Path, found: Captured) -> None:
+def write(path: Path, record: Captured) -> None:
     """Into a bundle's folder. Raises OSError."""
-    files.write_whole(path / FILE, msgspec.json.encode(found) + b"\n")
+    files.write_whole(path / FILE, msgspec.json.encode(record) + b"\n")
 
 
 def read(path: Path) -> Captured | None:

@@ -61,13 +61,13 @@ class Clocks(NamedTuple):
         return local + self.offset[rows][:, None] + self.drift[rows][:, None] * local
 
 
-def clocks(ranks: Sequence[int], found: Sequence[Met]) -> Clocks:
+def clocks(ranks: Sequence[int], groups: Sequence[Met]) -> Clocks:
     """Offsets and drifts from the ends of collectives, by medians: a few odd ends do not matter."""
     order = np.array(sorted(ranks), np.int64)
-    origin = min((int(one.start.min()) for one in found), default=0)
-    ends = [(np.searchsorted(order, one.ranks), (one.end - origin).astype(np.float64)) for one in found]
+    origin = min((int(one.start.min()) for one in groups), default=0)
+    ends = [(np.searchsorted(order, one.ranks), (one.end - origin).astype(np.float64)) for one in groups]
     zero = np.zeros(len(order))
-    used = sum(one.end.shape[1] for one in found)
+    used = sum(one.end.shape[1] for one in groups)
     if not used:
         return Clocks(order, zero, zero, origin, 0, 0.0, 0.0, 0.0, 0)
     raw = _residual(zero, zero, ends)
@@ -79,10 +79,10 @@ def clocks(ranks: Sequence[int], found: Sequence[Met]) -> Clocks:
     if raw <= max(1.5 * left, 1_000.0):  # as they are: one clock, or clocks that were set
         straight, drift, left = zero, zero, raw
     took = np.zeros(len(order), np.int64)
-    for one in found:
+    for one in groups:
         took[np.searchsorted(order, one.ranks)] += one.end.shape[1]
     done = Clocks(order, straight, drift, origin, used, raw, left, 0.0, int(took[took > 0].min()))
-    spans = np.concatenate([np.ptp(done.true(one.ranks, one.start), axis=0) for one in found])
+    spans = np.concatenate([np.ptp(done.true(one.ranks, one.start), axis=0) for one in groups])
     return done._replace(waited_ns=float(np.quantile(spans, 0.9)))
 
 

@@ -111,13 +111,13 @@ def _on_device(study: Study) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     events, work = study.events, study.events.work
     talking = np.flatnonzero((events.kind[work] == KERNEL) & breakdown.communicating(events)[events.name[work]])
     places = work[talking]
-    told = events.collective[places].astype(np.int64)
-    if len(places) and (told < 0).any():
+    numbers = events.collective[places].astype(np.int64)
+    if len(places) and (numbers < 0).any():
         above = study.links.operator[talking]
-        while (climbing := (told < 0) & (above >= 0)).any():
-            told = np.where(climbing, events.collective[np.maximum(above, 0)], told)
+        while (climbing := (numbers < 0) & (above >= 0)).any():
+            numbers = np.where(climbing, events.collective[np.maximum(above, 0)], numbers)
             above = np.where(climbing, study.parent[np.maximum(above, 0)], -1)
-    return places, told
+    return places, numbers
 
 
 def _on_host(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -125,13 +125,13 @@ def _on_host(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     marks = np.array([HOST.match(name) is not None and bool(plain(name)) for name in events.names], bool)
     host = np.isin(events.kind, (MARKER, OPERATOR))
     places = np.flatnonzero(host & marks[events.name]) if len(events.names) else np.empty(0, np.int64)
-    told = np.flatnonzero(host & (events.collective >= 0))
+    calls = np.flatnonzero(host & (events.collective >= 0))
     names = [plain(one.name) in TOGETHER for one in events.collectives]
-    told = told[np.array(names, bool)[events.collective[told]]] if len(told) else told
+    calls = calls[np.array(names, bool)[events.collective[calls]]] if len(calls) else calls
     if not len(places):
-        return told, events.collective[told].astype(np.int64)
-    if len(told) == len(places):  # one tells the times, the other the arguments, in the same order
-        by_start, of_told = np.argsort(events.start[places], kind="stable"), told[np.argsort(events.start[told], kind="stable")]
+        return calls, events.collective[calls].astype(np.int64)
+    if len(calls) == len(places):  # one tells the times, the other the arguments, in the same order
+        by_start, of_told = np.argsort(events.start[places], kind="stable"), calls[np.argsort(events.start[calls], kind="stable")]
         found = np.empty(len(places), np.int64)
         found[by_start] = events.collective[of_told]
         return places, found
@@ -180,23 +180,23 @@ def working(study: Study, on_device: bool) -> tuple[Intervals, Intervals]:
 
 def _before(study: Study, start: Times, end: Times, on_device: bool) -> NDArray[np.int64]:
     """What lies between each collective and the one before it: its end, or its start where the two overlap."""
-    found = np.zeros((len(start), len(PARTS)), np.int64)
+    parts = np.zeros((len(start), len(PARTS)), np.int64)
     if not len(start):
-        return found
+        return parts
     reach = np.concatenate([[np.int64(study.window[0])], np.maximum.accumulate(end)[:-1]])
     begin = np.where(reach <= start, reach, np.concatenate([[np.int64(study.window[0])], start[:-1]]))
     begin = np.minimum(begin, start)
     compute, copies = working(study, on_device)
-    found[:, 0] = intervals.covered(compute, begin, start)
-    found[:, 1] = intervals.covered(intervals.difference(copies, compute), begin, start)
+    parts[:, 0] = intervals.covered(compute, begin, start)
+    parts[:, 1] = intervals.covered(intervals.difference(copies, compute), begin, start)
     if not on_device:
         loads = intervals.covered(study.loading, begin, start)
-        found[:, PARTS.index("data_loader")] = loads
-        found[:, PARTS.index("host")] = np.maximum(start - begin - loads - found[:, 0], 0)
-        return found
+        parts[:, PARTS.index("data_loader")] = loads
+        parts[:, PARTS.index("host")] = np.maximum(start - begin - loads - parts[:, 0], 0)
+        return parts
     for one in study.idles.values():
         at = np.searchsorted(start, one.gaps.start, "left")  # the collective that the gap lies before
         fits = at < len(start)
         fits[fits] &= one.gaps.start[fits] >= begin[at[fits]]
-        np.add.at(found[:, 2:], at[fits], one.by[fits])
-    return found
+        np.add.at(parts[:, 2:], at[fits], one.by[fits])
+    return parts

@@ -92,15 +92,15 @@ def diff(a: Events, b: Events) -> TraceDiff:
     _comparable((a, first), (b, second))
     per_step = bool(first.steps and second.steps)
     order_a, order_b = _ordered(first), _ordered(second)
-    found = [
+    matched = [
         Pair(int(order_a[one.a]) if one.a >= 0 else -1, int(order_b[one.b]) if one.b >= 0 else -1, one.how)
         for one in pairs([first.groups[i] for i in order_a], [second.groups[i] for i in order_b])
     ]
     sums = [_sums(one, one.group, len(one.groups), per_step) for one in (first, second)]
-    parts = [_part(pair, first, second, sums) for pair in found]
+    parts = [_part(pair, first, second, sums) for pair in matched]
     idle = _idle(first, second, per_step)
     whole = [one.whole_ns / 1e9 / _divisor(one, per_step) for one in (first, second)]
-    known = [one for one in found if one.how in KNOWN]
+    known = [one for one in matched if one.how in KNOWN]
     sides = [
         _side(a, first, whole[0], _matched(first, [one.a for one in known])),
         _side(b, second, whole[1], _matched(second, [one.b for one in known])),
@@ -112,7 +112,7 @@ def diff(a: Events, b: Events) -> TraceDiff:
         noise_s=_whole_noise(first, second, per_step), parts=_largest(parts), idle=_largest(idle),
         classes=_summed(parts, [part.what for part in parts], list(CLASSES)),
         operators=_largest(_summed(parts, [part.operator.split(" › ")[0] for part in parts])),
-        gaps=_largest(_gaps(first, second, found, per_step)),
+        gaps=_largest(_gaps(first, second, matched, per_step)),
     )  # fmt: skip
 
 
@@ -126,36 +126,36 @@ def _comparable(*sides: tuple[Events, Spent]) -> None:
         raise InputError(f"'{device.path}' ran on a device and '{host.path}' did not: compare traces of the same kind of machine")
 
 
-def _divisor(one: Spent, per_step: bool) -> float:
-    return float(one.lanes * (one.steps if per_step else 1))
+def _divisor(group: Spent, per_step: bool) -> float:
+    return float(group.lanes * (group.steps if per_step else 1))
 
 
-def _ordered(one: Spent) -> Numbers:
+def _ordered(group: Spent) -> Numbers:
     """Groups in the order in which they first ran."""
-    _, first = np.unique(one.group, return_index=True)
-    return np.argsort(first, kind="stable") if len(one.groups) == len(first) else np.arange(len(one.groups))
+    _, first = np.unique(group.group, return_index=True)
+    return np.argsort(first, kind="stable") if len(group.groups) == len(first) else np.arange(len(group.groups))
 
 
-def _sums(one: Spent, key: Numbers, count: int, per_step: bool) -> _Sums:
-    divisor = _divisor(one, per_step)
-    own, length = (np.bincount(key, weights=column, minlength=count) / 1e9 for column in (one.own, one.length))
+def _sums(group: Spent, key: Numbers, count: int, per_step: bool) -> _Sums:
+    divisor = _divisor(group, per_step)
+    own, length = (np.bincount(key, weights=column, minlength=count) / 1e9 for column in (group.own, group.length))
     calls = np.bincount(key, minlength=count).astype(np.float64)
     each = np.divide(length, calls, out=np.zeros(count), where=calls > 0)
-    return _Sums(own / divisor, calls / divisor, each, _variance(one, key, one.own, one.step, count))
+    return _Sums(own / divisor, calls / divisor, each, _variance(group, key, group.own, group.step, count))
 
 
-def _variance(one: Spent, key: Numbers, own: Numbers, step: Numbers, count: int) -> Floats | None:
+def _variance(group: Spent, key: Numbers, own: Numbers, step: Numbers, count: int) -> Floats | None:
     """Variance of the mean over steps of each key's seconds per device."""
-    if one.steps < FEWEST_STEPS:
+    if group.steps < FEWEST_STEPS:
         return None
     inside = (step >= 0) & (key >= 0)
     place = np.unique(step[inside], return_inverse=True)[1]
-    table = key[inside] * one.steps + np.minimum(place, one.steps - 1)
+    table = key[inside] * group.steps + np.minimum(place, group.steps - 1)
     cells, where = np.unique(table, return_inverse=True)
-    value = np.bincount(where, weights=own[inside]) / 1e9 / one.lanes
-    total = np.bincount(cells // one.steps, weights=value, minlength=count)
-    square = np.bincount(cells // one.steps, weights=value**2, minlength=count)
-    found: Floats = np.maximum(square - total**2 / one.steps, 0.0) / (one.steps - 1) / one.steps
+    value = np.bincount(where, weights=own[inside]) / 1e9 / group.lanes
+    total = np.bincount(cells // group.steps, weights=value, minlength=count)
+    square = np.bincount(cells // group.steps, weights=value**2, minlength=count)
+    found: Floats = np.maximum(square - total**2 / group.steps, 0.0) / (group.steps - 1) / group.steps
     return found
 
 
@@ -187,26 +187,26 @@ def _path(group: Group) -> str:
 
 def _idle(first: Spent, second: Spent, per_step: bool) -> list[Part]:
     """By cause."""
-    found: dict[str, list[tuple[float, float | None]]] = {cause: [] for cause in (*first.causes, *second.causes)}
-    for one in (first, second):
-        total = one.idle_ns.sum(axis=0) / 1e9 / _divisor(one, per_step)
-        for cause in found:
-            if cause not in one.causes:
-                found[cause].append((0.0, 0.0))
+    by_cause: dict[str, list[tuple[float, float | None]]] = {cause: [] for cause in (*first.causes, *second.causes)}
+    for side in (first, second):
+        total = side.idle_ns.sum(axis=0) / 1e9 / _divisor(side, per_step)
+        for cause in by_cause:
+            if cause not in side.causes:
+                by_cause[cause].append((0.0, 0.0))
                 continue
-            column = one.idle_ns[:, one.causes.index(cause)]
-            variance = _variance(one, np.zeros(len(column), np.int64), column, one.idle_step, 1)
-            found[cause].append((float(total[one.causes.index(cause)]), None if variance is None else float(variance[0])))
+            column = side.idle_ns[:, side.causes.index(cause)]
+            variance = _variance(side, np.zeros(len(column), np.int64), column, side.idle_step, 1)
+            by_cause[cause].append((float(total[side.causes.index(cause)]), None if variance is None else float(variance[0])))
     return [
         Part(what="idle", how="same", a=cause, b=cause, a_s=x, b_s=y, delta_s=y - x, noise_s=_noise(u, v))
-        for cause, ((x, u), (y, v)) in found.items()
+        for cause, ((x, u), (y, v)) in by_cause.items()
         if x or y
     ]
 
 
-def _gaps(first: Spent, second: Spent, found: Sequence[Pair], per_step: bool) -> list[Part]:
+def _gaps(first: Spent, second: Spent, matched: Sequence[Pair], per_step: bool) -> list[Part]:
     """By the work that ends the gap and the cause that takes most of it."""
-    pair_of = [{pair.a: i for i, pair in enumerate(found)}, {pair.b: i for i, pair in enumerate(found)}]
+    pair_of = [{pair.a: i for i, pair in enumerate(matched)}, {pair.b: i for i, pair in enumerate(matched)}]
     total: dict[tuple[int, str], list[float]] = {}
     for n, one in enumerate((first, second)):
         divisor = _divisor(one, per_step) * 1e9
@@ -216,14 +216,14 @@ def _gaps(first: Spent, second: Spent, found: Sequence[Pair], per_step: bool) ->
             sums = np.bincount(one.before[here], weights=column[here], minlength=len(one.groups))
             for group in np.flatnonzero(sums).tolist():
                 total.setdefault((pair_of[n][group], cause), [0.0, 0.0])[n] += float(sums[group]) / divisor
-    made = []
+    gaps = []
     for (i, cause), (x, y) in total.items():
-        pair = found[i]
+        pair = matched[i]
         names = [one.groups[p].name if p >= 0 else "" for one, p in ((first, pair.a), (second, pair.b))]
         path = _path(second.groups[pair.b] if pair.b >= 0 else first.groups[pair.a])
         how: How = "same" if x and y else "appeared" if y else "vanished"
-        made.append(Part(what=cause, how=how, a=names[0], b=names[1], operator=path, a_s=x, b_s=y, delta_s=y - x))
-    return made
+        gaps.append(Part(what=cause, how=how, a=names[0], b=names[1], operator=path, a_s=x, b_s=y, delta_s=y - x))
+    return gaps
 
 
 def _summed(parts: Sequence[Part], keys: Sequence[str], order: Sequence[str] = ()) -> list[Part]:
@@ -244,29 +244,29 @@ def _largest(parts: Sequence[Part]) -> list[Part]:
     return sorted(parts, key=lambda one: (-abs(one.delta_s), -one.a_s, one.a, one.b))
 
 
-def _matched(one: Spent, groups: Sequence[int]) -> tuple[float, float]:
+def _matched(group: Spent, groups: Sequence[int]) -> tuple[float, float]:
     """Shares of the work, by its own time and by calls, that lies in these groups."""
-    inside = np.isin(one.group, groups)
-    time, count = int(one.own.sum()), len(one.group)
-    return float(one.own[inside].sum()) / time if time else 0.0, float(inside.sum()) / count if count else 0.0
+    inside = np.isin(group.group, groups)
+    time, count = int(group.own.sum()), len(group.group)
+    return float(group.own[inside].sum()) / time if time else 0.0, float(inside.sum()) / count if count else 0.0
 
 
-def _side(trace: Events, one: Spent, whole_s: float, matched: tuple[float, float]) -> Side:
+def _side(trace: Events, group: Spent, whole_s: float, matched: tuple[float, float]) -> Side:
     return Side(
-        file=Path(trace.path).name, window=one.window, whole_s=whole_s, steps=one.steps,
-        devices=0 if one.causes == HOST_CAUSES else one.lanes, events=len(trace), matched_time=matched[0],
+        file=Path(trace.path).name, window=group.window, whole_s=whole_s, steps=group.steps,
+        devices=0 if group.causes == HOST_CAUSES else group.lanes, events=len(trace), matched_time=matched[0],
         matched_calls=matched[1],
     )  # fmt: skip
 
 
 def _whole_noise(first: Spent, second: Spent, per_step: bool) -> float | None:
     """Of the whole: all work and idleness of each step together."""
-    found = []
+    changes = []
     for one in (first, second):
         if not per_step:
             return None
         own = np.concatenate([one.own, one.idle_ns.sum(axis=1)])
         step = np.concatenate([one.step, one.idle_step])
         variance = _variance(one, np.zeros(len(own), np.int64), own, step, 1)
-        found.append(None if variance is None else float(variance[0]))
-    return _noise(*found)
+        changes.append(None if variance is None else float(variance[0]))
+    return _noise(*changes)

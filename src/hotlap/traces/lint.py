@@ -16,9 +16,9 @@ def lint(traces: Sequence[Events], compared: str = "") -> Linted:
     """
     known, framework, parts = rules()
     marks = [Marks(one, framework) for one in traces]
-    found: list[Flaw] = []
+    flaws: list[Flaw] = []
     for one in marks:
-        found += lint_ranges.flaws(one, known, parts)
+        flaws += lint_ranges.flaws(one, known, parts)
     ranks = [one.head.rank for one in traces]
     if not compared and len(traces) > 1:
         compared = "ranks" if None not in ranks and len(set(ranks)) == len(ranks) else "runs"
@@ -27,16 +27,16 @@ def lint(traces: Sequence[Events], compared: str = "") -> Linted:
         compared = ""
         not_told = dict.fromkeys(("ranks-differ", "names-changed"), "needs several traces")
     elif compared == "ranks":
-        found += lint_several.ranks(marks, known["ranks-differ"])
+        flaws += lint_several.ranks(marks, known["ranks-differ"])
     else:
-        found += lint_several.runs(marks, known["names-changed"])
+        flaws += lint_several.runs(marks, known["names-changed"])
     if any(one.events.head.reader != lint_ranges.MEASURED for one in marks):
         not_told["too-short"] = "the cost of a range was measured for PyTorch only"
     if not any(len(one.events.work) for one in marks):
         not_told["unmarked"] = "nothing ran on a device"
-    found.sort(key=lambda one: (-SEVERITIES.index(one.severity), list(known).index(one.rule)))
+    flaws.sort(key=lambda one: (-SEVERITIES.index(one.severity), list(known).index(one.rule)))
     return Linted(
         files=[one.file for one in marks], markers=[len(one.places) for one in marks], names=[len(one.ids) for one in marks],
-        compared=compared, flaws=found, not_told=not_told,
+        compared=compared, flaws=flaws, not_told=not_told,
         notices={one.file: one.events.head.notices for one in marks if one.events.head.notices},
     )  # fmt: skip

@@ -40,15 +40,15 @@ def _halves(marks: Marks, rules: Mapping[str, Rule]) -> Iterator[Flaw]:
     """Begin and end per thread and domain."""
     halves = marks.events.head.halves
     opened, closed = [h for h in halves if h.what == "begin"], [h for h in halves if h.what == "end"]
-    for one in list(opened):
-        fits = [h for h in closed if h.thread != one.thread and h.domain == one.domain and h.start_ns >= one.start_ns]
-        named = [h for h in fits if h.name == one.name] or ([h for h in fits if not h.name] if len(opened) == len(closed) == 1 else [])
+    for half in list(opened):
+        fits = [h for h in closed if h.thread != half.thread and h.domain == half.domain and h.start_ns >= half.start_ns]
+        named = [h for h in fits if h.name == half.name] or ([h for h in fits if not h.name] if len(opened) == len(closed) == 1 else [])
         if named:
             end = named[0]
-            opened.remove(one)
+            opened.remove(half)
             closed.remove(end)
-            detail = f"opened on {one.thread}, closed on {end.thread} after {(end.start_ns - one.start_ns) / 1e6:.3g} ms"
-            yield flaw(rules["closed-elsewhere"], detail, names=[one.name], places=[_spot(marks, one), _spot(marks, end)])
+            detail = f"opened on {half.thread}, closed on {end.thread} after {(end.start_ns - half.start_ns) / 1e6:.3g} ms"
+            yield flaw(rules["closed-elsewhere"], detail, names=[half.name], places=[_spot(marks, half), _spot(marks, end)])
     cut = any(notice.code == "cut_off" for notice in marks.events.head.notices)
     for name, several in _by_name(opened):
         detail = "never closed on its thread" + ("; the file is cut off, so it may be that its end is missing" if cut else "")

@@ -39,17 +39,17 @@ def runs(marks: Sequence[Marks], rule: Rule) -> Iterator[Flaw]:
     """Names that changed from each trace to the next."""
     for before, after in pairwise(marks):
         was, now = before.usage(), after.usage()
-        found = changed(was, now)
+        marks_changed = changed(was, now)
         which = f"from {before.file} to {after.file}"
-        for old, new in found.renamed:
+        for old, new in marks_changed.renamed:
             detail = f"{which}: '{old}' ({was[old]:,} ×) seems to be '{new}' ({now[new]:,} ×) now"
             yield flaw(rule, detail, names=[old, new], places=[*_first([before], old), *_first([after], new)])
-        if found.gone:
-            spots = _first([before], found.gone[0])
-            yield flaw(rule, f"{which}: no longer there", "info", names=found.gone, places=spots, count=len(found.gone))
-        if found.new:
-            spots = _first([after], found.new[0])
-            yield flaw(rule, f"{which}: new", "info", names=found.new, places=spots, count=len(found.new))
+        if marks_changed.gone:
+            spots = _first([before], marks_changed.gone[0])
+            yield flaw(rule, f"{which}: no longer there", "info", names=marks_changed.gone, places=spots, count=len(marks_changed.gone))
+        if marks_changed.new:
+            spots = _first([after], marks_changed.new[0])
+            yield flaw(rule, f"{which}: new", "info", names=marks_changed.new, places=spots, count=len(marks_changed.new))
 
 
 def _ranks(marks: Sequence[Marks], which: Sequence[int]) -> str:
@@ -61,8 +61,8 @@ def _others(marks: Sequence[Marks], which: Sequence[int]) -> str:
     return _ranks(marks, [i for i in range(len(marks)) if i not in which])
 
 
-def _rank(one: Marks) -> str:
-    return str(one.events.head.rank) if one.events.head.rank is not None else one.file
+def _rank(marks: Marks) -> str:
+    return str(marks.events.head.rank) if marks.events.head.rank is not None else marks.file
 
 
 def _first(marks: Sequence[Marks], text: str) -> list[Spot]:

@@ -89,9 +89,9 @@ def by_name(study: Study, within: Intervals) -> Counter[str]:
     apart = _apart(study)
     fits = np.where(events.kind[places] == PYTHON, python[events.name[places]], ~apart[events.name[places]])
     places = places[fits & (events.thread[places] == study.main_thread)]
-    found = Counter[str]()
+    counts = Counter[str]()
     if not len(places):
-        return found
+        return counts
     own = np.zeros(len(events), np.int64)
     own[places] = intervals.covered(within, events.start[places], events.start[places] + events.duration[places])
     nest = calls.nested(events, places)
@@ -100,5 +100,5 @@ def by_name(study: Study, within: Intervals) -> Counter[str]:
     names, inverse = np.unique(events.name[places], return_inverse=True)
     for name, total in zip(names, np.bincount(inverse, weights=own[places]), strict=True):
         if total > 0:
-            found[events.names[int(name)]] = int(total)
-    return found
+            counts[events.names[int(name)]] = int(total)
+    return counts

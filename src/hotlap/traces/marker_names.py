@@ -30,9 +30,9 @@ def template(name: str) -> Template:
     """The name with numbers, hex addresses, hashes and UUIDs replaced by what they are."""
     kinds: list[str] = []
 
-    def said(found: re.Match[str]) -> str:
-        kinds.append(str(found.lastgroup))
-        return f"<{found.lastgroup}>"
+    def said(match: re.Match[str]) -> str:
+        kinds.append(str(match.lastgroup))
+        return f"<{match.lastgroup}>"
 
     return Template(_IDS.sub(said, name), tuple(kinds))
 
@@ -42,13 +42,13 @@ def alike(names: Iterable[str]) -> list[tuple[str, ...]]:
     by_key: dict[str, list[str]] = {}
     for name in sorted(set(names)):
         by_key.setdefault(_SEPARATORS.sub("", name).casefold(), []).append(name)
-    found = [tuple(group) for group in by_key.values() if len(group) > 1]
+    groups = [tuple(group) for group in by_key.values() if len(group) > 1]
     near: dict[str, list[str]] = {}
     for key in by_key:
         for shortened in {key, *(key[:i] + key[i + 1 :] for i in range(len(key)))} if len(key) <= 200 else ():
             near.setdefault(shortened, []).append(key)
     pairs = {(a, b) for group in near.values() if len(group) < 50 for i, a in enumerate(group) for b in group[i + 1 :]}
-    return found + [(by_key[a][0], by_key[b][0]) for a, b in sorted(pairs) if _mistaken(by_key[a][0], by_key[b][0])]
+    return groups + [(by_key[a][0], by_key[b][0]) for a, b in sorted(pairs) if _mistaken(by_key[a][0], by_key[b][0])]
 
 
 def _mistaken(a: str, b: str) -> bool:

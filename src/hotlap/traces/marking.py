@@ -140,7 +140,7 @@ class Marker:
 
 def found_profilers() -> list[Profiler]:
     """What can record ranges now: record_function, and one of NVTX and roctx."""
-    found: list[Profiler] = []
+    profilers: list[Profiler] = []
     torch = sys.modules.get("torch")
     record = getattr(getattr(getattr(torch, "autograd", None), "profiler", None), "record_function", None)
     if record is not None:
@@ -150,12 +150,12 @@ def found_profilers() -> list[Profiler]:
             entered.__enter__()
             return lambda: entered.__exit__(None, None, None)
 
-        found.append(in_torch)
+        profilers.append(in_torch)
     for seek in (_nvtx, _roctx, _torch_nvtx):
         if (pair := seek()) is not None:
-            found.append(_pushed(*pair))
+            profilers.append(_pushed(*pair))
             break
-    return found
+    return profilers
 
 
 def _pushed(push: Callable[[str], Any], pop: Close) -> Profiler:

@@ -32,7 +32,7 @@ class Pair(NamedTuple):
 
 def pairs(ours: Sequence[Group], theirs: Sequence[Group]) -> list[Pair]:
     """Each group of either trace once. Both are given in the order in which they first ran."""
-    found: list[Pair] = []
+    matched: list[Pair] = []
     a_left, b_left = dict(enumerate(ours)), dict(enumerate(theirs))
     budget = [BUDGET]
 
@@ -47,19 +47,19 @@ def pairs(ours: Sequence[Group], theirs: Sequence[Group]) -> list[Pair]:
                 wanted.setdefault(k, []).append(i)
         for k, mine in wanted.items():
             for i, j in _best(mine, buckets[k], lambda i, j: score(ours[i], theirs[j]), least, budget):
-                found.append(Pair(i, j, how))
+                matched.append(Pair(i, j, how))
                 del a_left[i], b_left[j]
 
     take("same", lambda g: g, lambda x, y: 1.0, 0.0)
     take("replaced", lambda g: (g.kind, g.path) if g.path else None, _alike, 0.0)
     take("moved", lambda g: (g.kind, g.name), _along, 0.0)
-    after_a, after_b = _following(ours, a_left, [pair.a for pair in found]), _following(theirs, b_left, [pair.b for pair in found])
+    after_a, after_b = _following(ours, a_left, [pair.a for pair in matched]), _following(theirs, b_left, [pair.b for pair in matched])
     for key in [key for key in after_a if key in after_b]:
         for i, j in _best(after_a[key], after_b[key], lambda i, j: _alike(ours[i], theirs[j]), BETWEEN, budget):
-            found.append(Pair(i, j, "renamed"))
+            matched.append(Pair(i, j, "renamed"))
             del a_left[i], b_left[j]
     take("renamed", lambda g: g.kind, _alike, ANYWHERE)
-    return found + [Pair(i, -1, "vanished") for i in a_left] + [Pair(-1, j, "appeared") for j in b_left]
+    return matched + [Pair(i, -1, "vanished") for i in a_left] + [Pair(-1, j, "appeared") for j in b_left]
 
 
 def _best(
@@ -85,13 +85,13 @@ def _best(
 def _following(groups: Sequence[Group], left: dict[int, Group], matched: list[int]) -> dict[tuple[int, int], list[int]]:
     """Groups left over by the matched one that they follow in order, and their class."""
     number = {place: n for n, place in enumerate(matched)}
-    found: dict[tuple[int, int], list[int]] = {}
+    places: dict[tuple[int, int], list[int]] = {}
     last = -1
     for i, group in enumerate(groups):
         last = number.get(i, last)
         if i in left:
-            found.setdefault((last, group.kind), []).append(i)
-    return found
+            places.setdefault((last, group.kind), []).append(i)
+    return places
 
 
 def _alike(x: Group, y: Group) -> float:

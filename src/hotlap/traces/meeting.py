@@ -48,7 +48,7 @@ def met(calls: Mapping[int, Calls]) -> tuple[list[Met], list[Mismatch]]:
     for rank, one in calls.items():
         for number, group in enumerate(one.groups):
             by_group[group.name, group.members][rank] = number
-    found: list[Met] = []
+    groups: list[Met] = []
     wrong: list[Mismatch] = []
     for (_, members), numbers in by_group.items():
         if len(numbers) < 2:
@@ -68,22 +68,22 @@ def met(calls: Mapping[int, Calls]) -> tuple[list[Met], list[Mismatch]]:
             places = {rank: one for rank, one in places.items() if rank in members}
         places = {rank: one for rank, one in places.items() if len(one)}
         if len(places) > 1:
-            _group(group, calls, places, found, wrong)
-    return found, wrong
+            _group(group, calls, places, groups, wrong)
+    return groups, wrong
 
 
 def _called(group: Group) -> str:
     return f"{group.name} ({group.about})" if group.about else group.name
 
 
-def _ours(one: Calls, group: int) -> NDArray[np.int64]:
+def _ours(events: Calls, group: int) -> NDArray[np.int64]:
     """Places of a group's collectives that end together."""
-    together = np.array([kind.name in TOGETHER for kind in one.kinds], bool)
-    return np.flatnonzero((one.group == group) & together[one.kind]) if len(one.kinds) else np.empty(0, np.int64)
+    together = np.array([kind.name in TOGETHER for kind in events.kinds], bool)
+    return np.flatnonzero((events.group == group) & together[events.kind]) if len(events.kinds) else np.empty(0, np.int64)
 
 
 def _group(
-    group: Group, calls: Mapping[int, Calls], places: dict[int, NDArray[np.int64]], found: list[Met], wrong: list[Mismatch]
+    group: Group, calls: Mapping[int, Calls], places: dict[int, NDArray[np.int64]], groups: list[Met], wrong: list[Mismatch]
 ) -> None:
     codes: dict[tuple[str, str, int], int] = {}
     sequences = {rank: _sequence(calls[rank], here, codes) for rank, here in places.items()}
@@ -92,13 +92,13 @@ def _group(
     model_rank = max((rank for rank, one in sequences.items() if one.tobytes() in texts), key=lambda rank: (len(sequences[rank]), -rank))
     model, model_places = sequences[model_rank], places[model_rank]
     columns = {}
-    for rank, one in sequences.items():
-        if one.tobytes() == model.tobytes():
+    for rank, members in sequences.items():
+        if members.tobytes() == model.tobytes():
             columns[rank] = np.arange(len(model))
             continue
         ends = calls[rank].end[places[rank]], calls[model_rank].end[model_places]
-        columns[rank] = _aligned(one, model, *ends)
-        if what := _told(calls[model_rank], model_places, columns[rank], len(one)):
+        columns[rank] = _aligned(members, model, *ends)
+        if what := _told(calls[model_rank], model_places, columns[rank], len(members)):
             wrong.append(Mismatch(group=_called(group), rank=rank, what=what))
     columns = {rank: at for rank, at in columns.items() if (at >= 0).any()}
     both = np.all([at >= 0 for at in columns.values()], axis=0)
@@ -107,7 +107,7 @@ def _group(
     ranks = sorted(columns)
     rows = np.array([places[rank][columns[rank][both]] for rank in ranks])
     sizes = [_bytes(calls[rank])[row] for rank, row in zip(ranks, rows, strict=True)]
-    found.append(
+    groups.append(
         Met(
             group, np.array(ranks), rows, np.array([calls[rank].start[row] for rank, row in zip(ranks, rows, strict=True)]),
             np.array([calls[rank].end[row] for rank, row in zip(ranks, rows, strict=True)]),
@@ -116,27 +116,27 @@ def _group(
     )  # fmt: skip
 
 
-def _bytes(one: Calls) -> NDArray[np.int64]:
+def _bytes(events: Calls) -> NDArray[np.int64]:
     """Of every call."""
-    return np.array([kind.bytes for kind in one.kinds], np.int64)[one.kind]
+    return np.array([kind.bytes for kind in events.kinds], np.int64)[events.kind]
 
 
-def _sequence(one: Calls, here: NDArray[np.int64], codes: dict[tuple[str, str, int], int]) -> NDArray[np.int64]:
+def _sequence(events: Calls, here: NDArray[np.int64], codes: dict[tuple[str, str, int], int]) -> NDArray[np.int64]:
     """A number for each collective: the same for those that may be one. Parts of an all-to-all may differ in size by rank."""
-    table = [codes.setdefault((kind.name, kind.dtype, -1 if kind.name == "alltoall" else kind.bytes), len(codes)) for kind in one.kinds]
-    return np.array(table, np.int64)[one.kind[here]]
+    table = [codes.setdefault((kind.name, kind.dtype, -1 if kind.name == "alltoall" else kind.bytes), len(codes)) for kind in events.kinds]
+    return np.array(table, np.int64)[events.kind[here]]
 
 
-def _aligned(one: NDArray[np.int64], model: NDArray[np.int64], ends: Times, model_ends: Times) -> NDArray[np.int64]:
+def _aligned(sequence: NDArray[np.int64], model: NDArray[np.int64], ends: Times, model_ends: Times) -> NDArray[np.int64]:
     """For each collective of the model its place in the other sequence; −1 where it is missing there.
 
     A window that began or ended elsewhere is a shift: of the shifts at which all names and sizes agree, the one is taken at which
     the two clocks differ most evenly. Else both are walked side by side.
     """
-    fewer = len(one) < len(model)
-    short, long = (one, model) if fewer else (model, one)
+    fewer = len(sequence) < len(model)
+    short, long = (sequence, model) if fewer else (model, sequence)
     best: tuple[float, int] | None = None
-    for shift in range(len(long) - len(short) + 1 if len(one) != len(model) else 0):
+    for shift in range(len(long) - len(short) + 1 if len(sequence) != len(model) else 0):
         here = slice(shift, shift + len(short))
         if np.array_equal(long[here], short):
             apart = ends - model_ends[here] if fewer else ends[here] - model_ends
@@ -145,25 +145,25 @@ def _aligned(one: NDArray[np.int64], model: NDArray[np.int64], ends: Times, mode
     if best:
         at = np.full(len(model), -1, np.int64)
         if fewer:
-            at[best[1] : best[1] + len(one)] = np.arange(len(one))
+            at[best[1] : best[1] + len(sequence)] = np.arange(len(sequence))
         else:
             at[:] = np.arange(best[1], best[1] + len(model))
         return at
-    return _walked(one, model)
+    return _walked(sequence, model)
 
 
-def _walked(one: NDArray[np.int64], model: NDArray[np.int64]) -> NDArray[np.int64]:
+def _walked(sequence: NDArray[np.int64], model: NDArray[np.int64]) -> NDArray[np.int64]:
     at = np.full(len(model), -1, np.int64)
     i = j = 0
-    while i < len(model) and j < len(one):
-        if model[i] == one[j]:
+    while i < len(model) and j < len(sequence):
+        if model[i] == sequence[j]:
             at[i] = j
             i, j = i + 1, j + 1
             continue
         steps = ((skipped, total - skipped) for total in range(1, 2 * AHEAD) for skipped in range(total, -1, -1))
         for a, b in steps:
-            left = min(AGREE, len(model) - i - a, len(one) - j - b)
-            if left > 0 and np.array_equal(model[i + a : i + a + left], one[j + b : j + b + left]):
+            left = min(AGREE, len(model) - i - a, len(sequence) - j - b)
+            if left > 0 and np.array_equal(model[i + a : i + a + left], sequence[j + b : j + b + left]):
                 i, j = i + a, j + b
                 break
         else:
@@ -174,16 +174,16 @@ def _walked(one: NDArray[np.int64], model: NDArray[np.int64]) -> NDArray[np.int6
 def _told(model: Calls, places: NDArray[np.int64], at: NDArray[np.int64], own: int) -> str:
     """In words, where a rank's sequence differs; "" where it does not."""
     missing = np.flatnonzero(at < 0)
-    said = []
+    names = []
     if len(missing):
         first = int(missing[0])
         kind = model.kinds[int(model.kind[places[first]])]
         many = "one" if len(missing) == 1 else str(len(missing))
         size = f" of {kind.bytes:,} B" if kind.bytes >= 0 else ""
-        said.append(
+        names.append(
             f"misses {many} of {len(at)} collectives that others have{', first' if len(missing) > 1 else ':'} number {first + 1}, "
             f"{kind.name}{size}"
         )
     if (more := own - int((at >= 0).sum())) > 0:
-        said.append(f"has {more} that the others do not have")
-    return " and ".join(said)
+        names.append(f"has {more} that the others do not have")
+    return " and ".join(names)

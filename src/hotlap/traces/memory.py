@@ -119,14 +119,14 @@ def _growth(events: Events, start: NDArray[np.int64], allocated: NDArray[np.int6
     return float(np.median((least[second] - least[first]) / (which[second] - which[first])))
 
 
-def levels(found: Memory, cells: int, span: tuple[int, int]) -> NDArray[np.int64]:
+def levels(usage: Memory, cells: int, span: tuple[int, int]) -> NDArray[np.int64]:
     """The most that was allocated in each of `cells` equal parts of a span, for drawing."""
     edges = np.linspace(span[0], span[1], cells + 1)
-    at = np.searchsorted(found.start, edges)
-    made = np.zeros(cells, np.int64)
+    at = np.searchsorted(usage.start, edges)
+    allocated = np.zeros(cells, np.int64)
     before = 0
     for i in range(cells):
-        inside = found.allocated[at[i] : at[i + 1]]
-        made[i] = max(before, int(inside.max())) if len(inside) else before
+        inside = usage.allocated[at[i] : at[i + 1]]
+        allocated[i] = max(before, int(inside.max())) if len(inside) else before
         before = int(inside[-1]) if len(inside) else before
-    return made
+    return allocated

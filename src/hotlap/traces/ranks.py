@@ -93,20 +93,20 @@ def files(given: Sequence[str | Path]) -> list[str]:
 
     Raises InputError where a path is not there.
     """
-    found: list[str] = []
-    for one in map(Path, given):
-        if one.is_dir():
-            inside = [str(path) for path in one.iterdir() if path.is_file() and not path.name.startswith(".")]
-            if (one / BUNDLE).is_file():  # a run of Hotlap: what it keeps beside its traces is none
+    paths: list[str] = []
+    for place in map(Path, given):
+        if place.is_dir():
+            inside = [str(path) for path in place.iterdir() if path.is_file() and not path.name.startswith(".")]
+            if (place / BUNDLE).is_file():  # a run of Hotlap: what it keeps beside its traces is none
                 inside = [path for path in inside if OWN.fullmatch(os.path.basename(path))] or inside
             if not inside:
-                raise InputError(f"'{one}' holds no files; name a folder with one trace for each rank")
-            found += sorted(inside, key=_by_number)
-        elif one.exists():
-            found.append(str(one))
+                raise InputError(f"'{place}' holds no files; name a folder with one trace for each rank")
+            paths += sorted(inside, key=_by_number)
+        elif place.exists():
+            paths.append(str(place))
         else:
-            raise InputError(f"'{one}' cannot be read: there is no such file or folder")
-    return list(dict.fromkeys(found))
+            raise InputError(f"'{place}' cannot be read: there is no such file or folder")
+    return list(dict.fromkeys(paths))
 
 
 def _by_number(path: str) -> list[tuple[int, str]]:
@@ -177,11 +177,11 @@ def _by_ray(work: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Any]:
             ray.shutdown()
 
 
-def merged(found: Iterable[Reduced | Unusable], machine: str = "") -> Whole:
+def merged(all_ranks: Iterable[Reduced | Unusable], machine: str = "") -> Whole:
     """What reductions of all ranks say together."""
     usable: list[Reduced] = []
     unusable: list[Unusable] = []
-    for one in found:
+    for one in all_ranks:
         if isinstance(one, Reduced):
             usable.append(one)
         else:
@@ -202,23 +202,23 @@ def merged(found: Iterable[Reduced | Unusable], machine: str = "") -> Whole:
     )  # fmt: skip
 
 
-def numbered(found: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusable], list[str]]:
+def numbered(all_ranks: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusable], list[str]]:
     """Ranks by number: as the file says, else as its name says, else by order; and files whose rank another has already."""
     ranks: dict[int, Reduced] = {}
     doubles: list[Unusable] = []
     later: list[Reduced] = []
     notes = []
-    for one in found:
-        rank = _told(one)
+    for rank_file in all_ranks:
+        rank = _told(rank_file)
         if rank is None:
-            later.append(one)
+            later.append(rank_file)
         elif rank in ranks:
-            doubles.append(Unusable(one.file, f"it is of rank {rank}, as is {os.path.basename(ranks[rank].file)}, which was taken"))
+            doubles.append(Unusable(rank_file.file, f"it is of rank {rank}, as is {os.path.basename(ranks[rank].file)}, which was taken"))
         else:
-            ranks[rank] = one
-    free = (number for number in range(len(found) + len(ranks)) if number not in ranks)
-    for one, number in zip(later, free, strict=False):
-        ranks[number] = one
+            ranks[rank] = rank_file
+    free = (number for number in range(len(all_ranks) + len(ranks)) if number not in ranks)
+    for rank_file, number in zip(later, free, strict=False):
+        ranks[number] = rank_file
     if later and len(ranks) > 1:
         many = "1 file does not say its" if len(later) == 1 else f"{len(later)} files do not say their"
         notes.append(f"{many} rank: numbered in the order given")
@@ -229,16 +229,16 @@ def numbered(found: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusabl
     return dict(sorted(ranks.items())), doubles, notes
 
 
-def _sizes(found: Sequence[Reduced]) -> list[int]:
+def _sizes(ranks: Sequence[Reduced]) -> list[int]:
     """Numbers of ranks that files give for their runs; those of one run agree."""
-    return sorted({one.ranks for one in found if one.ranks is not None})
+    return sorted({one.ranks for one in ranks if one.ranks is not None})
 
 
-def _told(one: Reduced) -> int | None:
+def _told(rank: Reduced) -> int | None:
     """A rank, as the file says, else as its name says."""
-    if one.told is not None:
-        return one.told
-    named = IN_NAME.search(os.path.basename(one.file))
+    if rank.told is not None:
+        return rank.told
+    named = IN_NAME.search(os.path.basename(rank.file))
     return int(named[1]) if named and len(named[1]) < 8 else None
 
 

@@ -45,7 +45,7 @@ class Program(NamedTuple):
 def program(study: Study) -> Program:
     """Operators as workloads, counted for one step. An operator of two workloads gives each half its time."""
     steps = max(len(study.steps), 1)
-    found, unknown, known = [], dict[str, float](), 0.0
+    kernels, unknown, known = [], dict[str, float](), 0.0
     for group in groups(study):
         total = float(group.each_s.sum()) / steps
         parts = asked(group.operator, group.shape)
@@ -55,9 +55,9 @@ def program(study: Study) -> Program:
             continue
         known += total
         each = float(np.median(group.each_s)) / len(parts)
-        found += [Recorded(group.operator, one, len(group.each_s) / steps, each) for one in parts]
-    found.sort(key=lambda one: -one.calls * one.median_s)
-    return Program(found, steps, known, known + sum(unknown.values()), dict(sorted(unknown.items(), key=lambda pair: -pair[1])))
+        kernels += [Recorded(group.operator, one, len(group.each_s) / steps, each) for one in parts]
+    kernels.sort(key=lambda one: -one.calls * one.median_s)
+    return Program(kernels, steps, known, known + sum(unknown.values()), dict(sorted(unknown.items(), key=lambda pair: -pair[1])))
 
 
 def asked(operator: str, shape: Shape) -> list[Asked]:

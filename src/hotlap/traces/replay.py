@@ -116,14 +116,14 @@ def _waits(
             at -= 1
 
 
-def _lagged(found: Tasks, device: NDArray[np.int64]) -> Tasks:
+def _lagged(tasks: Tasks, device: NDArray[np.int64]) -> Tasks:
     """Lags as seen for the dependency that was waited for, the least seen for the others."""
-    start, on_device, before, cause = found.start, found.on_device, found.before, found.cause
-    end = start + found.length
+    start, on_device, before, cause = tasks.start, tasks.on_device, tasks.before, tasks.cause
+    end = start + tasks.length
     has_before, launch = before >= 0, (cause >= 0) & on_device
     lag = np.where(has_before, start - end[np.maximum(before, 0)], 0)
     cause_lag = np.where(launch, start - start[np.maximum(cause, 0)], 0)
-    waits = (cause >= 0) & found.blocks
+    waits = (cause >= 0) & tasks.blocks
     cause_lag[waits] = (end - end[np.maximum(cause, 0)])[waits]
     # Only work that was asked for before its stream was free shows how long a turn takes; the rest came later for other reasons.
     queued = launch & has_before & (start[np.maximum(cause, 0)] < end[np.maximum(before, 0)]) & (lag >= 0)
@@ -134,7 +134,7 @@ def _lagged(found: Tasks, device: NDArray[np.int64]) -> Tasks:
     least_launch = int(np.quantile(shown, QUANTILE)) if len(shown) else 0
     own_ready = np.where(has_before, end[np.maximum(before, 0)] + least_turn, np.iinfo(np.int64).min // 2)
     launched = np.where(launch, start[np.maximum(cause, 0)] + least_launch, np.iinfo(np.int64).min // 2)
-    other = _across(found, end, np.maximum(own_ready, launched), device)
+    other = _across(tasks, end, np.maximum(own_ready, launched), device)
     crossed = other >= 0
     other_lag = np.where(crossed, start - end[np.maximum(other, 0)], 0)
     by_launch = launch & ~crossed & (launched >= own_ready)
@@ -142,34 +142,36 @@ def _lagged(found: Tasks, device: NDArray[np.int64]) -> Tasks:
     # A call that waited for another thread is not late because of its own.
     lag = np.where((by_launch | crossed) & has_before, np.minimum(lag, np.where(on_device, least_turn, 0)), lag)
     cause_lag = np.where(by_turn | (crossed & launch), np.minimum(cause_lag, least_launch), cause_lag)
-    return found._replace(lag=lag, cause_lag=cause_lag, other=other, other_lag=other_lag)
+    return tasks._replace(lag=lag, cause_lag=cause_lag, other=other, other_lag=other_lag)
 
 
-def _handed_over(events: Events, found: Tasks, threads: NDArray[np.int32]) -> None:
+def _handed_over(events: Events, tasks: Tasks, threads: NDArray[np.int32]) -> None:
     """Sets, for calls of a thread that was asleep until a call of another thread had ended, that call as what they waited for.
 
     So the backward pass, on a thread of its own, follows the forward pass, and the optimiser follows the backward pass. Only
     threads that launch work count; asleep is outside of any operator and call.
     """
-    calls = np.flatnonzero(~found.on_device)
+    calls = np.flatnonzero(~tasks.on_device)
     process = np.unique([one.process for one in events.threads], return_inverse=True)[1]
-    thread, end = events.thread[found.place], found.start + found.length
-    for one in threads:
-        mine = calls[(thread[calls] == one) & ((found.before[calls] < 0) | (found.lag[calls] > ASLEEP_NS))]
-        others = calls[np.isin(thread[calls], threads) & (thread[calls] != one) & (process[thread[calls]] == process[one])]
+    thread, end = events.thread[tasks.place], tasks.start + tasks.length
+    for thread_events in threads:
+        mine = calls[(thread[calls] == thread_events) & ((tasks.before[calls] < 0) | (tasks.lag[calls] > ASLEEP_NS))]
+        others = calls[
+            np.isin(thread[calls], threads) & (thread[calls] != thread_events) & (process[thread[calls]] == process[thread_events])
+        ]
         if not len(mine) or not len(others):
             continue
         others = others[np.argsort(end[others], kind="stable")]
-        at = np.searchsorted(end[others], found.start[mine], "right") - 1
+        at = np.searchsorted(end[others], tasks.start[mine], "right") - 1
         last = others[np.maximum(at, 0)]
-        since = np.where(found.before[mine] >= 0, end[found.before[mine]], np.iinfo(np.int64).min)
-        inside = _inside(events, int(one))
+        since = np.where(tasks.before[mine] >= 0, end[tasks.before[mine]], np.iinfo(np.int64).min)
+        inside = _inside(events, int(thread_events))
         asleep = intervals.covered(inside, end[last] - 1, end[last] + 1) == 0
         fits = (at >= 0) & (end[last] > since) & asleep & (last < mine)
         mine, last, since = mine[fits], last[fits], since[fits]
-        found.other[mine] = last
-        found.other_lag[mine] = found.start[mine] - end[last]
-        found.lag[mine] = np.where(found.before[mine] >= 0, intervals.covered(inside, since, found.start[mine]), 0)
+        tasks.other[mine] = last
+        tasks.other_lag[mine] = tasks.start[mine] - end[last]
+        tasks.lag[mine] = np.where(tasks.before[mine] >= 0, intervals.covered(inside, since, tasks.start[mine]), 0)
 
 
 def _inside(events: Events, thread: int) -> intervals.Intervals:
@@ -178,27 +180,27 @@ def _inside(events: Events, thread: int) -> intervals.Intervals:
     return intervals.union(events.start[here], events.start[here] + events.duration[here])
 
 
-def _across(found: Tasks, end: NDArray[np.int64], ready: NDArray[np.int64], device: NDArray[np.int64]) -> Places:
+def _across(tasks: Tasks, end: NDArray[np.int64], ready: NDArray[np.int64], device: NDArray[np.int64]) -> Places:
     """What work waited for that was ready and yet did not start: the end of work on another stream, or room beside it.
 
     Both are looked for on its own device: that devices wait for each other needs more than that their times fall together.
     """
-    other = np.full(len(found.start), NONE, np.int64)
-    every = np.flatnonzero(found.on_device)
+    other = np.full(len(tasks.start), NONE, np.int64)
+    every = np.flatnonzero(tasks.on_device)
     for one in np.unique(device[every]):
         work = every[device[every] == one]
-        late = work[found.start[work] - ready[work] > ACROSS_NS]
+        late = work[tasks.start[work] - ready[work] > ACROSS_NS]
         if not len(late):
             continue
         by_end = work[np.argsort(end[work], kind="stable")]
-        at = np.searchsorted(end[by_end], found.start[late] + SLACK_NS, "right") - 1
+        at = np.searchsorted(end[by_end], tasks.start[late] + SLACK_NS, "right") - 1
         last = by_end[np.maximum(at, 0)]
-        fits = (at >= 0) & (found.start[late] - end[last] <= ACROSS_NS) & (last < late)
+        fits = (at >= 0) & (tasks.start[late] - end[last] <= ACROSS_NS) & (last < late)
         other[late[fits]] = last[fits]
         # Else it may have waited for room on the device: it began in the tail of work that still ran then.
         rest = late[~fits]
         started = work[np.maximum(np.searchsorted(work, rest) - 1, 0)]
-        running = (started < rest) & (end[started] > found.start[rest])
+        running = (started < rest) & (end[started] > tasks.start[rest])
         other[rest[running]] = started[running]
     return other
 
@@ -211,31 +213,31 @@ class Timed(NamedTuple):
     bound: Places  # task whose end or begin decided this one's begin; −1 none
 
 
-def timed(found: Tasks, change: Change | None = None) -> Timed:
+def timed(tasks: Tasks, change: Change | None = None) -> Timed:
     """All tasks timed anew; without a change the times are those recorded."""
-    count = len(found.start)
-    lag, own = found.lag.astype(np.float64), found.length.astype(np.float64)
-    waits = found.blocks & (found.cause >= 0)
+    count = len(tasks.start)
+    lag, own = tasks.lag.astype(np.float64), tasks.length.astype(np.float64)
+    waits = tasks.blocks & (tasks.cause >= 0)
     # Of a call that waits, only what follows the end of the work is its own; the rest is the wait.
-    own[waits] = np.minimum(own[waits], np.maximum(found.cause_lag[waits], 0))
+    own[waits] = np.minimum(own[waits], np.maximum(tasks.cause_lag[waits], 0))
     stretch = np.ones(count)
     if change is not None:
         if change.host is not None:
-            lag = np.where(found.on_device | (lag < 0), lag, lag * change.host)
+            lag = np.where(tasks.on_device | (lag < 0), lag, lag * change.host)
         if change.turn is not None:
-            lag = np.where(found.on_device & (lag >= 0), lag * change.turn, lag)
+            lag = np.where(tasks.on_device & (lag >= 0), lag * change.turn, lag)
         if change.factor is not None:
             own, stretch = own * change.factor, stretch * change.factor
         if change.unblocked is not None:  # what a wait costs beside the waiting, waking up again, goes with it
             own, stretch = np.where(waits & change.unblocked, 0.0, own), np.where(waits & change.unblocked, 0.0, stretch)
             waits = waits & ~change.unblocked
     # What begins while the one before it lasts keeps its part of that one's length, whatever the length becomes.
-    within, beside = ((found.start - found.start[one]) * stretch[one] for one in (found.before, found.other))
+    within, beside = ((tasks.start - tasks.start[one]) * stretch[one] for one in (tasks.before, tasks.other))
     b, e, bound = [0.0] * count, [0.0] * count, [NONE] * count
-    before, cause, other = found.before.tolist(), found.cause.tolist(), found.other.tolist()
-    on_device, waiting, owns = found.on_device.tolist(), waits.tolist(), own.tolist()
+    before, cause, other = tasks.before.tolist(), tasks.cause.tolist(), tasks.other.tolist()
+    on_device, waiting, owns = tasks.on_device.tolist(), waits.tolist(), own.tolist()
     inside, tail = within.tolist(), beside.tolist()
-    start, lags, cause_lags, other_lags = found.start.tolist(), lag.tolist(), found.cause_lag.tolist(), found.other_lag.tolist()
+    start, lags, cause_lags, other_lags = tasks.start.tolist(), lag.tolist(), tasks.cause_lag.tolist(), tasks.other_lag.tolist()
     for i in range(count):
         previous, by, across = before[i], cause[i], other[i]
         hangs = previous
@@ -272,10 +274,10 @@ class Path(NamedTuple):
     seconds: NDArray[np.float64]
 
 
-def path(found: Tasks, times: Timed | None = None) -> Path:
+def path(tasks: Tasks, times: Timed | None = None) -> Path:
     """The critical path of the recorded (or changed) times: from the last end back along what each task hung on."""
-    times = times or timed(found)
-    if not len(found.start):
+    times = times or timed(tasks)
+    if not len(tasks.start):
         return Path(np.empty(0, np.int64), [], np.empty(0))
     task: list[int] = []
     kind: list[str] = []
@@ -289,19 +291,19 @@ def path(found: Tasks, times: Timed | None = None) -> Path:
 
     waited: set[int] = set()  # each wait is followed once: in a trace whose clocks disagree it may lead back to itself
     while i >= 0:
-        by = int(found.cause[i])
+        by = int(tasks.cause[i])
         reached = by >= 0 and until > times.begin[i] and until >= times.end[by] > times.begin[i]
-        if found.blocks[i] and reached and i not in waited:
+        if tasks.blocks[i] and reached and i not in waited:
             piece(i, "wait", until - times.end[by])
             waited.add(i)
             i, until = by, float(times.end[by])
             continue
-        piece(i, "work" if found.on_device[i] else "call", until - times.begin[i])
+        piece(i, "work" if tasks.on_device[i] else "call", until - times.begin[i])
         hangs, begin = int(times.bound[i]), float(times.begin[i])
         if hangs < 0:
             break
-        launched = found.on_device[i] and hangs == found.cause[i]
+        launched = tasks.on_device[i] and hangs == tasks.cause[i]
         until = float(times.begin[hangs] if launched else min(times.end[hangs], begin))
-        piece(i, "launch" if launched else "across" if hangs == found.other[i] else "turn" if found.on_device[i] else "host", begin - until)
+        piece(i, "launch" if launched else "across" if hangs == tasks.other[i] else "turn" if tasks.on_device[i] else "host", begin - until)
         i = hangs
     return Path(np.array(task, np.int64), kind, np.array(seconds))

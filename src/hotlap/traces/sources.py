@@ -41,14 +41,14 @@ def lines(events: Events, places: Places, parent: Places) -> tuple[NDArray[np.in
     python = np.zeros(len(events.names), bool)
     python[np.unique(events.name[events.kind == PYTHON])] = True
     by_name = np.array([number(users_line([name])) if known else -1 for name, known in zip(events.names, python, strict=True)], np.int32)
-    found = np.full(len(places), -1, np.int32)
+    numbers = np.full(len(places), -1, np.int32)
     at = places.copy()
     while True:
-        open_ = np.flatnonzero((found < 0) & (at >= 0)) if texts else np.empty(0, np.int64)
+        open_ = np.flatnonzero((numbers < 0) & (at >= 0)) if texts else np.empty(0, np.int64)
         if not len(open_):
-            return found, list(texts)
+            return numbers, list(texts)
         here = at[open_]
         stack = events.stack[here]
         by_function = np.where(events.kind[here] == PYTHON, by_name[events.name[here]], -1)
-        found[open_] = np.where(stack >= 0, by_stack[np.maximum(stack, 0)], by_function)
+        numbers[open_] = np.where(stack >= 0, by_stack[np.maximum(stack, 0)], by_function)
         at[open_] = parent[here]

@@ -115,9 +115,9 @@ def _host(study: Study) -> Spent:
     events = study.events
     nest = calls.nesting(events, OPERATOR)
     places = nest.places[events.thread[nest.places] == study.main_thread]
-    found = study.steps
-    if len(found):
-        low, high = int(found.start[0]), int(found.end.max())
+    steps = study.steps
+    if len(steps):
+        low, high = int(steps.start[0]), int(steps.end.max())
     elif len(places):
         low, high = int(events.start[places].min()), int(events.end[places].max())
     else:
@@ -129,16 +129,16 @@ def _host(study: Study) -> Spent:
     around = np.where(parent >= 0, path[np.maximum(parent, 0)], 0)
     groups, group = _groups(events, np.full(len(places), OPERATORS), events.name[places], around, paths)
     start = np.clip(events.start[places], low, high)
-    step = np.searchsorted(found.start, events.start[places], "right") - 1 if len(found) else np.full(len(places), -1)
+    step = np.searchsorted(steps.start, events.start[places], "right") - 1 if len(steps) else np.full(len(places), -1)
     roots = intervals.union(start[parent < 0], end[places][parent < 0])
-    bounds = np.append(found.start, high) if len(found) else np.array([low, high], np.int64)
+    bounds = np.append(steps.start, high) if len(steps) else np.array([low, high], np.int64)
     loads = intervals.difference(intervals.clipped(study.loading, low, high), roots)
     load = intervals.covered(loads, bounds[:-1], bounds[1:])
     rest = bounds[1:] - bounds[:-1] - load - intervals.covered(roots, bounds[:-1], bounds[1:])
-    window = f"first to last of {len(found)} steps on the main thread" if len(found) else "first to last operator of the main thread"
-    idle_step = np.arange(len(load), dtype=np.int64) if len(found) else np.full(len(load), -1, np.int64)
+    window = f"first to last of {len(steps)} steps on the main thread" if len(steps) else "first to last operator of the main thread"
+    idle_step = np.arange(len(load), dtype=np.int64) if len(steps) else np.full(len(load), -1, np.int64)
     return Spent(
-        window, high - low, 1, len(found), groups, group, own[places], end[places] - start, step.astype(np.int64), HOST_CAUSES,
+        window, high - low, 1, len(steps), groups, group, own[places], end[places] - start, step.astype(np.int64), HOST_CAUSES,
         np.stack([load, rest], axis=1), np.full(len(load), -1, np.int64), idle_step,
     )  # fmt: skip
 

@@ -73,16 +73,16 @@ def steps(events: Events) -> Steps:
     return NO_STEPS
 
 
-def of_times(found: Steps, time: NDArray[np.int64]) -> NDArray[np.int64]:
+def of_times(steps: Steps, time: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each time the place of the step that it lies in; −1 outside of all."""
-    if not len(found):
+    if not len(steps):
         return np.full(len(time), -1, np.int64)
-    at = np.searchsorted(found.start, time, "right") - 1
-    return np.where((at >= 0) & (time < found.end[np.maximum(at, 0)]), at, -1)
+    at = np.searchsorted(steps.start, time, "right") - 1
+    return np.where((at >= 0) & (time < steps.end[np.maximum(at, 0)]), at, -1)
 
 
-def of_work(events: Events, found: Steps, joined: Links) -> NDArray[np.int64]:
+def of_work(events: Events, steps: Steps, joined: Links) -> NDArray[np.int64]:
     """For each piece of device work the step that launched it; where its call is unknown, the step it starts in; −1 none."""
     work = events.work
     launched = np.where(joined.call >= 0, events.start[np.maximum(joined.call, 0)], events.start[work])
-    return of_times(found, launched)
+    return of_times(steps, launched)

@@ -161,13 +161,13 @@ class Study:
         operators = operators[np.argsort(self.events.start[operators], kind="stable")]
         _, at = np.unique(self.events.name[operators], return_index=True)
         firsts = operators[at]
-        found: dict[int, int] = {}
+        first: dict[int, int] = {}
         column = list(idle.CAUSES).index("operators")
         for one in self.idles.values():
             roots = self.links.root[order[np.searchsorted(work[order], one.after)]]
             for gap in np.flatnonzero((one.by[:, column] >= LONG_FIRST_NS) & np.isin(roots, firsts)):
-                found[int(roots[gap])] = found.get(int(roots[gap]), 0) + int(one.by[gap, column])
-        return found
+                first[int(roots[gap])] = first.get(int(roots[gap]), 0) + int(one.by[gap, column])
+        return first
 
     @cached_property
     def tasks(self) -> replay.Tasks:
@@ -237,15 +237,15 @@ class Study:
     def source(self, place: int) -> str:
         """The line of the user's program behind a host event: of its call stack, else of the Python functions around it; "" unknown."""
         events = self.events
-        at, found = place, ""
-        while at >= 0 and not found:
+        at, line = place, ""
+        while at >= 0 and not line:
             stack = int(events.stack[at])
             if stack >= 0 and events.stacks[stack].strip():
-                found = sources.users_line(events.stacks[stack].split(";"))
+                line = sources.users_line(events.stacks[stack].split(";"))
             elif events.kind[at] == PYTHON:
-                found = sources.users_line([events.names[int(events.name[at])]])
+                line = sources.users_line([events.names[int(events.name[at])]])
             at = int(self.parent[at])
-        return found
+        return line
 
     def work_named(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Per task: device work whose name is marked in `mask` (one flag per name)."""

@@ -22,11 +22,11 @@ def blocking(events: Events, joined: Links) -> NDArray[np.bool_]:
     pageable memory whatever its name says.
     """
     by_name = np.array([SYNCHRONISES.search(name) is not None for name in events.names], bool)
-    found: NDArray[np.bool_] = (by_name[events.name] & (events.kind == RUNTIME)) | ((events.kind == SYNC) & (events.thread >= 0))
+    blocks: NDArray[np.bool_] = (by_name[events.name] & (events.kind == RUNTIME)) | ((events.kind == SYNC) & (events.thread >= 0))
     work = events.work
     copies = (events.kind[work] == COPY) & (joined.call >= 0)
     place, call = work[copies], joined.call[copies]
     returns = events.start[call] + events.duration[call]
     ends = events.start[place] + events.duration[place]
-    found[call[returns + SLACK_NS >= ends]] = True
-    return found
+    blocks[call[returns + SLACK_NS >= ends]] = True
+    return blocks

@@ -29,15 +29,15 @@ def bounded(events: Events, most: int = MOST) -> tuple[Events, str]:
     """
     if len(events) <= most:
         return events, ""
-    found = steps(events)
+    limits = steps(events)
     share = most / len(events)
-    if len(found) >= 2:
-        count = max(1, int(len(found) * share))
-        first = (len(found) - count) // 2
-        part = within(events, int(found.start[first]), int(found.end[first + count - 1]))
-        numbers = f"{int(found.number[first])} to {int(found.number[first + count - 1])}"
+    if len(limits) >= 2:
+        count = max(1, int(len(limits) * share))
+        first = (len(limits) - count) // 2
+        part = within(events, int(limits.start[first]), int(limits.end[first + count - 1]))
+        numbers = f"{int(limits.number[first])} to {int(limits.number[first + count - 1])}"
         how = f"{len(part):,} of {len(events):,} events; --steps FIRST:LAST names others"
-        return part, f"steps {numbers} of {len(found)} are looked at ({how})"
+        return part, f"steps {numbers} of {len(limits)} are looked at ({how})"
     low, high = _span(events)
     middle, half = (low + high) // 2, int((high - low) * share / 2)
     part = within(events, middle - half, middle + half)

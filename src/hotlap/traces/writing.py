@@ -96,18 +96,18 @@ def _lines(events: Events) -> Iterator[bytes]:
             yield _event(one, names, threads, tables).encode("utf-8", "replace")
 
 
-def _event(one: dict[str, int], names: list[str], threads: list[str], tables: _Tables) -> str:
-    kind = one["kind"]
-    place = threads[one["thread"]] if one["thread"] >= 0 else f'"pid":{max(one["device"], 0)},"tid":{max(one["stream"], 0)}'
-    start, name = _us(one["start"]), names[one["name"]]
+def _event(event: dict[str, int], names: list[str], threads: list[str], tables: _Tables) -> str:
+    kind = event["kind"]
+    place = threads[event["thread"]] if event["thread"] >= 0 else f'"pid":{max(event["device"], 0)},"tid":{max(event["stream"], 0)}'
+    start, name = _us(event["start"]), names[event["name"]]
     if kind == ev.MEMORY and name == '"[memory]"':
-        change = {"Bytes": one.get("bytes", 0), "Total Allocated": one.get("external", -1), "Device Id": one["device"]}
+        change = {"Bytes": event.get("bytes", 0), "Total Allocated": event.get("external", -1), "Device Id": event["device"]}
         return f'{{"ph":"i","cat":"cpu_instant_event","s":"t","name":{name},{place},"ts":{start},"args":{json.dumps(change)}}}'
-    args = [f'"{key}":{one[key]}' for key in ("device", "stream") if one[key] >= 0]
-    args += [f'"{shown}":{value}' for key, shown in _NUMBERS.items() if (value := one.get(key, -1)) >= 0]
-    args += tables.of(one)
+    args = [f'"{key}":{event[key]}' for key in ("device", "stream") if event[key] >= 0]
+    args += [f'"{shown}":{value}' for key, shown in _NUMBERS.items() if (value := event.get(key, -1)) >= 0]
+    args += tables.of(event)
     said = f',"args":{{{",".join(args)}}}' if args else ""
-    return f'{{"ph":"X","cat":"{CATEGORIES[kind]}","name":{name},{place},"ts":{start},"dur":{_us(one["duration"])}{said}}}'
+    return f'{{"ph":"X","cat":"{CATEGORIES[kind]}","name":{name},{place},"ts":{start},"dur":{_us(event["duration"])}{said}}}'
 
 
 class _Tables:
@@ -126,9 +126,9 @@ class _Tables:
             "stack": [_inner({"Call stack": s}) for s in events.stacks],
         }  # fmt: skip
 
-    def of(self, one: dict[str, int]) -> list[str]:
+    def of(self, event: dict[str, int]) -> list[str]:
         """What an event's places say."""
-        return [part for key, parts in self.parts.items() if (at := one.get(key, -1)) >= 0 and (part := parts[at])]
+        return [part for key, parts in self.parts.items() if (at := event.get(key, -1)) >= 0 and (part := parts[at])]
 
 
 class _Raw(str):

@@ -36,29 +36,29 @@ def read(data: bytes, name: str) -> list[Compiled]:
     return kernels
 
 
-def _architecture(told: dict[str, Any]) -> str:
+def _architecture(metadata: dict[str, Any]) -> str:
     """gfx942 of amdgcn-amd-amdhsa--gfx942:sramecc+."""
-    found = re.search(r"gfx\w+", str(told.get("amdhsa.target", "")))
+    found = re.search(r"gfx\w+", str(metadata.get("amdhsa.target", "")))
     return found[0] if found else ""
 
 
-def _kernel(told: dict[str, Any], architecture: str, elf: Elf) -> Compiled:
-    name = str(told[".name"])
+def _kernel(metadata: dict[str, Any], architecture: str, elf: Elf) -> Compiled:
+    name = str(metadata[".name"])
     symbol = next((one for one in elf.symbols if one.name == name), None)
-    vector, spilled = int(told[".vgpr_count"]), int(told.get(".vgpr_spill_count", 0))
-    notes = [f"{told['.agpr_count']} of its registers accumulate matrix products (AGPRs)"] if told.get(".agpr_count") else []
-    if told.get(".sgpr_spill_count"):
-        notes.append(f"{told['.sgpr_spill_count']} scalar registers spilled")
+    vector, spilled = int(metadata[".vgpr_count"]), int(metadata.get(".vgpr_spill_count", 0))
+    notes = [f"{metadata['.agpr_count']} of its registers accumulate matrix products (AGPRs)"] if metadata.get(".agpr_count") else []
+    if metadata.get(".sgpr_spill_count"):
+        notes.append(f"{metadata['.sgpr_spill_count']} scalar registers spilled")
     return Compiled(
         kernel=name,
         architecture=architecture,
         source=elf.name,
         registers=vector,
-        scalar_registers=told.get(".sgpr_count"),
+        scalar_registers=metadata.get(".sgpr_count"),
         spill_store_bytes=4 * spilled,
-        stack_bytes=told.get(".private_segment_fixed_size"),
-        shared_bytes=told.get(".group_segment_fixed_size"),
-        threads=told.get(".max_flat_workgroup_size"),
+        stack_bytes=metadata.get(".private_segment_fixed_size"),
+        shared_bytes=metadata.get(".group_segment_fixed_size"),
+        threads=metadata.get(".max_flat_workgroup_size"),
         code_bytes=symbol.size if symbol and symbol.size else None,
         notes=notes,
     )

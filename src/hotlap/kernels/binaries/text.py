@@ -44,15 +44,15 @@ def ptx(text: str, name: str) -> Ptx:
     if not version or not target:
         raise InputError(f"{name}: not PTX: no line '.version' and '.target'")
     ends = [*(one.start() for one in _FUNC.finditer(text)), len(text)]
-    found = []
+    kernels = []
     for start, end in itertools.pairwise(ends):
         body = text[start:end]
         entry = _ENTRY.search(body)
         if entry and "{" in body:
             head, _, code = body.partition("{")
             instructions = [one for one in _PTX_LINE.findall(code) if one not in ("reg", "local", "shared")]
-            found.append(PtxKernel(entry[1], instructions, _threads(head), _declared(code, "shared"), _declared(code, "local")))
-    return Ptx(target[1], version[1], found)
+            kernels.append(PtxKernel(entry[1], instructions, _threads(head), _declared(code, "shared"), _declared(code, "local")))
+    return Ptx(target[1], version[1], kernels)
 
 
 def _threads(head: str) -> int | None:
@@ -80,27 +80,27 @@ def _declared(code: str, space: str) -> int:
 def sass(text: str) -> Mapping[str, list[str]]:
     """Instructions of each kernel from the output of `nvdisasm` or `cuobjdump -sass`. A half-precision product of zeros is how compilers
     load a constant: a move."""
-    found: dict[str, list[str]] = {}
+    by_kernel: dict[str, list[str]] = {}
     here: list[str] | None = None
     for line in text.splitlines():
         if header := _SASS_TEXT.match(line) or _SASS_FUNCTION.match(line):
-            here = found.setdefault(header[1].strip('"'), [])
+            here = by_kernel.setdefault(header[1].strip('"'), [])
         elif here is not None and (match := _SASS_LINE.match(line)):
             here.append("MOV" if match[1].startswith("HFMA2") and "RZ, RZ" in line else match[1])
-    return found
+    return by_kernel
 
 
 def amdgcn(text: str) -> Mapping[str, list[str]]:
     """The same from an assembler's listing, or from `llvm-objdump -d`."""
-    found: dict[str, list[str]] = {}
+    by_kernel: dict[str, list[str]] = {}
     here: list[str] | None = None
     for line in text.splitlines():
         label = _AMD_LABEL.match(line)
         if label and not label[1].startswith((".L", "BB", "L")):
-            here = found.setdefault(label[1], [])
+            here = by_kernel.setdefault(label[1], [])
         elif here is not None and (match := _AMD_LINE.match(line)):
             here.append(match[1])
-    return {name: some for name, some in found.items() if some}
+    return {name: some for name, some in by_kernel.items() if some}
 
 
 _PTXAS = re.compile(r"Compiling entry function '([^']+)' for '(\w+)'")
@@ -109,11 +109,11 @@ _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) 
 
 def ptxas(log: str) -> Mapping[str, tuple[int, int]]:
     """Bytes of spill stores and loads of each kernel, from what `ptxas -v` says."""
-    found: dict[str, tuple[int, int]] = {}
+    by_kernel: dict[str, tuple[int, int]] = {}
     name = ""
     for line in log.splitlines():
         if entry := _PTXAS.search(line):
             name = entry[1]
         elif name and (spills := _SPILLS.search(line)):
-            found[name], name = (int(spills[2]), int(spills[3])), ""
-    return found
+            by_kernel[name], name = (int(spills[2]), int(spills[3])), ""
+    return by_kernel

@@ -57,19 +57,19 @@ def run(args: argparse.Namespace) -> int:
         rounds=args.rounds,
         keep=Path(args.keep) if args.keep else None,
     )
-    made: list[Compiled] = []
+    compiled_kernels: list[Compiled] = []
     problems: list[HotlapError] = []
     for source in args.source:
         try:
-            made += kernels(source, asked)
+            compiled_kernels += kernels(source, asked)
         except HotlapError as error:
             problems.append(error)
-    if not made and problems:
+    if not compiled_kernels and problems:
         raise problems[0]
-    if not made:
+    if not compiled_kernels:
         why = "CUDA: no __global__ function, or only templates that nothing instantiates"
         raise InputError(f"{', '.join(args.source)}: there is no kernel in it ({why})")
-    studied = [advice.study(one, args.threads) for one in made]
+    studied = [advice.study(one, args.threads) for one in compiled_kernels]
     found = advice.findings(studied)
     if args.json:
         terminal.print_json({"kernels": studied, "findings": found, "failed": [str(one) for one in problems]})
@@ -94,10 +94,10 @@ def _against(args: argparse.Namespace) -> int:
 
 
 def _architectures(names: str, machine: str) -> list[str]:
-    found = [one.strip() for one in names.split(",") if one.strip()]
+    parts = [one.strip() for one in names.split(",") if one.strip()]
     for slug in filter(None, (one.strip() for one in machine.split(","))):
         spec = machines.load(slug)
         if not spec.compile_target:
             raise InputError(f"the machine table does not say what {spec.slug} is compiled for; give --arch")
-        found.append(spec.compile_target)
-    return list(dict.fromkeys(found))
+        parts.append(spec.compile_target)
+    return list(dict.fromkeys(parts))

@@ -60,27 +60,29 @@ def run(args: argparse.Namespace) -> int:
         return measure.coverage(names, some, args.strength, asked, roof, lambda these: edges.edges(these, memory))
 
     paths = _paths(args.results)
-    found = replace(covered(cases), paths=paths, notes=_notes(args, asked, paths))
+    coverage = replace(covered(cases), paths=paths, notes=_notes(args, asked, paths))
     if not args.complete:
-        _say(args, found, report.coverage(found, terminal.width(), terminal.color()), found)
+        _say(args, coverage, report.coverage(coverage, terminal.width(), terminal.color()), coverage)
         return 0
-    made = completing.complete(cases, args.strength, memory, asked, roof, share)
-    after = covered([*cases, *made.cases])
+    completion = completing.complete(cases, args.strength, memory, asked, roof, share)
+    after = covered([*cases, *completion.cases])
     if args.out:
-        terminal.write(Path(args.out), _text(made, args))
-    before = report.coverage(found, terminal.width(), terminal.color(), closing=True)
-    text = f"{before}\n\n{report.completion(made, after, terminal.width())}"
-    _say(args, {"coverage": found, "completion": made, "after": after}, text, found, made)
+        terminal.write(Path(args.out), _text(completion, args))
+    before = report.coverage(coverage, terminal.width(), terminal.color(), closing=True)
+    text = f"{before}\n\n{report.completion(completion, after, terminal.width())}"
+    _say(args, {"coverage": coverage, "completion": completion, "after": after}, text, coverage, completion)
     return 0
 
 
-def _say(args: argparse.Namespace, answer: Any, text: str, found: measure.Coverage, made: completing.Completion | None = None) -> None:
+def _say(
+    args: argparse.Namespace, answer: Any, text: str, coverage: measure.Coverage, completion: completing.Completion | None = None
+) -> None:
     """The plan is the answer where no file was named for it."""
     if args.json:
         terminal.print_json(answer)
-    elif made is not None and not args.out:
+    elif completion is not None and not args.out:
         print(text, file=sys.stderr)
-        print(_text(made, args), end="")
+        print(_text(completion, args), end="")
     else:
         print(text)
 
@@ -104,12 +106,12 @@ def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
     """Of the networks asked for, else of the plans themselves; None where nobody knows of any."""
     settings = network_options.settings(args)
     if args.networks:
-        found = _networks(args.networks.split(","), settings)
+        kernels_used = _networks(args.networks.split(","), settings)
     elif settings:
         raise InputError("--phase, --batch, --context, --tp and --dtype are of networks: add --networks all, or NAME,…")
     else:
-        found = used.merged([used.of_plan(plan) for plan in loaded if plan.uses])
-    if not found.uses:
+        kernels_used = used.merged([used.of_plan(plan) for plan in loaded if plan.uses])
+    if not kernels_used.uses:
         return None
     calibration = kept.chosen(args.machine, "", False, kept.place())
 
@@ -117,32 +119,32 @@ def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
         told = prices(cases, args.machine, calibration).seconds
         return [told.get(case.id) for case in cases]
 
-    return used.weighed(found, seconds)
+    return used.weighed(kernels_used, seconds)
 
 
 def _networks(names: Sequence[str], settings: used.Settings) -> used.Used:
     files = [name for name in names if name.endswith(".toml") or "/" in name]
-    found = [used.of_plan(plans.load(name)) for name in files]
-    for name, one in zip(files, found, strict=True):
+    parts = [used.of_plan(plans.load(name)) for name in files]
+    for name, one in zip(files, parts, strict=True):
         if not one.uses:
             raise InputError(f"the plan '{name}' knows of no uses; give a plan that 'hotlap plan from' wrote, or networks by name")
     rest = [name.strip() for name in names if name not in files]
     if "all" in rest and len(rest) > 1:
         raise InputError(f"--networks is 'all', or names: {', '.join(networks.names())}")
-    return used.merged([*found, *([used.steps(rest, settings)] if rest else [])])
+    return used.merged([*parts, *([used.steps(rest, settings)] if rest else [])])
 
 
 def _paths(selectors: Sequence[str]) -> list[measure.Path]:
-    found: list[tuple[str, str, Case]] = []
+    paths: list[tuple[str, str, Case]] = []
     names: list[measure.Path] = []
     for bundle in terminal.each(selectors) if selectors else ():
         by_id = {case.id: case for case in bundle.run.plan.cases}
         for one in bundle.samples:
             if one.status == "measured" and one.variant and one.case in by_id:
                 case = by_id[one.case]
-                found.append((measure.path_name(case, one.variant), "variant", case))
+                paths.append((measure.path_name(case, one.variant), "variant", case))
         names += _traced(bundle)
-    return [*measure.by_path(found), *names]
+    return [*measure.by_path(paths), *names]
 
 
 def _traced(bundle: Bundle) -> list[measure.Path]:
@@ -171,16 +173,16 @@ def _notes(args: argparse.Namespace, asked: used.Used | None, paths: Sequence[me
 # ---------------------------------------------------------------- the plan
 
 
-def _text(made: completing.Completion, args: argparse.Namespace) -> str:
-    if not made.cases:
+def _text(completion: completing.Completion, args: argparse.Namespace) -> str:
+    if not completion.cases:
         return "# nothing is missing: there is no case to add\n"
     about = f"what {', '.join(args.plan)} did not cover"
-    round_s = max(8.0, CASE_S * len(made.cases))
+    round_s = max(8.0, CASE_S * len(completion.cases))
     options = MeasureOptions(round_s=round_s, budget_s=max(600.0, 12 * round_s))
-    uses: list[Use] = list(made.uses)
+    uses: list[Use] = list(completion.uses)
     plan = Plan(
-        name="completion", about=about, cases=list(made.cases), measure=options, uses=uses, weighed_on=args.machine if uses else "",
+        name="completion", about=about, cases=list(completion.cases), measure=options, uses=uses, weighed_on=args.machine if uses else "",
     )  # fmt: skip
-    counts = ", ".join(f"{count} for {purpose}" for purpose, count in made.counts.items())
-    head = [f"hotlap kernel coverage {' '.join(args.plan)} --complete: {len(made.cases)} cases, {counts}"]
-    return write.text(plan, [*head, *(f"not closed: {text}" for text in made.failed)], made.why)
+    counts = ", ".join(f"{count} for {purpose}" for purpose, count in completion.counts.items())
+    head = [f"hotlap kernel coverage {' '.join(args.plan)} --complete: {len(completion.cases)} cases, {counts}"]
+    return write.text(plan, [*head, *(f"not closed: {text}" for text in completion.failed)], completion.why)

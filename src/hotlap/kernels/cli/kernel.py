@@ -117,15 +117,15 @@ def _check(kernel: kernels.Kernel, args: argparse.Namespace) -> int:
     cases = _cases(kernel, args.params, beside=False)
     by_id, order = {case.id: case for case in cases}, [case.id for case in cases]
     limit = units.parse(args.timeout, "s")
-    found = [(by_id[one.case], one) for one in measuring.checked(cases, args.target or kernels.RUNS_ON[kernel.kind], limit)]
-    found.sort(key=lambda pair: order.index(pair[0].id))
+    checked = [(by_id[one.case], one) for one in measuring.checked(cases, args.target or kernels.RUNS_ON[kernel.kind], limit)]
+    checked.sort(key=lambda pair: order.index(pair[0].id))
     if args.json:
-        terminal.print_json([{"case": case, "samples": samples} for case, samples in found])
+        terminal.print_json([{"case": case, "samples": samples} for case, samples in checked])
     else:
-        print(own_kernels.checked(found, terminal.width(), color=terminal.color()))
-    if any(samples.status in ("invalid", "error") for _, samples in found):
+        print(own_kernels.checked(checked, terminal.width(), color=terminal.color()))
+    if any(samples.status in ("invalid", "error") for _, samples in checked):
         return 1
-    return 0 if any(samples.status == "measured" for _, samples in found) else 3
+    return 0 if any(samples.status == "measured" for _, samples in checked) else 3
 
 
 def _cases(kernel: kernels.Kernel, given: Sequence[str], beside: bool) -> list[Case]:

@@ -51,14 +51,14 @@ def _found(bundle: Bundle, args: argparse.Namespace) -> list[Opportunities]:
     asked = used.chosen(bundle.run.plan, names, network_options.settings(args))
     weights = {name: _weight(name, text) for name, text in terminal.pairs(args.weight, "a weight").items()}
     rows = tables.rows(bundle, calibrations=kept.of(bundle, kept.place()))
-    found = []
+    on_devices = []
     for device in listing.measured(bundle.run):
         own = [row for row in rows if row.device == device.key]
         readings = [one for one in bundle.readings if one.device == device.key]
         spec = tables.context_of(bundle, device.key, [row.result for row in own]).spec
         on = finding.On(bundle.run.id, device.selector, device.name, spec, readings, bundle.run.plan.weighed_on)
-        found.append(replace(finding.find(own, asked.needed, on, weights), left_out=list(asked.left_out)))
-    return found
+        on_devices.append(replace(finding.find(own, asked.needed, on, weights), left_out=list(asked.left_out)))
+    return on_devices
 
 
 def _weight(name: str, text: str) -> float:

@@ -63,26 +63,26 @@ def run(args: argparse.Namespace) -> int:
     spec = machines.load(args.machine)
     machine = spec.slug
     share = None if args.top is None else network_options.share(args.top, "--top")
-    made = plan_sources.made(args.network, _choices(args), [option for option, _ in _given(args)])
+    source = plan_sources.made(args.network, _choices(args), [option for option, _ in _given(args)])
     kept_prices: list[Prices] = []
 
     def price(cases: Sequence[Case]) -> Mapping[str, float]:
         kept_prices.append(prices(cases, machine))
         return kept_prices[-1].seconds
 
-    names = made.names
+    names = source.names
     title = names[0] if len(names) == 1 else "networks"
     about = f"the kernels of {', '.join(names) if len(names) < 4 else f'{len(names)} networks'}"
-    whole = compose.plan(made.steps, price, title, about, machine)
+    whole = compose.plan(source.steps, price, title, about, machine)
     plan = whole if share is None else compose.top(whole, share)
     if not plan.cases:
-        why = "; ".join(f"{reason}: {', '.join(where)}" for reason, where in made.left_out.items())
+        why = "; ".join(f"{reason}: {', '.join(where)}" for reason, where in source.left_out.items())
         raise InputError(f"{', '.join(args.network)} has no kernel that a plan could have; left out: {why}")
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
-    too_large = _too_large(made.steps, spec)
+    too_large = _too_large(source.steps, spec)
     said = network_plan.Notes(
-        command=_command(args), networks=names, left_out=made.left_out, kept_share=share, too_large=too_large, taken_as=made.taken_as
+        command=_command(args), networks=names, left_out=source.left_out, kept_share=share, too_large=too_large, taken_as=source.taken_as
     )
     notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
@@ -90,10 +90,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _too_large(found: Sequence[compose.Step], spec: Spec) -> list[str]:
+def _too_large(composed: Sequence[compose.Step], spec: Spec) -> list[str]:
     """Steps that the machine's memory does not hold, by the model's estimate."""
     most = spec.memory_bytes
-    return [one.name for one in found if most and one.asked and sum(memory.needed(*one.asked).values()) > most]
+    return [one.name for one in composed if most and one.asked and sum(memory.needed(*one.asked).values()) > most]
 
 
 def _write(args: argparse.Namespace, text: str, everything: object) -> None:

@@ -51,16 +51,16 @@ def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = 
             networks.append(steps.find(word))
     if not networks:
         _check_used(given, modules)
-    found = Made([], {}, [], [])
+    source = Made([], {}, [], [])
     for path in traces:
-        _add(found, _recorded(path))
+        _add(source, _recorded(path))
     for word in modules:
-        _add(found, _traced(word, choices.phases))
+        _add(source, _traced(word, choices.phases))
     if networks:
         every, left_out = compose.every_step(_distinct(networks), choices)
         names = list(dict.fromkeys(network.name for network in networks))
-        _add(found, Made(every, left_out, names, [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)))
-    return found
+        _add(source, Made(every, left_out, names, [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)))
+    return source
 
 
 def _check_used(given: Sequence[str], modules: Sequence[str]) -> None:
@@ -71,12 +71,12 @@ def _check_used(given: Sequence[str], modules: Sequence[str]) -> None:
         raise InputError(f"{', '.join(unused)}: only networks are run as asked; {how}")
 
 
-def _add(found: Made, more: Made) -> None:
-    found.steps.extend(more.steps)
-    found.names.extend(more.names)
-    found.taken_as.extend(more.taken_as)
+def _add(source: Made, more: Made) -> None:
+    source.steps.extend(more.steps)
+    source.names.extend(more.names)
+    source.taken_as.extend(more.taken_as)
     for reason, where in more.left_out.items():
-        found.left_out.setdefault(reason, []).extend(where)
+        source.left_out.setdefault(reason, []).extend(where)
 
 
 def _taken_as(networks: Sequence[Source], dtypes: Sequence[str]) -> list[str]:
@@ -148,21 +148,21 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
     if not wanted:
         raise InputError(f"a module has no phase {', '.join(phases)}; {nearest(phases[0], TRACED)}")
     name = word.rpartition("/")[2]
-    found = Made([], {}, [name], [])
+    source = Made([], {}, [name], [])
     for phase, traced in zip(wanted, module.traces(word, [phase == "train" for phase in wanted]), strict=True):
         if isinstance(traced, str):
             if phases:
                 raise InputError(traced)
-            found.left_out.setdefault(traced, []).append(f"{name} {phase}")
+            source.left_out.setdefault(traced, []).append(f"{name} {phase}")
             continue
         calls = [
             Call(" ".join(filter(None, (one.place, one.operator))), "module", one.asked.workload, one.asked.params, one.times)
             for one in traced.calls
         ]
-        found.steps.append(Step(f"{name} {phase}", calls))
+        source.steps.append(Step(f"{name} {phase}", calls))
         for operator, times in traced.unknown.items():
-            found.left_out.setdefault("no workloads", []).append(f"{operator} ({counted(times, 'call')} in {name} {phase})")
-    return found
+            source.left_out.setdefault("no workloads", []).append(f"{operator} ({counted(times, 'call')} in {name} {phase})")
+    return source
 
 
 def _recorded(path: Path) -> Made:

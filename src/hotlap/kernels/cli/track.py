@@ -33,17 +33,17 @@ def run(args: argparse.Namespace) -> int:
     where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
     if args.out and args.out.endswith(".md"):
         raise InputError(f"track writes a page: name it .html, not {args.out}; 'hotlap kernel track report' writes Markdown")
-    found = tracking.track(_bundles(args), where, terminal.gate(args.gate, below=math.inf), args.network, used.of_table(args.network))
-    if not found.lives and not found.never:
+    tracked = tracking.track(_bundles(args), where, terminal.gate(args.gate, below=math.inf), args.network, used.of_table(args.network))
+    if not tracked.lives and not tracked.never:
         _explain(args, where)
-    kept = [one for one in found.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else found.lives
-    shown = replace(found, lives=kept)
+    kept = [one for one in tracked.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else tracked.lives
+    shown = replace(tracked, lives=kept)
     if args.out:
         terminal.page(args.out, track_page.page(shown), args.json)
     if args.json:
         terminal.print_json(shown)
     elif args.changed and not kept:
-        print(f"{found.runs} runs, {len(found.lives)} kernels: none with a change or a wrong result")
+        print(f"{tracked.runs} runs, {len(tracked.lives)} kernels: none with a change or a wrong result")
     else:
         print(track.track(shown, terminal.width(), color=terminal.color()))
     return 0

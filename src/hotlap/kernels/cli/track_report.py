@@ -27,18 +27,18 @@ def run(args: argparse.Namespace) -> int:
     gate = terminal.gate(args.gate)
     a, b = _side(args.a), _side(args.b)
     table = used.of_table(args.network)
-    found = comparing.release(a, b, gate, args.network, table)
-    if args.network and not found.kernels:
+    report = comparing.release(a, b, gate, args.network, table)
+    if args.network and not report.kernels:
         has = {used.network_of(use.step) for _, side in (a, b) for one in side for use in one.run.plan.uses}
         raise InputError(f"no case of these runs is called by '{args.network}'; their plans know {', '.join(sorted(has)) or 'no network'}")
     if args.out:
-        written = release.markdown(found) if args.out.endswith(".md") else release_page.page(found)
+        written = release.markdown(report) if args.out.endswith(".md") else release_page.page(report)
         terminal.page(args.out, written, args.json)
     if args.json:
-        terminal.print_json({"code": found.code, "counts": found.counted(), "report": found})
+        terminal.print_json({"code": report.code, "counts": report.counted(), "report": report})
     else:
-        print(release.release(found, terminal.width(), color=terminal.color()))
-    return found.code
+        print(release.release(report, terminal.width(), color=terminal.color()))
+    return report.code
 
 
 def _side(name: str) -> tuple[str, list[Bundle]]:

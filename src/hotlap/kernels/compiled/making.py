@@ -80,22 +80,22 @@ def triton(job: Job) -> Made:
     attributes = {(n,): [["tt.divisibility", 16]] for n in aligned}
     source = ASTSource(function, signature=signature, constexprs=constants, attrs=attributes)
     began = time.perf_counter()
-    made = compiler.compile(source, target=target, options=options)
+    binary = compiler.compile(source, target=target, options=options)
     seconds = time.perf_counter() - began
     products = []
     for kind in ("cubin", "ptx", "hsaco", "amdgcn", "llir", "ttgir"):
-        if kind in made.asm:
-            path = Path(job.folder) / f"{made.metadata.name}.{job.architecture}.{kind}"
-            data = made.asm[kind]
+        if kind in binary.asm:
+            path = Path(job.folder) / f"{binary.metadata.name}.{job.architecture}.{kind}"
+            data = binary.asm[kind]
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
             products.append(Product(kind=kind, path=str(path)))
-    threads = made.metadata.num_warps * (target.warp_size if hasattr(target, "warp_size") else 32)
+    threads = binary.metadata.num_warps * (target.warp_size if hasattr(target, "warp_size") else 32)
     return Made(
         products=products,
         seconds=seconds,
         compiler=f"Triton {compiler.__version__}",
         threads=threads,
-        shared_dynamic_bytes=made.metadata.shared,
+        shared_dynamic_bytes=binary.metadata.shared,
     )
 
 

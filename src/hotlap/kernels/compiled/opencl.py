@@ -55,10 +55,10 @@ def _facts(cl: object, kernel: object, device: object) -> dict[str, int]:
         "stack_bytes": "PRIVATE_MEM_SIZE",
         "threads": "WORK_GROUP_SIZE",
     }
-    found = {}
+    facts = {}
     for name, info in asked.items():
         try:
-            found[name] = int(kernel.get_work_group_info(getattr(cl.kernel_work_group_info, info), device))  # type: ignore[attr-defined]
+            facts[name] = int(kernel.get_work_group_info(getattr(cl.kernel_work_group_info, info), device))  # type: ignore[attr-defined]
         except (cl.Error, AttributeError):  # type: ignore[attr-defined]
             continue
-    return found
+    return facts

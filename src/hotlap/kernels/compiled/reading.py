@@ -52,22 +52,22 @@ def binary(path: Path, kind: str) -> list[Compiled]:
 
 def ptx(path: Path, why: str) -> list[Compiled]:
     """The kernels of PTX that could not be made machine code."""
-    found = text.ptx(path.read_text(encoding="utf-8", errors="replace"), path.name)
+    module = text.ptx(path.read_text(encoding="utf-8", errors="replace"), path.name)
     return [
         _mixed(
             Compiled(
-                kernel=one.name,
-                architecture=found.target,
+                kernel=kernel.name,
+                architecture=module.target,
                 source=path.name,
-                how=f"PTX {found.version}",
-                threads=one.threads,
-                shared_bytes=one.shared_bytes,
+                how=f"PTX {module.version}",
+                threads=kernel.threads,
+                shared_bytes=kernel.shared_bytes,
                 notes=[f"registers, spills and stack are not known: {why}"],
             ),
-            one.instructions,
+            kernel.instructions,
             "PTX",
         )
-        for one in found.kernels
+        for kernel in module.kernels
     ]
 
 
@@ -75,28 +75,28 @@ def made(answer: Made, source: str, architecture: str, flags: str) -> list[Compi
     """The kernels that a compilation made."""
     files = {one.kind: Path(one.path) for one in answer.products}
     if "cubin" in files:
-        found = _with_ptx(_cubin(files["cubin"]), files.get("ptx"), answer)
+        kernels = _with_ptx(_cubin(files["cubin"]), files.get("ptx"), answer)
     elif "hsaco" in files:
-        found = _amd(files["hsaco"], files.get("amdgcn"))
+        kernels = _amd(files["hsaco"], files.get("amdgcn"))
     elif "ptx" in files:
-        found = ptx(files["ptx"], "the driver gives PTX, and compiles it when a program is loaded")
+        kernels = ptx(files["ptx"], "the driver gives PTX, and compiles it when a program is loaded")
     elif "elf" in files:
         kind = sniff(files["elf"])
-        found = binary(files["elf"], kind) if kind in ("cubin", "hsaco") else _told(answer)
+        kernels = binary(files["elf"], kind) if kind in ("cubin", "hsaco") else _told(answer)
     else:
-        found = _told(answer)
+        kernels = _told(answer)
     return [
         replace(
-            one,
+            kernel,
             source=source,
-            architecture=one.architecture or architecture,
+            architecture=kernel.architecture or architecture,
             flags=flags,
             how=answer.compiler,
-            threads=one.threads or answer.threads,
+            threads=kernel.threads or answer.threads,
             shared_dynamic_bytes=answer.shared_dynamic_bytes,
-            notes=[*one.notes, *answer.notes],
+            notes=[*kernel.notes, *answer.notes],
         )
-        for one in found
+        for kernel in kernels
     ]
 
 
@@ -115,26 +115,26 @@ def _told(answer: Made) -> list[Compiled]:
     ]
 
 
-def _with_ptx(found: Sequence[Compiled], path: Path | None, answer: Made) -> list[Compiled]:
+def _with_ptx(binaries: Sequence[Compiled], path: Path | None, answer: Made) -> list[Compiled]:
     """With spills as ptxas says them, or as the PTX implies."""
-    told = text.ptxas(answer.log)
+    usage = text.ptxas(answer.log)
     listed = text.ptx(path.read_text(encoding="utf-8", errors="replace"), path.name).kernels if path else []
     declared = {one.name: one for one in listed}
     kernels = []
-    for one in found:
-        source = declared.get(one.kernel)
-        if one.kernel in told:
-            stores, loads = told[one.kernel]
-            one = replace(one, spill_store_bytes=stores, spill_load_bytes=loads)
-        elif one.stack_bytes == 0:
-            one = replace(one, spill_store_bytes=0, spill_load_bytes=0)
+    for kernel in binaries:
+        source = declared.get(kernel.kernel)
+        if kernel.kernel in usage:
+            stores, loads = usage[kernel.kernel]
+            kernel = replace(kernel, spill_store_bytes=stores, spill_load_bytes=loads)
+        elif kernel.stack_bytes == 0:
+            kernel = replace(kernel, spill_store_bytes=0, spill_load_bytes=0)
         elif source is not None and not source.local_bytes:
-            one = replace(one, spill_store_bytes=one.stack_bytes, notes=[*one.notes, LOCAL])
-        if source is not None and not one.of:
-            one = _mixed(one, source.instructions, "PTX")
+            kernel = replace(kernel, spill_store_bytes=kernel.stack_bytes, notes=[*kernel.notes, LOCAL])
+        if source is not None and not kernel.of:
+            kernel = _mixed(kernel, source.instructions, "PTX")
         if source is not None:
-            one = replace(one, dtypes=classes.narrow(source.instructions))
-        kernels.append(one)
+            kernel = replace(kernel, dtypes=classes.narrow(source.instructions))
+        kernels.append(kernel)
     return kernels
 
 
@@ -145,35 +145,35 @@ def _cubin(path: Path) -> list[Compiled]:
     return [_counted_sass(one, listing) for one in found]
 
 
-def _local(one: Compiled) -> Compiled:
+def _local(compiled: Compiled) -> Compiled:
     """A cubin alone tells how much local memory a thread has, not what for."""
-    if one.stack_bytes == 0:
-        return replace(one, spill_store_bytes=0, spill_load_bytes=0)
-    return replace(one, notes=[*one.notes, "spills or arrays: a cubin does not say what its local memory is for"])
+    if compiled.stack_bytes == 0:
+        return replace(compiled, spill_store_bytes=0, spill_load_bytes=0)
+    return replace(compiled, notes=[*compiled.notes, "spills or arrays: a cubin does not say what its local memory is for"])
 
 
-def _counted_sass(one: Compiled, listing: Mapping[str, list[str]] | None) -> Compiled:
-    if listing is None or one.kernel not in listing:
-        return replace(one, how="read", notes=[*one.notes, NO_SASS] if listing is None else one.notes)
-    return _mixed(replace(one, how="read"), listing[one.kernel], "SASS")
+def _counted_sass(compiled: Compiled, listing: Mapping[str, list[str]] | None) -> Compiled:
+    if listing is None or compiled.kernel not in listing:
+        return replace(compiled, how="read", notes=[*compiled.notes, NO_SASS] if listing is None else compiled.notes)
+    return _mixed(replace(compiled, how="read"), listing[compiled.kernel], "SASS")
 
 
 def _amd(path: Path, listing: Path | None) -> list[Compiled]:
-    found = hsaco.read(path.read_bytes(), path.name)
-    shown = listing.read_text(encoding="utf-8") if listing else disassembling.amdgcn(path, found[0].architecture if found else "")
+    kernels = hsaco.read(path.read_bytes(), path.name)
+    shown = listing.read_text(encoding="utf-8") if listing else disassembling.amdgcn(path, kernels[0].architecture if kernels else "")
     code = text.amdgcn(shown) if shown else {}
     why = [] if code else ["no llvm-objdump that knows this architecture is here, so its machine code is not counted"]
     return [
         replace(_mixed(one, code[one.kernel], "AMDGCN"), how="read")
         if one.kernel in code
         else replace(one, how="read", notes=[*one.notes, *why])
-        for one in found
+        for one in kernels
     ]
 
 
-def _mixed(one: Compiled, instructions: list[str], language: str) -> Compiled:
+def _mixed(compiled: Compiled, instructions: list[str], language: str) -> Compiled:
     counts, matrix = classes.mix(instructions, language)
-    return replace(one, instructions=counts, matrix=matrix, of=language, dtypes=classes.narrow(instructions))
+    return replace(compiled, instructions=counts, matrix=matrix, of=language, dtypes=classes.narrow(instructions))
 
 
 def _words(kind: str) -> str:

@@ -83,14 +83,14 @@ def _networks(adding: _Adding, used: Used, share: float, memory_bytes: float) ->
         best = max(worth, key=lambda key: worth[key])
         if worth[best] <= 0:
             break
-        one, brought = by_id[best], gains.pop(best)
-        if _held(one.case) > memory_bytes:
-            adding.failed.append(f"networks: {work.label(one.case)} needs more than --memory")
+        gap, brought = by_id[best], gains.pop(best)
+        if _held(gap.case) > memory_bytes:
+            adding.failed.append(f"networks: {work.label(gap.case)} needs more than --memory")
             continue
         for step, gain in brought:
             reached[step] += gain
-        more = f" and {len(one.uses) - 1} more" if len(one.uses) > 1 else ""
-        adding.add(one.case, "networks", f"{one.uses[0].kernel} of {one.uses[0].step}{more}: {_percent(one.share)} of the steps' time")
+        more = f" and {len(gap.uses) - 1} more" if len(gap.uses) > 1 else ""
+        adding.add(gap.case, "networks", f"{gap.uses[0].kernel} of {gap.uses[0].step}{more}: {_percent(gap.share)} of the steps' time")
 
 
 def _percent(share: float) -> str:

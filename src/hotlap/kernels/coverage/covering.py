@@ -90,7 +90,7 @@ def design(levels: Sequence[int], strength: int, allowed: Allowed | None = None,
 
 def _greedy(tuples: Tuples, wanted: Flags, examples: Rows, allowed: Allowed | None, rng: np.random.Generator) -> Rows:
     """Each row begins with a tuple that is wanted; each further column takes the level that covers most, of several tries the best."""
-    wanted, made = wanted.copy(), []
+    wanted, built = wanted.copy(), []
     of_column = [np.flatnonzero(tuples.member[:, column]) for column in range(len(tuples.levels))]
     left = int(wanted.sum())
     while left:
@@ -103,8 +103,8 @@ def _greedy(tuples: Tuples, wanted: Flags, examples: Rows, allowed: Allowed | No
         best = rows[int(np.argmax(gains))]
         wanted[tuples.places(best[None])] = False
         left -= int(gains.max())
-        made.append(best)
-    return np.array(made, dtype=np.int16).reshape(-1, len(tuples.levels))
+        built.append(best)
+    return np.array(built, dtype=np.int16).reshape(-1, len(tuples.levels))
 
 
 def _example(begun: Rows, examples: Rows) -> Rows:

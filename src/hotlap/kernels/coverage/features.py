@@ -44,14 +44,14 @@ def features(name: str) -> tuple[Feature, ...]:
     variety = spec.variety
     if variety is None:
         return ()
-    found = [_choice(p.name, p.choices or ("false", "true")) for p in spec.params if p.kind == "bool" or _counts(p.name, p.choices)]
-    found += [Feature(form.name, tuple(form.levels), "form", _coded(form.of)) for form in variety.forms]
-    found += [Feature(f"edge {p}", EDGES, "edge", _edge_of(variety, p), p) for p in variety.edges]
+    features_ = [_choice(p.name, p.choices or ("false", "true")) for p in spec.params if p.kind == "bool" or _counts(p.name, p.choices)]
+    features_ += [Feature(form.name, tuple(form.levels), "form", _coded(form.of)) for form in variety.forms]
+    features_ += [Feature(f"edge {p}", EDGES, "edge", _edge_of(variety, p), p) for p in variety.edges]
     if aligned(variety):
-        found.append(Feature("alignment", ALIGNMENTS, "alignment", lambda columns: alignment(variety, columns)))
+        features_.append(Feature("alignment", ALIGNMENTS, "alignment", lambda columns: alignment(variety, columns)))
     if variety.sized:
-        found.append(Feature("size", SIZES, "size", size_of))
-    return tuple(found)
+        features_.append(Feature("size", SIZES, "size", size_of))
+    return tuple(features_)
 
 
 def aligned(variety: Variety) -> bool:
@@ -121,14 +121,14 @@ def codes(of: Sequence[Feature], columns: Columns) -> Codes:
 def rules(name: str, of: Sequence[Feature]) -> list[Rule]:
     """What cannot be: elements wider than an alignment, rows on a tile's edge that are not aligned, forms that exclude each other."""
     there, variety = {one.name for one in of}, work.find(name).variety or Variety()
-    found: list[Rule] = []
+    rules_: list[Rule] = []
     if {"alignment", "dtype"} <= there:
         for code, level in enumerate(ALIGNMENTS):
             wide = tuple(dtype for dtype, bits in BITS.items() if bits > 8 << code)
-            found.append({"alignment": (level,), "dtype": wide})
+            rules_.append({"alignment": (level,), "dtype": wide})
     if "alignment" in there and variety.rows:  # no pad: rows on an edge are aligned
-        found.append({"alignment": ALIGNMENTS[:4], **{f"edge {row}": EDGES[:3] for row in variety.rows if f"edge {row}" in there}})
-    return [*found, *variety.rules]
+        rules_.append({"alignment": ALIGNMENTS[:4], **{f"edge {row}": EDGES[:3] for row in variety.rows if f"edge {row}" in there}})
+    return [*rules_, *variety.rules]
 
 
 def allowed(of: Sequence[Feature], given: Sequence[Rule]) -> Callable[[Codes], NDArray[np.bool_]] | None:

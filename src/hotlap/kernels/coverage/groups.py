@@ -38,10 +38,10 @@ class Columns(dict[str, NDArray[Any]]):
             self._kept[name] = list(places), np.array(found, dtype=np.int64)
         return self._kept[name]
 
-    def by_word(self, name: str, told: Callable[[str], int]) -> NDArray[np.int64]:
+    def by_word(self, name: str, key: Callable[[str], int]) -> NDArray[np.int64]:
         """A number for the text of each case."""
         words, places = self.words(name)
-        return np.array([told(word) for word in words], dtype=np.int64)[places]
+        return np.array([key(word) for word in words], dtype=np.int64)[places]
 
     @cached_property
     def counted(self) -> dict[str, NDArray[np.float64]]:
@@ -52,13 +52,13 @@ class Columns(dict[str, NDArray[Any]]):
 def _counted(columns: Columns) -> dict[str, NDArray[np.float64]]:
     """Texts are grouped, numbers counted at once."""
     length, texts = columns.length, columns.texts()
-    found: dict[str, NDArray[np.float64]] = {name: np.zeros(length) for name in ("memory_bytes", "working_set_bytes", "link_bytes")}
+    totals: dict[str, NDArray[np.float64]] = {name: np.zeros(length) for name in ("memory_bytes", "working_set_bytes", "link_bytes")}
     for places in _alike(columns, texts):
         given: dict[str, Any] = {name: values[places] for name, values in columns.items() if name not in texts}
         given.update({name: columns[name][places[0]] for name in texts})
         for name, values in _worked(columns.spec, given, len(places)).items():
-            found.setdefault(name, np.zeros(length))[places] = values
-    return found
+            totals.setdefault(name, np.zeros(length))[places] = values
+    return totals
 
 
 def _alike(columns: Columns, texts: Sequence[str]) -> list[NDArray[np.int64]]:

@@ -25,13 +25,13 @@ def matched(asked: Sequence[Case], have: Groups, roof: Roof | None) -> tuple[set
         if name not in have:
             continue
         there = have[name].cases
-        for one, (places, apart) in zip(wanted.cases, _around(wanted, have[name], roof), strict=True):
+        for case, (places, apart) in zip(wanted.cases, _around(wanted, have[name], roof), strict=True):
             if not len(places):
                 continue
-            if any(there[place].id == one.id for place in places[apart == 0].tolist()):  # only these: an id takes its time
-                exact.add(one.id)
+            if any(there[place].id == case.id for place in places[apart == 0].tolist()):  # only these: an id takes its time
+                exact.add(case.id)
             elif apart.min() <= np.log2(NEAR) + 1e-9:
-                near[one.id] = there[int(places[np.argmin(apart)])]
+                near[case.id] = there[int(places[np.argmin(apart)])]
     return exact, near
 
 

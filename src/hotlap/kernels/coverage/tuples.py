@@ -50,10 +50,10 @@ class Tuples:
     def rows(self, places: NDArray[np.int64]) -> Rows:
         """Partial rows that hold the tuples alone."""
         which = np.searchsorted(self.bases, places, side="right") - 1
-        rest, made = places - self.bases[which], np.full((len(places), len(self.levels)), OPEN, dtype=np.int16)
+        rest, filled = places - self.bases[which], np.full((len(places), len(self.levels)), OPEN, dtype=np.int16)
         for place in range(self.strength):
             column = self.sets[which, place]
             step = self.steps[which, column]
-            made[np.arange(len(places)), column] = rest // step
+            filled[np.arange(len(places)), column] = rest // step
             rest = rest % step
-        return made
+        return filled

@@ -121,19 +121,19 @@ def chosen(plan: Plan, names: Sequence[str], settings: Settings | None = None) -
             raise _no_step(plan, lacking, own.steps)
         return kept
     has = {network_of(step) for step in own.steps}
-    found, rest = list[Used](), list[str]()
+    usages, rest = list[Used](), list[str]()
     for name in dict.fromkeys(names):
         if name not in {*has, "all"} and not known(name):
             raise InputError(f"there is no network '{name}'; {nearest(name, {*has, *networks.names()})}")
         mine = replace(own, uses=[use for use in own.uses if network_of(use.step) == name])
         kept, lacking = _run_so(mine, settings)
         if kept.uses and not lacking:
-            found.append(kept)
+            usages.append(kept)
         elif name in has and not known(name):
             raise _no_step(plan, lacking, mine.steps)
         else:
             rest.append(name)
-    return merged([*found, *([steps(rest, settings)] if rest else [])])
+    return merged([*usages, *([steps(rest, settings)] if rest else [])])
 
 
 def _run_so(own: Used, settings: Settings) -> tuple[Used, list[str]]:
@@ -163,7 +163,7 @@ def steps(names: Sequence[str], settings: Settings | None = None) -> Used:
     InputError for a name that is none, and where no step can be."""
     wanted = networks.names() if list(names) == ["all"] else list(dict.fromkeys(names))
     sources = [networks.find(name) for name in wanted]
-    found: list[compose.Step] = []
+    composed: list[compose.Step] = []
     left_out: list[str] = []
     for source in sources:
         choices = compose.Choices(**{**_usual(source), **(settings or {})})  # type: ignore[arg-type]
@@ -172,11 +172,11 @@ def steps(names: Sequence[str], settings: Settings | None = None) -> Used:
         except InputError as error:
             left_out.append(str(error))
             continue
-        found += some
+        composed += some
         left_out += [f"{', '.join(where)}: {reason}" for reason, where in not_these.items()]
-    if not found:
+    if not composed:
         raise InputError("; ".join(left_out[:3]))
-    plan = compose.plan(found, lambda _: {}, "networks", "", "")
+    plan = compose.plan(composed, lambda _: {}, "networks", "", "")
     return Used({case.id: case for case in plan.cases}, plan.uses, left_out)
 
 

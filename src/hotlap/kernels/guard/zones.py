@@ -55,14 +55,14 @@ def written_outside(torch: Any, inputs: Mapping[str, Any]) -> str:
 def not_plain(torch: Any, outputs: Sequence[Any], inputs: Mapping[str, Any], place: Any, writes: Sequence[str]) -> str:
     """Why outputs cannot stand as results: not plain tensors, elsewhere, or in memory that holds an input; "" where they can."""
     own = {one.untyped_storage().data_ptr() for name, one in tensors(torch, inputs) if name not in writes and one.layout is torch.strided}
-    for number, one in enumerate(outputs):
+    for number, tensor in enumerate(outputs):
         which = f"output {number}"
-        if type(one) is not torch.Tensor:
-            what = f"{type(one).__module__}.{type(one).__qualname__}"
+        if type(tensor) is not torch.Tensor:
+            what = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
             return f"{which} is no plain tensor but {what}: its work may be put off until it is read"
-        if one.device.type != torch.device(place).type:
-            return f"{which} lies on {one.device}, not on {place}"
-        if one.layout is torch.strided and one.numel() and one.untyped_storage().data_ptr() in own:
+        if tensor.device.type != torch.device(place).type:
+            return f"{which} lies on {tensor.device}, not on {place}"
+        if tensor.layout is torch.strided and tensor.numel() and tensor.untyped_storage().data_ptr() in own:
             return f"{which} lies in the memory of an input that it may not change"
     return ""
 

@@ -43,13 +43,13 @@ def files(path: Path) -> list[Path]:
 
 def _python(path: Path) -> kernels.Kernel:
     code = module(path, "described")
-    found = {key: getattr(code, key) for key in KEYS if hasattr(code, key)}
+    values = {key: getattr(code, key) for key in KEYS if hasattr(code, key)}
     _callable(path, code, "launch", "launch(inputs, params), which returns the outputs")
-    if not found.get("workload"):
+    if not values.get("workload"):
         _callable(path, code, "inputs", "inputs(make, params), which returns tensors by name, or 'workload', the one it implements")
         _callable(path, code, "reference", "reference(inputs, params), which returns what is right, from inputs in fp64")
-    found.setdefault("about", (code.__doc__ or "").strip().split("\n")[0])
-    return _made(path, "python", found, {})
+    values.setdefault("about", (code.__doc__ or "").strip().split("\n")[0])
+    return _made(path, "python", values, {})
 
 
 def _callable(path: Path, code: Any, name: str, what: str) -> None:
@@ -69,51 +69,51 @@ def _table(path: Path, kind: kernels.Kind) -> kernels.Kernel:
     if not text.strip():
         raise InputError(f"{path.name} does not say how to launch it: TOML in lines that begin with //:, or in {beside.name}")
     try:
-        found = tomllib.loads(text)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: not valid TOML: {error}") from None
-    for key in found:
+    for key in document:
         if key not in KEYS:
             raise InputError(f"{where}: there is no key '{key}'; {nearest(key, KEYS)}")
-    left = "outputs" if "writes" not in found else "writes"  # one of them says what it leaves
-    for key in (left, "arguments", *(() if found.get("workload") else ("inputs", "reference"))):
-        if key not in found:
+    left = "outputs" if "writes" not in document else "writes"  # one of them says what it leaves
+    for key in (left, "arguments", *(() if document.get("workload") else ("inputs", "reference"))):
+        if key not in document:
             raise InputError(f"{where}: '{key}' is missing; see docs/own-kernels.md")
-    return _made(path, kind, found, {key: found[key] for key in found if key in KEYS[10:]})
+    return _made(path, kind, document, {key: document[key] for key in document if key in KEYS[10:]})
 
 
-def _made(path: Path, kind: kernels.Kind, found: Mapping[str, Any], table: dict[str, object]) -> kernels.Kernel:
-    workload = str(found.get("workload", ""))
+def _made(path: Path, kind: kernels.Kind, document: Mapping[str, Any], table: dict[str, object]) -> kernels.Kernel:
+    workload = str(document.get("workload", ""))
     if workload and workload not in operators.FAMILIES:
         raise InputError(f"{path.name}: kernels can implement {', '.join(sorted(operators.FAMILIES))}, not '{workload}'")
-    name = str(found.get("name", "")) or re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_")
+    name = str(document.get("name", "")) or re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_")
     kernel = kernels.Kernel(
-        name=name, kind=kind, file=path.name, about=str(found.get("about", ""))[:200], workload=workload,
-        only=_only(path, workload, found.get("only", {})), settings=_settings(path, found.get("params", {})),
-        read_bytes=str(found.get("read_bytes", "")), written_bytes=str(found.get("written_bytes", "")),
-        operations=str(found.get("operations", "")), unit_of_arithmetic=str(found.get("unit_of_arithmetic", "")),
-        cases=[dict(one) for one in found.get("cases", [])], table=table,
+        name=name, kind=kind, file=path.name, about=str(document.get("about", ""))[:200], workload=workload,
+        only=_only(path, workload, document.get("only", {})), settings=_settings(path, document.get("params", {})),
+        read_bytes=str(document.get("read_bytes", "")), written_bytes=str(document.get("written_bytes", "")),
+        operations=str(document.get("operations", "")), unit_of_arithmetic=str(document.get("unit_of_arithmetic", "")),
+        cases=[dict(one) for one in document.get("cases", [])], table=table,
     )  # fmt: skip
     own: list[dict[str, Value]] = [] if workload else [{}]
     for one in kernel.cases or own:
         kernels.case(kernel, one)  # its cost can be worked out, and its cases are valid
         if not workload:
-            evaluate(found.get("terms", 1), kernels.settings(kernel, one))
+            evaluate(document.get("terms", 1), kernels.settings(kernel, one))
     return kernel
 
 
 def _only(path: Path, workload: str, given: object) -> dict[str, list[Value]]:
     if not isinstance(given, Mapping):
         raise InputError(f"{path.name}: 'only' is a table of the parameters it can do, as in only = {{ op = 'softmax' }}")
-    found = {}
+    choices = {}
     for key, values in given.items():
         param = find(workload).param(str(key)) if workload else None
         if param is None:
             names = [p.name for p in find(workload).params] if workload else []
             said = f"'only' names '{key}', which is no parameter of {workload or 'a workload'}"
             raise InputError(f"{path.name}: {said}; {nearest(str(key), names)}")
-        found[str(key)] = [param.parse(one) for one in (values if isinstance(values, (list, tuple)) else [values])]
-    return found
+        choices[str(key)] = [param.parse(one) for one in (values if isinstance(values, (list, tuple)) else [values])]
+    return choices
 
 
 def _settings(path: Path, given: object) -> list[kernels.Setting]:

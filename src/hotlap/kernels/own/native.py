@@ -122,13 +122,13 @@ class _Run:
 
     def _read(self, of: int) -> tuple[dict[str, Any], str]:
         """The set's tensors, and the first buffer behind whose end something was written."""
-        found, outside = {}, ""
+        buffers, outside = {}, ""
         for name, buffer in self.sets[of].items():
             octets = self.target.read(buffer).view(np.uint8)
             room = octets.size - zones.ZONE_BYTES
             outside = outside or (name if bool((octets[room:] != zones.PATTERN).any()) else "")
-            found[name] = self._tensor(name, octets[:room])
-        return found, outside
+            buffers[name] = self._tensor(name, octets[:room])
+        return buffers, outside
 
     def _tensor(self, name: str, octets: Array) -> Any:
         dtype, shape = self.types[name]
@@ -137,9 +137,9 @@ class _Run:
     def _tensors(self, of: int) -> dict[str, Any]:
         return {name: self._tensor(name, value) for name, value in self.content[of].items()}
 
-    def _arguments(self, made: Set, tensors: Mapping[str, Any]) -> list[Buffer | np.generic]:
+    def _arguments(self, buffers: Set, tensors: Mapping[str, Any]) -> list[Buffer | np.generic]:
         listed = table.arguments(self.own, self.params, tensors)
-        return [made[one] if isinstance(one, str) else one for one in listed]
+        return [buffers[one] if isinstance(one, str) else one for one in listed]
 
     # ------------------------------------------------------------ running and checking
 
@@ -161,7 +161,7 @@ class _Run:
         """The set that the loop used last, then fresh input in its memory, twice, each held against the reference."""
         of = max(self.last, 0)
         worst, fault = self._held(of, "a call of the timed loop", self.blank)
-        found: list[list[Any]] = []
+        outputs: list[list[Any]] = []
         for call in range(2 if self.blank else 2 * DRAWINGS):
             if fault:
                 break
@@ -170,10 +170,10 @@ class _Run:
             self._write(of, fresh)
             self.kernel(self.items, self.group, *self.calls[of])
             worst, fault = self._held(of, "a call on fresh input", True)
-            found.append([self._read(of)[0][name] for name in self.outputs])
+            outputs.append([self._read(of)[0][name] for name in self.outputs])
         if fault:
             return Check(passed=False, what=fault)
-        same = all(memory.equal(self.torch, one, two) for one, two in zip(found[::2], found[1::2], strict=True))
+        same = all(memory.equal(self.torch, one, two) for one, two in zip(outputs[::2], outputs[1::2], strict=True))
         self.metrics["deterministic"] = float(same)
         self.notices += [] if same else [Notice(code="not_deterministic", seen="the same call on the same input gives other bits")]
         what = f"{len(self.outputs)} outputs against fp64" + (", one of them from the timed loop" if self.blank else "")

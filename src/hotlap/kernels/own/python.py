@@ -25,14 +25,14 @@ def module(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"hotlap_kernel_{name}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is no Python module")
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[made.__name__] = made  # Triton looks its source up there
+    module_ = importlib.util.module_from_spec(spec)
+    sys.modules[module_.__name__] = module_  # Triton looks its source up there
     sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(made)
+        spec.loader.exec_module(module_)
     except Exception as error:  # a user's code raises what it likes
         raise InputError(f"{path.name} cannot be loaded: {type(error).__name__}: {line(error)}") from error
-    return made
+    return module_
 
 
 def line(error: BaseException) -> str:
@@ -54,14 +54,14 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
 
     def launch(inputs: Mapping[str, Any]) -> Any:
         try:
-            found = code.launch(inputs, params)
+            outputs = code.launch(inputs, params)
         except KeyError as error:
             raise InputError(f"launch of the kernel raises KeyError: {line(error)}; its inputs: {', '.join(sorted(inputs))}") from error
         except WRONG as error:
             raise _wrong("launch", error) from error
-        if found is None:
+        if outputs is None:
             raise InputError("launch of the kernel returns nothing: return its outputs, a tensor or a list of them")
-        return found
+        return outputs
 
     def inputs(make: Maker) -> Any:
         try:
@@ -93,11 +93,11 @@ def listed(file: str, writes: object) -> tuple[str, ...]:
     return tuple(map(str, writes))
 
 
-def check_written(file: str, writes: Sequence[str], made: Mapping[str, Any]) -> None:
+def check_written(file: str, writes: Sequence[str], inputs: Mapping[str, Any]) -> None:
     """Raises InputError where something that is to be written is not among the inputs."""
     for name in writes:
-        if name not in made:
-            raise InputError(f"{file}: 'writes' names '{name}', which is no input; {nearest(name, sorted(made))}")
+        if name not in inputs:
+            raise InputError(f"{file}: 'writes' names '{name}', which is no input; {nearest(name, sorted(inputs))}")
 
 
 def dtype(params: Mapping[str, Value]) -> str:
@@ -138,19 +138,19 @@ def _versions(inputs: Mapping[str, Any]) -> list[int]:
     return [getattr(one, "_version", 0) for one in inputs.values()]
 
 
-def type_of(one: Mapping[str, Any], params: Mapping[str, Value]) -> str:
+def type_of(values: Mapping[str, Any], params: Mapping[str, Value]) -> str:
     """Of a tensor in a table: the parameter that it names, the type that it names, else that of the parameter `dtype`, else fp32."""
-    named = str(one.get("dtype", "dtype"))
-    return str(params.get(named, one.get("dtype", "fp32")))
+    named = str(values.get("dtype", "dtype"))
+    return str(params.get(named, values.get("dtype", "fp32")))
 
 
 def given(make: Maker, wanted: Mapping[str, Mapping[str, Any]], shape: Callable[[Any], int], params: Mapping[str, Value]) -> dict[str, Any]:
     """Inputs by a table of shapes, types and how they are filled."""
-    made = {}
+    inputs = {}
     for name, one in wanted.items():
         sides, kind = [shape(side) for side in one["shape"]], type_of(one, params)
         if one.get("fill", "normal") == "whole":
-            made[name] = make.whole(shape(one.get("high", 256)), *sides, dtype=kind)
+            inputs[name] = make.whole(shape(one.get("high", 256)), *sides, dtype=kind)
         else:
-            made[name] = make.uniform(*sides, dtype=kind) if one.get("fill") == "uniform" else make.normal(*sides, dtype=kind)
-    return made
+            inputs[name] = make.uniform(*sides, dtype=kind) if one.get("fill") == "uniform" else make.normal(*sides, dtype=kind)
+    return inputs

@@ -73,11 +73,11 @@ def arguments(kernel: kernels.Kernel, params: Mapping[str, Value], inputs: Mappi
     listed = kernel.table.get("arguments")
     if not isinstance(listed, list):
         raise InputError(f"{kernel.file} needs 'arguments', in order: names of inputs and outputs, and numbers as in 'rows:int32'")
-    found: list[str | np.generic] = []
+    values: list[str | np.generic] = []
     for item in map(str, listed):
         text, _, kind = item.partition(":")
         if text in inputs and not kind:
-            found.append(text)
+            values.append(text)
             continue
         if not kind and text.isidentifier() and text not in params:
             valid = f"it has the inputs and outputs {', '.join(sorted(inputs))}, and the parameters {', '.join(params)}"
@@ -86,5 +86,5 @@ def arguments(kernel: kernels.Kernel, params: Mapping[str, Value], inputs: Mappi
             raise InputError(f"{kernel.file}: '{item}' has no type of a number; {nearest(kind, SCALARS)}")
         value = evaluate(text, params)
         scalar = SCALARS[kind or "int32"]
-        found.append(scalar(int(value)) if np.issubdtype(scalar, np.integer) else scalar(value))
-    return found
+        values.append(scalar(int(value)) if np.issubdtype(scalar, np.integer) else scalar(value))
+    return values

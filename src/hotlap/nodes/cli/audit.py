@@ -64,17 +64,17 @@ def run(args: argparse.Namespace) -> int:
     facts = node.read(args.root, args.redfish)
     earlier = growth.between(before, facts) if before else None
     rules = audit.growing(rules) if earlier else rules
-    found = audit.audit(facts, rules, args.profile, earlier)
+    outcomes = audit.audit(facts, rules, args.profile, earlier)
     if args.junit:
-        terminal.write(Path(args.junit), junit.audit(facts.host, found, rules, args.fail_on))
+        terminal.write(Path(args.junit), junit.audit(facts.host, outcomes, rules, args.fail_on))
     if args.json:
         since = {"since": before.taken} if before else {}
-        terminal.print_json({"host": facts.host, "profile": args.profile, **since, "outcomes": found})
+        terminal.print_json({"host": facts.host, "profile": args.profile, **since, "outcomes": outcomes})
     else:
         if before and earlier:
             print(f"growth since {before.taken or args.since}{f', {growth.span(earlier.hours)} before' if earlier.hours else ''}")
-        print(printing.audit(facts, args.profile, found, rules, terminal.width(), terminal.color()))
-    return audit.reached(found, args.fail_on)
+        print(printing.audit(facts, args.profile, outcomes, rules, terminal.width(), terminal.color()))
+    return audit.reached(outcomes, args.fail_on)
 
 
 def _rules(args: argparse.Namespace, rules: dict[str, audit.Rule]) -> int:

@@ -41,16 +41,16 @@ def run(args: argparse.Namespace) -> int:
             "--snapshot is of this machine: leave --root and --redfish out; a recorded tree is given when the snapshot is read"
         )
     if args.snapshot:
-        found, count = node.snapshot(Path(args.snapshot), args.identifiers)
-        print(f"{args.snapshot}: {len(found.facts)} facts in {count} files", file=sys.stderr)
+        facts, count = node.snapshot(Path(args.snapshot), args.identifiers)
+        print(f"{args.snapshot}: {len(facts.facts)} facts in {count} files", file=sys.stderr)
         if not args.json:
             return 0
     else:
-        found = node.read(args.root, args.redfish, args.identifiers)
+        facts = node.read(args.root, args.redfish, args.identifiers)
     if args.json:
-        terminal.print_json(found)
+        terminal.print_json(facts)
     else:
-        print(audit.facts(found, terminal.width(), terminal.color(), args.all))
+        print(audit.facts(facts, terminal.width(), terminal.color(), args.all))
     return 0
 
 
@@ -73,14 +73,14 @@ def _bmcs(args: argparse.Namespace) -> int:
     return 0 if facts else 3
 
 
-def _written(folder: Path, found: list[Facts]) -> None:
+def _written(folder: Path, nodes: list[Facts]) -> None:
     used = set[str]()
-    for one in found:
-        name = re.sub(r"[^\w.-]+", "_", one.host)
+    for facts in nodes:
+        name = re.sub(r"[^\w.-]+", "_", facts.host)
         while name in used:
             name += "_"
         used.add(name)
         try:
-            (folder / f"{name}.json").write_bytes(encode(one))
+            (folder / f"{name}.json").write_bytes(encode(facts))
         except OSError as error:
             raise InputError(f"'{folder}' cannot be written: {error.strerror}") from None

@@ -14,10 +14,10 @@ FAST_S = 0.0205  # sensors that update at least so often are worth more than 10 
 
 def lines(periods: Sequence[Period], asked: Sequence[Asked], names: dict[str, str], width: int) -> list[str]:
     """A table per device, what is asked for together, and which sensors are worth reading fast."""
-    said: list[str] = []
+    lines_: list[str] = []
     for device in dict.fromkeys(one.device for one in periods):
         mine = [one for one in periods if one.device == device and one.readings]
-        said += ["", names.get(device, device)]
+        lines_ += ["", names.get(device, device)]
         if mine:
             columns = [
                 Column("  sensor", [Cell(f"  {one.sensor}") for one in mine]),
@@ -27,20 +27,20 @@ def lines(periods: Sequence[Period], asked: Sequence[Asked], names: dict[str, st
                 Column("driver, per read", [Cell("–" if one.driver_s is None else show(one.driver_s, "s")) for one in mine], right=True),
                 Column("averaged over", [Cell(telemetry.window(one.window_s) or "not known") for one in mine], right=True),
             ]  # fmt: skip
-            said += layout.fitted(columns, width, ("unit",)).lines(False)
+            lines_ += layout.fitted(columns, width, ("unit",)).lines(False)
         for one in asked:
             if one.device == device:
-                said.append(f"  asked together: {one.what}, {show(one.seconds, 's')} a call")
-        said += _fast(mine) + telemetry.absent([(one.sensor, one.reason) for one in periods if one.device == device and not one.readings])
-    return said or ["nothing was read"]
+                lines_.append(f"  asked together: {one.what}, {show(one.seconds, 's')} a call")
+        lines_ += _fast(mine) + telemetry.absent([(one.sensor, one.reason) for one in periods if one.device == device and not one.readings])
+    return lines_ or ["nothing was read"]
 
 
-def _found(one: Period) -> str:
-    if one.since_last:
+def _found(period: Period) -> str:
+    if period.since_last:
         return "each reading"
-    if one.found_s is None:
-        return "never changed" if not one.changes else f"changed {one.changes} ×"
-    return f"{'≤ ' if one.at_most else ''}{show(one.found_s, 's')}"
+    if period.found_s is None:
+        return "never changed" if not period.changes else f"changed {period.changes} ×"
+    return f"{'≤ ' if period.at_most else ''}{show(period.found_s, 's')}"
 
 
 def _fast(mine: Sequence[Period]) -> list[str]:

@@ -53,7 +53,7 @@ class Sink:
     def begin(self, about: About) -> None:
         """What will be read."""
 
-    def take(self, found: list[Reading]) -> None:
+    def take(self, readings: list[Reading]) -> None:
         """New readings."""
 
     def draw(self, tally: Tally, names: dict[str, str]) -> None:
@@ -90,11 +90,11 @@ class Lines(Sink):
         self.file.write(msgspec.json.encode({"watch": said}) + b"\n")
         self.file.flush()
 
-    def take(self, found: list[Reading]) -> None:
-        if not found:
+    def take(self, readings: list[Reading]) -> None:
+        if not readings:
             return
-        apart_s = time.time() - found[-1].time_s  # of the wall clock from the watch's, which is monotonic or virtual
-        kept = (msgspec.structs.asdict(one) | {"unix_s": round(one.time_s + apart_s, 6)} for one in found)
+        apart_s = time.time() - readings[-1].time_s  # of the wall clock from the watch's, which is monotonic or virtual
+        kept = (msgspec.structs.asdict(one) | {"unix_s": round(one.time_s + apart_s, 6)} for one in readings)
         self.file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in kept))
         self.file.flush()
 
@@ -132,11 +132,11 @@ class Kept(Sink):
         self.writer = bundle.Writer.create(self.run, paths.home() if self.folder is None else self.folder, folder=self.folder)
         print(f"hotlap: readings go to {self.writer.path}", file=sys.stderr)
 
-    def take(self, found: list[Reading]) -> None:
-        self.columns.add(found)
-        if not found or self.writer is None:
+    def take(self, readings: list[Reading]) -> None:
+        self.columns.add(readings)
+        if not readings or self.writer is None:
             return
-        now_s = found[-1].time_s
+        now_s = readings[-1].time_s
         self.flushed_s = now_s if self.flushed_s is None else self.flushed_s
         if now_s - self.flushed_s >= FLUSH_S:
             self.flushed_s = now_s
@@ -175,9 +175,9 @@ class Exporter(Sink):
         self.exporter = exporter.Exporter(port, period_s)
         print(f"hotlap: metrics at http://{socket.gethostname()}:{self.exporter.port}/metrics", file=sys.stderr)
 
-    def take(self, found: list[Reading]) -> None:
+    def take(self, readings: list[Reading]) -> None:
         self.exporter.labels = self.labels
-        self.exporter.take(found)
+        self.exporter.take(readings)
 
     def draw(self, tally: Tally, names: dict[str, str]) -> None:
         """Nothing: whoever scrapes sees it."""
@@ -194,9 +194,9 @@ class Otlp(Sink):
         self.sender = otlp.Sender(url, period_s, socket.gethostname(), lambda line: print(f"hotlap: {line}", file=sys.stderr))
         self.live = True
 
-    def take(self, found: list[Reading]) -> None:
+    def take(self, readings: list[Reading]) -> None:
         self.sender.labels = self.labels
-        self.sender.add(found)
+        self.sender.add(readings)
 
     def draw(self, tally: Tally, names: dict[str, str]) -> None:
         """Nothing: the collector has them."""

@@ -69,9 +69,9 @@ def _run(args: argparse.Namespace) -> int:
     tally = Tally(period_s)
     names: dict[str, str] = {}
 
-    def take(found: list[Reading]) -> None:
-        tally.add(found)
-        sink.take(found)
+    def take(readings: list[Reading]) -> None:
+        tally.add(readings)
+        sink.take(readings)
 
     try:
         if args.bmc and not (args.target or args.device or args.scrape or args.ipmi):
@@ -100,13 +100,13 @@ def _periods(args: argparse.Namespace) -> int:
     for name, reason in missing.items():
         print(f"hotlap: {name}: {reason}", file=sys.stderr)
     every_s, length_s = _time(args.every or "10 ms", "--every"), _time(args.length or "10 s", "--for")
-    found, asked = periods.measure(list(local.values()), seen[0].clock, length_s, every_s)
+    periods_, asked = periods.measure(list(local.values()), seen[0].clock, length_s, every_s)
     names = {one.device.key: f"{one.device.selector} {one.device.name}" for one in seen}
     if args.json:
-        terminal.print_json({"sensors": found, "asked_together": asked})
+        terminal.print_json({"sensors": periods_, "asked_together": asked})
     else:
-        print("\n".join(showing.lines(found, asked, names, terminal.width())).strip("\n"))
-    return 0 if any(one.readings for one in found) else 3
+        print("\n".join(showing.lines(periods_, asked, names, terminal.width())).strip("\n"))
+    return 0 if any(one.readings for one in periods_) else 3
 
 
 def _local(seen: list[Any]) -> tuple[dict[tuple[str, str], Any], dict[str, str]]:
@@ -196,20 +196,20 @@ def _stepping(sources: list[Any], clock: Any, length_s: float) -> list[Reading]:
 def _targets(args: argparse.Namespace) -> list[Any]:
     if args.target:
         spec = targets.parse(args.target)
-        found = [one for one in targets.find(spec) if _asked(one, args.device)]
-        if found and spec.name == "simulated":
-            opened: list[Any] = [targets.open_device(spec, one) for one in found]
+        devices = [one for one in targets.find(spec) if _asked(one, args.device)]
+        if devices and spec.name == "simulated":
+            opened: list[Any] = [targets.open_device(spec, one) for one in devices]
             virtual = Virtual([one.clock for one in opened])
             return [Shown(one.device, virtual, one.gpu) for one in opened]
     else:
         seen = [one for one in targets.survey()[0] if one.kind == "gpu"]
         known = {one.pci_address.lower() for one in seen}
         seen += [one for one in drm.devices(Tree()) if one.pci_address not in known]
-        found = [one for one in seen if _asked(one, args.device)]
-    if not found and (args.device not in ("", "all") or args.target):
+        devices = [one for one in seen if _asked(one, args.device)]
+    if not devices and (args.device not in ("", "all") or args.target):
         raise InputError(f"there is no device {args.device or args.target}; hotlap devices lists them")
     clock = SystemClock()
-    once = {one.pci_address or one.key: one for one in reversed(found)}
+    once = {one.pci_address or one.key: one for one in reversed(devices)}
     return [SimpleNamespace(device=one, clock=clock) for one in once.values()] or [SimpleNamespace(device=host.describe(), clock=clock)]
 
 

@@ -55,23 +55,27 @@ def told(tally: Tally, names: dict[str, str], width: int = 100) -> list[str]:
     return [*lines, *(_crossed(one) for one in crosscheck.compare(tally, names))]
 
 
-def _sensor(name: str, one: Sensor) -> telemetry.Sensor:
-    reason = one.last.reason if one.last else ""
-    if not one.count:
+def _sensor(name: str, sensor: Sensor) -> telemetry.Sensor:
+    reason = sensor.last.reason if sensor.last else ""
+    if not sensor.count:
         return telemetry.Sensor(name, reason=reason)
     return telemetry.Sensor(
-        name, one.count, one.low, one.total / one.count, one.high, one.last.window_s if one.last else None, reason,
-        frozenset(one.codes),
+        name, sensor.count, sensor.low, sensor.total / sensor.count, sensor.high, sensor.last.window_s if sensor.last else None, reason,
+        frozenset(sensor.codes),
     )
 
 
-def _crossed(one: crosscheck.Cross) -> str:
-    if one.difference is None or one.bound is None:
-        return f"\nenergy by BMC {one.bmc} is not held against the GPUs' own: {one.reason}"
-    gpus = f"{one.own} GPUs" if one.own > 1 else "the GPU"
-    shown = f"{telemetry.value('energy_j', one.bmc_j)} by BMC {one.bmc}, {telemetry.value('energy_j', one.own_j)} by their own sensors"
-    beyond = "" if abs(one.difference) <= one.bound else "; beyond both errors: one is wrong, or they measure different things"
-    return f"\nenergy of {gpus} over {one.seconds:.4g} s: {shown}: {one.difference:+.1%} (errors explain up to ±{one.bound:.1%}){beyond}"
+def _crossed(cross: crosscheck.Cross) -> str:
+    if cross.difference is None or cross.bound is None:
+        return f"\nenergy by BMC {cross.bmc} is not held against the GPUs' own: {cross.reason}"
+    gpus = f"{cross.own} GPUs" if cross.own > 1 else "the GPU"
+    shown = (
+        f"{telemetry.value('energy_j', cross.bmc_j)} by BMC {cross.bmc}, {telemetry.value('energy_j', cross.own_j)} by their own sensors"
+    )
+    beyond = "" if abs(cross.difference) <= cross.bound else "; beyond both errors: one is wrong, or they measure different things"
+    return (
+        f"\nenergy of {gpus} over {cross.seconds:.4g} s: {shown}: {cross.difference:+.1%} (errors explain up to ±{cross.bound:.1%}){beyond}"
+    )
 
 
 def summary(tally: Tally, names: dict[str, str]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def collect(notes: Notes, where: str, identifiers: bool = False) -> None:
 
 def read(ends: Sequence[bmc_file.Endpoint], identifiers: bool = False) -> tuple[dict[str, Facts], dict[str, str]]:
     """Facts of each BMC by its name, and of those that could not be read the reason. Raises Unavailable without aiohttp."""
-    found, failed = dict[str, Facts](), dict[str, str]()
+    by_host, failed = dict[str, Facts](), dict[str, str]()
     for end, (documents, reason) in zip(ends, asyncio.run(_all(ends)), strict=True):
         notes = Notes(Packed(end.name))
         if not reason and not _noted(notes, documents, identifiers):
@@ -83,8 +83,8 @@ def read(ends: Sequence[bmc_file.Endpoint], identifiers: bool = False) -> tuple[
             failed[end.name] = reason
             continue
         taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        found[end.name] = Facts(host=end.name, taken=taken, hotlap=hotlap.__version__, facts=notes.facts)
-    return found, failed
+        by_host[end.name] = Facts(host=end.name, taken=taken, hotlap=hotlap.__version__, facts=notes.facts)
+    return by_host, failed
 
 
 async def _all(ends: Sequence[bmc_file.Endpoint]) -> list[tuple[list[dict[str, Any]], str]]:
@@ -115,7 +115,7 @@ async def _live(client: bmc.Client) -> list[dict[str, Any]]:
 
 def _noted(notes: Notes, documents: Iterable[dict[str, Any]], identifiers: bool) -> bool:
     """Whether there was anything to note."""
-    found, count = False, dict[str, int]()
+    complete, count = False, dict[str, int]()
     for document in documents:
         kind, path = str(document.get("@odata.type", "")).split(".")[0], str(document.get("@odata.id", ""))
         name = document.get("Id")
@@ -128,8 +128,8 @@ def _noted(notes: Notes, documents: Iterable[dict[str, Any]], identifiers: bool)
             _named(notes, kind, document, count[kind], identifiers)
         else:
             continue
-        found = True
-    return found
+        complete = True
+    return complete
 
 
 def _named(notes: Notes, kind: str, document: dict[str, Any], place: int, identifiers: bool) -> None:

@@ -69,24 +69,24 @@ NOTHING = ("", "N/A", "[N/A]", "Not Supported", "Unknown", "Unknown Error")
 
 def collect(notes: Notes) -> None:
     """Facts of each GPU as ``gpu[0]…``, in the order of their addresses, and of the NVIDIA driver."""
-    place, found = notes.place, list[str]()
+    place, addresses = notes.place, list[str]()
     for folder in place.glob(f"{pci.FOLDER}/*"):
         kind, vendor = place.text(f"{folder}/class").removeprefix("0x"), place.text(f"{folder}/vendor")
         if (kind[:2] in (pci.DISPLAY, pci.ACCELERATOR)) and vendor in VENDORS:
-            found.append(folder)
+            addresses.append(folder)
     out = place.command("nvidia-smi-q.xml")
     document, why = _document(out.text, out.reason)
     _driver(notes, document, out.source, why)
-    notes.note("gpus.count", len(found), pci.FOLDER)
-    told = {_address(one.get("id", "")): one for one in document.iter("gpu")} if document is not None else {}
-    for index, folder in enumerate(found):
+    notes.note("gpus.count", len(addresses), pci.FOLDER)
+    elements = {_address(one.get("id", "")): one for one in document.iter("gpu")} if document is not None else {}
+    for index, folder in enumerate(addresses):
         name, address = f"gpu[{index}]", folder.rpartition("/")[2]
         _bus(notes, name, folder)
         if VENDORS[place.text(f"{folder}/vendor")] == "nvidia":
-            _told(notes, name, told.get(_address(address)), out.source, why or f"nvidia-smi does not list {address}")
+            _told(notes, name, elements.get(_address(address)), out.source, why or f"nvidia-smi does not list {address}")
         if VENDORS[place.text(f"{folder}/vendor")] == "amd":
             _amd(notes, name, folder)
-    _links(notes, [folder.rpartition("/")[2] for folder in found], [_address(key) for key in told])
+    _links(notes, [folder.rpartition("/")[2] for folder in addresses], [_address(key) for key in elements])
 
 
 def _address(text: str) -> str:
@@ -147,21 +147,21 @@ def _bus(notes: Notes, name: str, folder: str) -> None:
     notes.note(f"{name}.acs_redirect", value, "config of the bridges above", reason=why)
 
 
-def _told(notes: Notes, name: str, one: ElementTree.Element | None, source: str, why: str) -> None:
+def _told(notes: Notes, name: str, element: ElementTree.Element | None, source: str, why: str) -> None:
     def text(path: str) -> str | None:
-        found = (one.findtext(path) or "").strip() if one is not None else ""
+        found = (element.findtext(path) or "").strip() if element is not None else ""
         return None if found in NOTHING else found
 
     for fact, path in TEXTS.items():
-        notes.note(f"{name}.{fact}", text(path), f"{source}: {path}", reason=why if one is None else "not shown")
+        notes.note(f"{name}.{fact}", text(path), f"{source}: {path}", reason=why if element is None else "not shown")
     for fact, (path, unit, factor) in NUMBERS.items():
         value = _number(text(path) or text(OLDER.get(path, path)), factor)
-        notes.note(f"{name}.{fact}", value, f"{source}: {path}", unit, why if one is None else "not shown")
+        notes.note(f"{name}.{fact}", value, f"{source}: {path}", unit, why if element is None else "not shown")
     counts = [int(value) for leaf in SRAM_UNCORRECTED if (value := _number(text(f"{SRAM}/{leaf}"), COUNT)) is not None]
-    reason = why if one is None else "not shown"
+    reason = why if element is None else "not shown"
     notes.note(f"{name}.ecc.sram_uncorrected", sum(counts) if counts else None, f"{source}: {SRAM}/sram_uncorrectable*", reason=reason)
     for group in ("clocks_event_reasons", "clocks_throttle_reasons"):
-        if one is not None and (reasons := one.find(group)) is not None:
+        if element is not None and (reasons := element.find(group)) is not None:
             active = [
                 word for word in SLOWED if any(child.tag.endswith(word) and (child.text or "").strip() == "Active" for child in reasons)
             ]
@@ -176,13 +176,13 @@ def _number(text: str | None, factor: float) -> float | int | None:
     return int(value) if value.is_integer() else value
 
 
-def _links(notes: Notes, addresses: list[str], told: list[str]) -> None:
+def _links(notes: Notes, addresses: list[str], lines: list[str]) -> None:
     """NVLinks of each GPU from ``nvidia-smi nvlink -s``, whose GPU 0 is the first that nvidia-smi -q lists."""
     out = notes.place.command("nvidia-smi-nvlink")
     for block in re.split(r"^(?=GPU \d+:)", out.text, flags=re.MULTILINE):
         match = re.match(r"GPU (\d+):", block)
-        if match and int(match[1]) < len(told) and told[int(match[1])] in addresses:
-            name = f"gpu[{addresses.index(told[int(match[1])])}]"
+        if match and int(match[1]) < len(lines) and lines[int(match[1])] in addresses:
+            name = f"gpu[{addresses.index(lines[int(match[1])])}]"
             speeds = [float(value) for value in re.findall(r"Link \d+: ([\d.]+) GB/s", block)]
             down = len(re.findall(r"Link \d+: <inactive>", block))
             notes.note(f"{name}.nvlink.links", len(speeds) + down, out.source)

@@ -43,7 +43,7 @@ class Client:
         """All of its readings; a resource that fails costs its own. Raises MachineError with the reason, never with what was sent."""
         if self.plan is None or time_s > self.plan.until_s:
             self.plan = await self._planned(time_s)
-        plan, found, failed = self.plan, list[Reading](), list[Failed]()
+        plan, readings, failed = self.plan, list[Reading](), list[Failed]()
         taken, names = set(plan.covered), set(plan.names)
         worth = []  # resources that add something to those before them
         for path in plan.paths:
@@ -61,16 +61,16 @@ class Client:
                 if sum(isinstance(one, Slow) for one in failed) > 1:
                     raise
                 continue
-            found += new
+            readings += new
             worth += [path] if new or redfish_tree.is_report(path) else []
-        if failed and not found:
+        if failed and not readings:
             self.plan = None
             raise failed[0]
         if failed:
             plan.until_s = min(plan.until_s, time_s + AGAIN_S)
         if plan.fresh:
             plan.paths, plan.fresh = worth, False
-        return found + [_failed(one, self.endpoint.name, time_s) for one in failed]
+        return readings + [_failed(one, self.endpoint.name, time_s) for one in failed]
 
     async def _planned(self, time_s: float) -> _Plan:
         if self.endpoint.reports:
@@ -189,17 +189,17 @@ class _Plan:
         self.names |= {(one.device, one.sensor) for one in rows}
 
 
-def _first(source: str, one: Reading, taken: set[str], names: set[tuple[str, str]]) -> Reading | None:
+def _first(source: str, reading: Reading, taken: set[str], names: set[tuple[str, str]]) -> Reading | None:
     """The reading, unless its sensor was there before; another Sensor of the same name gets its own id added."""
     if source and source in taken:
         return None
-    if (one.device, one.sensor) in names:
+    if (reading.device, reading.sensor) in names:
         if "/Sensors/" not in source:
             return None
-        one = msgspec.structs.replace(one, sensor=f"{one.sensor}.{source.rpartition('/')[2].lower()}")
+        reading = msgspec.structs.replace(reading, sensor=f"{reading.sensor}.{source.rpartition('/')[2].lower()}")
     taken.add(source)
-    names.add((one.device, one.sensor))
-    return one
+    names.add((reading.device, reading.sensor))
+    return reading
 
 
 def _failed(error: Failed, name: str, time_s: float) -> Reading:

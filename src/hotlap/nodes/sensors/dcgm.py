@@ -40,19 +40,21 @@ BLANKS = (  # from the first to the last of DCGM's marks: blank, not found, not 
 )
 
 
-def known(one: Sample) -> bool:
+def known(sample: Sample) -> bool:
     """Whether the exporter said it."""
-    return one.name.startswith(PREFIX)
+    return sample.name.startswith(PREFIX)
 
 
-def translate(one: Sample, host: str, time_s: float) -> Reading:
+def translate(sample: Sample, host: str, time_s: float) -> Reading:
     """Under Hotlap's name where the field has one, else under its own."""
-    device = one.labels.get("UUID") or one.labels.get("uuid") or (f"{host}:{one.labels['gpu']}" if "gpu" in one.labels else host)
-    if one.labels.get("GPU_I_ID"):
-        device = f"{device}/{one.labels['GPU_I_ID']}"
-    sensor, by = SENSORS.get(NUMBERS.get(one.name, -1), (one.name, 1.0))
-    if one.value is not None and any(low <= one.value <= high for low, high in BLANKS):
+    device = (
+        sample.labels.get("UUID") or sample.labels.get("uuid") or (f"{host}:{sample.labels['gpu']}" if "gpu" in sample.labels else host)
+    )
+    if sample.labels.get("GPU_I_ID"):
+        device = f"{device}/{sample.labels['GPU_I_ID']}"
+    sensor, by = SENSORS.get(NUMBERS.get(sample.name, -1), (sample.name, 1.0))
+    if sample.value is not None and any(low <= sample.value <= high for low, high in BLANKS):
         return Reading(
-            sensor=sensor, device=device, time_s=time_s, status="error", reason="DCGM marks the value as blank", sensor_s=one.sensor_s
+            sensor=sensor, device=device, time_s=time_s, status="error", reason="DCGM marks the value as blank", sensor_s=sample.sensor_s
         )
-    return reading(one, sensor, device, time_s, by)
+    return reading(sample, sensor, device, time_s, by)

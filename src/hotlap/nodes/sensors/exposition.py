@@ -70,17 +70,17 @@ def families(readings: Iterable[Reading], labels: Mapping[str, Mapping[str, str]
     """Families of metrics in order of their names. `labels`: device → its labels, as gpu, uuid, host."""
     metrics: dict[str, Any] = {}
     make = client().Metric
-    for one in readings:
-        if one.status != "ok" or one.value is None:
+    for row in readings:
+        if row.status != "ok" or row.value is None:
             continue
-        stem, _, part = one.sensor.partition(".")
-        own = dict(labels.get(one.device, {"device": one.device})) | ({"sensor": part} if part else {})
+        stem, _, part = row.sensor.partition(".")
+        own = dict(labels.get(row.device, {"device": row.device})) | ({"sensor": part} if part else {})
         if stem == "throttle":
             name, kind, about = "hotlap_throttle_active", "gauge", "1 while the clock is throttled by the cause"
-            causes = [({**own, "cause": cause.replace(" ", "_")}, float(bool(int(one.value) & bit))) for bit, cause in THROTTLE.items()]
+            causes = [({**own, "cause": cause.replace(" ", "_")}, float(bool(int(row.value) & bit))) for bit, cause in THROTTLE.items()]
         else:
             name, kind = named(stem)
-            about, causes = HELP.get(stem, f"Sensor {stem}, a {kind} in the unit of its name"), [(own, one.value)]
+            about, causes = HELP.get(stem, f"Sensor {stem}, a {kind} in the unit of its name"), [(own, row.value)]
         family = metrics.setdefault(name, make(name.removesuffix("_total") if kind == "counter" else name, about, kind))
         for with_labels, value in causes:
             family.add_sample(name, with_labels, value)
@@ -121,11 +121,11 @@ def read(text: str, device: str, time_s: float) -> list[Reading]:
     return found
 
 
-def reading(one: Sample, sensor: str, device: str, time_s: float, by: float = 1.0) -> Reading:
+def reading(sample: Sample, sensor: str, device: str, time_s: float, by: float = 1.0) -> Reading:
     """A sample under another name, its value times `by`."""
-    if one.value is None:
-        return Reading(sensor=sensor, device=device, time_s=time_s, status="error", reason=one.reason, sensor_s=one.sensor_s)
-    return Reading(sensor=sensor, device=device, time_s=time_s, value=one.value * by, sensor_s=one.sensor_s)
+    if sample.value is None:
+        return Reading(sensor=sensor, device=device, time_s=time_s, status="error", reason=sample.reason, sensor_s=sample.sensor_s)
+    return Reading(sensor=sensor, device=device, time_s=time_s, value=sample.value * by, sensor_s=sample.sensor_s)
 
 
 def samples(text: str) -> list[Sample]:
@@ -139,10 +139,10 @@ def samples(text: str) -> list[Sample]:
 def _sample(parse: Callable[[str], Iterable[Any]], line: str, number: int, by: float) -> Sample:
     """Each line by itself, so that one that is broken costs no other."""
     try:
-        ((one,),) = (family.samples for family in parse(EXEMPLAR.sub("", line)))
+        ((sample,),) = (family.samples for family in parse(EXEMPLAR.sub("", line)))
     except (ValueError, IndexError, KeyError):
         return Sample(f"line_{number}", {}, None, reason=f"not the text format: {line[:60]!r}", bad=True)
-    own = None if one.timestamp is None else round(float(one.timestamp) * by, 6)
-    if not math.isfinite(one.value):
-        return Sample(one.name, one.labels, None, own, f"no finite number: {one.value}")
-    return Sample(one.name, one.labels, one.value, own)
+    own = None if sample.timestamp is None else round(float(sample.timestamp) * by, 6)
+    if not math.isfinite(sample.value):
+        return Sample(sample.name, sample.labels, None, own, f"no finite number: {sample.value}")
+    return Sample(sample.name, sample.labels, sample.value, own)

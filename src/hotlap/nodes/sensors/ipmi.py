@@ -33,7 +33,7 @@ DCMI = {  # line: sensor
 
 def sensors(text: str, time_s: float) -> list[Reading]:
     """The numbers in the output of ipmitool's `sensor`, `sdr` or `sdr elist`; discrete sensors are left out."""
-    found = []
+    readings = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) >= 4 and re.fullmatch(r"[0-9A-Fa-f]{2}h", cells[1]):  # elist: name, id, state, entity, reading
@@ -46,8 +46,8 @@ def sensors(text: str, time_s: float) -> list[Reading]:
             continue
         one = _one(cells[0], (number, unit.lower(), state.lower()), time_s)
         if one is not None:
-            found.append(one)
-    return found
+            readings.append(one)
+    return readings
 
 
 def _one(name: str, cells: tuple[str, str, str], time_s: float) -> Reading | None:
@@ -76,7 +76,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 def dcmi(text: str, time_s: float) -> list[Reading]:
     """The output of `ipmitool dcmi power reading`."""
-    found = []
+    readings = []
     off = re.search(r"Power reading state is\s*:\s*deactivated", text, re.IGNORECASE)
     length = re.search(r"Sampling period\s*:\s*(\d+)\s*(Milliseconds|Seconds|Minutes)", text, re.IGNORECASE)
     window_s = int(length[1]) * {"m": 1e-3, "s": 1.0, "M": 60.0}[_unit(length[2])] if length else None
@@ -86,11 +86,11 @@ def dcmi(text: str, time_s: float) -> list[Reading]:
             continue
         if off or int(match[1]) == 0:
             reason = "the BMC's power reading is switched off" if off else "answers 0 W, as boards that do not measure it do"
-            found.append(Reading(sensor=sensor, device=DEVICE, time_s=time_s, status="error", reason=reason))
+            readings.append(Reading(sensor=sensor, device=DEVICE, time_s=time_s, status="error", reason=reason))
         else:
             window = 0.0 if sensor == "power_w" else window_s
-            found.append(Reading(sensor=sensor, device=DEVICE, time_s=time_s, value=float(match[1]), window_s=window))
-    return found
+            readings.append(Reading(sensor=sensor, device=DEVICE, time_s=time_s, value=float(match[1]), window_s=window))
+    return readings
 
 
 def _unit(word: str) -> str:
@@ -137,14 +137,14 @@ class Ipmi:
                 self.fresh = found
 
     def _all(self) -> list[Reading]:
-        found: list[Reading] = []
+        readings: list[Reading] = []
         for words, parse, sensor in ((["sensor"], sensors, "reachable"), (["dcmi", "power", "reading"], dcmi, "power_w")):
             time_s = time.time()
             try:
-                found += parse(self._ask(words), time_s)
+                readings += parse(self._ask(words), time_s)
             except MachineError as error:
-                found.append(Reading(sensor=sensor, device=DEVICE, time_s=time_s, status="error", reason=str(error)))
-        return found
+                readings.append(Reading(sensor=sensor, device=DEVICE, time_s=time_s, status="error", reason=str(error)))
+        return readings
 
     def _ask(self, words: list[str]) -> str:
         """Raises MachineError."""

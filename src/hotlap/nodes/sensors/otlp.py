@@ -32,17 +32,21 @@ Timed = tuple[Reading, float]  # with the UNIX time at which it came
 def body(timed: list[Timed], labels: Mapping[str, Mapping[str, str]], host: str, began_s: float) -> dict[str, Any]:
     """One request's document. `labels`: device → its labels; `began_s`: UNIX time from which counters are told."""
     metrics: dict[str, dict[str, Any]] = {}
-    for one, came_s in timed:
-        if one.status != "ok" or one.value is None or not math.isfinite(one.value):
+    for reading, came_s in timed:
+        if reading.status != "ok" or reading.value is None or not math.isfinite(reading.value):
             continue
-        stem, _, part = one.sensor.partition(".")
+        stem, _, part = reading.sensor.partition(".")
         name, unit, counts = _named(stem)
-        own = {**labels.get(one.device, {"device": one.device}), **({"sensor": part} if part else {})}
+        own = {**labels.get(reading.device, {"device": reading.device}), **({"sensor": part} if part else {})}
         own.pop("host", None)  # it is the resource's
-        point: dict[str, Any] = {"timeUnixNano": _nanos(one.sensor_s or came_s), "asDouble": one.value, "attributes": _attributes(own)}
+        point: dict[str, Any] = {
+            "timeUnixNano": _nanos(reading.sensor_s or came_s),
+            "asDouble": reading.value,
+            "attributes": _attributes(own),
+        }
         kind: dict[str, Any] = {"dataPoints": []}
         if counts:
-            point["startTimeUnixNano"] = _nanos(min(began_s, one.sensor_s or came_s))
+            point["startTimeUnixNano"] = _nanos(min(began_s, reading.sensor_s or came_s))
             kind |= {"aggregationTemporality": SUM_SO_FAR, "isMonotonic": True}
         metric = metrics.setdefault(name, {"name": name, "unit": unit, "sum" if counts else "gauge": kind})
         metric["sum" if counts else "gauge"]["dataPoints"].append(point)
@@ -89,10 +93,10 @@ class Sender:
         self.thread = threading.Thread(target=self._keep, daemon=True)
         self.thread.start()
 
-    def add(self, found: list[Reading]) -> None:
+    def add(self, readings: list[Reading]) -> None:
         now = time.time()
         with self.lock:
-            self.waiting += [(one, now) for one in found]
+            self.waiting += [(one, now) for one in readings]
             self._shorten()
 
     def close(self) -> None:

@@ -91,14 +91,14 @@ def _together(source: Source, means: dict[str, tuple[int, float]], whole: Spent)
     return [Asked(source.device, name, calls, mean) for name, (calls, mean) in means.items() if name in shared]
 
 
-def _of(one: Readings, driver_s: float | None) -> Period:
-    pairs = [(t, v) for t, v in zip(one.times_s, one.values, strict=True) if v is not None]
+def _of(readings: Readings, driver_s: float | None) -> Period:
+    pairs = [(t, v) for t, v in zip(readings.times_s, readings.values, strict=True) if v is not None]
     if not pairs:
-        return Period(one.device, one.sensor, 0, None, 0, None, reason=one.reason)
+        return Period(readings.device, readings.sensor, 0, None, 0, None, reason=readings.reason)
     times, values = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
     read_s = float(np.median(np.diff(times))) if len(times) > 1 else None
     found_s, changes, at_most = find(times, values)
-    return Period(one.device, one.sensor, len(times), read_s, changes, found_s, at_most, one.window_s, driver_s)
+    return Period(readings.device, readings.sensor, len(times), read_s, changes, found_s, at_most, readings.window_s, driver_s)
 
 
 def find(times_s: Floats, values: Floats) -> tuple[float | None, int, bool]:

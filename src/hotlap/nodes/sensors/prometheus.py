@@ -62,8 +62,8 @@ class Scrape:
             raise ValueError(f"the answer is longer than {BYTES_MAX // 2**20} MiB")
         return bytes(data).decode("utf-8", errors="replace")
 
-    def _reading(self, one: exposition.Sample, time_s: float) -> Reading:
-        if dcgm.known(one):
-            return dcgm.translate(one, self.device, time_s)
-        labels = "{" + ",".join(f"{key}={text}" for key, text in one.labels.items()) + "}" if one.labels else ""
-        return exposition.reading(one, one.name + labels, self.device, time_s)
+    def _reading(self, sample: exposition.Sample, time_s: float) -> Reading:
+        if dcgm.known(sample):
+            return dcgm.translate(sample, self.device, time_s)
+        labels = "{" + ",".join(f"{key}={text}" for key, text in sample.labels.items()) + "}" if sample.labels else ""
+        return exposition.reading(sample, sample.name + labels, self.device, time_s)

@@ -113,14 +113,14 @@ def report(data: bytes, bmc: str, time_s: float, now_s: float, units: Mapping[st
     still agree. Raises MachineError for what is no metric report.
     """
     try:
-        found = _decoder.decode(data)
+        decoded = _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise MachineError(f"{bmc} answers with no metric report: {error}") from None
-    whole = instant(found.time)
-    times = [instant(row.time) if row.time else whole for row in found.rows]
+    whole = instant(decoded.time)
+    times = [instant(row.time) if row.time else whole for row in decoded.rows]
     newest = max((t for t in times if t is not None), default=now_s)
-    named_rows = [named(row.path or row.id, units.get(row.id, "") if units else "") for row in found.rows]
-    return [_row(*one, newest, bmc, time_s) for one in zip(found.rows, named_rows, times, strict=True)]
+    named_rows = [named(row.path or row.id, units.get(row.id, "") if units else "") for row in decoded.rows]
+    return [_row(*one, newest, bmc, time_s) for one in zip(decoded.rows, named_rows, times, strict=True)]
 
 
 def sources(data: bytes) -> set[str]:

@@ -67,9 +67,9 @@ def _quoted(document: dict[str, Any], names: Iterable[str], part: str = "") -> I
             yield _excerpt(one, one["Reading"], unit, label, f"{path}#/{name}")
 
 
-def _excerpt(one: dict[str, Any], raw: Any, unit: str, label: str, place: str) -> Found:
+def _excerpt(excerpt: dict[str, Any], raw: Any, unit: str, label: str, place: str) -> Found:
     """Named as its Sensor where it says which, else by `label`."""
-    uri = one.get("DataSourceUri")
+    uri = excerpt.get("DataSourceUri")
     if isinstance(uri, str) and "/Sensors/" in uri:
         parts = [word for word in uri.split("/") if word]
         chassis = parts[parts.index("Sensors") - 1]
@@ -97,19 +97,19 @@ def _environment(document: dict[str, Any], _owner: str) -> Iterator[Found]:
         yield from _speed(one, str(document.get("@odata.id", "")))
 
 
-def _speed(one: dict[str, Any], place: str) -> Iterator[Found]:
+def _speed(excerpt: dict[str, Any], place: str) -> Iterator[Found]:
     """A fan's speed: BMCs put a share into SpeedRPM, so where the sensor's name tells the unit, the name is believed."""
-    label = _part(one)
-    uri = str(one.get("DataSourceUri", ""))
+    label = _part(excerpt)
+    uri = str(excerpt.get("DataSourceUri", ""))
     told = redfish.of_sensor(uri.rpartition("/")[2], "")[0].partition(".")[0] if uri else ""
     if told in ("fan", "fan_rpm"):
-        raw = one["Reading"] if one.get("Reading") is not None else one.get("SpeedRPM")
-        yield _excerpt(one, raw, "%" if told == "fan" else "RPM", label, place)
+        raw = excerpt["Reading"] if excerpt.get("Reading") is not None else excerpt.get("SpeedRPM")
+        yield _excerpt(excerpt, raw, "%" if told == "fan" else "RPM", label, place)
         return
-    if "Reading" in one:
-        yield Found(f"fan.{label}", one["Reading"], 0.01, uri or f"{place}#/{label}")
-    if one.get("SpeedRPM") is not None:
-        yield Found(f"fan_rpm.{label}", one["SpeedRPM"], 1.0, f"{uri or place}#/{label}/SpeedRPM")
+    if "Reading" in excerpt:
+        yield Found(f"fan.{label}", excerpt["Reading"], 0.01, uri or f"{place}#/{label}")
+    if excerpt.get("SpeedRPM") is not None:
+        yield Found(f"fan_rpm.{label}", excerpt["SpeedRPM"], 1.0, f"{uri or place}#/{label}/SpeedRPM")
 
 
 def _thermal_metrics(document: dict[str, Any], _owner: str) -> Iterator[Found]:
@@ -187,8 +187,8 @@ def _has(document: dict[str, Any], name: str) -> bool:
     return isinstance(one, dict) and one.get("Reading") is not None
 
 
-def _uri(one: dict[str, Any]) -> str:
-    return str(one.get("DataSourceUri") or one.get("@odata.id") or "")
+def _uri(resource: dict[str, Any]) -> str:
+    return str(resource.get("DataSourceUri") or resource.get("@odata.id") or "")
 
 
 def _members(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -196,26 +196,26 @@ def _members(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def _part(one: dict[str, Any]) -> str:
-    return _plain(str(one.get("DeviceName") or one.get("Name") or one.get("MemberId") or "unnamed"))
+def _part(resource: dict[str, Any]) -> str:
+    return _plain(str(resource.get("DeviceName") or resource.get("Name") or resource.get("MemberId") or "unnamed"))
 
 
 def _plain(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
-def _gone(one: dict[str, Any]) -> bool:
-    status = one.get("Status")
+def _gone(resource: dict[str, Any]) -> bool:
+    status = resource.get("Status")
     return isinstance(status, dict) and status.get("State") in GONE
 
 
-def _enabled(one: dict[str, Any], value: Any) -> Any:
+def _enabled(resource: dict[str, Any], value: Any) -> Any:
     """None of a part that is not there: a BMC leaves a 0 in its reading."""
-    return None if _gone(one) else value
+    return None if _gone(resource) else value
 
 
-def _reading(found: Found, device: str, time_s: float) -> Reading:
-    value, reason = redfish.number(found.raw)
+def _reading(figure: Found, device: str, time_s: float) -> Reading:
+    value, reason = redfish.number(figure.raw)
     if value is None:
-        return Reading(sensor=found.sensor, device=device, time_s=time_s, status="error", reason=reason, sensor_s=found.sensor_s)
-    return Reading(sensor=found.sensor, device=device, time_s=time_s, value=value * found.scale, sensor_s=found.sensor_s)
+        return Reading(sensor=figure.sensor, device=device, time_s=time_s, status="error", reason=reason, sensor_s=figure.sensor_s)
+    return Reading(sensor=figure.sensor, device=device, time_s=time_s, value=value * figure.scale, sensor_s=figure.sensor_s)

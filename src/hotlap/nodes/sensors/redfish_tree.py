@@ -62,9 +62,9 @@ def document(data: bytes, path: str) -> dict[str, Any]:
         raise Failed(path, f"the BMC answers {path} with no JSON object") from None
 
 
-def place(one: Any) -> str:
+def place(part: Any) -> str:
     """Where a reference points within the same service, "" for anywhere else: nothing is sent to where a BMC would like it."""
-    path = one.get("@odata.id") if isinstance(one, dict) else None
+    path = part.get("@odata.id") if isinstance(part, dict) else None
     return path if isinstance(path, str) and path.startswith("/") and not path.startswith("//") else ""
 
 

@@ -50,21 +50,21 @@ class Tally:
         self.watched_s: dict[str, float] = {}
 
     def add(self, readings: Iterable[Reading]) -> None:
-        for one in readings:
-            if one.status == "not_supported":
+        for reading in readings:
+            if reading.status == "not_supported":
                 continue
-            known = self.sensors.setdefault((one.device, one.sensor), Sensor())
-            if one.sensor == "throttle":
-                self._hold(known.last, one)
-            known.last = one
-            if one.sensor in ("power_w", "energy_j"):
-                self.series.setdefault((one.device, one.sensor), Series()).add(one.time_s, one.value)
-            if one.value is not None:
+            known = self.sensors.setdefault((reading.device, reading.sensor), Sensor())
+            if reading.sensor == "throttle":
+                self._hold(known.last, reading)
+            known.last = reading
+            if reading.sensor in ("power_w", "energy_j"):
+                self.series.setdefault((reading.device, reading.sensor), Series()).add(reading.time_s, reading.value)
+            if reading.value is not None:
                 known.count += 1
-                known.total += one.value
-                if one.sensor in CODES:
-                    known.codes.add(one.value)
-                known.low, known.high = min(known.low, one.value), max(known.high, one.value)
+                known.total += reading.value
+                if reading.sensor in CODES:
+                    known.codes.add(reading.value)
+                known.low, known.high = min(known.low, reading.value), max(known.high, reading.value)
 
     def _hold(self, before: Reading | None, now: Reading) -> None:
         if before is None or before.value is None:

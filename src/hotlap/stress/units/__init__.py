@@ -13,20 +13,20 @@ __all__ = ["TRIES", "Unit", "Wrong", "units"]
 
 def units(target: Target, kind: str, dtypes: list[str], seed: int) -> tuple[list[Unit], dict[str, str]]:
     """The units of one kind of load, and those that the device cannot do, with the reason."""
-    found: list[Unit] = []
+    units_: list[Unit] = []
     missing: dict[str, str] = {}
     if kind == "products":
         for dtype in dtypes or [one for one in DTYPES if one in target.features]:
             try:
-                found.append(_product(target, dtype, seed))
+                units_.append(_product(target, dtype, seed))
             except NotSupported as error:
                 missing[f"products {dtype}"] = str(error)
-        return found, missing
+        return units_, missing
     try:
-        found.append(_other(target, kind, seed))
+        units_.append(_other(target, kind, seed))
     except NotSupported as error:
         missing[kind] = str(error)
-    return found, missing
+    return units_, missing
 
 
 def _product(target: Target, dtype: str, seed: int) -> Unit:

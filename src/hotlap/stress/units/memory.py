@@ -117,11 +117,11 @@ class TorchMemory(Memory):
 
     def compare(self, inverted: bool) -> Found:
         should = ~self.should if inverted else self.should
-        found = Found()
+        wrong = Found()
         if not self.torch.equal(self.buffer, should):
             places = (self.buffer != should).nonzero().flatten()[:LISTED]
             rows = zip(places.tolist(), should[places].tolist(), self.buffer[places].tolist(), strict=True)
-            found = [(at, was & LOW, now & LOW) for at, was, now in rows]
+            wrong = [(at, was & LOW, now & LOW) for at, was, now in rows]
         self.buffer.copy_(~should)
         self.target.sync()
-        return found
+        return wrong

@@ -96,7 +96,7 @@ class Product(ABC):
 
     def mend(self) -> list[tuple[Wrong, Spoilt]]:
         """Bits of the operands in device memory that are not what was written there, and what they spoil; they are written anew."""
-        found: list[tuple[Wrong, Spoilt]] = []
+        mismatches: list[tuple[Wrong, Spoilt]] = []
         for which, x in zip("ab", self.made(), strict=True):
             should, now = self.patterns(x), self.patterns(getattr(self, which))
             places = np.argwhere(should != now)[:LISTED]
@@ -109,8 +109,8 @@ class Product(ABC):
                 kind: Kind = "permanent" if int(after[row, column]) != was else "transient"
                 place = f"operand {which.upper()} in device memory, row {row}, column {column}"
                 wrong = Wrong(place, f"0x{was:0{digits}x}", f"0x{got:0{digits}x}", bits_of(was ^ got), "operand", kind)
-                found.append((wrong, ("row", row) if which == "a" else ("column", column)))
-        return found
+                mismatches.append((wrong, ("row", row) if which == "a" else ("column", column)))
+        return mismatches
 
     def check(self) -> list[Wrong]:
         early, self.early = self.early, []
@@ -120,23 +120,23 @@ class Product(ABC):
 
     def compare(self, c: Array) -> list[Wrong]:
         """The elements of `c` that differ from the first product, or the element of an operand that makes them differ."""
-        found = checksum.flips(self.first, c, checksum.beyond(self.sums, c), LISTED)
-        if not found:
+        flips = checksum.flips(self.first, c, checksum.beyond(self.sums, c), LISTED)
+        if not flips:
             return [self._reference()]
         mended = self.mend()
         operands = [wrong for wrong, _ in mended]
         if operands:
             spoilt = {what for _, what in mended}
-            own = [f for f in found if ("row", f.row) not in spoilt and ("column", f.column) not in spoilt]
-            count = len(found) - len(own)
-            more = f" ({count}{' or more' * (len(found) == LISTED)} results wrong by it)"
+            own = [f for f in flips if ("row", f.row) not in spoilt and ("column", f.column) not in spoilt]
+            count = len(flips) - len(own)
+            more = f" ({count}{' or more' * (len(flips) == LISTED)} results wrong by it)"
             operands[0] = operands[0]._replace(place=operands[0].place + more)
-            found = own
+            flips = own
         again: set[tuple[int, int]] = set()
-        for _ in range(TRIES if found else 0):
+        for _ in range(TRIES if flips else 0):
             self.run()
             again |= {(one.row, one.column) for one in checksum.flips(self.first, self.result())}
-        return operands + [self._wrong(f, "permanent" if (f.row, f.column) in again else "transient") for f in found]
+        return operands + [self._wrong(f, "permanent" if (f.row, f.column) in again else "transient") for f in flips]
 
     def _wrong(self, f: checksum.Flip, kind: Kind) -> Wrong:
         off = self.first.dtype.itemsize * 8 - self.width

@@ -44,8 +44,8 @@ class Link:
         return {int(at): int(held[at]) for at in np.flatnonzero(held != self.data)[:LISTED]}
 
     def check(self) -> list[Wrong]:
-        found = self._differs(self.back)
-        if not found:
+        differing = self._differs(self.back)
+        if not differing:
             return []
         if at_source := self._differs(self.source):  # it was wrong before it was sent: written anew, not only sent anew
             self.target.copy(self.source, self.target.buffer(self.data, "pageable"))
@@ -54,13 +54,13 @@ class Link:
         for _ in range(TRIES):
             self.run()
             again |= set(self._differs(self.back))
-        return self._wrong(found, again, "of the copy")
+        return self._wrong(differing, again, "of the copy")
 
-    def _wrong(self, found: dict[int, int], again: set[int], of: str) -> list[Wrong]:
+    def _wrong(self, differing: dict[int, int], again: set[int], of: str) -> list[Wrong]:
         return [
             Wrong(f"byte 0x{at:x} {of}", f"0x{self.data[at]:02x}", f"0x{now:02x}", bits_of(int(self.data[at]) ^ now), "repeat",
                   "permanent" if at in again else "transient")
-            for at, now in found.items()
+            for at, now in differing.items()
         ]  # fmt: skip
 
     def facts(self) -> dict[str, float]:

@@ -57,14 +57,14 @@ def _longest(study: Study, which: NDArray[np.bool_], share: NDArray[np.float64] 
 
 def tiny_kernels(study: Study) -> list[Found]:
     """Runs of short pointwise kernels, one after another on a stream."""
-    events, found = study.events, study.tasks
-    work = np.flatnonzero(found.on_device)
+    events, tasks = study.events, study.tasks
+    work = np.flatnonzero(tasks.on_device)
     if not len(work):
         return []
-    place = found.place[work]
-    order = np.lexsort((found.start[work], events.stream[place], events.device[place]))
+    place = tasks.place[work]
+    order = np.lexsort((tasks.start[work], events.stream[place], events.device[place]))
     work, place = work[order], place[order]
-    length = found.length[work]
+    length = tasks.length[work]
     fits = _flags(study, POINTWISE)[events.name[place]] & (events.kind[place] == KERNEL) & (length < CHAIN_NS)
     same = (events.stream[place][1:] == events.stream[place][:-1]) & (events.device[place][1:] == events.device[place][:-1])
     breaks = np.concatenate([[True], ~(fits[1:] & fits[:-1] & same)])
@@ -75,7 +75,7 @@ def tiny_kernels(study: Study) -> list[Found]:
         return []
     factor, host, turn = _ones(study), _ones(study), _ones(study)
     factor[work[inside]] = turn[work[inside]] = 1 / size[inside]
-    calls = found.cause[work[inside]]
+    calls = tasks.cause[work[inside]]
     known = calls >= 0
     host[calls[known]] = 1 / size[inside][known]
     factor[calls[known]] = 1 / size[inside][known]
@@ -141,13 +141,13 @@ def exposed_communication(study: Study) -> list[Found]:
 
 def _hidden(study: Study, which: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Factors that leave of these pieces of work only the part behind which something computes, and half of the rest."""
-    found = study.tasks
+    tasks = study.tasks
     factor = _ones(study)
     for device in study.devices:
         computing = breakdown.busy(study.events, device).compute
-        mine = np.flatnonzero(which & (study.events.device[found.place] == device))
-        covered = intervals.covered(computing, found.start[mine], found.start[mine] + found.length[mine])
-        factor[mine] = covered / np.maximum(found.length[mine], 1)
+        mine = np.flatnonzero(which & (study.events.device[tasks.place] == device))
+        covered = intervals.covered(computing, tasks.start[mine], tasks.start[mine] + tasks.length[mine])
+        factor[mine] = covered / np.maximum(tasks.length[mine], 1)
     return factor, (1 + factor) / 2
 
 
@@ -158,13 +158,13 @@ def copies(study: Study) -> list[Found]:
     exposed = study.breakdown().exposed_copy_share or 0.0
     if exposed < rules()["copies"].least:
         return []
-    found, events = study.tasks, study.events
-    moving = found.on_device & np.isin(events.kind[found.place], (COPY, SET))
+    tasks, events = study.tasks, study.events
+    moving = tasks.on_device & np.isin(events.kind[tasks.place], (COPY, SET))
     factor, low = _hidden(study, moving)
-    pageable = moving & _flags(study, re.compile("pageable", re.IGNORECASE))[events.name[found.place]]
+    pageable = moving & _flags(study, re.compile("pageable", re.IGNORECASE))[events.name[tasks.place]]
     by = _longest(study, moving)
-    moved = events.bytes[found.place[moving]]
-    taken_s = float(found.length[moving].sum()) / 1e9
+    moved = events.bytes[tasks.place[moving]]
+    taken_s = float(tasks.length[moving].sum()) / 1e9
     evidence: dict[str, Any] = {
         "exposed_share": exposed,
         "copies": int(moving.sum()),
@@ -217,19 +217,19 @@ def _capability(device: dict[str, Any]) -> float:
 
 def small_grid(study: Study) -> list[Found]:
     """Kernels with fewer blocks than the device has multiprocessors."""
-    events, found = study.events, study.tasks
+    events, tasks = study.events, study.tasks
     units = {one.get("id", i): one.get("numSms") for i, one in enumerate(events.head.devices)}
-    launch = events.launch[found.place]
-    known = found.on_device & (launch >= 0)
+    launch = events.launch[tasks.place]
+    known = tasks.on_device & (launch >= 0)
     if not known.any() or not any(units.values()):
         return []
     blocks = np.array([np.prod(one.grid) for one in events.launches], float)
-    have = np.array([float(units.get(int(d)) or 0) for d in events.device[found.place]])
+    have = np.array([float(units.get(int(d)) or 0) for d in events.device[tasks.place]])
     part = np.where(known & (have > 0), blocks[np.maximum(launch, 0)] / np.maximum(have, 1), 1.0)
     talks = study.work_named(breakdown.communicating(events))
-    small = (part < 1) & (part > 0) & known & ~talks & (found.length > 5_000)
-    busy = float(found.length[found.on_device].sum())
-    share = float(found.length[small].sum()) / busy if busy else 0.0
+    small = (part < 1) & (part > 0) & known & ~talks & (tasks.length > 5_000)
+    busy = float(tasks.length[tasks.on_device].sum())
+    share = float(tasks.length[small].sum()) / busy if busy else 0.0
     if share < rules()["small-grid"].least:
         return []
     names = _longest(study, small)
@@ -249,18 +249,18 @@ def below_limit(study: Study) -> list[Found]:
     if not study.devices:
         return []
     rows = roofline.rows(study)
-    found = study.tasks
+    tasks = study.tasks
     best, least = _ones(study), _ones(study)
     slow = [row for row in rows if row.headroom_s > 0]
-    order = np.argsort(found.place)
+    order = np.argsort(tasks.place)
     for row in slow:
-        at = np.searchsorted(found.place[order], row.places)
+        at = np.searchsorted(tasks.place[order], row.places)
         inside = at < len(order)
         mine = order[at[inside]]
-        mine = mine[found.place[mine] == row.places[inside]]  # work outside of the window is no task
+        mine = mine[tasks.place[mine] == row.places[inside]]  # work outside of the window is no task
         best[mine] = (row.expected_s or 0.0) / row.median_s
         least[mine] = (row.high_s or 0.0) / row.median_s if row.beyond else 1.0
-    made = []
+    tips = []
     if slow:
         slow.sort(key=lambda row: -row.headroom_s)
         first = slow[0]
@@ -274,30 +274,30 @@ def below_limit(study: Study) -> list[Found]:
             f"{first.operator} ({first.work.label}) {first.median_s / (first.expected_s or 1.0):.1f} times"
         )
         sure = all(row.beyond for row in slow[:3])
-        made.append(
+        tips.append(
             Found("below-limit", detail, evidence, Change(factor=best), Change(factor=least), "medium" if sure else "low", first.operator)
         )
     wrong = [row for row in rows if row.impossible]
-    share = sum(row.total_s for row in wrong) * 1e9 / max(float(found.length[found.on_device].sum()), 1.0)
+    share = sum(row.total_s for row in wrong) * 1e9 / max(float(tasks.length[tasks.on_device].sum()), 1.0)
     if share >= rules()["impossible"].least:
         first = wrong[0]
         detail = (
             f"{len(wrong)} operators, {percent(share)} of the busy time, beat the bound of {roofline.machine(study)}; "
             f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.bound_s or 0) * 1e6:.1f} µs"
         )
-        made.append(Found("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
-    return made
+        tips.append(Found("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
+    return tips
 
 
 def memory_growth(study: Study) -> list[Found]:
     """Memory that every step leaves behind."""
-    made = []
-    for one in memory.of(study.events):
-        growth = one.growth_per_step or 0.0
-        if one.peak and growth >= rules()["memory-growth"].least * one.peak:
-            which = f"device {one.device}" if one.device >= 0 else "the host"
-            holders = {holder.operator or "outside of any operator": holder.bytes for holder in one.holders[:4]}
-            detail = f"each step leaves {units.size(growth)} more allocated on {which}, whose peak is {units.size(one.peak)}"
-            evidence = {"growth_per_step_B": growth, "peak_B": one.peak, "holders_B": holders}
-            made.append(Found("memory-growth", detail, evidence, 0.0, 0.0, "high", ", ".join(list(holders)[:2])))
-    return made
+    tips = []
+    for usage in memory.of(study.events):
+        growth = usage.growth_per_step or 0.0
+        if usage.peak and growth >= rules()["memory-growth"].least * usage.peak:
+            which = f"device {usage.device}" if usage.device >= 0 else "the host"
+            holders = {holder.operator or "outside of any operator": holder.bytes for holder in usage.holders[:4]}
+            detail = f"each step leaves {units.size(growth)} more allocated on {which}, whose peak is {units.size(usage.peak)}"
+            evidence = {"growth_per_step_B": growth, "peak_B": usage.peak, "holders_B": holders}
+            tips.append(Found("memory-growth", detail, evidence, 0.0, 0.0, "high", ", ".join(list(holders)[:2])))
+    return tips

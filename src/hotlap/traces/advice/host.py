@@ -105,36 +105,36 @@ def _inside(name: str, spent: int, waited_s: float) -> bool:
 
 def synchronise(study: Study) -> list[Found]:
     """Calls in which the host waits for the device."""
-    found = study.tasks
-    calls = np.flatnonzero(found.blocks)
+    tasks = study.tasks
+    calls = np.flatnonzero(tasks.blocks)
     if not len(calls) or not study.devices:
         return []
     # The last wait of the window is the end of the program or of the profiler: nothing comes after it.
-    inside = calls[found.start[calls] + found.length[calls] < found.start[~found.on_device].max(initial=0)]
+    inside = calls[tasks.start[calls] + tasks.length[calls] < tasks.start[~tasks.on_device].max(initial=0)]
     if not len(inside):
         return []
-    flags = np.zeros(len(found.start), bool)
+    flags = np.zeros(len(tasks.start), bool)
     flags[inside] = True
     # A call that a profiler records by two names, the one within the other, is one wait.
-    enclosing = study.parent[found.place[inside]]
-    twice = np.isin(enclosing, found.place[inside]) & (enclosing >= 0)
+    enclosing = study.parent[tasks.place[inside]]
+    twice = np.isin(enclosing, tasks.place[inside]) & (enclosing >= 0)
     inside = inside[~twice]
     everything = Change(unblocked=flags)
     share = study.gain(everything)
     if share < _least("synchronise"):
         return []
     by = Counter[str]()
-    longest, place = 0, int(found.place[inside[0]])
+    longest, place = 0, int(tasks.place[inside[0]])
     for task in inside:
-        call = int(found.place[task])
+        call = int(tasks.place[task])
         around = int(study.parent[call])
         name = study.events.names[int(study.events.name[around if around >= 0 else call])]
-        by[name] += int(found.length[task])
-        if found.length[task] > longest:
-            longest, place = int(found.length[task]), call
+        by[name] += int(tasks.length[task])
+        if tasks.length[task] > longest:
+            longest, place = int(tasks.length[task]), call
     worst = by.most_common(1)[0][0]
-    half = flags & (found.length >= np.quantile(found.length[inside], 0.5))
-    waited_s = float(found.length[inside].sum()) / 1e9
+    half = flags & (tasks.length >= np.quantile(tasks.length[inside], 0.5))
+    waited_s = float(tasks.length[inside].sum()) / 1e9
     per = f"{len(inside) / max(len(study.steps), 1):.0f} waits a step" if len(study.steps) else f"{len(inside)} waits"
     evidence = {
         "waits": len(inside),
@@ -148,7 +148,7 @@ def synchronise(study: Study) -> list[Found]:
     cap = sum(study.idle_shares[cause] for cause in ("synchronise", "operators", "host", "launch"))
     cap = min(cap, waited_s / study.window_s)
     detail = f"{per}, {percent(waited_s / study.window_s)} of the window on the host; most in {worst}"
-    there = marks.of_events(study, found.place[inside])
+    there = marks.of_events(study, tasks.place[inside])
     remedy = "" if len(study.events.of_kind(OPERATOR)) else WITHOUT_OPERATORS
     return [Found("synchronise", detail, evidence, everything, least, "medium", where, remedy, cap=cap, marks=there)]
 
@@ -167,14 +167,14 @@ def host_bound(study: Study) -> list[Found]:
     idle = max(shares["operators"] - first, 0.0) + max(shares["host"] - own, 0.0) + max(shares["launch"] - once, 0.0)
     if idle < _least("host-bound"):
         return []
-    found = study.tasks
-    launches = int(found.on_device.sum())
+    tasks = study.tasks
+    launches = int(tasks.on_device.sum())
     if not launches:  # no call of the work is in the window: nothing can be replayed
         return []
-    work = found.length[found.on_device]
+    work = tasks.length[tasks.on_device]
     span_s = study.window_s / max(launches, 1)
-    loads = np.clip(lags(study, study.loading) / np.maximum(found.lag, 1), 0, 1)
-    quick = np.where(found.on_device | found.blocks, 1.0, 0.25)
+    loads = np.clip(lags(study, study.loading) / np.maximum(tasks.lag, 1), 0, 1)
+    quick = np.where(tasks.on_device | tasks.blocks, 1.0, 0.25)
     evidence = {
         "idle_share": idle,
         "launches": launches,
@@ -198,7 +198,7 @@ def host_bound(study: Study) -> list[Found]:
 
 def _by_root(study: Study) -> Counter[str]:
     """Nanoseconds of idle time by the outermost operator whose work ended it."""
-    found = Counter[str]()
+    counts = Counter[str]()
     order = np.argsort(study.events.work)
     for idle in study.idles.values():
         roots = study.links.root[order[np.searchsorted(study.events.work[order], idle.after)]]
@@ -206,8 +206,8 @@ def _by_root(study: Study) -> Counter[str]:
         lengths = (idle.gaps.end - idle.gaps.start)[known]
         names, inverse = np.unique(study.events.name[roots[known]], return_inverse=True)
         for name, total in zip(names, np.bincount(inverse, weights=lengths, minlength=len(names)), strict=True):
-            found[study.events.names[int(name)]] += int(total)
-    return found
+            counts[study.events.names[int(name)]] += int(total)
+    return counts
 
 
 def _with_lines(study: Study) -> list[str]:
@@ -230,28 +230,28 @@ def _with_lines(study: Study) -> list[str]:
 
 def slow_steps(study: Study) -> list[Found]:
     """Steps that are far above the median."""
-    found = study.steps
-    if len(found) < 5:
+    steps = study.steps
+    if len(steps) < 5:
         return []
-    length = found.lengths.astype(float)
+    length = steps.lengths.astype(float)
     median = float(np.median(length))
-    slow = found.slow
+    slow = steps.slow
     share = float((length[slow] - median).sum()) / length.sum() if len(slow) else 0.0
     if not median or share < _least("slow-steps"):
         return []
     apart = np.diff(slow)
     period = int(apart[0]) if len(apart) >= 2 and (apart == apart[0]).all() else 0
     evidence = {
-        "steps": [int(n) for n in found.number[slow][:10]],
+        "steps": [int(n) for n in steps.number[slow][:10]],
         "median_s": median / 1e9,
         "longest_s": float(length.max()) / 1e9,
         "every": period,
     }
-    which = ", ".join(str(n) for n in found.number[slow][:5]) + (" …" if len(slow) > 5 else "")
+    which = ", ".join(str(n) for n in steps.number[slow][:5]) + (" …" if len(slow) > 5 else "")
     detail = f"{len(slow)} of {len(length)} steps take up to {length.max() / median:.1f} times the median of {median / 1e6:.1f} ms" + (
         f", every {period} steps" if period else ""
     )
-    there = marks.of_times(intervals.Intervals(found.start[slow], found.start[slow] + found.lengths[slow]))
+    there = marks.of_times(intervals.Intervals(steps.start[slow], steps.start[slow] + steps.lengths[slow]))
     return [Found("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}", marks=there)]
 
 

@@ -36,11 +36,11 @@ def of_events(study: Study, places: Places) -> Marks:
     return Marks(start, start + events.duration[places], places, events.thread[places], events.device[places], events.stream[places])
 
 
-def of_times(found: Intervals, thread: int = -1, device: int = -1) -> Marks:
+def of_times(intervals: Intervals, thread: int = -1, device: int = -1) -> Marks:
     """Stretches on one thread or one device, or on everything."""
-    count = len(found.start)
+    count = len(intervals.start)
     none = np.full(count, -1, np.int64)
-    return Marks(found.start, found.end, none, np.full(count, thread), np.full(count, device), none)
+    return Marks(intervals.start, intervals.end, none, np.full(count, thread), np.full(count, device), none)
 
 
 def together(parts: list[Marks]) -> Marks:
@@ -53,19 +53,19 @@ def together(parts: list[Marks]) -> Marks:
 def of_change(study: Study, change: Change) -> Marks:
     """What a change alters: work that gets shorter, else calls that no longer wait, else calls that get shorter, else the host's time
     before its calls."""
-    found = study.tasks
+    tasks = study.tasks
     if change.factor is not None and (shorter := change.factor < 1).any():
-        on_device = shorter & found.on_device
-        return of_events(study, found.place[on_device if on_device.any() else shorter])
+        on_device = shorter & tasks.on_device
+        return of_events(study, tasks.place[on_device if on_device.any() else shorter])
     if change.unblocked is not None and change.unblocked.any():
-        return of_events(study, found.place[change.unblocked])
+        return of_events(study, tasks.place[change.unblocked])
     if change.host is not None:
-        late = np.flatnonzero((change.host < 1) & ~found.on_device & (found.before >= 0))
-        before = found.before[late]
-        start, end = found.start[before] + found.length[before], found.start[late]
+        late = np.flatnonzero((change.host < 1) & ~tasks.on_device & (tasks.before >= 0))
+        before = tasks.before[late]
+        start, end = tasks.start[before] + tasks.length[before], tasks.start[late]
         kept = end > start
         none = np.full(int(kept.sum()), -1, np.int64)
-        return Marks(start[kept], end[kept], none, study.events.thread[found.place[late[kept]]], none, none)
+        return Marks(start[kept], end[kept], none, study.events.thread[tasks.place[late[kept]]], none, none)
     return together([])
 
 

@@ -49,46 +49,46 @@ class Advice(NamedTuple):
 
 def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") -> Advice:
     """What is worth doing about a trace; `program` is the command that was recorded, for the experiments."""
-    found = [one for rule in RULES for one in rule(study)]
+    tips = [one for rule in RULES for one in rule(study)]
     findings: list[Finding] = []
-    for one in found:
-        high = min(_gain(study, one.high), one.cap)
+    for tip in tips:
+        high = min(_gain(study, tip.high), tip.cap)
         # A cap that binds the fix at its best says nothing of its least: half of it, as everywhere.
-        low = min(_gain(study, one.low), high / 2 if one.cap < 1 and high == one.cap else high)
-        rule = rules()[one.rule]
+        low = min(_gain(study, tip.low), high / 2 if tip.cap < 1 and high == tip.cap else high)
+        rule = rules()[tip.rule]
         findings.append(
             Finding(
                 title=rule.title,
-                detail=one.detail,
+                detail=tip.detail,
                 severity="warning",
-                action=one.remedy or rule.remedy,
-                rule=one.rule,
-                where=one.where,
-                evidence=one.evidence,
+                action=tip.remedy or rule.remedy,
+                rule=tip.rule,
+                where=tip.where,
+                evidence=tip.evidence,
                 gain=(low + high) / 2,
                 gain_low=low,
                 gain_high=high,
-                confidence=one.confidence,
-                experiment=rule.experiment(program) if one.switch else "",
+                confidence=tip.confidence,
+                experiment=rule.experiment(program) if tip.switch else "",
             )
         )
     order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))
     order = [i for i in order if (findings[i].gain_high or 0.0) >= least or findings[i].rule in WITHOUT_GAIN]
-    shown, where = [findings[i] for i in order], [_marks(study, found[i]) for i in order]
-    return Advice(shown, len(findings) - len(shown), _together(study, found, findings), where)
+    shown, where = [findings[i] for i in order], [_marks(study, tips[i]) for i in order]
+    return Advice(shown, len(findings) - len(shown), _together(study, tips, findings), where)
 
 
-def _together(study: Study, found: list[Found], findings: list[Finding]) -> float | None:
+def _together(study: Study, tips: list[Found], findings: list[Finding]) -> float | None:
     """The most that all fixes worth showing gain at once, whatever else is shown. Those that no replay can tell are added to what
     the replay says, by the time that they cover together."""
-    worth = [i for i in range(len(found)) if (findings[i].gain_high or 0.0) >= LEAST_GAIN]
+    worth = [i for i in range(len(tips)) if (findings[i].gain_high or 0.0) >= LEAST_GAIN]
     if not worth:
         return None
     high = [findings[i].gain_high or 0.0 for i in worth]
-    changes = [one for i in worth if isinstance(one := found[i].high, Change)]
-    given = [i for i in worth if not isinstance(found[i].high, Change)]
+    changes = [one for i in worth if isinstance(one := tips[i].high, Change)]
+    given = [i for i in worth if not isinstance(tips[i].high, Change)]
     low, end = study.window
-    places = marks.together([_marks(study, found[i]) for i in given])
+    places = marks.together([_marks(study, tips[i]) for i in given])
     cover = intervals.clipped(intervals.union(places.start, places.end), low, end).length / max(end - low, 1)
     plain = sum(findings[i].gain_high or 0.0 for i in given)
     plain = max(min(plain, cover), max((findings[i].gain_high or 0.0 for i in given), default=0.0))
@@ -100,10 +100,10 @@ def _gain(study: Study, given: Change | float) -> float:
     return study.gain(given) if isinstance(given, Change) else float(given)
 
 
-def _marks(study: Study, found: Found) -> Marks:
-    if found.marks is not None:
-        return found.marks
-    return marks.of_change(study, found.high) if isinstance(found.high, Change) else marks.together([])
+def _marks(study: Study, tip: Found) -> Marks:
+    if tip.marks is not None:
+        return tip.marks
+    return marks.of_change(study, tip.high) if isinstance(tip.high, Change) else marks.together([])
 
 
 def _all(changes: list[Change]) -> Change:

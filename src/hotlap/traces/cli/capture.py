@@ -40,66 +40,66 @@ def run(args: argparse.Namespace) -> int:
     """Runs the program and says where the time of its window went; the exit code is the program's, or 2 where nothing was recorded."""
     options = _options(args)
     path = capture.capture(options)
-    found = captured.read(path)
-    assert found is not None
-    code = found.exit_code
-    if not found.traces:
-        print(f"hotlap: nothing was recorded: {capture.why_nothing(found, options)}", file=sys.stderr)
+    record = captured.read(path)
+    assert record is not None
+    code = record.exit_code
+    if not record.traces:
+        print(f"hotlap: nothing was recorded: {capture.why_nothing(record, options)}", file=sys.stderr)
         return code or InputError.exit_code
     if args.json:
-        told = {"run": path.name, "path": str(path), "capture": found, "findings": _findings(path, found)}
-        terminal.print_json(told | ({"ranks": _ranks_document(path, found)} if found.ranks else {}))
+        told = {"run": path.name, "path": str(path), "capture": record, "findings": _findings(path, record)}
+        terminal.print_json(told | ({"ranks": _ranks_document(path, record)} if record.ranks else {}))
         return code
     width, color = terminal.width(), terminal.color()
-    print("\n".join(printing.lines(path, found, width, color)))
-    if found.tool == "ncu":
+    print("\n".join(printing.lines(path, record, width, color)))
+    if record.tool == "ncu":
         print(f"\nrun     {path}\nnext    counters have no timeline; docs/kernels.md says how to read them")
         return code
-    if not (found.ranks and _told_of_ranks(path, found)):
-        _told_one_by_one(path, found, width, color)
-    several = path / "trace-rank*.json" if found.ranks else path
-    print(f"\nrun     {path}\nnext    hotlap trace {several if len(found.traces) > 1 else path / found.traces[0]} --html page.html")
+    if not (record.ranks and _told_of_ranks(path, record)):
+        _told_one_by_one(path, record, width, color)
+    several = path / "trace-rank*.json" if record.ranks else path
+    print(f"\nrun     {path}\nnext    hotlap trace {several if len(record.traces) > 1 else path / record.traces[0]} --html page.html")
     return code
 
 
-def _told_one_by_one(path: Path, found: captured.Captured, width: int, color: bool) -> None:
-    for name in found.traces:
+def _told_one_by_one(path: Path, record: captured.Captured, width: int, color: bool) -> None:
+    for name in record.traces:
         try:
-            study, advice = _advised(path / name, found)
+            study, advice = _advised(path / name, record)
         except HotlapError as error:
             print(f"\nhotlap: {error}; the file is kept", file=sys.stderr)
             continue
         print("\n" + reading.trace(study, advice, width, color))
 
 
-def _told_of_ranks(path: Path, found: captured.Captured) -> bool:
+def _told_of_ranks(path: Path, record: captured.Captured) -> bool:
     """Who waits for whom, then the rank that is waited for; False where the traces cannot be read as those of ranks."""
     try:
-        together = ranked.read([str(path / name) for name in found.ranks])
-        print("\n" + ranked.text(together, *_advised(Path(together.file), found)))
+        together = ranked.read([str(path / name) for name in record.ranks])
+        print("\n" + ranked.text(together, *_advised(Path(together.file), record)))
     except HotlapError:
         return False
     return True
 
 
-def _ranks_document(path: Path, found: captured.Captured) -> dict[str, object]:
+def _ranks_document(path: Path, record: captured.Captured) -> dict[str, object]:
     try:
-        together = ranked.read([str(path / name) for name in found.ranks])
-        return ranked.document(together, _advised(Path(together.file), found)[1])
+        together = ranked.read([str(path / name) for name in record.ranks])
+        return ranked.document(together, _advised(Path(together.file), record)[1])
     except HotlapError as error:
         return {"error": str(error)}
 
 
-def _advised(file: Path, found: captured.Captured) -> tuple[Study, advising.Advice]:
+def _advised(file: Path, record: captured.Captured) -> tuple[Study, advising.Advice]:
     study = Study(Timeline.open(file))
-    return study, advising.advise(study, program=shlex.join(found.argv))
+    return study, advising.advise(study, program=shlex.join(record.argv))
 
 
-def _findings(path: Path, found: captured.Captured) -> dict[str, object]:
+def _findings(path: Path, record: captured.Captured) -> dict[str, object]:
     answers: dict[str, object] = {}
-    for name in found.traces if found.tool != "ncu" else []:
+    for name in record.traces if record.tool != "ncu" else []:
         try:
-            answers[name] = _advised(path / name, found)[1].findings
+            answers[name] = _advised(path / name, record)[1].findings
         except HotlapError as error:
             answers[name] = {"error": str(error)}
     return answers

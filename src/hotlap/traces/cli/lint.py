@@ -53,14 +53,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _opened(files: list[str]) -> list[Timeline]:
     """Those that can be read; the others are named, unless none is left."""
-    found, errors = list[Timeline](), list[InputError]()
+    timelines, errors = list[Timeline](), list[InputError]()
     for file in files:
         try:
-            found.append(Timeline.open(Path(file)))
+            timelines.append(Timeline.open(Path(file)))
         except InputError as error:
             errors.append(error)
-    if not found:
+    if not timelines:
         raise InputError("; ".join(map(str, errors)))
     for one in errors:
         print(f"hotlap: left out: {one}", file=sys.stderr)
-    return found
+    return timelines

@@ -171,17 +171,17 @@ def _bars(whole: Whole) -> list[RankBar]:
     lost = dict(zip(whole.arrivals.ranks, whole.arrivals.lost, strict=True)) if whole.arrivals else {}
     bars = []
     for rank in shown:
-        one = whole.ranks[rank]
+        reduced = whole.ranks[rank]
         copies = None
-        if one.idle_share is not None:
-            copies = max(1 - (one.compute_share or 0) - (one.exposed_communication_share or 0) - one.idle_share, 0.0)
+        if reduced.idle_share is not None:
+            copies = max(1 - (reduced.compute_share or 0) - (reduced.exposed_communication_share or 0) - reduced.idle_share, 0.0)
         shares = {
-            "compute": one.compute_share,
-            "exposed_communication": one.exposed_communication_share,
+            "compute": reduced.compute_share,
+            "exposed_communication": reduced.exposed_communication_share,
             "exposed_copy": copies,
-            "idle": one.idle_share,
+            "idle": reduced.idle_share,
         }
-        bars.append(RankBar(rank, shares, float(lost[rank]) * one.window_s if rank in lost else None))
+        bars.append(RankBar(rank, shares, float(lost[rank]) * reduced.window_s if rank in lost else None))
     return bars
 
 

@@ -68,15 +68,15 @@ def _metric(name: str, facts: dict[str, Any], word: str) -> Metric:
     )  # fmt: skip
 
 
-def by_name(found: Mapping[str, tuple[float, str]]) -> tuple[dict[str, float], set[str]]:
+def by_name(values: Mapping[str, tuple[float, str]]) -> tuple[dict[str, float], set[str]]:
     """Metrics in base units, from values and units under the profiler's own names ("" where the file gives no unit); and the names
     that were used."""
     known, used = {}, set()
     for metric in table().metrics.values():
-        name = next((name for name in metric.ncu if name in found), None)
+        name = next((name for name in metric.ncu if name in values), None)
         if name is None:
             continue
-        number, written = found[name]
+        number, written = values[name]
         used.add(name)
         if math.isfinite(value := number * unit_of(written or metric.raw)[0]):
             known[metric.name] = value

@@ -100,7 +100,7 @@ def _block(raw: memoryview) -> Block:
 
 def _results(data: memoryview, at: int, block: Block) -> list[memoryview]:
     """The messages of kernels in a payload, behind those of sources."""
-    found: list[memoryview] = []
+    results: list[memoryview] = []
     end = at + block.size
     if block.sources + block.results > block.size // 4:
         raise Damaged("a block that counts more messages than it has room for")
@@ -109,8 +109,8 @@ def _results(data: memoryview, at: int, block: Block) -> list[memoryview]:
         if at > end:
             raise Damaged("a message longer than its block")
         if place >= block.sources:
-            found.append(raw)
-    return found
+            results.append(raw)
+    return results
 
 
 def _three(field: Field) -> Three | None:
@@ -134,17 +134,19 @@ def _kernel(place: int, raw: memoryview, strings: list[str]) -> Kernel:
             values.update(_metric(field, strings))
         elif field.number == 19:
             remarks += _remarks(field)
-    found = {name: (value.number, "") for name, value in values.items() if value.number is not None}
-    known, used = metrics.by_name(found)
-    shared = found.get("launch__shared_mem_per_block", (sum(known.get(f"shared_{part}_bytes", 0.0) for part in ("static", "dynamic")), ""))
-    version = {part: found.get(f"device__attribute_compute_capability_{part}", (None, ""))[0] for part in ("major", "minor")}
+    by_metric = {name: (value.number, "") for name, value in values.items() if value.number is not None}
+    known, used = metrics.by_name(by_metric)
+    shared = by_metric.get(
+        "launch__shared_mem_per_block", (sum(known.get(f"shared_{part}_bytes", 0.0) for part in ("static", "dynamic")), "")
+    )
+    version = {part: by_metric.get(f"device__attribute_compute_capability_{part}", (None, ""))[0] for part in ("major", "minor")}
     return Kernel(
         place=place, name=names.get(7) or names.get(6) or names.get(5) or "(no name)",
         device=values["device__attribute_display_name"].text if "device__attribute_display_name" in values else "",
         capability="" if None in version.values() else f"{version['major']:.0f}.{version['minor']:.0f}",
         grid=sizes.get(10), block=sizes.get(11), registers=whole(known.get("registers")),
         shared_bytes=whole(shared[0]), duration_s=known.get("duration_s"), metrics=known,
-        others={name: pair for name, pair in found.items() if name not in used},
+        others={name: pair for name, pair in by_metric.items() if name not in used},
         opcodes=values[OPCODES].instances if OPCODES in values else {}, remarks=remarks,
     )  # fmt: skip
 
@@ -155,15 +157,15 @@ def _metric(field: Field, strings: list[str]) -> dict[str, Value]:
     number: float | None = None
     text = ""
     instances: dict[str, float] = {}
-    for one in wire.fields(field.data):
-        if one.number == 1:
-            name = strings[one.whole] if one.whole < len(strings) else ""
-        elif one.number == 2:
-            number, text = _value(one)
-        elif one.number == 3:
+    for piece in wire.fields(field.data):
+        if piece.number == 1:
+            name = strings[piece.whole] if piece.whole < len(strings) else ""
+        elif piece.number == 2:
+            number, text = _value(piece)
+        elif piece.number == 3:
             if name != OPCODES:  # instances stand last and are most of the file: one per instruction of the kernel
                 break
-            parts = {part.number: _value(part) for part in wire.fields(one.data)}
+            parts = {part.number: _value(part) for part in wire.fields(piece.data)}
             amount = parts.get(2, (None, ""))[0]
             if amount is not None and parts.get(1, (None, ""))[1]:
                 instances[parts[1][1]] = amount
@@ -184,7 +186,7 @@ def _value(field: Field) -> tuple[float | None, str]:
 def _remarks(field: Field) -> list[Remark]:
     """RuleResult: Identifier 1, Body 3 (Items 1: Message 1: Message 1, Type 2)."""
     rule = ""
-    found = []
+    remarks = []
     for one in wire.fields(field.data):
         if one.number == 1:
             rule = one.text
@@ -194,5 +196,5 @@ def _remarks(field: Field) -> list[Remark]:
                     if part.number == 1:
                         said = {piece.number: piece for piece in wire.fields(part.data)}
                         kind = KINDS.get(said[2].whole, "") if 2 in said else ""
-                        found.append(Remark(rule=rule, text=said[1].text if 1 in said else "", kind=kind))
-    return found
+                        remarks.append(Remark(rule=rule, text=said[1].text if 1 in said else "", kind=kind))
+    return remarks

@@ -107,15 +107,15 @@ class _Reading:
     def take(self, piece: bytes, damaged: bool = False) -> bool:
         """Adds the events of a piece; False, and nothing added, where it is no JSON and is not said to be damaged."""
         try:
-            found = self.decoder.decode(b"[" + piece + b"]")
+            events = self.decoder.decode(b"[" + piece + b"]")
         except UNREADABLE:
             if not damaged and not _sound_json(piece):
                 return False
-            found = self._one_by_one(piece)
+            events = self._one_by_one(piece)
         event = self.event
-        whole = [one for one in found if one.__class__ is event]
-        if len(whole) != len(found):
-            whole += self._others(found)
+        whole = [one for one in events if one.__class__ is event]
+        if len(whole) != len(events):
+            whole += self._others(events)
         if whole:
             self._columns(whole)
         return True
@@ -133,14 +133,14 @@ class _Reading:
             except UNREADABLE:
                 raws = list(_objects(text))
                 self.into.notice("not_json", "places that are no JSON were skipped", 1)
-        found: list[Any] = []
+        events: list[Any] = []
         single = SINGLE["all" if self.whole else "breakdown"]
         for raw in raws:
             try:
-                found.append(single.decode(raw))
+                events.append(single.decode(raw))
             except UNREADABLE:
-                found += self._mended(bytes(raw))
-        return found
+                events += self._mended(bytes(raw))
+        return events
 
     def _mended(self, raw: bytes) -> list[Any]:
         """An event with a value of another type than is usual (N/A, a number as text, null): without the arguments that are so."""
@@ -164,72 +164,72 @@ class _Reading:
         self.into.notice("unusual_values", "events with values of an unusual type were read without those")
         return [msgspec.convert(event, {"X": self.event, "B": Begin, "E": End}[loose["ph"]])]
 
-    def _others(self, found: list[Any]) -> list[Any]:
+    def _others(self, events: list[Any]) -> list[Any]:
         """Labels are kept; halves are joined; moments of memory are kept."""
-        made = []
-        for one in found:
-            kind = one.__class__
+        others = []
+        for event in events:
+            kind = event.__class__
             if kind is Instant:
-                if one.name == "[memory]" and self.whole:
-                    self.moments.append(one)
+                if event.name == "[memory]" and self.whole:
+                    self.moments.append(event)
             elif kind is Label:
-                self._label(one)
+                self._label(event)
             elif kind is Begin:
-                self.open.setdefault((one.pid, one.tid), []).append(one)
+                self.open.setdefault((event.pid, event.tid), []).append(event)
             elif kind is End:
-                begun = self.open.get((one.pid, one.tid))
+                begun = self.open.get((event.pid, event.tid))
                 if not begun:
                     self.into.notice("half_range", "ends without a beginning were skipped")
-                    self._half("end", one)
+                    self._half("end", event)
                     continue
                 half = begun.pop()
-                if one.name and one.name != half.name:
+                if event.name and event.name != half.name:
                     self.into.notice("half_range", "ends that close a range of another name were taken as its end")
-                    self._half("other", one, half.name)
+                    self._half("other", event, half.name)
                 args: Any = half.args if self.whole else FEW_ARGS
-                made.append(
-                    self.event(name=half.name, cat=half.cat, ts=half.ts, dur=one.ts - half.ts, pid=half.pid, tid=half.tid, args=args)
+                others.append(
+                    self.event(name=half.name, cat=half.cat, ts=half.ts, dur=event.ts - half.ts, pid=half.pid, tid=half.tid, args=args)
                 )
-        return made
+        return others
 
-    def _half(self, what: Literal["begin", "end", "other"], one: Begin | End, closes: str = "") -> None:
-        if len(self.halves) < ev.MOST_HALVES and abs(one.ts) < FAR_US:
-            self.halves.append((what, one, closes))
+    def _half(self, what: Literal["begin", "end", "other"], half: Begin | End, closes: str = "") -> None:
+        if len(self.halves) < ev.MOST_HALVES and abs(half.ts) < FAR_US:
+            self.halves.append((what, half, closes))
 
-    def _label(self, one: Label) -> None:
-        if one.name == "thread_name" and isinstance(one.args.get("name"), str):
-            self.into.thread_names[str(one.pid), str(one.tid)] = one.args["name"]
+    def _label(self, label: Label) -> None:
+        if label.name == "thread_name" and isinstance(label.args.get("name"), str):
+            self.into.thread_names[str(label.pid), str(label.tid)] = label.args["name"]
 
-    def _columns(self, found: list[Any]) -> None:
-        into, count = self.into, len(found)
-        start = np.fromiter(map(_TS, found), np.float64, count)
-        length = np.fromiter(map(_DUR, found), np.float64, count)
-        kind = np.fromiter(map(self.kinds.__getitem__, map(_CAT, found)), np.uint8, count)
+    def _columns(self, events: list[Any]) -> None:
+        into, count = self.into, len(events)
+        start = np.fromiter(map(_TS, events), np.float64, count)
+        length = np.fromiter(map(_DUR, events), np.float64, count)
+        kind = np.fromiter(map(self.kinds.__getitem__, map(_CAT, events)), np.uint8, count)
         good = (np.abs(start) < FAR_US) & (length >= 0) & (length < FAR_US)  # what is no number is none of these
         if not good.all():
             into.notice("no_time", "events without a time or of negative duration were skipped", int(count - good.sum()))
-            found = [one for one, fine in zip(found, good, strict=True) if fine]
-            start, length, kind, count = start[good], length[good], kind[good], len(found)
+            events = [one for one, fine in zip(events, good, strict=True) if fine]
+            start, length, kind, count = start[good], length[good], kind[good], len(events)
             if not count:
                 return
         if self.origin_us is None:
             self.origin_us = math.floor(float(start.min()))
-        args = list(map(_ARGS, found))
+        args = list(map(_ARGS, events))
         device = np.fromiter(map(_DEVICE, args), np.int64, count)
         try:
             stream = np.fromiter(map(_STREAM, args), np.int64, count)
         except (TypeError, ValueError, OverflowError):
             stream = np.fromiter((one if isinstance(one := a.stream, int) and abs(one) < 2**62 else -1 for a in args), np.int64, count)
-        name = np.fromiter(map(into.names.__getitem__, map(_NAME, found)), np.int32, count)
+        name = np.fromiter(map(into.names.__getitem__, map(_NAME, events)), np.int32, count)
         kind[(kind == ev.OPERATOR) & self._marks(name)] = ev.MARKER
         on_device = kind <= ev.DEVICE_MARKER
-        self._places(found, np.flatnonzero(on_device & ((device < 0) | (stream < 0))), device, stream)
+        self._places(events, np.flatnonzero(on_device & ((device < 0) | (stream < 0))), device, stream)
         into.add(
             start=np.rint((start - self.origin_us) * 1000).astype(np.int64),
             duration=np.rint(length * 1000).astype(np.int64),
             kind=kind,
             name=name,
-            thread=np.where(on_device, -1, np.fromiter(map(into.threads.__getitem__, map(_PLACE, found)), np.int32, count)),
+            thread=np.where(on_device, -1, np.fromiter(map(into.threads.__getitem__, map(_PLACE, events)), np.int32, count)),
             device=np.where((device < 0) | (device > 32767), -1, device),
             stream=np.where((stream < 0) | (stream > 2**31 - 1), -1, stream),
             **(self._more(args, kind, count) if self.whole else {}),
@@ -243,10 +243,10 @@ class _Reading:
             self.marking, self.named = np.append(self.marking, more).astype(np.int64), len(self.into.names)
         return np.isin(name, self.marking) if len(self.marking) else np.zeros(len(name), bool)
 
-    def _places(self, found: list[Any], where: Any, device: Any, stream: Any) -> None:
+    def _places(self, events: list[Any], where: Any, device: Any, stream: Any) -> None:
         """Work on a device that has no such arguments: process and thread stand for device and stream."""
         for at in where:
-            one = found[at]
+            one = events[at]
             if device[at] < 0:
                 number = _number(one.pid)
                 device[at] = number if number is not None and number < 4096 else 0
@@ -268,19 +268,19 @@ class _Reading:
         }  # fmt: skip
         shape, launch, talk, stack = (np.full(count, -1, np.int32) for _ in range(4))
         for at in np.flatnonzero((kind == ev.OPERATOR) | (kind == ev.MARKER)):
-            one = args[at]
-            if one.dims is not NOTHING:
-                shape[at] = into.shapes[bytes(one.dims), bytes(one.types), bytes(one.strides), bytes(one.values)]
-            if one.stack is not NOTHING:
-                stack[at] = into.stacks[bytes(one.stack)]
-            if one.collective:
-                talk[at] = into.collectives[one.collective, one.dtype, one.elements_in, one.elements_out, one.group, one.ranks]
+            extra = args[at]
+            if extra.dims is not NOTHING:
+                shape[at] = into.shapes[bytes(extra.dims), bytes(extra.types), bytes(extra.strides), bytes(extra.values)]
+            if extra.stack is not NOTHING:
+                stack[at] = into.stacks[bytes(extra.stack)]
+            if extra.collective:
+                talk[at] = into.collectives[extra.collective, extra.dtype, extra.elements_in, extra.elements_out, extra.group, extra.ranks]
         for at in np.flatnonzero(kind == ev.KERNEL):
-            one = args[at]
-            if one.grid is not NOTHING:
-                launch[at] = into.launches[bytes(one.grid), bytes(one.block), one.registers, one.shared, one.occupancy]
-            if one.collective:
-                talk[at] = into.collectives[one.collective, one.dtype, one.elements_in, one.elements_out, one.group, one.ranks]
+            extra = args[at]
+            if extra.grid is not NOTHING:
+                launch[at] = into.launches[bytes(extra.grid), bytes(extra.block), extra.registers, extra.shared, extra.occupancy]
+            if extra.collective:
+                talk[at] = into.collectives[extra.collective, extra.dtype, extra.elements_in, extra.elements_out, extra.group, extra.ranks]
         return {**columns, "shape": shape, "launch": launch, "collective": talk, "stack": stack}
 
     def finish(self) -> None:
@@ -356,10 +356,10 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _thread(one: Begin | End, into: Builder) -> str:
+def _thread(half: Begin | End, into: Builder) -> str:
     """A thread for people."""
-    name = into.thread_names.get((str(one.pid), str(one.tid)), "")
-    return f"{one.pid}/{one.tid}" + (f" {name}" if name else "")
+    name = into.thread_names.get((str(half.pid), str(half.tid)), "")
+    return f"{half.pid}/{half.tid}" + (f" {name}" if name else "")
 
 
 def _usable(args: dict[str, Any]) -> dict[str, Any]:
@@ -402,7 +402,7 @@ def _sound(value: Any, depth: int = 0) -> Any:
 
 def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
     """What the file says beside its events."""
-    said: dict[str, Any] = {}
+    head: dict[str, Any] = {}
     for text in (pieces.before, pieces.after):
         try:
             found = json.loads(text.decode("utf-8", "replace"))
@@ -410,13 +410,13 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
             into.notice("not_json", "what the file says beside its events is no JSON and was not read")
             continue
         if isinstance(found, dict):
-            said |= _sound(found)
-    said.pop("traceEvents", None)
-    spread = said.pop("distributedInfo", None)
+            head |= _sound(found)
+    head.pop("traceEvents", None)
+    spread = head.pop("distributedInfo", None)
     spread = spread if isinstance(spread, dict) else {}
-    devices = said.pop("deviceProperties", None)
+    devices = head.pop("deviceProperties", None)
     origin_ns = round((work.origin_us or 0.0) * 1000)
-    base_ns = said.pop("baseTimeNanoseconds", None)
+    base_ns = head.pop("baseTimeNanoseconds", None)
     rank, ranks = (None if (n := _number(spread.get(key))) is None or abs(n) > 2**31 else int(n) for key in ("rank", "world_size"))
     return Head(
         reader=NAME,
@@ -425,7 +425,7 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
         rank=rank,
         ranks=ranks,
         devices=[one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else [],
-        facts={key: value for key, value in said.items() if isinstance(value, str | int | float | bool)}
+        facts={key: value for key, value in head.items() if isinstance(value, str | int | float | bool)}
         | {key: value for key, value in spread.items() if isinstance(value, str)}
         | ({"groups": groups} if isinstance(groups := spread.get("pg_config"), list) else {}),
         notices=[Notice(code, seen, count=count) for (code, seen), count in into.notices.items()],

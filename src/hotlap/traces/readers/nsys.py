@@ -289,22 +289,22 @@ def once(start: Numbers, end: Numbers, thread: Numbers, correlation: Numbers, na
 
 
 def _head(path: Path, database: Database, work: _Reading) -> Head:
-    said: dict[str, Any] = {}
+    head: dict[str, Any] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA", "META_DATA_CAPTURE"):
         for row in database.rows(table, ("name", "value"), 500):
             if row.get("name") in ("EXPORT_SCHEMA_VERSION", "EXPORT_PRODUCT_VERSION", "EXPORT_TIME_UTC"):
-                said[str(row["name"]).lower()] = str(row.get("value"))
+                head[str(row["name"]).lower()] = str(row.get("value"))
     if work.in_graphs:
-        said["kernels_in_graphs"] = work.in_graphs
+        head["kernels_in_graphs"] = work.in_graphs
     if len(work.processes) > 1:
-        said["processes"] = len(work.processes)
+        head["processes"] = len(work.processes)
         seen = "several processes use the device: streams of equal number are of different processes"
         work.into.notice("several_processes", seen, len(work.processes))
     ranks = database.rows("MPI_RANKS", ("rank",), 2)
     began = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",), 1)
     epoch = began[0]["utcEpochNs"] if began else None
     return work.fill.head(
-        path, NAME, facts=said, rank=ranks[0]["rank"] if len(ranks) == 1 and isinstance(ranks[0]["rank"], int) else None,
+        path, NAME, facts=head, rank=ranks[0]["rank"] if len(ranks) == 1 and isinstance(ranks[0]["rank"], int) else None,
         halves=work.halves,
         unix_ns=epoch + (work.fill.origin_ns or 0) if isinstance(epoch, int) and epoch > 10**15 else None,
         devices=[{key: value for key, value in row.items() if value is not None} for row in database.rows(

@@ -107,13 +107,13 @@ def _host(path: Path, data: bytes, fill: Filling) -> None:
 
 def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
     """Blocks of packed text, in bounded memory; what is damaged ends it."""
-    unpack, made = lzma.LZMADecompressor(memlimit=MEMORY), 0
+    unpack, size = lzma.LZMADecompressor(memlimit=MEMORY), 0
     try:
         while not unpack.eof:
             block = unpack.decompress(data, packed.BLOCK)
             data = b""
-            made += len(block)
-            if made > packed.MOST_BYTES:
+            size += len(block)
+            if size > packed.MOST_BYTES:
                 raise InputError(f"{HOST} in '{path}' grows to more than {packed.MOST_BYTES >> 30} GiB when unpacked")
             if not block and unpack.needs_input:
                 return  # cut off

@@ -85,7 +85,7 @@ def _blocks(path: Path, size: int) -> Iterator[bytes]:
 
 
 def _gunzip(path: Path, file: IO[bytes], size: int) -> Iterator[bytes]:
-    packed = made = 0
+    packed = unpacked = 0
     unpack = zlib.decompressobj(31)
     waiting = b""
     while True:
@@ -96,7 +96,7 @@ def _gunzip(path: Path, file: IO[bytes], size: int) -> Iterator[bytes]:
         try:
             out = unpack.decompress(block, size)
         except zlib.error as error:
-            if made:
+            if unpacked:
                 return  # damaged from here on
             raise InputError(f"'{path}' cannot be unpacked: {error}") from None
         waiting = unpack.unconsumed_tail
@@ -104,8 +104,8 @@ def _gunzip(path: Path, file: IO[bytes], size: int) -> Iterator[bytes]:
             waiting, unpack = unpack.unused_data, zlib.decompressobj(31)
             if waiting and not waiting.strip(b"\0"):
                 waiting = b""
-        made += len(out)
-        _refuse_bomb(path, packed, made)
+        unpacked += len(out)
+        _refuse_bomb(path, packed, unpacked)
         if out:
             yield out
 
@@ -135,6 +135,6 @@ def why(error: Exception) -> str:
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 
-def _refuse_bomb(path: Path, packed: int, made: int) -> None:
-    if made > MOST_BYTES and made > MOST_RATIO * max(packed, 1):
+def _refuse_bomb(path: Path, packed: int, size: int) -> None:
+    if size > MOST_BYTES and size > MOST_RATIO * max(packed, 1):
         raise InputError(f"'{path}' grows to more than {MOST_RATIO} times its size when unpacked: this is no trace")

@@ -49,14 +49,14 @@ class Pieces:
         while True:
             text = self.buffer.lstrip(b"\xef\xbb\xbf \t\r\n")
             if text[:1] == b"[":
-                self.buffer, found = text[1:], True
+                self.buffer, begins = text[1:], True
             else:
                 at = opening.search(self.buffer)
-                found = at is not None
+                begins = at is not None
                 if at:
                     self.before = self.buffer[: at.end()] + b"]}"
                     self.buffer = self.buffer[at.end() :]
-            if found:
+            if begins:
                 break
             if len(self.buffer) > HEAD or not self._more():
                 raise InputError(f"there is no array '{self.key.decode()}' in it")

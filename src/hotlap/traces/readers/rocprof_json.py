@@ -186,15 +186,15 @@ class _JsonTool:
                 thread=places(self.into.threads, ((process, str(one.thread_id)) for one in given), count), **common,
             )  # fmt: skip
 
-    def _kernel(self, one: _Record) -> str:
-        return self.kernels.get(whole(one.dispatch_info.kernel_id), f"kernel {whole(one.dispatch_info.kernel_id)}")
+    def _kernel(self, record: _Record) -> str:
+        return self.kernels.get(whole(record.dispatch_info.kernel_id), f"kernel {whole(record.dispatch_info.kernel_id)}")
 
     def _device(self, given: list[_Record], read: Callable[[_Record], _Handle]) -> Any:
         return np.fromiter((self.agents.get(whole(read(one).handle), -1) for one in given), np.int64, len(given))
 
-    def _operation(self, one: _Record) -> str:
+    def _operation(self, record: _Record) -> str:
         """The name of what a record is of, by the tables of names."""
-        kind, operation = whole(one.kind), whole(one.operation)
+        kind, operation = whole(record.kind), whole(record.operation)
         if 0 <= kind < len(self.kinds):
             names = _entries(self.kinds[kind].get("operations"))
             if 0 <= operation < len(names):

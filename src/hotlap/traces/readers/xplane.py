@@ -200,13 +200,13 @@ class _Plane:
     def _events(self, line: str, message: Any, events: Sequence[Any], streams: bool) -> None:
         places: dict[tuple[Any, ...], int] = {}
         table, rows, linked = list[_Row](), list[int](), list[int]()
-        for one in events:
-            own = self._facts(one.stats)
+        for event in events:
+            own = self._facts(event.stats)
             linked.append(whole(own.pop("correlation_id", None)))
-            key = (one.kind, *own.items())
+            key = (event.kind, *own.items())
             if key not in places:
                 places[key] = len(table)
-                table.append(self._row(line, one.kind, own, streams))
+                table.append(self._row(line, event.kind, own, streams))
             rows.append(places[key])
         count = len(rows)
         offset = _near(np.fromiter((one.offset_ps for one in events), np.int64, count))
