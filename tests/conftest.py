@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +117,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return f"{file} {test.partition(':')[0]}" if file.endswith("test_docs.py") else file
 
     return ByFile(config, log)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with the file of this name in the folder `golden` beside the test; HOTLAP_GOLDEN=write accepts the text."""
+
+    def check(name: str, text: str) -> None:
+        path = request.path.parent / "golden" / name
+        if os.environ.get("HOTLAP_GOLDEN") == "write":
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"there is no {path.name}; HOTLAP_GOLDEN=write makes it"
+        assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; HOTLAP_GOLDEN=write accepts what is printed now"
+
+    return check

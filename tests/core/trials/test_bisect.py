@@ -283,7 +283,7 @@ def test_good_from_the_side_is_searched_in_one_line(tmp_path: Path, capsys: pyte
     git(made.repo, "checkout", "-q", "main")
     culprit = made.commit(120000)
     git(made.repo, "merge", "-q", "--no-ff", "side", "-m", "bring it in")
-    assert main([*made.words()[:2], good, *made.words()[3:]]) == 0
+    assert main([*made.words()[:3], good, *made.words()[4:]]) == 0
     out = capsys.readouterr().out
     assert f"first bad commit  {culprit[:10]}" in out
     assert "in one line" in " ".join(out.split())
