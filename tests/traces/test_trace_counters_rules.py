@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -326,13 +327,11 @@ def test_real_kernels_are_bound_by_what_nsight_compute_says() -> None:
     assert small.bound.kind == "small grid"  # its rule: only 0.7 full waves
 
 
-def test_every_rule_stands_in_the_document_as_it_is() -> None:
+def test_every_rule_stands_in_the_document_with_what_to_do() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
-    parts = dict(part.split("\n", 1) for part in text.split("\n### ")[1:])
+    parts = dict(re.findall(r"^- \*\*([a-z0-9-]+)\*\*: (.*(?:\n  - .*)*)", text.partition("## Rules")[2], re.MULTILINE))
     raw = tomllib.loads(Path(rules.__file__).with_name("rules.toml").read_text(encoding="utf-8"))["rule"]
     assert list(parts) == list(raw)
     for name, facts in raw.items():
-        for key in ("when", "local", "global", "low"):
-            assert key not in facts or f"`{facts[key]}`" in parts[name], f"{name}: {key}"
-        for said in (facts["remedy"].replace("{text}", ""), facts["source"], facts["link"], *(word for word in facts.get("each", {}))):
-            assert said in parts[name], f"{name}: {said}"
+        for words in (facts["remedy"].replace("{text}", ""), *(word for word in facts.get("each", {}))):
+            assert words in parts[name], f"{name}: {words}"
