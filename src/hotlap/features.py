@@ -2,6 +2,7 @@
 
 `verbs`: words of a command → what it does, its module (`add(parser)`, `run(args) -> exit code`), an example.
 `kinds`: a kind of run → the module that shows it (`hotlap.core.show.kinds.Kind`).
+`sections`: a part of the report of runs (`hotlap.core.show.sections.base.ReportSection`).
 `implementers`: modules that prepare cases which users' own code implements (`hotlap.core.measure.workloads.base.Implementer`).
 """
 
@@ -33,6 +34,7 @@ class Feature(NamedTuple):
     nouns: Mapping[str, Noun] = {}
     verbs: Mapping[str, Verb] = {}
     kinds: Mapping[str, str] = {}
+    sections: Mapping[str, str] = {}
     implementers: Mapping[str, str] = {}
 
 
@@ -106,17 +108,19 @@ FEATURES: Mapping[str, Feature] = {
             ),
         },
         kinds={"watch": "hotlap.nodes.show.kind"},
+        sections={"sensors": "hotlap.nodes.show.kind:SECTION"},
     ),
     "stress": Feature(
         verbs={
             "stress": Verb("hours at the limit: load that is checked, and a verdict", "hotlap.stress.cli", "hotlap stress burn --for '8 h'")
         },
         kinds={"stress": "hotlap.stress.show_kind"},
+        sections={"stress": "hotlap.stress.show_kind:SECTION"},
     ),
 }
 
 TABLE = {
     what: {name: line for feature in FEATURES.values() for name, line in getattr(feature, what).items()}
-    for what in ("kinds", "implementers")
+    for what in ("kinds", "sections", "implementers")
 }
 """What `core.extend` takes."""

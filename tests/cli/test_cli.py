@@ -12,12 +12,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hotlap.cli import commands, main, terminal
-from hotlap.core.record import Device
+from hotlap.core.analysis import rows
+from hotlap.core.record import Device, Row
 from hotlap.core.store import locks
+from hotlap.core.store.bundle import Bundle
 
 RUN = ["run", "quick", "--target", "simulated:h200-sxm?times=bound&noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 
@@ -38,6 +41,25 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert main([*RUN, "--label", "a=b"]) == 0
     assert "report" in said.getvalue()
     return home
+
+
+@pytest.mark.parametrize("verb", [RUN, ["show"], ["explain"], ["report", "--out", "page.html"]], ids=lambda verb: verb[0])
+def test_a_command_analyses_a_bundle_once(
+    verb: list[str], kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if verb is not RUN:
+        monkeypatch.setenv("HOTLAP_HOME", str(kept))
+    monkeypatch.chdir(tmp_path)
+    inner, analysed = rows.rows, list[str]()
+
+    def counted(bundle: Bundle, *rest: Any) -> list[Row]:
+        analysed.append(bundle.run.id)
+        return inner(bundle, *rest)
+
+    monkeypatch.setattr(rows, "rows", counted)
+    assert main(verb) == 0
+    assert len(analysed) == 1
+    assert capsys.readouterr().out
 
 
 def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:

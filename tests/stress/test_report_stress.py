@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hotlap.__main__ import main
 from hotlap.core.measure import runs
 from hotlap.core.record import Device
-from hotlap.core.show import bands, html
+from hotlap.core.show import bands, report
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import chunks
 from hotlap.stress import show as stress
@@ -45,7 +45,7 @@ def judged(path: Path) -> judging.Judged:
 
 @pytest.mark.slow("simulates whole runs, and draws them")
 def test_the_page_draws_every_sensor_over_time(run: Path) -> None:
-    page = html.page([bundles.load(run)])
+    page = report.page([bundles.load(run)])
     for name in ("Throughput", "Power", "Clock", "Temperature"):
         assert f"<b>{name}</b>" in page
     assert page.count('class="band"') == 3
@@ -67,7 +67,7 @@ def test_of_many_devices_those_that_fail_are_named_and_come_first(
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
     options = soak.Options(target="simulated:h200-sxm?count=5&slow=0.3@1,3", device="all", home=tmp_path)
     path = soak.run(replace(PROFILE, seconds=120.0), options, lambda _device, _line: None)
-    page = html.page([bundles.load(path)])
+    page = report.page([bundles.load(path)])
     assert "2 of 5 devices: behind its peers (simulated:1, simulated:3)." in page
     assert page.index("<h3>simulated:3 ") < page.index("<summary>simulated:0 ")
     assert page.count("<summary>simulated:") == 3

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.core.show import html, pdf
+from hotlap.core.show import pdf, report
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         folder = bundles[0].path if bundles[0].path.is_dir() else Path.cwd()
         out = folder / ("report.html" if len(bundles) == 1 else f"report-of-{len(bundles)}-runs.html")
-    page = html.page(bundles)
+    page = report.page(bundles)
     terminal.write(out, page)
     written = {"html": str(out)}
     if args.pdf:

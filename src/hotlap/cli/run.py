@@ -15,7 +15,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import HotlapError, InputError, Interrupted
 from hotlap.core.measure import session
 from hotlap.core.record import Plan
-from hotlap.core.show import export, html, listing, text
+from hotlap.core.show import export, listing, report, text
 from hotlap.core.show.busy import said
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
@@ -111,7 +111,7 @@ def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> int:
     page = bundle.path / "report.html"
     if not args.no_report:
         try:
-            page.write_text(html.page([bundle]), encoding="utf-8")
+            page.write_text(report.render([(bundle, rows)]), encoding="utf-8")
         except (OSError, HotlapError) as error:
             print(f"hotlap: the report was not written: {error}", file=sys.stderr)
     if args.json:

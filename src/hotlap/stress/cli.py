@@ -18,7 +18,7 @@ from hotlap.core.analysis import rows
 from hotlap.core.errors import InputError
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, Stop
-from hotlap.core.show import html, layout
+from hotlap.core.show import kinds, layout, report
 from hotlap.core.store import baselines, paths, select
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
@@ -184,7 +184,9 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     if not args.judge and run.stops == [Stop("over")] and state in ("pass", "fail", "inconclusive"):  # for the list of runs
         bundles.Writer.resume(path).finish(replace(run, stops=[Stop("over", state=state)]))
     if args.out:
-        terminal.write(Path(args.out), html.render([(judged.bundle, rows.rows(judged.bundle))], {run.id: judged}))
+        kind = kinds.of(judged.bundle)
+        shown_as = {run.id: (kind, judged)} if kind else {}
+        terminal.write(Path(args.out), report.render([(judged.bundle, rows.rows(judged.bundle))], shown_as))
     if args.json:
         terminal.print_json(judged.verdict)
     else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hotlap.core.analysis.symptoms import REASONS
 from hotlap.core.record import Device
 from hotlap.core.show import layout, telemetry, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats.energy import Energy
 from hotlap.core.units import percent, show
 from hotlap.stress.record import ALLOWED, FILE, Tick
@@ -18,6 +19,7 @@ from hotlap.stress.verdict import DeviceVerdict, Judged, Skew, StressVerdict, sp
 
 PHASES = {"products": "GEMM"}
 BLOCKS = "▁▂▃▄▅▆▇█"
+CLASSES = {"fail": "error", "inconclusive": "inconclusive", "pass": "pass"}  # of the style sheet
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
 ORDER = ("fail", "inconclusive", "pass")
 WHOLE = 2  # devices that are told in full though they pass
@@ -155,9 +157,7 @@ def because(found: StressVerdict) -> str:
 
 def _brief(found: Sequence[DeviceVerdict], devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
     """A row per device that passes."""
-    columns = [Column("device", [Cell(devices[one.device].selector if one.device in devices else one.device) for one in found])]
-    columns += [Column(head, [Cell(row[n]) for row in map(row_of, found)], right=n > 0) for n, head in enumerate(HEADS)]
-    lines = layout.fitted(columns, width, ("checked", "time")).lines(color)
+    lines = layout.fitted(device_columns(found, devices), width, ("checked", "time")).lines(color)
     for text, names in remarks(found, devices).items():
         lines += layout.paragraph("  · ", named(f"{text} ({names})"), width)
     return lines
@@ -172,6 +172,16 @@ def remarks(found: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> di
                 devices[one.device].selector if one.device in devices else one.device
             )
     return {text: words.some(names, 4) if len(names) < len(found) else f"all {len(names)}" for text, names in by.items()}
+
+
+def device_columns(found: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> list[Column]:
+    """Each device and `row_of` it."""
+    rows, states = list(map(row_of, found)), [f"state {CLASSES.get(one.state, '')}".strip() for one in found]
+    return [
+        Column("device", [Cell(devices[one.device].selector if one.device in devices else one.device) for one in found], names=True),
+        Column("state", [Cell(row[0], kind=kind) for row, kind in zip(rows, states, strict=True)]),
+        *(Column(head, [Cell(row[n]) for row in rows], right=True) for n, head in enumerate(HEADS) if n),
+    ]
 
 
 HEADS = ("state", "time", "checked", "power", "°C", "wrong", "slowest kind")
@@ -287,11 +297,24 @@ def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
     if not found:
         return []
 
+    name, *columns = rate_columns(found)
+    indented = replace(name, head=f"  {name.head}", cells=[Cell(f"  {cell.text}") for cell in name.cells])
+    lines = layout.fitted([indented, *columns], width, ("spread", "of expected", "peak")).lines(color)
+    why = dict.fromkeys(one.no_limit for one in found if one.no_limit)
+    for reason in why:
+        kinds = ", ".join(named(one.kind) for one in found if one.no_limit == reason)
+        lines += layout.paragraph("  · ", f"no bound of {kinds}: {reason}", width)
+    return lines
+
+
+def rate_columns(found: Sequence[Rate]) -> list[Column]:
+    """Each kind of unit: its rates, how steady they are, and shares of what is known of it."""
+
     def share(value: float, of: float | None) -> Cell:
         return Cell(percent(value / of) if of else "–")
 
     columns = [
-        Column("  throughput", [Cell(f"  {named(one.kind)}") for one in found]),
+        Column("throughput", [Cell(named(one.kind)) for one in found], names=True, kind="kind"),
         Column("peak", [Cell(show(one.peak, unit(one.kind, one.unit))) for one in found], right=True),
         Column("sustained", [Cell(show(one.sustained, unit(one.kind, one.unit))) for one in found], right=True),
         Column("change", [_changed(one) for one in found], right=True),
@@ -301,12 +324,7 @@ def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
     ]  # fmt: skip
     if any(one.reference for one in found):
         columns.append(Column("of reference", [share(one.sustained, one.reference) for one in found], right=True))
-    lines = layout.fitted(columns, width, ("spread", "of expected", "peak")).lines(color)
-    why = dict.fromkeys(one.no_limit for one in found if one.no_limit)
-    for reason in why:
-        kinds = ", ".join(named(one.kind) for one in found if one.no_limit == reason)
-        lines += layout.paragraph("  · ", f"no bound of {kinds}: {reason}", width)
-    return lines
+    return columns
 
 
 def devices(found: Judged) -> dict[str, Device]:

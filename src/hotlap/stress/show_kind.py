@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.store.bundle import Bundle
 from hotlap.stress import show, show_page, verdict
 from hotlap.stress.show_page import METHOD as METHOD
@@ -36,8 +36,7 @@ def lead(found: Judged) -> str:
     return show_page.lead(found)
 
 
-def sections(found: Sequence[Judged]) -> list[tuple[str, str, str]]:
-    return [("Stress", "Stress", "".join(map(show_page.section, found)))]
+SECTION = ReportSection("Stress", "Stress", lambda report: "".join(map(show_page.section, report.of("stress"))))
 
 
 def notices(found: Judged) -> str:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from hotlap.core.record import Device
 from hotlap.core.show import charts, telemetry, words
 from hotlap.core.show.bands import BINS, Band, Time, bands, figure, range_said, sensor_chart
+from hotlap.core.show.sections.base import facts
+from hotlap.core.show.table import Cell, Column, Table, html
 from hotlap.core.stats.energy import Energy
 from hotlap.core.store.bundle import Bundle
-from hotlap.core.units import percent, show
 from hotlap.stress import show as stress
 from hotlap.stress.record import Tick
 from hotlap.stress.throughput import Rate
@@ -25,7 +26,6 @@ DRAWN = (  # sensors, the first that is there; unit, name, whether the axis begi
     (("clock_hz.sm", "clock_hz"), "Hz", "Clock", True),
     (("temperature_c", "temperature_c.package-0"), "°C", "Temperature", False),
 )
-STATES = {"fail": "error", "inconclusive": "inconclusive", "pass": "pass"}  # classes of the style sheet
 LANE, FULL = 24.0, 0.25  # of the throughput chart: height in pixels, and room above a kind's fastest, where its line is
 
 
@@ -38,7 +38,7 @@ def lead(found: Judged) -> str:
         items.append(f'<li class="{severity}"><b>{escape(where + title)}</b><span>{escape(detail)}</span></li>')
         if action and severity != "info":
             actions.setdefault(action, []).extend(names)
-    said = f'<b class="state {STATES.get(verdict.state, "")}">{verdict.state.upper()}</b> {escape(stress.because(verdict))}.'
+    said = f'<b class="state {stress.CLASSES.get(verdict.state, "")}">{verdict.state.upper()}</b> {escape(stress.because(verdict))}.'
     warned = "".join(f'<p class="note">{escape(text)}</p>' for text in stress.torn(found))
     top = f'<p class="lead">{said}</p><p class="sub">{escape(_span(found))}</p>{warned}'
     if not items:
@@ -84,7 +84,7 @@ def section(found: Judged) -> str:
         ticks = [x for x in found.lines if isinstance(x, Tick) and x.device == one.device]
         name = f"{device.selector} {device.name}" if device else one.device
         drawn = _charts(one, device, ticks, {sensor: band for (key, sensor), band in drawable.items() if key == one.device})
-        state = f'<span class="state {STATES.get(one.state, "")}">{escape(one.state)}</span>'
+        state = f'<span class="state {stress.CLASSES.get(one.state, "")}">{escape(one.state)}</span>'
         body = f'{_facts(one, spent.get(one.device))}{_rates(one.rates)}{_wrong(one)}<div class="plots">{drawn}</div>'
         if one in folded:
             parts.append(f"<details><summary>{escape(name)}: {state}</summary>{body}</details>")
@@ -97,14 +97,7 @@ def section(found: Judged) -> str:
 
 def _overview(found: Judged, known: Mapping[str, Device]) -> str:
     """A row per device, the worst first."""
-    rows = []
-    for one in stress.worst_first(found.verdict):
-        state, *cells = stress.row_of(one)
-        name = known[one.device].selector if one.device in known else one.device
-        rest = "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells)
-        rows.append(f'<tr><th>{escape(name)}</th><td class="state {STATES.get(one.state, "")}">{escape(state)}</td>{rest}</tr>')
-    head = "<th>device</th><th>state</th>" + "".join(f'<th class="n">{escape(name)}</th>' for name in stress.HEADS[1:])
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return html(Table(stress.device_columns(stress.worst_first(found.verdict), known)))
 
 
 def notices(found: Judged) -> str:
@@ -150,40 +143,21 @@ METHOD = (
 
 
 def _facts(one: DeviceVerdict, spent: Energy | None) -> str:
-    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(said)}</dd>" for name, said in stress.facts(one, spent)) + "</dl>"
+    return facts(stress.facts(one, spent))
 
 
 def _rates(found: Sequence[Rate]) -> str:
-    if not found:
-        return ""
-    heads = ["peak", "sustained", "change", "spread", "of bound", "of expected", "of reference"]
-    rows = [_cells(r) for r in found]
-    kept = [n for n in range(len(heads)) if n < 4 or any(row[n] != "–" for row in rows)]
-    head = "".join(f'<th class="n">{heads[n]}</th>' for n in kept)
-    body = "".join(
-        f"<tr><th class=kind>{escape(stress.named(r.kind))}</th>{''.join(f'<td class=n>{escape(row[n])}</td>' for n in kept)}</tr>"
-        for r, row in zip(found, rows, strict=True)
-    )
-    return f'<div class="scroll"><table><thead><tr><th>throughput</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _cells(r: Rate) -> list[str]:
-    course = ["–" if r.change is None else stress.signed(r.change), "–" if r.spread is None else f"±{r.spread:.1%}"]
-    shares = [percent(r.sustained / of) if of else "–" for of in (r.bound, r.expected, r.reference)]
-    unit = stress.unit(r.kind, r.unit)
-    return [show(r.peak, unit), show(r.sustained, unit), *course, *shares]
+    """Without columns in which nothing is known."""
+    columns = [column for column in stress.rate_columns(found) if any(text != "–" for text in column.texts)]
+    return html(Table(columns)) if found else ""
 
 
 def _wrong(one: DeviceVerdict) -> str:
     if not one.wrong:
         return ""
-    rows = "".join(
-        f"<tr><td>{escape(stress.named(w.unit))}</td><td>{escape(w.place)}</td><td><code>{escape(w.expected)}</code></td><td><code>{escape(w.got)}</code></td>"
-        f"<td>{', '.join(map(str, w.bits))}</td><td>{w.kind}</td><td>{w.by}</td></tr>"
-        for w in one.wrong
-    )
-    head = "".join(f"<th>{name}</th>" for name in ("wrong result in", "at", "expected", "got", "bits", "kind", "found by"))
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    rows = [(stress.named(w.unit), w.place, w.expected, w.got, ", ".join(map(str, w.bits)), w.kind, w.by) for w in one.wrong]
+    heads = ("wrong result in", "at", "expected", "got", "bits", "kind", "found by")
+    return html(Table([Column(head, [Cell(row[n]) for row in rows]) for n, head in enumerate(heads)]), "wrong")
 
 
 # ---------------------------------------------------------------- charts

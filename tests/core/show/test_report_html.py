@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hotlap.core.errors import InputError
 from hotlap.core.record import Notice, Row, Stop
-from hotlap.core.show import html
+from hotlap.core.show import report
 from hotlap.core.store.bundle import Bundle
 
 Kept = tuple[Bundle, list[Row]]
@@ -58,11 +58,11 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def one(cpu: Kept) -> str:
-    return html.render([cpu])
+    return report.render([cpu])
 
 
 def test_it_is_well_formed(one: str, cpu: Kept, gpu: Kept) -> None:
-    for text in (one, html.render([gpu]), html.render([cpu, gpu])):
+    for text in (one, report.render([gpu]), report.render([cpu, gpu])):
         page = Page(text)
         assert not page.wrong
         assert not page.open
@@ -83,7 +83,7 @@ def test_it_needs_no_network(one: str) -> None:
 
 
 def test_every_link_within_the_page_leads_somewhere(gpu: Kept) -> None:
-    page = Page(html.render([gpu]))
+    page = Page(report.render([gpu]))
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     assert {a["href"][1:] for _, a in page.elements if a.get("href", "").startswith("#")} <= set(ids)
@@ -109,7 +109,7 @@ def test_everything_from_outside_is_escaped(cpu: Kept) -> None:
         )
         for row in rows
     ]
-    text = html.render([(changed(kept, run=run, notices=[Notice("torn_line", EVIL)]), evil)])
+    text = report.render([(changed(kept, run=run, notices=[Notice("torn_line", EVIL)]), evil)])
     page = Page(text)
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "<script>alert" not in text
@@ -128,8 +128,8 @@ def test_its_data_is_the_runs_data(one: str, cpu: Kept) -> None:
 
 
 def test_data_that_is_too_large_is_left_out_and_said(cpu: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "EMBEDDED_BYTES", 1000)
-    document = json.loads(Page(html.render([cpu])).scripts["data"])
+    monkeypatch.setattr(report, "EMBEDDED_BYTES", 1000)
+    document = json.loads(Page(report.render([cpu])).scripts["data"])
     assert "samples" not in document["runs"][0]
     assert "not in this page" in document["note"]
     assert document["runs"][0]["results"]["results"]
@@ -140,21 +140,21 @@ def test_a_quick_run_is_small_enough_for_a_mail(one: str) -> None:
 
 
 def test_charts_are_there(cpu: Kept, gpu: Kept) -> None:
-    page = Page(html.render([gpu]))
+    page = Page(report.render([gpu]))
     assert page.of_class("chart") == ["svg"] * 3
     assert len(page.of_class("samples")) == len(gpu[1])
     assert len(page.of_class("sensor")) == 3 * len(gpu[1])  # clock, power, temperature
-    assert len(Page(html.render([cpu])).of_class("sensor")) == sum(row.summary.rounds > 0 for row in cpu[1])  # the clock alone
+    assert len(Page(report.render([cpu])).of_class("sensor")) == sum(row.summary.rounds > 0 for row in cpu[1])  # the clock alone
 
 
 def test_a_sensor_that_is_missing_is_named_with_its_reason(cpu: Kept) -> None:
-    words = " ".join(Page(html.render([cpu])).words)
+    words = " ".join(Page(report.render([cpu])).words)
     assert "power_w: no RAPL in this virtual machine" in words
 
 
 def test_unknown_is_a_dash_and_never_zero(cpu: Kept) -> None:
     row = next(row for row in cpu[1] if row.gap.share is None and row.verdict.state == "measured")
-    text = html.render([(cpu[0], [row])])
+    text = report.render([(cpu[0], [row])])
     line = re.search(rf"<tr[^>]*><th>{re.escape(row.label)}</th>.*?</tr>", text)
     assert line
     assert ">–<" in line[0]
@@ -164,7 +164,7 @@ def test_unknown_is_a_dash_and_never_zero(cpu: Kept) -> None:
 
 def test_an_invalid_number_is_shown_and_marked(cpu: Kept) -> None:
     row = next(row for row in cpu[1] if row.verdict.state == "invalid")
-    line = re.search(rf"<tr[^>]*><th>{re.escape(row.label)}</th>.*?</tr>", html.render([cpu]))
+    line = re.search(rf"<tr[^>]*><th>{re.escape(row.label)}</th>.*?</tr>", report.render([cpu]))
     assert line
     assert "invalid" in line[0]
     assert "20.0" in line[0]
@@ -172,7 +172,7 @@ def test_an_invalid_number_is_shown_and_marked(cpu: Kept) -> None:
 
 
 def test_what_was_not_run_is_said_below_the_table(cpu: Kept) -> None:
-    text = html.render([cpu])
+    text = report.render([cpu])
     for row in cpu[1]:
         if row.verdict.state == "not_run":
             assert f"<th>{row.label}</th>" not in text.partition('id="charts"')[0]
@@ -181,13 +181,13 @@ def test_what_was_not_run_is_said_below_the_table(cpu: Kept) -> None:
 
 def test_few_rounds_have_an_interval_with_its_confidence() -> None:
     kept = sample.bundle(sample.CPU, sample.CPU_CASES, rounds=2)
-    text = html.render([(kept, sample.rows(kept, sample.CPU_CASES))])
+    text = report.render([(kept, sample.rows(kept, sample.CPU_CASES))])
     assert "(50 %)" in text
     assert "few rounds" in text
 
 
 def test_several_runs_stand_side_by_side(cpu: Kept, gpu: Kept) -> None:
-    page = Page(html.render([cpu, gpu]))
+    page = Page(report.render([cpu, gpu]))
     groups = [a for tag, a in page.elements if tag == "th" and a.get("class") == "group"]
     assert len(groups) == 2
     text = " ".join(page.words)
@@ -197,24 +197,24 @@ def test_several_runs_stand_side_by_side(cpu: Kept, gpu: Kept) -> None:
 
 
 def test_the_same_run_twice_has_two_names(cpu: Kept) -> None:
-    assert not Page(html.render([cpu, cpu])).wrong
+    assert not Page(report.render([cpu, cpu])).wrong
 
 
 def test_runs_without_results_make_a_page(cpu: Kept) -> None:
     kept = changed(cpu[0], samples=[], readings=[], notices=[Notice("missing_file", "samples.jsonl is missing; nothing of it is known")])
-    page = Page(html.render([(kept, [])]))
+    page = Page(report.render([(kept, [])]))
     assert "Nothing was measured." in " ".join(page.words)
     assert "samples.jsonl is missing" in " ".join(page.words)
     with pytest.raises(InputError, match="at least one run"):
-        html.page([])
+        report.page([])
 
 
 def test_a_device_that_the_machine_does_not_list_is_named_by_its_key(cpu: Kept) -> None:
     kept = changed(cpu[0], run=replace(cpu[0].run, machine=replace(cpu[0].run.machine, devices=[])))
-    assert sample.CPU.key in html.render([(kept, cpu[1])])
+    assert sample.CPU.key in report.render([(kept, cpu[1])])
 
 
 def test_page_from_a_bundle_goes_through_the_model(cpu: Kept) -> None:
-    page = Page(html.page([cpu[0]]))
+    page = Page(report.page([cpu[0]]))
     assert not page.wrong
     assert len(page.of_class("results")) == 1

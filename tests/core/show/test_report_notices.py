@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hotlap.core.analysis.state import state
 from hotlap.core.record import Gap, Limit, Notice, Result, Row, Samples, Summary
-from hotlap.core.show import export, notices, text, words
+from hotlap.core.show import export, notices, results, text, words
 from hotlap.core.show.conclusions import advice, conclude
 from hotlap.core.stats.summary import summarize
 from hotlap.core.store.bundle import Bundle
@@ -61,7 +61,7 @@ def test_a_call_too_short_to_time_shows_its_limit(chase: Row, better: Any, said:
     assert (row.verdict.state, notices.code(row), notices.word(row)) == ("inconclusive", "too_short", "too short")
     assert said in text.table([row], 100)
     assert "more work" in text.explain([row], 100)
-    assert export.result(row)["too_short"] is True
+    assert results.record(row)["too_short"] is True
 
 
 def test_the_best_round_is_a_column_where_it_is_far_from_the_median(triad: Row) -> None:
@@ -97,14 +97,14 @@ def test_a_clock_that_varied_stands_beside_the_number_in_cycles(chase: Row) -> N
     assert words.in_cycles(row) == "4.01 cycles per load"
     assert "clock varied: 2.02 GHz median, 1.80 to 2.40 GHz; 4.01 cycles per load" in text.explain([row], 100)
     assert notices.code(row) == "clock_varied"
-    assert export.result(row)["cycles"] == [4010.0] * 6
+    assert results.record(row)["cycles"] == [4010.0] * 6
 
 
 def test_an_invalid_number_has_a_code_of_its_cause(triad: Row) -> None:
     for cause in ("wrong_result", "tampered", "timers"):
         rounds = [Samples(case="c", device="d", round=0, status="invalid", cause=cause, reason="why", seconds=[1.0])]
         row = made(triad, [10e9] * 6, status="invalid", reason="why", rounds=rounds)
-        found = export.result(row)
+        found = results.record(row)
         assert (found["state"], found["notice"], found["value"]) == ("invalid", cause, 10e9)
         assert not words.stands(row)
     fast = made(triad, [10e9] * 6, gap=Gap(share=2.0, against="bound", limit_value=5e9))

@@ -11,7 +11,7 @@ import pytest
 
 from hotlap.core.errors import MachineError, Unavailable
 from hotlap.core.record import Row
-from hotlap.core.show import html, pdf
+from hotlap.core.show import pdf, report
 from hotlap.core.store.bundle import Bundle
 
 Kept = tuple[Bundle, list[Row]]
@@ -30,7 +30,7 @@ def dumped(page: str, folder: Path) -> tuple[str, str]:
 @needs_browser
 @pytest.mark.slow("starts a browser, or makes a PDF")
 def test_a_browser_shows_the_page_without_an_error(gpu: Kept, tmp_path: Path) -> None:
-    shown, said = dumped(html.render([gpu]), tmp_path)
+    shown, said = dumped(report.render([gpu]), tmp_path)
     assert shown.count('<svg class="chart"') == 3
     assert shown.count('<svg class="samples"') == len(gpu[1])
     assert '<button type="button" id="theme">' in shown, "the script did not run to its end"
@@ -40,7 +40,7 @@ def test_a_browser_shows_the_page_without_an_error(gpu: Kept, tmp_path: Path) ->
 @needs_browser
 @pytest.mark.slow("starts a browser, or makes a PDF")
 def test_the_browser_would_have_told_of_an_error(gpu: Kept, tmp_path: Path) -> None:
-    broken = html.render([gpu]).replace('"use strict";', '"use strict"; undefined.wrong();')
+    broken = report.render([gpu]).replace('"use strict";', '"use strict"; undefined.wrong();')
     _, said = dumped(broken, tmp_path)
     assert "CONSOLE" in said
 
@@ -48,7 +48,7 @@ def test_the_browser_would_have_told_of_an_error(gpu: Kept, tmp_path: Path) -> N
 @pytest.mark.slow("starts a browser, or makes a PDF")
 def test_pdf(cpu: Kept, tmp_path: Path) -> None:
     try:
-        pdf.write(html.render([cpu]), tmp_path / "page.pdf")
+        pdf.write(report.render([cpu]), tmp_path / "page.pdf")
     except Unavailable as error:
         pytest.skip(str(error))
     data = (tmp_path / "page.pdf").read_bytes()
@@ -60,12 +60,12 @@ def test_pdf(cpu: Kept, tmp_path: Path) -> None:
 def test_pdf_by_weasyprint(cpu: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("weasyprint", reason="WeasyPrint is not here: pip install 'hotlap[pdf]'", exc_type=ImportError)
     monkeypatch.setattr(pdf, "browser", lambda: "")
-    pdf.write(html.render([cpu]), tmp_path / "page.pdf")
+    pdf.write(report.render([cpu]), tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
 
 
 def test_the_page_for_weasyprint_has_its_colours_in_each_drawing(cpu: Kept) -> None:
-    page = pdf.plain(html.render([cpu]))
+    page = pdf.plain(report.render([cpu]))
     styles = re.findall(r"<svg [^>]*><style>(.*?)</style>", page)
     assert len(styles) == page.count("<svg ")
     assert "var(" not in styles[0]

@@ -16,7 +16,7 @@ from hotlap.core.model import machines
 from hotlap.core.model.predict import predict
 from hotlap.core.plan import case as case_of
 from hotlap.core.record import Case, Device, Row, Summary
-from hotlap.core.show import comparison, layout, listing, notices, text, words
+from hotlap.core.show import comparison, layout, listing, notices, table, text, words
 from hotlap.core.store.bundle import Bundle
 
 Kept = tuple[Bundle, list[Row]]
@@ -244,14 +244,14 @@ def test_aligned() -> None:
 def test_names_from_files_cannot_steer_a_terminal() -> None:
     evil = "gemm\x1b[31m\x07\x9b2J"
     said = "gemm\\x1b[31m\\x07\\x9b2J"
-    assert layout.Grid([layout.Column("kernel", [layout.Cell(evil)])], 40).lines(False)[1] == said
+    assert layout.Grid([table.Column("kernel", [table.Cell(evil)])], 40).lines(False)[1] == said
     assert layout.paragraph("where  ", evil, 60) == ["where  " + said]
     assert layout.painted(evil, "bold", False) == said
 
 
 def test_long_names_go_on_at_their_joints_and_columns_share_the_room() -> None:
     name = "at::native::vectorized_elementwise_kernel"
-    columns = [layout.Column(head, [layout.Cell(name)], wrap=True) for head in ("kernel", "operator")]
+    columns = [table.Column(head, [table.Cell(name)], wrap=True) for head in ("kernel", "operator")]
     grid = layout.Grid(columns, 50)
     assert grid.sizes == [24, 24]
     assert [line.split()[0] for line in grid.lines(False)[1:]] == ["at::native::vectorized_", "elementwise_kernel"]

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from hotlap.core.record import Allowance, Comparison, Difference, OnDevice
 from hotlap.core.show import layout, sides, words
-from hotlap.core.show.layout import Cell, Column
 from hotlap.core.show.listing import measured
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats.drift import FEWEST_DAYS, FEWEST_RUNS
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
@@ -38,7 +38,7 @@ def comparison(
         return "nothing to compare: neither side has results"
     ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
     lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width), *allowances(ordered, width)]
-    lines += [*layout.fitted(_columns(ordered), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
+    lines += [*layout.fitted(columns(ordered), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
     lines += _differences(differences, ordered, ("A", "B"), width, color)
     return "\n".join([*lines, "", *reading(ordered, width, color)])
 
@@ -48,9 +48,9 @@ def in_turns(found: Sequence[Comparison], texts: tuple[str, str], difference: fl
     ordered = list(found)
     lines = [f"{name}  {words.clean(text)}" for name, text in zip("AB", texts, strict=True)]
     commands = len(ordered) == 1 and traits(ordered[0].case.workload).source == "program"  # its label would be A's command
-    columns = _columns(ordered)[commands:]
-    columns.insert(-1, Column("pairs", [Cell(str(one.n_a)) for one in ordered], right=True))
-    lines += ["", *layout.Grid(columns, width).lines(color), ""]
+    shown = columns(ordered)[commands:]
+    shown.insert(-1, Column("pairs", [Cell(str(one.n_a)) for one in ordered], right=True))
+    lines += ["", *layout.Grid(shown, width).lines(color), ""]
     for group, why in words.alike((one for one in ordered if one.reason), lambda one: one.reason, answer):
         names = "" if commands else f"{words.some([label(one.case) for one in group])}: "
         who = {"inconclusive": "inconclusive", "same": "B is the same"}.get(group[0].answer, f"B is {answer(group[0])}")
@@ -82,7 +82,7 @@ def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (),
     lines = of_sides({words.clean(name): side for name, side in groups.items()}, width) if runs else []
     for name, other in others.items():
         lines += [*_forced(other.found, width, f"{words.clean(name)}, "), *allowances(other.found, width, f"{words.clean(name)}: ")]
-    grids = [layout.Grid(_matrix_columns(cases, others, spans), width, gap) for spans in (True, False) for gap in (layout.GAP, 1)]
+    grids = [layout.Grid(_matrixcolumns(cases, others, spans), width, gap) for spans in (True, False) for gap in (layout.GAP, 1)]
     grid = next((one for one in grids if one.narrowest <= width), grids[-1])
     lines += [*grid.lines(color), ""]
     for name, other in others.items():
@@ -94,7 +94,7 @@ def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (),
     return "\n".join([*lines, *layout.paragraph("", reading + spans, width)])
 
 
-def _matrix_columns(cases: Mapping[str, str], others: Mapping[str, Other], spans: bool) -> list[Column]:
+def _matrixcolumns(cases: Mapping[str, str], others: Mapping[str, Other], spans: bool) -> list[Column]:
     columns = [Column("case", [Cell(words.clean(name)) for name in cases.values()], wrap=True)]
     for name, other in others.items():
         by_case = {one.case.id: one for one in other.found}
@@ -168,16 +168,17 @@ def _span(numbers: Sequence[int]) -> str:
     return " to ".join(dict.fromkeys((str(min(numbers)), str(max(numbers)))))
 
 
-def _columns(ordered: Sequence[Comparison]) -> list[Column]:
+def columns(ordered: Sequence[Comparison], short: bool = True) -> list[Column]:
+    """Case, both sides, the change with its interval, and the answer. `short`: what changes stands in the heading where it is one thing."""
     shown = [sides.sides(one) for one in ordered]
     subjects = {sides.subject(one) for one in ordered if one.ratio is not None}
-    of_all = subjects.pop() if len(subjects) == 1 else ""
+    of_all = subjects.pop() if short and len(subjects) == 1 else ""
     kinds = ["" if of_all or one.ratio is None else f"{sides.subject(one)} " for one in ordered]
     changes = [f"{kind}{one.change}" for kind, one in zip(kinds, shown, strict=True)]
     return [
         Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
-        Column("A", [Cell(text) for text in layout.aligned([one.a for one in shown])]),
-        Column("B", [Cell(text) for text in layout.aligned([one.b for one in shown])]),
+        Column("A", [Cell(one.a) for one in shown], point=True, kind="number"),
+        Column("B", [Cell(one.b) for one in shown], point=True, kind="number"),
         Column(f"{of_all}, B vs A" if of_all else "B vs A", [Cell(text, "bold") for text in changes], right=True),
         Column("95 % interval", [Cell(one.interval, "dim") for one in shown], right=True),
         Column("B is", [Cell(_answer_and_size(c), ANSWER_STYLES[c.answer]) for c in ordered], wrap=True),

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from hotlap.core.record import Comparison, Difference
-from hotlap.core.show import comparison, html, sides, words
+from hotlap.core.show import comparison, words
+from hotlap.core.show import page as pages
 from hotlap.core.show.charts import Axis, linear_axis
 from hotlap.core.show.comparison import ANSWER_STYLES, MATTERS, Other
-from hotlap.core.show.sections import text
+from hotlap.core.show.page import Section
+from hotlap.core.show.table import Cell, Column, Table, html, text
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import label
 
@@ -21,15 +23,12 @@ UNREAD = 100_000  # characters on a line: a page wraps by itself
 
 def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str:
     """The other sides against the first, a section each."""
-    title = f"{words.some(list(others))} against {first}"
+    title = f"Comparison: {words.some(list(others))} against {first}"
     lines = comparison.of_sides({first: runs, **{name: other.runs for name, other in others.items()}}, UNREAD)
     who = "".join(f"<li>{text(line)}</li>" for line in lines if line)
-    head = f'<section id="top"><h1>Comparison: {text(title)}</h1><ul class="sub">{who}</ul></section>'
-    parts = [("", head)]
-    for name, other in others.items():
-        parts.append((name, _section(first, name, other)))
     data = {"first": first, "sides": {name: {"cases": one.found, "differences": one.differences} for name, one in others.items()}}
-    return html.filled(f"Comparison: {title}", parts, html.embedded(data))
+    sections = [Section(name, f"{name} against {first}", _section(first, name, other)) for name, other in others.items()]
+    return pages.page(title, sections, data, f'<ul class="sub">{who}</ul>')
 
 
 def _section(first: str, name: str, other: Other) -> str:
@@ -41,30 +40,17 @@ def _section(first: str, name: str, other: Other) -> str:
     reading += " In the drawing a speedup above 1 is faster; the band about 1 is the threshold"
     reading += "; a ring is a device that differs from the others." if rings else "."
     return (
-        f'<section id="{html.anchor(name)}"><h2>{text(name)} against {text(first)}</h2>'
-        f'<p class="sub">{text(comparison.tally(ordered))}</p>{_table(ordered)}<ul class="note">{said}</ul>'
-        f'{_differences(other.differences, first, name)}<p class="note">{text(reading)}</p></section>'
+        f'<p class="sub">{text(comparison.tally(ordered))}</p>{html(_table(ordered))}<ul class="note">{said}</ul>'
+        f'{_differences(other.differences, first, name)}<p class="note">{text(reading)}</p>'
     )
 
 
-def _table(found: Sequence[Comparison]) -> str:
-    """A row per case; the scale stands in the heading and is the same for all."""
+def _table(found: Sequence[Comparison]) -> Table:
+    """The columns of the terminal, with a drawing; its scale stands in the heading and is the same for all."""
     axis = _axis(found)
-    head = '<tr><th>case</th><th class="n">A</th><th class="n">B</th><th class="n">B vs A</th>'
-    head += f"<th>95 % interval</th><th>speedup {_scale(axis)}</th><th>B is</th></tr>"
-    rows = "".join(_row(one, axis) for one in found)
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
-
-
-def _row(one: Comparison, axis: Axis) -> str:
-    shown = sides.sides(one)
-    a, b = text(shown.a), text(shown.b)
-    colour = COLOURS.get(one.answer, "var(--faint)")
-    cells = f'<td>{text(label(one.case))}</td><td class="n">{a}</td><td class="n">{b}</td>'
-    change = f"{sides.subject(one)} {shown.change}" if one.ratio is not None else shown.change
-    cells += f'<td class="n">{text(change)}</td>'
-    cells += f'<td class="number">{text(shown.interval)}</td><td>{_forest(one, axis, colour)}</td>'
-    return f'<tr>{cells}<td style="color:{colour}">{text(comparison.answer(one))}</td></tr>'
+    *numbers, answer = comparison.columns(found, short=False)
+    drawn = [Cell(drawn=_forest(one, axis, COLOURS.get(one.answer, "var(--faint)"))) for one in found]
+    return Table([*numbers, Column("speedup", drawn, scale=_scale(axis)), answer])
 
 
 def _axis(found: Sequence[Comparison]) -> Axis:
@@ -113,7 +99,7 @@ def _svg(body: str, name: str) -> str:
 def _differences(found: Sequence[Difference], first: str, name: str) -> str:
     if not found:
         return "<p>The two environments do not differ in anything that is known.</p>"
-    head = f"<tr><th>what differs</th><th></th><th>{text(first)}</th><th>{text(name)}</th></tr>"
-    cells = [(one.name, MATTERS[one.matters], one.a, one.b) for one in found]
-    rows = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in cells)
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    return html(Table([
+        Column("what differs", [Cell(one.name) for one in found]), Column("", [Cell(MATTERS[one.matters]) for one in found]),
+        Column(first, [Cell(one.a) for one in found]), Column(name, [Cell(one.b) for one in found]),
+    ]))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.core.analysis.correlate import Agreement, Correlated, Correlation, worst
-from hotlap.core.show import gaps, html, layout, words
+from hotlap.core.show import gaps, layout, words
+from hotlap.core.show import page as pages
 from hotlap.core.show.charts import Chart, log_axis
-from hotlap.core.show.layout import Cell, Column
-from hotlap.core.show.sections import text
+from hotlap.core.show.page import Section
+from hotlap.core.show.table import Cell, Column, Table, html, text
 from hotlap.core.units import show
 
 WORST = 5
@@ -67,30 +68,21 @@ def _share(value: float, sign: bool = True) -> str:
 def page(found: Correlation) -> str:
     """One HTML page: the scatter, the table of regimes, the worst cases."""
     against = "silicon" if found.against == "measured" else "a simulation"
-    title = f"{found.regimes[0].cases} cases, mean error {_share(found.regimes[0].mape, False)}"
+    title = f"Simulation against {against}: {found.regimes[0].cases} cases, mean error {_share(found.regimes[0].mape, False)}"
     apart = f"<p>{text(f'{found.apart}: {APART}')}</p>" if found.apart else ""
-    body = f'<section id="top"><h1>Simulation against {against}: {text(title)}</h1>{apart}{_table(found.regimes)}</section>'
     figure = f"<figure><figcaption>{_legend(found)}</figcaption>{_chart(found).svg()}</figure>"
-    scatter = f'<section id="scatter"><h2>Time of a call</h2>{figure}</section>'
-    lines = "".join(
-        f"<tr><td>{text(_share(one.error))}</td><td>{text(one.label)}</td><td>{text(words.quantity(one.simulated_s, 's'))}</td>"
-        f"<td>{text(words.quantity(one.measured_s, 's'))}</td><td>{text(why(one))}</td></tr>"
-        for one in worst(found.cases, 4 * WORST)
-    )
-    head = f"<tr><th>error</th><th>case</th><th>simulated</th><th>{text(found.against)}</th><th>why</th></tr>"
-    table = f'<div class="scroll"><table><thead>{head}</thead><tbody>{lines}</tbody></table></div>'
-    sections = [("", body), ("Scatter", scatter), ("Worst", f'<section id="worst"><h2>Worst cases</h2>{table}</section>')]
-    return html.filled(f"Simulation against {against}: {title}", sections, html.embedded({"correlation": found}))
+    sections = [Section("Scatter", "Time of a call", figure), Section("Worst", "Worst cases", html(_worst(found)))]
+    return pages.page(title, sections, {"correlation": found}, apart + html(Table(_columns(found.regimes))))
 
 
-def _table(found: Sequence[Agreement]) -> str:
-    head = "<tr><th>regime</th><th>cases</th><th>mean error</th><th>median</th><th>90 %</th><th>bias</th><th>rank</th></tr>"
-    rows = "".join(
-        f"<tr><td>{text(one.regime)}</td><td>{one.cases}</td><td>{_share(one.mape, False)}</td><td>{_share(one.median, False)}</td>"
-        f"<td>{_share(one.p90, False)}</td><td>{_share(one.bias)}</td><td>{'–' if one.rank is None else f'{one.rank:.3f}'}</td></tr>"
-        for one in found
-    )
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+def _worst(found: Correlation) -> Table:
+    shown = worst(found.cases, 4 * WORST)
+    return Table([
+        Column("error", [Cell(_share(one.error)) for one in shown], right=True), Column("case", [Cell(one.label) for one in shown]),
+        Column("simulated", [Cell(words.quantity(one.simulated_s, "s")) for one in shown], right=True),
+        Column(found.against, [Cell(words.quantity(one.measured_s, "s")) for one in shown], right=True),
+        Column("why", [Cell(why(one)) for one in shown]),
+    ])
 
 
 def _workloads(found: Correlation) -> list[str]:

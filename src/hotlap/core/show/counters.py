@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from hotlap.core.record import Row
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
-from hotlap.core.show.sections import text
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.store.readers import counted
 from hotlap.core.units import percent
 
@@ -69,44 +68,35 @@ def waited(row: Row) -> str:
 
 def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     """Counters of every case that has some, and why the others have none; "" where no case has any."""
-    having = [(row, of(row)) for row in rows if words.numbered(row) and of(row)]
+    having = [row for row in rows if words.numbered(row) and of(row)]
     without: dict[str, list[str]] = {}
     for row in rows:
         if words.numbered(row) and (reason := plain(row)):
             without.setdefault(reason.removeprefix(PLAIN), []).append(row.case.workload)
     lines = [layout.painted("counters of one call", "bold", color)]
     if having:
-        columns = [Column("  case", [Cell("  " + words.clean(row.label)) for row, _ in having])]
-        for key, head, _, write in COUNTERS:
-            cells = [write(seen[key]) if key in seen else words.DASH for _, seen in having]
-            columns.append(Column(head, [Cell(cell) for cell in layout.aligned(cells)]))
-        most = [stalls(row)[0] if stalls(row) else ("", 0.0) for row, _ in having]
-        columns.append(Column("most time", [Cell(f"{percent(value)} {name}" if name else words.DASH) for name, value in most]))
-        lines += _grid(columns, width).lines(color)
+        most = [stalls(row)[0] if stalls(row) else ("", 0.0) for row in having]
+        cells = [Cell(f"{percent(value)} {name}" if name else words.DASH) for name, value in most]
+        cases = Column("  case", [Cell("  " + words.clean(row.label)) for row in having])
+        found = [cases, *columns(having)[1:], Column("most time", cells)]
+        lines += _grid(found, width).lines(color)
     said = "; ".join(f"{', '.join(dict.fromkeys(names))}: {words.clean(reason)}" for reason, names in without.items())
     if said:
         lines += ["", *layout.paragraph("plain times, no counters: ", said, width, most=12)]
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
+def columns(rows: Sequence[Row]) -> list[Column]:
+    """Each case and its counters."""
+    found = [Column("Case", [Cell(words.clean(row.label)) for row in rows], names=True)]
+    counts = [of(row) for row in rows]
+    for key, head, _, write in COUNTERS:
+        cells = [Cell(write(seen[key]) if key in seen else words.DASH, value=seen.get(key)) for seen in counts]
+        found.append(Column(head, cells, point=True, key=key, kind="n"))
+    return found
+
+
 def _grid(columns: Sequence[Column], width: int) -> layout.Grid:
     """Without what says least where there is no room, and at last with names of cases that wrap."""
     grid = layout.fitted(columns, width, SPARE)
     return grid if grid.narrowest <= width else layout.fitted([replace(columns[0], wrap=True), *columns[1:]], width, SPARE)
-
-
-def section(rows: Sequence[Row]) -> str:
-    """The same for a page; "" where no case has any."""
-    having = [(row, of(row)) for row in rows if words.numbered(row) and of(row)]
-    if not having:
-        return ""
-    heads = "".join(f'<th class="n">{text(head)}</th>' for _, head, _, _ in COUNTERS)
-    body = "".join(
-        f"<tr><th>{text(row.label)}</th>"
-        + "".join(f'<td class="n">{text(write(seen[key]) if key in seen else words.DASH)}</td>' for key, _, _, write in COUNTERS)
-        + f'<td class="long">{text(waited(row))}</td></tr>'
-        for row, seen in having
-    )
-    note = '<p class="note">Of one call. Where the time went: shares of it by cause, which add up.</p>'
-    head = f"<thead><tr><th>Case</th>{heads}<th>Where the time went</th></tr></thead>"
-    return f'<div class="scroll"><table class="method">{head}<tbody>{body}</tbody></table></div>{note}'

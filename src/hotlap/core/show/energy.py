@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hotlap.core.analysis.energy import COARSE, Spent
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 
 
 def energies(found: Sequence[Spent], width: int = 100, color: bool = False) -> str:

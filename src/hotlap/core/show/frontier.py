@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hotlap.core.analysis.frontier import Frontier, Point
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 
 
 def frontier(found: Frontier, width: int = 100, color: bool = False) -> str:

@@ -11,7 +11,7 @@ from hotlap.core.analysis.history import SIMULATED
 from hotlap.core.analysis.series import Series
 from hotlap.core.record import IMPORTED, Change, Excursion
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
 
 TICKS = "▁▂▃▄▅▆▇█"

@@ -11,10 +11,12 @@ from itertools import pairwise
 
 from hotlap.core.analysis.series import Series
 from hotlap.core.record import Change
-from hotlap.core.show import html, words
+from hotlap.core.show import page as pages
+from hotlap.core.show import words
 from hotlap.core.show.charts import Axis, Chart, linear_axis
 from hotlap.core.show.history import lies_apart, places, said, telling, when
-from hotlap.core.show.sections import text
+from hotlap.core.show.page import Section
+from hotlap.core.show.table import Cell, Column, Table, html, text
 
 DAY_S = 86400.0
 HOUR_S, SHORTEST_S = 3600.0, 6.0  # the least that a time axis spans
@@ -29,25 +31,22 @@ def page(found: Sequence[Series]) -> str:
     """Series with changes first; the rest unfold beyond 60."""
     ordered = sorted(found, key=telling)
     changes = sum(len(one.changes) for one in found)
-    title = f"{len(found)} series, {words.counted(changes, 'change')}"
+    title = f"History: {len(found)} series, {words.counted(changes, 'change')}"
     where = places(ordered)
-    figures = [figure(one, place) for one, place in zip(ordered, where, strict=True)]
-    rest = "".join(figures[SHOWN:])
-    folded = f'<details><summary>{len(figures) - SHOWN} further series</summary><div class="plots">{rest}</div></details>' if rest else ""
-    head = f'<section id="top"><h1>History: {text(title)}</h1>{_table(ordered, where)}</section>'
-    charts = f'<section id="series"><h2>Series</h2><div class="plots">{"".join(figures[:SHOWN])}</div>{folded}</section>'
-    return html.filled(f"History: {title}", [("", head), ("Series", charts)], html.embedded({"series": found}))
+    told = [(one, place, index, about) for one, place in zip(ordered, where, strict=True) for index, about in _told(one)]
+    table = Table([
+        Column("when (UTC)", [Cell(when(one.points[index].time_s)) for one, _, index, _ in told]),
+        Column("case", [Cell(one.label) for one, *_ in told]), Column("where", [Cell(place) for _, place, *_ in told]),
+        Column("what changed", [Cell(about) for *_, about in told]),
+    ])
+    top = html(table) if told else '<p class="sub">No level changed.</p>'
+    return pages.page(title, [Section("Series", "Series", figures(ordered, where))], {"series": found}, top)
 
 
-def _table(found: Sequence[Series], where: Sequence[str]) -> str:
-    rows = [
-        f"<tr><td>{text(when(one.points[index].time_s))}</td><td>{text(one.label)}</td><td>{text(place)}</td><td>{text(about)}</td></tr>"
-        for one, place in zip(found, where, strict=True) for index, about in _told(one)
-    ]
-    if not rows:
-        return '<p class="sub">No level changed.</p>'
-    head = "<tr><th>when (UTC)</th><th>case</th><th>where</th><th>what changed</th></tr>"
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+def figures(found: Sequence[Series], where: Sequence[str]) -> str:
+    """A chart per series; those beyond 60 unfold."""
+    drawn = [_figure(one, place) for one, place in zip(found, where, strict=True)]
+    return pages.folded(drawn, SHOWN, f"{len(drawn) - SHOWN} further series", "plots")
 
 
 def _told(one: Series) -> list[tuple[int, str]]:
@@ -56,7 +55,7 @@ def _told(one: Series) -> list[tuple[int, str]]:
     return told + [(away.index, lies_apart(one, away)) for away in one.excursions]
 
 
-def figure(one: Series, place: str) -> str:
+def _figure(one: Series, place: str) -> str:
     now = words.quantity(one.points[-1].value, one.unit)
     unit = _scale([point.value for point in one.points], one.unit)[1]
     about = f"{place}, {words.counted(len(one.points), 'run')}, now {now}"

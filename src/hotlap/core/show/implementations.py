@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hotlap.core.analysis.implementations import Beside, Entry
 from hotlap.core.show import layout, words
 from hotlap.core.show.comparison import ANSWER_STYLES, interval
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
 from hotlap.core.work import label
 

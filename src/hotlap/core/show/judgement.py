@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from hotlap.core.record import Finding, Judgement, Row, State
 from hotlap.core.show import layout, words
 from hotlap.core.show.explain import STATE_STYLES
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 
 SPARE = ("± 95 %", "worst that passes")  # columns that go first where there is no room
 WELL = 8  # devices that pass and are listed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from hotlap.core import extend
@@ -36,9 +35,6 @@ class Kind(Protocol):
 
     def lead(self, found: Any) -> str:
         """HTML for the top of a page; "" for nothing."""
-
-    def sections(self, found: Sequence[Any]) -> list[tuple[str, str, str]]:
-        """Name, title and HTML of each section for all runs of this kind on a page."""
 
     def notices(self, found: Any) -> str:
         """HTML of what to doubt."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+
+from hotlap.core.show.table import Cell, Column, Table, harmless
+from hotlap.core.show.table import aligned as aligned
 
 GAP = 2  # spaces between columns
 READABLE = 24  # width to which columns that wrap are narrowed first, one by one
@@ -16,49 +19,7 @@ STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "acc
 BARS = {"bound": "█", "expected": "▓"}  # distinguishable without colour: only a bound is solid; a run's own best is no limit
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BREAKS = re.compile(r"(?<=::)|(?<=[_<,(/])(?=\w)|(?=<)")  # where a name may go on in the next line
-_UNSEEN = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A, 0x0D)}
-_NUMBER = re.compile(r"([±≤≥]\s*)?(-?\d+)(\.\d+)?( (?!round).*)?$")
 _QUANTITY = re.compile(r"(\d) ([kKMGT]?i?B\b|[kMGTP]?(?:FLOP/s|B/s|Hz|W)\b|[mµn]?s\b|%|×)")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A piece of text and its style."""
-
-    text: str = ""
-    style: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", harmless(self.text))
-
-    def paint(self, width: int, color: bool, right: bool = False) -> str:
-        blank = " " * (width - len(self.text))
-        text = painted(self.text, self.style, color)
-        return blank + text if right else text + blank
-
-
-@dataclass(frozen=True)
-class Column:
-    """A heading and its cells. `wrap`: gives way when there is not enough room, by wrapping."""
-
-    head: str
-    cells: Sequence[Cell]
-    right: bool = False
-    wrap: bool = False
-
-    @property
-    def natural(self) -> int:
-        return max([len(self.head), *(len(cell.text) for cell in self.cells)])
-
-
-    @property
-    def narrowest(self) -> int:
-        return min(self.natural, NARROWEST) if self.wrap else self.natural
-
-
-def harmless(text: str) -> str:
-    """A name from a file as it can be printed: what would steer a terminal is made visible."""
-    return text if text.isprintable() else text.translate(_UNSEEN)
 
 
 def painted(text: str, style: str, color: bool) -> str:
@@ -71,22 +32,6 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def aligned(texts: Sequence[str]) -> list[str]:
-    """Texts that begin with a number, padded so that decimal points and units stand under each other; a dash stands where
-    the number would. Texts of words only are left as they are."""
-    parts = [_NUMBER.match(text) for text in texts]
-    before = max((len((part[1] or "") + part[2]) for part in parts if part), default=1)
-    after = max((len(part[3] or "") for part in parts if part), default=0)
-    found = []
-    for text, part in zip(texts, parts, strict=True):
-        if part:
-            sign = part[1] or ""
-            found.append(f"{sign}{part[2]:>{before - len(sign)}}{part[3] or '':<{after}}{part[4] or ''}".rstrip())
-        else:
-            found.append(text.rjust(before) if len(text) <= 1 else text)
-    return found
-
-
 def bar(share: float | None, kind: str, width: int) -> str:
     """`share` of `width` cells, at most full; empty when unknown."""
     if share is None or kind not in BARS or width <= 0:
@@ -97,6 +42,20 @@ def bar(share: float | None, kind: str, width: int) -> str:
         full, rest = round(eighths / 8), 0
     text = BARS[kind] * full + (EIGHTHS[rest] if rest else "")
     return text + "·" * (width - len(text))
+
+
+def _narrowest(column: Column) -> int:
+    return min(column.natural, NARROWEST) if column.wrap else column.natural
+
+
+def _at(column: Column, place: int) -> Cell:
+    return replace(column.cells[place], text=column.texts[place]) if column.point else column.cells[place]
+
+
+def _paint(cell: Cell, width: int, color: bool, right: bool) -> str:
+    blank = " " * (width - len(cell.text))
+    text = painted(cell.text, cell.style, color)
+    return blank + text if right else text + blank
 
 
 def total(columns: Sequence[Column], gap: int = GAP) -> int:
@@ -126,12 +85,15 @@ class Grid:
     @property
     def narrowest(self) -> int:
         """The width that it cannot go below."""
-        return sum(column.narrowest for column in self.columns) + self.gap * (len(self.columns) - 1)
+        return sum(map(_narrowest, self.columns)) + self.gap * (len(self.columns) - 1)
 
-    def lines(self, color: bool) -> list[str]:
-        """The heading and every row."""
-        count = len(self.columns[0].cells) if self.columns else 0
-        return [self.header(color), *(text for place in range(count) for text in self.line(place, color))]
+    def lines(self, color: bool, groups: Sequence[tuple[str, int]] = ()) -> list[str]:
+        """The heading and every row, those of a group under its name."""
+        lines = [self.header(color)]
+        for name, places in Table(self.columns, groups).parts():
+            lines += [painted(name, "bold", color)] if name else []
+            lines += [text for place in places for text in self.line(place, color)]
+        return lines
 
     def header(self, color: bool) -> str:
         heads = [c.head.rjust(w) if c.right else c.head.ljust(w) for c, w in zip(self.columns, self.sizes, strict=True)]
@@ -139,12 +101,13 @@ class Grid:
 
     def line(self, place: int, color: bool) -> list[str]:
         """The row at `place`, on as many lines as its wrapped cells need (6 at most)."""
-        pieces = [_wrapped(c.cells[place], w) if c.wrap else [c.cells[place]] for c, w in zip(self.columns, self.sizes, strict=True)]
+        pairs = zip(self.columns, self.sizes, strict=True)
+        pieces = [_wrapped(_at(column, place), size) if column.wrap else [_at(column, place)] for column, size in pairs]
         return [self._one([p[n] if n < len(p) else Cell() for p in pieces], color) for n in range(max(map(len, pieces)))]
 
     def _one(self, cells: Sequence[Cell], color: bool) -> str:
         pairs = zip(self.columns, cells, self.sizes, strict=True)
-        return (" " * self.gap).join(cell.paint(width, color, column.right) for column, cell, width in pairs).rstrip()
+        return (" " * self.gap).join(_paint(cell, width, color, column.right) for column, cell, width in pairs).rstrip()
 
 
 def fitted(columns: Sequence[Column], width: int, spare: Sequence[str] = ()) -> Grid:

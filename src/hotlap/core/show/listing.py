@@ -10,7 +10,7 @@ from typing import Any
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Run, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats import repeatability
 from hotlap.core.store.bundle import Bundle, Listed
 from hotlap.core.units import percent, show, size

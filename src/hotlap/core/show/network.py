@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hotlap.core.model.networks.result import Step, StepPart
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
 
 BAR, LEAST_BAR = 24, 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotlap.core.analysis.selftest import NOMINAL, SIZES, Selftest, binomial_interval
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
 
 STATE_STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}

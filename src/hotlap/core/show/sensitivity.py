@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from hotlap.core.model.sensitivity import NOTHING, Gain, Sensitivity
 from hotlap.core.model.weights import Share
-from hotlap.core.show import html, layout, words
+from hotlap.core.show import layout, words
+from hotlap.core.show import page as pages
 from hotlap.core.show.charts import Axis, Chart, linear_axis
-from hotlap.core.show.layout import Cell, Column
-from hotlap.core.show.sections import text
+from hotlap.core.show.page import Section
+from hotlap.core.show.table import Cell, Column, Table, html, text
 from hotlap.core.units import percent, size
 
 BAR = 16
@@ -106,24 +107,32 @@ def _notes(found: Sensitivity) -> list[str]:
 
 def _shares(head: str, shares: Sequence[Share], figures: Sequence[Gain], width: int, color: bool) -> list[str]:
     """Steps or workloads with the elasticities of the figures that matter most."""
-    top = [one for one in figures if one.elasticity >= NOTHING or any(s.elasticities[one.figure] >= 0.1 for s in shares)]
     shown = shares[:SHOWN_SHARES]
-    columns = [
-        Column(head, [Cell(words.clean(one.name)) for one in shown], wrap=True),
-        Column("cases", [Cell(str(one.cases)) for one in shown], right=True),
-    ]
-    if any(one.seconds is not None for one in shown):
-        times = layout.aligned([words.quantity(one.seconds, "s") for one in shown])
-        columns.append(Column("time", [Cell(text) for text in times]))
-    else:
-        columns.append(Column("weight", [Cell(percent(one.share)) for one in shown], right=True))
-    for gain in top:
-        cells = [_cell(one.elasticities[gain.figure]) for one in shown]
-        columns.append(Column(_short(gain), cells, right=True))
+    name, cases, *gains = _share_columns(head, shown, figures, 0.1, shares)
+    columns = [name, cases, _weights(shown), *gains]
     while len(columns) > 4 and layout.Grid(columns, width).narrowest > width:
         columns.pop()
     more = [f"and {len(shares) - len(shown)} more: --json has all"] if len(shares) > len(shown) else []
     return [*layout.Grid(columns, width).lines(color), *more]
+
+
+def _share_columns(
+    head: str, shown: Sequence[Share], figures: Sequence[Gain], least: float, every: Sequence[Share] | None = None
+) -> list[Column]:
+    """Name, cases, and the elasticities of figures that matter: in all, or by `least` in one of `every`, else of those shown."""
+    some = shown if every is None else every
+    top = [one for one in figures if one.elasticity >= NOTHING or any(s.elasticities[one.figure] >= least for s in some)]
+    return [
+        Column(head, [Cell(words.clean(one.name)) for one in shown], wrap=True),
+        Column("cases", [Cell(str(one.cases)) for one in shown], right=True),
+        *(Column(_short(gain), [_cell(one.elasticities[gain.figure]) for one in shown], right=True) for gain in top),
+    ]
+
+
+def _weights(shown: Sequence[Share]) -> Column:
+    if any(one.seconds is not None for one in shown):
+        return Column("time", [Cell(words.quantity(one.seconds, "s")) for one in shown], point=True)
+    return Column("weight", [Cell(percent(one.share)) for one in shown], right=True)
 
 
 def _short(gain: Gain) -> str:
@@ -146,33 +155,13 @@ def _cell(value: float) -> Cell:
 def page(found: Sensitivity) -> str:
     """One HTML page: the speed against each figure, the table, steps and workloads."""
     title = f"{found.plan} on {found.machine}"
-    notes = "".join(f"<p>{text(note)}</p>" for note in _notes(found))
-    head = f"<h1>What more of each figure gains: {text(title)}</h1><p>{text(_title(found))}</p>"
-    top = f'<section id="top">{head}{_table(found)}{notes}</section>'
+    table = Table([column for column in _columns(found, 100) if column.head != "bar"])
     figure = f"<figure><figcaption><b>speed by how much there is of a figure</b></figcaption>{_chart(found).svg()}</figure>"
-    sections = [("", top), ("Gains", f'<section id="gains"><h2>Gains</h2>{figure}</section>')]
+    sections = [Section("Gains", "Gains", figure)]
     for name, shares in (("Steps", found.steps), ("Workloads", found.workloads)):
-        if shares:
-            sections.append((name, f'<section id="{name.lower()}"><h2>{name}</h2>{_share_table(shares, found.figures)}</section>'))
-    return html.filled(f"Sensitivity of {title}", sections, html.embedded({"sensitivity": found}))
-
-
-def _table(found: Sensitivity) -> str:
-    columns = [column for column in _columns(found, 100) if column.head != "bar"]
-    return _html([column.head for column in columns], [[column.cells[n].text for column in columns] for n in range(len(found.figures))])
-
-
-def _share_table(shares: Sequence[Share], figures: Sequence[Gain]) -> str:
-    kept = [one for one in figures if any(share.elasticities[one.figure] >= NOTHING for share in shares)]
-    head = ["", "cases", *(_short(one) for one in kept)]
-    rows = [[share.name, str(share.cases), *(f"{_zero(share.elasticities[one.figure]):.2f}" for one in kept)] for share in shares]
-    return _html(head, rows)
-
-
-def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{text(one)}</th>" for one in head)
-    body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+        sections.append(Section(name, name, html(Table(_share_columns("", shares, found.figures, NOTHING))) if shares else ""))
+    top = f"<p>{text(_title(found))}</p>{html(table)}{pages.notes(_notes(found))}"
+    return pages.page(f"Sensitivity of {title}", sections, {"sensitivity": found}, top, f"What more of each figure gains: {title}")
 
 
 def _chart(found: Sensitivity) -> Chart:

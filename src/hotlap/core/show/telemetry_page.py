@@ -7,7 +7,8 @@ from html import escape
 
 from hotlap.core.show import charts, telemetry
 from hotlap.core.show.bands import Band, Time, bands, figure, range_said, sensor_chart
-from hotlap.core.show.telemetry import Watched
+from hotlap.core.show.table import Cell, Column, Table, html
+from hotlap.core.show.telemetry import Sensor, Watched
 from hotlap.core.store.bundle import Bundle
 
 DRAWN = (  # stem of the sensor, unit, name, whether the axis begins at zero
@@ -55,14 +56,14 @@ def _charts(mine: dict[str, Band], axis: Time) -> str:
 
 
 def _table(one: Watched) -> str:
-    heads = ("Least", "Mean", "Most", "Averaged over")
-    head = "<th>Sensor</th>" + "".join(f'<th class="n">{name}</th>' for name in heads)
-    rows = []
-    for s in one.sensors:
-        if s.count and s.name != "throttle":
-            mean = telemetry.value(s.name, s.mean) if telemetry.averages(s.name) else "–"
-            cells = [telemetry.value(s.name, s.low), mean, telemetry.value(s.name, s.high), telemetry.window(s.window_s) or "–"]
-            rows.append(f"<tr><th>{escape(s.name)}</th>{''.join(f'<td class=n>{escape(cell)}</td>' for cell in cells)}</tr>")
-        elif not s.count:
-            rows.append(f'<tr><th>{escape(s.name)}</th><td colspan="4">no value: {escape(s.reason)}</td></tr>')
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    """What each sensor read; of those without a value, why."""
+    shown = [s for s in one.sensors if not s.count or s.name != "throttle"]
+    rows = [_values(s) if s.count else ("–", "–", "–", f"no value: {s.reason}") for s in shown]
+    columns = [Column("Sensor", [Cell(s.name) for s in shown], names=True)]
+    columns += [Column(head, [Cell(row[n]) for row in rows], right=True) for n, head in enumerate(("Least", "Mean", "Most"))]
+    return html(Table([*columns, Column("Averaged over", [Cell(row[3]) for row in rows])]))
+
+
+def _values(s: Sensor) -> tuple[str, str, str, str]:
+    mean = telemetry.value(s.name, s.mean) if telemetry.averages(s.name) else "–"
+    return telemetry.value(s.name, s.low), mean, telemetry.value(s.name, s.high), telemetry.window(s.window_s) or "–"

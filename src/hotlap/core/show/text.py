@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hotlap.core.record import Row
-from hotlap.core.show import layout, words
+from hotlap.core.show import layout, results, words
 from hotlap.core.show import notices as noticing
-from hotlap.core.show.explain import STATE_STYLES, ends_shown, explain
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
+from hotlap.core.show.results import FAST, Form, is_slow
 
 __all__ = ["devices", "explain", "heading", "machine", "machines", "prediction", "runs", "table"]
 
@@ -20,17 +19,7 @@ AGAINST = {  # by what a share is of: how to read it
 }
 LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
-FAST, SLOW, NAMED = 0.9, 0.6, 3  # shares of a limit; cases named of each
-
-
-@dataclass(frozen=True)
-class Form:
-    """How much of the table there is room for."""
-
-    ends: bool  # both ends of the interval
-    bar: int  # cells
-    both: bool  # state and notice; else the notice alone where there is one: the mark before the case says the state
-    gap: int = 2
+NAMED = 3  # cases of what is fast, and of what is slow
 
 
 FORMS = (
@@ -65,78 +54,13 @@ def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:
 
 def _table(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     form = _form(rows, width)
-    ordered = [row for _, members in words.families(rows) for row in members]
-    grid = layout.Grid(_columns(ordered, form), width, form.gap)
-    lines, place = [grid.header(color)], 0
-    for name, members in words.families(rows):
-        lines.append(layout.painted(name, "bold", color))
-        for _ in members:
-            lines += grid.line(place, color)
-            place += 1
-    return lines
+    found = results.table(rows, form)
+    return layout.Grid(found.columns, width, form.gap).lines(color, found.groups)
 
 
 def _form(rows: Sequence[Row], width: int) -> Form:
     """The most telling form that fits; where none does, names of cases wrap."""
-    return next((form for form in FORMS if layout.total(_columns(rows, form), form.gap) <= width), FORMS[-1])
-
-
-def _columns(rows: Sequence[Row], form: Form) -> list[Column]:
-    names = [f"{words.MARKS[r.verdict.state]} {words.clean(r.label)}" for r in rows]
-    columns = [
-        Column("  case", [Cell(name, STATE_STYLES[r.verdict.state]) for name, r in zip(names, rows, strict=True)], wrap=True),
-        Column("value", [Cell(text, "bold") for text in layout.aligned([words.value(r) for r in rows])]),
-    ]
-    columns.append(Column("± 95 %", _intervals(rows)))
-    if form.ends:
-        columns.append(Column("", [Cell(words.ends(r.summary, r.result.unit) if ends_shown(r) else "", "dim") for r in rows]))
-    best = [words.best(r) for r in rows]
-    if any(best):
-        columns.append(Column("best", [Cell(text) for text in best], right=True))
-    columns.append(Column("of limit", _of_limits(rows, form.bar)))
-    columns.append(Column("state", [Cell(_state(r, form), _state_style(r)) for r in rows]))
-    return columns
-
-
-def _intervals(rows: Sequence[Row]) -> list[Cell]:
-    texts = layout.aligned([words.interval(r) for r in rows])
-    return [Cell(text, "warn" if r.verdict.state == "inconclusive" else "") for text, r in zip(texts, rows, strict=True)]
-
-
-def _of_limits(rows: Sequence[Row], bar: int) -> list[Cell]:
-    """Bar, share and what it is a share of; without a limit there is nothing to draw."""
-    limited = any(row.gap.share is not None and row.gap.against in layout.BARS for row in rows)
-    room, cells = max([4, *(len(words.share(row.gap)) for row in rows)]), []
-    for row in rows:
-        number, kind = words.share_of(row.gap)
-        drawn = layout.bar(row.gap.share, row.gap.against, bar) + " " if bar and limited else ""
-        text = f"{drawn}{number:>{room}} {kind}".rstrip() if words.numbered(row) else ""
-        cells.append(Cell(text, _share_style(row)))
-    return cells
-
-
-def _state(row: Row, form: Form) -> str:
-    notice = noticing.beside(row)
-    return ", ".join(filter(None, (words.state(row), notice))) if form.both else notice or words.state(row)
-
-
-def _state_style(row: Row) -> str:
-    return "dim" if row.verdict.state == "measured" else STATE_STYLES[row.verdict.state]
-
-
-def _share_style(row: Row) -> str:
-    """Colour says how near a limit is; the run's own best is none."""
-    if row.gap.share is None:
-        return "dim"
-    if row.gap.against not in ("bound", "expected"):
-        return ""
-    return "good" if row.gap.share >= FAST else "warn" if _slow(row) else ""
-
-
-def _slow(row: Row) -> bool:
-    """Slower than the model expects; where it expects nothing, far below the bound."""
-    slower = noticing.slower_than_expected(row)
-    return (row.gap.share or 0.0) < SLOW if slower is None else slower
+    return next((form for form in FORMS if layout.total(results.table(rows, form).columns, form.gap) <= width), FORMS[-1])
 
 
 def _tally(rows: Sequence[Row], color: bool) -> list[str]:
@@ -150,7 +74,7 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     having = [row for row in rows if words.stands(row) and row.gap.against in layout.BARS and row.gap.share]
     limited = sorted(having, key=lambda row: -(row.gap.share or 0))
     fast = [row for row in limited if (row.gap.share or 0) >= FAST]
-    slow = [row for row in reversed(limited) if row not in fast and _slow(row) and "busy" not in noticing.codes(row)]
+    slow = [row for row in reversed(limited) if row not in fast and is_slow(row) and "busy" not in noticing.codes(row)]
     lines: list[str] = []
     for name, found in (("fast", fast), ("slow", slow)):
         if found:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hotlap.core.record import Finding
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats import order
 from hotlap.kernels.advice import Studied
 from hotlap.kernels.binaries.classes import CLASSES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.kernels.coverage.complete import Completion
 from hotlap.kernels.coverage.measure import Coverage, Edge, Path, Step, Table
 from hotlap.kernels.coverage.regions import REGIONS

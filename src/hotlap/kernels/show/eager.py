@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.kernels.binaries.graphs import Against, Spread
 
 WORSE = 4.0  # times eager's own rounding from which a difference of outputs is worth a word

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hotlap.core import work
 from hotlap.core.record import Case, Plan, Record
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
 from hotlap.core.work.networks import compose
 from hotlap.kernels.coverage import used

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hotlap.core.show import gaps, layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent, show
 from hotlap.kernels.opportunities import Missing, Opportunities, Opportunity, Step
@@ -49,14 +49,18 @@ def nothing(found: Opportunities) -> str:
 
 
 def _steps(steps: Sequence[Step], width: int, color: bool) -> list[str]:
-    columns = [
+    return layout.fitted(step_columns(steps), width, ("weight",)).lines(color)
+
+
+def step_columns(steps: Sequence[Step]) -> list[Column]:
+    """Each step, how much of it was measured, and what is to be won."""
+    return [
         Column("step", [Cell(words.clean(one.name)) for one in steps], wrap=True),
         Column("weight", [Cell(percent(one.weight)) for one in steps], right=True),
         Column("time", [Cell(show(one.seconds, "s")) for one in steps], right=True),
         Column("measured", [Cell(covered(one), "" if one.measured_s >= 0.95 * one.seconds else "warn") for one in steps], right=True),
         Column("to win", [Cell(won(one), "bold" if one.win_s else "dim") for one in steps]),
     ]
-    return layout.fitted(columns, width, ("weight",)).lines(color)
 
 
 def covered(one: Step) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.core.show import html, listing, words
-from hotlap.core.show.sections import text
+from hotlap.core.show import listing, words
+from hotlap.core.show import page as pages
+from hotlap.core.show.page import Section
+from hotlap.core.show.table import Table, html, text
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent, show
-from hotlap.kernels.opportunities import Opportunities, Opportunity, Step
+from hotlap.kernels.opportunities import Opportunities, Opportunity
 from hotlap.kernels.show import opportunities as said
 from hotlap.kernels.show.coverage import left_out
 
+UNREAD = 100_000  # characters on a line: a page wraps by itself
 OPEN = 8  # kernels in the open; the rest unfold
 BAR = "The bar: the whole is the measured time, the dark part the bound, the middle the goal."
 WIDE, HIGH = 220.0, 14.0  # of a kernel's drawing, in pixels
@@ -20,38 +23,22 @@ WIDE, HIGH = 220.0, 14.0  # of a kernel's drawing, in pixels
 def page(bundle: Bundle, found: Sequence[Opportunities]) -> str:
     """One section per device."""
     title = f"Where work pays: {', '.join(dict.fromkeys(one.name for one in found))}"
-    heading = "".join(f'<p class="sub">{text(line)}</p>' for line in listing.heading(bundle).splitlines() if line)
-    parts = [("", f'<section id="top"><h1>{text(title)}</h1>{heading}</section>')]
-    parts += [(one.device if len(found) > 1 else "Kernels", _section(one, len(found) > 1)) for one in found]
-    return html.filled(title, parts, html.embedded({"run": bundle.run.id, "opportunities": list(found)}))
+    several = len(found) > 1
+    sections = [
+        Section(one.device if several else "Kernels", f"{one.device}: {one.name}" if several else "What would gain most", _section(one))
+        for one in found
+    ]
+    data = {"run": bundle.run.id, "opportunities": list(found)}
+    return pages.page(title, sections, data, pages.notes(listing.heading(bundle).splitlines(), "sub"))
 
 
-def _section(found: Opportunities, several: bool) -> str:
-    name = found.device if several else "Kernels"
+def _section(found: Opportunities) -> str:
     kernels = [_kernel(number, one) for number, one in enumerate(found.found, 1)]
-    rest = "".join(kernels[OPEN:])
-    folded = f"<details><summary>{len(kernels) - OPEN} more</summary>{rest}</details>" if rest else ""
-    none = "" if kernels else f"<p>{text(said.nothing(found))}</p>"
-    title = f"{found.device}: {found.name}" if several else "What would gain most"
-    width = 100_000  # a page wraps by itself
-    steps = _steps(found.steps) + "".join(f"<p>{text(line.strip())}</p>" for line in left_out(found.left_out, width))
-    below = "".join(
-        f"<p>{text(' '.join(line.split()))}</p>"
-        for part in (said.within(found, width), said.missing(found.missing, found.steps, width)) for line in part if line.strip()
-    )
-    return (
-        f'<section id="{html.anchor(name)}"><h2>{text(title)}</h2>{steps}{none}{"".join(kernels[:OPEN])}{folded}{below}'
-        f'<p class="note">{text(said.READING)}. {BAR}</p></section>'
-    )
-
-
-def _steps(steps: Sequence[Step]) -> str:
-    head = '<tr><th>step</th><th class="n">weight</th><th class="n">time</th><th class="n">measured</th><th>to win</th></tr>'
-    rows = "".join(
-        f'<tr><td>{text(one.name)}</td><td class="n">{text(percent(one.weight))}</td><td class="n">{text(show(one.seconds, "s"))}</td>'
-        f'<td class="n">{text(said.covered(one))}</td><td>{text(said.won(one))}</td></tr>' for one in steps
-    )
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    left = pages.notes(left_out(found.left_out, UNREAD))
+    none = "" if kernels else pages.notes([said.nothing(found)])
+    below = pages.notes([*said.within(found, UNREAD), *said.missing(found.missing, found.steps, UNREAD)])
+    shown = pages.folded(kernels, OPEN, f"{len(kernels) - OPEN} more")
+    return f"{html(Table(said.step_columns(found.steps)))}{left}{none}{shown}{below}{pages.notes([f'{said.READING}. {BAR}'], 'note')}"
 
 
 def _kernel(number: int, one: Opportunity) -> str:

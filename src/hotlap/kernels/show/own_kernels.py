@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hotlap.core.record import Case, Samples
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.work import label
 from hotlap.kernels.kept import Kernel
 

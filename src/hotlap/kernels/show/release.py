@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column, Table, plain
+from hotlap.core.show.table import markdown as markdown_table
 from hotlap.core.units import percent, show
 from hotlap.kernels.release import REGRESSIONS, Kernel, Release, Sum
 from hotlap.kernels.show.track import cost, interval, moved
@@ -44,7 +45,7 @@ def release(one: Release, width: int = 100, color: bool = False) -> str:
     style = {1: "bad", 3: "warn"}.get(one.code, "good")
     lines = [*layout.paragraph("A  ", _side(one.a, one.a_runs), width), *layout.paragraph("B  ", _side(one.b, one.b_runs), width), ""]
     lines += [layout.painted(line, style, color) for line in layout.paragraph("", verdict(one), width)]
-    lines += ["", *_steps(one.steps, width, color)] if one.steps else []
+    lines += ["", *layout.fitted(step_columns(one.steps), width, ("kernels",)).lines(color)] if one.steps else []
     for kind in OPEN:
         own = [kernel for kernel in one.kernels if kernel.kind == kind]
         if own:
@@ -62,15 +63,15 @@ def _side(name: str, runs: Sequence[str]) -> str:
     return f"{words.clean(name)} · {words.counted(len(runs), 'run')}, {runs[0]}{last}"
 
 
-def _steps(found: Sequence[Sum], width: int, color: bool) -> list[str]:
-    columns = [
+def step_columns(found: Sequence[Sum]) -> list[Column]:
+    """Steps of networks: how many of their kernels both sides have, their sums, and the difference."""
+    return [
         Column("step of a network", [Cell(words.clean(one.step)) for one in found], wrap=True),
         Column("kernels", [Cell(f"{one.kernels} of {one.of}") for one in found], right=True),
         Column("A", [Cell(show(one.a_s, "s")) for one in found], right=True),
         Column("B", [Cell(show(one.b_s, "s")) for one in found], right=True),
         Column("B − A", [Cell(difference(one), _style(one)) for one in found]),
     ]
-    return layout.fitted(columns, width, ("kernels",)).lines(color)
 
 
 def difference(one: Sum) -> str:
@@ -90,13 +91,7 @@ def _style(one: Sum) -> str:
 
 def _kernels(own: Sequence[Kernel], width: int, color: bool) -> list[str]:
     timed = any(one.time_ratio for one in own)
-    columns = [
-        Column("", [Cell("") for _ in own]),
-        Column("kernel", [Cell(words.clean(one.label)) for one in own], wrap=True),
-        Column("A", [Cell(level(one, "a")) for one in own], right=True),
-        Column("B", [Cell(level(one, "b")) for one in own], right=True),
-        Column("time", [Cell(change(one), STYLES.get(one.kind, "")) for one in own], wrap=True),
-    ]
+    columns = [Column("", [Cell("") for _ in own]), *kernel_columns(own)]
     grid = layout.fitted([column for column in columns if timed or column.head != "time"], width)
     lines = [grid.header(color)]
     for place, one in enumerate(own):
@@ -104,6 +99,27 @@ def _kernels(own: Sequence[Kernel], width: int, color: bool) -> list[str]:
         for said in notes(one):
             lines += layout.paragraph("      ", said, width)
     return lines
+
+
+def kernel_columns(own: Sequence[Kernel]) -> list[Column]:
+    """Each kernel on both sides, and how its time changed."""
+    return [
+        Column("kernel", [Cell(words.clean(one.label)) for one in own], wrap=True),
+        Column("A", [Cell(level(one, "a")) for one in own], right=True),
+        Column("B", [Cell(level(one, "b")) for one in own], right=True),
+        Column("time", [Cell(change(one), STYLES.get(one.kind, "")) for one in own], wrap=True),
+    ]
+
+
+def notes_column(own: Sequence[Kernel]) -> Column:
+    """What stands under a kernel on a terminal."""
+    return Column("", [Cell("; ".join(notes(one))) for one in own])
+
+
+def suspects(one: Release) -> Table:
+    """What differs between the sides."""
+    rows = [(d.name.removeprefix("label "), d.a, d.b) for d in one.suspects]
+    return Table([Column(head, [Cell(row[n]) for row in rows]) for n, head in enumerate(("what", "A", "B"))])
 
 
 def level(one: Kernel, side: str) -> str:
@@ -156,31 +172,20 @@ def _next(one: Release, width: int) -> list[str]:
 
 def markdown(one: Release) -> str:
     """The same as Markdown (GitHub's tables)."""
-    lines = [f"# Kernels: {_cell(one.a)} → {_cell(one.b)}", "", f"**{_cell(verdict(one))}**", ""]
-    lines += [f"- A: {_cell(_side(one.a, one.a_runs))}", f"- B: {_cell(_side(one.b, one.b_runs))}"]
+    lines = [f"# Kernels: {plain(one.a)} → {plain(one.b)}", "", f"**{plain(verdict(one))}**", ""]
+    lines += [f"- A: {plain(_side(one.a, one.a_runs))}", f"- B: {plain(_side(one.b, one.b_runs))}"]
     if one.steps:
-        lines += ["", "## Steps of networks", "", "| step | kernels | A | B | B − A |", "|---|--:|--:|--:|---|"]
-        lines += [
-            f"| {_cell(step.step)} | {step.kernels} of {step.of} | {show(step.a_s, 's')} | {show(step.b_s, 's')} | {difference(step)} |"
-            for step in one.steps
-        ]
+        lines += ["", "## Steps of networks", "", *markdown_table(Table(step_columns(one.steps)))]
     for kind in OPEN:
         own = [kernel for kernel in one.kernels if kernel.kind == kind]
         if own:
-            lines += ["", f"## {HEADINGS[kind]}", "", "| kernel | A | B | time | |", "|---|--:|--:|---|---|"]
-            lines += [f"| {' | '.join(map(_cell, (k.label, level(k, 'a'), level(k, 'b'), change(k), '; '.join(notes(k)))))} |" for k in own]
+            lines += ["", f"## {HEADINGS[kind]}", "", *markdown_table(Table([*kernel_columns(own), notes_column(own)]))]
     for kind in ("inconclusive", "same", "not run"):
         own = [kernel for kernel in one.kernels if kernel.kind == kind]
         if own:
-            lines += ["", f"## {HEADINGS[kind]}", "", f"{words.counted(len(own), 'kernel')}: {_cell('; '.join(k.label for k in own))}"]
+            lines += ["", f"## {HEADINGS[kind]}", "", f"{words.counted(len(own), 'kernel')}: {plain('; '.join(k.label for k in own))}"]
     if one.suspects:
-        lines += ["", "## What differs and could have brought it", "", "| what | A | B |", "|---|---|---|"]
-        lines += [f"| {_cell(d.name.removeprefix('label '))} | {_cell(d.a)} | {_cell(d.b)} |" for d in one.suspects]
+        lines += ["", "## What differs and could have brought it", "", *markdown_table(suspects(one))]
     if nexts(one):
         lines += ["", "## What to run next", "", "```console", *(f"$ {command}" for command in nexts(one)), "```"]
     return "\n".join([*lines, "", f"{READING}.", ""])
-
-
-def _cell(text: str) -> str:
-    """Text that cannot break out of a table's cell."""
-    return words.clean(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hotlap.core.show import layout, words
 from hotlap.core.show.history import places, sparkline, trend, when
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent, show
 from hotlap.kernels.track import Checks, Cost, Life, Total, Tracked, Turn
 
@@ -50,18 +50,9 @@ def worst_first(one: Life) -> tuple[bool, bool, float]:
 def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
     where = places([one.series for one in ordered])
     single = len(set(where)) == 1
-    columns = [
-        Column("kernel", [Cell(words.clean(one.series.label), "bold") for one in ordered], wrap=True),
-        Column("device", [Cell(place, "dim") for place in where], wrap=True),
-        Column("runs", [Cell(str(len(one.series.points))) for one in ordered], right=True),
-        Column("", [Cell(_spark(one), "accent") for one in ordered]),
-        Column("now", [Cell(text) for text in layout.aligned([words.quantity(one.now.value, one.series.unit) for one in ordered])]),
-        Column("since first", [_moved(one.since_first, _changed(one)) for one in ordered], right=True),
-        Column("since best", [_moved(one.since_best, _changed(one)) for one in ordered], right=True),
-        Column("results", [Cell(right(one.checks), "" if right(one.checks) == "right" else "bad") for one in ordered]),
-    ]
-    kept = [column for column in columns if not (single and column.head == "device")]
-    grid = layout.fitted(kept, width, ("since first",))
+    without = ("first", "best", "device") if single else ("first", "best")
+    shown = [column for column in columns(ordered, where) if column.head not in without]
+    grid = layout.fitted(shown, width, ("since first",))
     lines = [*([where[0], ""] if single else []), grid.header(color)]
     for place, one in enumerate(ordered):
         lines += grid.line(place, color)
@@ -73,6 +64,25 @@ def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
         if said := wrong(one.checks):
             lines += layout.paragraph("    results  ", said, width)
     return lines
+
+
+def columns(ordered: Sequence[Life], where: Sequence[str]) -> list[Column]:
+    """Each kernel: its levels, what it lost or gained, and whether its results are right; on a terminal its life as blocks."""
+    levels = {"first": [one.first for one in ordered], "best": [one.best for one in ordered], "now": [one.now for one in ordered]}
+    printed = {
+        head: [Cell(words.quantity(level.value, one.series.unit)) for one, level in zip(ordered, some, strict=True)]
+        for head, some in levels.items()
+    }
+    return [
+        Column("kernel", [Cell(words.clean(one.series.label), "bold") for one in ordered], wrap=True),
+        Column("device", [Cell(place, "dim") for place in where], wrap=True),
+        Column("runs", [Cell(str(len(one.series.points))) for one in ordered], right=True),
+        Column("", [Cell(_spark(one), "accent") for one in ordered]),
+        *(Column(head, cells, point=True, kind="n") for head, cells in printed.items()),
+        Column("since first", [_moved(one.since_first, _changed(one)) for one in ordered], right=True),
+        Column("since best", [_moved(one.since_best, _changed(one)) for one in ordered], right=True),
+        Column("results", [Cell(right(one.checks), "" if right(one.checks) == "right" else "bad") for one in ordered]),
+    ]
 
 
 def _spark(one: Life) -> str:
@@ -188,7 +198,13 @@ def cost(one: Cost) -> str:
 
 
 def _totals(found: Sequence[Total], width: int, color: bool) -> list[str]:
-    columns = [
+    kept = [column for column in total_columns(found) if column.head != "device" or len({one.device for one in found}) > 1]
+    return layout.fitted(kept, width, ("first",)).lines(color)
+
+
+def total_columns(found: Sequence[Total]) -> list[Column]:
+    """Steps of networks: the sums of their kernels."""
+    return [
         Column("step of a network", [Cell(words.clean(one.step)) for one in found], wrap=True),
         Column("device", [Cell(words.clean(one.device), "dim") for one in found], wrap=True),
         Column("kernels", [Cell(f"{one.kernels} of {one.of}") for one in found], right=True),
@@ -197,8 +213,6 @@ def _totals(found: Sequence[Total], width: int, color: bool) -> list[str]:
         Column("now", [Cell(show(one.now_s, "s"), "bold") for one in found], right=True),
         Column("since best", [_moved(one.now_s / one.best_s, True) for one in found], right=True),
     ]
-    kept = [column for column in columns if column.head != "device" or len({one.device for one in found}) > 1]
-    return layout.fitted(kept, width, ("first",)).lines(color)
 
 
 def _never(found: Tracked, width: int) -> list[str]:

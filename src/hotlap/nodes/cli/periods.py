@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.core.show import layout, telemetry
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import show
 from hotlap.nodes.sensors.periods import Asked, Period
 

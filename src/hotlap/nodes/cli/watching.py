@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hotlap.core.show import layout, telemetry
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.nodes.sensors import crosscheck
 from hotlap.nodes.sensors.tally import Sensor, Tally
 

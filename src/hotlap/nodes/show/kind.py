@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hotlap.core.show import telemetry, telemetry_page
+from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.telemetry import Watched
 from hotlap.core.store.bundle import Bundle
 
@@ -19,6 +19,13 @@ METHOD = ""
 class Watch(NamedTuple):
     bundle: Bundle
     devices: list[Watched]
+
+
+def _section(report: Report) -> str:
+    return "".join(telemetry_page.section(one.bundle, one.devices) for one in report.of("watch"))
+
+
+SECTION = ReportSection("Sensors", "What the sensors read", _section)
 
 
 def read(bundle: Bundle) -> Watch:
@@ -39,10 +46,6 @@ def measured(found: Watch) -> bool:
 
 def lead(found: Watch) -> str:
     return telemetry_page.lead(found.devices)
-
-
-def sections(found: Sequence[Watch]) -> list[tuple[str, str, str]]:
-    return [("Sensors", "What the sensors read", "".join(telemetry_page.section(one.bundle, one.devices) for one in found))]
 
 
 def notices(found: Watch) -> str:

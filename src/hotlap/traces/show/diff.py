@@ -8,7 +8,7 @@ import msgspec
 
 from hotlap.core import units
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.traces import naming
 from hotlap.traces.diff import Part, TraceDiff
 from hotlap.traces.idle import CAUSES

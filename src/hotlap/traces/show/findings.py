@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from hotlap.core.show import words
-from hotlap.core.show.sections import text
+from hotlap.core.show.table import text
 from hotlap.core.units import show
 from hotlap.traces.show import trace
 from hotlap.traces.show.answer import Advised, Answer, Place

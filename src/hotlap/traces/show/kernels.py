@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent, size
 from hotlap.traces.counters import metrics, rules
 from hotlap.traces.counters.analysis import Analysis, Bound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,10 +41,6 @@ def measured(found: Capture) -> bool:
 
 def lead(found: Capture) -> str:
     return ""
-
-
-def sections(found: Sequence[Capture]) -> list[tuple[str, str, str]]:
-    return []
 
 
 def notices(found: Capture) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotlap.core import units
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.traces import roofline
 from hotlap.traces.study import Study
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hotlap.core.show import layout, words
+from hotlap.core.show import table, words
+from hotlap.core.show.table import Cell, Column, Table, code, plain
 from hotlap.core.units import percent, show
 from hotlap.traces import mainthread
 from hotlap.traces.breakdown import Breakdown
@@ -13,36 +14,26 @@ from hotlap.traces.idle import CAUSES
 from hotlap.traces.show import answer as trace_answer
 from hotlap.traces.show import trace
 from hotlap.traces.show.answer import Advised, Answer
+from hotlap.traces.show.tables import kernel_columns, limit_columns
 
 KERNELS = 12
 
 
 def markdown(found: Answer, kernels: int = KERNELS) -> str:
     """The whole answer for one trace."""
-    lines = [f"## {_plain(Path(found.file).name)}", "", " · ".join(map(_plain, trace_answer.about(found))), ""]
+    lines = [f"## {plain(Path(found.file).name)}", "", " · ".join(map(plain, trace_answer.about(found))), ""]
     lines += [f"Window: {show(found.window_s, 's')}, {found.window}.", ""]
-    lines += [f"> Notice: {_plain(one.text)}" + (f" ({one.count:,} events)" if (one.count or 0) > 1 else "") for one in found.notices]
+    lines += [f"> Notice: {plain(one.text)}" + (f" ({one.count:,} events)" if (one.count or 0) > 1 else "") for one in found.notices]
     lines += [""] * bool(found.notices) + _where(found) + _steps(found) + _findings(found) + _kernels(found, kernels)
     lines += _limits(found, kernels)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _plain(said: str) -> str:
-    """Text that Markdown takes as it stands."""
-    cleaned = words.clean(said)
-    for sign in "\\`*_[]<>|#":
-        cleaned = cleaned.replace(sign, f"\\{sign}")
-    return cleaned
-
-
-def _code(said: str) -> str:
-    return f"`{words.clean(said).replace('`', chr(39)).replace('|', '/')}`" if said else "–"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]]) -> list[str]:
     """Words to the left, numbers (heads that begin with a blank) to the right."""
-    rule = ["---:" if head.startswith(" ") else "---" for head in heads]
-    return ["| " + " | ".join(row) + " |" for row in ([head.strip() for head in heads], rule, *rows)] + [""]
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    columns = [Column(head, [row[n] for row in cells], right=head.startswith(" ")) for n, head in enumerate(heads)]
+    return [*table.markdown(Table(columns)), ""]
 
 
 def _share(share: float | None) -> str:
@@ -50,8 +41,9 @@ def _share(share: float | None) -> str:
 
 
 def _where(found: Answer) -> list[str]:
-    host = [[name.replace("_", " "), _share(share), mainthread.PARTS[name]] for name, share in found.main_thread.items()]
-    host += [[_code(name), _share(share), "of outside"] for name, share in found.outside.items() if share >= 0.01] if host else []
+    main = found.main_thread.items()
+    host: list[list[str | Cell]] = [[name.replace("_", " "), _share(share), mainthread.PARTS[name]] for name, share in main]
+    host += [[Cell(name, code=True), _share(share), "of outside"] for name, share in found.outside.items() if share >= 0.01] if host else []
     spent = _table(["main thread", " of the window", ""], host) if host else []
     if found.total is None:
         return ["Nothing ran on a device in this trace: shares of a device are not applicable.", "", *spent]
@@ -97,39 +89,25 @@ def _findings(found: Answer) -> list[str]:
 def _finding(number: int, one: Advised) -> list[str]:
     finding = one.finding
     lines = [
-        f"{number}. **{trace.gain(finding)}: {_plain(finding.title)}** ({finding.rule}, confidence {finding.confidence})",
-        f"   - {_plain(finding.detail)}",
+        f"{number}. **{trace.gain(finding)}: {plain(finding.title)}** ({finding.rule}, confidence {finding.confidence})",
+        f"   - {plain(finding.detail)}",
     ]
     if finding.where:
-        lines.append(f"   - Where: {_code(finding.where)}")
-    lines.append(f"   - Do: {_plain(finding.action)}")
-    return lines + ([f"   - Prove: {_code(finding.experiment)}"] if finding.experiment else [])
+        lines.append(f"   - Where: {code(finding.where)}")
+    lines.append(f"   - Do: {plain(finding.action)}")
+    return lines + ([f"   - Prove: {code(finding.experiment)}"] if finding.experiment else [])
 
 
 def _kernels(found: Answer, most: int) -> list[str]:
     if not found.kernels or most <= 0:
         return []
-    rows = [
-        [
-            _code(layout.shortened(row.short, 80)), _code(layout.shortened(row.operator, 60)), f"{row.calls:,}", show(row.total_s, "s"),
-            _share(row.share), show(row.median_s, "s"),
-        ]
-        for row in found.kernels[:most]
-    ]  # fmt: skip
     rest = found.kernels[most:]
     more = [f"{len(rest)} more take {_share(sum(row.share for row in rest))} of the busy time of kernels.", ""] if rest else []
-    return ["### Kernels", "", *_table(["kernel", "operator", " calls", " total", " share", " median"], rows), *more]
+    return ["### Kernels", "", *table.markdown(Table(kernel_columns(found.kernels[:most], (80, 60)))), "", *more]
 
 
 def _limits(found: Answer, most: int) -> list[str]:
     if not found.limits or most <= 0:
         return []
-    rows = [
-        [
-            _code(row.operator), _plain(row.work), f"{row.calls:,}", show(row.median_s, "s"), show(row.expected_s, "s"),
-            show(row.bound_s, "s"), show(row.headroom_s, "s") if row.headroom_s else "–",
-        ]
-        for row in found.limits[:most]
-    ]  # fmt: skip
-    heads = [f"on {found.machine}", "work", " calls", " median", " expected", " bound", " could save"]
-    return ["### Operators against their limits", "", *_table(heads, rows)]
+    columns = limit_columns(f"on {found.machine}", found.limits[:most])
+    return ["### Operators against their limits", "", *table.markdown(Table(columns)), ""]

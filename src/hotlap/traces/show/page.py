@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from hotlap.core.show import charts, html, words
-from hotlap.core.show.sections import text
+from hotlap.core.show import charts, words
+from hotlap.core.show import page as pages
+from hotlap.core.show.page import Asset, Section
+from hotlap.core.show.table import Table, html, text
 from hotlap.core.units import show, size
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.breakdown import Breakdown
@@ -22,10 +24,12 @@ from hotlap.traces.show import scene as trace_scene
 from hotlap.traces.show import trace
 from hotlap.traces.show.answer import Answer
 from hotlap.traces.show.findings import percent
+from hotlap.traces.show.tables import kernel_columns, limit_columns
 from hotlap.traces.study import Study
 
 KERNELS, KEPT = 300, 1000  # rows of the table, and kernels in the page's data, at most
 LIMITS = 100
+ASSETS = tuple(Asset("hotlap.traces.show", file) for file in ("trace.css", "trace.js", "trace_timeline.js", "trace_flame.js"))
 BARS = 600  # steps drawn as bars; more become dots
 PARTS = (("compute", "compute"), ("exposed_communication", "exposed communication"), ("exposed_copy", "exposed copies"), ("idle", "idle"))
 
@@ -43,24 +47,19 @@ def page(study: Study, advice: Advice, ranks: Sequence[RankBar] = ()) -> str:
     """The page of one trace; with `ranks` also how it stands among the others of its run."""
     found = trace_answer.answer(study, advice)
     title = f"{Path(found.file).name}: where the time went"
-    parts = [("", _head(found))]
-    parts += _named("Findings", "What to do, by what it would save", trace_findings.section(found))
-    parts += _named("Timeline", "The worst step" if len(found.steps) > 1 else "Timeline", _timeline())
-    parts += _named("Operators", "Who asked for the time", _flame(bool(found.breakdown)))
-    parts += _named("Ranks", "Ranks", _ranks(ranks))
-    parts += _named("Steps", "Steps", _steps(found))
-    parts += _named("Kernels", "Kernels", _kernels(found))
-    parts += _named("Limits", "Operators against their limits", _limits(found))
-    parts += _named("Memory", "Memory", _memory(found))
-    drawn = html.embedded({"scene": trace_scene.scene(study, list(advice.marks)), "flame": trace_flame.flame(study)})
-    parts.append(("", f'<script type="application/json" id="drawn">{drawn}</script>'))
-    scripts = ("trace.js", "trace_timeline.js", "trace_flame.js")
-    kept = {"traces": [msgspec.structs.replace(found, kernels=found.kernels[:KEPT])]}
-    return html.filled(title, parts, html.embedded(kept), styles=("trace.css",), scripts=scripts)
-
-
-def _named(name: str, title: str, inner: str) -> list[tuple[str, str]]:
-    return [(name, f'<section id="{html.anchor(name)}"><h2>{escape(title)}</h2>{inner}</section>')] if inner else []
+    sections = [
+        Section("Findings", "What to do, by what it would save", trace_findings.section(found)),
+        Section("Timeline", "The worst step" if len(found.steps) > 1 else "Timeline", _timeline()),
+        Section("Operators", "Who asked for the time", _flame(bool(found.breakdown))),
+        Section("Ranks", "Ranks", _ranks(ranks)),
+        Section("Steps", "Steps", _steps(found)),
+        Section("Kernels", "Kernels", _kernels(found)),
+        Section("Limits", "Operators against their limits", _limits(found)),
+        Section("Memory", "Memory", _memory(found)),
+    ]
+    drawn = {"scene": trace_scene.scene(study, list(advice.marks)), "flame": trace_flame.flame(study)}
+    data = {"traces": [msgspec.structs.replace(found, kernels=found.kernels[:KEPT])]}
+    return pages.page(title, sections, data, _head(found), Path(found.file).name, ASSETS, drawn)
 
 
 # ---------------------------------------------------------------- head
@@ -69,10 +68,10 @@ def _named(name: str, title: str, inner: str) -> list[tuple[str, str]]:
 def _head(found: Answer) -> str:
     notices = "".join(f'<li class="warning"><b>{text(one.text)}</b>{_times(one.count or 0)}</li>' for one in found.notices)
     return (
-        f'<section id="top"><h1>{text(Path(found.file).name)}</h1><p class="sub">{text(" · ".join(trace_answer.about(found)))}</p>'
+        f'<p class="sub">{text(" · ".join(trace_answer.about(found)))}</p>'
         f'<p class="sub">Window: {text(show(found.window_s, "s"))}, {text(found.window)}.</p><p class="lead">{text(_lead(found))}</p>'
         + (f'<ul class="findings notices">{notices}</ul>' if notices else "")
-        + _where(found) + "</section>"
+        + _where(found)
     )  # fmt: skip
 
 
@@ -212,41 +211,22 @@ def _steps(found: Answer) -> str:
 def _kernels(found: Answer) -> str:
     if not found.kernels:
         return ""
-    rows = "".join(
-        f'<tr><th title="{escape(row.name[:400])}">{text(row.short[:120])}</th><td class="long">{text(row.operator[:100] or "–")}</td>'
-        f"{_number(row.calls, f'{row.calls:,}')}{_number(row.total_s, show(row.total_s, 's'))}"
-        f"{_number(row.share, percent(row.share))}{_number(row.median_s, show(row.median_s, 's'))}</tr>"
-        for row in found.kernels[:KERNELS]
-    )
+    table = html(Table(kernel_columns(found.kernels[:KERNELS])), "kernels", "scroll tall", "total", "kernel-table")
     rest = found.kernels[KERNELS:]
     taken = f"{len(rest):,} more take {percent(sum(row.share for row in rest))}: hotlap trace --json lists all."
     more = f'<p class="note">{taken}</p>' if rest else ""
-    heads = (("kernel", ""), ("operator", ""), ("calls", "n"), ("total", "n"), ("share", "n"), ("median", "n"))
-    head = "".join(f'<th class="{kind}" aria-sort="{"descending" if name == "total" else "none"}">{name}</th>' for name, kind in heads)
-    return (
-        f'<p class="note">By kernel and the operator that launched it; shares are of the busy time of kernels.</p><div class="scroll tall">'
-        f'<table class="kernels" id="kernel-table"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
-    )
+    return f'<p class="note">By kernel and the operator that launched it; shares are of the busy time of kernels.</p>{table}{more}'
 
 
 def _limits(found: Answer) -> str:
     """Operators with recorded shapes against the bounds of their machine."""
     if not found.limits:
         return ""
-    rows = "".join(
-        f'<tr><th>{text(row.operator[:100])}</th><td class="long">{text(row.work)}</td>{_number(row.calls, f"{row.calls:,}")}'
-        f"{_number(row.median_s, show(row.median_s, 's'))}{_number(row.expected_s or 0, show(row.expected_s, 's'))}"
-        f"{_number(row.bound_s or 0, show(row.bound_s, 's'))}{_number(row.headroom_s, _or_dash(row.headroom_s))}</tr>"
-        for row in found.limits[:LIMITS]
-    )
-    heads = ("operator", "work"), ("calls", "median", "expected", "bound", "could save")
-    head = "".join(f"<th>{name}</th>" for name in heads[0]) + "".join(f'<th class="n">{name}</th>' for name in heads[1])
     saved = sum(row.headroom_s for row in found.limits)
-    note = f"On {text(found.machine)}: {words.counted(len(found.limits), 'shape')}; at the expected times they would save "
-    return (
-        f'<p class="note">{note}{escape(show(saved, "s"))} of device time.</p><div class="scroll tall"><table class="kernels">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    note = f"On {found.machine}: {words.counted(len(found.limits), 'shape')}; at the expected times they would save "
+    note += f"{show(saved, 's')} of device time."
+    table = html(Table(limit_columns("operator", found.limits[:LIMITS])), "kernels", "scroll tall")
+    return pages.notes([note], "note") + table
 
 
 def _memory(found: Answer) -> str:
@@ -260,12 +240,3 @@ def _memory(found: Answer) -> str:
         said = f"peak {size(one.peak_bytes)}{since}{unused}{grows}" + (f". Held at the peak by {holders}" if holders else "")
         rows += f"<dt>{'the host' if one.device < 0 else f'device {one.device}'}</dt><dd>{text(said)}.</dd>"
     return f"<dl>{rows}</dl>" if rows else ""
-
-
-def _or_dash(seconds: float) -> str:
-    return show(seconds, "s") if seconds else "–"
-
-
-def _number(value: float, said: str) -> str:
-    """A cell that sorts by its value."""
-    return f'<td class="n" data-v="{value:.9g}">{escape(said)}</td>'

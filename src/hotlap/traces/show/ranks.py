@@ -11,7 +11,7 @@ import numpy as np
 from hotlap.core import units
 from hotlap.core.record import Finding
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.traces.bandwidth import Moved
 from hotlap.traces.ranks import Whole
 from hotlap.traces.show import trace as printing

@@ -10,7 +10,7 @@ import numpy as np
 from hotlap.core import units
 from hotlap.core.record import Finding
 from hotlap.core.show import layout, words
-from hotlap.core.show.layout import Cell, Column
+from hotlap.core.show.table import Cell, Column
 from hotlap.traces import mainthread, memory, naming
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.idle import CAUSES

@@ -7,7 +7,8 @@ from statistics import median
 
 from hotlap.core.record import Row
 from hotlap.core.show import words
-from hotlap.core.show.sections import text
+from hotlap.core.show.sections.base import Report, ReportSection
+from hotlap.core.show.table import Cell, Column, Table, html, text
 
 METHODS = {  # what a method id of a sample means
     "event-batch": "device events around a batch of calls, divided by their number",
@@ -29,34 +30,48 @@ METHOD = (
 )
 
 
+def _html(report: Report) -> str:
+    of_kinds = dict.fromkeys(kind.METHOD for kind, _ in report.known.values() if kind.METHOD)
+    measured = said(report.rows) + report.each(lambda side: table(side.rows)) if report.measured else ""
+    return "".join(f"<p>{text}</p>" for text in of_kinds) + measured
+
+
+SECTION = ReportSection("Method", "How each number was obtained", _html)
+
+
+ABOUT = (
+    "Calls: in one sample. Dropped: samples of the warm-up. Timer ÷ wall: device events against the wall clock over the same batches. "
+    "Overhead: taken off each sample."
+)
+
+
 def table(rows: Sequence[Row]) -> str:
     """How each number was obtained, case by case."""
-    head = (
-        '<th>Case</th><th>Method</th><th class="n">Calls</th><th class="n">Samples</th><th class="n">Rounds</th><th class="n">Dropped</th>'
-        '<th class="n">Timer ÷ wall</th><th class="n">Overhead</th><th>Variant</th><th>Check</th>'
-    )
-    lines = "".join(_method(row) for row in rows if row.result.rounds)
-    table = f'<div class="scroll"><table class="method"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    about = (
-        "Calls: in one sample. Dropped: samples of the warm-up. Timer ÷ wall: device events against the wall clock over the same batches. "
-        "Overhead: taken off each sample."
-    )
-    return f'{table}<p class="note">{about}</p>'
+    shown = [(row.label, *_method(row)) for row in rows if row.result.rounds]
+    columns = [
+        Column(head, [Cell(cells[place]) for cells in shown], right=right, names=not place) for place, (head, right) in enumerate(HEADS)
+    ]
+    return f'{html(Table(columns), "method")}<p class="note">{ABOUT}</p>'
 
 
-def _method(row: Row) -> str:
+HEADS = (
+    ("Case", False), ("Method", False), ("Calls", True), ("Samples", True), ("Rounds", True), ("Dropped", True), ("Timer ÷ wall", True),
+    ("Overhead", True), ("Variant", False), ("Check", False),
+)
+
+
+def _method(row: Row) -> tuple[str, ...]:
     rounds = [one for one in row.result.rounds if one.seconds]
     ratios = [one.wall_ratio for one in rounds if one.wall_ratio is not None]
     checks = row.result.checks
-    passed = f"{sum(c.passed for c in checks)} of {len(checks)}: {checks[0].what}" if checks else words.DASH
-    cells = (
-        ("", ", ".join(dict.fromkeys(one.method for one in rounds))), ("n", _span([one.calls for one in rounds])),
-        ("n", sum(len(one.seconds) for one in rounds)), ("n", len(rounds)), ("n", sum(one.dropped for one in rounds)),
-        ("n", f"{median(ratios):.4f}" if ratios else words.DASH),
-        ("n", words.quantity(median(one.overhead_s for one in rounds), "s") if rounds else words.DASH),
-        ("", ", ".join(dict.fromkeys(one.variant for one in rounds if one.variant)) or words.DASH), ("", passed),
+    return (
+        ", ".join(dict.fromkeys(one.method for one in rounds)), _span([one.calls for one in rounds]),
+        str(sum(len(one.seconds) for one in rounds)), str(len(rounds)), str(sum(one.dropped for one in rounds)),
+        f"{median(ratios):.4f}" if ratios else words.DASH,
+        words.quantity(median(one.overhead_s for one in rounds), "s") if rounds else words.DASH,
+        ", ".join(dict.fromkeys(one.variant for one in rounds if one.variant)) or words.DASH,
+        f"{sum(c.passed for c in checks)} of {len(checks)}: {checks[0].what}" if checks else words.DASH,
     )
-    return f"<tr><th>{text(row.label)}</th>" + "".join(f'<td class="{kind}">{text(value)}</td>' for kind, value in cells) + "</tr>"
 
 
 def _span(values: Sequence[int]) -> str:

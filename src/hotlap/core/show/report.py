@@ -1,0 +1,72 @@
+"""The report of runs: conclusions first, then results, charts, causes, notices, how and on what, and the data itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hotlap.core.analysis import rows as tables
+from hotlap.core.errors import InputError
+from hotlap.core.record import Device
+from hotlap.core.show import export, kinds, listing, sections, words
+from hotlap.core.show import page as pages
+from hotlap.core.show.sections.base import Report, Runs, Side
+from hotlap.core.show.sections.top import top
+from hotlap.core.store.bundle import Bundle
+
+EMBEDDED_BYTES = 300_000  # of raw samples and readings, at most; beyond it the page says where they are
+
+
+def page(bundles: Sequence[Bundle]) -> str:
+    """The report of one or several runs as one HTML file. Raises InputError when there is no run."""
+    if not bundles:
+        raise InputError("a report needs at least one run; hotlap list shows those that are kept")
+    return render([(bundle, tables.rows(bundle)) for bundle in bundles])
+
+
+def render(found: Runs, shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None) -> str:
+    """The page from runs whose rows are known. `shown`: by id, the kind of a run and what it shows, where it was read already."""
+    given = shown or {}
+    known = {bundle.run.id: one for bundle, _ in found if (one := given.get(bundle.run.id) or kinds.read(bundle))}
+    report = Report(found, _sides(found), known)
+    return pages.page(_title(report), sections.of(report), _data(found), top(report))
+
+
+def _sides(found: Runs) -> list[Side]:
+    """Each device of each run, named as shortly as tells them apart."""
+    pairs = [
+        (bundle, device, tuple(row for row in rows if row.device == device.key))
+        for bundle, rows in found for device in listing.measured(bundle.run)
+    ]
+    ways: tuple[Callable[[Bundle, Device], str], ...] = (
+        lambda b, d: _labels(b) if len(found) > 1 else d.selector, lambda _, d: d.name, lambda b, _: b.run.id,
+        lambda b, d: f"{_labels(b)} {d.name}".strip(), lambda b, d: f"{b.run.id} {d.selector}",
+    )
+    named = ([way(bundle, device) for bundle, device, _ in pairs] for way in ways)
+    names = next((n for n in named if len(set(n)) == len(n) and all(n)), [f"{b.run.id} {d.key}" for b, d, _ in pairs])
+    return [Side(bundle, device, rows, name) for (bundle, device, rows), name in zip(pairs, names, strict=True)]
+
+
+def _labels(bundle: Bundle) -> str:
+    return " ".join(f"{k}={v}" for k, v in bundle.run.labels.items())
+
+
+def _title(report: Report) -> str:
+    runs = [bundle.run for bundle, _ in report.runs]
+    if len(runs) == 1:
+        names = ", ".join(dict.fromkeys(d.name for d in listing.measured(runs[0])))
+        return f"{names} on {runs[0].machine.host}"
+    return f"{len(runs)} runs: {words.some([side.name for side in report.sides], 4)}"
+
+
+def _data(found: Runs) -> dict[str, Any]:
+    """Results, and raw samples and readings as far as there is room."""
+    raw = [{"run": bundle.run, "samples": bundle.samples, "readings": bundle.readings} for bundle, _ in found]
+    note = ""
+    if len(msgspec.json.encode(raw)) > EMBEDDED_BYTES:
+        raw = [{"run": bundle.run} for bundle, _ in found]
+        note = f"samples and readings are larger than {EMBEDDED_BYTES // 1000} kB and not in this page, but in each run's folder: see path"
+    runs = [one | {"results": export.to_json(bundle, rows)} for one, (bundle, rows) in zip(raw, found, strict=True)]
+    return {"note": note, "runs": runs}

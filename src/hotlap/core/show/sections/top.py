@@ -1,0 +1,48 @@
+"""The top of a report: what its runs come to, in figures, findings and what to do."""
+
+from __future__ import annotations
+
+from hotlap.core.record import Row
+from hotlap.core.show import listing, results, words
+from hotlap.core.show.conclusions import Conclusions, conclude
+from hotlap.core.show.sections.base import Report, Side
+from hotlap.core.show.table import text
+
+
+def top(report: Report) -> str:
+    """Which runs, what their kinds say first, and conclusions per side."""
+    lines = [f'<p class="sub">{text(listing.heading(bundle).splitlines()[0])}</p>' for bundle, _ in report.runs]
+    lines += [kind.lead(shown) for kind, shown in report.known.values()]
+    several = len(report.sides) > 1
+    return "".join([*lines, *(_heading(side) * several + conclusions(conclude(side.bundle, side.rows)) for side in report.measured)])
+
+
+def _heading(side: Side) -> str:
+    named = side.name if side.device.name in side.name else f"{side.name}: {side.device.name}"
+    return f"<h2>{text(named)}</h2>"
+
+
+def conclusions(found: Conclusions) -> str:
+    """Figures, findings, and what to do."""
+    cards = "".join(_card(figure.title, figure.row) for figure in found.figures)
+    findings = "".join(
+        f'<li class="{one.severity}"><b>{text(one.title)}</b><span>{text(one.detail)}</span></li>' for one in found.findings
+    )
+    actions = "".join(f"<li>{text(action)}</li>" for action in found.actions)
+    banner = f'<p class="banner">{text(found.banner)}</p>' if found.banner else ""
+    todo = f'<ol class="actions">{actions}</ol>' if actions else "<p>Nothing: the numbers can be used as they are.</p>"
+    return (
+        f'<p class="lead">{text(found.verdict)}</p>{banner}<ul class="figures">{cards}</ul><div class="columns">'
+        f'<div><h3>What was found</h3><ul class="findings">{findings}</ul></div><div><h3>What to do</h3>{todo}</div></div>'
+    )
+
+
+def _card(title: str, row: Row) -> str:
+    number, _, unit = words.value(row).partition(" ")
+    doubtful = ' class="doubtful"' if row.verdict.state != "measured" else ""
+    share = words.of_limit(row.gap) if row.gap.share is not None else "no limit is known"
+    doubt = "" if row.verdict.state == "measured" else f'<div class="doubt">{text(results.state(row))}</div>'
+    return (
+        f'<li{doubtful}><div class="name">{text(title)}</div><div class="value">{text(number)} <small>{text(unit)}</small></div>'
+        f'<div class="share">{text(words.interval(row))}; {text(share)}</div><div class="case">{text(row.label)}</div>{doubt}</li>'
+    )

@@ -1,0 +1,39 @@
+"""Kernels and operators of an answer as columns: on a page and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.core.show import layout, words
+from hotlap.core.show.table import Cell, Column
+from hotlap.core.units import show
+from hotlap.traces.show.answer import Kernel, Limit
+from hotlap.traces.show.findings import percent
+
+
+def kernel_columns(rows: Sequence[Kernel], longest: tuple[int, int] = (120, 100)) -> list[Column]:
+    """Each kernel with the operator that launched it, and the time it took. `longest`: characters of both names."""
+    return [
+        Column("kernel", [Cell(layout.shortened(row.short, longest[0]), title=row.name[:400], code=True) for row in rows], names=True),
+        Column("operator", [Cell(layout.shortened(row.operator, longest[1]), code=True) for row in rows], kind="long"),
+        Column("calls", [Cell(f"{row.calls:,}", value=row.calls) for row in rows], right=True),
+        times("total", [row.total_s for row in rows]),
+        Column("share", [Cell(percent(row.share), value=row.share) for row in rows], right=True),
+        times("median", [row.median_s for row in rows]),
+    ]
+
+
+def limit_columns(head: str, rows: Sequence[Limit]) -> list[Column]:
+    """Each operator and shape with what its machine allows. `head`: of the operators."""
+    return [
+        Column(head, [Cell(row.operator, code=True) for row in rows], names=True),
+        Column("work", [Cell(row.work) for row in rows], kind="long"),
+        Column("calls", [Cell(f"{row.calls:,}", value=row.calls) for row in rows], right=True),
+        times("median", [row.median_s for row in rows]), times("expected", [row.expected_s for row in rows]),
+        times("bound", [row.bound_s for row in rows]), times("could save", [row.headroom_s or None for row in rows]),
+    ]
+
+
+def times(head: str, seconds: Sequence[float | None]) -> Column:
+    """A column of times; of one that is not known a dash."""
+    return Column(head, [Cell(words.DASH if value is None else show(value, "s"), value=value) for value in seconds], right=True)
