@@ -27,14 +27,14 @@ ALLOWED: dict[str, int] = {
     "src/hotlap/core/measure": 5,
     "src/hotlap/core/model": 1,
     "src/hotlap/core/plan": 2,
-    "src/hotlap/core/show": 146,
+    "src/hotlap/core/show": 121,
     "src/hotlap/core/store": 3,
     "src/hotlap/core/trials": 1,
     "src/hotlap/core/work": 10,
-    "src/hotlap/kernels": 82,
-    "src/hotlap/nodes": 22,
-    "src/hotlap/stress": 48,
-    "src/hotlap/traces": 77,
+    "src/hotlap/kernels": 77,
+    "src/hotlap/nodes": 21,
+    "src/hotlap/stress": 47,
+    "src/hotlap/traces": 73,
 }
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

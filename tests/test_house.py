@@ -20,6 +20,8 @@ from hotlap.core.analysis import rows
 from hotlap.core.measure import session
 from hotlap.core.record import Gap, Limit, Plan, Result, Row, Summary, Verdict
 from hotlap.core.show import text
+from hotlap.core.show.sections import SECTIONS
+from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store.bundle import Bundle
 from hotlap.features import FEATURES, TABLE
@@ -81,12 +83,19 @@ def test_a_verb_has_its_module_in_its_feature(name: str) -> None:
 @pytest.mark.parametrize("kind", TABLE["kinds"])
 def test_a_kind_shows_its_runs(kind: str) -> None:
     shown = extend.resolve(TABLE["kinds"][kind])
-    for name in ("read", "text", "document", "measured", "lead", "sections", "notices"):
+    for name in ("read", "text", "document", "measured", "lead", "notices"):
         assert callable(getattr(shown, name)), name
     assert isinstance(shown.CASES, bool)
     assert shown.CASES or "{run}" in shown.NO_CASES
     assert isinstance(shown.METHOD, str)
     assert shown.UNFINISHED.startswith("not finished")
+
+
+@pytest.mark.parametrize("name", TABLE["sections"])
+def test_a_section_of_a_feature_stands_where_it_says(name: str) -> None:
+    section = extend.resolve(TABLE["sections"][name])
+    assert isinstance(section, ReportSection)
+    assert section.after in ("", *(own.name for own in SECTIONS))
 
 
 def test_the_python_interface_has_the_features_too() -> None:

@@ -174,11 +174,11 @@ def remarks(found: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> di
     return {text: words.some(names, 4) if len(names) < len(found) else f"all {len(names)}" for text, names in by.items()}
 
 
-def device_columns(found: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> list[Column]:
+def device_columns(verdicts: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> list[Column]:
     """Each device and `row_of` it."""
-    rows, states = list(map(row_of, found)), [f"state {CLASSES.get(one.state, '')}".strip() for one in found]
+    rows, states = list(map(row_of, verdicts)), [f"state {CLASSES.get(verdict.state, '')}".strip() for verdict in verdicts]
     return [
-        Column("device", [Cell(devices[one.device].selector if one.device in devices else one.device) for one in found], names=True),
+        Column("device", [Cell(devices[each.device].selector if each.device in devices else each.device) for each in verdicts], names=True),
         Column("state", [Cell(row[0], kind=kind) for row, kind in zip(rows, states, strict=True)]),
         *(Column(head, [Cell(row[n]) for row in rows], right=True) for n, head in enumerate(HEADS) if n),
     ]
@@ -307,23 +307,23 @@ def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
     return lines
 
 
-def rate_columns(found: Sequence[Rate]) -> list[Column]:
+def rate_columns(rates: Sequence[Rate]) -> list[Column]:
     """Each kind of unit: its rates, how steady they are, and shares of what is known of it."""
 
     def share(value: float, of: float | None) -> Cell:
         return Cell(percent(value / of) if of else "–")
 
     columns = [
-        Column("throughput", [Cell(named(one.kind)) for one in found], names=True, kind="kind"),
-        Column("peak", [Cell(show(one.peak, unit(one.kind, one.unit))) for one in found], right=True),
-        Column("sustained", [Cell(show(one.sustained, unit(one.kind, one.unit))) for one in found], right=True),
-        Column("change", [_changed(one) for one in found], right=True),
-        Column("spread", [Cell("–" if one.spread is None else f"±{one.spread:.1%}") for one in found], right=True),
-        Column("of bound", [share(one.sustained, one.bound) for one in found], right=True),
-        Column("of expected", [share(one.sustained, one.expected) for one in found], right=True),
+        Column("throughput", [Cell(named(each.kind)) for each in rates], names=True, kind="kind"),
+        Column("peak", [Cell(show(each.peak, unit(each.kind, each.unit))) for each in rates], right=True),
+        Column("sustained", [Cell(show(each.sustained, unit(each.kind, each.unit))) for each in rates], right=True),
+        Column("change", [_changed(each) for each in rates], right=True),
+        Column("spread", [Cell("–" if each.spread is None else f"±{each.spread:.1%}") for each in rates], right=True),
+        Column("of bound", [share(each.sustained, each.bound) for each in rates], right=True),
+        Column("of expected", [share(each.sustained, each.expected) for each in rates], right=True),
     ]  # fmt: skip
-    if any(one.reference for one in found):
-        columns.append(Column("of reference", [share(one.sustained, one.reference) for one in found], right=True))
+    if any(each.reference for each in rates):
+        columns.append(Column("of reference", [share(each.sustained, each.reference) for each in rates], right=True))
     return columns
 
 

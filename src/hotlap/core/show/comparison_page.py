@@ -32,24 +32,24 @@ def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str
 
 
 def _section(first: str, name: str, other: Other) -> str:
-    ordered = sorted(other.found, key=lambda one: list(ANSWER_STYLES).index(one.answer))
+    ordered = sorted(other.found, key=lambda case: list(ANSWER_STYLES).index(case.answer))
     lines = [*comparison.allowances(ordered, UNREAD), *comparison.reasons(ordered, UNREAD)]
-    said = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in lines if line)
-    rings = any(device.answer in ("better", "worse") for one in ordered for device in one.devices)
+    notes = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in lines if line)
+    rings = any(device.answer in ("better", "worse") for case in ordered for device in case.devices)
     reading = " ".join(comparison.reading(ordered, UNREAD, color=False))
     reading += " In the drawing a speedup above 1 is faster; the band about 1 is the threshold"
     reading += "; a ring is a device that differs from the others." if rings else "."
     return (
-        f'<p class="sub">{text(comparison.tally(ordered))}</p>{html(_table(ordered))}<ul class="note">{said}</ul>'
+        f'<p class="sub">{text(comparison.tally(ordered))}</p>{html(_table(ordered))}<ul class="note">{notes}</ul>'
         f'{_differences(other.differences, first, name)}<p class="note">{text(reading)}</p>'
     )
 
 
-def _table(found: Sequence[Comparison]) -> Table:
+def _table(compared: Sequence[Comparison]) -> Table:
     """The columns of the terminal, with a drawing; its scale stands in the heading and is the same for all."""
-    axis = _axis(found)
-    *numbers, answer = comparison.columns(found, short=False)
-    drawn = [Cell(drawn=_forest(one, axis, COLOURS.get(one.answer, "var(--faint)"))) for one in found]
+    axis = _axis(compared)
+    *numbers, answer = comparison.columns(compared, short=False)
+    drawn = [Cell(drawn=_forest(case, axis, COLOURS.get(case.answer, "var(--faint)"))) for case in compared]
     return Table([*numbers, Column("speedup", drawn, scale=_scale(axis)), answer])
 
 
@@ -96,10 +96,11 @@ def _svg(body: str, name: str) -> str:
     return f'<svg {size} style="display:block;min-width:{WIDE:g}px" role="img" aria-label="{escape(name)}">{body}</svg>'
 
 
-def _differences(found: Sequence[Difference], first: str, name: str) -> str:
-    if not found:
+def _differences(differences: Sequence[Difference], first: str, name: str) -> str:
+    if not differences:
         return "<p>The two environments do not differ in anything that is known.</p>"
     return html(Table([
-        Column("what differs", [Cell(one.name) for one in found]), Column("", [Cell(MATTERS[one.matters]) for one in found]),
-        Column(first, [Cell(one.a) for one in found]), Column(name, [Cell(one.b) for one in found]),
+        Column("what differs", [Cell(each.name) for each in differences]),
+        Column("", [Cell(MATTERS[each.matters]) for each in differences]),
+        Column(first, [Cell(each.a) for each in differences]), Column(name, [Cell(each.b) for each in differences]),
     ]))

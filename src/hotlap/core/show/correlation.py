@@ -65,23 +65,23 @@ def _share(value: float, sign: bool = True) -> str:
     return f"{value * 100:+.1f} %" if sign else f"{value * 100:.1f} %"
 
 
-def page(found: Correlation) -> str:
+def page(correlated: Correlation) -> str:
     """One HTML page: the scatter, the table of regimes, the worst cases."""
-    against = "silicon" if found.against == "measured" else "a simulation"
-    title = f"Simulation against {against}: {found.regimes[0].cases} cases, mean error {_share(found.regimes[0].mape, False)}"
-    apart = f"<p>{text(f'{found.apart}: {APART}')}</p>" if found.apart else ""
-    figure = f"<figure><figcaption>{_legend(found)}</figcaption>{_chart(found).svg()}</figure>"
-    sections = [Section("Scatter", "Time of a call", figure), Section("Worst", "Worst cases", html(_worst(found)))]
-    return pages.page(title, sections, {"correlation": found}, apart + html(Table(_columns(found.regimes))))
+    against = "silicon" if correlated.against == "measured" else "a simulation"
+    title = f"Simulation against {against}: {correlated.regimes[0].cases} cases, mean error {_share(correlated.regimes[0].mape, False)}"
+    apart = f"<p>{text(f'{correlated.apart}: {APART}')}</p>" if correlated.apart else ""
+    figure = f"<figure><figcaption>{_legend(correlated)}</figcaption>{_chart(correlated).svg()}</figure>"
+    sections = [Section("Scatter", "Time of a call", figure), Section("Worst", "Worst cases", html(_worst(correlated)))]
+    return pages.page(title, sections, {"correlation": correlated}, apart + html(Table(_columns(correlated.regimes))))
 
 
-def _worst(found: Correlation) -> Table:
-    shown = worst(found.cases, 4 * WORST)
+def _worst(correlated: Correlation) -> Table:
+    shown = worst(correlated.cases, 4 * WORST)
     return Table([
-        Column("error", [Cell(_share(one.error)) for one in shown], right=True), Column("case", [Cell(one.label) for one in shown]),
-        Column("simulated", [Cell(words.quantity(one.simulated_s, "s")) for one in shown], right=True),
-        Column(found.against, [Cell(words.quantity(one.measured_s, "s")) for one in shown], right=True),
-        Column("why", [Cell(why(one)) for one in shown]),
+        Column("error", [Cell(_share(case.error)) for case in shown], right=True), Column("case", [Cell(case.label) for case in shown]),
+        Column("simulated", [Cell(words.quantity(case.simulated_s, "s")) for case in shown], right=True),
+        Column(correlated.against, [Cell(words.quantity(case.measured_s, "s")) for case in shown], right=True),
+        Column("why", [Cell(why(case)) for case in shown]),
     ])
 
 

@@ -27,25 +27,25 @@ STEPS_S = (  # each at most 3.5 times the one before, so that at least two ticks
 SHOWN = 60  # series drawn in the open
 
 
-def page(found: Sequence[Series]) -> str:
+def page(series: Sequence[Series]) -> str:
     """Series with changes first; the rest unfold beyond 60."""
-    ordered = sorted(found, key=telling)
-    changes = sum(len(one.changes) for one in found)
-    title = f"History: {len(found)} series, {words.counted(changes, 'change')}"
+    ordered = sorted(series, key=telling)
+    changes = sum(len(each.changes) for each in series)
+    title = f"History: {len(series)} series, {words.counted(changes, 'change')}"
     where = places(ordered)
-    told = [(one, place, index, about) for one, place in zip(ordered, where, strict=True) for index, about in _told(one)]
+    changed = [(each, place, index, about) for each, place in zip(ordered, where, strict=True) for index, about in _told(each)]
     table = Table([
-        Column("when (UTC)", [Cell(when(one.points[index].time_s)) for one, _, index, _ in told]),
-        Column("case", [Cell(one.label) for one, *_ in told]), Column("where", [Cell(place) for _, place, *_ in told]),
-        Column("what changed", [Cell(about) for *_, about in told]),
+        Column("when (UTC)", [Cell(when(each.points[index].time_s)) for each, _, index, _ in changed]),
+        Column("case", [Cell(each.label) for each, *_ in changed]), Column("where", [Cell(place) for _, place, *_ in changed]),
+        Column("what changed", [Cell(about) for *_, about in changed]),
     ])
-    top = html(table) if told else '<p class="sub">No level changed.</p>'
-    return pages.page(title, [Section("Series", "Series", figures(ordered, where))], {"series": found}, top)
+    top = html(table) if changed else '<p class="sub">No level changed.</p>'
+    return pages.page(title, [Section("Series", "Series", figures(ordered, where))], {"series": series}, top)
 
 
-def figures(found: Sequence[Series], where: Sequence[str]) -> str:
+def figures(series: Sequence[Series], where: Sequence[str]) -> str:
     """A chart per series; those beyond 60 unfold."""
-    drawn = [_figure(one, place) for one, place in zip(found, where, strict=True)]
+    drawn = [_figure(each, place) for each, place in zip(series, where, strict=True)]
     return pages.folded(drawn, SHOWN, f"{len(drawn) - SHOWN} further series", "plots")
 
 

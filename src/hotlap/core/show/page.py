@@ -37,30 +37,37 @@ class Asset(NamedTuple):
         return _file(self.package, self.file)
 
 
+class Drawing(NamedTuple):
+    """Style sheets and scripts beside those of every page, and what the scripts draw from."""
+
+    assets: Sequence[Asset]
+    data: Mapping[str, Any]
+
+
 def page(
-    title: str, sections: Sequence[Section], data: Mapping[str, Any], top: str = "", heading: str = "",
-    assets: Sequence[Asset] = (), drawn: Mapping[str, Any] | None = None,
+    title: str, sections: Sequence[Section], data: Mapping[str, Any], top: str = "", heading: str = "", drawing: Drawing | None = None
 ) -> str:
     """A page of sections that show something, under a heading (else the title) and what stands at the top, as HTML.
 
-    `data`: what can be taken from it, as JSON; `drawn`: what its scripts draw from.
+    `data`: what can be taken from it, as JSON.
     """
-    shown = [one for one in sections if one.html]
+    shown = [section for section in sections if section.html]
+    assets = drawing.assets if drawing else ()
     head = f'<section id="top"><h1>{text(heading or title)}</h1>{top}</section>'
-    more = f'<script type="application/json" id="drawn">{embedded(drawn)}</script>' if drawn is not None else ""
+    more = f'<script type="application/json" id="drawn">{embedded(drawing.data)}</script>' if drawing else ""
     places = {
         "title": text(title), "version": text(hotlap.__version__), "style": _style(assets),
-        "nav": "".join(f'<a href="#{anchor(one.name)}">{text(one.name)}</a>' for one in shown),
+        "nav": "".join(f'<a href="#{anchor(section.name)}">{text(section.name)}</a>' for section in shown),
         "body": head + "".join(map(_section, shown)) + more, "data": embedded(data),
-        "script": "\n".join([_file(HOME, "page.js"), *(one.read() for one in assets if one.file.endswith(".js"))]),
+        "script": "\n".join([_file(HOME, "page.js"), *(asset.read() for asset in assets if asset.file.endswith(".js"))]),
     }
     # One pass, so that nothing that came from outside is taken for a place to fill.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: places[match[1]], _file(HOME, "page.html"))
 
 
-def _section(one: Section) -> str:
-    printed = " class=newpage" if one.new_page else ""
-    return f'<section id="{anchor(one.name)}"{printed}><h2>{text(one.title)}</h2>{one.html}</section>'
+def _section(section: Section) -> str:
+    printed = " class=newpage" if section.new_page else ""
+    return f'<section id="{anchor(section.name)}"{printed}><h2>{text(section.title)}</h2>{section.html}</section>'
 
 
 def anchor(name: str) -> str:
@@ -92,7 +99,7 @@ def _file(package: str, name: str) -> str:
 
 def _style(assets: Sequence[Asset]) -> str:
     """Style sheets without their line breaks."""
-    sheets = [_file(HOME, "style.css"), *(one.read() for one in assets if one.file.endswith(".css"))]
+    sheets = [_file(HOME, "style.css"), *(asset.read() for asset in assets if asset.file.endswith(".css"))]
     return re.sub(r"\s*\n\s*", " ", "\n".join(sheets)).strip()
 
 

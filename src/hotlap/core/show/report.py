@@ -26,22 +26,22 @@ def page(bundles: Sequence[Bundle]) -> str:
     return render([(bundle, tables.rows(bundle)) for bundle in bundles])
 
 
-def render(found: Runs, shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None) -> str:
+def render(runs: Runs, shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None) -> str:
     """The page from runs whose rows are known. `shown`: by id, the kind of a run and what it shows, where it was read already."""
     given = shown or {}
-    known = {bundle.run.id: one for bundle, _ in found if (one := given.get(bundle.run.id) or kinds.read(bundle))}
-    report = Report(found, _sides(found), known)
-    return pages.page(_title(report), sections.of(report), _data(found), top(report))
+    known = {bundle.run.id: pair for bundle, _ in runs if (pair := given.get(bundle.run.id) or kinds.read(bundle))}
+    report = Report(runs, _sides(runs), known)
+    return pages.page(_title(report), sections.of(report), _data(runs), top(report))
 
 
-def _sides(found: Runs) -> list[Side]:
+def _sides(runs: Runs) -> list[Side]:
     """Each device of each run, named as shortly as tells them apart."""
     pairs = [
         (bundle, device, tuple(row for row in rows if row.device == device.key))
-        for bundle, rows in found for device in listing.measured(bundle.run)
+        for bundle, rows in runs for device in listing.measured(bundle.run)
     ]
     ways: tuple[Callable[[Bundle, Device], str], ...] = (
-        lambda b, d: _labels(b) if len(found) > 1 else d.selector, lambda _, d: d.name, lambda b, _: b.run.id,
+        lambda b, d: _labels(b) if len(runs) > 1 else d.selector, lambda _, d: d.name, lambda b, _: b.run.id,
         lambda b, d: f"{_labels(b)} {d.name}".strip(), lambda b, d: f"{b.run.id} {d.selector}",
     )
     named = ([way(bundle, device) for bundle, device, _ in pairs] for way in ways)
@@ -61,12 +61,12 @@ def _title(report: Report) -> str:
     return f"{len(runs)} runs: {words.some([side.name for side in report.sides], 4)}"
 
 
-def _data(found: Runs) -> dict[str, Any]:
+def _data(runs: Runs) -> dict[str, Any]:
     """Results, and raw samples and readings as far as there is room."""
-    raw = [{"run": bundle.run, "samples": bundle.samples, "readings": bundle.readings} for bundle, _ in found]
+    raw = [{"run": bundle.run, "samples": bundle.samples, "readings": bundle.readings} for bundle, _ in runs]
     note = ""
     if len(msgspec.json.encode(raw)) > EMBEDDED_BYTES:
-        raw = [{"run": bundle.run} for bundle, _ in found]
+        raw = [{"run": bundle.run} for bundle, _ in runs]
         note = f"samples and readings are larger than {EMBEDDED_BYTES // 1000} kB and not in this page, but in each run's folder: see path"
-    runs = [one | {"results": export.to_json(bundle, rows)} for one, (bundle, rows) in zip(raw, found, strict=True)]
-    return {"note": note, "runs": runs}
+    kept = [run | {"results": export.to_json(bundle, rows)} for run, (bundle, rows) in zip(raw, runs, strict=True)]
+    return {"note": note, "runs": kept}

@@ -128,25 +128,25 @@ def share(row: Row) -> str:
 
 
 def record(row: Row) -> dict[str, Any]:
-    """One row without its samples. `value` is the number whenever there is one: `state` says whether it may be used, `notice` is the
+    """One row without its samples. `value` is the number whenever there is each: `state` says whether it may be used, `notice` is the
     code of what to know first, "" for nothing. Of a call too short to time it is a limit (`too_short`)."""
-    summary, gap, found = row.summary, row.gap, row.result
+    summary, gap, result = row.summary, row.gap, row.result
     has = words.numbered(row)
     return {
         "case": row.case.id, "label": row.label, "workload": row.case.workload, "params": row.case.params,
-        "implementation": row.case.implementation, "device": row.device, "metric": found.metric, "unit": found.unit,
-        "better": found.better, "value": summary.median if has else None, "low": summary.low if has else None,
+        "implementation": row.case.implementation, "device": row.device, "metric": result.metric, "unit": result.unit,
+        "better": result.better, "value": summary.median if has else None, "low": summary.low if has else None,
         "high": summary.high if has else None, "half_width": summary.half_width if has else None, "confidence": summary.confidence,
-        "best": summary.best, "too_short": found.too_short,
-        "rounds": list(found.values), "rounds_used": summary.rounds, "rounds_left_out": list(found.left_out),
-        "replaced": sum(len(one.replaced) for one in found.rounds), "seconds": list(found.seconds), "cycles": list(found.cycles),
+        "best": summary.best, "too_short": result.too_short,
+        "rounds": list(result.values), "rounds_used": summary.rounds, "rounds_left_out": list(result.left_out),
+        "replaced": sum(len(each.replaced) for each in result.rounds), "seconds": list(result.seconds), "cycles": list(result.cycles),
         "summary": msgspec.to_builtins(summary),
         "share": gap.share if has else None, "against": gap.against, "limit_value": gap.limit_value, "cause": gap.cause,
         "basis": gap.basis, "numbers": gap.numbers, "names": gap.names, "detail": gaps.detail(row), "set_by": gaps.set_by(gap),
         "why": gaps.why(row.case, gap),
         "limit": msgspec.to_builtins(gap.limit) if gap.limit else None,
         "counters": counters.of(row),
-        "notices": [msgspec.to_builtins(noticing.whole(notice)) for notice in found.notices],
+        "notices": [msgspec.to_builtins(noticing.whole(notice)) for notice in result.notices],
         "state": row.verdict.state, "notice": noticing.code(row), "codes": noticing.codes(row), "reason": row.verdict.reason,
         "action": row.verdict.action,
     }
@@ -172,7 +172,7 @@ def data(rows: Sequence[Row]) -> Table:
     """The table for JSON, a column per key of `record`."""
     written = [record(row) for row in rows]
     return Table([
-        Column(key, [Cell(_flat(key, row), value=one[key]) for row, one in zip(rows, written, strict=True)])
+        Column(key, [Cell(_flat(key, row), value=written_row[key]) for row, written_row in zip(rows, written, strict=True)])
         for key in (written[0] if written else CSV_COLUMNS)
     ])
 

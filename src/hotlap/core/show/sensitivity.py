@@ -152,16 +152,16 @@ def _cell(value: float) -> Cell:
 # ---------------------------------------------------------------- page
 
 
-def page(found: Sensitivity) -> str:
+def page(gained: Sensitivity) -> str:
     """One HTML page: the speed against each figure, the table, steps and workloads."""
-    title = f"{found.plan} on {found.machine}"
-    table = Table([column for column in _columns(found, 100) if column.head != "bar"])
-    figure = f"<figure><figcaption><b>speed by how much there is of a figure</b></figcaption>{_chart(found).svg()}</figure>"
+    title = f"{gained.plan} on {gained.machine}"
+    table = Table([column for column in _columns(gained, 100) if column.head != "bar"])
+    figure = f"<figure><figcaption><b>speed by how much there is of a figure</b></figcaption>{_chart(gained).svg()}</figure>"
     sections = [Section("Gains", "Gains", figure)]
-    for name, shares in (("Steps", found.steps), ("Workloads", found.workloads)):
-        sections.append(Section(name, name, html(Table(_share_columns("", shares, found.figures, NOTHING))) if shares else ""))
-    top = f"<p>{text(_title(found))}</p>{html(table)}{pages.notes(_notes(found))}"
-    return pages.page(f"Sensitivity of {title}", sections, {"sensitivity": found}, top, f"What more of each figure gains: {title}")
+    for name, shares in (("Steps", gained.steps), ("Workloads", gained.workloads)):
+        sections.append(Section(name, name, html(Table(_share_columns("", shares, gained.figures, NOTHING))) if shares else ""))
+    top = f"<p>{text(_title(gained))}</p>{html(table)}{pages.notes(_notes(gained))}"
+    return pages.page(f"Sensitivity of {title}", sections, {"sensitivity": gained}, top, f"What more of each figure gains: {title}")
 
 
 def _chart(found: Sensitivity) -> Chart:

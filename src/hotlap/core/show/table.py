@@ -100,14 +100,14 @@ def aligned(texts: Sequence[str]) -> list[str]:
     parts = [_NUMBER.match(text) for text in texts]
     before = max((len((part[1] or "") + part[2]) for part in parts if part), default=1)
     after = max((len(part[3] or "") for part in parts if part), default=0)
-    found = []
+    padded = []
     for text, part in zip(texts, parts, strict=True):
         if part:
             sign = part[1] or ""
-            found.append(f"{sign}{part[2]:>{before - len(sign)}}{part[3] or '':<{after}}{part[4] or ''}".rstrip())
+            padded.append(f"{sign}{part[2]:>{before - len(sign)}}{part[3] or '':<{after}}{part[4] or ''}".rstrip())
         else:
-            found.append(text.rjust(before) if len(text) <= 1 else text)
-    return found
+            padded.append(text.rjust(before) if len(text) <= 1 else text)
+    return padded
 
 
 # ---------------------------------------------------------------- on a page
@@ -120,10 +120,10 @@ def text(value: object) -> str:
 
 def spaced(padded: str) -> str:
     """Blanks that pad a number made as wide as what they stand for: a digit (U+2007), or the point before the first (U+2008)."""
-    found = re.match(r"((?:[±≤≥]\s)?)(\s*)(\S+?)(\s*)(\s\S.*)?$", padded)
-    if found is None:
+    match = re.match(r"((?:[±≤≥]\s)?)(\s*)(\S+?)(\s*)(\s\S.*)?$", padded)
+    if match is None:
         return text(padded)
-    sign, before, number, after, unit = (part or "" for part in found.groups())
+    sign, before, number, after, unit = (part or "" for part in match.groups())
     point = "\u2008" if after and "." not in number else ""
     rest = "\u2007" * (len(after) - len(point))
     parts = (html_module.escape(sign), "\u2007" * len(before), html_module.escape(number), point, rest)
@@ -142,8 +142,8 @@ def html(table: Table, kind: str = "", box: str = "scroll", sort: str = "", anch
         for place in places:
             cells = "".join(_cell(column, place, bool(sort)) for column in table.columns)
             lines.append(f"<tr{_class(table.kinds[place] if table.kinds else '')}>{cells}</tr>")
-    found = "".join([*lines, "</tbody></table>"])
-    return f'<div class="{box}">{found}</div>' if box else found
+    drawn = "".join([*lines, "</tbody></table>"])
+    return f'<div class="{box}">{drawn}</div>' if box else drawn
 
 
 def _class(kind: str) -> str:
@@ -191,12 +191,12 @@ def code(name: str) -> str:
     return f"`{words.clean(name).replace('`', chr(39)).replace('|', '/')}`" if name else words.DASH
 
 
-def plain(said: str) -> str:
+def plain(name: str) -> str:
     """Text that a reader of Markdown shows as it is."""
-    said = words.clean(said).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
+    name = words.clean(name).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
     for mark in "|*_`[]":
-        said = said.replace(mark, f"\\{mark}")
-    return said
+        name = name.replace(mark, f"\\{mark}")
+    return name
 
 
 def csv(table: Table) -> str:

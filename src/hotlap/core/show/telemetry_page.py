@@ -55,9 +55,9 @@ def _charts(mine: dict[str, Band], axis: Time) -> str:
     return "".join(drawn)
 
 
-def _table(one: Watched) -> str:
+def _table(watched: Watched) -> str:
     """What each sensor read; of those without a value, why."""
-    shown = [s for s in one.sensors if not s.count or s.name != "throttle"]
+    shown = [s for s in watched.sensors if not s.count or s.name != "throttle"]
     rows = [_values(s) if s.count else ("–", "–", "–", f"no value: {s.reason}") for s in shown]
     columns = [Column("Sensor", [Cell(s.name) for s in shown], names=True)]
     columns += [Column(head, [Cell(row[n]) for row in rows], right=True) for n, head in enumerate(("Least", "Mean", "Most"))]

@@ -63,14 +63,14 @@ def _side(name: str, runs: Sequence[str]) -> str:
     return f"{words.clean(name)} · {words.counted(len(runs), 'run')}, {runs[0]}{last}"
 
 
-def step_columns(found: Sequence[Sum]) -> list[Column]:
+def step_columns(sums: Sequence[Sum]) -> list[Column]:
     """Steps of networks: how many of their kernels both sides have, their sums, and the difference."""
     return [
-        Column("step of a network", [Cell(words.clean(one.step)) for one in found], wrap=True),
-        Column("kernels", [Cell(f"{one.kernels} of {one.of}") for one in found], right=True),
-        Column("A", [Cell(show(one.a_s, "s")) for one in found], right=True),
-        Column("B", [Cell(show(one.b_s, "s")) for one in found], right=True),
-        Column("B − A", [Cell(difference(one), _style(one)) for one in found]),
+        Column("step of a network", [Cell(words.clean(each.step)) for each in sums], wrap=True),
+        Column("kernels", [Cell(f"{each.kernels} of {each.of}") for each in sums], right=True),
+        Column("A", [Cell(show(each.a_s, "s")) for each in sums], right=True),
+        Column("B", [Cell(show(each.b_s, "s")) for each in sums], right=True),
+        Column("B − A", [Cell(difference(each), _style(each)) for each in sums]),
     ]
 
 
@@ -104,21 +104,21 @@ def _kernels(own: Sequence[Kernel], width: int, color: bool) -> list[str]:
 def kernel_columns(own: Sequence[Kernel]) -> list[Column]:
     """Each kernel on both sides, and how its time changed."""
     return [
-        Column("kernel", [Cell(words.clean(one.label)) for one in own], wrap=True),
-        Column("A", [Cell(level(one, "a")) for one in own], right=True),
-        Column("B", [Cell(level(one, "b")) for one in own], right=True),
-        Column("time", [Cell(change(one), STYLES.get(one.kind, "")) for one in own], wrap=True),
+        Column("kernel", [Cell(words.clean(kernel.label)) for kernel in own], wrap=True),
+        Column("A", [Cell(level(kernel, "a")) for kernel in own], right=True),
+        Column("B", [Cell(level(kernel, "b")) for kernel in own], right=True),
+        Column("time", [Cell(change(kernel), STYLES.get(kernel.kind, "")) for kernel in own], wrap=True),
     ]
 
 
 def notes_column(own: Sequence[Kernel]) -> Column:
     """What stands under a kernel on a terminal."""
-    return Column("", [Cell("; ".join(notes(one))) for one in own])
+    return Column("", [Cell("; ".join(notes(kernel))) for kernel in own])
 
 
-def suspects(one: Release) -> Table:
+def suspects(release: Release) -> Table:
     """What differs between the sides."""
-    rows = [(d.name.removeprefix("label "), d.a, d.b) for d in one.suspects]
+    rows = [(d.name.removeprefix("label "), d.a, d.b) for d in release.suspects]
     return Table([Column(head, [Cell(row[n]) for row in rows]) for n, head in enumerate(("what", "A", "B"))])
 
 

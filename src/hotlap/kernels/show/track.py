@@ -68,20 +68,20 @@ def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
 
 def columns(ordered: Sequence[Life], where: Sequence[str]) -> list[Column]:
     """Each kernel: its levels, what it lost or gained, and whether its results are right; on a terminal its life as blocks."""
-    levels = {"first": [one.first for one in ordered], "best": [one.best for one in ordered], "now": [one.now for one in ordered]}
+    levels = {"first": [life.first for life in ordered], "best": [life.best for life in ordered], "now": [life.now for life in ordered]}
     printed = {
-        head: [Cell(words.quantity(level.value, one.series.unit)) for one, level in zip(ordered, some, strict=True)]
+        head: [Cell(words.quantity(level.value, life.series.unit)) for life, level in zip(ordered, some, strict=True)]
         for head, some in levels.items()
     }
     return [
-        Column("kernel", [Cell(words.clean(one.series.label), "bold") for one in ordered], wrap=True),
+        Column("kernel", [Cell(words.clean(life.series.label), "bold") for life in ordered], wrap=True),
         Column("device", [Cell(place, "dim") for place in where], wrap=True),
-        Column("runs", [Cell(str(len(one.series.points))) for one in ordered], right=True),
-        Column("", [Cell(_spark(one), "accent") for one in ordered]),
+        Column("runs", [Cell(str(len(life.series.points))) for life in ordered], right=True),
+        Column("", [Cell(_spark(life), "accent") for life in ordered]),
         *(Column(head, cells, point=True, kind="n") for head, cells in printed.items()),
-        Column("since first", [_moved(one.since_first, _changed(one)) for one in ordered], right=True),
-        Column("since best", [_moved(one.since_best, _changed(one)) for one in ordered], right=True),
-        Column("results", [Cell(right(one.checks), "" if right(one.checks) == "right" else "bad") for one in ordered]),
+        Column("since first", [_moved(life.since_first, _changed(life)) for life in ordered], right=True),
+        Column("since best", [_moved(life.since_best, _changed(life)) for life in ordered], right=True),
+        Column("results", [Cell(right(life.checks), "" if right(life.checks) == "right" else "bad") for life in ordered]),
     ]
 
 
@@ -202,16 +202,16 @@ def _totals(found: Sequence[Total], width: int, color: bool) -> list[str]:
     return layout.fitted(kept, width, ("first",)).lines(color)
 
 
-def total_columns(found: Sequence[Total]) -> list[Column]:
+def total_columns(totals: Sequence[Total]) -> list[Column]:
     """Steps of networks: the sums of their kernels."""
     return [
-        Column("step of a network", [Cell(words.clean(one.step)) for one in found], wrap=True),
-        Column("device", [Cell(words.clean(one.device), "dim") for one in found], wrap=True),
-        Column("kernels", [Cell(f"{one.kernels} of {one.of}") for one in found], right=True),
-        Column("first", [Cell(show(one.first_s, "s")) for one in found], right=True),
-        Column("best", [Cell(show(one.best_s, "s")) for one in found], right=True),
-        Column("now", [Cell(show(one.now_s, "s"), "bold") for one in found], right=True),
-        Column("since best", [_moved(one.now_s / one.best_s, True) for one in found], right=True),
+        Column("step of a network", [Cell(words.clean(total.step)) for total in totals], wrap=True),
+        Column("device", [Cell(words.clean(total.device), "dim") for total in totals], wrap=True),
+        Column("kernels", [Cell(f"{total.kernels} of {total.of}") for total in totals], right=True),
+        Column("first", [Cell(show(total.first_s, "s")) for total in totals], right=True),
+        Column("best", [Cell(show(total.best_s, "s")) for total in totals], right=True),
+        Column("now", [Cell(show(total.now_s, "s"), "bold") for total in totals], right=True),
+        Column("since best", [_moved(total.now_s / total.best_s, True) for total in totals], right=True),
     ]
 
 

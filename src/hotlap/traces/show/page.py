@@ -11,7 +11,7 @@ import msgspec
 
 from hotlap.core.show import charts, words
 from hotlap.core.show import page as pages
-from hotlap.core.show.page import Asset, Section
+from hotlap.core.show.page import Asset, Drawing, Section
 from hotlap.core.show.table import Table, html, text
 from hotlap.core.units import show, size
 from hotlap.traces.advice.trace import Advice
@@ -59,7 +59,7 @@ def page(study: Study, advice: Advice, ranks: Sequence[RankBar] = ()) -> str:
     ]
     drawn = {"scene": trace_scene.scene(study, list(advice.marks)), "flame": trace_flame.flame(study)}
     data = {"traces": [msgspec.structs.replace(found, kernels=found.kernels[:KEPT])]}
-    return pages.page(title, sections, data, _head(found), Path(found.file).name, ASSETS, drawn)
+    return pages.page(title, sections, data, _head(found), Path(found.file).name, Drawing(ASSETS, drawn))
 
 
 # ---------------------------------------------------------------- head

@@ -19,16 +19,16 @@ SECTIONS = (
 
 def of(report: Report) -> list[Section]:
     """Each section as the page takes it. One of a feature that does not load says so, and the others stand."""
-    return [Section(one.name, one.title, one.html(report), one.new_page) for one in _ordered()]
+    return [Section(section.name, section.title, section.html(report), section.new_page) for section in _ordered()]
 
 
 def _ordered() -> list[ReportSection]:
-    """Those of features behind the one that they name, else first."""
+    """Those of features behind the section that they name, else first."""
     brought = [_brought(name) for name in extend.table().get("sections", {})]
-    found = [one for one in brought if not one.after]
+    ordered = [section for section in brought if not section.after]
     for own in SECTIONS:
-        found += [own, *(one for one in brought if one.after == own.name)]
-    return found
+        ordered += [own, *(section for section in brought if section.after == own.name)]
+    return ordered
 
 
 def _brought(name: str) -> ReportSection:

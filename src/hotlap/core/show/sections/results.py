@@ -47,10 +47,10 @@ def _numbers(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return [(table.spaced(value), table.spaced(interval)) for value, interval in zip(values, intervals, strict=True)]
 
 
-def _cells(found: tuple[Row, str, str] | None) -> str:
-    if found is None:
+def _cells(pair: tuple[Row, str, str] | None) -> str:
+    if pair is None:
         return f'<td class="first of">{words.DASH}</td><td></td><td></td>'
-    row, value, interval = found
+    row, value, interval = pair
     state = row.verdict.state
     marked = f'<span class="state {state}" title="{text(row.verdict.reason)}">{text(results.state(row))}</span>'
     if not words.numbered(row):

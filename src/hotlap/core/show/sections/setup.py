@@ -72,12 +72,12 @@ def sensors(bundle: Bundle) -> str:
     ))
 
 
-def device(one: Device) -> str:
+def device(dev: Device) -> str:
     """What a device says of itself."""
     return facts((
-        ("Device", one.name), ("Selector", one.selector), ("UUID", one.uuid),
-        ("PCI", " ".join(filter(None, (one.pci_address, one.pci_id)))),
-        ("Driver", one.driver), ("Units", one.compute_units), ("Highest clock", show(one.clock_max_hz, "Hz") if one.clock_max_hz else ""),
-        ("Memory", size(one.memory_bytes) if one.memory_bytes else ""), ("Last cache", size(one.cache_bytes) if one.cache_bytes else ""),
-        ("Machine table", one.machine),
+        ("Device", dev.name), ("Selector", dev.selector), ("UUID", dev.uuid),
+        ("PCI", " ".join(filter(None, (dev.pci_address, dev.pci_id)))),
+        ("Driver", dev.driver), ("Units", dev.compute_units), ("Highest clock", show(dev.clock_max_hz, "Hz") if dev.clock_max_hz else ""),
+        ("Memory", size(dev.memory_bytes) if dev.memory_bytes else ""), ("Last cache", size(dev.cache_bytes) if dev.cache_bytes else ""),
+        ("Machine table", dev.machine),
     ))

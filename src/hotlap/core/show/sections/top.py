@@ -22,17 +22,18 @@ def _heading(side: Side) -> str:
     return f"<h2>{text(named)}</h2>"
 
 
-def conclusions(found: Conclusions) -> str:
+def conclusions(concluded: Conclusions) -> str:
     """Figures, findings, and what to do."""
-    cards = "".join(_card(figure.title, figure.row) for figure in found.figures)
+    cards = "".join(_card(figure.title, figure.row) for figure in concluded.figures)
     findings = "".join(
-        f'<li class="{one.severity}"><b>{text(one.title)}</b><span>{text(one.detail)}</span></li>' for one in found.findings
+        f'<li class="{finding.severity}"><b>{text(finding.title)}</b><span>{text(finding.detail)}</span></li>'
+        for finding in concluded.findings
     )
-    actions = "".join(f"<li>{text(action)}</li>" for action in found.actions)
-    banner = f'<p class="banner">{text(found.banner)}</p>' if found.banner else ""
+    actions = "".join(f"<li>{text(action)}</li>" for action in concluded.actions)
+    banner = f'<p class="banner">{text(concluded.banner)}</p>' if concluded.banner else ""
     todo = f'<ol class="actions">{actions}</ol>' if actions else "<p>Nothing: the numbers can be used as they are.</p>"
     return (
-        f'<p class="lead">{text(found.verdict)}</p>{banner}<ul class="figures">{cards}</ul><div class="columns">'
+        f'<p class="lead">{text(concluded.verdict)}</p>{banner}<ul class="figures">{cards}</ul><div class="columns">'
         f'<div><h3>What was found</h3><ul class="findings">{findings}</ul></div><div><h3>What to do</h3>{todo}</div></div>'
     )
 
