@@ -69,7 +69,7 @@ def test_a_word_is_defined_once_in_its_section() -> None:
 
 # ---------------------------------------------------------------- docs/bundle.md
 
-PLAIN = {str: "text", bool: "true or false", int: "whole number", float: "number", types.NoneType: "null", typing.Any: "any"}
+PLAIN = {str: "text", bool: "boolean", int: "integer", float: "number", types.NoneType: "null", typing.Any: "any"}
 
 
 def words(hint: typing.Any) -> str:
