@@ -44,6 +44,15 @@ def test_a_page_shows_what_is_drawn_and_sorts_by_values() -> None:
     )
 
 
+def test_a_class_of_its_own_says_where_a_column_stands_on_a_page() -> None:
+    some = [Cell("9.5 s"), Cell("10 s")]
+    left, right = Column("left", some, right=True, kind="wide"), Column("right", some, point=True, kind="n best")
+    shown = table.html(Table([left, right]), box="")
+    assert "<th>left</th>" in shown
+    assert '<th class="n">right</th>' in shown
+    assert '<td class="wide">10 s</td><td class="n best">10 s</td>' in shown
+
+
 def test_markdown_has_a_table_per_group_and_no_cell_breaks_out() -> None:
     assert table.markdown(FOUND) == [
         "**memory**", "", "| case | rate | rounds |", "|---|---:|---:|", "| copy | 9.5 GB/s | 2 |",

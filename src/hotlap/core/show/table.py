@@ -153,16 +153,21 @@ def _class(kind: str) -> str:
 def _head(column: Column, sort: str) -> str:
     order = f' aria-sort="{"descending" if column.head == sort else "none"}"' if sort else ""
     name = text(column.head if column.title is None else column.title)
-    return f"<th{_class('n' if column.right else '')}{order}>{name}{column.scale}</th>"
+    return f"<th{_class('n' if 'n' in _kinds(column) else '')}{order}>{name}{column.scale}</th>"
+
+
+def _kinds(column: Column) -> list[str]:
+    """Classes of its cells on a page: `n` stands at the right."""
+    return column.kind.split() or ["n"] * column.right
 
 
 def _cell(column: Column, place: int, sorts: bool) -> str:
     cell = column.cells[place]
     style = cell.style if cell.style in SHOUTED and not cell.drawn and not column.names else ""
-    kind = " ".join(filter(None, (column.kind or ("n" if column.right else ""), cell.kind, style)))
+    kind = " ".join(filter(None, (*_kinds(column), cell.kind, style)))
     title = f' title="{text(cell.title)}"' if cell.title else ""
     value = f' data-v="{cell.value or 0:.9g}"' if sorts and column.right else ""
-    inner = cell.drawn or (spaced(column.texts[place]) if column.point else text(cell.text))
+    inner = cell.drawn or (spaced(column.texts[place]) if column.point and "n" not in _kinds(column) else text(cell.text))
     tag = "th" if column.names else "td"
     return f"<{tag}{_class(kind)}{value}{title}>{inner}</{tag}>"
 
