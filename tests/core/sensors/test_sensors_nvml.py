@@ -104,7 +104,7 @@ def test_every_sensor_is_read_in_base_units(ask: Ask) -> None:
     })
     assert answer["names"] == list(values(answer))
     assert {device for *_, device in answer["sweeps"][0]} == {UUID}
-    assert answer["missing"] == {}
+    assert "nvml" not in answer["missing"]
 
 
 def test_facts_hold_what_does_not_change(ask: Ask) -> None:

@@ -127,7 +127,7 @@ def test_on_the_real_clock_sampling_goes_on_beside_the_caller() -> None:
     clock = SystemClock()
     target: Any = SimpleNamespace(device=Device(target="opencl", index=0, name="this CPU", kind="cpu"), clock=clock)
     sources = sensors.find(target)
-    assert [s.name for s in sources] == ["system"]
+    assert "system" in {s.name for s in sources}
     sampler = Sampler(clock, sources, 0.02)
     sampler.start()
     began = clock.now()
@@ -171,13 +171,13 @@ def target_of(**about: Any) -> Any:
 
 def test_a_processor_has_the_host() -> None:
     target = target_of(kind="cpu", vendor="AuthenticAMD")
-    assert [s.name for s in sensors.find(target)] == ["system"]
-    assert sensors.missing(target) == {}
+    assert "system" in {s.name for s in sensors.find(target)}
+    assert not {"nvml", "drm", "simulated"} & {*sensors.missing(target), *(s.name for s in sensors.find(target))}
 
 
 def test_a_gpu_without_a_source_says_so() -> None:
     target = target_of(kind="gpu", vendor="Imagination", pci_address="ffff:ff:1f.7")
-    assert [s.name for s in sensors.find(target)] == ["system"]
+    assert "system" in {s.name for s in sensors.find(target)}
     assert "/sys/class/drm" in sensors.missing(target)["drm"]
 
 

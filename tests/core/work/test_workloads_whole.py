@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 import hotlap
+from hotlap.core import plan as plans
 from hotlap.core import work
+from hotlap.core.model.predict import predict
 from hotlap.core.work.base import Workload
 from hotlap.core.work.traits import Traits
 
@@ -71,6 +73,15 @@ def test_what_a_workload_lacks_is_named_with_its_file() -> None:
     assert [line.split("trait ")[1].split()[0] for line in lacking(bare)] == ["'heading'", "'preparer'"]
     missing = Workload("bare", "", (), "time", "s", "lower", lambda _: work.base.Work(), heading="memory", preparer="nowhere")
     assert list(lacking(missing)) == ["src/hotlap/core/measure/workloads/nowhere.py is missing"]
+
+
+@pytest.mark.parametrize("name", [name for name in work.WORKLOADS if work.find(name).model])
+def test_what_has_a_model_is_predicted(name: str) -> None:
+    """One case and many at once; a fault is of the file of the workload: its counts (`count` takes arrays) or its traits."""
+    cases = [case for path in sorted((SOURCE / "core" / "plan" / "builtin").glob("*.toml")) for case in plans.load(path.stem).cases]
+    mine = [case.params for case in cases if case.workload == name] or [{"op": "all_reduce", "size": "1 MiB", "gpus": 8} if name == "collective" else {}]
+    limits = [predict(name, machine="h200-sxm", **params) for params in mine]
+    assert any(limit.expected_s for limit in limits), f"src/hotlap/core/work: the file of {name}: {limits[0].reason or 'no case of it is expected'}"
 
 
 def test_kernel_files_that_are_asked_for_exist() -> None:

@@ -26,7 +26,6 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     kind, seconds = work.find(result.case.workload), nominal_s(result.case, summary.median)
     against, limit_s, name = _reference(result.case, seconds, limit, context)
     done = kind.work(result.case.params)
-    done = done
     seen = causes.Seen(result, seconds, done, limit, context, against, limit_s, name)
     found = causes.cause(seen)
     value = kind.value(limit_s, result.case.params) if limit_s else None

@@ -201,7 +201,8 @@ class Workload(Traits):
 def number(params: Mapping[str, Value], name: str) -> float:
     """A numeric parameter as float; the plan has checked its type."""
     value = params[name]
-    assert isinstance(value, (int, float)), f"{name} is {value!r}"
+    if not isinstance(value, (int, float)):  # a fault of the workload's own file
+        raise TypeError(f"{name} is {type(value).__name__}, not one number; workloads with a model count with `count`, which takes arrays")
     return value
 
 

@@ -36,5 +36,7 @@ def prepare(target: Target, case: Case, seed: int) -> Prepared:
 
 @functools.cache
 def source(name: str) -> str:
-    """A kernel file in the common C dialect."""
-    return (importlib.resources.files("hotlap.core.measure.workloads") / "kernels" / f"{name}.c").read_text()
+    """A kernel file in the common C dialect; one that spreads elements by EACH gets the macros of spread.c."""
+    folder = importlib.resources.files("hotlap.core.measure.workloads") / "kernels"
+    text = (folder / f"{name}.c").read_text()
+    return (folder / "spread.c").read_text() + "#line 1\n" + text if "EACH(" in text else text

@@ -127,7 +127,7 @@ def _moves(workload: str, params: Mapping[str, Any], chip: Chip, c: Mapping[str,
     if kind.memory_alone:
         read = full(_fetched(params)) if traffic == "gathered" else read
         used = full(asked.working_set_bytes)
-        if params["cache"] != "cold":
+        if params.get("cache") != "cold":
             in_l2 = np.clip((1 - used / max(chip.l2_bytes, 1.0)) / (1 - c["l2_kept"]), 0.0, 1.0)
             passes = (
                 np.maximum(1.0, PASSED_BYTES_A_UNIT * chip.units // np.maximum(read + written, 1.0)) if kind.shares_launch else passes

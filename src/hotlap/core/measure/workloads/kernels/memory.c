@@ -2,19 +2,6 @@
    contiguous stretch (CPUs), else neighbours read neighbouring addresses (GPUs). Passes are kept apart by FENCE, so
    that a compiler cannot fold one into the next. */
 
-#ifdef BLOCKED
-#define ME(p) ID
-#define FROM(me, n) ((ulong)(me) * (n) / ITEMS) /* shares that differ by one at most */
-#define UNTIL(me, n) (((ulong)(me) + 1ul) * (n) / ITEMS)
-#define STEP 1ul
-#else
-#define ME(p) ((ID + (ulong)(p) * 61ul * GROUP_SIZE) % ITEMS) /* another part in each pass: private caches are missed */
-#define FROM(me, n) (me)
-#define UNTIL(me, n) (n)
-#define STEP ITEMS
-#endif
-#define EACH(i, me, n) for (ulong i = FROM(me, n), i##_end = UNTIL(me, n); i < i##_end; i += STEP)
-
 /* A whole number from index and seed, within `mask`: sums and products of a few are exact in every float type. */
 DEVICE uint hash(ulong i, uint seed, uint mask) {
     uint u = (uint)i * 2654435761u ^ seed;
