@@ -18,18 +18,18 @@ import numpy as np
 from error_rates import NOISES, SD, interleaved, show, wilson
 
 from hotlap.core.stats import sequential
-from hotlap.core.stats.sequential import ANSWERS, Design, Followed
+from hotlap.core.stats.sequential import ANSWERS, Followed, SequentialDesign
 from hotlap.core.stats.student import two_sided
 
 PILOTS = (5, 6, 10)
 GRID = 1.03  # designs are made for noises this far apart, not for each pilot anew: rounded up
 
 
-def rates(found: Followed, true: float) -> dict[str, Any]:
+def rates(followed: Followed, true: float) -> dict[str, Any]:
     """Shares of each answer, pairs, and how often the interval at the stop holds the true ratio."""
-    n = len(found.answers)
-    counts = {name: int((found.answers == k).sum()) for k, name in enumerate(ANSWERS)}
-    held = (found.low <= math.log(true)) & (math.log(true) <= found.high)
+    n = len(followed.answers)
+    counts = {name: int((followed.answers == k).sum()) for k, name in enumerate(ANSWERS)}
+    held = (followed.low <= math.log(true)) & (math.log(true) <= followed.high)
     return {
         "true": true,
         "different": wilson(counts["larger"] + counts["smaller"], n),
@@ -37,11 +37,11 @@ def rates(found: Followed, true: float) -> dict[str, Any]:
         "same": wilson(counts["same"], n),
         "cannot_tell": wilson(counts["inconclusive"], n),
         "holds": wilson(int(held.sum()), n),
-        "pairs": float(found.pairs.mean()),
+        "pairs": float(followed.pairs.mean()),
     }
 
 
-def known(rng: np.random.Generator, plan: Design, noise: str, series: int) -> list[dict[str, Any]]:
+def known(rng: np.random.Generator, plan: SequentialDesign, noise: str, series: int) -> list[dict[str, Any]]:
     """With the noise known: no difference, and the difference both ways."""
     sides = (1.0, 1 + plan.difference, 1 / (1 + plan.difference))
     return [
@@ -49,7 +49,7 @@ def known(rng: np.random.Generator, plan: Design, noise: str, series: int) -> li
     ]
 
 
-def naive(rng: np.random.Generator, plan: Design, series: int) -> tuple[float, float, float]:
+def naive(rng: np.random.Generator, plan: SequentialDesign, series: int) -> tuple[float, float, float]:
     """False alarms of a paired t test at 5 % that is repeated at every look."""
     x, y = interleaved(rng, "normal", (series, plan.pairs), 1.0)
     alarmed = np.zeros(series, dtype=bool)
@@ -65,9 +65,9 @@ class Plans:
 
     def __init__(self, difference: float, pilot: int) -> None:
         self.difference, self.pilot = difference, pilot
-        self.made: dict[int, Design] = {}
+        self.made: dict[int, SequentialDesign] = {}
 
-    def of(self, step: int) -> Design:
+    def of(self, step: int) -> SequentialDesign:
         if step not in self.made:
             self.made[step] = sequential.design(GRID**step, self.difference, gate=0.0, pilot=self.pilot)
         return self.made[step]
@@ -89,7 +89,7 @@ def piloted(rng: np.random.Generator, plans: Plans, noise: str, series: int, tru
     return {"noise": noise, "pilot": plans.pilot, **rates(found, true)}
 
 
-def judged(plan: Design, row: dict[str, Any]) -> str:
+def judged(plan: SequentialDesign, row: dict[str, Any]) -> str:
     """Whether a row of the plan with known noise reaches what is promised."""
     if row["true"] == 1.0:
         return "kept" if row["different"][0] <= plan.alpha else "MISSED"

@@ -31,21 +31,21 @@ def main() -> None:
     place = scores.folder()
     modules = {"gemm": gemm, "prefill": prefill, "decode": decode, "moe": moe, "collective": collective}
     asked = options.family or [*FAMILIES, "intervals"]
-    found: dict[str, list[scores.Score]] = {}
+    results: dict[str, list[scores.Score]] = {}
     lines: list[str] = []
     for family in (one for one in FAMILIES if one in asked):
         print(f"== {family}", flush=True)
         if family == "power":
-            found[family], lines = power.table(place, power.kept())
+            results[family], lines = power.table(place, power.kept())
         else:
-            found[family] = modules[family].table(place)
-        print("\n".join([scores.show(found[family]), *(lines if family == "power" else [])]), flush=True)
+            results[family] = modules[family].table(place)
+        print("\n".join([scores.show(results[family]), *(lines if family == "power" else [])]), flush=True)
     if "intervals" in asked:
         print("== intervals: held-out rows within the stated 90 %", flush=True)
         print("\n".join(intervals.kept(place)), flush=True)
-    if found:
+    if results:
         print("== together: rows above 20 µs but for products and NCCL")
-        print("\n".join([summary.show(found), summary.numbers(list(found)), *lines]))
+        print("\n".join([summary.show(results), summary.numbers(list(results)), *lines]))
 
 
 if __name__ == "__main__":

@@ -28,19 +28,19 @@ def measure(target: targets.Target, operations: float) -> dict[str, float]:
     target.time(prepared.enqueue, 1)
     one = target.time(prepared.enqueue, 1)
     calls = max(1, int(0.1 / max(one.device_s or one.wall_s, 1e-7)))
-    found: dict[str, list[float]] = {"event": [], "wall": [], "graph": []}
+    rates: dict[str, list[float]] = {"event": [], "wall": [], "graph": []}
     empty = statistics.median(target.time(lambda _: None, 0).wall_s for _ in range(21))
     for _ in range(15):
         timing = target.time(prepared.enqueue, calls)
-        found["wall"].append((timing.wall_s - empty) / calls)
+        rates["wall"].append((timing.wall_s - empty) / calls)
         if timing.device_s is not None:
-            found["event"].append(timing.device_s / calls)
+            rates["event"].append(timing.device_s / calls)
         try:
             graph = target.time(prepared.enqueue, calls, graph=True)
-            found["graph"].append((graph.device_s if graph.device_s is not None else graph.wall_s) / calls)
+            rates["graph"].append((graph.device_s if graph.device_s is not None else graph.wall_s) / calls)
         except NotSupported:
             pass
-    return {name: statistics.median(values) for name, values in found.items() if values}
+    return {name: statistics.median(values) for name, values in rates.items() if values}
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ import numpy as np
 from error_rates import show, wilson
 
 from hotlap.core.trials.commits import Commit
-from hotlap.core.trials.halving import Asked, Outcome, Search
-from hotlap.core.trials.tape import Tape, Took
+from hotlap.core.trials.halving import BisectOptions, BisectOutcome, Search
+from hotlap.core.trials.tape import Tape, TapeSample
 
 DRIFT = 1e-4  # a measurement: 1 % in 100, whoever takes them
 RIGHT, WRONG, NONE, UNSURE = ANSWERS = ("right", "wrong", "no difference", "cannot tell")
@@ -76,8 +76,8 @@ class Repository:
         late = self.what.noise == "outliers" and self.rng.random() < 0.05  # one in 20 takes up to twice as long
         return float(self.rng.normal()) + (self.rng.uniform(0, math.log(2)) / self.what.sd if late else 0.0)
 
-    def measure(self, commit: str) -> Took:
-        return Took(commit=commit, value=math.exp(self.number(int(commit[1:]))))
+    def measure(self, commit: str) -> TapeSample:
+        return TapeSample(commit=commit, value=math.exp(self.number(int(commit[1:]))))
 
     def forget(self, commit: str) -> None: ...
 
@@ -85,10 +85,10 @@ class Repository:
         return Commit(commit)
 
 
-def hotlap(repository: Repository) -> tuple[str, int, Outcome]:
+def hotlap(repository: Repository) -> tuple[str, int, BisectOutcome]:
     """What the verb answers, and how many measurements it takes."""
     names = [f"c{index}" for index in range(len(repository.levels))]
-    asked = Asked(good=names[0], bad=names[-1], commits=names[1:], margin=repository.what.margin)
+    asked = BisectOptions(good=names[0], bad=names[-1], commits=names[1:], margin=repository.what.margin)
     found = Search(asked, Tape(repository)).run()
     if found.answer == "found":
         return judged(repository, int(found.candidates[0].commit[1:])), found.measurements, found
@@ -116,7 +116,7 @@ def judged(repository: Repository, named: int) -> str:
     return RIGHT if repository.what.step and named == repository.culprit else WRONG
 
 
-Method = Callable[[Repository], tuple[str, int, Outcome | None]]
+Method = Callable[[Repository], tuple[str, int, BisectOutcome | None]]
 
 
 def row(method: str, one: Method, what: Scenario, options: argparse.Namespace) -> dict[str, Any]:
@@ -137,12 +137,12 @@ def row(method: str, one: Method, what: Scenario, options: argparse.Namespace) -
     }  # fmt: skip
 
 
-def line(one: dict[str, Any]) -> str:
-    cells = "  ".join(f"{show(one[name]):20}" for name in ANSWERS)
-    why = ", ".join(f"{count} {name}" for name, count in sorted(one["unsure"].items(), key=lambda each: -each[1]))
-    among = f"; the culprit among what is named: {one['unsure_but_among_them']}" if one["unsure_but_among_them"] else ""
+def line(entry: dict[str, Any]) -> str:
+    cells = "  ".join(f"{show(entry[name]):20}" for name in ANSWERS)
+    why = ", ".join(f"{count} {name}" for name, count in sorted(entry["unsure"].items(), key=lambda each: -each[1]))
+    among = f"; the culprit among what is named: {entry['unsure_but_among_them']}" if entry["unsure_but_among_them"] else ""
     tail = f"\n{'':17}cannot tell: {why}{among}" if why else ""
-    return f"  {one['method']:14} {cells}  {one['measurements']:5.0f} {one['most_of_95']:5.0f}{tail}"
+    return f"  {entry['method']:14} {cells}  {entry['measurements']:5.0f} {entry['most_of_95']:5.0f}{tail}"
 
 
 def main() -> None:

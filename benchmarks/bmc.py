@@ -138,7 +138,7 @@ def clients(port: int, where: tuple[str, int], reports: tuple[str, ...], rounds:
     place = f"https://{address(0)}:{port}{redfish_tree.REPORTS}"
     urls = [f"{place}/{name}" for name in itertools.islice(itertools.cycle(reports), gets + WARM)]
     spawn = multiprocessing.get_context("spawn")
-    found: dict[str, list[float]] = {name: [] for name in CLIENTS}
+    times: dict[str, list[float]] = {name: [] for name in CLIENTS}
     sizes = set()
     for _ in range(rounds):
         for name in random.sample(list(CLIENTS), len(CLIENTS)):
@@ -147,12 +147,12 @@ def clients(port: int, where: tuple[str, int], reports: tuple[str, ...], rounds:
             process.start()
             cpu_s, size = done.get(timeout=300)
             process.join()
-            found[name].append(cpu_s)
+            times[name].append(cpu_s)
             sizes.add(size)
     if len(sizes) != 1:
         raise SystemExit(f"the clients read different sizes: {sorted(sizes)}")
-    ratios = [b / a for a, b in zip(found["aiohttp"], found["httpx"], strict=True)]
-    return {"cpu_s": found, "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios), "bytes": sizes.pop() / gets}
+    ratios = [b / a for a, b in zip(times["aiohttp"], times["httpx"], strict=True)]
+    return {"cpu_s": times, "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios), "bytes": sizes.pop() / gets}
 
 
 def told(figures: dict[str, Any]) -> None:

@@ -63,17 +63,17 @@ def round_of(turns: int, cores: int) -> tuple[float, float]:
 
 
 def level(spinners: int, share: float, turns: int, rounds: int, cores: int) -> dict[str, Any]:
-    made = [multiprocessing.Process(target=spin, args=(share, 20261122 + number), daemon=True) for number in range(spinners)]
-    for one in made:
-        one.start()
+    processes = [multiprocessing.Process(target=spin, args=(share, 20261122 + number), daemon=True) for number in range(spinners)]
+    for process in processes:
+        process.start()
     time.sleep(0.3)
     try:
         seen = look([describe()])
         ratios = [round_of(turns, cores)[0] for _ in range(rounds)]
     finally:
-        for one in made:
-            one.terminate()
-            one.join()
+        for process in processes:
+            process.terminate()
+            process.join()
     middle, found = statistics.median(ratios), interval(ratios)
     return {
         "spinners": spinners, "share": share, "others": seen.others_share, "runnable": seen.runnable, "steal": seen.steal_share,
@@ -91,17 +91,17 @@ def main() -> None:
     cores = os.cpu_count() or 1
     turns, (_, once_s) = 1_000_000, round_of(1_000_000, cores)
     turns = round(turns * args.work / once_s)
-    found = []
+    rows = []
     for spinners, share in LEVELS:
-        found.append(level(spinners, share, turns, args.rounds, cores))
+        rows.append(level(spinners, share, turns, args.rounds, cores))
         if not args.json:
-            one = found[-1]
+            one = rows[-1]
             shares = "  ".join(f"{one[name]:9.0%}" if one[name] is not None else "        –" for name in SHOWN)
-            if len(found) == 1:
+            if len(rows) == 1:
                 print(f"{cores} cores, load {os.getloadavg()[0]:.1f}\nspinners × on     others      steal   expected        off          ±")
             print(f"{spinners:8d} × {share:.1f}  {shares}", flush=True)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(rows))
 
 
 if __name__ == "__main__":

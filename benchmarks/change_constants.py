@@ -43,14 +43,14 @@ def changed(name: str, factor: float) -> Iterator[float]:
     old = getattr(module, name)
     new = max(round(old * factor), 1) if isinstance(old, int) else old * factor
     places = [one for one in (changes, levels, split) if hasattr(one, name)]
-    for one in places:
-        setattr(one, name, new)
+    for place in places:
+        setattr(place, name, new)
     forget()
     try:
         yield new
     finally:
-        for one in places:
-            setattr(one, name, old)
+        for place in places:
+            setattr(place, name, old)
         forget()
 
 

@@ -129,21 +129,21 @@ def stated(hits: int, n: int) -> list[float]:
 
 def peers() -> tuple[dict[str, Callable[[Floats], list[int]]], list[str]]:
     """Functions that give indices of changes, and why some are missing."""
-    found: dict[str, Callable[[Floats], list[int]]] = {}
+    answers: dict[str, Callable[[Floats], list[int]]] = {}
     missing = []
     try:
         analysis = importlib.import_module("otava.analysis")
-        found["otava"] = lambda x: [one.index for one in analysis.compute_change_points(x.tolist(), max_pvalue=0.001)[0]]
+        answers["otava"] = lambda x: [one.index for one in analysis.compute_change_points(x.tolist(), max_pvalue=0.001)[0]]
     except ImportError as error:
         missing.append(f"otava: not run, because {error}; pip install apache-otava")
     try:
         rpt = importlib.import_module("ruptures")
         penalty = 3 * math.log(POINTS)
-        found["ruptures rbf"] = lambda x: rpt.KernelCPD("rbf", min_size=3).fit(x).predict(pen=penalty)[:-1]
-        found["ruptures l2"] = lambda x: rpt.KernelCPD("linear", min_size=3).fit(x - BASE).predict(pen=penalty)[:-1]
+        answers["ruptures rbf"] = lambda x: rpt.KernelCPD("rbf", min_size=3).fit(x).predict(pen=penalty)[:-1]
+        answers["ruptures l2"] = lambda x: rpt.KernelCPD("linear", min_size=3).fit(x - BASE).predict(pen=penalty)[:-1]
     except ImportError as error:
         missing.append(f"ruptures: not run, because {error}; pip install ruptures")
-    return found, missing
+    return answers, missing
 
 
 def accuracy(series: Floats, random: np.random.Generator) -> dict[str, Any]:
@@ -181,14 +181,14 @@ def stepped(series: Floats, at: NDArray[np.int64], size: float) -> Floats:
     return BASE + series + size * (np.arange(POINTS) >= at[:, None])
 
 
-def _false(found: list[list[int]]) -> dict[str, Any]:
-    n = max(len(found), 1)
-    return {"series": n, "false_per_1000": sum(map(len, found)) / n / POINTS * 1000, "false": stated(sum(map(bool, found)), n)}
+def _false(answers: list[list[int]]) -> dict[str, Any]:
+    n = max(len(answers), 1)
+    return {"series": n, "false_per_1000": sum(map(len, answers)) / n / POINTS * 1000, "false": stated(sum(map(bool, answers)), n)}
 
 
-def _hits(found: list[list[int]], at: NDArray[np.int64], size: float) -> dict[str, Any]:
-    near = [[abs(i - k) <= NEAR for i in one] for one, k in zip(found, at.tolist(), strict=True)]
-    n = max(len(found), 1)
+def _hits(answers: list[list[int]], at: NDArray[np.int64], size: float) -> dict[str, Any]:
+    near = [[abs(i - k) <= NEAR for i in one] for one, k in zip(answers, at.tolist(), strict=True)]
+    n = max(len(answers), 1)
     elsewhere = sum(len(one) - sum(one) for one in near) / n / POINTS * 1000
     return {f"step{size:g}": stated(sum(map(any, near)), n), f"elsewhere{size:g}": elsewhere}
 
@@ -225,21 +225,21 @@ def delays(series: Floats, size: float) -> dict[str, Any]:
 
 def alarms(x: Floats) -> Iterator[tuple[int, Change]]:
     """What is new at each point of a growing series: a step away from others, a provisional one not just seen, a drift that begins."""
-    told: list[int] = []
+    alarmed: list[int] = []
     asked, drifting = -math.inf, False
     for i in range(len(x)):
         answer, drifted = changes(x[: i + 1], provisional=True), drifting
         drifting = any(one.kind == "drift" for one in answer)
-        before = list(told)
-        for one in answer:
-            if one.kind == "drift":
+        before = list(alarmed)
+        for change in answer:
+            if change.kind == "drift":
                 new = not drifted
-            elif one.provisional:
-                new, asked = (True, one.index) if abs(one.index - asked) > RECENT else (False, asked)
-            elif new := all(abs(one.index - at) > EDGE for at in before):
-                told.append(one.index)
+            elif change.provisional:
+                new, asked = (True, change.index) if abs(change.index - asked) > RECENT else (False, asked)
+            elif new := all(abs(change.index - at) > EDGE for at in before):
+                alarmed.append(change.index)
             if new:
-                yield i, one
+                yield i, change
 
 
 def _known(x: float) -> float | None:
@@ -375,14 +375,14 @@ def show(out: dict[str, Any]) -> None:
         print(f"{name:15} " + "   ".join(f"{share[0]:7.3%} [{share[1]:.3%}, {share[2]:.3%}]" for share in by_length.values()))
     print("\nOther shapes (Hotlap): share of the changes found, other steps per series, series said to drift")
     for name, row in out["shapes"].items():
-        found = "      -" if row["found"] is None else f"{row['found']:7.1%}"
-        print(f"{name:44} {found} {row['other_steps']:7.2f} {row['drift']:7.1%}")
+        hits = "      -" if row["found"] is None else f"{row['found']:7.1%}"
+        print(f"{name:44} {hits} {row['other_steps']:7.2f} {row['drift']:7.1%}")
     print("\nTimes (best of a few runs)")
     for name, value in out["times"].items():
         print(f"{name:52} {value:9.3f}")
     for name, row in out.get("samples", {}).items():
-        found = "   ".join(f"{method}: {' '.join(row[method]) or '-'}" for method in ("hotlap", "otava") if method in row)
-        print(f"{name:30} {row['points']:4} points   {found}")
+        hits = "   ".join(f"{method}: {' '.join(row[method]) or '-'}" for method in ("hotlap", "otava") if method in row)
+        print(f"{name:30} {row['points']:4} points   {hits}")
 
 
 def _verdict(name: str, method: str, row: dict[str, Any]) -> str:

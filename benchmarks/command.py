@@ -67,13 +67,13 @@ def by_hyperfine(script: Path, folder: Path) -> dict[str, Any]:
     return {"wall_s": time.monotonic() - began, "mean": found["mean"], "stddev": found["stddev"], "runs": len(found["times"])}
 
 
-def line(number: int, one: dict[str, Any], other: dict[str, Any] | None) -> str:
-    if one["value"] is None or one["low"] is None:
-        said = f"no interval: {one.get('said') or ', '.join(one.get('stops', []))} after {one.get('rounds', 0)} rounds"
+def line(number: int, entry: dict[str, Any], other: dict[str, Any] | None) -> str:
+    if entry["value"] is None or entry["low"] is None:
+        said = f"no interval: {entry.get('said') or ', '.join(entry.get('stops', []))} after {entry.get('rounds', 0)} rounds"
     else:
-        said = f"{one['value']:.3f} s [{one['low']:.3f} to {one['high']:.3f}] {one['rounds']:3d} rounds {one['state']}"
+        said = f"{entry['value']:.3f} s [{entry['low']:.3f} to {entry['high']:.3f}] {entry['rounds']:3d} rounds {entry['state']}"
     beside = f"   hyperfine {other['mean']:.3f} s ± {other['stddev']:.3f}, {other['runs']} runs in {other['wall_s']:.1f} s" if other else ""
-    return f"{number:3d}  load {os.getloadavg()[0]:4.1f}  hotlap {said} in {one['wall_s']:.1f} s{beside}"
+    return f"{number:3d}  load {os.getloadavg()[0]:4.1f}  hotlap {said} in {entry['wall_s']:.1f} s{beside}"
 
 
 def main() -> None:
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.9)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         script, took_s = sized(folder, args.seconds)
@@ -97,15 +97,15 @@ def main() -> None:
             first = by_hyperfine(script, folder) if peer and number % 2 else None
             one = by_hotlap(plan, folder / "home", args.budget)
             other = first or (by_hyperfine(script, folder) if peer else None)
-            found.append({"hotlap": one, "hyperfine": other})
+            rows.append({"hotlap": one, "hyperfine": other})
             if not args.json:
                 print(line(number + 1, one, other), flush=True)
-    answered = sum(one["hotlap"]["value"] is not None and one["hotlap"]["low"] is not None for one in found)
-    late = sum(one["hotlap"]["wall_s"] > 1.25 * units.parse(args.budget, "s") for one in found)
+    answered = sum(one["hotlap"]["value"] is not None and one["hotlap"]["low"] is not None for one in rows)
+    late = sum(one["hotlap"]["wall_s"] > 1.25 * units.parse(args.budget, "s") for one in rows)
     if args.json:
-        print(json.dumps({"seconds": took_s, "answered": answered, "late": late, "of": len(found), "runs": found}))
+        print(json.dumps({"seconds": took_s, "answered": answered, "late": late, "of": len(rows), "runs": rows}))
     else:
-        print(f"a number with its interval in {answered} of {len(found)}; more than a quarter over the budget in {late}")
+        print(f"a number with its interval in {answered} of {len(rows)}; more than a quarter over the budget in {late}")
 
 
 if __name__ == "__main__":

@@ -50,17 +50,17 @@ def cell(rng: np.random.Generator, x: Floats, y: Floats) -> Cell:
     return Cell(estimate(x, y, paired=False), rng.choice([-1.0, 1.0], size=len(x)))
 
 
-def called(one: Cell, gate: float, change: float = 0.0, drift: Drift | None = None) -> float:
+def called(cell: Cell, gate: float, change: float = 0.0, drift: Drift | None = None) -> float:
     """Share called different, or, of a change, called so in the right direction. A shift of all of B shifts the interval with it."""
-    shift = math.log1p(change) * one.way
-    found = one.found
+    shift = math.log1p(change) * cell.way
+    found = cell.found
     ends = {name: getattr(found, name) + shift for name in ("centre", "low", "high", "inner_low", "inner_high")}
     moved = found._replace(**ends, p=0 * shift)
     if drift is not None:
         moved = widened(moved, drift)
     larger = (moved.low > 0) & (moved.low >= math.log1p(gate))
     smaller = (moved.high < 0) & (moved.high <= -math.log1p(gate))
-    return float(np.mean(np.where(one.way > 0, larger, smaller) if change else larger | smaller))
+    return float(np.mean(np.where(cell.way > 0, larger, smaller) if change else larger | smaller))
 
 
 def noise(rng: np.random.Generator, series: int, runs: int) -> Floats:
@@ -124,14 +124,14 @@ def apart(rng: np.random.Generator, kind: str, series: int, runs: int) -> tuple[
 
 
 def row(rng: np.random.Generator, kind: str, series: int, runs: int) -> dict[str, Any]:
-    one, history = apart(rng, kind, series, runs)
+    entry, history = apart(rng, kind, series, runs)
     _, share, _ = allowance_of("dedicated")
     ways = {"stable": None, "table": allowed(share), "history": history}
     return {"kind": kind, "runs": runs, "allowance": float(np.median(np.expm1(history.reach)))} | {
         name: {
-            "false": wilson(round(called(one, 0.0, drift=drift) * series), series),
-            "false_gate": called(one, GATE, drift=drift), "finds_10": called(one, GATE, 0.10, drift),
-            "finds_5": called(one, 0.0, 0.05, drift), "finds_5_gate": called(one, GATE, 0.05, drift),
+            "false": wilson(round(called(entry, 0.0, drift=drift) * series), series),
+            "false_gate": called(entry, GATE, drift=drift), "finds_10": called(entry, GATE, 0.10, drift),
+            "finds_5": called(entry, 0.0, 0.05, drift), "finds_5_gate": called(entry, GATE, 0.05, drift),
         }
         for name, drift in ways.items()
     }
@@ -177,19 +177,19 @@ def main() -> None:
     print(f"noise {SD:.0%}, {many}, seed {options.seed}; % with 95 % intervals")
     heads = "".join(f"{f'finds {change:.0%} [2 %]':17}" for change in CHANGES)
     print(f"\nin turns             {'false answers':22}{'[2 %]':15}{heads}".rstrip())
-    for one in turns:
-        finds = "".join(f"{share:<17.1%}" for share in one["finds"].values())
-        print(f"{one['runs']:3} runs a side      {show(one['false']):22}{one['false_gate']:<15.1%}{finds}".rstrip())
+    for turn in turns:
+        finds = "".join(f"{share:<17.1%}" for share in turn["finds"].values())
+        print(f"{turn['runs']:3} runs a side      {show(turn['false']):22}{turn['false_gate']:<15.1%}{finds}".rstrip())
     print("\nruns a side, in turns, that find it at a threshold of 2 % with a power of   80 %     95 %")
     for change, counts in needed.items():
         print(f"  a true {change:.0%}{'':59}" + "".join(f"{count if count else 'over 200':>9}" for count in counts))
     heads = f"{'allowance':11}{'false answers':22}{'[2 %]':8}{'finds 10 % [2 %]':18}{'finds 5 %':11}finds 5 % [2 %]"
     print(f"\none after the other   {heads}")
-    for one in rows:
-        for way, said in (("stable", "none"), ("table", "3.0 %"), ("history", f"{one['allowance']:.1%} *")):
-            cells = one[way]
+    for turn in rows:
+        for way, said in (("stable", "none"), ("table", "3.0 %"), ("history", f"{turn['allowance']:.1%} *")):
+            cells = turn[way]
             rates = f"{show(cells['false']):22}{cells['false_gate']:<8.1%}{cells['finds_10']:<18.1%}"
-            print(f"{one['kind']:8} {one['runs']:3} runs a side {said:10} {rates}{cells['finds_5']:<11.1%}{cells['finds_5_gate']:.1%}")
+            print(f"{turn['kind']:8} {turn['runs']:3} runs a side {said:10} {rates}{cells['finds_5']:<11.1%}{cells['finds_5_gate']:.1%}")
     print(f"* of a history of {DAYS} days; the median over the experiments\n")
     five = next(one for one in turns if one["runs"] == 6)["finds"][0.05]
     plain = [one["false"][0] for one in turns]

@@ -17,17 +17,17 @@ import numpy as np
 from hotlap.core import record, work
 from hotlap.core.record import Case
 from hotlap.kernels.coverage import edges, measure, used
-from hotlap.kernels.coverage.regions import Roof
+from hotlap.kernels.coverage.regions import RegionRoof
 
-ROOF = Roof("h200-sxm", 4.8e12, 50e6, 3e-6, {"matrix.bf16": 989e12, "matrix.fp8": 1979e12, "fma.fp32": 67e12}, 450e9)
+ROOF = RegionRoof("h200-sxm", 4.8e12, 50e6, 3e-6, {"matrix.bf16": 989e12, "matrix.fp8": 1979e12, "fma.fp32": 67e12}, 450e9)
 SIZES = 2 ** np.arange(4, 15)
 
 
 def drawn(count: int, seed: int = 1) -> list[Case]:
     """Different cases of five workloads."""
     rng = np.random.default_rng(seed)
-    found: dict[str, Case] = {}
-    while len(found) < count:
+    counts: dict[str, Case] = {}
+    while len(counts) < count:
         name = str(rng.choice(["gemm", "attention", "rowwise", "pointwise", "conv"], p=[0.6, 0.1, 0.1, 0.1, 0.1]))
         spec = work.find(name)
         given: dict[str, object] = {p.name: str(rng.choice(p.choices)) for p in spec.params if p.choices}
@@ -36,8 +36,8 @@ def drawn(count: int, seed: int = 1) -> list[Case]:
         params = spec.lean(spec.full(given))
         if not spec.fault(params):
             case = Case(workload=name, params={p.name: params[p.name] for p in spec.params if p.name in params})
-            found[case.id] = case
-    return list(found.values())
+            counts[case.id] = case
+    return list(counts.values())
 
 
 def main() -> None:

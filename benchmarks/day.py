@@ -101,7 +101,7 @@ def opened(folder: Path) -> None:
     from hotlap.core.store import chunks
 
     began = time.perf_counter()
-    found = bundle.load(folder)
+    opened_bundle = bundle.load(folder)
     levels = chunks.levels(folder)
     drawn = ""
     for (_, sensor), level in levels.items():
@@ -111,7 +111,7 @@ def opened(folder: Path) -> None:
                 drawn += charts.path(list(zip((level.first_s / span * 960).tolist(), (100 - edge / edge.max() * 90).tolist(), strict=True)))
     took = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"seconds": took, "bytes": peak, "series": len(found.readings), "svg": len(drawn)}))
+    print(json.dumps({"seconds": took, "bytes": peak, "series": len(opened_bundle.readings), "svg": len(drawn)}))
 
 
 def main() -> None:

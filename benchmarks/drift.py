@@ -87,20 +87,20 @@ def _value(program: Callable[[], None]) -> tuple[float, float]:
 def here(minutes: float) -> dict[str, list[float]]:
     """Values of each program, in turns."""
     programs = {"Python loop": _loop, "triad of numpy": _triad, "matmul of numpy": _matmul}
-    found: dict[str, list[float]] = defaultdict(list)
+    series: dict[str, list[float]] = defaultdict(list)
     end = time.monotonic() + 60 * minutes
     while time.monotonic() < end:
         for name, program in programs.items():
             wall, processor = _value(program)
-            found[f"{name}, wall time"].append(wall)
-            found[f"{name}, processor time"].append(processor)
+            series[f"{name}, wall time"].append(wall)
+            series[f"{name}, processor time"].append(processor)
         time.sleep(EVERY_S)
-    return found
+    return series
 
 
-def _show(found: Mapping[str, Sequence[float]]) -> None:
+def _show(series: Mapping[str, Sequence[float]]) -> None:
     print(f"{'of 95 % of steps between levels':40} {'series':>6}  {'median':>8}  {'upper quartile':>14}")
-    for name, seen in found.items():
+    for name, seen in series.items():
         print(f"{name:40} {len(seen):>6}  {np.median(seen):>8.1%}  {np.quantile(seen, 0.75):>14.1%}")
 
 

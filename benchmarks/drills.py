@@ -39,8 +39,8 @@ def flips(target: object, count: int, clean: int, seed: int) -> bool:
     made, _ = stress.units(target, "products", [], seed)  # type: ignore[arg-type]
     good = True
     for unit in made:
-        assert isinstance(unit, products.Product)
-        share, found, by_sum = -(-count // len(made)), 0, 0
+        assert isinstance(unit, products.ProductUnit)
+        share, flips_, by_sum = -(-count // len(made)), 0, 0
         share_clean, invented = -(-clean // len(made)), 0
         for _ in range(share):
             c = unit.result().copy()
@@ -50,15 +50,15 @@ def flips(target: object, count: int, clean: int, seed: int) -> bool:
             rows, columns = checksum.beyond(unit.sums, c)
             wrong = checksum.flips(unit.first, c, (rows, columns))
             exact = len(wrong) == 1 and (wrong[0].row, wrong[0].column) == (row, column) and wrong[0].bits == [size - unit.width + bit]
-            found += exact
+            flips_ += exact
             by_sum += bool(exact and wrong[0].by == "checksum")
         for _ in range(share_clean):
             unit.run()
             rows, columns = checksum.beyond(unit.sums, unit.result())
             invented += bool(len(rows) or len(columns) or unit.check())
-        good &= found == share and invented == 0
+        good &= flips_ == share and invented == 0
         covered = unit.facts()["covered"]
-        print(f"{unit.name:<14} flips found {found} of {share} ({by_sum} by checksum; sure for {covered:.1%} of bit positions), "
+        print(f"{unit.name:<14} flips found {flips_} of {share} ({by_sum} by checksum; sure for {covered:.1%} of bit positions), "
               f"invented {invented} of {share_clean} clean checks", flush=True)  # fmt: skip
     return good
 
@@ -73,7 +73,7 @@ def places(target: object, count: int, clean: int, seed: int) -> bool:
         if not made:
             print(f"{kind:<14} not run: {'; '.join(missing.values())}")
             continue
-        unit, found, told, invented, without = made[0], 0, 0, 0, 0
+        unit, mismatches, reported, invented, without = made[0], 0, 0, 0, 0
         for number in range(count):
             octet, bit = int(rng.integers(_size(unit))), int(rng.integers(8))
             release = strike.arm(unit, where, octet, bit, permanent=bool(number % 2))
@@ -83,16 +83,16 @@ def places(target: object, count: int, clean: int, seed: int) -> bool:
                 without += 1
                 all_wrong = [w for w, _ in unit.mend()]
             wrong = [w for w in all_wrong if w.place.startswith(_place(unit, octet)) and w.bits == [octet % _element(unit) * 8 + bit]]
-            found += bool(wrong)
-            told += bool(wrong) and all(w.kind == ("permanent" if number % 2 else "transient") for w in wrong)
+            mismatches += bool(wrong)
+            reported += bool(wrong) and all(w.kind == ("permanent" if number % 2 else "transient") for w in wrong)
             release()
             if kind == "products":
                 unit.mend()
         for _ in range(clean):
             unit.run()
             invented += bool(unit.check())
-        good &= found == told == count and invented == 0
-        print(f"{kind + ' ' + where:<17} flips found {found} of {count}, kinds told apart {told}, "
+        good &= mismatches == reported == count and invented == 0
+        print(f"{kind + ' ' + where:<17} flips found {mismatches} of {count}, kinds told apart {reported}, "
               f"invented {invented} of {clean} clean checks", flush=True)  # fmt: skip
         if without:
             print(f"{'':<17} {without} of them changed no bit of any result, and were found by looking at the operand", flush=True)
@@ -100,23 +100,25 @@ def places(target: object, count: int, clean: int, seed: int) -> bool:
 
 
 def _element(unit: Any) -> int:
-    return 1 if isinstance(unit, traffic.Link) else 4
+    return 1 if isinstance(unit, traffic.LinkTraffic) else 4
 
 
 def _size(unit: Any) -> int:
     """Bytes of the buffer that is struck."""
-    if isinstance(unit, products.Product):
+    if isinstance(unit, products.ProductUnit):
         return 4 * unit.m * unit.k
-    return len(unit.data) if isinstance(unit, traffic.Link) else 4 * (unit.cells if isinstance(unit, traffic.Atomics) else unit.words)
+    return (
+        len(unit.data) if isinstance(unit, traffic.LinkTraffic) else 4 * (unit.cells if isinstance(unit, traffic.Atomics) else unit.words)
+    )
 
 
 def _place(unit: Any, octet: int) -> str:
     """How the place of a byte is to be named."""
-    if isinstance(unit, products.Product):
+    if isinstance(unit, products.ProductUnit):
         return f"operand A in device memory, row {octet // 4 // unit.k}, column {octet // 4 % unit.k}"
     if isinstance(unit, traffic.Atomics):
         return f"cell {octet // 4}"
-    return f"byte 0x{octet:x} of the copy" if isinstance(unit, traffic.Link) else f"address 0x{octet // 4 * 4:x}"
+    return f"byte 0x{octet:x} of the copy" if isinstance(unit, traffic.LinkTraffic) else f"address 0x{octet // 4 * 4:x}"
 
 
 def cost(target: object, seed: int) -> bool:
@@ -150,13 +152,13 @@ def kills(count: int, seed: int) -> bool:
             time.sleep(0.9 + 0.8 * chance.random())
             process.send_signal(signal.SIGKILL)
             process.wait()
-            made = sorted((Path(home) / "runs").glob("2*"))
-            if not made:
+            folders = sorted((Path(home) / "runs").glob("2*"))
+            if not folders:
                 continue
-            file = made[-1] / FILE
+            file = folders[-1] / FILE
             now = file.read_bytes() if file.exists() else b""
             lost += not now.startswith(before[: before.rfind(b"\n") + 1])
-            bundles, before, command = bundles + 1, now, [*begin[:4], "--resume", made[-1].name]
+            bundles, before, command = bundles + 1, now, [*begin[:4], "--resume", folders[-1].name]
     print(f"killed {count} times, {bundles} with a bundle: lines lost after {lost}; {before.count(chr(10).encode())} lines at the end")
     return lost == 0 and before.count(b"\n") > 0
 

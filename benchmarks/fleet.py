@@ -52,15 +52,15 @@ def row(name: str, named: set[int], pairs: set[tuple[int, int]], nodes: int, sec
     }
 
 
-def said(one: dict[str, object]) -> str:
-    found = f"{'–':>5}{'':31}"
-    if one["recall"]:
-        low, high = one["recall"]  # type: ignore[misc]
-        found = f"{one['found']:>5} of {one['bad']:>5} found [{low:6.1%}, {high:6.1%}]"
-    worst, most = one["false_share"]  # type: ignore[misc]
+def said(entry: dict[str, object]) -> str:
+    hits = f"{'–':>5}{'':31}"
+    if entry["recall"]:
+        low, high = entry["recall"]  # type: ignore[misc]
+        hits = f"{entry['found']:>5} of {entry['bad']:>5} found [{low:6.1%}, {high:6.1%}]"
+    worst, most = entry["false_share"]  # type: ignore[misc]
     return (
-        f"{one['what']:<44} {found}   {one['false']:>5} healthy named "
-        f"[{worst:.3%}, {most:.3%}]  {one['seconds']:6.2f} s"
+        f"{entry['what']:<44} {hits}   {entry['false']:>5} healthy named "
+        f"[{worst:.3%}, {most:.3%}]  {entry['seconds']:6.2f} s"
     )
 
 
@@ -76,13 +76,13 @@ def peers(x: Values) -> dict[str, set[int]]:
 def unlike(x: Values) -> set[int]:
     """SuperBench's criterion in our own lines (Xiong and others, USENIX ATC 2024): 1 − area between a node's distribution function and
     the fleet's, over that under the larger; under 0.95 in any metric a node is out. The reference is all samples pooled."""
-    found: set[int] = set()
+    unlike_devices: set[int] = set()
     for metric in range(x.shape[1]):
         reference = np.quantile(x[:, metric], (np.arange(x.shape[2]) + 0.5) / x.shape[2])
         own = np.sort(x[:, metric], axis=1)
         apart = np.abs(own - reference).sum(axis=1) / np.maximum(own.sum(axis=1), reference.sum())
-        found |= {int(n) for n in np.flatnonzero(1 - apart < 0.95)}
-    return found
+        unlike_devices |= {int(n) for n in np.flatnonzero(1 - apart < 0.95)}
+    return unlike_devices
 
 
 def main() -> None:

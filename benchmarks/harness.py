@@ -117,19 +117,19 @@ def main() -> int:
         return 0
     args.side = args.side or _run(args)["side"]
     taken = [_run(args) for _ in range(max(args.processes, PROCESSES_OF_ONE))]
-    found = [one["found"] for one in taken]
+    medians = [one["found"] for one in taken]
     answer = {
         "side": args.side, "sample_ms": args.sample_ms, "cache": args.cache,
-        "time_s": statistics.median(_middle(one["hotlap"]) for one in found),
-        "right": all(one["check"] for one in taken), "ratios": {}, "apart": {"hotlap": _apart(_medians_of_six(found))},
+        "time_s": statistics.median(_middle(one["hotlap"]) for one in medians),
+        "right": all(one["check"] for one in taken), "ratios": {}, "apart": {"hotlap": _apart(_medians_of_six(medians))},
     }
-    for name in found[0]:
+    for name in medians[0]:
         if name != "hotlap":
-            ratios = [statistics.median(a / b for a, b in zip(one["hotlap"], one[name], strict=True)) for one in found]
+            ratios = [statistics.median(a / b for a, b in zip(one["hotlap"], one[name], strict=True)) for one in medians]
             low, high, _ = interval(ratios) or (min(ratios), max(ratios), 0.0)
             answer["ratios"][name] = {"ratio": statistics.median(ratios), "low": low, "high": high}
-            answer["apart"][name] = _apart([_middle(one[name]) for one in found])
-    print(json.dumps(answer, indent=1) if args.json else _said(answer, len(found)))
+            answer["apart"][name] = _apart([_middle(one[name]) for one in medians])
+    print(json.dumps(answer, indent=1) if args.json else _said(answer, len(medians)))
     agree = all(abs(one["ratio"] - 1) <= WITHIN for one in answer["ratios"].values())
     return 0 if agree and all(answer["apart"]["hotlap"] <= one for one in answer["apart"].values()) else 1
 
@@ -146,13 +146,13 @@ def _middle(values: list[float]) -> float:
     return statistics.median(values)
 
 
-def _medians_of_six(found: list[dict[str, list[float]]]) -> list[float]:
+def _medians_of_six(rounds: list[dict[str, list[float]]]) -> list[float]:
     """Answers of Hotlap: six processes drawn at random, a sixth of each one's blocks, the median of their medians."""
-    blocks = len(found[0]["hotlap"])
+    blocks = len(rounds[0]["hotlap"])
     draw, part = random.Random(1), max(1, blocks // PROCESSES_OF_ONE)
     answers = []
     for _ in range(1000):
-        chosen = draw.sample(found, PROCESSES_OF_ONE)
+        chosen = draw.sample(rounds, PROCESSES_OF_ONE)
         first = draw.randrange(blocks - part + 1)
         answers.append(statistics.median(_middle(one["hotlap"][first : first + part]) for one in chosen))
     return answers

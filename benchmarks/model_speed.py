@@ -40,7 +40,7 @@ def main() -> None:
     m, n, k = (np.round(2 ** random.uniform(4, 14, CASES)) for _ in range(3))
     decode = {"phase": "decode", "batch": 32, "context": 8192, "tp": 8}
     train = {"phase": "train", "batch": 128, "context": 8192, "tp": 8, "pp": 4, "dp": 4}
-    found = {
+    times = {
         "one product, ms": 1e3 * median_s(lambda: hotlap.predict("gemm", "h100-sxm", m=8192, n=8192, k=8192, dtype="bf16"), 300),
         "one attention, ms": 1e3 * median_s(lambda: hotlap.predict("attention", "h100-sxm", batch=4, query=4096), 200),
         "products in arrays, cases/s": CASES / median_s(lambda: hotlap.predict("gemm", "h100-sxm", m=m, n=n, k=k, dtype="bf16"), 5),
@@ -48,9 +48,9 @@ def main() -> None:
         "training step of llama-3-70b, ms": 1e3 * median_s(lambda: networks.predict("llama-3-70b", "h100-sxm", **train), 20),
     }
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(times))
         return
-    for name, value in found.items():
+    for name, value in times.items():
         print(f"{name:<34} {value:>10,.2f}" if value < 1000 else f"{name:<34} {value:>10,.0f}")
 
 

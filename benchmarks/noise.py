@@ -174,7 +174,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     versions = {"this version": "", **({"before": args.before} if args.before else {})}
-    found: dict[tuple[str, str], list[Shown]] = {(name, how): [] for name in versions for how in ("quiet", "loaded")}
+    times: dict[tuple[str, str], list[Shown]] = {(name, how): [] for name in versions for how in ("quiet", "loaded")}
     kept = {one.at: one for one in earlier(args.keep)}
     before_times = args.times if args.before_times is None else args.before_times
     for turn in range(args.times):
@@ -190,15 +190,15 @@ def main() -> int:
                     if args.keep:
                         with args.keep.open("a", encoding="utf-8") as out:
                             print(json.dumps(kept[at].__dict__), file=out)
-                found[name, how].append(kept[at])
-                print(f"{turn + 1}/{args.times} {how} {name}: {found[name, how][-1].wall_s:.0f} s", file=sys.stderr)
+                times[name, how].append(kept[at])
+                print(f"{turn + 1}/{args.times} {how} {name}: {times[name, how][-1].wall_s:.0f} s", file=sys.stderr)
     if args.json:
-        print(json.dumps({f"{name}, {how}": [run.__dict__ for run in runs] for (name, how), runs in found.items()}))
+        print(json.dumps({f"{name}, {how}": [run.__dict__ for run in runs] for (name, how), runs in times.items()}))
         return 0
     print(f"{args.times} runs each, seed {args.seed}, {os.cpu_count()} processors\n")
-    for (name, how), runs in found.items():
+    for (name, how), runs in times.items():
         print(said(f"{name}, {how}", runs))
-    quiet, loaded = found["this version", "quiet"], found["this version", "loaded"]
+    quiet, loaded = times["this version", "quiet"], times["this version", "loaded"]
     rows = compared(quiet, loaded)
     print(f"\n{'case':<34}{'quiet':>12} {'unit':<9}{'loaded ÷ quiet':>15}{'allowed':>10}")
     for label, unit, middle, ratio, allowed, good in rows:

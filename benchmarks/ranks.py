@@ -35,10 +35,10 @@ CLOCK_US = 250.0  # between the clocks of neighbours
 def later(event: re.Match[bytes], by: float) -> bytes:
     """A collective that begins later and ends when it did."""
 
-    def moved(found: re.Match[bytes]) -> bytes:
-        delay = min(by, 0.9 * float(found.group(4)))
-        start, length = (f"{value:.3f}".encode() for value in (float(found.group(2)) + delay, float(found.group(4)) - delay))
-        return found.group(1) + start + found.group(3) + length
+    def moved(match: re.Match[bytes]) -> bytes:
+        delay = min(by, 0.9 * float(match.group(4)))
+        start, length = (f"{value:.3f}".encode() for value in (float(match.group(2)) + delay, float(match.group(4)) - delay))
+        return match.group(1) + start + match.group(3) + length
 
     return TIMES.sub(moved, event.group(0), count=1)
 
@@ -49,14 +49,14 @@ def make(trace: Path, folder: Path, options: argparse.Namespace) -> tuple[int, i
     count = max(1, round(options.megabytes * 1e6 / len(events)))
     body = b",\n".join(copies(events, count))
     pieces = COLLECTIVE.split(body)
-    found = list(COLLECTIVE.finditer(body))
-    if not found:
+    calls = list(COLLECTIVE.finditer(body))
+    if not calls:
         raise SystemExit(f"{trace} holds no NCCL kernels")
     packed = plain = 0
     groups = {"ranks": list(range(options.ranks)), "pg_size": options.ranks, "pg_name": "0", "pg_desc": "default_pg"}
     for rank in range(options.ranks):
         by = options.late if rank == options.slow else 5.0 * ((rank * 7919) % 10)
-        middle = b"".join(piece + (later(found[i], by) if i < len(found) else b"") for i, piece in enumerate(pieces))
+        middle = b"".join(piece + (later(calls[i], by) if i < len(calls) else b"") for i, piece in enumerate(pieces))
         base = json.dumps({"baseTimeNanoseconds": 1_700_000_000_000_000_000 + int(1000 * CLOCK_US * rank)})[1:-1].encode()
         head = GROUPS.sub(b'"pg_config":[' + json.dumps(groups).encode() + b"]", before)
         head = WORLD.sub(rb"\g<1>" + str(options.ranks).encode(), RANK.sub(rb"\g<1>" + str(rank).encode(), head))
@@ -113,14 +113,14 @@ def measured(folder: Path) -> dict[str, object]:
     seconds = time.perf_counter() - begin
     if run.returncode:
         raise SystemExit(f"hotlap trace ended with {run.returncode}")
-    found = json.loads(out)
+    figures = json.loads(out)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    late = max(found["late"], key=lambda one: one["caused_s"], default={})
+    late = max(figures["late"], key=lambda one: one["caused_s"], default={})
     return {
         "seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "peak_bytes": most[0],
-        "ranks": len(found["ranks"]), "unusable": len(found["unusable"]),
-        "named": late.get("rank"), "named_share": late.get("share"), "ends_within_s": found["clocks"]["ends_within_s"],
-        "clocks_set": found["clocks"]["set"],
+        "ranks": len(figures["ranks"]), "unusable": len(figures["unusable"]),
+        "named": late.get("rank"), "named_share": late.get("share"), "ends_within_s": figures["clocks"]["ends_within_s"],
+        "clocks_set": figures["clocks"]["set"],
     }  # fmt: skip
 
 
@@ -138,14 +138,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        made = make(options.trace, folder, options) if not any(folder.iterdir()) else (0, 0)
+        size = make(options.trace, folder, options) if not any(folder.iterdir()) else (0, 0)
         found = measured(folder)
-    found |= {"slowed": options.slow, "packed_bytes": made[0], "plain_bytes": made[1]}
+    found |= {"slowed": options.slow, "packed_bytes": size[0], "plain_bytes": size[1]}
     if options.json:
         print(json.dumps(found))
         return
-    if made[0]:
-        print(f"{options.ranks} ranks, {made[1] / options.ranks / 1e6:.1f} MB each as text, {made[0] / options.ranks / 1e6:.2f} MB packed")
+    if size[0]:
+        print(f"{options.ranks} ranks, {size[1] / options.ranks / 1e6:.1f} MB each as text, {size[0] / options.ranks / 1e6:.2f} MB packed")
     peak = float(str(found["peak_bytes"])) / 1e6
     print(f"{found['seconds']:.1f} s ({found['cpu_seconds']:.1f} s of processors), {peak:.0f} MB at most in all processes together")
     share = found["named_share"]

@@ -44,10 +44,10 @@ def copies(events: bytes, count: int) -> Iterator[bytes]:
     for copy in range(count):
         later, more = copy * span, copy * most
 
-        def shifted(found: re.Match[bytes], later: int = later) -> bytes:
-            value = found.group(2)
+        def shifted(match: re.Match[bytes], later: int = later) -> bytes:
+            value = match.group(2)
             whole, dot, rest = value.partition(b".")
-            return found.group(1) + (str(int(whole) + later).encode() + dot + rest if int(whole) else value)
+            return match.group(1) + (str(int(whole) + later).encode() + dot + rest if int(whole) else value)
 
         text = TIME.sub(shifted, events) if copy else events
         text = IDS.sub(lambda found, more=more: found.group(1) + str(int(found.group(2)) + more).encode(), text) if copy else text

@@ -62,10 +62,10 @@ class Made:
     name = "made"
 
     def __init__(self, device: str, sensors: int) -> None:
-        from hotlap.core.measure.sensors.gauge import Gauge
+        from hotlap.core.measure.sensors.gauge import SensorProbe
 
         self.device = device
-        self.gauges = [Gauge(f"power_w.part{i}", self._busy, window_s=0.0) for i in range(sensors)]
+        self.gauges = [SensorProbe(f"power_w.part{i}", self._busy, window_s=0.0) for i in range(sensors)]
 
     @staticmethod
     def _busy(time_s: float) -> float:
@@ -155,13 +155,13 @@ def windows(spec: str, blocks: int, hz: float, seed: int) -> list[float]:
         sampler.stop()
         return took
 
-    order, found = random.Random(seed), []
+    order, rows = random.Random(seed), []
     window(True)  # compiles, pages in, wakes up
     for _ in range(blocks):
         first = order.random() < 0.5
         a, b, c, d = (window(sampling) for sampling in (first, not first, not first, first))
-        found.append((math.log(a * d) - math.log(b * c)) / 2 * (1 if first else -1))
-    return found
+        rows.append((math.log(a * d) - math.log(b * c)) / 2 * (1 if first else -1))
+    return rows
 
 
 def around(spec: str, sweeps: int, hz: float, seed: int) -> list[float]:
@@ -274,21 +274,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     for name, seconds in (("own", 30.0), ("target", 5.0), ("effect", 0.0), ("windows", 0.0), ("around", 0.0)):
-        one = verbs.add_parser(name)
-        one.add_argument("--json", action="store_true")
-        one.add_argument("--hz", type=float, default=10.0)
-        one.add_argument("--seconds", type=float, default=seconds)
+        command = verbs.add_parser(name)
+        command.add_argument("--json", action="store_true")
+        command.add_argument("--hz", type=float, default=10.0)
+        command.add_argument("--seconds", type=float, default=seconds)
         if name == "own":
-            one.add_argument("--devices", type=int, default=8)
-            one.add_argument("--sensors", type=int, default=20)
+            command.add_argument("--devices", type=int, default=8)
+            command.add_argument("--sensors", type=int, default=20)
         else:
-            one.add_argument("spec", nargs="?", default="" if name == "target" else "opencl")
-            one.add_argument("--processes", type=int, default=8)
-            one.add_argument("--blocks", type=int, default=12)
-            one.add_argument("--sweeps", type=int, default=100)
-            one.add_argument("--seed", type=int, default=0)
+            command.add_argument("spec", nargs="?", default="" if name == "target" else "opencl")
+            command.add_argument("--processes", type=int, default=8)
+            command.add_argument("--blocks", type=int, default=12)
+            command.add_argument("--sweeps", type=int, default=100)
+            command.add_argument("--seed", type=int, default=0)
         if name == "effect":
-            one.add_argument("--windows", action="store_true")
+            command.add_argument("--windows", action="store_true")
     options = parser.parse_args()
     if options.verb in ("windows", "around"):
         call, count = (windows, options.blocks) if options.verb == "windows" else (around, options.sweeps)

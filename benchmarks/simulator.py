@@ -47,7 +47,7 @@ def data() -> Path | None:
 
 def product(m: int, n: int, k: int, machine: str) -> Counters:
     chip = chip_of(machines.load(machine))
-    return card.simulate(gemm.candidates(gemm.Problem(m, n, k, copies=COPIES), chip), chip)
+    return card.simulate(gemm.candidates(gemm.GemmProblem(m, n, k, copies=COPIES), chip), chip)
 
 
 def speed(shapes: int = 60) -> dict[str, float]:
@@ -82,12 +82,12 @@ def sample(folder: Path, rows: int, seed: int) -> dict[str, np.ndarray]:
     return {name: np.array(table[name])[at] for name in ("m", "n", "k", "latency")}
 
 
-def errors(machine: str, found: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def errors(machine: str, results: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """MAPE, median, p90 and bias over all rows and by regime."""
-    measured = found["latency"] * 1e-3
-    shapes = zip(found["m"], found["n"], found["k"], strict=True)
+    measured = results["latency"] * 1e-3
+    shapes = zip(results["m"], results["n"], results["k"], strict=True)
     simulated = np.array([product(int(m), int(n), int(k), machine).seconds for m, n, k in shapes])
-    error, long, m = simulated / measured - 1.0, measured > 20e-6, found["m"]
+    error, long, m = simulated / measured - 1.0, measured > 20e-6, results["m"]
     regimes = {
         "all": m > 0, "≤ 20 µs": ~long, "> 20 µs": long, "> 20 µs, m ≤ 64": long & (m <= 64),
         "> 20 µs, m 65–1024": long & (m > 64) & (m <= 1024), "> 20 µs, m > 1024": long & (m > 1024),
@@ -105,7 +105,7 @@ def scores(error: np.ndarray) -> dict[str, float]:
 
 def compared() -> list[Compared]:
     """Random cases of every family that both know, on three machines. The same shapes on each."""
-    found = []
+    results = []
     for slug in FILES:
         spec, rng = machines.load(slug), np.random.default_rng(7)
         for workload, params in drawn(rng):
@@ -115,8 +115,8 @@ def compared() -> list[Compared]:
             except HotlapError:
                 continue  # fp8 on A100
             if model.expected_s and played.tiles:
-                found.append(Compared(slug, case, float(model.expected_s), model.parts, played))
-    return found
+                results.append(Compared(slug, case, float(model.expected_s), model.parts, played))
+    return results
 
 
 def drawn(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -142,7 +142,7 @@ class Compared:
     case: Case
     model_s: float
     parts: Mapping[str, Any]
-    played: cases.Call
+    played: cases.SimulatedCall
 
     @property
     def alone(self) -> tuple[float, float]:
@@ -171,18 +171,18 @@ class Compared:
         return f"simulated: {said[0]}; model: {said[1]}"
 
 
-def print_compared(found: list[Compared]) -> None:
+def print_compared(results: list[Compared]) -> None:
     print("\nsimulated ÷ model − 1, kernels alone (whole calls in brackets)")
     for machine in FILES:
-        for regime in sorted({one.regime for one in found}):
-            here = [one for one in found if one.machine == machine and one.regime == regime]
+        for regime in sorted({one.regime for one in results}):
+            here = [one for one in results if one.machine == machine and one.regime == regime]
             if here:
                 alone, whole = (scores(np.array(e)) for e in ([o.error for o in here], [o.played.seconds / o.model_s - 1 for o in here]))
                 print(f"{machine:14} {regime:27} {len(here):3} cases  mean {alone['mape']:6.1%}  bias {alone['bias']:+6.1%}  "
                       f"({whole['mape']:6.1%} {whole['bias']:+6.1%})")
     print("furthest apart, one of each regime")
     seen: set[str] = set()
-    for one in sorted(found, key=lambda o: -abs(np.log1p(o.error))):
+    for one in sorted(results, key=lambda o: -abs(np.log1p(o.error))):
         if one.regime not in seen and len(seen) < WORST:
             seen.add(one.regime)
             print(f"{one.machine:14} {work.label(one.case)}: {one.alone[1] * 1e6:.1f} for {one.alone[0] * 1e6:.1f} µs; {one.why}")
@@ -211,9 +211,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     fast, near = speed(), anchors()
-    found, reason = measured(options.rows, options.seed)
+    results, reason = measured(options.rows, options.seed)
     if options.json:
-        print(json.dumps({"speed": fast, "anchors": near, "errors": found, "skipped": reason}, indent=1))
+        print(json.dumps({"speed": fast, "anchors": near, "errors": results, "skipped": reason}, indent=1))
         return
     print(f"{fast['shapes_a_second']:.0f} products about 8192³ a second ({fast['shapes_a_cpu_second']:.0f} a second of one core), "
           f"{fast['memory_mib']:.0f} MiB at most")
@@ -223,7 +223,7 @@ def main() -> None:
     if reason:
         print(reason)
     print_compared(compared())
-    for row in found:
+    for row in results:
         print(f"{row['machine']:14} {row['regime']:20} {row['rows']:4} rows  MAPE {row['mape']:6.1%}  median {row['median']:6.1%}  "
               f"p90 {row['p90']:6.1%}  bias {row['bias']:+.1%}")
 

@@ -151,14 +151,14 @@ def verb(home: Path, words: Sequence[str], out: Path) -> dict[str, object]:
 
 def changed(text: str) -> dict[str, list[str]]:
     """Series that `history` shows with a change or a trend, and its lines about them."""
-    found: dict[str, list[str]] = {}
+    changes: dict[str, list[str]] = {}
     series = ""
     for line in text.splitlines():
         if line[:1].strip():
             series = line
         elif line.strip() and re.match(r"    \S", line):
-            found.setdefault(" ".join(series.split()), []).append(line.strip())
-    return found
+            changes.setdefault(" ".join(series.split()), []).append(line.strip())
+    return changes
 
 
 def healthy(series: str) -> bool:
@@ -219,12 +219,12 @@ def plan(home: Path, hosts: int, days: int) -> list[tuple[list[str], int, Callab
     ]
 
 
-def said(one: dict[str, object], runs: int) -> str:
-    text = str(one["verb"])
+def said(entry: dict[str, object], runs: int) -> str:
+    text = str(entry["verb"])
     text = text if len(text) <= 52 else text[:51] + "…"
-    seconds = float(one["seconds"])  # type: ignore[arg-type]
-    right = "right" if one["right"] else "WRONG"
-    return f"{text:<52} {seconds:7.2f} s {one['mib']:6.0f} MiB {seconds / runs * 1e6:8.0f} µs a run  {right}: {one['said']}"
+    seconds = float(entry["seconds"])  # type: ignore[arg-type]
+    right = "right" if entry["right"] else "WRONG"
+    return f"{text:<52} {seconds:7.2f} s {entry['mib']:6.0f} MiB {seconds / runs * 1e6:8.0f} µs a run  {right}: {entry['said']}"
 
 
 def main() -> None:
@@ -265,14 +265,18 @@ def soak(options: argparse.Namespace, folder: Path) -> None:
         print(json.dumps({"hosts": hosts, "days": days, "written_s": wrote, "rows": rows}, indent=1))
 
 
-def _show(one: dict[str, object], options: argparse.Namespace) -> None:
+def _show(entry: dict[str, object], options: argparse.Namespace) -> None:
     if not options.json:
-        print(said(one, options.hosts * options.days), flush=True)
+        print(said(entry, options.hosts * options.days), flush=True)
 
 
-def _checked(one: dict[str, object], code: int, check: Callable[[str], tuple[bool, str]]) -> dict[str, object]:
-    right, text = check(str(one.pop("text")))
-    return {**one, "right": right and one["code"] == code, "said": text if one["code"] == code else f"exit code {one['code']}: {text}"}
+def _checked(entry: dict[str, object], code: int, check: Callable[[str], tuple[bool, str]]) -> dict[str, object]:
+    right, text = check(str(entry.pop("text")))
+    return {
+        **entry,
+        "right": right and entry["code"] == code,
+        "said": text if entry["code"] == code else f"exit code {entry['code']}: {text}",
+    }
 
 
 if __name__ == "__main__":

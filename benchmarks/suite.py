@@ -60,14 +60,14 @@ def measured(target: str) -> dict[str, Any]:
     }
 
 
-def shown(found: dict[str, Any], top: int) -> None:
-    allowed = f", {found['allowed_s']:.0f} s are allowed" if found["allowed_s"] else ""
-    print(f"\nmake {found['suite']}: {len(found['tests'])} tests, exit {found['exit']}")
-    print(f"{found['cpu_s']:.1f} s of CPU time ({found['user_s']:.1f} user, {found['system_s']:.1f} system){allowed}")
-    print(f"{found['wall_s']:.0f} s of wall time on {os.cpu_count()} cores, load {found['load']:.1f} at the end")
-    own = sum(found["tests"].values())
-    print(f"{own:.1f} s in tests, {found['cpu_s'] - own:.1f} s in starting, imports and collection")
-    for test, cpu_s in list(found["tests"].items())[:top]:
+def shown(figures: dict[str, Any], top: int) -> None:
+    allowed = f", {figures['allowed_s']:.0f} s are allowed" if figures["allowed_s"] else ""
+    print(f"\nmake {figures['suite']}: {len(figures['tests'])} tests, exit {figures['exit']}")
+    print(f"{figures['cpu_s']:.1f} s of CPU time ({figures['user_s']:.1f} user, {figures['system_s']:.1f} system){allowed}")
+    print(f"{figures['wall_s']:.0f} s of wall time on {os.cpu_count()} cores, load {figures['load']:.1f} at the end")
+    own = sum(figures["tests"].values())
+    print(f"{own:.1f} s in tests, {figures['cpu_s'] - own:.1f} s in starting, imports and collection")
+    for test, cpu_s in list(figures["tests"].items())[:top]:
         print(f"{cpu_s:8.2f} s  {test}")
 
 

@@ -66,7 +66,9 @@ def made(trace: Path, out: Path) -> dict[str, Any]:
 def seen(page: Path, seconds: float) -> dict[str, Any]:
     from playwright.sync_api import sync_playwright
 
-    binary = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    binary = next(
+        (seconds_seen for name in ("chromium", "chromium-browser", "google-chrome") if (seconds_seen := shutil.which(name))), None
+    )
     flags = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as running:
         browser = running.chromium.launch(executable_path=binary, args=flags)
@@ -78,15 +80,16 @@ def seen(page: Path, seconds: float) -> dict[str, Any]:
             view.goto(page.as_uri())
             view.wait_for_timeout(500)
             paints.append(view.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1e3)
-        found = view.evaluate(ZOOM, seconds)
+        seconds_seen = view.evaluate(ZOOM, seconds)
         version = browser.version
         browser.close()
-    gaps = [b - a for a, b in zip(found["stamps"], found["stamps"][1:], strict=False)]
+    gaps = [b - a for a, b in zip(seconds_seen["stamps"], seconds_seen["stamps"][1:], strict=False)]
     return {
-        "browser": f"Chromium {version}, headless", "events_drawn": found["events"], "first_paint_s": statistics.median(paints),
+        "browser": f"Chromium {version}, headless", "events_drawn": seconds_seen["events"], "first_paint_s": statistics.median(paints),
         "first_paint_slowest_s": max(paints), "frames_per_s": 1e3 * len(gaps) / sum(gaps), "median_frame_ms": statistics.median(gaps),
-        "frames_later_than_20_ms": sum(gap > 20 for gap in gaps) / len(gaps), "draw_ms": found["ms"] / max(found["frames"], 1),
-        "draw_worst_ms": found["worst"],
+        "frames_later_than_20_ms": sum(gap > 20 for gap in gaps) / len(gaps),
+        "draw_ms": seconds_seen["ms"] / max(seconds_seen["frames"], 1),
+        "draw_worst_ms": seconds_seen["worst"],
         "requests_beside_the_page": sum(not url.startswith(("file:", "data:", "blob:")) for url in requests),
     }  # fmt: skip
 

@@ -91,16 +91,16 @@ def main() -> None:
         if options.hta:
             cases["HTA 0.5.0"] = (options.hta, THEIRS, [str(plain)])
             cases["HTA 0.5.0, .gz"] = (options.hta, THEIRS, [str(packed)])
-        found: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
+        times: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
         for _ in range(options.rounds):
             for name, (python, code, arguments) in cases.items():
                 shutil.rmtree(folder / "home", ignore_errors=True)
-                found[name].append(one(python, code, arguments, folder / "home"))
+                times[name].append(one(python, code, arguments, folder / "home"))
         again = []
         one(sys.executable, OURS, [str(plain), "all", "1"], folder / "home")
         for _ in range(options.rounds):
             again.append(one(sys.executable, OURS, [str(plain), "all", "1"], folder / "home"))
-        found["Hotlap, opened again"] = again
+        times["Hotlap, opened again"] = again
         if options.large:
             plain.unlink()
             packed.unlink()
@@ -108,20 +108,20 @@ def main() -> None:
             large = folder / "large.json"
             replicate(options.trace, large, options.large * 1000)
             name = f"Hotlap, all columns, {large.stat().st_size / 1e9:.1f} GB"
-            found[name] = [one(sys.executable, OURS, [str(large), "all", "1"], folder / "home") | {"MB": large.stat().st_size / 1e6}]
-    show(found, size, options.json)
+            times[name] = [one(sys.executable, OURS, [str(large), "all", "1"], folder / "home") | {"MB": large.stat().st_size / 1e6}]
+    show(times, size, options.json)
 
 
-def show(found: dict[str, list[dict[str, Any]]], size: float, as_json: bool) -> None:
+def show(times: dict[str, list[dict[str, Any]]], size: float, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"MB": size, "runs": found}, indent=1))
+        print(json.dumps({"MB": size, "runs": times}, indent=1))
         return
-    theirs = found.get("HTA 0.5.0")
+    theirs = times.get("HTA 0.5.0")
     reference = statistics.median(r["read_s"] + r["breakdown_s"] for r in theirs) if theirs else None
     memory = statistics.median(r["peak_MB"] for r in theirs) if theirs else None
-    print(f"{size:.0f} MB of JSON; medians of {max(len(r) for r in found.values())} processes each, in turns")
+    print(f"{size:.0f} MB of JSON; medians of {max(len(r) for r in times.values())} processes each, in turns")
     print(f"{'':<40}{'read s':>8}{'MB/s':>8}{'breakdown s':>13}{'peak MB':>9}{'× faster':>10}{'memory ÷':>10}")
-    for name, runs in found.items():
+    for name, runs in times.items():
         read, broken, peak = (statistics.median(r[key] for r in runs) for key in ("read_s", "breakdown_s", "peak_MB"))
         ratio = f"{reference / (read + broken):.1f}" if reference else ""
         less = f"{memory / peak:.1f}" if memory else ""

@@ -26,19 +26,19 @@ GATE, BUDGET = "10 %", "90 s"
 
 def homes(folder: Path) -> dict[str, Path]:
     """A home for each version, of runs that 0.1 made: both can read them."""
-    found = {}
+    folders = {}
     with zipfile.ZipFile(ROOT / "tests" / "before" / "bundles" / "0.1" / "plan.zip") as bundle:
         bundle.extractall(folder / "one")
     (run,) = (folder / "one").iterdir()
     for side in ("old", "new"):
-        found[side] = folder / side
+        folders[side] = folder / side
         for number in range(RUNS):
             name = f"20261101T{number // 60:02d}{number % 60:02d}00-{number:06x}"
-            copy = found[side] / "runs" / name
+            copy = folders[side] / "runs" / name
             shutil.copytree(run, copy)
             text = (copy / "run.json").read_text(encoding="utf-8")
             (copy / "run.json").write_text(text.replace(run.name, name), encoding="utf-8")
-    return found
+    return folders
 
 
 def commands(trace: Path) -> dict[str, tuple[list[str], list[str]]]:

@@ -74,15 +74,17 @@ def report(root: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def text(found: dict[str, Any]) -> str:
+def text(figures: dict[str, Any]) -> str:
     lines = [f"{'part':<12} {'files':>6} {'lines':>7} {'statements':>11}   (formatted at {COLUMNS} columns)"]
-    for name, part in {**found["parts"], "package": found["package"]}.items():
+    for name, part in {**figures["parts"], "package": figures["package"]}.items():
         lines.append(f"{name:<12} {part['files']:>6} {part['lines']:>7} {part['statements']:>11}")
-    shared = found["class_names_shared"]
+    shared = figures["class_names_shared"]
     named = ", ".join(f"{name} ×{count}" for name, count in list(shared.items())[:12])
     lines += [
-        f"public names: {found['public_names']}", f"names that several public classes share: {len(shared)}{f' ({named})' if named else ''}",
-        f"functions over {LONG} lines: {found[f'functions_over_{LONG}_lines']}", f"words of the manual: {found['words_of_the_manual']}",
+        f"public names: {figures['public_names']}",
+        f"names that several public classes share: {len(shared)}{f' ({named})' if named else ''}",
+        f"functions over {LONG} lines: {figures[f'functions_over_{LONG}_lines']}",
+        f"words of the manual: {figures['words_of_the_manual']}",
     ]
     return "\n".join(lines)
 

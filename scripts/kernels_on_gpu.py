@@ -78,30 +78,30 @@ def shapes() -> Iterator[Shape]:
         yield Shape("transpose", "transpose", {"rows": side, "columns": side, "dtype": dtype})
 
 
-def smaller(one: Shape) -> Shape:
+def smaller(shape: Shape) -> Shape:
     """A shape that a processor does in no time."""
     sizes = ("batch", "query", "kv", "rows", "elements", "tokens", "vocabulary")
-    params = {n: max(v // SMALLER, 1) if n in sizes and v > 1 else v for n, v in one.params.items()}
-    return one._replace(params=params)
+    params = {n: max(v // SMALLER, 1) if n in sizes and v > 1 else v for n, v in shape.params.items()}
+    return shape._replace(params=params)
 
 
 # ---------------------------------------------------------------- kernels of PyTorch
 
 
-def kernel(one: Shape, torch: Any, device: str) -> Callable[[], Any]:
+def kernel(sizes: Shape, torch: Any, device: str) -> Callable[[], Any]:
     """The call, with its inputs made."""
-    p, kind = one.params, {"bf16": torch.bfloat16, "fp32": torch.float32}[one.params["dtype"]]
+    p, kind = sizes.params, {"bf16": torch.bfloat16, "fp32": torch.float32}[sizes.params["dtype"]]
 
     def random(*shape: int) -> Any:
         return torch.randn(*shape, device=device, dtype=kind)
 
     ops = torch.nn.functional
-    if one.workload == "attention":
+    if sizes.workload == "attention":
         query = random(p["batch"], p["heads"], p["query"], p["head_dim"])
         keys, values = (random(p["batch"], p["kv_heads"], p.get("kv") or p["query"], p["head_dim"]) for _ in range(2))
         causal = p["mask"] == "causal"
         return lambda: ops.scaled_dot_product_attention(query, keys, values, is_causal=causal, enable_gqa=True)
-    if one.workload == "rowwise":
+    if sizes.workload == "rowwise":
         x, wide = random(p["rows"], p["columns"]), (p["columns"],)
         weight = torch.ones(wide, device=device, dtype=kind)
         return {
@@ -109,7 +109,7 @@ def kernel(one: Shape, torch: Any, device: str) -> Callable[[], Any]:
             "rmsnorm": lambda: ops.rms_norm(x, wide, weight),
             "softmax": lambda: ops.softmax(x, dim=-1),
         }[p["op"]]
-    if one.workload == "pointwise":
+    if sizes.workload == "pointwise":
         x, y, out = (random(p["elements"]) for _ in range(3))
         return {
             "add": lambda: torch.add(x, y, out=out),
@@ -117,7 +117,7 @@ def kernel(one: Shape, torch: Any, device: str) -> Callable[[], Any]:
             "gelu": lambda: ops.gelu(x),
             "copy": lambda: out.copy_(x),
         }[p["op"]]
-    if one.workload == "embedding":
+    if sizes.workload == "embedding":
         table = random(p["vocabulary"], p["columns"])
         index = torch.randint(p["vocabulary"], (p["tokens"],), device=device)
         return lambda: ops.embedding(index, table)
@@ -167,44 +167,44 @@ def wall_s(call: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def lines(one: Shape, torch: Any, device: str, machine: str) -> Iterator[Line]:
+def lines(shape: Shape, torch: Any, device: str, machine: str) -> Iterator[Line]:
     """Both ways of timing a shape; on a processor one, held against nothing. What fails becomes a note."""
-    label = work.label(Case(workload=one.workload, params=one.params)).removeprefix("rowwise ").removeprefix("pointwise ")
+    label = work.label(Case(workload=shape.workload, params=shape.params)).removeprefix("rowwise ").removeprefix("pointwise ")
     try:
-        call = kernel(one, torch, device)
+        call = kernel(shape, torch, device)
         if device == "cpu":
-            yield Line(one.family, label, "on the processor", wall_s(call), None, None, None, "not held against a GPU")
+            yield Line(shape.family, label, "on the processor", wall_s(call), None, None, None, "not held against a GPU")
             return
         found = {"in a graph": ("", graph_s(call, torch)), "alone, L2 flushed": ("alone", alone_s(call, torch))}
     except (RuntimeError, TypeError, AttributeError) as error:
-        yield Line(one.family, label, "not run", 0.0, None, None, None, f"not run, because {str(error).splitlines()[0][:100]}")
+        yield Line(shape.family, label, "not run", 0.0, None, None, None, f"not run, because {str(error).splitlines()[0][:100]}")
         return
     for how, (name, seconds) in found.items():
-        said = predict(one.workload, machine, "" if one.workload == "attention" else name, **one.params)
-        yield Line(one.family, label, how, seconds, said.low_s, said.expected_s, said.high_s)
+        said = predict(shape.workload, machine, "" if shape.workload == "attention" else name, **shape.params)
+        yield Line(shape.family, label, how, seconds, said.low_s, said.expected_s, said.high_s)
 
 
 # ---------------------------------------------------------------- printing
 
 
-def shown(one: Line) -> str:
+def shown(line: Line) -> str:
     """A line of the table."""
-    if one.how == "not run":
-        return f"{one.family:<11} {one.label:<58} {one.note}"
-    head = f"{one.family:<11} {one.label:<58} {one.how:<18} {units.show(one.measured_s, 's'):>9}"
-    if one.error is None:
-        return f"{head}  {one.note or 'nothing is expected'}"
-    around = " ".join(f"{units.show(float(value or 0.0), 's'):>9}" for value in (one.low_s, one.expected_s, one.high_s))
-    held = (one.low_s or 0.0) <= one.measured_s <= (one.high_s or 0.0)
-    return f"{head}  {around}  {one.error:>+7.1%}{'' if held else '  outside of the interval'}"
+    if line.how == "not run":
+        return f"{line.family:<11} {line.label:<58} {line.note}"
+    head = f"{line.family:<11} {line.label:<58} {line.how:<18} {units.show(line.measured_s, 's'):>9}"
+    if line.error is None:
+        return f"{head}  {line.note or 'nothing is expected'}"
+    around = " ".join(f"{units.show(float(value or 0.0), 's'):>9}" for value in (line.low_s, line.expected_s, line.high_s))
+    held = (line.low_s or 0.0) <= line.measured_s <= (line.high_s or 0.0)
+    return f"{head}  {around}  {line.error:>+7.1%}{'' if held else '  outside of the interval'}"
 
 
-def summary(found: list[Line]) -> list[str]:
+def summary(lines: list[Line]) -> list[str]:
     """Of each family and way of timing: shapes, mean absolute error, bias, share within the interval."""
-    keys = dict.fromkeys((one.family, one.how) for one in found if one.error is not None)
+    keys = dict.fromkeys((one.family, one.how) for one in lines if one.error is not None)
     text = []
     for family, how in keys:
-        rows = [one for one in found if (one.family, one.how) == (family, how) and one.error is not None]
+        rows = [one for one in lines if (one.family, one.how) == (family, how) and one.error is not None]
         errors = [one.error or 0.0 for one in rows]
         held = sum((one.low_s or 0.0) <= one.measured_s <= (one.high_s or 0.0) for one in rows)
         mean = statistics.mean(abs(e) for e in errors)
@@ -221,7 +221,7 @@ def power(torch: Any, machine: str) -> list[dict[str, Any]]:
 
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
-    found = []
+    readings = []
     for dtype, kind, side in (("bf16", torch.bfloat16, 8192), ("fp32", torch.float32, 8192)):
         a, b = (torch.randn(side, side, device="cuda", dtype=kind) for _ in range(2))
         watts, hertz, began = [], [], time.monotonic()
@@ -234,8 +234,8 @@ def power(torch: Any, machine: str) -> list[dict[str, Any]]:
             torch.cuda.synchronize()
         said = predict("gemm", machine, dtype=dtype, m=side, n=side, k=side)
         row = {"load": f"gemm {dtype} {side}", "power_w": statistics.median(watts), "clock_hz": statistics.median(hertz)}
-        found.append({**row, "expected_power_w": said.power_w, "expected_clock_hz": said.clock_hz, "readings": len(watts)})
-    return found
+        readings.append({**row, "expected_power_w": said.power_w, "expected_clock_hz": said.clock_hz, "readings": len(watts)})
+    return readings
 
 
 def power_line(row: dict[str, Any]) -> str:
@@ -306,19 +306,19 @@ def _power(torch: Any, machine: str, args: argparse.Namespace) -> int:
 
 
 def _kernels(torch: Any, machine: str, args: argparse.Namespace) -> int:
-    began, found = time.monotonic(), list[Line]()
+    began, kernels = time.monotonic(), list[Line]()
     print(f"PyTorch {torch.__version__} on {machine if args.device == 'cuda' else 'the processor'}: measured; low, expected, high; error")
     for one in shapes():
         if time.monotonic() - began > args.budget:
             print(f"the rest is not run, because {args.budget:.0f} s have passed")
             break
         for line in lines(smaller(one) if args.device == "cpu" else one, torch, args.device, machine):
-            found.append(line)
+            kernels.append(line)
             print(shown(line), flush=True)
     print()
-    print("\n".join(summary(found)))
-    _write(args.out, [{**one._asdict(), "machine": machine, "error": one.error} for one in found])
-    return 0 if any(one.how != "not run" for one in found) else 1
+    print("\n".join(summary(kernels)))
+    _write(args.out, [{**one._asdict(), "machine": machine, "error": one.error} for one in kernels])
+    return 0 if any(one.how != "not run" for one in kernels) else 1
 
 
 def _write(file: Path | None, rows: list[dict[str, Any]]) -> None:

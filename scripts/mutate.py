@@ -75,15 +75,15 @@ class Mutant(NamedTuple):
 def places(module: str) -> list[Place]:
     """All that change behaviour as far as one can tell from where they stand."""
     source = (ROOT / "src/hotlap" / module).read_text()
-    texts, tree, found = _texts(ast.parse(source)), get_ast(source), []
+    texts, tree, mutants = _texts(ast.parse(source)), get_ast(source), []
     nodes = list(ast_nodes(tree))
     for name in operator_names():
         if get_operator(name).arguments() or name.endswith(ALIKE):
             continue
         operator = get_operator(name)()
         starts = [start for node in nodes for start, _ in operator.mutation_positions(node)]
-        found += [Place(module, name, n) for n, start in enumerate(starts) if not any(begin <= start < end for begin, end in texts)]
-    return found
+        mutants += [Place(module, name, n) for n, start in enumerate(starts) if not any(begin <= start < end for begin, end in texts)]
+    return mutants
 
 
 def mutant(place: Place) -> Mutant | None:
@@ -156,25 +156,25 @@ def tested(folder: Path, tests: list[str], cpu_s: float, wall_s: float, compiled
 _here: dict[str, tuple[Path, float, float]] = {}  # of this process: module → its copy, CPU and wall time of its tests
 
 
-def kills(one: Mutant) -> bool:
+def kills(mutant: Mutant) -> bool:
     """Whether the module's tests notice. Raises RuntimeError where they fail on the module as it is."""
     if not _here:
         _here[""] = (_copy(), 0.0, 0.0)
     folder = _here[""][0]
-    file = folder / "src/hotlap" / one.module
-    if one.module not in _here:
+    file = folder / "src/hotlap" / mutant.module
+    if mutant.module not in _here:
         began = time.monotonic()
-        code, used_s = tested(folder, TESTS[one.module], 600, 600, compiled=True)
+        code, used_s = tested(folder, TESTS[mutant.module], 600, 600, compiled=True)
         if code:
-            raise RuntimeError(f"the tests of {one.module} fail without a mutant, or do not run: {' '.join(TESTS[one.module])}")
-        _here[one.module] = (folder, used_s, time.monotonic() - began)
+            raise RuntimeError(f"the tests of {mutant.module} fail without a mutant, or do not run: {' '.join(TESTS[mutant.module])}")
+        _here[mutant.module] = (folder, used_s, time.monotonic() - began)
         for stale in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             stale.unlink()
     original = file.read_text()
-    file.write_text(one.source)
+    file.write_text(mutant.source)
     try:
-        _, cpu_s, wall_s = _here[one.module]
-        return bool(tested(folder, TESTS[one.module], 10 * cpu_s + 10, 5 * wall_s + 20, compiled=False)[0])
+        _, cpu_s, wall_s = _here[mutant.module]
+        return bool(tested(folder, TESTS[mutant.module], 10 * cpu_s + 10, 5 * wall_s + 20, compiled=False)[0])
     finally:
         file.write_text(original)
 
@@ -210,13 +210,13 @@ def main() -> int:
     print(f"{len(every)} mutants, of which {len(drawn)} are tested, drawn with --seed {given.seed}", flush=True)
     same, killed, total = equivalents(), Counter[str](), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="hotlap-mutants-") as folder, _pool(given.jobs, folder) as pool:
-        for number, (one, dead) in enumerate(pool.imap(_judged, drawn, chunksize=8), 1):
-            if one is None or (one.module, one.before, one.after) in same:
+        for number, (name, dead) in enumerate(pool.imap(_judged, drawn, chunksize=8), 1):
+            if name is None or (name.module, name.before, name.after) in same:
                 continue
-            total[one.module] += 1
-            killed[one.module] += dead
+            total[name.module] += 1
+            killed[name.module] += dead
             if not dead:
-                print(f"{number}/{len(drawn)} survived: {one.module}:{one.line}\n    - {one.before}\n    + {one.after}", flush=True)
+                print(f"{number}/{len(drawn)} survived: {name.module}:{name.line}\n    - {name.before}\n    + {name.after}", flush=True)
     for module in total:
         print(f"{module:<22} {killed[module]:>4} of {total[module]:>4} killed")
     count = total.total()

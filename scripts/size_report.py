@@ -56,21 +56,26 @@ def measure(root: Path) -> tuple[list[File], list[Function]]:
     return sizes, [f for p in files(root, CODE) if p.suffix == ".py" for f in functions(root, p)]
 
 
-def breaches(sizes: list[File], found: list[Function]) -> list[str]:
+def breaches(sizes: list[File], functions: list[Function]) -> list[str]:
     return [
         *(f"{f.path}: {f.lines} lines, at most {FILE_LINES}: split it" for f in sizes if f.lines > FILE_LINES),
-        *(f"{f.where}: {f.lines} lines, at most {FUNCTION_LINES}: split it" for f in found if f.lines > FUNCTION_LINES),
-        *(f"{f.where}: {f.parameters} parameters, at most {PARAMETERS}: group them in a type" for f in found if f.parameters > PARAMETERS),
+        *(f"{f.where}: {f.lines} lines, at most {FUNCTION_LINES}: split it" for f in functions if f.lines > FUNCTION_LINES),
+        *(
+            f"{f.where}: {f.parameters} parameters, at most {PARAMETERS}: group them in a type"
+            for f in functions
+            if f.parameters > PARAMETERS
+        ),
     ]
 
 
-def report(sizes: list[File], found: list[Function]) -> str:
+def report(sizes: list[File], functions: list[Function]) -> str:
     code = [f for f in sizes if not f.path.startswith("tests")]
     tests = [f for f in sizes if f.path.startswith("tests")]
-    median = statistics.median(f.lines for f in found) if found else 0
+    median = statistics.median(f.lines for f in functions) if functions else 0
     lines = [
         f"code: {len(code)} files, {sum(f.lines for f in code)} lines; tests: {len(tests)} files, {sum(f.lines for f in tests)} lines",
-        f"{len(found)} functions, median {median:g} lines (habit: {FUNCTION_HABIT}), longest {max((f.lines for f in found), default=0)}",
+        f"{len(functions)} functions, median {median:g} lines (habit: {FUNCTION_HABIT}), "
+        f"longest {max((f.lines for f in functions), default=0)}",
     ]
     long = sorted((f for f in sizes if FILE_HABIT < f.lines <= FILE_LINES), key=lambda f: -f.lines)
     lines += [f"{f.path}: {f.lines} lines (habit: {FILE_HABIT})" for f in long]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hotlap.core.model.kernels import attention_library
 from hotlap.core.model.kernels.attention import Cases, read
-from hotlap.core.model.kernels.attention_library import Family
+from hotlap.core.model.kernels.attention_library import LibraryFamily
 from hotlap.core.model.kernels.base import Chip, Coefficients, Floats
 from research.fit import scores
 from research.fit.data import FOLDERS, Rows, held
@@ -100,7 +100,7 @@ def subset(r: Rows, mask: NDArray[np.bool_]) -> Rows:
     return Rows(r.gpu, params, r.seconds[mask], r.power_w[mask], r.implementation[mask], r.held[mask])
 
 
-def modelled(r: Rows, family: Family) -> NDArray[np.bool_]:
+def modelled(r: Rows, family: LibraryFamily) -> NDArray[np.bool_]:
     """Not the calls that are excluded by name."""
     c = read(r.params, family.phase)
     return ~attention_library.excluded(attention_library.choose(r.implementation, c, chip(r.gpu), family.phase), c)
@@ -109,7 +109,7 @@ def modelled(r: Rows, family: Family) -> NDArray[np.bool_]:
 # ---------------------------------------------------------------- the fit
 
 
-def fit(family: Family, priors: Priors, data: Sequence[Rows]) -> dict[str, dict[str, float]]:
+def fit(family: LibraryFamily, priors: Priors, data: Sequence[Rows]) -> dict[str, dict[str, float]]:
     """Coefficients by kernel from the rows that are not held out, "default" pooled over all of them. Deterministic."""
     parts = list(_parts(family, data))
     kernels = sorted({part.kernel for part in parts})
@@ -122,7 +122,7 @@ def fit(family: Family, priors: Priors, data: Sequence[Rows]) -> dict[str, dict[
     return {kernel: {name: float(f"{value:.4g}") for name, value in values.items()} for kernel, values in found.items()}
 
 
-def _parts(family: Family, data: Sequence[Rows]) -> Iterator[Part]:
+def _parts(family: LibraryFamily, data: Sequence[Rows]) -> Iterator[Part]:
     for r in data:
         train = subset(r, ~r.held & modelled(r, family))
         cases, machine = read(train.params, family.phase), chip(r.gpu)
@@ -143,7 +143,7 @@ def _sampled(part: Part, most: int, among: Sequence[Part]) -> Part:
     return part._replace(cases=part.cases.where(mask), seconds=part.seconds[mask], weight=part.weight[mask])
 
 
-def _solve(family: Family, priors: Priors, parts: Sequence[Part], held_by: float) -> dict[str, float]:
+def _solve(family: LibraryFamily, priors: Priors, parts: Sequence[Part], held_by: float) -> dict[str, float]:
     from scipy.optimize import least_squares
 
     names = list(priors)
@@ -164,7 +164,7 @@ def _softened(off: Floats) -> Floats:
     return np.asarray(np.sign(off) * SOFT * np.sqrt(2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)))
 
 
-def _seconds(family: Family, part: Part, k: Mapping[str, float]) -> Floats:
+def _seconds(family: LibraryFamily, part: Part, k: Mapping[str, float]) -> Floats:
     traits = family.kernels.get(part.kernel, family.kernels["default"])
     return np.asarray(sum(family.plan(part.cases, part.chip, traits, k).parts.values()))
 
@@ -178,6 +178,6 @@ def _decoded(priors: Priors, names: Sequence[str], x: Floats) -> dict[str, float
     return {n: float(np.clip(v, priors[n].low, priors[n].high)) for n, v in values.items()}
 
 
-def predict(family: Family, r: Rows, coefficients: Coefficients) -> Floats:
+def predict(family: LibraryFamily, r: Rows, coefficients: Coefficients) -> Floats:
     """Expected seconds of measured rows."""
     return attention_library.estimate(family, r.params, chip(r.gpu), r.implementation, coefficients).seconds

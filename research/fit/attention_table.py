@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hotlap.core.errors import InputError
 from hotlap.core.model.kernels.attention import Cases, matrix_rate, read, seen
-from hotlap.core.model.kernels.attention_library import Family
+from hotlap.core.model.kernels.attention_library import LibraryFamily
 from hotlap.core.model.kernels.base import Coefficients, Floats
 from research.fit import attention, scores
 from research.fit.attention import SHORT_S, Priors
@@ -29,7 +29,7 @@ LONG = "> 20 µs"  # what the targets count
 EXCLUDED = "vLLM FA4 (head dimension 512) with one new token is left out: a kernel pathology, 0.1 to 5 % of the memory bandwidth"
 
 
-def table(family: Family, priors: Priors, place: Path, coefficients: Coefficients | None = None) -> list[Score]:
+def table(family: LibraryFamily, priors: Priors, place: Path, coefficients: Coefficients | None = None) -> list[Score]:
     """All cells. Each is predicted with coefficients that saw no row of it; `coefficients`: those of A100 + H100, if at hand."""
     a100, h100, h200 = (_read(family, gpu, place) for gpu in (A100, H100, H200))
     both = coefficients or attention.fit(family, priors, [a100, h100])
@@ -46,7 +46,7 @@ def table(family: Family, priors: Priors, place: Path, coefficients: Coefficient
     return [one for cell, rows, k, known in cells for one in _scores(family, cell, rows, k, known)]
 
 
-def _read(family: Family, gpu: str, place: Path) -> Rows:
+def _read(family: LibraryFamily, gpu: str, place: Path) -> Rows:
     rows = attention.rows(gpu, place, family.phase)
     return attention.subset(rows, attention.modelled(rows, family))
 
@@ -57,7 +57,7 @@ def _written(r: Rows) -> Rows:
     return r._replace(params={**r.params, "cache_write": np.ones(len(r.seconds))})
 
 
-def _scores(family: Family, cell: str, r: Rows, k: Coefficients, train: Sequence[Rows]) -> Iterator[Score]:
+def _scores(family: LibraryFamily, cell: str, r: Rows, k: Coefficients, train: Sequence[Rows]) -> Iterator[Score]:
     sol = roofline(read(r.params, family.phase), r.gpu)
     ours = attention.predict(family, r, k)
     simple = {"roofline": sol, "SOL/0.8 + 3 µs": sol / 0.8 + 3e-6, "nearest row": nearest(family, r, train)}
@@ -96,7 +96,7 @@ def roofline(c: Cases, gpu: str) -> Floats:
     return np.maximum(flop / (matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), moved / chip.memory_b_s)
 
 
-def nearest(family: Family, r: Rows, train: Sequence[Rows]) -> Floats:
+def nearest(family: LibraryFamily, r: Rows, train: Sequence[Rows]) -> Floats:
     """The nearest training row's time × the two rooflines' ratio; of the same implementation where it was measured."""
     from scipy.spatial import cKDTree
 
@@ -123,7 +123,7 @@ def _place(r: Rows) -> Floats:
 # ---------------------------------------------------------------- the command
 
 
-def main(family: Family, priors: Priors) -> None:
+def main(family: LibraryFamily, priors: Priors) -> None:
     """Fits, keeps the coefficients in the package and prints the table: `… [folder of the measurements]`."""
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else root()
     if place is None or not place.is_dir():

@@ -54,7 +54,7 @@ def rows(gpu: str, root: Path) -> Rows:
     import pyarrow.parquet as parquet
 
     files = sorted((root / FOLDERS[gpu]).glob("gemm/*/*/*.parquet"))
-    found: dict[str, list[NDArray[Any]]] = {}
+    columns: dict[str, list[NDArray[Any]]] = {}
     for file in files:
         table = parquet.read_table(file)
         column = {
@@ -69,10 +69,10 @@ def rows(gpu: str, root: Path) -> Rows:
         power = column["power"].astype(float) if "power" in column else np.full(len(source), np.nan)
         for name, values in {**column, "source": source, "power": power}.items():
             if name in ("m", "n", "k", "latency", "gemm_dtype", "source", "power"):
-                found.setdefault(name, []).append(values[keep])
-    if not found:
+                columns.setdefault(name, []).append(values[keep])
+    if not columns:
         return Rows(gpu, {}, np.zeros(0), np.zeros(0), np.zeros(0, str), np.zeros(0, bool))
-    joined = {name: np.concatenate(values) for name, values in found.items()}
+    joined = {name: np.concatenate(values) for name, values in columns.items()}
     dtype = np.array([DTYPES[one] for one in joined["gemm_dtype"]])
     params = {"m": joined["m"], "n": joined["n"], "k": joined["k"], "dtype": dtype, "sustained": np.full(len(dtype), gpu in LONG)}
     keys = [f"{n}x{k}" for n, k in zip(joined["n"], joined["k"], strict=True)]
@@ -123,9 +123,9 @@ def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
     return found | _defaults(found)
 
 
-def _defaults(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+def _defaults(coefficients: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """What an implementation is taken for that nobody measured: PyTorch's newest product; on fp8 the one that reaches most, alone."""
-    plain, narrow = found.get(NEWEST), found.get(NEWEST_FP8)
+    plain, narrow = coefficients.get(NEWEST), coefficients.get(NEWEST_FP8)
     known = {"default": dict(plain)} if plain else {}
     if narrow:
         product = {name: value for name, value in narrow.items() if name.endswith("_factor")}
@@ -190,15 +190,15 @@ def table(root: Path, coefficients: Mapping[str, Mapping[str, float]] | None = N
     """Held-out shapes of A100 and H100 and all of H200 with the stored coefficients; A100 and H100 with those of the other alone."""
     a100, h100, h200 = (rows(gpu, root) for gpu in (*GPUS, *LONG))
     known = coefficients or base.stored("gemm")
-    found = []
+    cells = []
     for name, data in (("A100", a100), ("H100", h100)):
-        found += _cells(f"{name}, held-out shapes", only(data, data.held), known, only(data, ~data.held))
-    found += _cells("H200 by A100 + H100", h200, known, only(h100, ~h100.held))
-    found.append(_host_measured(only(h200, h200.params["dtype"] == "fp8_block"), known))
+        cells += _cells(f"{name}, held-out shapes", only(data, data.held), known, only(data, ~data.held))
+    cells += _cells("H200 by A100 + H100", h200, known, only(h100, ~h100.held))
+    cells.append(_host_measured(only(h200, h200.params["dtype"] == "fp8_block"), known))
     for cell, source, target in (("A100 → H100, spec only", a100, h100), ("H100 → A100, spec only", h100, a100)):
         plain = [only(one, one.params["dtype"] == "bf16") for one in (source, target)]
-        found += _cells(cell, plain[1], fit([plain[0]]), plain[0])
-    return found
+        cells += _cells(cell, plain[1], fit([plain[0]]), plain[0])
+    return cells
 
 
 def _host_measured(data: Rows, coefficients: Mapping[str, Mapping[str, float]]) -> Score:
@@ -212,18 +212,18 @@ def _host_measured(data: Rows, coefficients: Mapping[str, Mapping[str, float]]) 
 
 def _cells(cell: str, data: Rows, coefficients: Mapping[str, Mapping[str, float]], train: Rows) -> list[Score]:
     """By type: the model beside simpler ways; then by implementation and regime, the model alone."""
-    found = []
+    cells = []
     for dtype in sorted(set(data.params["dtype"].tolist())):
         part = only(data, data.params["dtype"] == dtype)
         ways = {"model": predicted(part, coefficients), **_simple(part)}
-        found += [scores.score(cell, dtype, name, values, part.seconds) for name, values in ways.items()]
+        cells += [scores.score(cell, dtype, name, values, part.seconds) for name, values in ways.items()]
         some, near = sample(part, 2000, 1), sample(only(train, train.params["dtype"] == dtype), 12000, 1)
         if len(near.seconds):
             table = scores.nearest(_sizes(near), near.seconds, _sizes(some), ())
-            found.append(scores.score(cell, dtype, "nearest row", table, some.seconds))
+            cells.append(scores.score(cell, dtype, "nearest row", table, some.seconds))
         for name, keep in _regimes(part).items():
-            found.append(scores.score(cell, f"{dtype} {name}", "model", ways["model"][keep], part.seconds[keep]))
-    return found
+            cells.append(scores.score(cell, f"{dtype} {name}", "model", ways["model"][keep], part.seconds[keep]))
+    return cells
 
 
 def _sizes(data: Rows) -> dict[str, NDArray[Any]]:

@@ -81,11 +81,11 @@ def _missed(level: str, data: Rows, kernels: ModuleType, coefficients: Any) -> M
     return Missed(level, found.seconds, data.seconds, data.held)
 
 
-def learnt(found: list[Missed]) -> dict[str, dict[str, dict[str, float]]]:
+def learnt(misses: list[Missed]) -> dict[str, dict[str, dict[str, float]]]:
     """By level and regime of expected time: quantiles of measured ÷ expected of the rows that are not held out."""
     table: dict[str, dict[str, dict[str, float]]] = {}
-    for level in dict.fromkeys(one.level for one in found):
-        expected, ratio, held = _pooled(found, level)
+    for level in dict.fromkeys(one.level for one in misses):
+        expected, ratio, held = _pooled(misses, level)
         regimes = {"all": _quantiles(ratio[~held])}
         for n, name in enumerate(REGIMES):
             here = (np.digitize(expected, EDGES_S) == n) & ~held
@@ -95,8 +95,8 @@ def learnt(found: list[Missed]) -> dict[str, dict[str, dict[str, float]]]:
     return table
 
 
-def _pooled(found: list[Missed], level: str) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    parts = [one for one in found if one.level == level]
+def _pooled(misses: list[Missed], level: str) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    parts = [one for one in misses if one.level == level]
     expected, measured, held = (np.concatenate([getattr(one, name) for one in parts]) for name in ("expected", "measured", "held"))
     return expected, measured / expected, held
 
@@ -106,11 +106,11 @@ def _quantiles(ratio: Floats) -> dict[str, float]:
     return {"low": float(low), "high": float(high), "rows": float(len(ratio))}
 
 
-def shown(family: str, found: list[Missed], table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+def shown(family: str, misses: list[Missed], table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
     """How many of the held-out rows the intervals hold, and how wide they are beside the mean error."""
     lines = []
     for level in table:
-        expected, ratio, held = _pooled(found, level)
+        expected, ratio, held = _pooled(misses, level)
         for n, name in enumerate(REGIMES):
             here = (np.digitize(expected, EDGES_S) == n) & held
             if here.sum() >= FEWEST:

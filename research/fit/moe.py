@@ -159,16 +159,18 @@ def folds(root: Path) -> list[Score]:
     predicted = [np.full(len(one.seconds), np.nan) for one in data]
     for part in range(1, HELD_OF):
         c = fit([_rows_of(one, which != part) for one, which in zip(data, fold, strict=True)])
-        for one, which, out in zip(data, fold, predicted, strict=True):
+        for held_out, which, out in zip(data, fold, predicted, strict=True):
             mask = which == part
-            out[mask] = moe.estimate(_only(one.params, mask), scores.chip(one.gpu), one.implementation[mask], c).seconds
-    found = []
-    for one, out in zip(data, predicted, strict=True):
-        mask, groups = ~one.held & (one.seconds > SHORT_S), _groups(one)
+            out[mask] = moe.estimate(_only(held_out.params, mask), scores.chip(held_out.gpu), held_out.implementation[mask], c).seconds
+    scored = []
+    for held_out, out in zip(data, predicted, strict=True):
+        mask, groups = ~held_out.held & (held_out.seconds > SHORT_S), _groups(held_out)
         for part_name in ("> 20 us", *sorted(set(groups[mask].tolist()))):
             m = mask if part_name == "> 20 us" else mask & (groups == part_name)
-            found.append(scores.score(f"{FOLDERS[one.gpu][:4].upper()} 4 folds of fitted", part_name, "model", out[m], one.seconds[m]))
-    return found
+            scored.append(
+                scores.score(f"{FOLDERS[held_out.gpu][:4].upper()} 4 folds of fitted", part_name, "model", out[m], held_out.seconds[m])
+            )
+    return scored
 
 
 def _triton(data: Rows, dtypes: tuple[str, ...] = ("bf16",)) -> Rows:
@@ -187,14 +189,14 @@ def _cell(cell: str, on: Rows, mask: NDArray[np.bool_], coefficients: Mapping[st
     params, measured, chip, sources = _only(on.params, mask), on.seconds[mask], scores.chip(on.gpu), on.implementation[mask]
     model, sol = moe.estimate(params, chip, sources, coefficients).seconds, bound(params, chip, sources)
     long = measured > SHORT_S
-    found = [
+    scored = [
         scores.score(cell, "> 20 us", way, predicted[long], measured[long])
         for way, predicted in {"model": model, "roofline": sol, "roofline/0.8 + 3 us": sol / 0.8 + 3e-6}.items()
     ]
     some, train = _sample(long, SCORED), _sample(~known.held, 3 * SCORED)
     tables = [_only(p, m) | {"implementation": i[m]} for p, m, i in ((known.params, train, known.implementation), (params, some, sources))]
     near = scores.nearest(tables[0], known.seconds[train], tables[1], ("distribution", "dtype", "gated", "implementation"))
-    found.append(scores.score(cell, "> 20 us", "nearest row", near, measured[some]))
+    scored.append(scores.score(cell, "> 20 us", "nearest row", near, measured[some]))
     tokens = params["tokens"]
     regimes = {
         "<= 20 us": ~long, "tokens <= 64": long & (tokens <= 64), "tokens 65 to 1024": long & (tokens > 64) & (tokens <= 1024),
@@ -202,7 +204,7 @@ def _cell(cell: str, on: Rows, mask: NDArray[np.bool_], coefficients: Mapping[st
     }
     for source, dtype in sorted(set(zip(sources.tolist(), params["dtype"].tolist(), strict=True))):
         regimes[f"{source.removeprefix('vllm_')[-34:]} {dtype}"] = long & (sources == source) & (params["dtype"] == dtype)
-    return found + [scores.score(cell, part, "model", model[m], measured[m]) for part, m in regimes.items()]
+    return scored + [scores.score(cell, part, "model", model[m], measured[m]) for part, m in regimes.items()]
 
 
 def bound(params: Mapping[str, NDArray[Any]], chip: Chip, sources: NDArray[np.str_]) -> Floats:

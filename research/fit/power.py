@@ -57,34 +57,34 @@ def rows(gpu: str, root: Path) -> list[Series]:
 # ---------------------------------------------------------------- what is read
 
 
-def long(one: Series) -> Mask:
+def long(series: Series) -> Mask:
     """The rows that the accuracy table is about."""
-    return one.seconds >= cases.POWER_FROM_S
+    return series.seconds >= cases.POWER_FROM_S
 
 
-def whole(one: Series) -> Mask:
+def whole(series: Series) -> Mask:
     """Long rows that were surely read for most of a second: compilers fool the collector into a few repeats of a mixture of experts."""
-    return long(one) & readings.whole(one.power_w) if one.family == "moe" else long(one)
+    return long(series) & readings.whole(series.power_w) if series.family == "moe" else long(series)
 
 
-def settled_w(one: Series, machine: Chip, table: power.Coefficients) -> Floats:
+def settled_w(series: Series, machine: Chip, table: power.Coefficients) -> Floats:
     """Power of each case once it is steady: at the highest clock, or the cap."""
-    drawn = power.power_w(one.demand, one.seconds, machine, one.family, coefficients=table)
+    drawn = power.power_w(series.demand, series.seconds, machine, series.family, coefficients=table)
     return np.minimum(drawn, power.limit_w(machine) * power.MARGIN)
 
 
-def reading_w(one: Series, machine: Chip, table: power.Coefficients, gaps: Floats) -> Floats:
+def reading_w(series: Series, machine: Chip, table: power.Coefficients, gaps: Floats) -> Floats:
     """What the collector should have read."""
-    steady = settled_w(one, machine, table)
-    return readings.expected_w(steady, steady[one.previous], WAITING_W, one.when(gaps))
+    steady = settled_w(series, machine, table)
+    return readings.expected_w(steady, steady[series.previous], WAITING_W, series.when(gaps))
 
 
-def clock_known(one: Series) -> Mask:
+def clock_known(series: Series) -> Mask:
     """Warm matrix products at the cap whose clock follows from the time that a burst takes."""
     with np.errstate(invalid="ignore"):
-        ratio = one.seconds / one.full_clock_s
-        bound = sum(one.demand.operations.values()) > COMPUTE_FLOP_PER_B * one.demand.dram_bytes
-        return bound & (one.power_w >= CAPPED_W - 5) & ~one.cold & long(one) & (ratio >= SAME_CLOCK[0]) & (ratio <= SAME_CLOCK[1])
+        ratio = series.seconds / series.full_clock_s
+        bound = sum(series.demand.operations.values()) > COMPUTE_FLOP_PER_B * series.demand.dram_bytes
+        return bound & (series.power_w >= CAPPED_W - 5) & ~series.cold & long(series) & (ratio >= SAME_CLOCK[0]) & (ratio <= SAME_CLOCK[1])
 
 
 # ---------------------------------------------------------------- fit
@@ -97,7 +97,7 @@ def fit(given: list[Series]) -> dict[str, dict[str, float]]:
     residuals = _residuals(given)
     least, start, most = (np.array([b[i] for b in BOUNDS.values()]) for i in range(3))
     count = len(start)
-    found = least_squares(
+    solution = least_squares(
         residuals,
         np.concatenate([np.log(start), WAITS]),
         loss="soft_l1",
@@ -105,8 +105,8 @@ def fit(given: list[Series]) -> dict[str, dict[str, float]]:
         max_nfev=60,
         bounds=(np.concatenate([np.log(least), np.zeros(len(WAITS))]), np.concatenate([np.log(most), np.full(len(WAITS), 2.0)])),
     ).x
-    fitted = dict(zip(BOUNDS, np.exp(found[:count]).tolist(), strict=True))
-    return {"fitted": fitted, "waits_s": dict(zip(cases.GAPS, found[count:].tolist(), strict=True))}
+    fitted = dict(zip(BOUNDS, np.exp(solution[:count]).tolist(), strict=True))
+    return {"fitted": fitted, "waits_s": dict(zip(cases.GAPS, solution[count:].tolist(), strict=True))}
 
 
 def _residuals(given: list[Series]) -> Callable[[Floats], Floats]:
@@ -132,14 +132,14 @@ def _even(errors: Floats) -> Floats:
 # ---------------------------------------------------------------- scores
 
 
-def neighbours_w(one: Series, train: Mask, asked: Mask) -> Floats:
+def neighbours_w(series: Series, train: Mask, asked: Mask) -> Floats:
     """The reading of the training row of the same kind that is nearest in log space of its sizes."""
-    have, want = np.log2(one.shape[train]), np.log2(one.shape[asked])
-    kinds, wanted, found = one.kind[train], one.kind[asked], np.empty(len(want))
+    have, want = np.log2(series.shape[train]), np.log2(series.shape[asked])
+    kinds, wanted, found = series.kind[train], series.kind[asked], np.empty(len(want))
     for start in range(0, len(want), CHUNK):
         part = slice(start, start + CHUNK)
         distance = np.abs(want[part, None, :] - have[None, :, :]).sum(axis=2) + 1e3 * (wanted[part, None] != kinds[None, :])
-        found[part] = one.power_w[train][np.argmin(distance, axis=1)]
+        found[part] = series.power_w[train][np.argmin(distance, axis=1)]
     return found
 
 
@@ -148,67 +148,71 @@ def table(root: Path, fitted: dict[str, dict[str, float]]) -> tuple[list[Score],
     machine, known, given = chip(GPU), {**power.stored(), **fitted["fitted"]}, rows(GPU, root)
     gaps = np.array([fitted["waits_s"][name] for name in cases.GAPS])
     found, pooled = list[Score](), dict[tuple[str, str], list[tuple[Floats, Floats]]]()
-    for one in given:
-        for which, rows_of in {"all": long(one), QUIET: whole(one) & ~one.cold}.items():
-            asked = rows_of & one.held & (one.power_w < CAPPED_W)
-            for method, values in _methods(one, asked, machine, known, gaps).items():
-                found.append(scores.score(one.family, which, method, values, one.power_w[asked]))
-                pooled.setdefault((which, method), []).append((values, one.power_w[asked]))
-            seen = rows_of & ~one.held & (one.power_w < CAPPED_W)
-            found.append(scores.score(one.family, which, "reading, fitted", reading_w(one, machine, known, gaps)[seen], one.power_w[seen]))
-            pooled.setdefault((which, "reading, fitted"), []).append((reading_w(one, machine, known, gaps)[seen], one.power_w[seen]))
+    for series in given:
+        for which, rows_of in {"all": long(series), QUIET: whole(series) & ~series.cold}.items():
+            asked = rows_of & series.held & (series.power_w < CAPPED_W)
+            for method, values in _methods(series, asked, machine, known, gaps).items():
+                found.append(scores.score(series.family, which, method, values, series.power_w[asked]))
+                pooled.setdefault((which, method), []).append((values, series.power_w[asked]))
+            seen = rows_of & ~series.held & (series.power_w < CAPPED_W)
+            found.append(
+                scores.score(series.family, which, "reading, fitted", reading_w(series, machine, known, gaps)[seen], series.power_w[seen])
+            )
+            pooled.setdefault((which, "reading, fitted"), []).append((reading_w(series, machine, known, gaps)[seen], series.power_w[seen]))
     for (which, method), pairs in pooled.items():
         expected, measured = (np.concatenate([pair[i] for pair in pairs]) for i in range(2))
         found.append(scores.score("together", which, method, expected, measured))
     return found, [*(_states(one, machine, known) for one in given), *_slowdowns(given, machine, known)]
 
 
-def _methods(one: Series, asked: Mask, machine: Chip, known: power.Coefficients, gaps: Floats) -> dict[str, Floats]:
+def _methods(series: Series, asked: Mask, machine: Chip, known: power.Coefficients, gaps: Floats) -> dict[str, Floats]:
     """Expected readings of the rows that are asked for, by each method."""
-    train = long(one) & ~one.held
+    train = long(series) & ~series.held
     return {
-        "reading": reading_w(one, machine, known, gaps)[asked],
-        "steady power": settled_w(one, machine, known)[asked],
-        "neighbours": neighbours_w(one, train, asked),
-        "constant": np.full(int(asked.sum()), np.median(one.power_w[train & (one.power_w < CAPPED_W)])),
+        "reading": reading_w(series, machine, known, gaps)[asked],
+        "steady power": settled_w(series, machine, known)[asked],
+        "neighbours": neighbours_w(series, train, asked),
+        "constant": np.full(int(asked.sum()), np.median(series.power_w[train & (series.power_w < CAPPED_W)])),
     }
 
 
-def _states(one: Series, machine: Chip, known: power.Coefficients) -> str:
-    drawn = power.power_w(one.demand, one.seconds, machine, one.family, coefficients=known) >= power.MARGIN * power.limit_w(machine)
-    high, low = one.held & long(one) & (one.power_w >= CAPPED_W), one.held & long(one) & (one.power_w < BELOW_W)
+def _states(series: Series, machine: Chip, known: power.Coefficients) -> str:
+    drawn = power.power_w(series.demand, series.seconds, machine, series.family, coefficients=known) >= power.MARGIN * power.limit_w(
+        machine
+    )
+    high, low = series.held & long(series) & (series.power_w >= CAPPED_W), series.held & long(series) & (series.power_w < BELOW_W)
     told = f"{drawn[high].mean():.1%} of {high.sum()} rows read at {CAPPED_W:.0f} W or more" if high.any() else "no rows"
-    return f"{one.family}: capped on {told}; not capped on {1 - drawn[low].mean():.1%} of {low.sum()} read below {BELOW_W:.0f} W"
+    return f"{series.family}: capped on {told}; not capped on {1 - drawn[low].mean():.1%} of {low.sum()} read below {BELOW_W:.0f} W"
 
 
 def _slowdowns(given: list[Series], machine: Chip, known: power.Coefficients) -> list[str]:
     """Measured and expected slowdown of matrix products at the cap, by dtype; none was fitted."""
     lines = []
-    for one in given:
-        which = clock_known(one)
-        for unit, count in one.demand.operations.items():
+    for series in given:
+        which = clock_known(series)
+        for unit, count in series.demand.operations.items():
             chosen = which & (count > 0)
             if chosen.any():
-                demand = _chosen(one, chosen)
-                held = power.clock(demand, power.Spent(one.full_clock_s[chosen]), machine, kind=one.family, coefficients=known)
-                measured = one.seconds[chosen] / one.full_clock_s[chosen]
+                demand = _chosen(series, chosen)
+                held = power.clock(demand, power.PowerDemand(series.full_clock_s[chosen]), machine, kind=series.family, coefficients=known)
+                measured = series.seconds[chosen] / series.full_clock_s[chosen]
                 error, medians = np.abs(held.slowdown / measured - 1).mean(), [np.median(f) - 1 for f in (measured, held.slowdown)]
                 lines.append(f"{unit}: at the cap slower by a median {medians[0]:.1%}, expected {medians[1]:.1%}; MAPE {error:.1%}")
     return lines
 
 
-def _chosen(one: Series, which: Mask) -> Demand:
-    return one.demand._replace(
-        operations={unit: count[which] for unit, count in one.demand.operations.items()},
-        special=one.demand.special[which],
-        dram_bytes=one.demand.dram_bytes[which],
-        l2_bytes=one.demand.l2_bytes[which],
+def _chosen(series: Series, which: Mask) -> Demand:
+    return series.demand._replace(
+        operations={unit: count[which] for unit, count in series.demand.operations.items()},
+        special=series.demand.special[which],
+        dram_bytes=series.demand.dram_bytes[which],
+        l2_bytes=series.demand.l2_bytes[which],
     )
 
 
-def show(found: list[Score], lines: list[str]) -> str:
+def show(scored: list[Score], lines: list[str]) -> str:
     """The table as text."""
-    return "\n".join([f"held-out rows below {CAPPED_W:.0f} W, but where it says fitted", scores.show(found), *lines])
+    return "\n".join([f"held-out rows below {CAPPED_W:.0f} W, but where it says fitted", scores.show(scored), *lines])
 
 
 def kept() -> dict[str, dict[str, float]]:

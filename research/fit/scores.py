@@ -75,14 +75,14 @@ def nearest(train: Mapping[str, NDArray[Any]], times: Floats, asked: Mapping[str
     numbers = [name for name in asked if name not in same]
     have = np.stack([np.log2(train[n].astype(np.float64)) for n in numbers], axis=1)
     want = np.stack([np.log2(asked[n].astype(np.float64)) for n in numbers], axis=1)
-    found = np.empty(len(want))
+    indices = np.empty(len(want))
     for start in range(0, len(want), CHUNK):
         rows = slice(start, start + CHUNK)
         distance = np.abs(want[rows, None, :] - have[None, :, :]).sum(axis=2)
         for name in same:
             distance += 1e3 * (asked[name][rows, None] != train[name][None, :])
-        found[rows] = times[np.argmin(distance, axis=1)]
-    return found
+        indices[rows] = times[np.argmin(distance, axis=1)]
+    return indices
 
 
 def show(scores: list[Score]) -> str:

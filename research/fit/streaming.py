@@ -70,15 +70,15 @@ class Group(NamedTuple):
 def figures() -> list[Figure]:
     """All published times, with whether they are held out."""
     table = tomllib.loads(FIGURES.read_text(encoding="utf-8"))
-    found = []
+    rows = []
     for row in table["figure"]:
         kind = work.find(row["workload"])
         key = f"{row['workload']} {sorted(row['params'].items())}"
         away = zlib.crc32(key.encode()) % HELD_OF == 0
         source = table["sources"][row["source"]]
         params = dict(kind.parse(row["params"]))
-        found.append(Figure(row["machine"], row["workload"], params, row["implementation"], 1e-6 * row["us"], source, away))
-    return found
+        rows.append(Figure(row["machine"], row["workload"], params, row["implementation"], 1e-6 * row["us"], source, away))
+    return rows
 
 
 def products(gpu: str, root: Path) -> Group:
@@ -111,9 +111,9 @@ def grouped(given: Iterable[Figure]) -> list[Group]:
     return [Group(f.machine, f.workload, f.params, f.implementation, np.array([f.seconds]), np.array([f.held])) for f in given]
 
 
-def expected_s(one: Group, coefficients: dict[str, float] | None = None) -> Floats:
+def expected_s(group: Group, coefficients: dict[str, float] | None = None) -> Floats:
     table = {**streaming.stored(), **(coefficients or {})}
-    return streaming.estimate(one.workload, one.params, scores.chip(one.machine), one.implementation, table).seconds
+    return streaming.estimate(group.workload, group.params, scores.chip(group.machine), group.implementation, table).seconds
 
 
 def fit(given: list[Group]) -> dict[str, float]:
@@ -138,10 +138,10 @@ def fit(given: list[Group]) -> dict[str, float]:
 # ---------------------------------------------------------------- scores
 
 
-def simple(one: Group) -> dict[str, Floats]:
+def simple(group: Group) -> dict[str, Floats]:
     """The ways it has to beat."""
-    asked = work.find(one.workload).work(one.params)
-    bound = np.broadcast_to(np.asarray(asked.memory_bytes, dtype=float), len(one.seconds)) / scores.chip(one.machine).memory_b_s
+    asked = work.find(group.workload).work(group.params)
+    bound = np.broadcast_to(np.asarray(asked.memory_bytes, dtype=float), len(group.seconds)) / scores.chip(group.machine).memory_b_s
     return {"roofline": bound, "SOL/0.8 + 3 µs": bound / 0.8 + 3e-6, "SOL/0.876 + 3 µs": bound / 0.876 + 3e-6}
 
 
@@ -196,7 +196,7 @@ def main() -> None:
         _store(found, {level: one for level, (one, _) in stated.items()})
 
 
-def _store(found: dict[str, float], stated: dict[str, dict[str, float]]) -> None:
+def _store(coefficients: dict[str, float], stated: dict[str, dict[str, float]]) -> None:
     """Replaces the fitted numbers and the intervals, leaving what is assumed."""
     file = Path(kernels.__file__).parents[1] / "coefficients" / "streaming.toml"
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith(("interval.", "date = "))]
@@ -205,8 +205,8 @@ def _store(found: dict[str, float], stated: dict[str, dict[str, float]]) -> None
     lines = [*lines[: place - 1], *head, *lines[place - 1 : place + 1], f'date = "{date.today().isoformat()}"', *lines[place + 1 :]]
     for at, line in enumerate(lines):
         name = line.split(" = ")[0]
-        if name in found:
-            lines[at] = f"{name} = {found[name]:.4g}" + (f"  #{line.split('#', 1)[1]}" if "#" in line else "")
+        if name in coefficients:
+            lines[at] = f"{name} = {coefficients[name]:.4g}" + (f"  #{line.split('#', 1)[1]}" if "#" in line else "")
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

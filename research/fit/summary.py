@@ -39,7 +39,7 @@ ONCE = (1.3, 1.3, 1.3, 1.3)  # rows of experts measured twice in one file; two c
 VERSIONS = (4.4, 25.0, 4.4, 5.6)  # attention has no such pair: that of products, and on H200 versions 0.22 and 0.24 of vLLM
 
 
-def rows(found: Mapping[str, Sequence[Score]]) -> list[Row]:
+def rows(scores: Mapping[str, Sequence[Score]]) -> list[Row]:
     """Lines for the families that were scored; attention has one for each implementation."""
     lines = [
         Row("GEMM bf16", "gemm", "bf16", GEMM_CELLS, (6, 8, 12, 12), TWICE),
@@ -47,53 +47,53 @@ def rows(found: Mapping[str, Sequence[Score]]) -> list[Row]:
         Row("GEMM fp8_block", "gemm", "fp8_block", GEMM_CELLS, (6, 8, 12, 12), (NAN,) * 4),
     ]
     for family, targets in {"prefill": (9.0, 25.0, 25.0, 25.0), "decode": (12.0, 14.0, 18.0, 18.0)}.items():
-        parts = sorted({s.part for s in found.get(family, ()) if s.part.endswith(" > 20 µs")})
+        parts = sorted({s.part for s in scores.get(family, ()) if s.part.endswith(" > 20 µs")})
         lines += [Row(f"{family} {p.removesuffix(' > 20 µs')}", family, p, ATTENTION_CELLS, targets, VERSIONS) for p in parts]
     lines += [
         Row("experts", "moe", "> 20 us", MOE_CELLS, (14, 16, 30, 30), ONCE),
         Row("NCCL, four operations", "collective", "all", NCCL_CELLS, (8, NAN, 18, 18), (3.0, NAN, 3.0, 3.0)),
         Row("power < 690 W (fitted on H200)", "power", "all", ("", "together", "", ""), (NAN, 8, NAN, NAN), (NAN,) * 4),
     ]
-    return [row for row in lines if row.family in found]
+    return [row for row in lines if row.family in scores]
 
 
-def show(found: Mapping[str, Sequence[Score]]) -> str:
+def show(scores: Mapping[str, Sequence[Score]]) -> str:
     """The table as text: mean absolute error in %, and what was asked for."""
     lines = [f"{'mean absolute error, % [asked for]':<36}" + "".join(f"{name:>23}" for name in COLUMNS)]
-    for row in rows(found):
-        lines.append(f"{row.name[:36]:<36}" + "".join(f"{_model(found, row, n):>23}" for n in range(len(COLUMNS))))
-        more = {"measurement floor": [_number(value if _has(found, row, n) else NAN) for n, value in enumerate(row.floors)]}
+    for row in rows(scores):
+        lines.append(f"{row.name[:36]:<36}" + "".join(f"{_model(scores, row, n):>23}" for n in range(len(COLUMNS))))
+        more = {"measurement floor": [_number(value if _has(scores, row, n) else NAN) for n, value in enumerate(row.floors)]}
         for name, methods in SIMPLE.items():
-            more[name] = [_number(_mape(found, row, n, methods)) for n in range(len(COLUMNS))]
-        more["bias, median, 90 % within"] = [_spread(found, row, n) for n in range(len(COLUMNS))]
+            more[name] = [_number(_mape(scores, row, n, methods)) for n in range(len(COLUMNS))]
+        more["bias, median, 90 % within"] = [_spread(scores, row, n) for n in range(len(COLUMNS))]
         lines += [f"  · {name:<32}" + "".join(f"{v:>23}" for v in values) for name, values in more.items() if any(values)]
     return "\n".join(lines)
 
 
-def _one(found: Mapping[str, Sequence[Score]], row: Row, column: int, methods: Sequence[str]) -> Score | None:
+def _one(scores: Mapping[str, Sequence[Score]], row: Row, column: int, methods: Sequence[str]) -> Score | None:
     cell = row.cells[column]
-    fits = (s for s in found[row.family] if s.cell == cell and s.part == row.part and s.method in methods and s.rows)
+    fits = (s for s in scores[row.family] if s.cell == cell and s.part == row.part and s.method in methods and s.rows)
     return next(fits, None)
 
 
-def _model(found: Mapping[str, Sequence[Score]], row: Row, column: int) -> str:
-    one, target = _one(found, row, column, (MODEL.get(row.family, "model"),)), row.targets[column]
+def _model(scores: Mapping[str, Sequence[Score]], row: Row, column: int) -> str:
+    one, target = _one(scores, row, column, (MODEL.get(row.family, "model"),)), row.targets[column]
     if one is None:
         return "no data"
     return f"{'MISS ' if 100 * one.mape > target else ''}{100 * one.mape:.1f} [{target:g}]"
 
 
-def _has(found: Mapping[str, Sequence[Score]], row: Row, column: int) -> bool:
-    return _one(found, row, column, (MODEL.get(row.family, "model"),)) is not None
+def _has(scores: Mapping[str, Sequence[Score]], row: Row, column: int) -> bool:
+    return _one(scores, row, column, (MODEL.get(row.family, "model"),)) is not None
 
 
-def _mape(found: Mapping[str, Sequence[Score]], row: Row, column: int, methods: Sequence[str]) -> float:
-    one = _one(found, row, column, methods)
+def _mape(scores: Mapping[str, Sequence[Score]], row: Row, column: int, methods: Sequence[str]) -> float:
+    one = _one(scores, row, column, methods)
     return 100 * one.mape if one else NAN
 
 
-def _spread(found: Mapping[str, Sequence[Score]], row: Row, column: int) -> str:
-    one = _one(found, row, column, (MODEL.get(row.family, "model"),))
+def _spread(scores: Mapping[str, Sequence[Score]], row: Row, column: int) -> str:
+    one = _one(scores, row, column, (MODEL.get(row.family, "model"),))
     return f"{100 * one.bias:+.1f}, {100 * one.median:.1f}, {100 * one.p90:.1f}" if one else ""
 
 

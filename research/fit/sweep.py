@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hotlap.core import plan
 from hotlap.core.model import calibration
-from hotlap.core.model.calibration import Learnt, Swept
+from hotlap.core.model.calibration import CalibrationSweep, Learnt
 from hotlap.core.model.kernels import gemm as kernels
 from hotlap.core.model.kernels.base import Floats
 from research.fit import gemm, scores
@@ -57,13 +57,13 @@ def swept(data: Rows, wanted: NDArray[np.float64], coefficients: Coefficients = 
     place = np.array([name.partition("/")[0] for name in data.implementation])
     for name in sorted(set(place.tolist())):
         part = gemm.only(data, place == name)
-        found = kernels.estimate(part.params, scores.fastest(part.gpu), part.implementation, coefficients)
+        estimate = kernels.estimate(part.params, scores.fastest(part.gpu), part.implementation, coefficients)
         dtypes = part.params["dtype"].astype(str)
         seen = sweep(part, wanted)
-        learnt = calibration.learn(Swept({n: v[seen] for n, v in found.parts.items()}, dtypes[seen], part.seconds[seen]))
-        after = np.sum(list(calibration.scaled(learnt, found.parts, dtypes).values()), axis=0)
+        learnt = calibration.learn(CalibrationSweep({n: v[seen] for n, v in estimate.parts.items()}, dtypes[seen], part.seconds[seen]))
+        after = np.sum(list(calibration.scaled(learnt, estimate.parts, dtypes).values()), axis=0)
         rest = np.setdiff1d(np.arange(len(part.seconds)), seen)
-        yield Held(f"{part.gpu}, {name}", part.seconds[rest], found.seconds[rest], after[rest], learnt, part.held[rest])
+        yield Held(f"{part.gpu}, {name}", part.seconds[rest], estimate.seconds[rest], after[rest], learnt, part.held[rest])
 
 
 def spec_only(root: Path) -> Iterator[tuple[str, Held]]:
@@ -97,9 +97,9 @@ def table(root: Path) -> list[Score]:
     return lines
 
 
-def _pair(cell: str, part: str, one: Held) -> list[Score]:
-    said = f"{part} ({one.learnt.cases} rows swept)" if part != "all" else part
+def _pair(cell: str, part: str, held: Held) -> list[Score]:
+    said = f"{part} ({held.learnt.cases} rows swept)" if part != "all" else part
     return [
-        scores.score(cell, said, "spec only", one.before, one.measured),
-        scores.score(cell, said, "spec plus sweep", one.after, one.measured),
+        scores.score(cell, said, "spec only", held.before, held.measured),
+        scores.score(cell, said, "spec plus sweep", held.after, held.measured),
     ]
