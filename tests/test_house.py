@@ -139,7 +139,7 @@ def test_a_result_walks_down_the_road_and_never_back(tmp_path: Path) -> None:
     road = Road(ROAD)
     with road:
         plan = plans.load(str(file))
-    path = session.run(plan, session.Options(target="simulated:h200-sxm", home=tmp_path), lambda *_: None)
+    path = session.run(plan, session.SessionOptions(target="simulated:h200-sxm", home=tmp_path), lambda *_: None)
     with road:
         bundle = bundles.load(path)
         printed = text.table(rows.rows(bundle), 100, False, bundle.run.id)

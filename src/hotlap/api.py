@@ -81,7 +81,7 @@ def run(plan: str | os.PathLike[str] | Plan = "quick", target: str | None = None
     """
     own = {name: read(options.pop(name)) for name, read in _OF_A_RUN.items() if name in options}
     chosen = _measured(_plan(plan), options, also=tuple(_OF_A_RUN))
-    path = session.run(chosen, session.Options(target=_target(target), home=paths.home(), **own), lambda *_: None)
+    path = session.run(chosen, session.SessionOptions(target=_target(target), home=paths.home(), **own), lambda *_: None)
     return load(path)
 
 

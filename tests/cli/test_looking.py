@@ -13,7 +13,7 @@ import pytest
 
 from hotlap.cli import looking, main, progress
 from hotlap.core.measure.machine import busy
-from hotlap.core.measure.protocol import Ended
+from hotlap.core.measure.protocol import RoundDone
 from hotlap.core.record import Case, Device, Look, MeasureOptions, Plan, RunningProcess, Samples
 
 IDLE = Look(seconds=0.01, cores=2, others_share=0.0, steal_share=0.0, runnable=0.0)
@@ -134,14 +134,14 @@ def test_a_busy_machine_takes_longer(asked: Plan, target: str, limit_s: float, s
 
 
 def test_a_case_that_fails_in_the_first_round_is_said() -> None:
-    from hotlap.core.measure.protocol import Took
+    from hotlap.core.measure.protocol import CaseDone
 
     stream, asked = io.StringIO(), plan(6, 6)
     shown = progress.Progress(stream)
     shown.begin(asked)
     for number, cause in ((0, "timers"), (0, "wrong_result"), (1, "timers")):
         samples = Samples(case=asked.cases[0].id, device="d", round=number, status="invalid", cause=cause, reason="why")
-        shown(CPU, number, Took(samples=samples))
+        shown(CPU, number, CaseDone(samples=samples))
     label = shown.labels[asked.cases[0].id]
     assert stream.getvalue().splitlines() == [f"round 1, {label}: invalid: why; another round takes its place", f"round 1, {label}: invalid: why"]
 
@@ -162,7 +162,7 @@ def test_the_time_left_follows_from_the_rounds_that_are_done() -> None:
     shown.begin(plan(6, 30, budget_s=90.0), "opencl")
     for number, seconds in enumerate((16.0, 26.0, 36.0, 46.0, 56.0, 66.0, 76.0)):
         clock.seconds = seconds
-        shown(CPU, number, Ended(seconds=10.0))
+        shown(CPU, number, RoundDone(seconds=10.0))
     left = [line.partition("s, ")[2] for line in stream.getvalue().splitlines()[1:]]
     assert left == ["about 80 s left", "about 50 s left", "about 40 s left", "about 20 s left", "about 11 s left", "at most 20 s left", "at most 14 s left"]
 
@@ -174,7 +174,7 @@ def test_a_log_has_a_line_in_five_seconds_at_most() -> None:
     shown.begin(plan(6, 100), "host")
     for number in range(40):
         clock.seconds += 0.5
-        shown(CPU, number, Ended(seconds=0.5))
+        shown(CPU, number, RoundDone(seconds=0.5))
     assert len(stream.getvalue().splitlines()) == 1 + 4
 
 
@@ -184,11 +184,11 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_shows_the_time_left_from_the_start() -> None:
-    from hotlap.core.measure.protocol import Began
+    from hotlap.core.measure.protocol import CaseStarted
 
     stream = Terminal()
     shown = progress.Progress(stream)
     asked = plan(6, 6)
     shown.begin(asked, "opencl")
-    shown(CPU, 0, Began(case=asked.cases[0].id))
+    shown(CPU, 0, CaseStarted(case=asked.cases[0].id))
     assert "round 1 of 6, about 60 s left  stream" in stream.getvalue()

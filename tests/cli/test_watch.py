@@ -18,7 +18,7 @@ from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, Reading
 from hotlap.nodes.cli import watch, watching
 from hotlap.nodes.sensors import exporter, otlp, prometheus
-from hotlap.nodes.sensors.tally import Tally
+from hotlap.nodes.sensors.tally import SensorStats
 
 
 def test_a_simulated_gpu_ends_with_a_summary(capsys):
@@ -83,7 +83,7 @@ def test_bad_input_is_one_line(words, said, capsys):
 
 
 def test_residency_by_cause():
-    tally = Tally(1.0)
+    tally = SensorStats(1.0)
     for second, mask in enumerate([0x4, 0x4, 0x44, 0x0, 0x0]):
         tally.add([Reading(sensor="throttle", device="d", time_s=float(second), value=float(mask))])
     assert tally.residency("d") == {"software power cap": 0.75, "hardware thermal": 0.25}
@@ -252,7 +252,7 @@ def test_all_simulated_gpus_are_watched_or_the_one_that_was_asked_for(capsys):
 
 
 def test_the_table_fits_its_width(capsys):
-    tally = Tally(1.0)
+    tally = SensorStats(1.0)
     names = {f"d{n}": f"simulated:{n} NVIDIA H200 SXM 141 GB (simulated)" for n in range(2)}
     shown = {"power_w": 701.25, "temperature_c": 61.5, "clock_hz.sm": 1.98e9, "utilization": 1.0, "memory_used_bytes": 9e10, "throttle": 0x44}
     tally.add([Reading(sensor=s, device=key, time_s=0.0, value=float(v)) for key in names for s, v in shown.items()])
@@ -307,11 +307,11 @@ def test_sigterm_ends_with_a_summary():
 
 
 def test_what_stayed_at_zero_takes_one_line():
-    tally = Tally(1.0)
+    tally = SensorStats(1.0)
     zeros = [f"ecc_{letter}" for letter in "abcdef"]
     tally.add([Reading(sensor=name, device="d", time_s=1.0, value=0.0) for name in zeros])
     tally.add([Reading(sensor="pcie_bytes_per_s.sent", device="d", time_s=1.0, value=2.5e9)])
-    told = watching.told(tally, {})
+    told = watching.worded(tally, {})
     assert "  0 throughout: ecc_a, ecc_b, ecc_c, ecc_d, ecc_e, ecc_f" in told
     assert sum("ecc_" in line for line in told) == 1
     assert any("2.5 GB/s" in line for line in told)

@@ -12,7 +12,7 @@ from hotlap.core.errors import InputError, NotSupported
 from hotlap.kernels.advice import findings, study
 from hotlap.kernels.binaries.base import Compiled
 from hotlap.kernels.compiled import disassembling
-from hotlap.kernels.compiled.asking import Asked, kernels
+from hotlap.kernels.compiled.asking import CompileRequest, kernels
 from hotlap.kernels.show import compiled as report
 
 SOURCE = Path(__file__).parent / "kernels.cu"
@@ -32,7 +32,7 @@ SIGNATURE = "x_ptr=*fp32:16, y_ptr=*fp32:16, n=i32, BLOCK=1024, num_warps=8"
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Compiled], Path]:
     pytest.importorskip("cuda.bindings.nvrtc")
     keep = tmp_path_factory.mktemp("kept")
-    return list(kernels(str(SOURCE), Asked(architectures=["sm_90"], keep=keep, rounds=2))), keep
+    return list(kernels(str(SOURCE), CompileRequest(architectures=["sm_90"], keep=keep, rounds=2))), keep
 
 
 @pytest.mark.slow("compiles by NVRTC, or a driver")
@@ -50,9 +50,9 @@ def test_cuda_is_compiled_with_its_spills_and_kept(made: tuple[list[Compiled], P
 @pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_a_kept_cubin_and_ptx_are_read_again(made: tuple[list[Compiled], Path]) -> None:
     found, keep = made
-    again = list(kernels(str(keep / "kernels.sm_90.cubin"), Asked()))
+    again = list(kernels(str(keep / "kernels.sm_90.cubin"), CompileRequest()))
     assert [(one.kernel, one.registers, one.stack_bytes) for one in again] == [(one.kernel, one.registers, one.stack_bytes) for one in found]
-    ptx = {one.kernel: one for one in kernels(str(keep / "kernels.sm_90.ptx"), Asked())}
+    ptx = {one.kernel: one for one in kernels(str(keep / "kernels.sm_90.ptx"), CompileRequest())}
     assert ptx["heavy"].threads == 1024
     assert ptx["heavy"].registers == (32 if disassembling.ptxas("sm_90") else None)
 
@@ -72,7 +72,7 @@ def test_flags_are_variants_side_by_side(capsys: pytest.CaptureFixture[str], mon
 def test_the_example_spills_and_its_fix_does_not() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     example = Path(__file__).parents[2] / "examples" / "spills.cu"
-    spilled, fixed = kernels(str(example), Asked(flags=["", "-DFIX"]))
+    spilled, fixed = kernels(str(example), CompileRequest(flags=["", "-DFIX"]))
     assert spilled.spills
     assert not fixed.spills
     assert [one.rule for one in findings([study(spilled)])] == ["compiled-spills"]
@@ -82,7 +82,7 @@ def test_a_source_that_does_not_compile_is_named_with_its_line(tmp_path: Path) -
     pytest.importorskip("cuda.bindings.nvrtc")
     (tmp_path / "bad.cu").write_text("__global__ void k(int* a) { a[0] = nothing; }\n")
     with pytest.raises(NotSupported, match=r"bad\.cu\(1\): error"):
-        list(kernels(str(tmp_path / "bad.cu"), Asked()))
+        list(kernels(str(tmp_path / "bad.cu"), CompileRequest()))
 
 
 @pytest.mark.slow("compiles by NVRTC, or a driver")
@@ -112,14 +112,14 @@ def test_bad_input_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     for name in ("kernel.txt", "kernel.py", "kernel.cu"):
         (tmp_path / name).write_text("text")
     with pytest.raises(InputError, match=said):
-        list(kernels(source, Asked(architectures=[architecture] if architecture else [])))
+        list(kernels(source, CompileRequest(architectures=[architecture] if architecture else [])))
 
 
 @pytest.mark.slow("compiles by NVRTC, or a driver")
 def test_opencl_is_asked_of_its_driver(tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     (tmp_path / "k.cl").write_text("__kernel void k(__global float* a) { __local float t[64]; int i = get_local_id(0); t[i] = a[i]; barrier(1); a[i] = t[63 - i]; }")
-    (one,) = kernels(str(tmp_path / "k.cl"), Asked())
+    (one,) = kernels(str(tmp_path / "k.cl"), CompileRequest())
     assert one.kernel == "k"
     assert one.shared_bytes == 256
     assert one.compile_s[0] > 0
@@ -129,12 +129,12 @@ def test_triton_is_compiled_without_a_gpu(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     pytest.importorskip("torch")
     (tmp_path / "add.py").write_text(TRITON)
-    (one,) = kernels(f"{tmp_path}/add.py:add", Asked(architectures=["sm_90"], signature=SIGNATURE))
+    (one,) = kernels(f"{tmp_path}/add.py:add", CompileRequest(architectures=["sm_90"], signature=SIGNATURE))
     assert (one.threads, one.registers is not None, one.spill_store_bytes) == (256, True, 0)
     with pytest.raises(InputError, match="--signature lacks n, BLOCK; as in --signature"):
-        list(kernels(f"{tmp_path}/add.py:add", Asked(signature="x_ptr=*fp32, y_ptr=*fp32")))
+        list(kernels(f"{tmp_path}/add.py:add", CompileRequest(signature="x_ptr=*fp32, y_ptr=*fp32")))
     with pytest.raises(InputError, match="has no 'ad'; did you mean 'add'"):
-        list(kernels(f"{tmp_path}/add.py:ad", Asked(signature=SIGNATURE)))
+        list(kernels(f"{tmp_path}/add.py:ad", CompileRequest(signature=SIGNATURE)))
 
 
 # ---------------------------------------------------------------- what is said

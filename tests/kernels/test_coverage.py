@@ -18,11 +18,11 @@ from hotlap.core.record import Case, Use
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.variety import Variety
 from hotlap.kernels.coverage import complete, covering, edges, features, making, measure, near, regions, used
-from hotlap.kernels.coverage.groups import Columns, grouped
-from hotlap.kernels.coverage.regions import Roof
+from hotlap.kernels.coverage.groups import GroupColumns, grouped
+from hotlap.kernels.coverage.regions import RegionRoof
 from hotlap.kernels.show import coverage as report
 
-ROOF = Roof("h200-sxm", 4.8e12, 50e6, 3e-6, {"matrix.bf16": 989e12, "matrix.fp16": 989e12, "fma.fp32": 67e12}, 450e9)
+ROOF = RegionRoof("h200-sxm", 4.8e12, 50e6, 3e-6, {"matrix.bf16": 989e12, "matrix.fp16": 989e12, "fma.fp32": 67e12}, 450e9)
 GIB = 2.0**30
 
 
@@ -53,7 +53,7 @@ def test_edges_of_tiles(size: int, level: str) -> None:
     ],
 )  # fmt: skip
 def test_alignment_is_that_of_the_least_aligned_stored_row(given: dict[str, object], level: str) -> None:
-    columns = Columns("gemm", [gemm(**given)])
+    columns = GroupColumns("gemm", [gemm(**given)])
     assert features.ALIGNMENTS[features.alignment(GEMM.variety or Variety(), columns)[0]] == level
 
 
@@ -75,7 +75,7 @@ def test_every_row_of_a_design_becomes_a_case_of_these_levels(name: str) -> None
         found = making.make(name, of, row.tolist())
         assert found is not None, measure.words(of, row)
         assert plans.case(name, found.params).id == found.id  # plans take it as it is
-        assert features.codes(of, Columns(name, [found]))[0].tolist() == row.tolist()
+        assert features.codes(of, GroupColumns(name, [found]))[0].tolist() == row.tolist()
 
 
 @pytest.mark.parametrize("name", [name for name in work.WORKLOADS if edges.named(name)])
@@ -91,7 +91,7 @@ def test_every_directed_case_can_be_made_or_says_why_not(name: str) -> None:
 
 def test_counts_at_once_are_those_of_single_cases() -> None:
     some = [gemm(m=m, n=512, k=256, layout=layout, epilogue=epilogue) for m in (1, 77) for layout in ("nn", "tt") for epilogue in ("none", "bias")]
-    counted = Columns("gemm", some).counted
+    counted = GroupColumns("gemm", some).counted
     for place, one in enumerate(some):
         asked = work.find("gemm").work(one.params)
         assert counted["memory_bytes"][place] == asked.memory_bytes
@@ -133,7 +133,7 @@ def test_near_is_a_factor_of_two_with_equal_texts_and_alignment(other: dict[str,
 
 def test_near_needs_the_same_side_of_the_roofline() -> None:
     few, many = gemm(m=176), gemm(m=340)  # the ridge of this machine lies between
-    sides = regions.placed("gemm", Columns("gemm", [few, many]), ROOF).computes.tolist()
+    sides = regions.placed("gemm", GroupColumns("gemm", [few, many]), ROOF).computes.tolist()
     assert sides == [False, True]
     assert few.id in near.matched([few], grouped([many]), None)[1]
     assert few.id not in near.matched([few], grouped([many]), ROOF)[1]
@@ -242,13 +242,13 @@ def test_a_completion_has_the_directed_cases_of_workloads_that_it_brings() -> No
 def test_a_combination_that_another_row_has_is_not_told_as_open(monkeypatch: pytest.MonkeyPatch) -> None:
     real, tried = making.make, list[str]()
 
-    def second_only(name: str, of: Sequence[features.Feature], row: Sequence[int]) -> Case | None:
+    def second_only(name: str, of: Sequence[features.CoverageFeature], row: Sequence[int]) -> Case | None:
         tried.append(name)
         return real(name, of, row) if len(tried) % 2 == 0 else None
 
-    def each_twice(*args: object, **kwargs: object) -> covering.Design:
+    def each_twice(*args: object, **kwargs: object) -> covering.CoveringDesign:
         found = design(*args, **kwargs)  # type: ignore[arg-type]
-        return covering.Design(np.repeat(found.rows, 2, axis=0), found.possible, found.covered)
+        return covering.CoveringDesign(np.repeat(found.rows, 2, axis=0), found.possible, found.covered)
 
     design = covering.design
     monkeypatch.setattr(making, "make", second_only)

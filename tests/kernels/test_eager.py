@@ -12,16 +12,16 @@ import pytest
 from hotlap import cli
 from hotlap.kernels import eager
 from hotlap.kernels.binaries.graphs import Break
-from hotlap.kernels.eager_round import Job, Round, _apart
+from hotlap.kernels.eager_round import EagerJob, EagerRound, _apart
 from hotlap.kernels.show import eager as report
 
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "graph_break.py"
-JOB = Job(factory="net:make")
+JOB = EagerJob(factory="net:make")
 
 
-def rounds(eager_s: list[float], compiled_s: list[float], compile_s: float = 10.0) -> list[Round]:
-    return [Round(eager_s=a, compiled_s=b, compile_s=compile_s, graphs=1, difference=1e-7, rounding=1e-7) for a, b in zip(eager_s, compiled_s, strict=True)]
+def rounds(eager_s: list[float], compiled_s: list[float], compile_s: float = 10.0) -> list[EagerRound]:
+    return [EagerRound(eager_s=a, compiled_s=b, compile_s=compile_s, graphs=1, difference=1e-7, rounding=1e-7) for a, b in zip(eager_s, compiled_s, strict=True)]
 
 
 def test_break_even_is_what_compiling_costs_over_what_a_step_wins() -> None:
@@ -52,21 +52,21 @@ def test_too_few_rounds_have_no_interval() -> None:
 
 def test_without_a_compiler_the_graphs_are_told_and_times_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager.shutil, "which", lambda _: None)
-    asked: list[Job] = []
+    asked: list[EagerJob] = []
 
-    def answered(job: Job) -> Round:
+    def answered(job: EagerJob) -> EagerRound:
         asked.append(job)
-        return Round(graphs=2, breaks=[Break(reason="data-dependent jump", where="net.py:10 if y.sum() > 0:")], device="cpu")
+        return EagerRound(graphs=2, breaks=[Break(reason="data-dependent jump", where="net.py:10 if y.sum() > 0:")], device="cpu")
 
     monkeypatch.setattr(eager, "_round", answered)
-    out = report.against(eager.run(Job(factory="net:make", target="torch:cpu"), 6), 80)
+    out = report.against(eager.run(EagerJob(factory="net:make", target="torch:cpu"), 6), 80)
     assert [job.time_it for job in asked] == [False]
     assert "not run, because no C++ compiler is here" in out
     assert "net.py:10 if y.sum() > 0:" in out
 
 
 def test_outputs_that_differ_more_than_rounding_are_said() -> None:
-    found = eager.folded(JOB, [Round(eager_s=1.0, compiled_s=0.5, compile_s=1.0, difference=1e-2, rounding=1e-7)])
+    found = eager.folded(JOB, [EagerRound(eager_s=1.0, compiled_s=0.5, compile_s=1.0, difference=1e-2, rounding=1e-7)])
     assert "more than rounding explains" in report.against(found, 80)
 
 
@@ -74,7 +74,7 @@ def test_outputs_that_differ_more_than_rounding_are_said() -> None:
 def test_a_real_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "net.py").write_text("def wrong():\n    return 3\n")
     monkeypatch.chdir(tmp_path)
-    found = eager._round(Job(factory=f"{EXAMPLE}:make", backend="aot_eager", slot_s=0.02))
+    found = eager._round(EagerJob(factory=f"{EXAMPLE}:make", backend="aot_eager", slot_s=0.02))
     assert found.graphs == 2
     assert len(found.breaks) == 1
     assert found.breaks[0].where.startswith("graph_break.py:22 if y.sum() > 0")

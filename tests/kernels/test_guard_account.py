@@ -11,7 +11,7 @@ import pytest
 from hotlap.core.measure.protocol import Sampling
 from hotlap.core.record import Case, Samples
 from hotlap.kernels import implementer
-from hotlap.kernels.guard.account import Account
+from hotlap.kernels.guard.account import GuardAccount
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGSTOP is POSIX")
 
@@ -132,7 +132,7 @@ def test_the_account_of_workloads_of_ours_is_believed(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_how_much_of_the_time_must_be_in_the_account(ends: tuple[float, float, float], account_s: float, state: str) -> None:
     """First message sent, last message sent, and until when nothing had come; the first one came at 10.5."""
-    account, blank = Account(), Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])
+    account, blank = GuardAccount(), Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])
     account.sampling(Sampling(sent_s=ends[0]), 10.5, 0.0)
     account.sampling(Sampling(timed_s=account_s / 2, between_s=account_s / 2, sent_s=ends[1]), 99.0, ends[2])
     assert account.judged(blank).status == state
@@ -140,7 +140,7 @@ def test_how_much_of_the_time_must_be_in_the_account(ends: tuple[float, float, f
 
 
 def test_an_end_without_a_beginning_says_nothing() -> None:
-    account, blank = Account(), Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])
+    account, blank = GuardAccount(), Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])
     account.sampling(Sampling(timed_s=1e-9, sent_s=50.0), 50.0, 40.0)
     assert account.judged(blank) is blank
     failed = Samples(case="c", device="d", round=0, status="error", reason="no luck")
@@ -152,4 +152,4 @@ def test_an_end_without_a_beginning_says_nothing() -> None:
 def test_which_processes_have_an_account() -> None:
     ours = Case(workload="launch", params={})
     assert implementer.account([ours]) is None
-    assert isinstance(implementer.account([ours, Case(workload="kernel", params={"name": "x"})]), Account)
+    assert isinstance(implementer.account([ours, Case(workload="kernel", params={"name": "x"})]), GuardAccount)

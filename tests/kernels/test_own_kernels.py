@@ -43,7 +43,7 @@ def _target(name: str) -> Any:
         pytest.skip(f"{name}: {error}")
 
 
-def _kept(path: Path, home: Path) -> kernels.Kernel:
+def _kept(path: Path, home: Path) -> kernels.KeptKernel:
     return kernels.keep(describe.describe(path), describe.files(path), home)
 
 

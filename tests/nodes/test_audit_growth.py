@@ -45,7 +45,7 @@ SINCE: dict[str, tuple[dict, dict, dict]] = {
 GROWING = audit.growing(RULES)
 
 
-def since(name: str, before: dict, now: dict, hours: float | None = 1.0, rebooted: bool = False) -> list[audit.Outcome]:
+def since(name: str, before: dict, now: dict, hours: float | None = 1.0, rebooted: bool = False) -> list[audit.AuditOutcome]:
     return audit.audit(node(now), {name: GROWING[name]}, RULES[name].profiles[0], Earlier(node(before), hours, rebooted))
 
 

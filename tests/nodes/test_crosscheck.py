@@ -5,12 +5,12 @@ import pytest
 
 from hotlap.core.record import Reading
 from hotlap.nodes.sensors import crosscheck
-from hotlap.nodes.sensors.tally import Tally
+from hotlap.nodes.sensors.tally import SensorStats
 
 
 def tally(**watts):
     """10 s at 10 Hz; devices by name, `__` for /: a constant power as a counter and as readings of power."""
-    made = Tally(0.1)
+    made = SensorStats(0.1)
     for time_s in np.arange(101) / 10:
         for name, power in watts.items():
             device = name.replace("__", "/")

@@ -16,7 +16,7 @@ from hotlap.core.errors import InputError, SchemaError
 from hotlap.nodes import audit, odd
 from hotlap.nodes.facts import Fact
 from hotlap.nodes.inspect import bmc, commands, node, redact
-from hotlap.nodes.inspect.noting import Notes
+from hotlap.nodes.inspect.noting import FactNotes
 from hotlap.nodes.inspect.place import INDEX, Packed, opened, packed
 from hotlap.nodes.show import audit as printing
 
@@ -116,7 +116,7 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.skipif(not RECORDED.is_file(), reason="the recorded Redfish crawl is not here")
 def test_firmware_and_bios_of_a_recorded_crawl() -> None:
-    notes = Notes(grace())
+    notes = FactNotes(grace())
     bmc.collect(notes, str(RECORDED))
     assert notes.facts["firmware[HGX_FW_GPU_1]"].value == "97.10.3E.00.05"
     assert notes.facts["bios_setting[above_4g]"].value == "Enabled"

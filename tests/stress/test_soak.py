@@ -89,7 +89,7 @@ def verdict(path: Path) -> judging.StressVerdict:
 
 def drill(faults: str, home: Path, profile: Profile = PROFILE) -> judging.StressVerdict:
     device = "all" if "count=" in faults else ""
-    options = soak.Options(target=f"simulated:h200-sxm?{faults}".rstrip("?"), device=device, home=home, hung_s=4.0)
+    options = soak.StressOptions(target=f"simulated:h200-sxm?{faults}".rstrip("?"), device=device, home=home, hung_s=4.0)
     return verdict(soak.run(profile, options, lambda _device, _line: None))
 
 
@@ -171,7 +171,7 @@ def test_every_dtype_has_the_same_time(tmp_path: Path) -> None:
 def test_hours_at_the_limit_are_at_the_limit(machine: str, tmp_path: Path) -> None:
     """Most of the time is for what draws the most, and every dtype still has its turn."""
     for name in ("thermal", "burn-in"):
-        options = soak.Options(target=f"simulated:{machine}", home=tmp_path)
+        options = soak.StressOptions(target=f"simulated:{machine}", home=tmp_path)
         path = soak.run(replace(stress.load(name), seconds=900.0), options, lambda _device, _line: None)
         (one,) = verdict(path).devices
         watts = np.concatenate([np.array(x.values, float) for x in bundles.load(path).readings if x.sensor == "power_w"])
@@ -183,7 +183,7 @@ def test_hours_at_the_limit_are_at_the_limit(machine: str, tmp_path: Path) -> No
 @pytest.mark.slow("hours of load, simulated")
 @pytest.mark.parametrize("machine", ["mi300x", "arc-b580", "v100-sxm2-32gb", "rtx-4090", "gb200", "t4", "max-1550"])
 def test_a_card_that_is_well_passes(machine: str, tmp_path: Path) -> None:
-    options = soak.Options(target=f"simulated:{machine}", home=tmp_path)
+    options = soak.StressOptions(target=f"simulated:{machine}", home=tmp_path)
     for name in ("quick", "mixed", "idle-wake", "power-pulse"):
         asked = stress.load(name)
         found = verdict(soak.run(replace(asked, seconds=min(asked.seconds, 120.0)), options, lambda _device, _line: None))
@@ -194,7 +194,7 @@ def test_a_card_that_is_well_passes(machine: str, tmp_path: Path) -> None:
 def test_a_resumed_run_does_the_phases_that_were_left(tmp_path: Path) -> None:
     """Ended in its first phase, it goes on from there, not from the beginning."""
     asked = profile(40.0, ("products", "memory", "link", "atomics"))
-    path = soak.run(asked, soak.Options(target="simulated:h200-sxm", home=tmp_path), lambda _device, _line: None)
+    path = soak.run(asked, soak.StressOptions(target="simulated:h200-sxm", home=tmp_path), lambda _device, _line: None)
     lines = [x for x in verdict_lines(path) if x.time_s < 8.0]
     (path / FILE).write_bytes(b"".join(msgspec.json.encode(x) + b"\n" for x in lines))
     (path / bundles.READINGS).write_bytes(b"")

@@ -128,7 +128,7 @@ def test_why_the_limit_was_not_reached(name: str) -> None:
     lines = ticks("G0", {"products fp16": [FAST] * 20})
     events = [Happened(device="G0", time_s=0.0, what="began", numbers=numbers)]
     some = [replace(x, busy_s=1.0) for x in lines if isinstance(x, Tick)]
-    seen = power_limit.Seen(
+    seen = power_limit.PowerLimitSeen(
         stress.symptoms.columns("G0", [power("G0", 300.0, 310.0)]), some, events, throughput.rates(some, events, H200), throttling
     )
     found = power_limit.reached(device(0), H200, seen)
@@ -146,7 +146,7 @@ def test_the_limit_in_force_comes_before_the_table() -> None:
     shown = stress.symptoms.columns(
         "G0", [power("G0", 100.0, 395.0, 399.0), Readings(sensor="power_limit_w", device="G0", times_s=[0.0], values=[400.0])]
     )
-    found = power_limit.reached(device(0), H200, power_limit.Seen(shown, [], [], [], {}))
+    found = power_limit.reached(device(0), H200, power_limit.PowerLimitSeen(shown, [], [], [], {}))
     assert found.yes
     assert found.said.startswith("reached: 399 of 400 W (in force by the driver), first after 1 s; 67 % of readings")
 

@@ -14,7 +14,7 @@ import trace_samples as samples
 from hotlap.core.errors import InputError
 from hotlap.traces import opening
 from hotlap.traces.building import Builder
-from hotlap.traces.events import COLUMNS, Launch
+from hotlap.traces.events import COLUMNS, KernelLaunch
 from hotlap.traces.timeline import Timeline
 
 
@@ -46,7 +46,7 @@ def test_tables_keep_the_order_of_first_appearance_and_read_raw_json() -> None:
     tables = into.tables()
     assert tables.names == ["a", "b"]
     assert tables.stacks == ["aé;b", "plain", '"broken']
-    assert tables.launches == [Launch((2, 3, 1), (0, 0, 0), 1, 2, 0.5), Launch((1, 2, 3), (0, 0, 0), -1, -1, -1.0)]
+    assert tables.launches == [KernelLaunch((2, 3, 1), (0, 0, 0), 1, 2, 0.5), KernelLaunch((1, 2, 3), (0, 0, 0), -1, -1, -1.0)]
 
 
 @pytest.mark.parametrize("reader", samples.FORMATS)

@@ -13,10 +13,10 @@ from marked import launch, marker, opened, operator, step, written
 
 from hotlap.core.errors import InputError
 from hotlap.traces.cli import diff as trace_diff
-from hotlap.traces.diff import Part, TraceDiff, diff
+from hotlap.traces.diff import DiffPart, TraceDiff, diff
 from hotlap.traces.matching import pairs
 from hotlap.traces.show import diff as printing
-from hotlap.traces.spending import COMMUNICATION, COMPUTE, COPIES, Group, exclusive
+from hotlap.traces.spending import COMMUNICATION, COMPUTE, COPIES, SpendingGroup, exclusive
 from hotlap.traces.timeline import Timeline
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "traces"
@@ -56,7 +56,7 @@ def both(path: Path, a: list[dict[str, Any]], b: list[dict[str, Any]]) -> TraceD
     return found
 
 
-def by_b(found: TraceDiff) -> dict[str, Part]:
+def by_b(found: TraceDiff) -> dict[str, DiffPart]:
     return {one.b or one.a: one for one in found.parts}
 
 
@@ -215,8 +215,8 @@ def test_traces_that_cannot_be_compared(tmp_path: Path) -> None:
 
 
 def test_each_group_is_matched_once() -> None:
-    ours = [Group(0, f"k{i % 7}", ("op",) * (i % 3)) for i in range(21)]
-    theirs = [Group(0, f"k{i % 5}x", ("op",) * (i % 4)) for i in range(20)] + ours[:4]
+    ours = [SpendingGroup(0, f"k{i % 7}", ("op",) * (i % 3)) for i in range(21)]
+    theirs = [SpendingGroup(0, f"k{i % 5}x", ("op",) * (i % 4)) for i in range(20)] + ours[:4]
     found = pairs(ours, theirs)
     assert sorted(one.a for one in found if one.a >= 0) == list(range(21))
     assert sorted(one.b for one in found if one.b >= 0) == list(range(24))
@@ -284,8 +284,8 @@ def test_recordings_of_pytorch(tmp_path: Path) -> None:
 
 
 def test_gaps_that_would_print_alike_are_one_row() -> None:
-    def gap(operator: str, b_s: float) -> Part:
-        return Part(what="queue", how="same", a="copy", b="copy", operator=operator, a_s=0.1, b_s=b_s, delta_s=b_s - 0.1)
+    def gap(operator: str, b_s: float) -> DiffPart:
+        return DiffPart(what="queue", how="same", a="copy", b="copy", operator=operator, a_s=0.1, b_s=b_s, delta_s=b_s - 0.1)
 
     found = printing._alike([gap("step › aten::to › aten::copy_", 0.2), gap("step › aten::copy_", 0.4), gap("aten::mm", 0.1)])
     assert [(one.a_s, one.b_s, one.delta_s) for one in found] == [(0.2, pytest.approx(0.6), pytest.approx(0.4))]

@@ -18,7 +18,7 @@ from hotlap.core.errors import InputError, Unavailable
 from hotlap.core.record import Stop
 from hotlap.core.store import bundle
 from hotlap.traces import capture, captured, tools
-from hotlap.traces.captured import Captured, Process, Window
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureWindow
 from hotlap.traces.study import Study
 from hotlap.traces.timeline import Timeline
 
@@ -201,8 +201,8 @@ def test_a_program_without_pytorch_says_so(tmp_path: Path) -> None:
 
 def test_overhead_by_windows_cancels_drift() -> None:
     usual = [[1.0 + 0.1 * i] * 9 for i in range(7)]
-    windows = [Window(first=0, began_s=0, ended_s=1, steps_s=[1.1 * (1.05 + 0.1 * i)] * 9, start_s=0.5) for i in range(6)]
-    one = Process(place="1", pid=1, steps=100, windows=windows, usual_s=usual, loop_s=130.0, own_s=1e-3, calls=50)
+    windows = [CaptureWindow(first=0, began_s=0, ended_s=1, steps_s=[1.1 * (1.05 + 0.1 * i)] * 9, start_s=0.5) for i in range(6)]
+    one = CapturedProcess(place="1", pid=1, steps=100, windows=windows, usual_s=usual, loop_s=130.0, own_s=1e-3, calls=50)
     found = capture.overhead(one)
     assert found.inside == pytest.approx(1.1, rel=0.02)
     assert found.still_s == 3.0
@@ -262,9 +262,9 @@ def test_ranks_are_told_together_then_the_one_that_is_waited_for(tmp_path: Path)
 
 
 def test_traces_of_ranks_leave_out_what_launched_them() -> None:
-    one, two, launcher = (Process(place=place, pid=1, steps=3, trace=f"trace-{place}.json") for place in ("rank0", "rank1", "77"))
+    one, two, launcher = (CapturedProcess(place=place, pid=1, steps=3, trace=f"trace-{place}.json") for place in ("rank0", "rank1", "77"))
 
-    def ranks(*processes: Process) -> list[str]:
+    def ranks(*processes: CapturedProcess) -> list[str]:
         return Captured(argv=["x"], tool="pytorch", exit_code=0, processes=list(processes), traces=[p.trace for p in processes]).ranks
 
     assert ranks(one, launcher, two) == ["trace-rank0.json", "trace-rank1.json"]

@@ -14,7 +14,7 @@ import pytest
 import trace_samples as samples
 
 from hotlap.core.errors import InputError, Unavailable
-from hotlap.traces.events import KINDS, Launch
+from hotlap.traces.events import KINDS, KernelLaunch
 from hotlap.traces.readers import xplane
 from hotlap.traces.timeline import Timeline
 
@@ -63,7 +63,7 @@ def test_nsys(tmp_path: Path) -> None:
     kernel = one(trace, "gemm(float*)")
     assert (kernel["device"], kernel["stream"], kernel["correlation"], kernel["thread"]) == (0, 7, 9, -1)
     assert kernel["correlation"] == one(trace, "cudaLaunchKernel")["correlation"]
-    assert trace.launches[kernel["launch"]] == Launch((2, 3, 1), (128, 1, 1), 32, 1024, -1.0)
+    assert trace.launches[kernel["launch"]] == KernelLaunch((2, 3, 1), (128, 1, 1), 32, 1024, -1.0)
     assert trace.bytes[trace.of_kind(KINDS.index("memory"))].tolist() == [256, -256]
     assert one(trace, "Context Sync")["stream"] == -1
     assert trace.threads[one(trace, "layer")["thread"]] == ("77", "78", "main")
@@ -134,7 +134,7 @@ def test_rocpd(tmp_path: Path, schema: int) -> None:
     kernel, copy = one(trace, "gemm(float*)"), one(trace, "Memcpy HtoD")
     assert (kernel["device"], kernel["stream"], kernel["correlation"]) == (0, 1, 9)
     assert one(trace, "hipLaunchKernel")["correlation"] == 9
-    assert trace.launches[kernel["launch"]] == Launch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
+    assert trace.launches[kernel["launch"]] == KernelLaunch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
     assert (copy["bytes"], copy["device"]) == (4096, 0)
     assert trace.threads[one(trace, "layer")["thread"]][:2] == ("77", "78")
     assert trace.head.facts == {"schema_version": str(schema)}
@@ -155,7 +155,7 @@ def test_rocprof_json(tmp_path: Path) -> None:
     assert listed(trace) == ROCM
     kernel, copy = one(trace, "gemm(float*)"), one(trace, "Memcpy HtoD")
     assert (kernel["device"], kernel["stream"], kernel["correlation"], copy["bytes"], copy["device"]) == (0, 1, 9, 4096, 0)
-    assert trace.launches[kernel["launch"]] == Launch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
+    assert trace.launches[kernel["launch"]] == KernelLaunch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
     assert trace.head.devices == [{"id": 0, "name": "AMD Instinct MI300X", "units": 304}]
     cut = samples.rocprof_json()[:-40]
     with pytest.raises(InputError, match="no JSON of rocprofv3"):
@@ -172,7 +172,7 @@ def test_rocprof_csv_takes_the_tables_beside_that_of_kernels_along(tmp_path: Pat
     ]
     kernel = one(trace, "gemm(float*, int)")
     assert (kernel["device"], kernel["stream"], kernel["correlation"]) == (1, 0, 9)  # the queue is an address: the first one is 0
-    assert trace.launches[kernel["launch"]] == Launch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
+    assert trace.launches[kernel["launch"]] == KernelLaunch((4, 2, 1), (64, 1, 1), -1, 512, -1.0)
     assert trace.head.facts["files"].count(".csv") == 4
     assert "200" not in trace.head.facts["files"]
     assert [(one.seen, one.count) for one in trace.head.notices] == [("lines with another number of values than the header were skipped", 1)]
@@ -242,7 +242,7 @@ def test_xplane_of_a_device(tmp_path: Path) -> None:
     ]
     kernel, copy = one(trace, "gemm_fusion"), one(trace, "MemcpyH2D")
     assert (kernel["device"], kernel["stream"], kernel["correlation"], copy["bytes"], copy["correlation"]) == (0, 7, 9, 4096, 10)
-    assert trace.launches[kernel["launch"]] == Launch((2, 3, 1), (128, 1, 1), 32, 1024, 50.0)
+    assert trace.launches[kernel["launch"]] == KernelLaunch((2, 3, 1), (128, 1, 1), 32, 1024, 50.0)
     assert trace.head.facts == {"hosts": "host"}
 
 
@@ -297,7 +297,7 @@ def test_kineto(tmp_path: Path) -> None:
         ("kernel", "gemm", 120_000, 30_001), ("kernel", "ncclDevKernel_AllReduce", 140_000, 20_000),
     ]  # fmt: skip
     gemm, mm = one(trace, "gemm"), one(trace, "aten::mm")
-    assert trace.launches[gemm["launch"]] == Launch((2, 3, 1), (128, 1, 1), 32, 1024, 50.0)
+    assert trace.launches[gemm["launch"]] == KernelLaunch((2, 3, 1), (128, 1, 1), 32, 1024, 50.0)
     assert trace.shapes[mm["shape"]].dims == "[[64, 32], [32, 16]]"
     assert trace.stacks[mm["stack"]] == "train.py(3): step;train.py(9): main"
     assert (mm["external"], mm["sequence"], one(trace, "cudaLaunchKernel")["correlation"]) == (5, 3, gemm["correlation"])

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hotlap.cli import main
 from hotlap.traces import ranks, reducing
 from hotlap.traces.advice import ranks as advising
-from hotlap.traces.ranks import Whole
+from hotlap.traces.ranks import AllRanks
 from hotlap.traces.show import ranks as printing
 
 pytestmark = pytest.mark.slow("traces of many ranks")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow("traces of many ranks")
 WIDTH = 100
 
 
-def shown(whole: Whole) -> str:
+def shown(whole: AllRanks) -> str:
     text = printing.ranks(whole, advising.advise(whole), WIDTH)
     assert all(len(line) <= WIDTH for line in text.splitlines())
     return text

@@ -31,7 +31,7 @@ def details(*lines: tuple[str, str, str], rules: str = "") -> str:
     return f"==PROF== Connected to process 7\n1.5,2\n==PROF== Disconnected\n{DETAILS}\n{rows}{rules}"
 
 
-def read(path: Path, text: str | bytes) -> counters.Profile:
+def read(path: Path, text: str | bytes) -> counters.KernelProfile:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return counters.read(path)
 

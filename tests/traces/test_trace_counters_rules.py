@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hotlap.core.errors import InputError
 from hotlap.traces import counters
 from hotlap.traces.counters import analysis, formula, metrics, occupancy, rocprof_compute, rules
-from hotlap.traces.counters.kernel import Kernel, Profile, Remark
+from hotlap.traces.counters.kernel import CountedKernel, KernelProfile, Remark
 from hotlap.traces.counters.rules import Hint
 from hotlap.traces.show import kernels
 
@@ -22,7 +22,7 @@ TRACES = Path(os.environ.get("HOTLAP_SHARED") or Path(__file__).resolve().parent
 shared = pytest.mark.skipif(not TRACES.is_dir(), reason="no real traces: HOTLAP_SHARED is not set and ../shared is not there")
 
 # A matrix product on a B200, as Nsight Compute prints it: microsoft/superbenchmark, tests/data/cublaslt_ncu.log.
-B200 = Kernel(
+B200 = CountedKernel(
     place=0, name="gemm", capability="10.0", grid=(9, 32, 1), block=(384, 1, 1), registers=168, shared_bytes=206720, duration_s=406.24e-6,
     metrics={
         "compute_share": 0.2359, "memory_share": 0.2168, "multiprocessors": 152.0, "waves": 1.89, "occupancy_theoretical": 0.1875,
@@ -32,17 +32,17 @@ B200 = Kernel(
 )  # fmt: skip
 
 
-def kernel(**known: float) -> Kernel:
-    return Kernel(place=0, name="k", grid=(10_000, 1, 1), block=(256, 1, 1), duration_s=1e-3, metrics=known)
+def kernel(**known: float) -> CountedKernel:
+    return CountedKernel(place=0, name="k", grid=(10_000, 1, 1), block=(256, 1, 1), duration_s=1e-3, metrics=known)
 
 
-def hint(one: Kernel, rule: str) -> Hint:
+def hint(one: CountedKernel, rule: str) -> Hint:
     found = {hint.rule: hint for hint in analysis.of(one).hints}
     assert rule in found, f"{rule} did not fire, only {sorted(found)}"
     return found[rule]
 
 
-def fired(one: Kernel) -> set[str]:
+def fired(one: CountedKernel) -> set[str]:
     return {hint.rule for hint in analysis.of(one).hints}
 
 
@@ -93,7 +93,7 @@ def test_occupancy_of_an_unknown_device_is_unknown() -> None:
 
 def test_occupancy_of_amd_by_registers_and_lds() -> None:
     def waves(registers: int, lds: int) -> int:
-        one = Kernel(place=0, name="k", vendor="amd", capability="gfx90a:sramecc+", block=(256, 1, 1), registers=registers, shared_bytes=lds)
+        one = CountedKernel(place=0, name="k", vendor="amd", capability="gfx90a:sramecc+", block=(256, 1, 1), registers=registers, shared_bytes=lds)
         found = occupancy.of(one)
         assert found is not None
         return found.warps
@@ -138,7 +138,7 @@ def test_more_than_a_peak_is_an_error_of_the_data_and_is_left_out() -> None:
 
 
 def test_two_sources_of_occupancy_that_differ_are_told() -> None:
-    other = Kernel(place=0, name="k", capability="8.0", block=(256, 1, 1), registers=32, metrics={"occupancy_theoretical": 0.5})
+    other = CountedKernel(place=0, name="k", capability="8.0", block=(256, 1, 1), registers=32, metrics={"occupancy_theoretical": 0.5})
     assert "the profiler says 50 %" in analysis.of(other).errors[0]
 
 
@@ -199,27 +199,27 @@ def test_a_rule_is_silent_at_its_threshold(rule: str, known: dict[str, float]) -
 
 
 def test_a_block_that_is_no_multiple_of_a_warp() -> None:
-    one = Kernel(place=0, name="k", block=(100, 1, 1), metrics={})
+    one = CountedKernel(place=0, name="k", block=(100, 1, 1), metrics={})
     assert hint(one, "block-size").gain_global == pytest.approx(1 / 4 * (1 - 4 / 32))
 
 
 def test_instructions_that_are_not_fused() -> None:
-    one = Kernel(place=0, name="k", metrics={"pipe_fma": 0.5}, opcodes={"FADD": 30.0, "FMUL": 30.0, "FFMA": 40.0})
+    one = CountedKernel(place=0, name="k", metrics={"pipe_fma": 0.5}, opcodes={"FADD": 30.0, "FMUL": 30.0, "FFMA": 40.0})
     assert hint(one, "not-fused-fp32").gain_global == pytest.approx(0.5 * 0.6 * 0.5)
     assert "not-fused-fp64" not in fired(one)
 
 
 def test_fp64_on_a_device_with_little_of_it_is_bounded_by_the_headroom() -> None:
     known = {"pipe_fp64": 0.37, "compute_share": 0.37, "memory_share": 0.88}
-    small = Kernel(place=0, name="k", capability="8.6", metrics=known)
+    small = CountedKernel(place=0, name="k", capability="8.6", metrics=known)
     assert hint(small, "fp64-small").gain_global == pytest.approx(0.12)
-    assert "fp64-small" not in fired(Kernel(place=0, name="k", capability="9.0", metrics=known))
+    assert "fp64-small" not in fired(CountedKernel(place=0, name="k", capability="9.0", metrics=known))
 
 
 @pytest.mark.slow("traces of many events")
 @given(known=st.dictionaries(st.sampled_from(sorted(metrics.table().metrics)), st.one_of(st.floats(0, 1), st.floats(0, 1e6)), max_size=40))
 def test_gains_are_shares_and_none_exceeds_its_parents(known: dict[str, float]) -> None:
-    found = analysis.of(Kernel(place=0, name="k", grid=(7, 1, 1), block=(33, 1, 1), metrics=known, capability="8.6"))
+    found = analysis.of(CountedKernel(place=0, name="k", grid=(7, 1, 1), block=(33, 1, 1), metrics=known, capability="8.6"))
     by_rule = {one.rule: one for one in found.hints}
     for one in found.hints:
         assert all(gain is None or 0 <= gain <= 1 for gain in (one.gain_local, one.gain_global, one.gain_low))
@@ -277,8 +277,8 @@ def test_what_is_no_formula_is_refused(text: str) -> None:
 # ---------------------------------------------------------------- how it is told
 
 
-def printed(*found: Kernel, width: int = 100) -> str:
-    profile = Profile(path="some/gemm.ncu-rep", reader="ncu-rep", kernels=list(found))
+def printed(*found: CountedKernel, width: int = 100) -> str:
+    profile = KernelProfile(path="some/gemm.ncu-rep", reader="ncu-rep", kernels=list(found))
     return kernels.text(profile, analysis.analyse(profile), width)
 
 
@@ -296,8 +296,8 @@ def test_report_of_a_kernel(width: int) -> None:
 
 def test_launches_of_one_kernel_stand_together_and_small_gains_are_counted_only() -> None:
     tail = {"waves": 99.5, "compute_share": 0.9, "memory_share": 0.3}
-    many = [Kernel(place=n, name="void f<int>(float *, int, int, int, int, int)", grid=(4, 1, 1), duration_s=1e-6 * (n + 1), metrics=tail) for n in range(3)]
-    said = printed(*many, Kernel(place=3, name="g", duration_s=1e-3))
+    many = [CountedKernel(place=n, name="void f<int>(float *, int, int, int, int, int)", grid=(4, 1, 1), duration_s=1e-6 * (n + 1), metrics=tail) for n in range(3)]
+    said = printed(*many, CountedKernel(place=3, name="g", duration_s=1e-3))
     lines = said.splitlines()
     assert lines[3].startswith("g ")
     assert lines[4].split()[:6] == ["void", "f<int>(…)", "3", "6.00", "µs", "0.60"]
@@ -307,7 +307,7 @@ def test_launches_of_one_kernel_stand_together_and_small_gains_are_counted_only(
 
 
 def test_a_name_cannot_touch_the_terminal() -> None:
-    assert "\x1b" not in printed(Kernel(place=0, name="\x1b[2Jevil", device="\x07", metrics={}))
+    assert "\x1b" not in printed(CountedKernel(place=0, name="\x1b[2Jevil", device="\x07", metrics={}))
 
 
 @shared

@@ -12,13 +12,13 @@ from made_ranks import MEGA, Ranks, slow
 from hotlap.core.errors import InputError, Unavailable
 from hotlap.traces import ranks, reducing
 from hotlap.traces.advice import ranks as advising
-from hotlap.traces.ranks import Whole
+from hotlap.traces.ranks import AllRanks
 from hotlap.traces.study import Study
 
 pytestmark = pytest.mark.slow("traces of many ranks")
 
 
-def whole(made: Ranks, folder: Path, **given: object) -> Whole:
+def whole(made: Ranks, folder: Path, **given: object) -> AllRanks:
     return ranks.analysed(made.write(folder, **given))  # type: ignore[arg-type]
 
 

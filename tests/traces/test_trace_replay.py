@@ -12,11 +12,11 @@ from hotlap.traces import calls, replay
 from hotlap.traces.events import COPY, Events
 
 
-def tasks(events: Events) -> replay.Tasks:
+def tasks(events: Events) -> replay.ReplayTasks:
     return replay.tasks(events, calls.links(events), (0, int(events.end.max()) + 1))
 
 
-def gain(found: replay.Tasks, change: replay.Change) -> int:
+def gain(found: replay.ReplayTasks, change: replay.ReplayChange) -> int:
     """Nanoseconds by which the whole ends earlier."""
     if not len(found.start):
         return 0
@@ -55,7 +55,7 @@ def test_faster_kernels_gain_what_a_faster_device_would_and_nothing_where_the_ho
     for host, work in ((5, 40), (40, 5)):
         before, after = played(seed, host, work).events(), played(seed, host, work / 2).events()
         found = tasks(before)
-        faster = replay.Change(factor=np.where(found.on_device, 0.5, 1.0))
+        faster = replay.ReplayChange(factor=np.where(found.on_device, 0.5, 1.0))
         truth = int(before.end.max()) - int(after.end.max())
         assert gain(found, faster) == pytest.approx(truth, abs=0.02 * int(before.end.max()))
 
@@ -66,7 +66,7 @@ def test_not_waiting_gains_what_a_program_without_the_waits_would(seed: int) -> 
     found = tasks(before)
     truth = int(before.end.max()) - int(after.end.max())
     assert truth > 0.2 * int(before.end.max())
-    assert gain(found, replay.Change(unblocked=found.blocks)) == pytest.approx(truth, rel=0.15)
+    assert gain(found, replay.ReplayChange(unblocked=found.blocks)) == pytest.approx(truth, rel=0.15)
 
 
 def test_the_other_thread_is_followed_so_that_a_faster_forward_pass_moves_the_backward_pass() -> None:
@@ -80,7 +80,7 @@ def test_the_other_thread_is_followed_so_that_a_faster_forward_pass_moves_the_ba
     made.launch("o", 300, 306, 3)
     found = tasks(made.events())
     host = np.where(found.on_device | (found.start > 120_000), 1.0, 0.0)
-    assert gain(found, replay.Change(host=host)) == pytest.approx(54_000, rel=0.1)  # nine gaps of 6 µs of the forward pass
+    assert gain(found, replay.ReplayChange(host=host)) == pytest.approx(54_000, rel=0.1)  # nine gaps of 6 µs of the forward pass
 
 
 def test_work_on_another_stream_that_was_waited_for() -> None:
@@ -88,7 +88,7 @@ def test_work_on_another_stream_that_was_waited_for() -> None:
     made.launch("compute", 0, 6, 100)
     made.launch("nccl", 5, 108, 50, stream=20)
     found = tasks(made.events())
-    half = replay.Change(factor=np.where(found.on_device & (found.start < 50_000), 0.5, 1.0))
+    half = replay.ReplayChange(factor=np.where(found.on_device & (found.start < 50_000), 0.5, 1.0))
     assert gain(found, half) == pytest.approx(50_000, abs=100)
 
 
@@ -106,7 +106,7 @@ def test_a_copy_that_blocks_its_call() -> None:
     made.launch("k", 120, 126, 10)
     found = tasks(made.events())
     assert found.blocks.sum() == 1
-    half = replay.Change(factor=np.where(found.on_device & (found.start == 6_000), 0.5, 1.0))
+    half = replay.ReplayChange(factor=np.where(found.on_device & (found.start == 6_000), 0.5, 1.0))
     assert gain(found, half) == pytest.approx(50_000, abs=1_000)
 
 
@@ -115,7 +115,7 @@ def test_nothing_in_the_window_gains_nothing() -> None:
     made.add(0, "k", 0, 5, device=0, stream=7)
     found = tasks(made.events())
     assert len(found.start) == 0
-    assert gain(found, replay.Change()) == 0
+    assert gain(found, replay.ReplayChange()) == 0
     assert len(replay.path(found).task) == 0
 
 
@@ -126,7 +126,7 @@ def test_work_that_overlaps_on_its_stream_or_beside_another_never_moves_before_w
         made.launch("b", 1, 30, 50, stream=stream)
         made.launch("c", 2, 1010, 50)
         found = tasks(made.events())
-        times = replay.timed(found, replay.Change(factor=np.where(found.on_device & (found.length == 1_000_000), 0.1, 1.0)))
+        times = replay.timed(found, replay.ReplayChange(factor=np.where(found.on_device & (found.length == 1_000_000), 0.1, 1.0)))
         assert times.begin[found.start == 30_000] >= 6_000
         assert times.begin[found.start == 1_010_000] == pytest.approx(110_000, abs=2_000)
 
@@ -139,8 +139,8 @@ def test_a_call_within_another_neither_hides_it_nor_is_later_without_the_hosts_t
     made.launch("k", 110, 116, 10)
     found = tasks(made.events())
     assert np.abs(replay.timed(found).begin - found.start).max() <= 1
-    assert gain(found, replay.Change(unblocked=found.blocks)) == pytest.approx(9_000, abs=1_000)  # the stream's turn decides
-    assert gain(found, replay.Change(host=np.zeros(len(found.start)))) >= 0
+    assert gain(found, replay.ReplayChange(unblocked=found.blocks)) == pytest.approx(9_000, abs=1_000)  # the stream's turn decides
+    assert gain(found, replay.ReplayChange(host=np.zeros(len(found.start)))) >= 0
 
 
 def test_processes_of_one_trace_do_not_wait_for_each_other() -> None:
@@ -167,8 +167,8 @@ def test_the_path_ends_and_the_replay_holds_where_clocks_disagree() -> None:
         assert np.abs(replay.timed(found).begin - found.start).max() <= 1
         way = replay.path(found)
         assert len(way.task) <= 2 * len(found.start)
-        assert replay.timed(found, replay.Change(factor=np.where(found.on_device, 0.0, 1.0))).begin.min() >= found.start.min() - 1
-        assert gain(found, replay.Change(host=np.where(found.on_device, 1.0, 0.0))) >= 0
+        assert replay.timed(found, replay.ReplayChange(factor=np.where(found.on_device, 0.0, 1.0))).begin.min() >= found.start.min() - 1
+        assert gain(found, replay.ReplayChange(host=np.where(found.on_device, 1.0, 0.0))) >= 0
 
 
 def test_devices_that_run_beside_each_other_do_not_wait_for_each_other() -> None:

@@ -62,7 +62,7 @@ def test_a_made_timeline_with_notes(tmp_path: Path) -> None:
              thread=np.array([into.threads["1", "main"], -1, into.threads["1", "main"], into.threads["1", "main"]]),
              bytes=np.array([-1, -1, -1, -64]))  # fmt: skip
     events = Events("made", Head(reader="made", facts={"target": "simulated"}), into.arrays(), into.tables())
-    notes = [writing.Note("idle: the host waits", 5, 2500, {"gain": "12 %"})]
+    notes = [writing.TraceNote("idle: the host waits", 5, 2500, {"gain": "12 %"})]
     writing.write(events, tmp_path / "plain.json")
     writing.write(events, tmp_path / "noted.json", notes)
     assert rows(Timeline.open(tmp_path / "plain.json")) == rows(events)

@@ -64,7 +64,7 @@ def _code(comparisons: Sequence[Comparison]) -> int:
     return 3 if any(one.answer == "inconclusive" for one in comparisons) else 0
 
 
-def _options(args: argparse.Namespace) -> ab.Options:
+def _options(args: argparse.Namespace) -> ab.AbOptions:
     gate = terminal.share(args.gate, "--gate") if args.gate is not None else None
     difference = terminal.share(args.resolve, "--resolve") if args.resolve is not None else max(DIFFERENCE, 2 * (gate or 0.0))
     gate = difference / 4 if gate is None else gate
@@ -76,7 +76,7 @@ def _options(args: argparse.Namespace) -> ab.Options:
     if most != int(most) or most < PILOT:
         raise InputError(f"--pairs is a whole number of at least {PILOT}, not {args.pairs}")
     budget_s = units.parse(args.budget, "s") if args.budget else math.inf
-    return ab.Options(difference, gate, budget_s, int(most), dict(terminal.pairs(args.label, "a label")))
+    return ab.AbOptions(difference, gate, budget_s, int(most), dict(terminal.pairs(args.label, "a label")))
 
 
 def _how(args: argparse.Namespace) -> dict[str, object]:
@@ -98,7 +98,7 @@ class _Progress:
     def __init__(self) -> None:
         self.live, self.said = sys.stderr.isatty(), ""
 
-    def __call__(self, count: int, pairs: Sequence[ab.Pair]) -> None:
+    def __call__(self, count: int, pairs: Sequence[ab.AbPair]) -> None:
         designs = [pair.design for pair in pairs if pair.design]
         most = f" of at most {max(one.pairs for one in designs)}" if designs else ""
         reason = next((pair.decision.reason for pair in pairs if pair.decision), "pilot")

@@ -15,9 +15,9 @@ from hotlap.core import units, work
 from hotlap.core.errors import InputError
 from hotlap.core.store import paths
 from hotlap.core.trials import bisect, commits, halving, measured
-from hotlap.core.trials.bisect import State
-from hotlap.core.trials.halving import Outcome
-from hotlap.core.trials.levels import Change
+from hotlap.core.trials.bisect import BisectState
+from hotlap.core.trials.halving import BisectOutcome
+from hotlap.core.trials.levels import LevelStep
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if outcome.answer == "found" else 3
 
 
-def _resumed(args: argparse.Namespace, home: Path) -> State:
+def _resumed(args: argparse.Namespace, home: Path) -> BisectState:
     given = ", ".join(f"--{name}" for name in _OF_THE_SEARCH if getattr(args, name) is not None)
     if given:
         raise InputError(f"--resume goes on with a search as it was begun and takes no {given}; leave it out, or begin a new search")
@@ -62,7 +62,7 @@ def _resumed(args: argparse.Namespace, home: Path) -> State:
 _OF_THE_SEARCH = ("good", "bad", "plan", "case", "repo", "build", "target", "margin")
 
 
-def _begun(args: argparse.Namespace, home: Path) -> State:
+def _begun(args: argparse.Namespace, home: Path) -> BisectState:
     missing = [f"--{name}" for name in ("good", "bad", "plan") if getattr(args, name) is None]
     if missing:
         are = "is" if len(missing) == 1 else "are"
@@ -75,21 +75,23 @@ def _begun(args: argparse.Namespace, home: Path) -> State:
     good, bad = commits.resolve(repo, args.good, "--good"), commits.resolve(repo, args.bad, "--bad")
     between, first_parents = commits.history(repo, good, bad)
     case = measured.placed(measured.chosen(plan, args.case or ""), repo)
-    setting = measured.Setting(repo=repo, case=case, options=plan.measure, target=args.target or "", build=args.build or "")
-    return bisect.begin(setting, halving.Asked(good=good, bad=bad, commits=between, first_parents=first_parents, margin=margin), home)
+    setting = measured.MeasureSetting(repo=repo, case=case, options=plan.measure, target=args.target or "", build=args.build or "")
+    return bisect.begin(
+        setting, halving.BisectOptions(good=good, bad=bad, commits=between, first_parents=first_parents, margin=margin), home
+    )
 
 
 # ---------------------------------------------------------------- the answer in words
 
 
-def _lines(state: State, outcome: Outcome) -> Iterator[str]:
+def _lines(state: BisectState, outcome: BisectOutcome) -> Iterator[str]:
     for head, text in _rows(state, outcome):
         wrapped = textwrap.wrap(text, max(terminal.width() - 18, 40), break_long_words=False, break_on_hyphens=False) or [""]
         for number, line in enumerate(wrapped):
             yield f"{head if number == 0 else '':<18}{line}"
 
 
-def _rows(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _rows(state: BisectState, outcome: BisectOutcome) -> Iterator[tuple[str, str]]:
     """Name and text of each row, the answer first."""
     yield from _answer(state, outcome)
     if outcome.ends and outcome.answer not in ("no difference", "cannot tell"):
@@ -109,7 +111,7 @@ def _rows(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "kept", f"hotlap history bisect --resume {state.name} {again}"
 
 
-def _answer(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _answer(state: BisectState, outcome: BisectOutcome) -> Iterator[tuple[str, str]]:
     many = len(outcome.candidates) > 1
     if not outcome.candidates:
         yield "answer", _no_difference(state, outcome)
@@ -139,7 +141,7 @@ def _answer(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "change", f"{_change(state, outcome.change)}, against {outcome.before[:10]} before it"
 
 
-def _no_difference(state: State, outcome: Outcome) -> str:
+def _no_difference(state: BisectState, outcome: BisectOutcome) -> str:
     margin = units.exact(state.asked.margin, "%")
     if outcome.ends is None:
         return "the budget was used up before good and bad could be told apart"
@@ -152,7 +154,7 @@ def _no_difference(state: State, outcome: Outcome) -> str:
     )
 
 
-def _change(state: State, change: Change) -> str:
+def _change(state: BisectState, change: LevelStep) -> str:
     """A change with its interval, what it is of, and whether it is for the worse."""
     worse = (change.ratio > 1) == (state.setting.case.params.get("better") != "higher")
     word = f", {'worse' if worse else 'better'}" if change.low > 1 or change.high < 1 else ""

@@ -82,7 +82,7 @@ def _measured(args: argparse.Namespace, home: Path) -> bundles.Bundle:
     try:
         limit_s = plan.measure.budget_s
         return bundles.load(
-            session.run(plan, session.Options(target=args.target, device=args.device, home=home, limit_s=limit_s), progress)
+            session.run(plan, session.SessionOptions(target=args.target, device=args.device, home=home, limit_s=limit_s), progress)
         )
     finally:
         progress.end()

@@ -30,7 +30,7 @@ def read(
     where = terminal.pairs(args.where, "a filter")
     found = [(bundle, tables.rows(bundle, where, known(bundle))) for bundle in terminal.runs(args.run)]
     if where and not any(rows for _, rows in found):
-        raise select.nothing([bundle for bundle, _ in found], where)
+        raise select.no_match_error([bundle for bundle, _ in found], where)
     return found
 
 

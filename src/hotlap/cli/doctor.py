@@ -61,7 +61,7 @@ def _measured(args: argparse.Namespace) -> bundles.Bundle:
         raise InputError(f"--rounds must be at least {testing.FEWEST_ROUNDS}: four pairs are the fewest that can be compared")
     progress = Progress(sys.stderr)
     progress.begin(plan)
-    options = session.Options(target=args.target, device=args.device, labels={"selftest": "yes"}, home=paths.home())
+    options = session.SessionOptions(target=args.target, device=args.device, labels={"selftest": "yes"}, home=paths.home())
     options = looking.before(plan, options, None)
     try:
         return bundles.load(session.run(plan, options, progress))

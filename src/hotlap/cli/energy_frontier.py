@@ -15,7 +15,7 @@ from hotlap.core import plan as plans
 from hotlap.core import units
 from hotlap.core.analysis import energy
 from hotlap.core.analysis import rows as tables
-from hotlap.core.analysis.frontier import Frontier, Point, frontier
+from hotlap.core.analysis.frontier import Frontier, FrontierPoint, frontier
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure import session, targets
 from hotlap.core.model import frontier as model
@@ -93,9 +93,9 @@ def _print(args: argparse.Namespace, result: Frontier, notes: Sequence[str]) -> 
 
 
 def _modelled(plan: Plan, spec: machines.Spec, wishes: Sequence[Wish], slower: float | None) -> Frontier:
-    swept = model.over(plan.cases, _calls(plan), spec, [model.Setting(one.clock_hz, one.power_w) for one in wishes])
+    swept = model.over(plan.cases, _calls(plan), spec, [model.FrontierSetting(one.clock_hz, one.power_w) for one in wishes])
     points = [
-        Point(name=tuning.name(wish), seconds=one.seconds, joules=one.joules, clock_hz=one.clock_hz)
+        FrontierPoint(name=tuning.name(wish), seconds=one.seconds, joules=one.joules, clock_hz=one.clock_hz)
         for wish, one in zip(wishes, swept.sums, strict=True)
     ]
     return frontier(points, slower, swept.unknown)
@@ -114,7 +114,7 @@ def _calls(plan: Plan) -> Mapping[str, float]:
 
 def _applied(args: argparse.Namespace, plan: Plan, wishes: Sequence[Wish], slower: float | None) -> Frontier:
     progress = Progress(sys.stderr)
-    options = session.Options(target=args.target, device=args.device, home=paths.home())
+    options = session.SessionOptions(target=args.target, device=args.device, home=paths.home())
     progress.begin(plan)
     try:
         measured = tuning.measure(plan, options, wishes, progress, lambda text: print(f"hotlap: {text}", file=sys.stderr))
@@ -123,7 +123,7 @@ def _applied(args: argparse.Namespace, plan: Plan, wishes: Sequence[Wish], slowe
     return frontier([_of_run(bundles.load(one.path), one.name) for one in measured], slower)
 
 
-def _of_run(bundle: bundles.Bundle, name: str = "") -> Point:
+def _of_run(bundle: bundles.Bundle, name: str = "") -> FrontierPoint:
     """Time and energy of all cases of a run, each as often as its networks call it."""
     spent = energy.energies(tables.rows(bundle), bundle.readings, bundle.run.machine.devices)
     calls = _calls(bundle.run.plan)
@@ -140,7 +140,7 @@ def _of_run(bundle: bundles.Bundle, name: str = "") -> Point:
     )
     clocks = [one.clock_hz for one in spent if one.clock_hz]
     label = name or bundle.run.labels.get("setting", "").replace("_", " ") or bundle.run.id
-    return Point(
+    return FrontierPoint(
         name=label,
         seconds=seconds,
         joules=joules,
@@ -154,7 +154,7 @@ def _of_run(bundle: bundles.Bundle, name: str = "") -> Point:
 # ---------------------------------------------------------------- the dry run
 
 
-def _dry(args: argparse.Namespace, target: targets.Spec, device: Device, wishes: Sequence[Wish]) -> list[str]:
+def _dry(args: argparse.Namespace, target: targets.TargetSpec, device: Device, wishes: Sequence[Wish]) -> list[str]:
     """What --apply would set, within which bounds, and the command."""
     lines = [f"dry run on {device.name}: nothing is set. Times and energies below are the model's."]
     if target.name != "simulated":

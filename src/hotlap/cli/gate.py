@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     held = [(bundle, _standard(bundle, args, known)) for bundle in bundles]
     judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
     if where and not any(one.rows for one in judged):
-        raise select.nothing(bundles, where)
+        raise select.no_match_error(bundles, where)
     if args.junit:
         terminal.write(Path(args.junit), junit.junit(judged))
     if args.json:
@@ -89,7 +89,7 @@ def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle
     if args.budget:
         plan = plans.within(plan, args.budget)
         limit_s = plan.measure.budget_s
-    options = session.Options(
+    options = session.SessionOptions(
         target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, limit_s=limit_s,
     )
     progress, options = Progress(sys.stderr), looking.before(plan, options, None)

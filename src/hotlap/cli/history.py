@@ -52,4 +52,4 @@ def _explain(bundles: Sequence[Bundle], where: Mapping[str, str]) -> None:
     if not bundles:
         raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
     if where:
-        raise select.nothing(bundles, where)
+        raise select.no_match_error(bundles, where)

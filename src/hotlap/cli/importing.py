@@ -61,7 +61,7 @@ def _simulated(path: Path, args: argparse.Namespace) -> int:
     """Statistics of Accel-Sim or GPGPU-Sim: a run of their kernels, which correlate takes like any simulation."""
     entries = outside.read_map(Path(args.map)) if args.map else []
     machine = machines.load(args.machine).slug if args.machine else ""
-    asked = outside.Asked(entries, parse(args.clock, "Hz") if args.clock else None, machine)
+    asked = outside.ImportOptions(entries, parse(args.clock, "Hz") if args.clock else None, machine)
     result = outside.bring_in(path, asked, paths.home(), args.dry_run)
     if args.json:
         terminal.print_json(result)
@@ -78,10 +78,10 @@ def _simulated(path: Path, args: argparse.Namespace) -> int:
     return 0
 
 
-def _columns(args: argparse.Namespace) -> table.Columns:
+def _columns(args: argparse.Namespace) -> table.TableColumns:
     """One --value may be the column of all numbers; several are a metric each."""
     value, several = (args.value[0], ()) if len(args.value) == 1 else ("", tuple(args.value))
-    return table.Columns(args.time, args.case, value, args.unit, args.device, args.host, tuple(args.label), several)
+    return table.TableColumns(args.time, args.case, value, args.unit, args.device, args.host, tuple(args.label), several)
 
 
 def _better(given: Sequence[str]) -> dict[str, imported.Better]:

@@ -20,7 +20,7 @@ LOOKED_TWICE = 2.0  # seconds between two looks of one that waits
 Looker = Callable[[Sequence[Device]], Look]
 
 
-def before(plan: Plan, options: session.Options, wait: str | None) -> session.Options:
+def before(plan: Plan, options: session.SessionOptions, wait: str | None) -> session.SessionOptions:
     """The options with the target that was chosen and what a look showed; what is busy is said on standard error.
 
     A simulated target is not looked at: nothing disturbs it. `wait`: longest time until the machine is idle, as text; None: do not wait.

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple, TextIO
 
 from hotlap.core import work
-from hotlap.core.measure.protocol import Began, Ended, Took
+from hotlap.core.measure.protocol import CaseDone, CaseStarted, RoundDone
 from hotlap.core.measure.rounds import PATIENCE
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, Plan
@@ -16,14 +16,14 @@ START_S = 2.0  # of a round's process: its target, its sensors
 LOG_S = 5.0  # between two lines of rounds in a log
 
 
-class Expected(NamedTuple):
+class ExpectedTime(NamedTuple):
     """Seconds that a run will take: for the fewest rounds of its plan, and for the most."""
 
     low_s: float
     high_s: float
 
 
-def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = False) -> Expected | None:
+def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = False) -> ExpectedTime | None:
     """From what the plan gives its rounds, and its budget, with waiting on top of it where the machine is busy; nothing at least for
     programs, which take the time they take. None for a simulated device, whose time is its own."""
     if target.startswith("simulated"):
@@ -31,10 +31,10 @@ def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = Fa
     asked = plan.measure
     end_s = min(asked.budget_s * (1 + PATIENCE * busy), limit_s)
     if target == "host":
-        return Expected(0.0, end_s)
+        return ExpectedTime(0.0, end_s)
     low_s, high_s = ((asked.round_s + START_S) * rounds for rounds in (asked.rounds, asked.rounds_max))
     high_s = end_s if busy else min(high_s, end_s)
-    return Expected(min(low_s, limit_s), min(max(low_s, high_s), limit_s))
+    return ExpectedTime(min(low_s, limit_s), min(max(low_s, high_s), limit_s))
 
 
 class Progress:
@@ -48,7 +48,7 @@ class Progress:
         self.clock = SystemClock()
         self.began_s = self.logged_s = self.clock.now()
         self.limit_s = math.inf
-        self.expected: Expected | None = None
+        self.expected: ExpectedTime | None = None
         self.rounds_s = 0.0
         self.started_once = False  # one process for all rounds
         self.drawn = False
@@ -66,12 +66,12 @@ class Progress:
             what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
             self._line(f"{_about(self.expected)}: {what}")
 
-    def __call__(self, device: Device, number: int, event: Began | Took | Ended | str) -> None:
+    def __call__(self, device: Device, number: int, event: CaseStarted | CaseDone | RoundDone | str) -> None:
         if isinstance(event, str):
             self._line(event)
-        elif isinstance(event, Began):
+        elif isinstance(event, CaseStarted):
             self._draw(device, number, self.labels.get(event.case, event.case))
-        elif isinstance(event, Took):
+        elif isinstance(event, CaseDone):
             self.done += 1
             if event.samples.status in ("error", "invalid"):
                 self.failed += 1
@@ -91,7 +91,7 @@ class Progress:
             each_s = (self.rounds_s if self.started_once else elapsed_s) / done
             low_s, high_s = (elapsed_s + each_s * max(rounds - done, 0) for rounds in (asked.rounds, asked.rounds_max))
             end_s = min(max(asked.budget_s, low_s), self.limit_s)
-            self.expected = Expected(min(low_s, self.limit_s), min(high_s, end_s))
+            self.expected = ExpectedTime(min(low_s, self.limit_s), min(high_s, end_s))
         if not self.live and now_s - self.logged_s >= LOG_S:
             self.logged_s = now_s
             self._line(f"{device.selector} round {number + 1} of {self._rounds()}: {seconds:.1f} s{self._left(now_s)}")
@@ -134,7 +134,7 @@ class Progress:
             self.drawn = False
 
 
-def _about(whole: Expected) -> str:
+def _about(whole: ExpectedTime) -> str:
     low, high = _time(whole.low_s), _time(whole.high_s)
     if not whole.low_s:
         return f"at most {high}"

@@ -60,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
     return _show(bundles.load(path), args)
 
 
-def _options(args: argparse.Namespace, plan: Plan, home: Path) -> session.Options:
-    return session.Options(
+def _options(args: argparse.Namespace, plan: Plan, home: Path) -> session.SessionOptions:
+    return session.SessionOptions(
         target=args.target, device=args.device, together=args.together, labels=terminal.pairs(args.label, "a label"),
         wait_s=units.parse(args.wait or 0.0, "s"), home=home, limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
     )
 
 
-def _begun(plan: Plan, options: session.Options, wait: str | None, progress: Progress) -> tuple[Plan, session.Options]:
+def _begun(plan: Plan, options: session.SessionOptions, wait: str | None, progress: Progress) -> tuple[Plan, session.SessionOptions]:
     """The plan and its options with what one look at the machine showed, which counts towards the budget; says how long it will take."""
     options = looking.before(plan, options, wait)
     several = options.device == "all" or "," in options.device

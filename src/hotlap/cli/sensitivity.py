@@ -11,7 +11,7 @@ from hotlap.core import plan as plans
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.model import kept, machines
-from hotlap.core.model.sensitivity import Asked, names
+from hotlap.core.model.sensitivity import SensitivityOptions, names
 from hotlap.core.model.sensitivity import sensitivity as ask
 from hotlap.core.record import Plan
 from hotlap.core.show import sensitivity
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{args.plan} says nothing of networks; 'hotlap plan from NETWORK' writes plans that do")
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     keys = [name.strip() for name in args.keys.split(",") if name.strip()]
-    result = ask(plan, spec, Asked(terminal.share(args.by, "--by"), keys, args.by_simulation, known, measured))
+    result = ask(plan, spec, SensitivityOptions(terminal.share(args.by, "--by"), keys, args.by_simulation, known, measured))
     if args.out:
         terminal.write(Path(args.out), sensitivity.page(result))
     if args.json:

@@ -12,7 +12,7 @@ import msgspec
 
 from hotlap.core.errors import InputError, NotSupported, Unavailable
 from hotlap.core.measure import targets
-from hotlap.core.measure.protocol import Began, Fault, Job, Took
+from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundFailed
 from hotlap.core.measure.session import choose, place_of, process
 from hotlap.core.record import Case, MeasureOptions, Samples
 from hotlap.core.store import paths
@@ -24,7 +24,7 @@ PATIENCE_S = 120.0  # for a file to be loaded, and for a case to be checked
 CHECK_S = 0.05  # of samples, which are thrown away: an output of the timed loop is looked at too
 
 
-def described(path: Path) -> tuple[kernels.Kernel, list[Path]]:
+def described(path: Path) -> tuple[kernels.KeptKernel, list[Path]]:
     """What the file says of itself, and the files that belong to it. Raises InputError with the reason where it cannot be loaded."""
     if not path.is_file():
         raise InputError(f"there is no file '{path}'; give a .py, .cl, .cu or .so, or the CSV of the CUTLASS profiler")
@@ -42,7 +42,7 @@ def described(path: Path) -> tuple[kernels.Kernel, list[Path]]:
         raise InputError(f"{path.name} ended the process that loaded it (status {done.returncode}){last}") from None
     if isinstance(answer, dict) and "wrong" in answer:
         raise InputError(str(answer["wrong"]))
-    return msgspec.convert(answer, kernels.Kernel), describe.files(path)
+    return msgspec.convert(answer, kernels.KeptKernel), describe.files(path)
 
 
 def checked(cases: Sequence[Case], target: str, limit_s: float = PATIENCE_S) -> Iterator[Samples]:
@@ -61,11 +61,11 @@ def checked(cases: Sequence[Case], target: str, limit_s: float = PATIENCE_S) -> 
         began, done = "", set[str]()
         with process(job, limit_s, threading.Event()) as worker:
             for message in worker.messages():
-                if isinstance(message, Fault):
+                if isinstance(message, RoundFailed):
                     raise InputError(message.message)
-                if isinstance(message, Began):
+                if isinstance(message, CaseStarted):
                     began = message.case
-                elif isinstance(message, Took):
+                elif isinstance(message, CaseDone):
                     done.add(message.samples.case)
                     worker.go_on()
                     yield message.samples

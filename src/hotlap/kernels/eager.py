@@ -18,14 +18,14 @@ from hotlap.core.measure.supervisor import SPEED_ENVIRONMENT
 from hotlap.core.stats import order
 from hotlap.kernels import apart
 from hotlap.kernels.binaries.graphs import Against, Spread
-from hotlap.kernels.eager_round import Job, Round
+from hotlap.kernels.eager_round import EagerJob, EagerRound
 
 LIMIT_S = 1800.0  # of one round
 NO_COMPILER = "no C++ compiler is here, which torch.compile's inductor needs on a processor; apt install g++"
 COMPILERS = ("g++", "clang++", "c++")
 
 
-def run(job: Job, rounds: int, listen: Callable[[str], None] = lambda _: None) -> Against:
+def run(job: EagerJob, rounds: int, listen: Callable[[str], None] = lambda _: None) -> Against:
     """Raises InputError for a factory that is none, MachineError where a round's process ends badly."""
     reason = _missing(job)
     if reason:
@@ -38,7 +38,7 @@ def run(job: Job, rounds: int, listen: Callable[[str], None] = lambda _: None) -
     return folded(job, done, reason)
 
 
-def folded(job: Job, rounds: Sequence[Round], reason: str = "") -> Against:
+def folded(job: EagerJob, rounds: Sequence[EagerRound], reason: str = "") -> Against:
     """All rounds as one answer."""
     first = rounds[0]
     shown = Against(
@@ -84,14 +84,14 @@ def spread(values: Sequence[float] | np.ndarray) -> Spread:
     return Spread(median=median, low=ordered[place - 1], high=ordered[-place])
 
 
-def _missing(job: Job) -> str:
+def _missing(job: EagerJob) -> str:
     """Why nothing can be compiled here."""
     wants = job.backend == "inductor" and job.target.startswith("torch:cpu")
     named = os.environ.get("CXX", "")
     return NO_COMPILER if wants and not any(shutil.which(one) for one in (*COMPILERS, *([named] if named else []))) else ""
 
 
-def _round(job: Job) -> Round:
+def _round(job: EagerJob) -> EagerRound:
     with tempfile.TemporaryDirectory(prefix="hotlap-eager-") as scratch:
         cold = {"TORCHINDUCTOR_CACHE_DIR": str(Path(scratch) / "inductor"), "TRITON_CACHE_DIR": str(Path(scratch) / "triton")}
         try:
@@ -100,7 +100,7 @@ def _round(job: Job) -> Round:
             )
         except apart.Broken as error:
             raise MachineError(f"{job.factory}: the round's process {error}") from None
-    found = msgspec.json.decode(said, type=Round)
+    found = msgspec.json.decode(said, type=EagerRound)
     if found.problem:
         raise (InputError if found.asked_wrongly else MachineError)(f"{job.factory}: {found.problem}")
     return found

@@ -26,7 +26,7 @@ from hotlap.kernels.binaries.graphs import Break
 ORDER = ("eager", "compiled", "compiled", "eager") * 4  # of the slots: what drifts evenly, or comes and goes, falls on both alike
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class EagerJob(msgspec.Struct, frozen=True, kw_only=True):
     """What a round is to do."""
 
     factory: str  # MODULE:FACTORY; returns a module or function, and its example inputs
@@ -38,7 +38,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     time_it: bool = True
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True):
+class EagerRound(msgspec.Struct, frozen=True, kw_only=True):
     """What a round found."""
 
     eager_s: float | None = None  # a step: median over samples of all its slots
@@ -58,22 +58,22 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=EagerJob)
     answer, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr  # a user's module may print
     os.dup2(2, 1)
     try:
         result = play(job)
     except HotlapError as error:
-        result = Round(problem=str(error), asked_wrongly=isinstance(error, InputError))
+        result = EagerRound(problem=str(error), asked_wrongly=isinstance(error, InputError))
     except Exception as error:  # users' modules and compilers raise kinds of their own
         words = [line.strip() for line in str(error).splitlines() if line.strip()]
-        result = Round(problem=f"{type(error).__name__}: {words[0] if words else 'no words'}")
+        result = EagerRound(problem=f"{type(error).__name__}: {words[0] if words else 'no words'}")
     answer.write(msgspec.json.encode(result) + b"\n")
     answer.close()
     return 0
 
 
-def play(job: Job) -> Round:
+def play(job: EagerJob) -> EagerRound:
     spec = targets.parse(job.target)
     if spec.name != "torch":
         raise InputError(
@@ -96,11 +96,11 @@ def play(job: Job) -> Round:
     said = _explained(torch, job, module, inputs) if job.explain else {}
     told: dict[str, Any] = {**said, "device": target.device.name, "versions": {"torch": str(torch.__version__)}}
     if not job.time_it:
-        return Round(**told)
-    return Round(**{**told, **_compared(torch, target, job, module, step)})
+        return EagerRound(**told)
+    return EagerRound(**{**told, **_compared(torch, target, job, module, step)})
 
 
-def _compared(torch: Any, target: Target, job: Job, module: Any, step: Callable[[Any], Any]) -> dict[str, Any]:
+def _compared(torch: Any, target: Target, job: EagerJob, module: Any, step: Callable[[Any], Any]) -> dict[str, Any]:
     """Both sides: the first compiled step, outputs, times in turns, memory."""
     counters = torch._dynamo.utils.counters
     torch._dynamo.reset()
@@ -142,7 +142,7 @@ def _quiet(torch: Any) -> None:
         importlib.import_module("torch._inductor.async_compile").shutdown_compile_workers()
 
 
-def _turns(target: Target, job: Job, eager: Callable[[], Any], compiled: Callable[[], Any]) -> dict[str, float]:
+def _turns(target: Target, job: EagerJob, eager: Callable[[], Any], compiled: Callable[[], Any]) -> dict[str, float]:
     """Median seconds of a step by the product's own loop."""
     overhead = timing_overhead(target)
     seconds: dict[str, list[float]] = {"eager": [], "compiled": []}
@@ -175,7 +175,7 @@ def _placed(torch: Any, target: Target, module: Any, inputs: tuple[Any, ...]) ->
     return (module.to(place) if isinstance(module, torch.nn.Module) else module), moved
 
 
-def _explained(torch: Any, job: Job, module: Any, inputs: tuple[Any, ...]) -> dict[str, Any]:
+def _explained(torch: Any, job: EagerJob, module: Any, inputs: tuple[Any, ...]) -> dict[str, Any]:
     """Graphs, what breaks them and where, and how many guards there are."""
     with torch.set_grad_enabled(job.backward):
         told = torch._dynamo.explain(module)(*inputs)
@@ -223,7 +223,7 @@ def _difference(x: Any, y: Any) -> float:
     return float(np.where(np.isnan(found), np.inf, found).max())
 
 
-def _rounding(torch: Any, job: Job, module: Any, plain: list[Any], scale: float) -> float | None:
+def _rounding(torch: Any, job: EagerJob, module: Any, plain: list[Any], scale: float) -> float | None:
     """How far eager's own outputs are from those computed in fp64; None where the module has no such form."""
     try:
         made, inputs = _made(job.factory)

@@ -10,7 +10,7 @@ import numpy as np
 from hotlap.core.measure.workloads.base import Prepared, Target
 from hotlap.core.record import Case
 from hotlap.kernels import kept
-from hotlap.kernels.guard.account import Account
+from hotlap.kernels.guard.account import GuardAccount
 from hotlap.kernels.kept import announce as announce
 
 
@@ -28,5 +28,5 @@ def revisions(cases: Sequence[Case], home: Path) -> dict[str, str]:
     return {f"kernel {name}": revision for name, revision in kept.used(cases, home).items()}
 
 
-def account(cases: Sequence[Case]) -> Account | None:
-    return Account() if any(map(kept.kernel_of, cases)) else None
+def account(cases: Sequence[Case]) -> GuardAccount | None:
+    return GuardAccount() if any(map(kept.kernel_of, cases)) else None

@@ -30,7 +30,7 @@ KINDS: Mapping[str, Kind] = {".py": "python", ".cl": "opencl", ".cu": "cuda", ".
 RUNS_ON: Mapping[Kind, str] = {"python": "torch", "library": "torch:cpu", "opencl": "opencl", "cuda": "cuda"}
 
 
-class Setting(Record, frozen=True, kw_only=True):
+class KernelSetting(Record, frozen=True, kw_only=True):
     """One parameter of a kernel that is a workload of its own; its type is that of its default."""
 
     name: str
@@ -46,7 +46,7 @@ class Revision(Record, frozen=True, kw_only=True):
     added: str  # UTC, ISO 8601
 
 
-class Kernel(Record, frozen=True, kw_only=True):
+class KeptKernel(Record, frozen=True, kw_only=True):
     """A user's kernel, as its file describes it: what it implements or takes, and what it costs."""
 
     name: str
@@ -55,7 +55,7 @@ class Kernel(Record, frozen=True, kw_only=True):
     about: str = ""
     workload: str = ""  # that it implements; "" is one of its own
     only: dict[str, list[Value]] = {}  # parameters of that workload that it can do; those not named: all
-    settings: list[Setting] = []  # of a workload of its own
+    settings: list[KernelSetting] = []  # of a workload of its own
     read_bytes: str = ""  # expressions over the settings
     written_bytes: str = ""
     operations: str = ""
@@ -80,19 +80,19 @@ def names(home: Path) -> list[str]:
         return []
 
 
-def load(name: str, home: Path) -> Kernel:
+def load(name: str, home: Path) -> KeptKernel:
     """Raises InputError for one that is not kept, or whose description cannot be read."""
     path = folder(home) / name / FILE
     if not NAME.fullmatch(name) or not path.is_file():
         hint = nearest(name, names(home)) or "none is kept yet: hotlap kernel add FILE"
         raise InputError(f"there is no kernel '{name}'; {hint}")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Kernel)
+        return msgspec.json.decode(path.read_bytes(), type=KeptKernel)
     except (msgspec.MsgspecError, OSError) as error:
         raise InputError(f"{path} cannot be read ({error}); add the kernel again") from None
 
 
-def kept(home: Path) -> list[Kernel]:
+def kept(home: Path) -> list[KeptKernel]:
     """All that can be read, by name."""
     kernels = []
     for name in names(home):
@@ -121,7 +121,7 @@ def hashed(files: Sequence[Path]) -> str:
     return found.hexdigest()[:12]
 
 
-def keep(kernel: Kernel, files: Sequence[Path], home: Path) -> Kernel:
+def keep(kernel: KeptKernel, files: Sequence[Path], home: Path) -> KeptKernel:
     """Copies the files as the kernel's latest revision; what was kept before stays. Raises InputError and MachineError."""
     if not NAME.fullmatch(kernel.name):
         raise InputError(f"'{kernel.name}' is no name for a kernel: a letter, then letters, digits, - and _, 40 at most, all small")
@@ -142,7 +142,7 @@ def keep(kernel: Kernel, files: Sequence[Path], home: Path) -> Kernel:
     return saved
 
 
-def remove(name: str, home: Path) -> Kernel:
+def remove(name: str, home: Path) -> KeptKernel:
     """Forgets a kernel and all its revisions; runs that measured it stay. Raises InputError and MachineError."""
     found = load(name, home)
     try:
@@ -152,7 +152,7 @@ def remove(name: str, home: Path) -> Kernel:
     return found
 
 
-def path(kernel: Kernel, home: Path) -> Path:
+def path(kernel: KeptKernel, home: Path) -> Path:
     """The file of its latest revision."""
     return folder(home) / kernel.name / kernel.revision / kernel.file
 
@@ -173,7 +173,7 @@ def kernel_of(case: Case) -> str:
 # ---------------------------------------------------------------- cases
 
 
-def case(kernel: Kernel, given: Mapping[str, object]) -> Case:
+def case(kernel: KeptKernel, given: Mapping[str, object]) -> Case:
     """One case of a kernel: of the workload that it implements, or of its own with its cost worked out. Raises InputError."""
     if kernel.workload:
         spec = find(kernel.workload)
@@ -203,7 +203,7 @@ def _written(value: Value) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def settings(kernel: Kernel, given: Mapping[str, object]) -> dict[str, Value]:
+def settings(kernel: KeptKernel, given: Mapping[str, object]) -> dict[str, Value]:
     """Complete settings of a workload of its own, typed as their defaults. Raises InputError."""
     known = {one.name: one for one in kernel.settings}
     for name in given:
@@ -212,7 +212,7 @@ def settings(kernel: Kernel, given: Mapping[str, object]) -> dict[str, Value]:
     return {name: _param(one).parse(given.get(name, one.default)) for name, one in known.items()}
 
 
-def _param(setting: Setting) -> base.Param:
+def _param(setting: KernelSetting) -> base.Param:
     kinds: dict[type, Literal["int", "float", "str", "bool", "list"]] = {bool: "bool", int: "int", float: "float", str: "str", list: "list"}
     choices = tuple(setting.choices)
     if setting.name == "dtype":  # sizes and errors are by it
@@ -223,7 +223,7 @@ def _param(setting: Setting) -> base.Param:
     return base.Param(setting.name, kinds[type(setting.default)], setting.about, setting.default, choices=choices)
 
 
-def refused(kernel: Kernel, wanted: Case) -> str:
+def refused(kernel: KeptKernel, wanted: Case) -> str:
     """Why the kernel does not do a case of the workload that it implements; "" where it does."""
     full = find(wanted.workload).full(wanted.params)
     for name, values in kernel.only.items():

@@ -16,7 +16,7 @@ import msgspec
 
 from hotlap.core.errors import HotlapError, InputError, MachineError, Unavailable
 from hotlap.core.work import aten
-from hotlap.core.work.aten import Asked
+from hotlap.core.work.aten import CallRequest
 from hotlap.core.work.layers import OPTIMIZER
 from hotlap.kernels import named, recurrent
 from hotlap.kernels.named import line
@@ -31,12 +31,12 @@ class NoGradient(InputError):
     """A module that cannot be trained."""
 
 
-class Call(NamedTuple):
+class ModuleCall(NamedTuple):
     """Equal calls of one operator at one place of the module."""
 
     place: str  # path in the module, numbers as *: layers.*.attention; "backward" outside the forward pass
     operator: str  # aten's name
-    asked: Asked
+    asked: CallRequest
     times: int
 
 
@@ -44,18 +44,18 @@ class Traced(NamedTuple):
     """What a module runs in one step. `unknown`: operators that are no workload of ours, with their calls."""
 
     name: str
-    calls: list[Call]
+    calls: list[ModuleCall]
     unknown: Mapping[str, int]
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class ModuleJob(msgspec.Struct, frozen=True, kw_only=True):
     """What a process is to trace."""
 
     name: str
     train: list[bool]  # each a trace
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ModuleAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Traces in the order asked for, or why there are none."""
 
     traced: list[Traced | str] = []
@@ -66,10 +66,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def traces(name: str, train: Sequence[bool]) -> list[Traced | str]:
     """`trace` in a process of its own: a module that prints, crashes or hooks into PyTorch leaves this one as it is. Of a module that
     cannot be trained the reason stands in its place. Raises as `trace` does, MachineError where the process ends badly."""
-    job = msgspec.json.encode(Job(name=name, train=list(train)))
+    job = msgspec.json.encode(ModuleJob(name=name, train=list(train)))
     done = subprocess.run([sys.executable, "-m", "hotlap.kernels.module"], input=job, stdout=subprocess.PIPE, check=False)
     try:
-        answer = msgspec.json.decode(done.stdout, type=Answer)
+        answer = msgspec.json.decode(done.stdout, type=ModuleAnswer)
     except msgspec.DecodeError:
         raise MachineError(f"'{name}': the process that traced it ended with status {done.returncode}") from None
     if answer.problem:
@@ -79,13 +79,13 @@ def traces(name: str, train: Sequence[bool]) -> list[Traced | str]:
 
 def main() -> int:
     """A job on standard input, an answer on what was standard output, which the user's module cannot reach."""
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=ModuleJob)
     answer, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr
     os.dup2(2, 1)
     try:
-        made = Answer(traced=[_or_reason(job.name, train) for train in job.train])
+        made = ModuleAnswer(traced=[_or_reason(job.name, train) for train in job.train])
     except HotlapError as error:
-        made = Answer(problem=str(error), exit_code=error.exit_code)
+        made = ModuleAnswer(problem=str(error), exit_code=error.exit_code)
     answer.write(msgspec.json.encode(made))
     answer.close()
     return 0
@@ -103,7 +103,7 @@ def trace(name: str, train: bool = False) -> Traced:
     not found, fails, or calls an operator that cannot be traced without data; Unavailable without PyTorch."""
     torch = _torch()
     factory = named.find(name, "FACTORY")
-    seen: list[tuple[str, str, list[Asked]]] = []
+    seen: list[tuple[str, str, list[CallRequest]]] = []
     with _fake(torch, name) as place:
         module, inputs, more = _made(factory, name)
         with _recording(torch, seen, place):
@@ -191,11 +191,11 @@ def _at(place: Sequence[str]) -> str:
 
 
 @contextmanager
-def _recording(torch: Any, seen: list[tuple[str, str, list[Asked]]], place: Sequence[str]) -> Iterator[None]:
+def _recording(torch: Any, seen: list[tuple[str, str, list[CallRequest]]], place: Sequence[str]) -> Iterator[None]:
     """Every operator that reaches the device, in order."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    def note(operator: str, parts: list[Asked]) -> None:
+    def note(operator: str, parts: list[CallRequest]) -> None:
         seen.append(((place[-1] or "forward") if place else "backward", operator, parts))
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -220,7 +220,7 @@ NAMES = {
 }
 
 
-def _parts(torch: Any, operator: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Asked]:
+def _parts(torch: Any, operator: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[CallRequest]:
     """The call as a profiler would have recorded it."""
     given = [
         args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value) for i, argument in enumerate(func._schema.arguments)
@@ -250,14 +250,14 @@ def _run(torch: Any, module: Any, inputs: Sequence[Any], more: Mapping[str, Any]
     torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
 
 
-def _updated(module: Any) -> list[tuple[str, str, list[Asked]]]:
+def _updated(module: Any) -> list[tuple[str, str, list[CallRequest]]]:
     """One update of all parameters of a type, as a fused optimiser does it."""
     elements: Counter[str] = Counter()
     for one in module.parameters() if hasattr(module, "parameters") else ():
         if one.grad is not None:
             elements[aten.DTYPES.get(NAMES.get(str(one.dtype).removeprefix("torch."), ""), "fp32")] += one.numel()
     return [
-        (OPTIMIZER.name, "_fused_adamw_", [Asked(OPTIMIZER.name, {"op": "adamw", "elements": count, "dtype": dtype})])
+        (OPTIMIZER.name, "_fused_adamw_", [CallRequest(OPTIMIZER.name, {"op": "adamw", "elements": count, "dtype": dtype})])
         for dtype, count in elements.items()
     ]
 
@@ -273,10 +273,10 @@ def _tensors(torch: Any, values: Any) -> Iterator[Any]:
             yield from _tensors(torch, one)
 
 
-def _folded(name: str, seen: Sequence[tuple[str, str, list[Asked]]]) -> Traced:
+def _folded(name: str, seen: Sequence[tuple[str, str, list[CallRequest]]]) -> Traced:
     """Equal calls counted, in the order of their first."""
     times: Counter[tuple[str, str, str]] = Counter()
-    first: dict[tuple[str, str, str], Asked] = {}
+    first: dict[tuple[str, str, str], CallRequest] = {}
     unknown: Counter[str] = Counter()
     for path, operator, parts in seen:
         if not parts:
@@ -287,7 +287,7 @@ def _folded(name: str, seen: Sequence[tuple[str, str, list[Asked]]]) -> Traced:
             first.setdefault(key, one)
             times[key] += 1
     return Traced(
-        name, [Call(place, operator, first[place, operator, text], n) for (place, operator, text), n in times.items()], dict(unknown)
+        name, [ModuleCall(place, operator, first[place, operator, text], n) for (place, operator, text), n in times.items()], dict(unknown)
     )
 
 

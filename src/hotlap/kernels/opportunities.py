@@ -25,7 +25,7 @@ from hotlap.kernels.similar import Peer, similar
 Against = Literal["expected", "bound", "ceiling"]
 
 
-class Place(Record, frozen=True, kw_only=True):
+class OpportunityPlace(Record, frozen=True, kw_only=True):
     """A step that calls the case, and what is to be won there by all its kernels that do."""
 
     step: str
@@ -50,7 +50,7 @@ class Opportunity(Record, frozen=True, kw_only=True):
     most_s: float | None = None  # to the bound: the ceiling
     sure: bool  # the intervals lie apart
     score: float  # what is won as a share of the steps' time, weighed over networks
-    places: list[Place] = []  # the largest first
+    places: list[OpportunityPlace] = []  # the largest first
     cause: str = ""
     gap: Gap = Gap()  # with the numbers behind the cause
     part: str = ""  # the model's name of where most of the time above the bound goes
@@ -85,7 +85,7 @@ class Missing(Record, frozen=True, kw_only=True):
     seconds: float | None = None  # expected in one step; None where nothing is expected
 
 
-class Step(Record, frozen=True, kw_only=True):
+class StepOpportunities(Record, frozen=True, kw_only=True):
     """One step: its time, what of it was measured, and what is to be won."""
 
     name: str
@@ -106,7 +106,7 @@ class Opportunities(Record, frozen=True, kw_only=True):
     run: str
     device: str
     name: str  # of the device
-    steps: list[Step]
+    steps: list[StepOpportunities]
     found: list[Opportunity]  # sure ones by score, those held against an expected time first
     within: list[Opportunity]  # what is expected, or cannot be told from it; by how far the bound is
     unheld: list[str]  # labels of cases with nothing to hold them against: no expected time, no bound, no other case like them
@@ -203,11 +203,11 @@ def expected_s(needed: Needed, on: On) -> float | None:
 def _step(
     name: str, needed: Sequence[Needed], each: Mapping[str, float | None], taken: Mapping[str, Row | None], weight: float,
     opportunities: Sequence[Opportunity],
-) -> Step:
+) -> StepOpportunities:
     own = [one for one in needed if one.step == name]
     parts = [(place, one) for one in opportunities for place in one.places if place.step == name]
     seen = [one for one in own if taken[one.case.id]]
-    return Step(
+    return StepOpportunities(
         name=name, weight=weight, seconds=_times(own, each)[name], measured_s=_times(seen, each).get(name, 0.0),
         most=any(one.against != "expected" for _, one in parts), win_s=sum(place.win_s for place, _ in parts),
         win_low_s=sum(place.calls * one.win.lower_s for place, one in parts),
@@ -301,7 +301,7 @@ def _placed(
     return replace(opportunity, places=places, score=sum(place.share * shares[place.step] for place in places), step_energy_j=joules)
 
 
-def _place(step: str, kernels: dict[str, float], win_s: float, whole_s: float) -> Place:
+def _place(step: str, kernels: dict[str, float], win_s: float, whole_s: float) -> OpportunityPlace:
     """`win_s`: of one call; `whole_s`: what the step takes."""
     calls = sum(kernels.values())
-    return Place(step=step, kernels=kernels, calls=calls, win_s=calls * win_s, share=calls * win_s / whole_s)
+    return OpportunityPlace(step=step, kernels=kernels, calls=calls, win_s=calls * win_s, share=calls * win_s / whole_s)

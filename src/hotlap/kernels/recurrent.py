@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hotlap.core.work.aten import Asked
+from hotlap.core.work.aten import CallRequest
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.layers import GATES, RNN, rnn_weight_gradient
 
 DTYPES = {"torch.float32": "fp32", "torch.float16": "fp16", "torch.bfloat16": "bf16"}
-Note = Callable[[str, list[Asked]], None]
+Note = Callable[[str, list[CallRequest]], None]
 """Takes an operator and what it runs."""
 
 
@@ -21,7 +21,7 @@ def whole(torch: Any, note: Note) -> Any:
 
     class Layers(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
-        def forward(ctx: Any, op: str, layers: list[Asked], shapes: Sequence[Sequence[int]], *tensors: Any) -> Any:
+        def forward(ctx: Any, op: str, layers: list[CallRequest], shapes: Sequence[Sequence[int]], *tensors: Any) -> Any:
             ctx.asked = op, layers
             ctx.save_for_backward(*tensors)
             note(op, layers)
@@ -30,7 +30,7 @@ def whole(torch: Any, note: Note) -> Any:
         @staticmethod
         def backward(ctx: Any, *_: Any) -> Any:
             op, layers = ctx.asked
-            weights = [Asked(GEMM.name, rnn_weight_gradient(one.params)) for one in layers]
+            weights = [CallRequest(GEMM.name, rnn_weight_gradient(one.params)) for one in layers]
             note(f"{op}_backward", [*layers, *weights])
             wanted = zip(ctx.saved_tensors, ctx.needs_input_grad[3:], strict=True)
             return None, None, None, *(torch.empty_like(one) if is_wanted else None for one, is_wanted in wanted)
@@ -53,7 +53,7 @@ def _states(op: str, args: Sequence[Any]) -> list[Any]:
     return list(args[1]) if op == "lstm" else [args[1]]
 
 
-def _layers(op: str, args: Sequence[Any]) -> list[Asked]:
+def _layers(op: str, args: Sequence[Any]) -> list[CallRequest]:
     """Of torch.lstm or torch.gru: (input, states, weights, bias, layers, dropout, train, bidirectional, batch first). None for what is
     no workload and stays taken apart: packed sequences, an LSTM with projections, fp64."""
     if len(args) != 9 or not isinstance(args[2], (list, tuple)) or isinstance(args[1], (list, tuple)) != (op == "lstm"):
@@ -65,4 +65,4 @@ def _layers(op: str, args: Sequence[Any]) -> list[Asked]:
     batch, steps = given.shape[:2] if args[8] else (given.shape[1], given.shape[0])
     sizes = {"op": op, "steps": steps, "batch": batch, "hidden": hidden, "dtype": dtype}
     inputs = [given.shape[2], *[hidden * directions] * (args[4] - 1)]
-    return [Asked(RNN.name, {**sizes, "inputs": wide}) for wide in inputs for _ in range(directions)]
+    return [CallRequest(RNN.name, {**sizes, "inputs": wide}) for wide in inputs for _ in range(directions)]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hotlap.core import work
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import environment, revisions
-from hotlap.core.analysis.compare import Side
+from hotlap.core.analysis.compare import ComparedSide
 from hotlap.core.analysis.matching import Unit
 from hotlap.core.model.ceilings import seconds
 from hotlap.core.record import Case, Comparison, Difference, OnDevice, Record, Result
@@ -32,7 +32,7 @@ KINDS: tuple[Kind, ...] = ("broken", "slower", "missing", "fixed", "new", "faste
 REGRESSIONS = ("broken", "slower")
 
 
-class Kernel(Record, frozen=True, kw_only=True):
+class ReleasedKernel(Record, frozen=True, kw_only=True):
     """One case on both sides."""
 
     comparison: Comparison
@@ -48,7 +48,7 @@ class Kernel(Record, frozen=True, kw_only=True):
     next: str = ""  # the command that would find out more
 
 
-class Sum(Record, frozen=True, kw_only=True):
+class KernelSum(Record, frozen=True, kw_only=True):
     """A step of a network on both sides, by the kernels that both sides have."""
 
     step: str
@@ -67,8 +67,8 @@ class Release(Record, frozen=True, kw_only=True):
     b: str
     a_runs: list[str]
     b_runs: list[str]
-    kernels: list[Kernel]  # regressions first
-    steps: list[Sum] = []
+    kernels: list[ReleasedKernel]  # regressions first
+    steps: list[KernelSum] = []
     suspects: list[Difference] = []  # what differs and could explain a change, revisions first
     apart: str = ""  # why the two are not comparable at all
 
@@ -110,7 +110,7 @@ def release(
     )
 
 
-def _order(kernel: Kernel) -> tuple[int, float]:
+def _order(kernel: ReleasedKernel) -> tuple[int, float]:
     """Regressions first; within a kind by what a network pays most, then by the ratio."""
     most = max((abs(cost.seconds) for cost in kernel.costs), default=0.0)
     return KINDS.index(kernel.kind), -most if most else -abs(math.log(kernel.time_ratio)) if kernel.time_ratio else 0.0
@@ -119,7 +119,7 @@ def _order(kernel: Kernel) -> tuple[int, float]:
 # ---------------------------------------------------------------- one case
 
 
-def _with_few(compared: Sequence[Comparison], left: Mapping[str, Side], right: Mapping[str, Side]) -> list[Comparison]:
+def _with_few(compared: Sequence[Comparison], left: Mapping[str, ComparedSide], right: Mapping[str, ComparedSide]) -> list[Comparison]:
     """What could not be told, once more: a few runs or rounds free of assumptions cannot be sure of one case in many, or of runs whose
     rounds are alike. Normal noise is assumed then, and the answer says so."""
     seen = {
@@ -127,11 +127,11 @@ def _with_few(compared: Sequence[Comparison], left: Mapping[str, Side], right: M
         if one.answer == "inconclusive" and (found := _normal(one, left[one.case.id], right[one.case.id]))
     }
     chances = [seen[one.case.id].p if one.case.id in seen else one.p for one in compared]
-    adjusted = several.adjust(chances)
+    adjusted = several.benjamini_hochberg(chances)
     return [_retold(one, seen[one.case.id], q) if one.case.id in seen else one for one, q in zip(compared, adjusted, strict=True)]
 
 
-def _normal(comparison: Comparison, a: Side, b: Side) -> Ratio | None:
+def _normal(comparison: Comparison, a: ComparedSide, b: ComparedSide) -> Ratio | None:
     """Above 1: b is better. By whole runs where there are two on each side, else by rounds. None where there are several devices."""
     if len({device for side in (a, b) for _, device in side.units}) > 1 or not a.values or not b.values:
         return None
@@ -141,10 +141,10 @@ def _normal(comparison: Comparison, a: Side, b: Side) -> Ratio | None:
     return allowing(found, allowed(comparison.allowance.drift)) if found and comparison.allowance else found
 
 
-def _by_replicates(a: Side, b: Side, lower: bool) -> Ratio | None:
+def _by_replicates(a: ComparedSide, b: ComparedSide, lower: bool) -> Ratio | None:
     x, y = ([statistics.median(values) for values in side.units.values()] for side in (a, b))
     if min(len(x), len(y)) >= few.FEWEST:
-        return few.ratio(y, x) if lower else few.ratio(x, y)
+        return few.pooled_t_ratio(y, x) if lower else few.pooled_t_ratio(x, y)
     x, y = a.values, b.values
     return ratio(y, x, assume="normal") if lower else ratio(x, y, assume="normal")
 
@@ -157,20 +157,20 @@ def _retold(comparison: Comparison, seen: Ratio, q: float | None) -> Comparison:
     return replace(comparing.with_ratio(comparison, seen), q=q, answer=answer, reason=reason)
 
 
-def _kernel(comparison: Comparison, a: Side | None, b: Side | None, calls: Sequence[Needed]) -> Kernel:
+def _kernel(comparison: Comparison, a: ComparedSide | None, b: ComparedSide | None, calls: Sequence[Needed]) -> ReleasedKernel:
     alone = _worse(comparison) if comparison.answer != "slower" else []
     kind, reason = _kind(comparison, a, b, alone)
     shown = min(alone, key=lambda d: d.ratio or 1.0) if alone and kind == "slower" else comparison
     times, low, high = (None if end is None or end <= 0 else 1 / end for end in (shown.ratio, shown.high, shown.low))
     before, after = (seconds(comparison.case, comparison.unit, side.median) for side in (comparison.a, comparison.b))
     found = costs(calls, after - before) if before is not None and after is not None and kind != "broken" else []
-    return Kernel(
+    return ReleasedKernel(
         comparison=comparison, label=work.label(comparison.case), kind=kind, reason=reason, time_ratio=times, low=low, high=high,
         error_a=_error(a), error_b=_error(b), costs=found,
     )
 
 
-def _kind(comparison: Comparison, a: Side | None, b: Side | None, alone: Sequence[OnDevice]) -> tuple[Kind, str]:
+def _kind(comparison: Comparison, a: ComparedSide | None, b: ComparedSide | None, alone: Sequence[OnDevice]) -> tuple[Kind, str]:
     """By what either side has: no number at all, none any more, one for the first time, or two that are compared. `alone`: devices that
     are slower, where not all of them together are."""
     had, has = bool(a and a.values), bool(b and b.values)
@@ -195,18 +195,18 @@ def _worse(comparison: Comparison) -> list[OnDevice]:
     return [d for d in comparison.devices if d.answer == "worse" and beyond(d.low, d.high, gate) == "smaller"]
 
 
-def _wrong(side: Side | None) -> str:
+def _wrong(side: ComparedSide | None) -> str:
     """Why its results cannot stand; "" where they do."""
     bad = [one for one in side.results if one.status in ("invalid", "error")] if side else []
     return f"{bad[-1].status}: {bad[-1].reason}" if bad else ""
 
 
-def _why(side: Side | None) -> str:
+def _why(side: ComparedSide | None) -> str:
     last = side.results[-1] if side else None
     return f"{last.status.replace('_', ' ')}: {last.reason}".rstrip(": ") if last else ""
 
 
-def _error(side: Side | None) -> float | None:
+def _error(side: ComparedSide | None) -> float | None:
     """The largest error of its checks, as a share of the tolerance."""
     results: Sequence[Result] = side.results if side else ()
     return max((share for one in results for share in shares(one)), default=None)
@@ -215,7 +215,9 @@ def _error(side: Side | None) -> float | None:
 # ---------------------------------------------------------------- steps and suspects
 
 
-def _sums(left: Mapping[str, Side], right: Mapping[str, Side], calls: Sequence[Needed], broken: Collection[str]) -> list[Sum]:
+def _sums(
+    left: Mapping[str, ComparedSide], right: Mapping[str, ComparedSide], calls: Sequence[Needed], broken: Collection[str]
+) -> list[KernelSum]:
     """Each step on both sides, summed within each run, so that what moves all its kernels alike is in the interval once. Without cases
     whose results are wrong."""
     sums = []
@@ -226,22 +228,22 @@ def _sums(left: Mapping[str, Side], right: Mapping[str, Side], calls: Sequence[N
         a, b = (_whole(side, known) for side in (left, right)) if known else ([], [])
         if a and b:
             ours, theirs = ([statistics.median(one) for one in side] for side in (a, b))
-            seen = few.ratio(ours, theirs) or ratio([v for one in a for v in one], [v for one in b for v in one], assume="normal")
+            seen = few.pooled_t_ratio(ours, theirs) or ratio([v for one in a for v in one], [v for one in b for v in one], assume="normal")
             a_s, b_s = (statistics.median(v for one in side for v in one) for side in (a, b))
             low, high = (None if end is None else a_s * (end - 1) for end in (seen.low, seen.high))
-            sums.append(Sum(step=step, kernels=len(known), of=len(members), a_s=a_s, b_s=b_s, low_s=low, high_s=high))
+            sums.append(KernelSum(step=step, kernels=len(known), of=len(members), a_s=a_s, b_s=b_s, low_s=low, high_s=high))
     return sorted(sums, key=lambda one: one.a_s / one.b_s)
 
 
-def _timed(side: Side | None) -> bool:
+def _timed(side: ComparedSide | None) -> bool:
     return side is not None and bool(side.values) and seconds(side.case, _unit(side), side.values[0]) is not None
 
 
-def _unit(side: Side) -> str:
+def _unit(side: ComparedSide) -> str:
     return next((one.unit for one in side.results if one.values), "")
 
 
-def _whole(sides: Mapping[str, Side], known: Sequence[Needed]) -> list[list[float]]:
+def _whole(sides: Mapping[str, ComparedSide], known: Sequence[Needed]) -> list[list[float]]:
     """Seconds of the step in each round, by run and device, of those that have all its kernels."""
     own = [sides[one.case.id] for one in known]
     units = [unit for unit in own[0].units if all(unit in side.units for side in own)]
@@ -249,7 +251,7 @@ def _whole(sides: Mapping[str, Side], known: Sequence[Needed]) -> list[list[floa
     return [[sum(parts) for parts in zip(*kernels, strict=False)] for kernels in columns]
 
 
-def _rounds(needed: Needed, side: Side, unit: Unit) -> list[float]:
+def _rounds(needed: Needed, side: ComparedSide, unit: Unit) -> list[float]:
     return [needed.calls * (seconds(side.case, _unit(side), value) or 0.0) for value in side.units[unit]]
 
 
@@ -275,7 +277,7 @@ def _revision(bundles: Sequence[Bundle]) -> str:
     return next(iter(found)) if len(found) == 1 else ""
 
 
-def _with_next(kernel: Kernel, ends: Sequence[str], sides: Sequence[Sequence[Bundle]]) -> Kernel:
+def _with_next(kernel: ReleasedKernel, ends: Sequence[str], sides: Sequence[Sequence[Bundle]]) -> ReleasedKernel:
     if kernel.kind not in REGRESSIONS:
         return kernel
     good, bad = ends

@@ -20,7 +20,7 @@ LONG_K = 2048  # that is worth splitting
 WAVES = 4.0  # beyond so many the last one hardly counts
 
 
-class Rule(Record, frozen=True, kw_only=True):
+class SignRule(Record, frozen=True, kw_only=True):
     """One rule of opportunities.toml: all that it names must fit, and of each list one entry does; causes and parts are alternatives."""
 
     name: str
@@ -40,13 +40,13 @@ class Rule(Record, frozen=True, kw_only=True):
 
 
 @functools.cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[SignRule, ...]:
     """All rules, in the order in which they are tried; the last fits everything."""
     text = (importlib.resources.files("hotlap.kernels") / "opportunities.toml").read_text(encoding="utf-8")
-    return tuple(Rule(name=name, **fields) for name, fields in tomllib.loads(text).items())
+    return tuple(SignRule(name=name, **fields) for name, fields in tomllib.loads(text).items())
 
 
-def rule(case: Case, signs: Sequence[str], cause: str, part: str) -> Rule:
+def rule(case: Case, signs: Sequence[str], cause: str, part: str) -> SignRule:
     """The first that fits."""
     return next(one for one in rules() if one.fits(case, signs, cause, part))
 

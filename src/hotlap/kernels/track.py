@@ -26,7 +26,7 @@ GROWN, NOTABLE = 2.0, 0.05  # times by which an error must have grown, and the s
 FEW = 3  # first and last checks that are held against each other
 
 
-class Level(Record, frozen=True, kw_only=True):
+class KernelLevel(Record, frozen=True, kw_only=True):
     """What a kernel reached in one stretch of its life."""
 
     value: float  # in the metric's unit
@@ -43,7 +43,7 @@ class Cost(Record, frozen=True, kw_only=True):
     seconds: float
 
 
-class Turn(Record, frozen=True, kw_only=True):
+class LevelChange(Record, frozen=True, kw_only=True):
     """A change of level in a kernel's life."""
 
     change: Change
@@ -72,23 +72,23 @@ class Checks(Record, frozen=True, kw_only=True):
         return grown(self.first_error, self.now_error)
 
 
-class Life(Record, frozen=True, kw_only=True):
+class KernelHistory(Record, frozen=True, kw_only=True):
     """One kernel: a case on one device of one host."""
 
     series: Series
     revisions: list[str]  # of each point, "" where the run was not labelled
-    first: Level
-    best: Level
-    now: Level
+    first: KernelLevel
+    best: KernelLevel
+    now: KernelLevel
     since_first: float  # time now ÷ time at first; NaN where it is not known
     since_best: float
-    turns: list[Turn] = []
+    turns: list[LevelChange] = []
     checks: Checks
     absent: int = 0  # runs of its plan on this device since it was last asked for
     costs: list[Cost] = []  # now against its best, in one step of each network that calls it
 
 
-class Never(Record, frozen=True, kw_only=True):
+class NeverMeasured(Record, frozen=True, kw_only=True):
     """A case that no run measured."""
 
     case: Case
@@ -112,8 +112,8 @@ class Total(Record, frozen=True, kw_only=True):
 class Tracked(Record, frozen=True, kw_only=True):
     """What is known of all kernels."""
 
-    lives: list[Life]
-    never: list[Never] = []
+    lives: list[KernelHistory]
+    never: list[NeverMeasured] = []
     totals: list[Total] = []
     runs: int = 0
     kernels: int = 0  # all, also where only some lives are kept
@@ -157,7 +157,7 @@ def track(
     return Tracked(lives=lives, never=never, totals=_totals(lives, calls), runs=len(seen.runs), kernels=len(lives))
 
 
-def _life(series: Series, seen: _Seen, key: Key, calls: Sequence[Needed]) -> Life:
+def _life(series: Series, seen: _Seen, key: Key, calls: Sequence[Needed]) -> KernelHistory:
     marks = [revisions.revision(seen.runs[point.run], series.case) for point in series.points]
     since = max(series.boundaries, default=0)  # what was measured before is another device, or another thing
     edges = sorted({since, len(series.points), *(one.index for one in series.changes if one.index > since)})
@@ -168,16 +168,16 @@ def _life(series: Series, seen: _Seen, key: Key, calls: Sequence[Needed]) -> Lif
     now = _level(series, marks, max(last, stop - most), stop)
     levels = [_level(series, marks, a, b) for a, b in stretches]
     best = (max if series.better == "higher" else min)([*levels, first, now], key=lambda one: one.value)
-    return Life(
+    return KernelHistory(
         series=series, revisions=marks, first=first, best=best, now=now, since_first=_times(series, first.value, now.value),
         since_best=_times(series, best.value, now.value), turns=[_turn(series, one, marks, calls) for one in series.changes],
         checks=_checks(seen.results[key]), absent=seen.since(key), costs=_costs(series, best.value, now.value, calls),
     )
 
 
-def _level(series: Series, marks: Sequence[str], start: int, end: int) -> Level:
+def _level(series: Series, marks: Sequence[str], start: int, end: int) -> KernelLevel:
     middle = statistics.median(point.value for point in series.points[start:end])
-    return Level(value=middle, run=series.points[start].run, revision=marks[start])
+    return KernelLevel(value=middle, run=series.points[start].run, revision=marks[start])
 
 
 def _times(series: Series, before: float, after: float) -> float:
@@ -187,13 +187,13 @@ def _times(series: Series, before: float, after: float) -> float:
     return before / after if series.better == "higher" else after / before
 
 
-def _turn(series: Series, change: Change, marks: Sequence[str], calls: Sequence[Needed]) -> Turn:
+def _turn(series: Series, change: Change, marks: Sequence[str], calls: Sequence[Needed]) -> LevelChange:
     point = series.points[change.index]
     before = marks[change.index - 1] if change.index else ""
     found = [one for one in series.differences.get(change.index, []) if revisions.concerns(one.name, series.case)]
     there = [one for one in found if ", " not in f"{one.a}{one.b}"]  # the others differ between the runs about it, not right there
     suspects = sorted(there or found, key=_rank)
-    return Turn(
+    return LevelChange(
         change=change, time_s=point.time_s, run=point.run, time_ratio=_times(series, change.before, change.after), before=before,
         after=marks[change.index], suspects=suspects, costs=_costs(series, change.before, change.after, calls),
     )
@@ -251,19 +251,19 @@ def shares(result: Result) -> list[float]:
     return [c.error / c.tolerance for c in result.checks if c.error is not None and c.tolerance]
 
 
-def _never(kept: Sequence[tuple[str, Result]]) -> Never:
+def _never(kept: Sequence[tuple[str, Result]]) -> NeverMeasured:
     last = kept[-1][1]
     state = last.status.replace("_", " ")
     reason = f"{state}: {last.reason}" if last.reason else state
-    return Never(case=last.case, label=work.label(last.case), runs=len(kept), reason=reason)
+    return NeverMeasured(case=last.case, label=work.label(last.case), runs=len(kept), reason=reason)
 
 
 # ---------------------------------------------------------------- steps
 
 
-def _totals(lives: Sequence[Life], calls: Sequence[Needed]) -> list[Total]:
+def _totals(lives: Sequence[KernelHistory], calls: Sequence[Needed]) -> list[Total]:
     """Steps by device, the largest loss against the best first."""
-    devices: dict[tuple[str, str, str], dict[str, Life]] = {}
+    devices: dict[tuple[str, str, str], dict[str, KernelHistory]] = {}
     for one in lives:
         devices.setdefault((one.series.host, one.series.selector, one.series.model), {})[one.series.case.id] = one
     places = Counter((host, selector) for host, selector, _ in devices)
@@ -281,6 +281,6 @@ def _totals(lives: Sequence[Life], calls: Sequence[Needed]) -> list[Total]:
     return sorted(totals, key=lambda one: one.best_s - one.now_s)
 
 
-def _sum(known: Sequence[tuple[float, Life]], which: str) -> float:
+def _sum(known: Sequence[tuple[float, KernelHistory]], which: str) -> float:
     levels = [(calls, seconds(life.series.case, life.series.unit, getattr(life, which).value)) for calls, life in known]
     return sum(calls * each for calls, each in levels if each is not None)

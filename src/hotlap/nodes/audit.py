@@ -28,7 +28,7 @@ NO_SOURCE = "common practice; no source found"  # how the source of such a rule 
 State = Literal["pass", "finding", "not applicable", "not known"]
 
 
-class Rule(Record, frozen=True, kw_only=True):
+class AuditRule(Record, frozen=True, kw_only=True):
     """One rule; expressions as they are written."""
 
     name: str
@@ -48,7 +48,7 @@ class Rule(Record, frozen=True, kw_only=True):
     place: str = ""  # the file it stands in
 
 
-class Outcome(Record, frozen=True, kw_only=True):
+class AuditOutcome(Record, frozen=True, kw_only=True):
     """What came of one rule for one member."""
 
     rule: str
@@ -59,16 +59,16 @@ class Outcome(Record, frozen=True, kw_only=True):
     finding: Finding | None = None
 
 
-def builtin() -> dict[str, Rule]:
+def builtin() -> dict[str, AuditRule]:
     """The package's own rules by name."""
-    found: dict[str, Rule] = {}
+    found: dict[str, AuditRule] = {}
     for file in sorted(resources.files("hotlap.nodes").joinpath("rules").iterdir(), key=lambda one: one.name):
         if file.name.endswith(".toml"):
             found |= read(file.read_text(encoding="utf-8"), file.name)
     return found
 
 
-def load(files: Iterable[str]) -> dict[str, Rule]:
+def load(files: Iterable[str]) -> dict[str, AuditRule]:
     """The package's rules, overridden by name by those of files. Raises InputError before anything is audited."""
     rules = builtin()
     for name in files:
@@ -81,14 +81,14 @@ def load(files: Iterable[str]) -> dict[str, Rule]:
     return rules
 
 
-def sources(rules: Mapping[str, Rule]) -> dict[str, int]:
+def sources(rules: Mapping[str, AuditRule]) -> dict[str, int]:
     """How many rules name a published source, how many one without their threshold, and how many rest on common practice alone."""
     alone = sum(rule.source.startswith(NO_SOURCE) for rule in rules.values())
     partly = sum(NO_SOURCE in rule.source for rule in rules.values()) - alone
     return {"published": len(rules) - partly - alone, "in part": partly, "common practice": alone}
 
 
-def read(text: str, where: str) -> dict[str, Rule]:
+def read(text: str, where: str) -> dict[str, AuditRule]:
     """Rules of one file. Raises InputError with file, rule, key and what is valid."""
     try:
         document = tomllib.loads(text)
@@ -100,7 +100,7 @@ def read(text: str, where: str) -> dict[str, Rule]:
     return {name: _rule(name, table, where) for name, table in tables.items()}
 
 
-def _rule(name: str, table: Any, where: str) -> Rule:
+def _rule(name: str, table: Any, where: str) -> AuditRule:
     place = f"{where}: rule {name}"
     if not isinstance(table, dict):
         raise InputError(f"{place}: not a table; write [rule.{name}]")
@@ -117,7 +117,7 @@ def _rule(name: str, table: Any, where: str) -> Rule:
     for key in ("expect", "when", "needs"):
         _parsed(table.get(key, "true"), f"{place}: {key}")
     _growth(table.get("growth", {}), f"{place}: growth")
-    return Rule(name=name, place=where, **table)
+    return AuditRule(name=name, place=where, **table)
 
 
 def _texts(table: Mapping[str, Any], valid: Sequence[str], place: str) -> None:
@@ -146,39 +146,39 @@ def _parsed(text: str, place: str) -> ast.expr:
         raise InputError(f"{place}: {error}") from None
 
 
-def growing(rules: Mapping[str, Rule]) -> dict[str, Rule]:
+def growing(rules: Mapping[str, AuditRule]) -> dict[str, AuditRule]:
     """The rules as they are where an earlier reading is given: counters by their growth, not by their value."""
     return {name: msgspec.structs.replace(rule, **rule.growth) for name, rule in rules.items()}
 
 
-def audit(facts: Facts, rules: Mapping[str, Rule], profile: str, earlier: Earlier | None = None) -> list[Outcome]:
+def audit(facts: Facts, rules: Mapping[str, AuditRule], profile: str, earlier: Earlier | None = None) -> list[AuditOutcome]:
     """Every rule of a profile, in their order, for every member that it is about; `earlier` wants the rules of `growing`."""
     if profile not in PROFILES:
         raise InputError(f"there is no profile '{profile}'; {nearest(profile, PROFILES)}")
-    outcomes = list[Outcome]()
+    outcomes = list[AuditOutcome]()
     for rule in rules.values():
         if profile not in rule.profiles:
             continue
         keys = members(facts.facts, rule.each) if rule.each else [""]
         if not keys:
-            outcomes.append(Outcome(rule=rule.name, state="not applicable", reason=f"no {rule.each} here"))
+            outcomes.append(AuditOutcome(rule=rule.name, state="not applicable", reason=f"no {rule.each} here"))
         outcomes += [_one(facts, rule, key, earlier) for key in keys]
     return outcomes
 
 
-def _one(facts: Facts, rule: Rule, key: str, earlier: Earlier | None) -> Outcome:
+def _one(facts: Facts, rule: AuditRule, key: str, earlier: Earlier | None) -> AuditOutcome:
     at = f"{rule.each}[{key}]" if rule.each else ""
     expect = expression.parse(rule.expect)
     if earlier is None and expression.grows(expect):
-        return Outcome(rule=rule.name, at=at, state="not applicable", reason="only where an earlier reading is given: --since")
+        return AuditOutcome(rule=rule.name, at=at, state="not applicable", reason="only where an earlier reading is given: --since")
     when = expression.evaluate(expression.parse(rule.when), Scope(facts.facts, rule.each, key))
     if isinstance(when, Unknown):
-        return Outcome(rule=rule.name, at=at, state="not known", reason=when.why)
+        return AuditOutcome(rule=rule.name, at=at, state="not known", reason=when.why)
     if not when:
-        return Outcome(rule=rule.name, at=at, state="not applicable", reason=f"only where {rule.when}")
+        return AuditOutcome(rule=rule.name, at=at, state="not applicable", reason=f"only where {rule.when}")
     needs = expression.evaluate(expression.parse(rule.needs), Scope(facts.facts, rule.each, key))
     if isinstance(needs, Unknown) or not needs:
-        return Outcome(
+        return AuditOutcome(
             rule=rule.name,
             at=at,
             state="not known",
@@ -188,14 +188,14 @@ def _one(facts: Facts, rule: Rule, key: str, earlier: Earlier | None) -> Outcome
     answer = expression.evaluate(expect, scope)
     seen = {name: fact.value if fact and fact.status == "ok" else None for name, fact in scope.used.items()}
     if isinstance(answer, Unknown):
-        return Outcome(rule=rule.name, at=at, state="not known", reason=answer.why, seen=seen)
+        return AuditOutcome(rule=rule.name, at=at, state="not known", reason=answer.why, seen=seen)
     if answer:
-        return Outcome(rule=rule.name, at=at, state="pass", seen=seen)
+        return AuditOutcome(rule=rule.name, at=at, state="pass", seen=seen)
     shown = [f"{name} is {_text(fact.value) if fact and fact.status == 'ok' else 'not set'}" for name, fact in scope.used.items()]
     detail = f"{'; '.join(shown)}. Should be: {rule.should}. {rule.because} Effect: {rule.effect} Source: {rule.source}"
     action = _filled(rule.fix, scope)
     finding = Finding(title=rule.title, detail=detail, severity=rule.severity, action=action)
-    return Outcome(rule=rule.name, at=at, state="finding", seen=seen, finding=finding)
+    return AuditOutcome(rule=rule.name, at=at, state="finding", seen=seen, finding=finding)
 
 
 def _text(value: Any) -> str:
@@ -216,7 +216,7 @@ def _filled(text: str, scope: Scope) -> str:
     return re.sub(r"{([a-z_]+(?:\.[a-z_.]+)?)}", fill, text)
 
 
-def reached(outcomes: Sequence[Outcome], fail_on: str) -> int:
+def reached(outcomes: Sequence[AuditOutcome], fail_on: str) -> int:
     """Exit code: 1 where a finding is as severe as `fail_on`, 3 where no rule could be decided, else 0."""
     least = SEVERITIES.index(fail_on)
     if any(one.finding and SEVERITIES.index(one.finding.severity) >= least for one in outcomes):

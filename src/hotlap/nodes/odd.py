@@ -22,7 +22,7 @@ MISSING = "(not there)"
 OWN = ("kernel.boot_id",)  # of every node its own
 
 
-class Odd(Record, frozen=True, kw_only=True):
+class OddNode(Record, frozen=True, kw_only=True):
     """One fact in which some nodes differ from the majority."""
 
     fact: str
@@ -33,17 +33,17 @@ class Odd(Record, frozen=True, kw_only=True):
     unit: str = ""
 
 
-class Fleet(Record, frozen=True, kw_only=True):
+class NodeFleet(Record, frozen=True, kw_only=True):
     """What came of a comparison of nodes."""
 
     nodes: list[str]
     facts: int
-    odd: list[Odd]
+    odd: list[OddNode]
     left_out: list[str]  # facts that differ on nearly every node, and so by nature
     divided: list[str]  # facts without a majority
 
 
-class Apart(Record, frozen=True, kw_only=True):
+class NodesApart(Record, frozen=True, kw_only=True):
     """One fact in which two groups of nodes differ: the values of each, the most frequent first, with the nodes that have them."""
 
     fact: str
@@ -53,17 +53,17 @@ class Apart(Record, frozen=True, kw_only=True):
     unit: str = ""
 
 
-class Groups(Record, frozen=True, kw_only=True):
+class NodeGroups(Record, frozen=True, kw_only=True):
     """What came of a comparison of two groups."""
 
     first: list[str]
     second: list[str]
     facts: int
-    apart: list[Apart]
+    apart: list[NodesApart]
     divided: list[str]  # facts without a majority in a group: by nature, or because a group is not of one kind
 
 
-def against(first: Mapping[str, Facts], second: Mapping[str, Facts]) -> Groups:
+def against(first: Mapping[str, Facts], second: Mapping[str, Facts]) -> NodeGroups:
     """Facts whose majority in one group is not that in the other; quantities without one by their medians.
 
     Raises InputError for an empty group.
@@ -71,7 +71,7 @@ def against(first: Mapping[str, Facts], second: Mapping[str, Facts]) -> Groups:
     if not first or not second:
         raise InputError("two groups of at least one node each are needed: hotlap node audit --fleet NODE… --against NODE…")
     names = dict.fromkeys(name for facts in (*first.values(), *second.values()) for name in facts.facts)
-    apart, divided = list[Apart](), list[str]()
+    apart, divided = list[NodesApart](), list[str]()
     for name in names:
         sides = [{node: _value(facts, name) for node, facts in group.items()} for group in (first, second)]
         usual = [_usual(values) for values in sides]
@@ -80,11 +80,11 @@ def against(first: Mapping[str, Facts], second: Mapping[str, Facts]) -> Groups:
         if None not in usual or _shifted(sides):
             kind = _kind(name) if None not in usual else "quantity"
             tables = [_table(values) for values in sides]
-            apart.append(Apart(fact=name, kind=kind, first=tables[0], second=tables[1], unit=_unit(name, {**first, **second})))
+            apart.append(NodesApart(fact=name, kind=kind, first=tables[0], second=tables[1], unit=_unit(name, {**first, **second})))
         else:
             divided.append(name)
     apart.sort(key=lambda one: ("version", "setting", "quantity").index(one.kind))
-    return Groups(first=list(first), second=list(second), facts=len(names), apart=apart, divided=divided)
+    return NodeGroups(first=list(first), second=list(second), facts=len(names), apart=apart, divided=divided)
 
 
 def _usual(values: Mapping[str, Any]) -> Any:
@@ -108,12 +108,12 @@ def _shifted(sides: list[dict[str, Any]]) -> bool:
     return abs(middles[0] - middles[1]) > max(FAR * spread, APART * max(map(abs, middles)))
 
 
-def compare(nodes: Mapping[str, Facts]) -> Fleet:
+def compare(nodes: Mapping[str, Facts]) -> NodeFleet:
     """The odd ones out of three nodes or more. Raises InputError for fewer."""
     if len(nodes) < FEWEST:
         raise InputError(f"a majority needs at least {FEWEST} nodes, not {len(nodes)}; give more snapshots")
     names = dict.fromkeys(name for facts in nodes.values() for name in facts.facts)
-    odd, left_out, divided = list[Odd](), list[str](), list[str]()
+    odd, left_out, divided = list[OddNode](), list[str](), list[str]()
     for name in names:
         if name in OWN:
             continue
@@ -125,13 +125,15 @@ def compare(nodes: Mapping[str, Facts]) -> Fleet:
         if times > MAJORITY * len(nodes):
             majority = next(value for value in values.values() if _key(value) == usual)
             others = {node: value for node, value in values.items() if _key(value) != usual}
-            odd.append(Odd(fact=name, kind=_kind(name), majority=majority, share=times / len(nodes), nodes=others, unit=_unit(name, nodes)))
+            odd.append(
+                OddNode(fact=name, kind=_kind(name), majority=majority, share=times / len(nodes), nodes=others, unit=_unit(name, nodes))
+            )
         elif far := _far(values):
             odd.append(msgspec.structs.replace(far[1](name, 1 - len(far[0]) / len(nodes)), unit=_unit(name, nodes)))
         else:
             (left_out if len(counts) > MAJORITY * len(nodes) else divided).append(name)
     odd.sort(key=lambda one: (one.kind != "version", len(one.nodes), one.fact))
-    return Fleet(nodes=list(nodes), facts=len(names), odd=odd, left_out=left_out, divided=divided)
+    return NodeFleet(nodes=list(nodes), facts=len(names), odd=odd, left_out=left_out, divided=divided)
 
 
 def _unit(name: str, nodes: Mapping[str, Facts]) -> str:
@@ -163,4 +165,4 @@ def _far(values: Mapping[str, Any]) -> Any:
     far |= {node: value for node, value in values.items() if node not in numbers}
     if not far or len(far) > 0.2 * len(values):
         return None
-    return far, lambda name, share: Odd(fact=name, kind="quantity", majority=middle, share=share, nodes=far)
+    return far, lambda name, share: OddNode(fact=name, kind="quantity", majority=middle, share=share, nodes=far)

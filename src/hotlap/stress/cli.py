@@ -86,9 +86,9 @@ def run(args: argparse.Namespace) -> int:
     return _show(path, args, (own, allowed), good)
 
 
-def _options(args: argparse.Namespace, home: Path) -> soak.Options:
+def _options(args: argparse.Namespace, home: Path) -> soak.StressOptions:
     labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
-    return soak.Options(args.target, args.device, tuple(labels.items()), home, _rate(args.readings), _time(args.hung, 60.0))
+    return soak.StressOptions(args.target, args.device, tuple(labels.items()), home, _rate(args.readings), _time(args.hung, 60.0))
 
 
 MEASURING = ("profile", "seconds", "target", "device", "label", "power", "temperature", "max_power", "max_temperature", "readings", "hung")

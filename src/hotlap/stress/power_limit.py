@@ -27,7 +27,7 @@ class Reached(NamedTuple):
     said: str
 
 
-class Seen(NamedTuple):
+class PowerLimitSeen(NamedTuple):
     """What a device's run rests on."""
 
     shown: Columns
@@ -52,7 +52,7 @@ def known(device: Device | None, shown: Columns, spec: Spec | None) -> tuple[flo
     return 0.0, ""
 
 
-def reached(device: Device | None, spec: Spec | None, seen: Seen) -> Reached:
+def reached(device: Device | None, spec: Spec | None, seen: PowerLimitSeen) -> Reached:
     """Power at 95 % of the limit or above, and for how much of the time with load; else why not."""
     limit_w, source = known(device, seen.shown, spec)
     times, values = seen.shown.get("power_w", (np.zeros(0), np.zeros(0)))
@@ -77,7 +77,7 @@ def reached(device: Device | None, spec: Spec | None, seen: Seen) -> Reached:
     return Reached(False, f"not reached: {peak:.0f} of {limit_w:.0f} W ({source}); {_why(device, seen)}")
 
 
-def _why(device: Device | None, seen: Seen) -> str:
+def _why(device: Device | None, seen: PowerLimitSeen) -> str:
     """The first reason that holds."""
     goals = {name: value for x in seen.events if x.what == "began" for name, value in x.numbers.items() if name.startswith("goal.")}
     if "goal.power_w" in goals:

@@ -21,7 +21,7 @@ from hotlap.core.record import Device, MeasureOptions, Plan, Record, Stop
 from hotlap.core.store import labels
 from hotlap.core.store.log import Log
 from hotlap.stress.record import FILE, SETUP, Happened, Line, Profile, Tick, What
-from hotlap.stress.stressor import Job, Said
+from hotlap.stress.stressor import Said, StressJob
 
 ATTEMPTS = 3  # processes of one device, the first included: one that dies again and again is not started for ever
 APART_S = 2.0  # by which wall clock and monotonic clock may part before it is a change of the clock
@@ -30,7 +30,7 @@ APART_READ_S = 0.1  # between reading one clock and the other: more, and they sa
 
 
 @dataclass(frozen=True)
-class Options:
+class StressOptions:
     """How to run a profile."""
 
     target: str = ""
@@ -52,7 +52,7 @@ class Setup(Record, frozen=True, kw_only=True):
 Listener = Callable[[Device, Line], None]
 
 
-def run(profile: Profile, options: Options, listen: Listener) -> Path:
+def run(profile: Profile, options: StressOptions, listen: Listener) -> Path:
     """Loads the devices for the profile's time and returns the bundle's folder; never raises for what befalls a device."""
     spec = targets.parse(options.target) if options.target else targets.default()
     devices = choose(targets.find(spec), options.device)
@@ -99,7 +99,7 @@ class _One:
 class _Soak:
     """A stress run under way."""
 
-    def __init__(self, held: runs.Held, setup: Setup, log: Log, listen: Listener) -> None:
+    def __init__(self, held: runs.OpenRun, setup: Setup, log: Log, listen: Listener) -> None:
         self.held, self.setup, self.log, self.listen = held, setup, log, listen
         self.halt = threading.Event()  # no process goes on from here
         self.interrupted = False
@@ -158,7 +158,7 @@ class _Soak:
 
     def _process(self, worker: _One, at_s: float) -> Process:
         target, profile, setup = self.held.record.target, self.setup.profile, self.setup
-        job = Job(
+        job = StressJob(
             spec=target, device=place_of(worker.device, target), device_key=worker.device.key, profile=profile, seconds=worker.left_s,
             start_s=worker.start_s, seed=self.held.record.seed, readings_hz=setup.readings_hz, attempt=worker.attempt,
             done_s=max(profile.seconds - worker.left_s, 0.0), at_wall_s=at_s,

@@ -18,7 +18,7 @@ from hotlap.core.record import Readings, Record
 from hotlap.stress import units as stress
 from hotlap.stress.control import POWER_INTEGRAL_S, SHORT_S, Controller, Limits, Mix
 from hotlap.stress.record import Done, Happened, Line, Mismatch, Phase, Profile, Tick
-from hotlap.stress.turns import Turns, rest
+from hotlap.stress.turns import DutyScheduler, rest
 
 TICK_S = 1.0
 PROBE_S = 0.6  # a unit alone, once to come to its power and once to measure it
@@ -29,7 +29,7 @@ POWER_CAP = 0x4  # bit of a power limit that holds the clock: what a limit does
 MOST_WRONG = 1000  # mismatches written in full by one process; all are counted
 
 
-class Job(Record, frozen=True, kw_only=True):
+class StressJob(Record, frozen=True, kw_only=True):
     """The first line of the worker's standard input."""
 
     spec: str
@@ -55,7 +55,7 @@ class Said(Record, frozen=True, kw_only=True):
 def main() -> int:
     """Reads a Job from standard input, writes Said to what was standard output."""
     channel = begin()
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=StressJob)
     try:
         spec = targets.parse(job.spec)
         target = targets.open_device(spec, targets.find(spec)[job.device])
@@ -74,7 +74,7 @@ def _say(channel: IO[bytes], line: Line, readings: list[Readings]) -> None:
 class _Worker:
     """Phases in turn until the time is over or a limit stops the load."""
 
-    def __init__(self, job: Job, target: Any, channel: IO[bytes]) -> None:
+    def __init__(self, job: StressJob, target: Any, channel: IO[bytes]) -> None:
         self.job, self.target, self.channel, self.clock = job, target, channel, target.clock
         if target.dialect == "model":
             self.clock.sleep(job.start_s)
@@ -94,7 +94,7 @@ class _Worker:
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
         self.done, self.unit = dict[str, Done](), ""
         self.pulses, self.pulse = dict[int, float](), 0
-        self.turns = Turns()
+        self.turns = DutyScheduler()
         self.seen_s = dict[str, float]()  # sensors that a limit or the set point needs: when they last showed something
         self.began_s = self.clock.now()
         self.ticked_s = self.began_s
@@ -183,7 +183,7 @@ class _Worker:
 
     def _hottest(self) -> None:
         """Says which units draw the most, or that it is not known."""
-        self.turns.heat(self.mix.watts)
+        self.turns.learn_power(self.mix.watts)
         if not self.turns.hot:
             self.say("hottest", "no power reading tells which unit draws the most: all have equal time")
             return
@@ -215,7 +215,7 @@ class _Worker:
         """Every unit of a phase has its turn at least once in a process, however little time is left."""
         units = self.made.get(_key(phase), [])
         names = [_kind(unit) for unit in units]
-        while not self.stopped and (self.clock.now() < until_s or self.turns.missing(names)):
+        while not self.stopped and (self.clock.now() < until_s or self.turns.never_ran(names)):
             if not units:  # idle, or nothing of this kind runs here
                 self.clock.sleep(min(until_s - self.clock.now(), TICK_S))
                 self._look(phase.kind)
@@ -292,7 +292,7 @@ class _Worker:
         unit.run()
         ran_s = self.clock.now()
         check = unit.check()
-        self.turns.took(_kind(unit), self.clock.now() - began_s)
+        self.turns.record(_kind(unit), self.clock.now() - began_s)
         self.busy_s += ran_s - began_s
         self.check_s += self.clock.now() - ran_s
         self.pieces, self.checked = self.pieces + 1, self.checked + 1

@@ -11,13 +11,13 @@ ALIKE = 0.98  # of the most power that any unit draws: it counts among the hotte
 
 
 @dataclass
-class Turns:
+class DutyScheduler:
     """Fair by time, not by count: a slow dtype gets no more of it than a fast one."""
 
     spent_s: dict[str, float] = field(default_factory=dict)  # unit → time that it had
     hot: frozenset[str] = frozenset()  # units that draw the most; empty where that is not known
 
-    def heat(self, watts: Mapping[str, float]) -> None:
+    def learn_power(self, watts: Mapping[str, float]) -> None:
         """Learns what each unit drew alone."""
         most = max(watts.values(), default=0.0)
         self.hot = frozenset(name for name, drawn in watts.items() if most > 0 and drawn >= ALIKE * most)
@@ -34,10 +34,10 @@ class Turns:
             return [1.0] * len(names)
         return [hottest / sum(hot) if one else max(1 - hottest, 1e-3) / (len(hot) - sum(hot)) for one in hot]
 
-    def took(self, name: str, seconds: float) -> None:
+    def record(self, name: str, seconds: float) -> None:
         self.spent_s[name] = self.spent_s.get(name, 0.0) + seconds
 
-    def missing(self, names: Sequence[str]) -> bool:
+    def never_ran(self, names: Sequence[str]) -> bool:
         """Whether one of these never ran."""
         return any(name not in self.spent_s for name in names)
 

@@ -227,7 +227,7 @@ def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, C
     else:
         conduct.never_ran(ticks, events, collected)
     figures |= {"power_limit_w": limit_w} if limit_w else {}
-    reached = power_limit.reached(device, spec, power_limit.Seen(shown, ticks, events, rates, throttling))
+    reached = power_limit.reached(device, spec, power_limit.PowerLimitSeen(shown, ticks, events, rates, throttling))
     state: State = "fail" if collected.failed else "inconclusive" if collected.open else "pass"
     cover = {x.unit.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
     causes = list(dict.fromkeys(collected.failed or collected.open))

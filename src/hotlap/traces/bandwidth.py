@@ -17,7 +17,7 @@ from hotlap.core.record import Device, Record
 from hotlap.core.work.network import COLLECTIVE
 from hotlap.traces import collectives
 from hotlap.traces.clocks import Clocks
-from hotlap.traces.collectives import Kind
+from hotlap.traces.collectives import CollectiveKind
 from hotlap.traces.meeting import Met
 from hotlap.traces.reducing import Reduced
 
@@ -63,14 +63,14 @@ def moved(ranks: Mapping[int, Reduced], groups: Sequence[Met], set_to: Clocks, s
     """Bandwidth by collective, most time first. Where the order of arrivals cannot be told, there is none."""
     if not set_to.agree:
         return []
-    times: dict[tuple[Kind, int], list[NDArray[np.float64]]] = defaultdict(list)
-    here: dict[tuple[Kind, int], int] = {}
-    hosts: dict[tuple[Kind, int], int] = {}
+    times: dict[tuple[CollectiveKind, int], list[NDArray[np.float64]]] = defaultdict(list)
+    here: dict[tuple[CollectiveKind, int], int] = {}
+    hosts: dict[tuple[CollectiveKind, int], int] = {}
     for group in groups:
         came, ended = set_to.true(group.ranks, group.start), set_to.true(group.ranks, group.end)
         lasted = np.median(ended, axis=0) - came.max(axis=0)
         size = group.bytes.max(axis=0)  # parts of an all-to-all may differ: the largest sets its time
-        names: dict[Kind, list[int]] = defaultdict(list)
+        names: dict[CollectiveKind, list[int]] = defaultdict(list)
         for column, kind in enumerate(group.kinds):
             names[kind._replace(bytes=int(size[column]))].append(column)
         nodes = len({ranks[int(rank)].host for rank in group.ranks if ranks[int(rank)].host})
@@ -84,7 +84,7 @@ def moved(ranks: Mapping[int, Reduced], groups: Sequence[Met], set_to: Clocks, s
     return sorted(rows, key=lambda row: -row.total_s)
 
 
-def _row(kind: Kind, count: int, lasted: NDArray[np.float64], here: int, slug: str, nodes: int) -> Moved:
+def _row(kind: CollectiveKind, count: int, lasted: NDArray[np.float64], here: int, slug: str, nodes: int) -> Moved:
     positive = lasted[lasted > 0] / 1e9
     seconds = float(np.median(positive)) if len(positive) else 0.0
     row = Moved(
@@ -102,7 +102,7 @@ def _row(kind: Kind, count: int, lasted: NDArray[np.float64], here: int, slug: s
     )  # fmt: skip
 
 
-def _expected(kind: Kind, count: int, slug: str, nodes: int) -> tuple[float | None, float | None]:
+def _expected(kind: CollectiveKind, count: int, slug: str, nodes: int) -> tuple[float | None, float | None]:
     """Seconds that the model expects, and its bound; None where it does not know."""
     if not slug or count < 2 or count % max(nodes, 1):
         return None, None

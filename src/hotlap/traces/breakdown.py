@@ -31,7 +31,7 @@ class Breakdown(Record, frozen=True, kw_only=True):
     overlap: float | None = None  # share of the communication behind which something computes; None without communication
 
 
-class Busy(Record, frozen=True, kw_only=True):
+class BusyTime(Record, frozen=True, kw_only=True):
     """The sets of one device, in ns of its events."""
 
     compute: Intervals
@@ -57,7 +57,7 @@ def devices(events: Events) -> list[int]:
     return [int(d) for d in np.unique(events.at("device", events.work))]
 
 
-def busy(events: Events, device: int) -> Busy:
+def busy(events: Events, device: int) -> BusyTime:
     """What kept one device busy, by class; the window is its first start to its last end."""
     places = events.work[events.at("device", events.work) == device]
     start, kind = events.at("start", places), events.at("kind", places)
@@ -65,14 +65,14 @@ def busy(events: Events, device: int) -> Busy:
     talks = communicating(events)[events.at("name", places)] & (kind == KERNEL)
     computes = (kind == KERNEL) & ~talks
     copies = (kind == COPY) | (kind == SET)
-    return Busy(
+    return BusyTime(
         compute=intervals.union(start[computes], end[computes]), communication=intervals.union(start[talks], end[talks]),
         copies=intervals.union(start[copies], end[copies]), start=int(start[0]) if len(start) else 0,
         end=int(end.max()) if len(end) else 0,
     )  # fmt: skip
 
 
-def parts(busy: Busy, start: int, end: int) -> dict[str, int]:
+def parts(busy: BusyTime, start: int, end: int) -> dict[str, int]:
     """Nanoseconds of a window by class: compute, communication, exposed_communication, copy, exposed_copy, idle."""
     compute, talk, copies = (intervals.clipped(one, start, end) for one in (busy.compute, busy.communication, busy.copies))
     open_talk = intervals.difference(talk, compute)

@@ -8,12 +8,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from hotlap.traces.events import COLUMNS, Collective, Column, Launch, Shape, Tables, Thread
+from hotlap.traces.events import COLUMNS, Collective, Column, KernelLaunch, LaunchShape, Tables, Thread
 
 MISSING = -1
 
 
-class Places(dict[Any, int]):
+class EventPlaces(dict[Any, int]):
     """Gives every new key the next place; looking one up costs one step in C."""
 
     def __missing__(self, key: Any) -> int:
@@ -26,8 +26,8 @@ class Builder:
 
     def __init__(self, columns: tuple[str, ...] = tuple(COLUMNS), folder: Path | None = None) -> None:
         self.columns, self.folder = columns, folder
-        self.names, self.threads, self.shapes = Places(), Places(), Places()
-        self.launches, self.collectives, self.stacks = Places(), Places(), Places()
+        self.names, self.threads, self.shapes = EventPlaces(), EventPlaces(), EventPlaces()
+        self.launches, self.collectives, self.stacks = EventPlaces(), EventPlaces(), EventPlaces()
         self.thread_names: dict[tuple[str, str], str] = {}
         self.notices: dict[tuple[str, str], int] = {}
         self.count = 0
@@ -60,7 +60,8 @@ class Builder:
         """The texts in order of their places."""
         threads = [Thread(str(p), str(t), self.thread_names.get((str(p), str(t)), "")) for p, t in self.threads]
         return Tables(
-            list(map(str, self.names)), threads, [Shape(*map(_text, one)) for one in self.shapes], [_launch(one) for one in self.launches],
+            list(map(str, self.names)), threads, [LaunchShape(*map(_text, one)) for one in self.shapes],
+            [_launch(one) for one in self.launches],
             [Collective(*one) for one in self.collectives], [_text(stack) for stack in self.stacks],
         )  # fmt: skip
 
@@ -98,10 +99,10 @@ def _text(given: str | bytes) -> str:
     return given.decode("utf-8", "replace")
 
 
-def _launch(given: tuple[Any, ...]) -> Launch:
+def _launch(given: tuple[Any, ...]) -> KernelLaunch:
     """A launch whose grid and block may be raw JSON."""
     grid, block, registers, shared, occupancy = given
-    return Launch(_triple(grid), _triple(block), registers, shared, occupancy)
+    return KernelLaunch(_triple(grid), _triple(block), registers, shared, occupancy)
 
 
 def _triple(given: Any) -> tuple[int, int, int]:

@@ -71,7 +71,7 @@ def nested(events: Events, places: Places) -> Nesting:
     return Nesting(places, np.where(parent >= 0, places[np.maximum(parent, 0)], -1), depth)
 
 
-class Links(NamedTuple):
+class CallLinks(NamedTuple):
     """For each piece of device work, in the order of `events.work`: places in the trace, −1 where unknown."""
 
     call: Places  # the driver's or runtime's call that launched it
@@ -79,7 +79,7 @@ class Links(NamedTuple):
     root: Places  # the outermost operator around it
 
 
-def links(events: Events, nested: Nesting | None = None) -> Links:
+def links(events: Events, nested: Nesting | None = None) -> CallLinks:
     """Joins device work to its calls by correlation, and calls to operators by nesting, else by the external id."""
     nested = nested or nesting(events, OPERATOR, RUNTIME)
     work = events.work
@@ -93,7 +93,7 @@ def links(events: Events, nested: Nesting | None = None) -> Links:
     while True:
         above = np.where(root >= 0, parent[np.maximum(root, 0)], -1)
         if not (above >= 0).any():
-            return Links(call, operator, root)
+            return CallLinks(call, operator, root)
         root = np.where(above >= 0, above, root)
 
 

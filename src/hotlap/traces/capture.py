@@ -34,14 +34,14 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
 from hotlap.core.work.program import CALLABLE
 from hotlap.traces import captured, tools
-from hotlap.traces.captured import Captured, Overhead, Process
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureOverhead
 
 PLAN = "capture"
 DRAIN_S = 1.0
 
 
 @dataclass(frozen=True)
-class Options:
+class CaptureOptions:
     """How to record."""
 
     argv: Sequence[str]
@@ -62,7 +62,7 @@ class Options:
     home: Path = Path()
 
 
-def capture(options: Options) -> Path:
+def capture(options: CaptureOptions) -> Path:
     """Runs the program and returns the bundle's folder; what was recorded is kept however the program ends.
 
     Raises InputError for a program that is not there or options that make no sense, Unavailable for a tool that is not installed.
@@ -103,7 +103,7 @@ def capture(options: Options) -> Path:
     return writer.path
 
 
-def _check(options: Options) -> None:
+def _check(options: CaptureOptions) -> None:
     if not options.argv:
         raise InputError("give the program after --, as in hotlap trace capture -- python train.py")
     if shutil.which(options.argv[0]) is None:
@@ -127,7 +127,7 @@ def _sources(devices: Sequence[Device]) -> list[Source]:
     """Sensors of all devices, those of the host once."""
     found: dict[tuple[str, str], Source] = {}
     for device in devices:
-        for source in sensors.find(host.Host(device)):
+        for source in sensors.find(host.HostTarget(device)):
             found.setdefault((type(source).__name__, source.device), source)
     return list(found.values())
 
@@ -160,7 +160,7 @@ def _sampling(sampler: Sampler | None, writer: bundles.Writer) -> Iterator[None]
 # ---------------------------------------------------------------- the program
 
 
-def _run(options: Options, argv: Sequence[str], folder: Path) -> tuple[int, bool]:
+def _run(options: CaptureOptions, argv: Sequence[str], folder: Path) -> tuple[int, bool]:
     """The program's exit code, 128 + n where signal n ended it, and whether the user interrupted it."""
     here = Path(__file__).parent / "recorder"
     asked = {
@@ -195,12 +195,12 @@ def _forwarding(process: subprocess.Popen[bytes], note: Callable[[int], None]) -
 # ---------------------------------------------------------------- what came of it
 
 
-def _found(options: Options, folder: Path, code: int) -> Captured:
+def _found(options: CaptureOptions, folder: Path, code: int) -> Captured:
     """What the program's processes left behind; those with a trace first, then those that made most steps."""
     processes = []
     for file in sorted(folder.glob("process-*.json")):
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            processes.append(msgspec.json.decode(file.read_bytes(), type=Process))
+            processes.append(msgspec.json.decode(file.read_bytes(), type=CapturedProcess))
             file.unlink()
     processes = [one for one in processes if one.armed or one.steps]
     processes.sort(key=lambda one: (not one.trace, -one.steps, one.place))
@@ -211,7 +211,7 @@ def _found(options: Options, folder: Path, code: int) -> Captured:
     )  # fmt: skip
 
 
-def overhead(process: Process) -> Overhead:
+def overhead(process: CapturedProcess) -> CaptureOverhead:
     """Steps with the profiler on against those before and after; and all of it together against the run."""
     on = [seconds for window in process.windows for seconds in window.steps_s]
     off = [seconds for some in process.usual_s for seconds in some]
@@ -219,7 +219,7 @@ def overhead(process: Process) -> Overhead:
     import_s = sum(window.import_s for window in process.windows)
     outside_s = process.own_s / process.calls if process.calls else 0.0
     if not on or not off:
-        return Overhead(outside_s=outside_s, still_s=still_s, import_s=import_s)
+        return CaptureOverhead(outside_s=outside_s, still_s=still_s, import_s=import_s)
     # By windows where there are several: their neighbours are what they are held against, so that drift cancels.
     if len(process.windows) >= 4:
         beside = [before + after for before, after in pairwise(process.usual_s)]
@@ -229,7 +229,7 @@ def overhead(process: Process) -> Overhead:
         inside = ratio(off, on)
     more_s = still_s + outside_s * process.steps + sum(on) - len(on) * _median(off)
     whole = more_s / (process.loop_s - more_s) if process.loop_s > more_s else None
-    return Overhead(
+    return CaptureOverhead(
         inside=inside.ratio, low=inside.low, high=inside.high, outside_s=outside_s, still_s=still_s, import_s=import_s, whole=whole,
     )  # fmt: skip
 
@@ -238,7 +238,7 @@ def _median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
-def why_nothing(record: Captured, options: Options) -> str:
+def why_nothing(record: Captured, options: CaptureOptions) -> str:
     """Why there is no trace, and what to do."""
     trouble = next((one.trouble for one in record.processes if one.trouble), "")
     if trouble:

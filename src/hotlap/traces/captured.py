@@ -13,7 +13,7 @@ from hotlap.core.store import files
 FILE = "capture.json"
 
 
-class Window(Record, frozen=True, kw_only=True):
+class CaptureWindow(Record, frozen=True, kw_only=True):
     """Steps that were recorded. Times are of the clock that the readings have too."""
 
     first: int  # number of its first step, from 0; of a window by the clock how many had been before
@@ -28,7 +28,7 @@ class Window(Record, frozen=True, kw_only=True):
     import_s: float = 0.0  # of start_s: to import PyTorch, which the program had not done
 
 
-class Process(Record, frozen=True, kw_only=True):
+class CapturedProcess(Record, frozen=True, kw_only=True):
     """One process of the program."""
 
     place: str  # rank0, or its number
@@ -38,7 +38,7 @@ class Process(Record, frozen=True, kw_only=True):
     source: str = ""  # who said that steps ended
     trace: str = ""  # file in the bundle, "" none
     trouble: str = ""
-    windows: list[Window] = []
+    windows: list[CaptureWindow] = []
     usual_s: list[list[float]] = []  # durations without the profiler: before the first window, after each
     loop_s: float = 0.0  # from the end of the first step to the end of the last
     began_s: float = 0.0
@@ -47,7 +47,7 @@ class Process(Record, frozen=True, kw_only=True):
     calls: int = 0  # such steps
 
 
-class Overhead(Record, frozen=True, kw_only=True):
+class CaptureOverhead(Record, frozen=True, kw_only=True):
     """What recording cost the program."""
 
     inside: float | None = None  # how many times longer a step took with the profiler on: 1.1
@@ -65,9 +65,9 @@ class Captured(Record, frozen=True, kw_only=True):
     argv: list[str]
     tool: str  # pytorch, nsys, ncu, rocprofv3
     exit_code: int
-    processes: list[Process] = []
+    processes: list[CapturedProcess] = []
     traces: list[str] = []  # files in the bundle, by process
-    overhead: Overhead | None = None  # of the process that made most steps
+    overhead: CaptureOverhead | None = None  # of the process that made most steps
 
     @property
     def ranks(self) -> list[str]:

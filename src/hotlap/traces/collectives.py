@@ -31,7 +31,7 @@ LARGEST = 2**56  # elements: what is more is no size
 PARTS = ("compute", "copies", *CAUSES)  # what lies before a collective
 
 
-class Kind(NamedTuple):
+class CollectiveKind(NamedTuple):
     """What ranks agree on before they meet."""
 
     name: str  # all_reduce …
@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     bytes: int  # as nccl-tests counts: all of an all-gather's result, else one rank's input; −1 unknown
 
 
-class Group(NamedTuple):
+class ProcessGroup(NamedTuple):
     """A process group."""
 
     name: str
@@ -56,8 +56,8 @@ class Calls(NamedTuple):
     kind: NDArray[np.int32]
     group: NDArray[np.int32]
     before: NDArray[np.int64]  # calls × PARTS: ns since the call before it
-    kinds: list[Kind]
-    groups: list[Group]
+    kinds: list[CollectiveKind]
+    groups: list[ProcessGroup]
     on_device: bool
 
 
@@ -73,12 +73,12 @@ def item_bytes(dtype: str) -> int:
     return DTYPES.get(text, 1 if text.startswith("float8") else 0)
 
 
-def kind(given: Collective) -> Kind:
+def kind(given: Collective) -> CollectiveKind:
     """Name, type and size of a collective as the profiler wrote it."""
     name, each = plain(given.name), item_bytes(given.dtype)
     counted = given.elements_out if name == "all_gather" else given.elements_in
     counted = counted if counted >= 0 else max(given.elements_in, given.elements_out)
-    return Kind(name or given.name, given.dtype, counted * each if 0 <= counted < LARGEST and each else -1)
+    return CollectiveKind(name or given.name, given.dtype, counted * each if 0 <= counted < LARGEST and each else -1)
 
 
 def calls(study: Study, origin_ns: int) -> Calls:
@@ -90,8 +90,8 @@ def calls(study: Study, origin_ns: int) -> Calls:
         places, talks = _on_host(events)
     order = np.argsort(events.start[places], kind="stable")
     places, talks = places[order], talks[order]
-    kinds: dict[Kind, int] = {}
-    groups: dict[Group, int] = {}
+    kinds: dict[CollectiveKind, int] = {}
+    groups: dict[ProcessGroup, int] = {}
     known = _groups(events)
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     pairs = np.empty((len(places), 2), np.int32)
@@ -138,25 +138,25 @@ def _on_host(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return places, np.full(len(places), -1, np.int64)
 
 
-def _groups(events: Events) -> dict[str, Group]:
+def _groups(events: Events) -> dict[str, ProcessGroup]:
     """Process groups as the file lists them."""
     given = events.head.facts.get("groups")
     found = {}
     for one in given if isinstance(given, list) else []:
         if isinstance(one, dict) and isinstance(one.get("ranks"), list):
             name, members = str(one.get("pg_name", "")), tuple(r for r in one["ranks"] if isinstance(r, int) and 0 <= r < MOST_RANKS)
-            found[name] = Group(name, len(members), str(one.get("pg_desc", "")), members)
+            found[name] = ProcessGroup(name, len(members), str(one.get("pg_desc", "")), members)
     return found
 
 
-def _described(events: Events, entry: int, name: int, known: dict[str, Group]) -> tuple[Kind, Group]:
+def _described(events: Events, entry: int, name: int, known: dict[str, ProcessGroup]) -> tuple[CollectiveKind, ProcessGroup]:
     """What an entry of the table of collectives means; without one, what the event's name tells."""
     if entry >= 0:
         given = events.collectives[entry]
         one = kind(given)
-        return one, known.get(given.group) or Group(given.group, max(given.ranks, 0))
-    only = next(iter(known.values())) if len(known) == 1 else Group("", 0)
-    return Kind(plain(events.names[name]) or events.names[name], "", -1), only
+        return one, known.get(given.group) or ProcessGroup(given.group, max(given.ranks, 0))
+    only = next(iter(known.values())) if len(known) == 1 else ProcessGroup("", 0)
+    return CollectiveKind(plain(events.names[name]) or events.names[name], "", -1), only
 
 
 def working(study: Study, on_device: bool) -> tuple[Intervals, Intervals]:

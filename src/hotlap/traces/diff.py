@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from hotlap.core.errors import InputError
 from hotlap.core.record import Record
 from hotlap.traces.events import Events
-from hotlap.traces.matching import How, Pair, pairs
-from hotlap.traces.spending import CLASSES, HOST_CAUSES, Group, Numbers, Spent, spent
+from hotlap.traces.matching import GroupPair, How, pairs
+from hotlap.traces.spending import CLASSES, HOST_CAUSES, Numbers, SpendingGroup, TimeSpent, spent
 from hotlap.traces.study import Study
 
 Program = Literal["same", "changed", "another"]
@@ -24,7 +24,7 @@ FEWEST_STEPS = 3  # from which the spread between steps says something
 Floats = NDArray[np.float64]
 
 
-class Side(Record, frozen=True, kw_only=True):
+class TraceSide(Record, frozen=True, kw_only=True):
     """One of the traces."""
 
     file: str
@@ -37,7 +37,7 @@ class Side(Record, frozen=True, kw_only=True):
     matched_calls: float
 
 
-class Part(Record, frozen=True, kw_only=True):
+class DiffPart(Record, frozen=True, kw_only=True):
     """One thing that takes time. Seconds are per step and device where there are steps, else of the window.
 
     Times are its own: where several run at once one of them counts, so that parts add up.
@@ -61,17 +61,17 @@ class Part(Record, frozen=True, kw_only=True):
 class TraceDiff(Record, frozen=True, kw_only=True):
     """Δ = b − a of a step or window, and what it is made of: `parts` and `idle` add up to `delta_s`."""
 
-    a: Side
-    b: Side
+    a: TraceSide
+    b: TraceSide
     per: str  # step or window
     program: Program  # changed: one of which much changed, or two that are alike
     delta_s: float
     noise_s: float | None
-    parts: list[Part]  # largest change first
-    idle: list[Part]  # by cause
-    classes: list[Part]  # `parts` summed by class
-    operators: list[Part]  # `parts` summed by outermost operator
-    gaps: list[Part]  # `idle` of devices by the work that ends the gap
+    parts: list[DiffPart]  # largest change first
+    idle: list[DiffPart]  # by cause
+    classes: list[DiffPart]  # `parts` summed by class
+    operators: list[DiffPart]  # `parts` summed by outermost operator
+    gaps: list[DiffPart]  # `idle` of devices by the work that ends the gap
 
 
 class _Sums(NamedTuple):
@@ -93,7 +93,7 @@ def diff(a: Events, b: Events) -> TraceDiff:
     per_step = bool(first.steps and second.steps)
     order_a, order_b = _ordered(first), _ordered(second)
     matched = [
-        Pair(int(order_a[one.a]) if one.a >= 0 else -1, int(order_b[one.b]) if one.b >= 0 else -1, one.how)
+        GroupPair(int(order_a[one.a]) if one.a >= 0 else -1, int(order_b[one.b]) if one.b >= 0 else -1, one.how)
         for one in pairs([first.groups[i] for i in order_a], [second.groups[i] for i in order_b])
     ]
     sums = [_sums(one, one.group, len(one.groups), per_step) for one in (first, second)]
@@ -116,7 +116,7 @@ def diff(a: Events, b: Events) -> TraceDiff:
     )  # fmt: skip
 
 
-def _comparable(*sides: tuple[Events, Spent]) -> None:
+def _comparable(*sides: tuple[Events, TimeSpent]) -> None:
     for trace, one in sides:
         if not one.whole_ns or not one.groups:
             raise InputError(f"'{trace.path}' has no work on a device and no operators: there is nothing to compare")
@@ -126,17 +126,17 @@ def _comparable(*sides: tuple[Events, Spent]) -> None:
         raise InputError(f"'{device.path}' ran on a device and '{host.path}' did not: compare traces of the same kind of machine")
 
 
-def _divisor(group: Spent, per_step: bool) -> float:
+def _divisor(group: TimeSpent, per_step: bool) -> float:
     return float(group.lanes * (group.steps if per_step else 1))
 
 
-def _ordered(group: Spent) -> Numbers:
+def _ordered(group: TimeSpent) -> Numbers:
     """Groups in the order in which they first ran."""
     _, first = np.unique(group.group, return_index=True)
     return np.argsort(first, kind="stable") if len(group.groups) == len(first) else np.arange(len(group.groups))
 
 
-def _sums(group: Spent, key: Numbers, count: int, per_step: bool) -> _Sums:
+def _sums(group: TimeSpent, key: Numbers, count: int, per_step: bool) -> _Sums:
     divisor = _divisor(group, per_step)
     own, length = (np.bincount(key, weights=column, minlength=count) / 1e9 for column in (group.own, group.length))
     calls = np.bincount(key, minlength=count).astype(np.float64)
@@ -144,7 +144,7 @@ def _sums(group: Spent, key: Numbers, count: int, per_step: bool) -> _Sums:
     return _Sums(own / divisor, calls / divisor, each, _variance(group, key, group.own, group.step, count))
 
 
-def _variance(group: Spent, key: Numbers, own: Numbers, step: Numbers, count: int) -> Floats | None:
+def _variance(group: TimeSpent, key: Numbers, own: Numbers, step: Numbers, count: int) -> Floats | None:
     """Variance of the mean over steps of each key's seconds per device."""
     if group.steps < FEWEST_STEPS:
         return None
@@ -170,22 +170,22 @@ def _at(sums: _Sums, place: int) -> tuple[float, float, float | None, float | No
     return float(sums.seconds[place]), float(sums.calls[place]), float(sums.length[place]), variance
 
 
-def _part(pair: Pair, first: Spent, second: Spent, sums: Sequence[_Sums]) -> Part:
+def _part(pair: GroupPair, first: TimeSpent, second: TimeSpent, sums: Sequence[_Sums]) -> DiffPart:
     x, y = (one.groups[i] if i >= 0 else None for one, i in ((first, pair.a), (second, pair.b)))
     (a_s, a_calls, a_each, a_var), (b_s, b_calls, b_each, b_var) = _at(sums[0], pair.a), _at(sums[1], pair.b)
     shown = y or x
     assert shown is not None
-    return Part(
+    return DiffPart(
         what=CLASSES[shown.kind], how=pair.how, a=x.name if x else "", b=y.name if y else "", operator=_path(shown), a_s=a_s, b_s=b_s,
         delta_s=b_s - a_s, a_calls=a_calls, b_calls=b_calls, a_each_s=a_each, b_each_s=b_each, noise_s=_noise(a_var, b_var),
     )  # fmt: skip
 
 
-def _path(group: Group) -> str:
+def _path(group: SpendingGroup) -> str:
     return " › ".join(group.path)
 
 
-def _idle(first: Spent, second: Spent, per_step: bool) -> list[Part]:
+def _idle(first: TimeSpent, second: TimeSpent, per_step: bool) -> list[DiffPart]:
     """By cause."""
     by_cause: dict[str, list[tuple[float, float | None]]] = {cause: [] for cause in (*first.causes, *second.causes)}
     for side in (first, second):
@@ -198,13 +198,13 @@ def _idle(first: Spent, second: Spent, per_step: bool) -> list[Part]:
             variance = _variance(side, np.zeros(len(column), np.int64), column, side.idle_step, 1)
             by_cause[cause].append((float(total[side.causes.index(cause)]), None if variance is None else float(variance[0])))
     return [
-        Part(what="idle", how="same", a=cause, b=cause, a_s=x, b_s=y, delta_s=y - x, noise_s=_noise(u, v))
+        DiffPart(what="idle", how="same", a=cause, b=cause, a_s=x, b_s=y, delta_s=y - x, noise_s=_noise(u, v))
         for cause, ((x, u), (y, v)) in by_cause.items()
         if x or y
     ]
 
 
-def _gaps(first: Spent, second: Spent, matched: Sequence[Pair], per_step: bool) -> list[Part]:
+def _gaps(first: TimeSpent, second: TimeSpent, matched: Sequence[GroupPair], per_step: bool) -> list[DiffPart]:
     """By the work that ends the gap and the cause that takes most of it."""
     pair_of = [{pair.a: i for i, pair in enumerate(matched)}, {pair.b: i for i, pair in enumerate(matched)}]
     total: dict[tuple[int, str], list[float]] = {}
@@ -222,11 +222,11 @@ def _gaps(first: Spent, second: Spent, matched: Sequence[Pair], per_step: bool) 
         names = [one.groups[p].name if p >= 0 else "" for one, p in ((first, pair.a), (second, pair.b))]
         path = _path(second.groups[pair.b] if pair.b >= 0 else first.groups[pair.a])
         how: How = "same" if x and y else "appeared" if y else "vanished"
-        gaps.append(Part(what=cause, how=how, a=names[0], b=names[1], operator=path, a_s=x, b_s=y, delta_s=y - x))
+        gaps.append(DiffPart(what=cause, how=how, a=names[0], b=names[1], operator=path, a_s=x, b_s=y, delta_s=y - x))
     return gaps
 
 
-def _summed(parts: Sequence[Part], keys: Sequence[str], order: Sequence[str] = ()) -> list[Part]:
+def _summed(parts: Sequence[DiffPart], keys: Sequence[str], order: Sequence[str] = ()) -> list[DiffPart]:
     """Parts that share a key as one."""
     total: dict[str, list[float]] = {key: [0.0] * 4 for key in order}
     for part, key in zip(parts, keys, strict=True):
@@ -236,30 +236,30 @@ def _summed(parts: Sequence[Part], keys: Sequence[str], order: Sequence[str] = (
     for key, (x, y, n, m) in total.items():
         how: How = "same" if n and m else "appeared" if m else "vanished"
         if n or m:
-            made.append(Part(what="class", how=how, a=key, b=key, a_s=x, b_s=y, delta_s=y - x, a_calls=n, b_calls=m))
+            made.append(DiffPart(what="class", how=how, a=key, b=key, a_s=x, b_s=y, delta_s=y - x, a_calls=n, b_calls=m))
     return made
 
 
-def _largest(parts: Sequence[Part]) -> list[Part]:
+def _largest(parts: Sequence[DiffPart]) -> list[DiffPart]:
     return sorted(parts, key=lambda one: (-abs(one.delta_s), -one.a_s, one.a, one.b))
 
 
-def _matched(group: Spent, groups: Sequence[int]) -> tuple[float, float]:
+def _matched(group: TimeSpent, groups: Sequence[int]) -> tuple[float, float]:
     """Shares of the work, by its own time and by calls, that lies in these groups."""
     inside = np.isin(group.group, groups)
     time, count = int(group.own.sum()), len(group.group)
     return float(group.own[inside].sum()) / time if time else 0.0, float(inside.sum()) / count if count else 0.0
 
 
-def _side(trace: Events, group: Spent, whole_s: float, matched: tuple[float, float]) -> Side:
-    return Side(
+def _side(trace: Events, group: TimeSpent, whole_s: float, matched: tuple[float, float]) -> TraceSide:
+    return TraceSide(
         file=Path(trace.path).name, window=group.window, whole_s=whole_s, steps=group.steps,
         devices=0 if group.causes == HOST_CAUSES else group.lanes, events=len(trace), matched_time=matched[0],
         matched_calls=matched[1],
     )  # fmt: skip
 
 
-def _whole_noise(first: Spent, second: Spent, per_step: bool) -> float | None:
+def _whole_noise(first: TimeSpent, second: TimeSpent, per_step: bool) -> float | None:
     """Of the whole: all work and idleness of each step together."""
     changes = []
     for one in (first, second):

@@ -51,7 +51,7 @@ class Thread(NamedTuple):
     name: str = ""
 
 
-class Shape(NamedTuple):
+class LaunchShape(NamedTuple):
     """Arguments of an operator, as the profiler wrote them (JSON)."""
 
     dims: str  # [[64,128],[128,256]]
@@ -60,7 +60,7 @@ class Shape(NamedTuple):
     values: str = ""  # of arguments that are no tensors
 
 
-class Launch(NamedTuple):
+class KernelLaunch(NamedTuple):
     """How a kernel was launched."""
 
     grid: tuple[int, int, int]
@@ -111,8 +111,8 @@ class Tables(NamedTuple):
 
     names: list[str]
     threads: list[Thread]
-    shapes: list[Shape]
-    launches: list[Launch]
+    shapes: list[LaunchShape]
+    launches: list[KernelLaunch]
     collectives: list[Collective]
     stacks: list[str]
 

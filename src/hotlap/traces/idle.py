@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.traces import breakdown, intervals
-from hotlap.traces.calls import Links
+from hotlap.traces.calls import CallLinks
 from hotlap.traces.events import MARKER, OPERATOR, RUNTIME, Events
 from hotlap.traces.intervals import Intervals
 from hotlap.traces.waiting import blocking
@@ -56,7 +56,7 @@ def _host_sets(events: Events, thread: int, waits: NDArray[np.bool_]) -> tuple[I
     return loading_set, waiting_set, inside_set
 
 
-def idle(events: Events, device: int, joined: Links, window: tuple[int, int] | None = None) -> Idle:
+def idle(events: Events, device: int, joined: CallLinks, window: tuple[int, int] | None = None) -> Idle:
     """The gaps of a device within a window (its first to its last work by default), divided by cause."""
     found = breakdown.busy(events, device)
     low, high = window or (found.start, found.end)

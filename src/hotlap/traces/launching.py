@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.traces.calls import Links
+from hotlap.traces.calls import CallLinks
 from hotlap.traces.events import Events
 
 
@@ -22,7 +22,7 @@ class Launches(NamedTuple):
     empty: float  # share of the time from first call to last begin in which nothing stood in the queue
 
 
-def launches(events: Events, joined: Links, device: int) -> Launches | None:
+def launches(events: Events, joined: CallLinks, device: int) -> Launches | None:
     """None where no call of the device's work is in the trace."""
     mine = (joined.call >= 0) & (events.at("device", events.work) == device)
     if not mine.any():

@@ -12,14 +12,14 @@ import numpy as np
 from hotlap.traces import calls, intervals, steps
 from hotlap.traces.events import Half
 from hotlap.traces.marker_names import alike, template
-from hotlap.traces.markers import MOST_PLACES, Flaw, Marks, Rule, Severity, Spot, flaw, is_step
+from hotlap.traces.markers import MOST_PLACES, Flaw, MarkerRule, Marks, Severity, Spot, flaw, is_step
 
 VARYING = ("uuid", "address", "hash")  # two names that differ in these are enough: no part of a program is called so
 MEASURED = "kineto"  # whose ranges' cost the threshold was measured of
 ONCE = 0.5  # share of names used once, from which numbers are ids and not parts of the program
 
 
-def flaws(marks: Marks, rules: Mapping[str, Rule], parts: re.Pattern[str]) -> list[Flaw]:
+def flaws(marks: Marks, rules: Mapping[str, MarkerRule], parts: re.Pattern[str]) -> list[Flaw]:
     """What these rules find in one trace."""
     if not len(marks.places) and not marks.events.head.halves:
         detail = "there is no marker in the trace"
@@ -36,7 +36,7 @@ def _spot(marks: Marks, half: Half) -> Spot:
     return Spot(file=marks.file, time_s=half.start_ns / 1e9, thread=half.thread)
 
 
-def _halves(marks: Marks, rules: Mapping[str, Rule]) -> Iterator[Flaw]:
+def _halves(marks: Marks, rules: Mapping[str, MarkerRule]) -> Iterator[Flaw]:
     """Begin and end per thread and domain."""
     halves = marks.events.head.halves
     opened, closed = [h for h in halves if h.what == "begin"], [h for h in halves if h.what == "end"]
@@ -64,7 +64,7 @@ def _halves(marks: Marks, rules: Mapping[str, Rule]) -> Iterator[Flaw]:
         yield _half_flaw(marks, rules["closed-unopened"], detail, name, several, "error")
 
 
-def _half_flaw(marks: Marks, rule: Rule, detail: str, name: str, several: list[Half], severity: Severity) -> Flaw:
+def _half_flaw(marks: Marks, rule: MarkerRule, detail: str, name: str, several: list[Half], severity: Severity) -> Flaw:
     where = f" of domain '{several[0].domain}'" if several[0].domain else ""
     spots = [_spot(marks, one) for one in several[:MOST_PLACES]]
     return flaw(rule, detail + where, severity, names=[name or "(no name)"], places=spots, count=len(several))
@@ -86,7 +86,7 @@ def _before_all(marks: Marks, half: Half) -> bool:
     return half.start_ns < min([*others, int(starts.min()) if len(starts) else 2**62])
 
 
-def _crossed(marks: Marks, rule: Rule) -> Iterator[Flaw]:
+def _crossed(marks: Marks, rule: MarkerRule) -> Iterator[Flaw]:
     events, nest = marks.events, marks.nesting
     inside = nest.parent >= 0
     child, parent = nest.places[inside], nest.parent[inside]
@@ -104,7 +104,7 @@ def _crossed(marks: Marks, rule: Rule) -> Iterator[Flaw]:
         yield flaw(rule, detail, names=names, places=marks.spots(here), count=count)
 
 
-def _ids(marks: Marks, rule: Rule, parts: re.Pattern[str]) -> Iterator[Flaw]:
+def _ids(marks: Marks, rule: MarkerRule, parts: re.Pattern[str]) -> Iterator[Flaw]:
     groups: dict[str, list[int]] = {}
     for i in marks.own:
         groups.setdefault(marks.templates[i], []).append(i)
@@ -125,7 +125,7 @@ def _ids(marks: Marks, rule: Rule, parts: re.Pattern[str]) -> Iterator[Flaw]:
         )  # fmt: skip
 
 
-def _alike(marks: Marks, rule: Rule) -> Iterator[Flaw]:
+def _alike(marks: Marks, rule: MarkerRule) -> Iterator[Flaw]:
     of_template: dict[str, list[int]] = {}
     for i, text in marks.templates.items():
         of_template.setdefault(text, []).append(i)
@@ -137,7 +137,7 @@ def _alike(marks: Marks, rule: Rule) -> Iterator[Flaw]:
         yield flaw(rule, detail, names=[marks.events.names[i] for i in ids], places=marks.spots(marks.of_names(rare)), count=min(uses))
 
 
-def _depths(marks: Marks, rules: Mapping[str, Rule]) -> Iterator[Flaw]:
+def _depths(marks: Marks, rules: Mapping[str, MarkerRule]) -> Iterator[Flaw]:
     """Names within themselves, and names at several depths. The step's range and the framework's own do not count as depth."""
     events, nest = marks.events, marks.nesting
     own = marks.is_own[events.name[nest.places]]
@@ -176,12 +176,12 @@ def _own_depth(marks: Marks) -> calls.Places:
     return depth[nest.places]
 
 
-def _no_step(marks: Marks, rule: Rule) -> Iterator[Flaw]:
+def _no_step(marks: Marks, rule: MarkerRule) -> Iterator[Flaw]:
     if not len(steps.steps(marks.events)):
         yield flaw(rule, "no ProfilerStep#N, and no range named step, iter or iteration with a number")
 
 
-def _short(marks: Marks, rule: Rule) -> Iterator[Flaw]:
+def _short(marks: Marks, rule: MarkerRule) -> Iterator[Flaw]:
     events = marks.events
     mine = marks.places[marks.is_own[events.name[marks.places]]]
     if not len(mine) or events.head.reader != MEASURED:
@@ -202,7 +202,7 @@ def _short(marks: Marks, rule: Rule) -> Iterator[Flaw]:
         yield flaw(rule, detail, names=names, places=marks.spots(marks.of_names([int(name[begins[i]]) for i in wrong])), count=count)
 
 
-def _unmarked(marks: Marks, rule: Rule) -> Iterator[Flaw]:
+def _unmarked(marks: Marks, rule: MarkerRule) -> Iterator[Flaw]:
     events = marks.events
     if not len(events.work):
         return

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 
 from hotlap.traces.marker_names import changed
-from hotlap.traces.markers import Flaw, Marks, Rule, Spot, flaw
+from hotlap.traces.markers import Flaw, MarkerRule, Marks, Spot, flaw
 
 
-def ranks(marks: Sequence[Marks], rule: Rule) -> Iterator[Flaw]:
+def ranks(marks: Sequence[Marks], rule: MarkerRule) -> Iterator[Flaw]:
     """Names that some ranks lack, then names that some use more often than others do."""
     used = [one.usage() for one in marks]
     every = sorted({name for one in used for name in one})
@@ -35,7 +35,7 @@ def ranks(marks: Sequence[Marks], rule: Rule) -> Iterator[Flaw]:
         yield flaw(rule, detail, names=[one for one, _ in uneven], places=_first(marks, name), count=len(uneven))
 
 
-def runs(marks: Sequence[Marks], rule: Rule) -> Iterator[Flaw]:
+def runs(marks: Sequence[Marks], rule: MarkerRule) -> Iterator[Flaw]:
     """Names that changed from each trace to the next."""
     for before, after in pairwise(marks):
         was, now = before.usage(), after.usage()

@@ -22,7 +22,7 @@ NAMED = 6
 STRETCH_NS = 200_000  # shorter ones are the price of calling operators, which is another matter
 
 
-class Spent(NamedTuple):
+class ThreadTime(NamedTuple):
     """A window of the main thread; the three sets are apart from each other and fill it."""
 
     operators: Intervals  # operators and calls of the driver, and what the profiler itself took
@@ -30,7 +30,7 @@ class Spent(NamedTuple):
     outside: Intervals
 
 
-def spent(study: Study) -> Spent:
+def spent(study: Study) -> ThreadTime:
     """The window divided. While the backward pass runs on a thread of its own the main thread waits for it: that counts as operators."""
     events, (low, high) = study.events, study.window
     backward = np.array([name.startswith("autograd::engine::") for name in events.names] or [False], bool)
@@ -41,7 +41,7 @@ def spent(study: Study) -> Spent:
     whole = Intervals(np.array([low], np.int64), np.array([max(high, low)], np.int64))
     inside = intervals.clipped(intervals.union(events.start[places], events.start[places] + events.duration[places]), low, high)
     inside = intervals.difference(inside, loader)
-    return Spent(inside, loader, intervals.difference(intervals.difference(whole, inside), loader))
+    return ThreadTime(inside, loader, intervals.difference(intervals.difference(whole, inside), loader))
 
 
 def _apart(study: Study) -> NDArray[np.bool_]:
@@ -52,7 +52,7 @@ def _apart(study: Study) -> NDArray[np.bool_]:
     return apart
 
 
-def told(study: Study) -> bool:
+def blocked(study: Study) -> bool:
     """Whether the main thread tells where the time went: no device worked, or its first to last work is less than half of the window."""
     if study.main_thread < 0 or study.window_s <= 0:
         return False

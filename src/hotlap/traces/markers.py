@@ -24,7 +24,7 @@ Severity = Literal["info", "warning", "error"]
 SEVERITIES = ("info", "warning", "error")
 
 
-class Rule(Record, frozen=True, kw_only=True):
+class MarkerRule(Record, frozen=True, kw_only=True):
     """One rule of practice."""
 
     name: str
@@ -72,10 +72,10 @@ class Linted(Record, frozen=True, kw_only=True):
     notices: dict[str, list[Notice]] = {}  # file → what of it could not be read as it stands
 
 
-def rules() -> tuple[dict[str, Rule], re.Pattern[str], re.Pattern[str]]:
+def rules() -> tuple[dict[str, MarkerRule], re.Pattern[str], re.Pattern[str]]:
     """The rules by name; which names PyTorch and its libraries mark by themselves; before which numbers a word names a part."""
     document = tomllib.loads(resources.files("hotlap.traces").joinpath("rules", "markers.toml").read_text(encoding="utf-8"))
-    found = {name: Rule(name=name, **table) for name, table in document["rule"].items()}
+    found = {name: MarkerRule(name=name, **table) for name, table in document["rule"].items()}
     return found, re.compile("|".join(document["framework"])), re.compile(document["parts"])
 
 
@@ -131,7 +131,7 @@ def is_step(name: str) -> bool:
     return bool(steps.PROFILER.match(name) or steps.NAMED.match(name))
 
 
-def flaw(rule: Rule, detail: str, severity: Severity | None = None, **more: Any) -> Flaw:
+def flaw(rule: MarkerRule, detail: str, severity: Severity | None = None, **more: Any) -> Flaw:
     """A flaw by a rule."""
     more["names"] = list(more.get("names", ()))[:MOST_NAMES]
     return Flaw(

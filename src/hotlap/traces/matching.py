@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from hotlap.traces import naming
-from hotlap.traces.spending import Group
+from hotlap.traces.spending import SpendingGroup
 
 How = Literal["same", "replaced", "moved", "renamed", "appeared", "vanished"]
 MEANING = {
@@ -22,7 +22,7 @@ BETWEEN, ANYWHERE = 0.3, 0.6  # least similarity of names for work between the s
 BUDGET = 200_000  # comparisons of two names, about a second; what is beyond is paired by order, or not at all
 
 
-class Pair(NamedTuple):
+class GroupPair(NamedTuple):
     """Places in the groups of both traces; −1 where there is none."""
 
     a: int
@@ -30,13 +30,15 @@ class Pair(NamedTuple):
     how: How
 
 
-def pairs(ours: Sequence[Group], theirs: Sequence[Group]) -> list[Pair]:
+def pairs(ours: Sequence[SpendingGroup], theirs: Sequence[SpendingGroup]) -> list[GroupPair]:
     """Each group of either trace once. Both are given in the order in which they first ran."""
-    matched: list[Pair] = []
+    matched: list[GroupPair] = []
     a_left, b_left = dict(enumerate(ours)), dict(enumerate(theirs))
     budget = [BUDGET]
 
-    def take(how: How, key: Callable[[Group], Hashable], score: Callable[[Group, Group], float], least: float) -> None:
+    def take(
+        how: How, key: Callable[[SpendingGroup], Hashable], score: Callable[[SpendingGroup, SpendingGroup], float], least: float
+    ) -> None:
         buckets: dict[Hashable, list[int]] = {}
         for j, group in b_left.items():
             if (k := key(group)) is not None:
@@ -47,7 +49,7 @@ def pairs(ours: Sequence[Group], theirs: Sequence[Group]) -> list[Pair]:
                 wanted.setdefault(k, []).append(i)
         for k, mine in wanted.items():
             for i, j in _best(mine, buckets[k], lambda i, j: score(ours[i], theirs[j]), least, budget):
-                matched.append(Pair(i, j, how))
+                matched.append(GroupPair(i, j, how))
                 del a_left[i], b_left[j]
 
     take("same", lambda g: g, lambda x, y: 1.0, 0.0)
@@ -56,10 +58,10 @@ def pairs(ours: Sequence[Group], theirs: Sequence[Group]) -> list[Pair]:
     after_a, after_b = _following(ours, a_left, [pair.a for pair in matched]), _following(theirs, b_left, [pair.b for pair in matched])
     for key in [key for key in after_a if key in after_b]:
         for i, j in _best(after_a[key], after_b[key], lambda i, j: _alike(ours[i], theirs[j]), BETWEEN, budget):
-            matched.append(Pair(i, j, "renamed"))
+            matched.append(GroupPair(i, j, "renamed"))
             del a_left[i], b_left[j]
     take("renamed", lambda g: g.kind, _alike, ANYWHERE)
-    return matched + [Pair(i, -1, "vanished") for i in a_left] + [Pair(-1, j, "appeared") for j in b_left]
+    return matched + [GroupPair(i, -1, "vanished") for i in a_left] + [GroupPair(-1, j, "appeared") for j in b_left]
 
 
 def _best(
@@ -82,7 +84,7 @@ def _best(
     return chosen
 
 
-def _following(groups: Sequence[Group], left: dict[int, Group], matched: list[int]) -> dict[tuple[int, int], list[int]]:
+def _following(groups: Sequence[SpendingGroup], left: dict[int, SpendingGroup], matched: list[int]) -> dict[tuple[int, int], list[int]]:
     """Groups left over by the matched one that they follow in order, and their class."""
     number = {place: n for n, place in enumerate(matched)}
     places: dict[tuple[int, int], list[int]] = {}
@@ -94,7 +96,7 @@ def _following(groups: Sequence[Group], left: dict[int, Group], matched: list[in
     return places
 
 
-def _alike(x: Group, y: Group) -> float:
+def _alike(x: SpendingGroup, y: SpendingGroup) -> float:
     return _similar(x.name, y.name)
 
 
@@ -110,7 +112,7 @@ def _letter_pairs(name: str) -> frozenset[str]:
     return frozenset(text[i : i + 2] for i in range(len(text) - 1))
 
 
-def _along(x: Group, y: Group) -> float:
+def _along(x: SpendingGroup, y: SpendingGroup) -> float:
     """Share of the longer path that both have, from the inside out."""
     same = 0
     for a, b in zip(reversed(x.path), reversed(y.path), strict=False):

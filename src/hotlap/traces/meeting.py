@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.record import Record
-from hotlap.traces.collectives import TOGETHER, Calls, Group, Kind
+from hotlap.traces.collectives import TOGETHER, Calls, CollectiveKind, ProcessGroup
 from hotlap.traces.intervals import Times
 
 AHEAD = 32  # collectives that are looked through for where two sequences agree again
 AGREE = 3  # in a row, to take it that they do
 
 
-class Mismatch(Record, frozen=True, kw_only=True):
+class GroupMismatch(Record, frozen=True, kw_only=True):
     """Ranks of a group that did not record the same collectives."""
 
     group: str
@@ -28,12 +28,12 @@ class Mismatch(Record, frozen=True, kw_only=True):
 class Met(NamedTuple):
     """Collectives of one group: a row for each rank, a column for each collective that all of these ranks recorded."""
 
-    group: Group
+    group: ProcessGroup
     ranks: NDArray[np.int64]
     places: NDArray[np.int64]  # ranks × collectives: place in that rank's calls
     start: Times  # ranks × collectives, by each rank's own clock
     end: Times
-    kinds: list[Kind]  # by column
+    kinds: list[CollectiveKind]  # by column
     bytes: NDArray[np.int64]  # ranks × collectives; −1 unknown
 
     @property
@@ -42,21 +42,21 @@ class Met(NamedTuple):
         return max(self.group.size, len(self.ranks))
 
 
-def met(calls: Mapping[int, Calls]) -> tuple[list[Met], list[Mismatch]]:
+def met(calls: Mapping[int, Calls]) -> tuple[list[Met], list[GroupMismatch]]:
     """All groups of which two ranks or more are here, and what does not fit. Only collectives that none can end before all have come."""
     by_group: dict[tuple[str, tuple[int, ...]], dict[int, int]] = defaultdict(dict)
     for rank, one in calls.items():
         for number, group in enumerate(one.groups):
             by_group[group.name, group.members][rank] = number
     groups: list[Met] = []
-    wrong: list[Mismatch] = []
+    wrong: list[GroupMismatch] = []
     for (_, members), numbers in by_group.items():
         if len(numbers) < 2:
             continue
         group = max((calls[rank].groups[number] for rank, number in numbers.items()), key=lambda one: one.size)
         if group.size and len(numbers) > group.size:
             wrong.append(
-                Mismatch(
+                GroupMismatch(
                     group=_called(group),
                     rank=min(numbers),
                     what=f"{len(numbers)} ranks name it, though {group.size} are in it: not matched",
@@ -72,7 +72,7 @@ def met(calls: Mapping[int, Calls]) -> tuple[list[Met], list[Mismatch]]:
     return groups, wrong
 
 
-def _called(group: Group) -> str:
+def _called(group: ProcessGroup) -> str:
     return f"{group.name} ({group.about})" if group.about else group.name
 
 
@@ -83,7 +83,7 @@ def _ours(events: Calls, group: int) -> NDArray[np.int64]:
 
 
 def _group(
-    group: Group, calls: Mapping[int, Calls], places: dict[int, NDArray[np.int64]], groups: list[Met], wrong: list[Mismatch]
+    group: ProcessGroup, calls: Mapping[int, Calls], places: dict[int, NDArray[np.int64]], groups: list[Met], wrong: list[GroupMismatch]
 ) -> None:
     codes: dict[tuple[str, str, int], int] = {}
     sequences = {rank: _sequence(calls[rank], here, codes) for rank, here in places.items()}
@@ -99,7 +99,7 @@ def _group(
         ends = calls[rank].end[places[rank]], calls[model_rank].end[model_places]
         columns[rank] = _aligned(members, model, *ends)
         if what := _told(calls[model_rank], model_places, columns[rank], len(members)):
-            wrong.append(Mismatch(group=_called(group), rank=rank, what=what))
+            wrong.append(GroupMismatch(group=_called(group), rank=rank, what=what))
     columns = {rank: at for rank, at in columns.items() if (at >= 0).any()}
     both = np.all([at >= 0 for at in columns.values()], axis=0)
     if len(columns) < 2 or not both.any():

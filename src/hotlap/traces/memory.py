@@ -14,7 +14,7 @@ GROWTH_STEPS = 4  # fewer tell nothing of a trend
 MOST_STEPS = 1000  # evenly among all: pairs grow with the square
 
 
-class Holder(NamedTuple):
+class MemoryHolder(NamedTuple):
     """What an operator had allocated at the peak and not yet freed."""
 
     operator: str  # "" outside of any
@@ -22,7 +22,7 @@ class Holder(NamedTuple):
     allocations: int
 
 
-class Memory(NamedTuple):
+class MemoryUsage(NamedTuple):
     """One device. Bytes; what was allocated before the trace began counts where the profiler tells totals."""
 
     device: int  # −1: the host
@@ -30,7 +30,7 @@ class Memory(NamedTuple):
     allocated: NDArray[np.int64]  # after it
     reserved: NDArray[np.int64]  # held by the allocator after it; empty where unknown
     whole: bool  # totals are the profiler's own; else they count from 0 at the trace's beginning
-    holders: list[Holder]  # at the peak, of what was allocated within the trace; most first
+    holders: list[MemoryHolder]  # at the peak, of what was allocated within the trace; most first
     growth_per_step: float | None  # bytes by which the least allocated of a step grows, median of all pairs; None unknown
 
     @property
@@ -46,7 +46,7 @@ class Memory(NamedTuple):
         return 1 - float(self.allocated[at]) / float(self.reserved[at]) if self.reserved[at] > 0 else None
 
 
-def of(events: Events) -> list[Memory]:
+def of(events: Events) -> list[MemoryUsage]:
     """The memory of each device that has events of it, devices before the host; none where memory was not recorded."""
     places = events.of_kind(MEMORY)
     found = []
@@ -57,7 +57,7 @@ def of(events: Events) -> list[Memory]:
     return found
 
 
-def _one(events: Events, device: int, mine: NDArray[np.int64]) -> Memory:
+def _one(events: Events, device: int, mine: NDArray[np.int64]) -> MemoryUsage:
     start, change, total = events.start[mine], events.bytes[mine], events.external[mine]
     whole = bool((total >= 0).all())
     allocated = total if whole else np.cumsum(change)
@@ -66,10 +66,10 @@ def _one(events: Events, device: int, mine: NDArray[np.int64]) -> Memory:
     held = events.correlation[mine]
     reserved = held if (held >= 0).all() else np.empty(0, np.int64)
     peak = int(np.argmax(allocated)) if len(allocated) else 0
-    return Memory(device, start, allocated, reserved, whole, _holders(events, mine[: peak + 1]), _growth(events, start, allocated))
+    return MemoryUsage(device, start, allocated, reserved, whole, _holders(events, mine[: peak + 1]), _growth(events, start, allocated))
 
 
-def _holders(events: Events, until: NDArray[np.int64], most: int = 8) -> list[Holder]:
+def _holders(events: Events, until: NDArray[np.int64], most: int = 8) -> list[MemoryHolder]:
     """Who allocated what is still there at the end of these events."""
     address, change = events.sequence[until], events.bytes[until]
     known = address >= 0
@@ -82,7 +82,7 @@ def _holders(events: Events, until: NDArray[np.int64], most: int = 8) -> list[Ho
     names, inverse, counts = np.unique(owner, return_inverse=True, return_counts=True)
     total = np.bincount(inverse, weights=change[alive])
     order = np.argsort(-total)[:most]
-    return [Holder(events.names[int(names[i])] if names[i] >= 0 else "", int(total[i]), int(counts[i])) for i in order]
+    return [MemoryHolder(events.names[int(names[i])] if names[i] >= 0 else "", int(total[i]), int(counts[i])) for i in order]
 
 
 def _around(events: Events, moments: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -119,7 +119,7 @@ def _growth(events: Events, start: NDArray[np.int64], allocated: NDArray[np.int6
     return float(np.median((least[second] - least[first]) / (which[second] - which[first])))
 
 
-def levels(usage: Memory, cells: int, span: tuple[int, int]) -> NDArray[np.int64]:
+def levels(usage: MemoryUsage, cells: int, span: tuple[int, int]) -> NDArray[np.int64]:
     """The most that was allocated in each of `cells` equal parts of a span, for drawing."""
     edges = np.linspace(span[0], span[1], cells + 1)
     at = np.searchsorted(usage.start, edges)

@@ -20,7 +20,7 @@ from hotlap.traces import counters, readers
 from hotlap.traces.building import Builder, mapped
 from hotlap.traces.events import BREAKDOWN, COLUMNS, Column, Head, Tables
 from hotlap.traces.readers import packed
-from hotlap.traces.readers.base import Reader
+from hotlap.traces.readers.base import TraceReader
 
 LARGE = 8 << 20  # bytes of a file from which its columns go to disk
 VERSION = 6  # of what is kept
@@ -77,7 +77,7 @@ def read(path: Path, columns: str = "all", cache: bool = True) -> Opened:
     return Opened(str(path), head, into.arrays(), into.tables())
 
 
-def _keeping(path: Path, reader: Reader, folder: Path, columns: str) -> Opened:
+def _keeping(path: Path, reader: TraceReader, folder: Path, columns: str) -> Opened:
     """Reads a file into columns on disk; they appear at their place whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     _sweep(folder.parent)
@@ -110,7 +110,7 @@ def _sweep(traces: Path) -> None:
                 shutil.rmtree(one, ignore_errors=True)
 
 
-def _head(reader: Reader, path: Path, into: Builder) -> Head:
+def _head(reader: TraceReader, path: Path, into: Builder) -> Head:
     """What a reader says of a file; what it refuses names the file."""
     try:
         return reader.read(path, into)

@@ -23,7 +23,7 @@ from hotlap.traces import arrivals, bandwidth, clocks, meeting
 from hotlap.traces.arrivals import Arrivals
 from hotlap.traces.bandwidth import Moved
 from hotlap.traces.clocks import Clocks
-from hotlap.traces.meeting import Mismatch
+from hotlap.traces.meeting import GroupMismatch
 from hotlap.traces.reducing import Reduced, Unusable, reduced
 
 BUNDLE, OWN = "run.json", re.compile(r"trace-.*\.json(?:\.gz)?")  # of a run that Hotlap keeps: its record, and traces beside it
@@ -44,7 +44,7 @@ class Role(Record, frozen=True, kw_only=True):
     lost_share: float  # waiting, of the window, mean over ranks
 
 
-class Steps(Record, frozen=True, kw_only=True):
+class RankSteps(Record, frozen=True, kw_only=True):
     """Steps over ranks."""
 
     count: int
@@ -54,14 +54,14 @@ class Steps(Record, frozen=True, kw_only=True):
     within: float  # median over ranks of the deviation of a rank's steps from its median, as a share of it
 
 
-class Apart(NamedTuple):
+class RanksApart(NamedTuple):
     """Traces that are answered one by one."""
 
     files: list[str]  # in the order given
     sizes: list[int]  # of the runs that they are from, in ranks, as far as they say
 
 
-class Whole(NamedTuple):
+class AllRanks(NamedTuple):
     """What all ranks together tell."""
 
     ranks: dict[int, Reduced]
@@ -70,10 +70,10 @@ class Whole(NamedTuple):
     clocks: Clocks
     arrivals: Arrivals | None  # None where the order of arrivals cannot be told
     moved: list[Moved]
-    mismatches: list[Mismatch]
+    mismatches: list[GroupMismatch]
     roles: list[Role]
-    steps: Steps | None
-    apart: Apart | None = None  # where nothing tells that they are ranks of one program
+    steps: RankSteps | None
+    apart: RanksApart | None = None  # where nothing tells that they are ranks of one program
 
     @property
     def window_s(self) -> float:
@@ -113,7 +113,7 @@ def _by_number(path: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", os.path.basename(path))]
 
 
-def analysed(paths: Sequence[str], on: str = "processes", processes: int | None = None, machine: str = "") -> Whole:
+def analysed(paths: Sequence[str], on: str = "processes", processes: int | None = None, machine: str = "") -> AllRanks:
     """All files, each reduced by a worker near it, then merged. `machine`: of the machine table, where the traces do not tell. Raises
     InputError where none is usable, Unavailable where Ray is asked for and is not here."""
     slug = machines.load(machine).slug if machine else ""
@@ -177,7 +177,7 @@ def _by_ray(work: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Any]:
             ray.shutdown()
 
 
-def merged(all_ranks: Iterable[Reduced | Unusable], machine: str = "") -> Whole:
+def merged(all_ranks: Iterable[Reduced | Unusable], machine: str = "") -> AllRanks:
     """What reductions of all ranks say together."""
     usable: list[Reduced] = []
     unusable: list[Unusable] = []
@@ -196,9 +196,9 @@ def merged(all_ranks: Iterable[Reduced | Unusable], machine: str = "") -> Whole:
     apart = len(_sizes(usable)) > 1 or (len(usable) > 1 and not set_to.used and unsure)
     unusable += [] if apart else doubles
     known = arrivals.arrivals(ranks, met, set_to) if set_to.agree else None
-    return Whole(
+    return AllRanks(
         ranks, unusable, notes, set_to, known, bandwidth.moved(ranks, met, set_to, machine), mismatches, roles(ranks, known), steps(ranks),
-        Apart([one.file for one in usable], _sizes(usable)) if apart else None,
+        RanksApart([one.file for one in usable], _sizes(usable)) if apart else None,
     )  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def roles(ranks: Mapping[int, Reduced], known: Arrivals | None) -> list[Role]:
     return rows
 
 
-def steps(ranks: Mapping[int, Reduced]) -> Steps | None:
+def steps(ranks: Mapping[int, Reduced]) -> RankSteps | None:
     """How long steps took, over ranks and within one."""
     medians, within = {}, []
     for rank, one in ranks.items():
@@ -287,7 +287,7 @@ def steps(ranks: Mapping[int, Reduced]) -> Steps | None:
     if not medians:
         return None
     slowest = max(medians, key=lambda rank: medians[rank])
-    return Steps(
+    return RankSteps(
         count=max(len(one.steps) for one in ranks.values()), median_s=float(np.median(list(medians.values()))), slowest_rank=slowest,
         slowest_s=medians[slowest], within=float(np.median(within)),
     )  # fmt: skip

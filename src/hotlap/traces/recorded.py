@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.work import aten, traits
-from hotlap.core.work.aten import Asked
-from hotlap.traces.events import KERNEL, OPERATOR, Shape
+from hotlap.core.work.aten import CallRequest
+from hotlap.traces.events import KERNEL, OPERATOR, LaunchShape
 from hotlap.traces.study import Study
 
 
-class Group(NamedTuple):
+class RecordedGroup(NamedTuple):
     """All calls of one operator with one shape. Times are the device's, of the host where the trace has no device."""
 
     operator: str
-    shape: Shape
+    shape: LaunchShape
     each_s: NDArray[Any]  # of each call, its kernels together
     places: NDArray[np.int64]  # events: its kernels, or the operators themselves
 
@@ -27,12 +27,12 @@ class Recorded(NamedTuple):
     """One workload of a step."""
 
     operator: str
-    asked: Asked
+    asked: CallRequest
     calls: float  # in a step; in the whole trace where it has no steps
     median_s: float
 
 
-class Program(NamedTuple):
+class RecordedProgram(NamedTuple):
     """What a trace's step is made of."""
 
     workloads: list[Recorded]  # most time first
@@ -42,7 +42,7 @@ class Program(NamedTuple):
     unknown: Mapping[str, float]  # operators that are no workload of ours → seconds in a step
 
 
-def program(study: Study) -> Program:
+def program(study: Study) -> RecordedProgram:
     """Operators as workloads, counted for one step. An operator of two workloads gives each half its time."""
     steps = max(len(study.steps), 1)
     kernels, unknown, known = [], dict[str, float](), 0.0
@@ -57,15 +57,15 @@ def program(study: Study) -> Program:
         each = float(np.median(group.each_s)) / len(parts)
         kernels += [Recorded(group.operator, one, len(group.each_s) / steps, each) for one in parts]
     kernels.sort(key=lambda one: -one.calls * one.median_s)
-    return Program(kernels, steps, known, known + sum(unknown.values()), dict(sorted(unknown.items(), key=lambda pair: -pair[1])))
+    return RecordedProgram(kernels, steps, known, known + sum(unknown.values()), dict(sorted(unknown.items(), key=lambda pair: -pair[1])))
 
 
-def asked(operator: str, shape: Shape) -> list[Asked]:
+def asked(operator: str, shape: LaunchShape) -> list[CallRequest]:
     """The workloads of a recorded call; none where it is none of ours."""
     return aten.parts(operator, shape.dims, shape.types, shape.values, shape.strides)
 
 
-def groups(study: Study) -> Iterator[Group]:
+def groups(study: Study) -> Iterator[RecordedGroup]:
     """Operators with recorded shapes by total time, most first: those that launched kernels, else the innermost ones of the host."""
     events = study.events
     if len(study.devices):
@@ -84,7 +84,7 @@ def groups(study: Study) -> Iterator[Group]:
         name, shape = divmod(int(kinds[i]), len(events.shapes) + 1)
         here = inverse == i
         each = np.bincount(np.unique(operator[here], return_inverse=True)[1], weights=length[here])
-        yield Group(events.names[name], events.shapes[shape], each, work[here])
+        yield RecordedGroup(events.names[name], events.shapes[shape], each, work[here])
 
 
 def _innermost(study: Study) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.traces import intervals
-from hotlap.traces.calls import SLACK_NS, Links, Places
+from hotlap.traces.calls import SLACK_NS, CallLinks, Places
 from hotlap.traces.events import OPERATOR, RUNTIME, SYNC, Events
 from hotlap.traces.waiting import blocking
 
@@ -29,7 +29,7 @@ QUANTILE = 0.1  # of the lags seen, taken as the least one: a single smallest ma
 ACROSS_NS = 10_000  # work that starts within this of the end of work on another stream, and of nothing else, waited for it
 
 
-class Tasks(NamedTuple):
+class ReplayTasks(NamedTuple):
     """Tasks in an order in which each stands behind all it waits for. Times in ns since the origin."""
 
     place: Places  # in the trace
@@ -46,7 +46,7 @@ class Tasks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class ReplayChange:
     """What is different: factors on durations and on the host's time before its calls, calls that no longer wait."""
 
     factor: NDArray[np.float64] | None = None  # per task, on its length
@@ -55,7 +55,7 @@ class Change:
     turn: NDArray[np.float64] | None = None  # per task, on the device's time between the work before it and it
 
 
-def tasks(events: Events, joined: Links, window: tuple[int, int]) -> Tasks:
+def tasks(events: Events, joined: CallLinks, window: tuple[int, int]) -> ReplayTasks:
     """The tasks of a window: calls that begin in it, and the work that these calls launched."""
     low, high = window
     calls = events.of_kind(RUNTIME, SYNC)
@@ -81,7 +81,7 @@ def tasks(events: Events, joined: Links, window: tuple[int, int]) -> Tasks:
     blocks = ~on_device & blocking(events, joined)[place]
     cause = np.where(on_device & (call_of < np.arange(len(call_of))), call_of, NONE)
     _waits(cause, (start, start + length), work_of=(np.flatnonzero(on_device), call_of), blocks=blocks)
-    unset = Tasks(place, start, length, on_device, blocks, before, start, cause, start, cause, start)
+    unset = ReplayTasks(place, start, length, on_device, blocks, before, start, cause, start, cause, start)
     found = _lagged(unset, events.device[place].astype(np.int64))
     _handed_over(events, found, threads)
     return found
@@ -116,7 +116,7 @@ def _waits(
             at -= 1
 
 
-def _lagged(tasks: Tasks, device: NDArray[np.int64]) -> Tasks:
+def _lagged(tasks: ReplayTasks, device: NDArray[np.int64]) -> ReplayTasks:
     """Lags as seen for the dependency that was waited for, the least seen for the others."""
     start, on_device, before, cause = tasks.start, tasks.on_device, tasks.before, tasks.cause
     end = start + tasks.length
@@ -145,7 +145,7 @@ def _lagged(tasks: Tasks, device: NDArray[np.int64]) -> Tasks:
     return tasks._replace(lag=lag, cause_lag=cause_lag, other=other, other_lag=other_lag)
 
 
-def _handed_over(events: Events, tasks: Tasks, threads: NDArray[np.int32]) -> None:
+def _handed_over(events: Events, tasks: ReplayTasks, threads: NDArray[np.int32]) -> None:
     """Sets, for calls of a thread that was asleep until a call of another thread had ended, that call as what they waited for.
 
     So the backward pass, on a thread of its own, follows the forward pass, and the optimiser follows the backward pass. Only
@@ -180,7 +180,7 @@ def _inside(events: Events, thread: int) -> intervals.Intervals:
     return intervals.union(events.start[here], events.start[here] + events.duration[here])
 
 
-def _across(tasks: Tasks, end: NDArray[np.int64], ready: NDArray[np.int64], device: NDArray[np.int64]) -> Places:
+def _across(tasks: ReplayTasks, end: NDArray[np.int64], ready: NDArray[np.int64], device: NDArray[np.int64]) -> Places:
     """What work waited for that was ready and yet did not start: the end of work on another stream, or room beside it.
 
     Both are looked for on its own device: that devices wait for each other needs more than that their times fall together.
@@ -205,7 +205,7 @@ def _across(tasks: Tasks, end: NDArray[np.int64], ready: NDArray[np.int64], devi
     return other
 
 
-class Timed(NamedTuple):
+class ReplayTimes(NamedTuple):
     """Tasks timed anew, ns since the origin, and what each one's begin and end hung on."""
 
     begin: NDArray[np.float64]
@@ -213,7 +213,7 @@ class Timed(NamedTuple):
     bound: Places  # task whose end or begin decided this one's begin; −1 none
 
 
-def timed(tasks: Tasks, change: Change | None = None) -> Timed:
+def timed(tasks: ReplayTasks, change: ReplayChange | None = None) -> ReplayTimes:
     """All tasks timed anew; without a change the times are those recorded."""
     count = len(tasks.start)
     lag, own = tasks.lag.astype(np.float64), tasks.length.astype(np.float64)
@@ -263,10 +263,10 @@ def timed(tasks: Tasks, change: Change | None = None) -> Timed:
         e[i] = at + owns[i]
     for i in np.flatnonzero(waits).tolist():
         e[i] = max(e[i], e[cause[i]] + cause_lags[i])
-    return Timed(np.array(b), np.array(e), np.array(bound, np.int64))
+    return ReplayTimes(np.array(b), np.array(e), np.array(bound, np.int64))
 
 
-class Path(NamedTuple):
+class ReplayPath(NamedTuple):
     """The chain of tasks that decides how long the whole takes, last first, and what each piece of it is."""
 
     task: Places
@@ -274,11 +274,11 @@ class Path(NamedTuple):
     seconds: NDArray[np.float64]
 
 
-def path(tasks: Tasks, times: Timed | None = None) -> Path:
+def path(tasks: ReplayTasks, times: ReplayTimes | None = None) -> ReplayPath:
     """The critical path of the recorded (or changed) times: from the last end back along what each task hung on."""
     times = times or timed(tasks)
     if not len(tasks.start):
-        return Path(np.empty(0, np.int64), [], np.empty(0))
+        return ReplayPath(np.empty(0, np.int64), [], np.empty(0))
     task: list[int] = []
     kind: list[str] = []
     seconds: list[float] = []
@@ -306,4 +306,4 @@ def path(tasks: Tasks, times: Timed | None = None) -> Path:
         until = float(times.begin[hangs] if launched else min(times.end[hangs], begin))
         piece(i, "launch" if launched else "across" if hangs == tasks.other[i] else "turn" if tasks.on_device[i] else "host", begin - until)
         i = hangs
-    return Path(np.array(task, np.int64), kind, np.array(seconds))
+    return ReplayPath(np.array(task, np.int64), kind, np.array(seconds))

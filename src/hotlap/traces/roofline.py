@@ -22,11 +22,11 @@ SLOW = 1.3  # times the expected: less is what libraries differ by from one anot
 ABOVE = 1.05  # a time that beats its bound by more is an error of the data
 
 
-class Row(NamedTuple):
+class RooflineRow(NamedTuple):
     """One operator with one shape."""
 
     operator: str
-    work: aten.Asked
+    work: aten.CallRequest
     calls: int
     median_s: float  # device time of a call
     total_s: float
@@ -68,7 +68,7 @@ def machine(study: Study) -> str:
     return ""
 
 
-def rows(study: Study) -> list[Row]:
+def rows(study: Study) -> list[RooflineRow]:
     """Operators by total time, most first, with their limits on their machine; none where shapes or the machine are not known."""
     slug = machine(study)
     if not slug or not len(study.devices):
@@ -84,31 +84,31 @@ def _names(study: Study, places: NDArray[np.int64]) -> Sequence[str]:
     return [study.events.names[int(one)] for one in np.unique(study.events.name[places])]
 
 
-def _row(parts: Sequence[aten.Asked], group: recorded.Group, slug: str, kernels: Sequence[str]) -> Row:
+def _row(parts: Sequence[aten.CallRequest], group: recorded.RecordedGroup, slug: str, kernels: Sequence[str]) -> RooflineRow:
     """An operator of several parts, as both gradients of a convolution, is held against their limits together."""
     median_s, total_s, count = float(np.median(group.each_s)), float(group.each_s.sum()), len(group.each_s)
     parts = [_typed(one, kernels) for one in parts]
     first = parts[0]
     names = " and ".join(str(one.params["op"]) for one in parts if "op" in one.params)
-    work = first if len(parts) == 1 else aten.Asked(first.workload, {**first.params, "op": names})
+    work = first if len(parts) == 1 else aten.CallRequest(first.workload, {**first.params, "op": names})
     try:
         limits = [predict(one.workload, slug, **one.params) for one in parts]
     except InputError as error:
-        return Row(group.operator, work, count, median_s, total_s, None, None, None, group.places, str(error))
+        return RooflineRow(group.operator, work, count, median_s, total_s, None, None, None, group.places, str(error))
     bound_s, expected_s, high_s = (
         _together(ends) for ends in zip(*((one.bound_s, one.expected_s, one.high_s or one.expected_s) for one in limits), strict=True)
     )
     reason = next((one.reason for one in limits if one.reason), "")
-    return Row(group.operator, work, count, median_s, total_s, bound_s, expected_s, high_s, group.places, reason)
+    return RooflineRow(group.operator, work, count, median_s, total_s, bound_s, expected_s, high_s, group.places, reason)
 
 
-def _typed(work: aten.Asked, kernels: Sequence[str]) -> aten.Asked:
+def _typed(work: aten.CallRequest, kernels: Sequence[str]) -> aten.CallRequest:
     """Kernels tell that fp32 was multiplied as tf32."""
     dtypes = find(work.workload).param("dtype")
     if work.params.get("dtype") != "fp32" or not dtypes or "tf32" not in dtypes.choices:
         return work
     tf32 = any("tf32" in one or "s1688" in one for one in kernels)
-    return aten.Asked(work.workload, {**work.params, "dtype": "tf32"}) if tf32 else work
+    return aten.CallRequest(work.workload, {**work.params, "dtype": "tf32"}) if tf32 else work
 
 
 def _together(ends: Sequence[float | None]) -> float | None:

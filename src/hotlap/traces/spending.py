@@ -21,7 +21,7 @@ HOST_CAUSES = ("data_loader", "outside")  # of a trace without device work: what
 Numbers = NDArray[np.int64]
 
 
-class Group(NamedTuple):
+class SpendingGroup(NamedTuple):
     """Work of one name in one place of the program."""
 
     kind: int  # place in CLASSES
@@ -29,14 +29,14 @@ class Group(NamedTuple):
     path: tuple[str, ...]  # operators around it, the outermost first
 
 
-class Spent(NamedTuple):
+class TimeSpent(NamedTuple):
     """A window, divided. `own` and the idle of `idle_ns` add up to `whole_ns`."""
 
     window: str  # how it is defined
     whole_ns: int  # of all devices together
     lanes: int  # devices; 1 for the main thread of the host
     steps: int  # in the window; 0 unknown
-    groups: list[Group]
+    groups: list[SpendingGroup]
     group: Numbers  # per piece of work its place in groups
     own: Numbers  # ns in which it was what ran; of several at once one is chosen: compute before communication before copies
     length: Numbers  # ns from its start to its end
@@ -47,7 +47,7 @@ class Spent(NamedTuple):
     idle_step: Numbers  # per gap its step
 
 
-def spent(study: Study) -> Spent:
+def spent(study: Study) -> TimeSpent:
     """Of the devices where something ran on one, else of the main thread of the host."""
     return _devices(study) if study.devices else _host(study)
 
@@ -69,7 +69,7 @@ def exclusive(start: Numbers, end: Numbers, kind: Numbers) -> Numbers:
     return own
 
 
-def _devices(study: Study) -> Spent:
+def _devices(study: Study) -> TimeSpent:
     events, joined = study.events, study.links
     work = events.work
     talks = breakdown.communicating(events)[events.name[work]]
@@ -107,10 +107,10 @@ def _devices(study: Study) -> Spent:
     used, place_of = np.unique(np.concatenate([of_group, before]), return_inverse=True)  # without what ran outside of the window
     of_group, before = place_of[: len(of_group)], place_of[len(of_group) :]
     groups, lanes = [groups[i] for i in used.tolist()], len(study.devices)
-    return Spent(window, whole, lanes, steps, groups, of_group, own, length, of_step, tuple(CAUSES), by, before, idle_step)
+    return TimeSpent(window, whole, lanes, steps, groups, of_group, own, length, of_step, tuple(CAUSES), by, before, idle_step)
 
 
-def _host(study: Study) -> Spent:
+def _host(study: Study) -> TimeSpent:
     """Operators of the main thread by the time that is their own, without that of operators inside them."""
     events = study.events
     nest = calls.nesting(events, OPERATOR)
@@ -137,7 +137,7 @@ def _host(study: Study) -> Spent:
     rest = bounds[1:] - bounds[:-1] - load - intervals.covered(roots, bounds[:-1], bounds[1:])
     window = f"first to last of {len(steps)} steps on the main thread" if len(steps) else "first to last operator of the main thread"
     idle_step = np.arange(len(load), dtype=np.int64) if len(steps) else np.full(len(load), -1, np.int64)
-    return Spent(
+    return TimeSpent(
         window, high - low, 1, len(steps), groups, group, own[places], end[places] - start, step.astype(np.int64), HOST_CAUSES,
         np.stack([load, rest], axis=1), np.full(len(load), -1, np.int64), idle_step,
     )  # fmt: skip
@@ -178,8 +178,10 @@ def _paths(events: Events) -> tuple[Numbers, list[tuple[str, ...]]]:
     return path, paths
 
 
-def _groups(events: Events, kind: Numbers, name: Numbers, path: Places, paths: list[tuple[str, ...]]) -> tuple[list[Group], Numbers]:
+def _groups(
+    events: Events, kind: Numbers, name: Numbers, path: Places, paths: list[tuple[str, ...]]
+) -> tuple[list[SpendingGroup], Numbers]:
     count = len(events.names)
     keys, inverse = np.unique((kind.astype(np.int64) * len(paths) + path) * count + name, return_inverse=True)
     found = [(*divmod(key // count, len(paths)), key % count) for key in keys.tolist()]
-    return [Group(k, events.names[n], paths[p]) for k, p, n in found], inverse.astype(np.int64)
+    return [SpendingGroup(k, events.names[n], paths[p]) for k, p, n in found], inverse.astype(np.int64)

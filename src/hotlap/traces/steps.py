@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.traces.calls import Links
+from hotlap.traces.calls import CallLinks
 from hotlap.traces.events import MARKER, OPERATOR, Events
 
 NAMED = re.compile(r"^(?:ProfilerStep|train_step|step|iteration|iter)\s*[#:_ ]?\s*(\d{1,18})$", re.IGNORECASE)
@@ -81,7 +81,7 @@ def of_times(steps: Steps, time: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where((at >= 0) & (time < steps.end[np.maximum(at, 0)]), at, -1)
 
 
-def of_work(events: Events, steps: Steps, joined: Links) -> NDArray[np.int64]:
+def of_work(events: Events, steps: Steps, joined: CallLinks) -> NDArray[np.int64]:
     """For each piece of device work the step that launched it; where its call is unknown, the step it starts in; −1 none."""
     work = events.work
     launched = np.where(joined.call >= 0, events.start[np.maximum(joined.call, 0)], events.start[work])

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.traces import breakdown, calls, idle, intervals, replay, sources, steps, waiting
-from hotlap.traces.breakdown import Breakdown, Busy
-from hotlap.traces.calls import Links, Nesting, Places
+from hotlap.traces.breakdown import Breakdown, BusyTime
+from hotlap.traces.calls import CallLinks, Nesting, Places
 from hotlap.traces.events import KERNEL, MARKER, OPERATOR, PYTHON, RUNTIME, WORK, Events
 from hotlap.traces.idle import Idle
 from hotlap.traces.steps import Steps
@@ -51,7 +51,7 @@ class Study:
         return self.nesting.parent_of(self.events)
 
     @cached_property
-    def links(self) -> Links:
+    def links(self) -> CallLinks:
         return calls.links(self.events)
 
     @cached_property
@@ -121,7 +121,7 @@ class Study:
         return waiting.blocking(self.events, self.links)
 
     @cached_property
-    def spans(self) -> list[Busy]:
+    def spans(self) -> list[BusyTime]:
         """What kept each device busy."""
         return [breakdown.busy(self.events, device) for device in self.devices]
 
@@ -170,14 +170,14 @@ class Study:
         return first
 
     @cached_property
-    def tasks(self) -> replay.Tasks:
+    def tasks(self) -> replay.ReplayTasks:
         return replay.tasks(self.events, self.links, self.window)
 
     @cached_property
-    def timed(self) -> replay.Timed:
+    def timed(self) -> replay.ReplayTimes:
         return replay.timed(self.tasks)
 
-    def gain(self, change: replay.Change) -> float:
+    def gain(self, change: replay.ReplayChange) -> float:
         """Share of the window by which the whole would end earlier."""
         if not len(self.tasks.start) or not self.window_s:
             return 0.0

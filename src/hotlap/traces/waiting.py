@@ -7,7 +7,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.traces.calls import SLACK_NS, Links
+from hotlap.traces.calls import SLACK_NS, CallLinks
 from hotlap.traces.events import COPY, RUNTIME, SYNC, Events
 
 SYNCHRONISES = re.compile(
@@ -15,7 +15,7 @@ SYNCHRONISES = re.compile(
 )
 
 
-def blocking(events: Events, joined: Links) -> NDArray[np.bool_]:
+def blocking(events: Events, joined: CallLinks) -> NDArray[np.bool_]:
     """For each event, whether it is a call that waits for the device.
 
     By name where the call always waits; a copy's call waits where it returns no sooner than its copy ends, as it does with

@@ -26,7 +26,7 @@ NOTES = "Hotlap"  # the process under which notes stand
 _NUMBERS = {"correlation": "correlation", "external": "External id", "sequence": "Sequence number", "bytes": "bytes"}
 
 
-class Note(NamedTuple):
+class TraceNote(NamedTuple):
     """Something to point at in the timeline, in ns since the trace's origin."""
 
     name: str
@@ -36,7 +36,7 @@ class Note(NamedTuple):
     row: str = "findings"
 
 
-def write(events: Events, path: Path, notes: Iterable[Note] = (), arrows: bool = False) -> None:
+def write(events: Events, path: Path, notes: Iterable[TraceNote] = (), arrows: bool = False) -> None:
     """Writes a trace as JSON, packed where the name ends in .gz; times are µs with three decimals, so no nanosecond is lost.
 
     Times count from the trace's origin; where the wall clock is known it is written as baseTimeNanoseconds. Moments of memory keep
@@ -170,7 +170,7 @@ def _arrows(events: Events) -> Iterator[bytes]:
                 yield _text(flow | ({"bp": "e"} if phase == "f" else {}))
 
 
-def _note(note: Note) -> bytes:
+def _note(note: TraceNote) -> bytes:
     return _text({"ph": "X", "cat": "hotlap_finding", "name": note.name, "pid": NOTES, "tid": note.row, "ts": note.start / 1000,
                   "dur": note.duration / 1000, "args": note.details})  # fmt: skip
 

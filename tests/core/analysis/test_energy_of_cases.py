@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hotlap import cli
 from hotlap.core.analysis.energy import energies
-from hotlap.core.analysis.frontier import Point, frontier
+from hotlap.core.analysis.frontier import FrontierPoint, frontier
 from hotlap.core.errors import Busy, InputError
 from hotlap.core.measure import session
 from hotlap.core.plan import case
@@ -123,7 +123,7 @@ def test_a_window_without_readings_is_unknown() -> None:
 
 
 def test_the_front_and_the_best_by_hand() -> None:
-    points = [Point(name=n, seconds=s, joules=j) for n, s, j in (("a", 1.0, 10.0), ("b", 1.04, 9.0), ("c", 1.2, 9.5), ("d", 2.0, 6.0), ("e", 3.0, 7.0))]
+    points = [FrontierPoint(name=n, seconds=s, joules=j) for n, s, j in (("a", 1.0, 10.0), ("b", 1.04, 9.0), ("c", 1.2, 9.5), ("d", 2.0, 6.0), ("e", 3.0, 7.0))]
     found = frontier(points, 0.05)
     assert [(one.name, one.front) for one in found.points] == [("a", True), ("b", True), ("c", False), ("d", True), ("e", False)]
     assert found.best == {"time": "a", "energy": "d", "EDP": "b", "ED²P": "b", "energy, at most 5.0 % slower": "b"}
@@ -156,7 +156,7 @@ def test_nobody_mends_what_another_has_set_and_still_needs(tmp_path: Path, monke
     monkeypatch.setattr(tuning, "bounds", lambda _: Bounds())
     monkeypatch.setattr(tuning, "guarded", lambda *_: pytest.fail("settings were reached"))
     with locks.hold([DEVICE], settings=True), pytest.raises(Busy):
-        tuning.measure(Plan(name="p"), session.Options(target="cuda", home=tmp_path), [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
+        tuning.measure(Plan(name="p"), session.SessionOptions(target="cuda", home=tmp_path), [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
 
 
 @pytest.mark.slow("measures at every setting of a simulated GPU")

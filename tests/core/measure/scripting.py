@@ -15,9 +15,9 @@ from hotlap.core import work
 from hotlap.core.errors import HotlapError
 from hotlap.core.measure import loop, worker
 from hotlap.core.measure.foreign import Nothing
-from hotlap.core.measure.protocol import Began, Ended, Fault, Job, Message, Sampling, Took
+from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, Message, RoundDone, RoundFailed, Sampling
 from hotlap.core.measure.targets.base import Prepared, Seen
-from hotlap.core.measure.targets.scripted import Page, Script, ScriptedTarget, Step
+from hotlap.core.measure.targets.scripted import Page, Script, ScriptedStep, ScriptedTarget
 from hotlap.core.record import Case, Device, MeasureOptions, Plan, Samples
 
 TICK = 2.0**-10  # seconds; sums of it are exact
@@ -26,11 +26,11 @@ OTHER = Case(workload="sync", params=work.find("sync").parse({}))
 MS = 4 * TICK  # a sample that is long enough on its own
 
 
-def steps(*seconds: float, **each: Any) -> list[Step]:
-    return [Step(device_s=s, **each) for s in seconds]
+def steps(*seconds: float, **each: Any) -> list[ScriptedStep]:
+    return [ScriptedStep(device_s=s, **each) for s in seconds]
 
 
-def opened(page: Page | Sequence[Step], **script: Any) -> ScriptedTarget:
+def opened(page: Page | Sequence[ScriptedStep], **script: Any) -> ScriptedTarget:
     """A scripted target with one page for `CASE`."""
     one = page if isinstance(page, Page) else Page(steps=list(page))
     return ScriptedTarget(Device(target="scripted", index=0, name="script", kind="gpu"), Script(cases={CASE.workload: [one]}, **script))
@@ -116,7 +116,7 @@ class Thread:
         try:
             worker.one_round(self.job, channel, answers)
         except HotlapError as error:
-            self.said.put(Fault(message=str(error), exit_code=error.exit_code))
+            self.said.put(RoundFailed(message=str(error), exit_code=error.exit_code))
         finally:
             self.said.put(None)
 
@@ -134,14 +134,14 @@ class Thread:
     def enough(self) -> None:
         self.answers.lines.put(b"enough\n")
 
-    def messages(self) -> Iterator[Began | Took | Ended | Fault]:
+    def messages(self) -> Iterator[CaseStarted | CaseDone | RoundDone | RoundFailed]:
         while (message := self.said.get()) is not None and not self.stop.is_set():
             if isinstance(message, Sampling):
                 continue
-            if isinstance(message, Took):
+            if isinstance(message, CaseDone):
                 self.spent = message.spent
             yield message
-            if isinstance(message, Began) and self.dies(self.job, message.case):
+            if isinstance(message, CaseStarted) and self.dies(self.job, message.case):
                 return
 
     def ending(self) -> str:

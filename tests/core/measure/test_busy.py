@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hotlap.core.measure.machine.busy import look
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.record import Device, Look, Reading, RunningProcess
 from hotlap.core.show.busy import said
 from hotlap.core.stats.busy import QUIET, expected_noise
@@ -47,7 +47,7 @@ class Scripted:
         self.write()
 
     def look(self, device: Device = CPU, **more: Any) -> Look:
-        return look([device], 1.0, Tree(str(self.root)), self.sleep, **more)
+        return look([device], 1.0, FileTree(str(self.root)), self.sleep, **more)
 
 
 def test_a_quiet_machine_gets_no_word(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_pid_that_is_used_again_is_another_process(tmp_path: Path) -> None:
 
 
 def test_without_proc_it_says_what_it_could_not_look_at(tmp_path: Path) -> None:
-    found = look([CPU], 0.1, Tree(str(tmp_path)), lambda _: None)
+    found = look([CPU], 0.1, FileTree(str(tmp_path)), lambda _: None)
     assert (found.others_share, found.steal_share, found.busiest) == (None, None, [])
     assert found.missing == {"pressure": "the kernel gives no pressure stall information", "processor": "there is no /proc/stat here"}
     found = Look(seconds=1.0, cores=2, missing=found.missing)
@@ -117,7 +117,7 @@ def test_a_stat_of_another_kind_never_raises(text: str, tmp_path: Path) -> None:
     (tmp_path / "proc/1").mkdir(parents=True)
     (tmp_path / "proc/stat").write_text(text)
     (tmp_path / "proc/1/stat").write_text("1 (half")
-    found = look([CPU], 0.1, Tree(str(tmp_path)), lambda _: None)
+    found = look([CPU], 0.1, FileTree(str(tmp_path)), lambda _: None)
     assert found.others_share is None
     assert "processor" in found.missing
 

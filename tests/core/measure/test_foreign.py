@@ -10,7 +10,7 @@ import pytest
 from scripting import CASE, opened, steps
 
 from hotlap.core.measure import foreign
-from hotlap.core.measure.foreign import CROWD, Device, Host, Nothing
+from hotlap.core.measure.foreign import CROWD, ForeignDevice, ForeignHost, Nothing
 from hotlap.core.measure.sensors.base import THROTTLE
 from hotlap.core.measure.targets.base import Seen
 from hotlap.core.record import Device as Where
@@ -52,11 +52,11 @@ def proc(tmp_path: Path) -> Proc:
     return Proc(tmp_path)
 
 
-def host(proc: Proc, cores: int = 2, processors: int = 0) -> Host:
-    return Host(root=proc.root, cores=cores, processors=processors or cores)
+def host(proc: Proc, cores: int = 2, processors: int = 0) -> ForeignHost:
+    return ForeignHost(root=proc.root, cores=cores, processors=processors or cores)
 
 
-def seen(watch: Host, proc: Proc, wall_s: float = 0.01, running: tuple[int, int] = (1, 1), **threads: tuple[Any, ...]) -> Seen:
+def seen(watch: ForeignHost, proc: Proc, wall_s: float = 0.01, running: tuple[int, int] = (1, 1), **threads: tuple[Any, ...]) -> Seen:
     """One sample, during which the threads came to these figures."""
     proc.running(running[0])
     watch.begin()
@@ -183,7 +183,7 @@ def test_a_wait_of_exactly_what_is_allowed_disturbs_nobody(proc: Proc, monkeypat
 
 
 def test_without_proc_nothing_is_watched_and_that_is_said(tmp_path: Path) -> None:
-    watch = Host(root=tmp_path / "none", cores=2)
+    watch = ForeignHost(root=tmp_path / "none", cores=2)
     assert watch.why_not == f"{tmp_path}/none/self/task/*/schedstat cannot be read: no sample is replaced"
     watch.begin()
     assert watch.end(0.01) == Seen()
@@ -200,7 +200,7 @@ def test_broken_files_are_as_good_as_none(proc: Proc) -> None:
     assert watch.steal() is None
 
 
-def seen_broken(watch: Host, proc: Proc) -> Seen:
+def seen_broken(watch: ForeignHost, proc: Proc) -> Seen:
     watch.begin()
     (proc.root / "self/task/10/schedstat").write_text("x y z")
     return watch.end(0.01)
@@ -236,7 +236,7 @@ def test_what_others_used_is_what_we_did_not(proc: Proc, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(("used", "crowded"), [(1.0 + CROWD - 0.01, False), (1.0 + CROWD + 0.01, True)])
 def test_a_crowd_leaves_less_than_a_core(proc: Proc, used: float, crowded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign.os, "cpu_count", lambda: 1)
-    monkeypatch.setattr(Host, "others", lambda _: used)
+    monkeypatch.setattr(ForeignHost, "others", lambda _: used)
     assert host(proc).crowded() is crowded
 
 
@@ -296,7 +296,7 @@ BRAKES = {name: bit for bit, name in THROTTLE.items()}
 )
 def test_a_gpu_is_watched_by_its_sensors(before: dict[str, float], after: dict[str, float], found: Seen) -> None:
     shown = [before]
-    watch = Device(latest=lambda: shown[0])
+    watch = ForeignDevice(latest=lambda: shown[0])
     watch.begin()
     shown[0] = after
     assert watch.end(0.01) == found
@@ -325,7 +325,7 @@ def test_a_processor_is_watched_as_a_host_and_a_gpu_by_its_sensors() -> None:
 
     cpu: Any = Other("cpu")
     gpu: Any = Other("gpu")
-    assert isinstance(foreign.beside(cpu), Host)
-    assert isinstance(foreign.beside(gpu, lambda: {"processes": 1.0}), Device)
+    assert isinstance(foreign.beside(cpu), ForeignHost)
+    assert isinstance(foreign.beside(gpu, lambda: {"processes": 1.0}), ForeignDevice)
     assert foreign.beside(gpu, lambda: {"processes": 1.0}).end(1.0).cause == "process"
     assert foreign.clock_beside(gpu, Nothing())() is None

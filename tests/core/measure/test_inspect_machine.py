@@ -10,7 +10,7 @@ import pytest
 from hotlap.core.measure.machine import cpu, settings, software, virtual
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.sensors import nvml
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.record import Cpu, Device, Machine, encode
 
 CPU = "sys/devices/system/cpu"
@@ -41,7 +41,7 @@ class Files:
     """A tree of files under construction."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.tree = root, Tree(str(root))
+        self.root, self.tree = root, FileTree(str(root))
 
     def put(self, path: str, text: object) -> None:
         file = self.root / path

@@ -14,7 +14,7 @@ from hotlap.core.errors import HotlapError, InputError, MachineError, NotSupport
 from hotlap.core.measure import loop, targets
 from hotlap.core.measure.loop import CaseBudget, Overhead, measure
 from hotlap.core.measure.targets.base import Prepared, Target, Timing
-from hotlap.core.measure.targets.scripted import Page, ScriptedTarget, Step
+from hotlap.core.measure.targets.scripted import Page, ScriptedStep, ScriptedTarget
 from hotlap.core.record import Case, Check, Notice, Samples
 from loaded import ran
 
@@ -77,7 +77,7 @@ def test_a_case_may_have_a_batch_of_its_own(change: Any, calls: int, method: str
 
 def test_a_batch_of_no_time_grows_sixteenfold() -> None:
     """The second look at a target whose first batches take nothing has 16 calls of a sixteenth of what is asked."""
-    target = opened([Step(device_s=0.0)])
+    target = opened([ScriptedStep(device_s=0.0)])
     tried: list[int] = []
     time = target.time
 
@@ -99,10 +99,10 @@ def test_calls_grow_in_whole_multiples() -> None:
 
 def test_the_batch_is_sized_by_the_timer_of_the_case() -> None:
     """By the wall clock a call takes 4 ticks, by the device's timer 1."""
-    target = opened([Step(device_s=TICK, wall_s=4 * TICK)])
+    target = opened([ScriptedStep(device_s=TICK, wall_s=4 * TICK)])
     assert measured(target, change={"timer": "wall"}).calls == 1
-    assert measured(opened([Step(device_s=TICK, wall_s=4 * TICK)]), change={"timer": "device"}).calls == 3
-    assert measured(opened([Step(wall_s=4 * TICK)])).calls == 1
+    assert measured(opened([ScriptedStep(device_s=TICK, wall_s=4 * TICK)]), change={"timer": "device"}).calls == 3
+    assert measured(opened([ScriptedStep(wall_s=4 * TICK)])).calls == 1
 
 
 # ---------------------------------------------------------------- seconds of one call
@@ -141,18 +141,18 @@ def test_overhead_is_the_median_of_21_empty_batches() -> None:
 
 
 def test_without_a_timer_of_the_device_there_is_the_wall_clock() -> None:
-    samples = measured(opened([Step(wall_s=4 * TICK)], wall_overhead_s=TICK))
+    samples = measured(opened([ScriptedStep(wall_s=4 * TICK)], wall_overhead_s=TICK))
     assert (samples.method, samples.wall_ratio, set(samples.seconds)) == ("wall-single", None, {4 * TICK})
 
 
 def test_one_sample_without_a_device_timer_makes_all_of_them_wall_clock() -> None:
-    mixed = [Step(device_s=4 * TICK, wall_s=5 * TICK), Step(wall_s=5 * TICK), Step(device_s=4 * TICK, wall_s=5 * TICK)]
+    mixed = [ScriptedStep(device_s=4 * TICK, wall_s=5 * TICK), ScriptedStep(wall_s=5 * TICK), ScriptedStep(device_s=4 * TICK, wall_s=5 * TICK)]
     samples = measured(opened(mixed))
     assert (samples.method, set(samples.seconds)) == ("wall-single", {5 * TICK})
 
 
 def test_the_ratio_of_the_timers_is_kept() -> None:
-    samples = measured(opened([Step(device_s=4 * TICK, wall_s=4 * TICK)], wall_overhead_s=TICK / 256))
+    samples = measured(opened([ScriptedStep(device_s=4 * TICK, wall_s=4 * TICK)], wall_overhead_s=TICK / 256))
     assert samples.wall_ratio == 1.0
     assert samples.status == "measured"
 
@@ -194,12 +194,12 @@ def test_no_case_has_more_than_5000_samples() -> None:
 
 
 def test_the_clock_is_read_at_the_beginning_in_the_middle_and_at_the_end() -> None:
-    target = opened([Step(device_s=4 * TICK, clock_hz=1e9 + n) for n in range(40)])
+    target = opened([ScriptedStep(device_s=4 * TICK, clock_hz=1e9 + n) for n in range(40)])
     assert measured(target).clocks_hz == [1e9, 1e9 + 8, 1e9 + 16]
 
 
 def test_a_clock_that_cannot_be_read_is_left_out() -> None:
-    target = opened([Step(device_s=4 * TICK, clock_hz=None if n < 4 else 1e9) for n in range(40)])
+    target = opened([ScriptedStep(device_s=4 * TICK, clock_hz=None if n < 4 else 1e9) for n in range(40)])
     assert measured(target).clocks_hz == [1e9, 1e9]
     assert measured(opened(steps(4 * TICK))).clocks_hz == []
 
@@ -346,7 +346,7 @@ def test_nothing_is_given_to_a_case_but_its_time() -> None:
 
 def test_a_device_that_is_lost_ends_the_round() -> None:
     with pytest.raises(MachineError, match="off the bus"):
-        measured(opened([Step(device_s=4 * TICK), Step(error="off the bus")]))
+        measured(opened([ScriptedStep(device_s=4 * TICK), ScriptedStep(error="off the bus")]))
 
 
 def test_a_check_that_cannot_be_made_fails() -> None:

@@ -17,7 +17,7 @@ from hotlap.core.measure import session
 from hotlap.core.measure.loop import CaseBudget
 from hotlap.core.measure.programs import measure
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.measure.targets.host import Host
+from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.record import Case, MeasureOptions, Plan, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.work import find
@@ -85,13 +85,13 @@ def test_a_round_is_one_execution_and_the_first_of_all_is_not_counted(tmp_path: 
 
 def test_the_first_execution_counts_where_the_fewest_rounds_would_not_fit_without_it() -> None:
     case, slot = program(HALF_S), CaseBudget(seconds=0.0)
-    assert [measure(Host(), case, slot, most_s).dropped for most_s in (None, 60.0, 0.1)] == [1, 1, 0]
-    assert [len(measure(Host(), case, slot, most_s).seconds) for most_s in (60.0, 0.1)] == [1, 1]
-    assert measure(Host(), case, CaseBudget(seconds=0.0, round=1), 60.0).dropped == 0
+    assert [measure(HostTarget(), case, slot, most_s).dropped for most_s in (None, 60.0, 0.1)] == [1, 1, 0]
+    assert [len(measure(HostTarget(), case, slot, most_s).seconds) for most_s in (60.0, 0.1)] == [1, 1]
+    assert measure(HostTarget(), case, CaseBudget(seconds=0.0, round=1), 60.0).dropped == 0
 
 
 def test_short_programs_are_executed_for_the_time_of_the_round() -> None:
-    host = Host()
+    host = HostTarget()
     host.clock = Ticking()  # type: ignore[assignment]
     found = measure(host, number("echo 7"), CaseBudget(seconds=0.1, round=1))
     assert found.seconds == [7.0] * 4  # an execution takes three ticks: its begin, its end, and the look at what is left
@@ -135,10 +135,10 @@ def test_a_program_that_fails_says_why_and_the_others_are_measured() -> None:
 
 def test_the_budget_holds_and_an_interval_comes_of_it(home: Path) -> None:
     plan = Plan(name="programs", cases=[program("sleep 0.3")], measure=plans.of_programs(1))
-    found = hotlap.load(session.run(plan, session.Options(home=home, limit_s=60.0), lambda *_: None))
+    found = hotlap.load(session.run(plan, session.SessionOptions(home=home, limit_s=60.0), lambda *_: None))
     assert 6 <= found.rows[0].summary.rounds <= 201  # where all are disturbed, none is better than the others
     assert found.rows[0].summary.low is not None
-    few = hotlap.load(session.run(plan, session.Options(home=home, limit_s=0.01), lambda *_: None))
+    few = hotlap.load(session.run(plan, session.SessionOptions(home=home, limit_s=0.01), lambda *_: None))
     assert (len(few.samples), few.bundle.run.stops) == (1, [Stop("budget")])
     assert few.samples[0].dropped == 0  # there was no time for a warm-up
 

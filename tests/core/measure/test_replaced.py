@@ -11,7 +11,7 @@ from hotlap.core.measure import loop
 from hotlap.core.measure.foreign import Nothing
 from hotlap.core.measure.loop import RawTimings
 from hotlap.core.measure.targets.base import Seen
-from hotlap.core.measure.targets.scripted import Page, Step
+from hotlap.core.measure.targets.scripted import Page, ScriptedStep
 from hotlap.core.record import Notice, Samples
 
 CLEAN = 4 * TICK
@@ -22,7 +22,7 @@ def page(*letters: str, **more: Any) -> Page:
     more each, to be told apart."""
     kinds = {"c": "", "d": "processor", "w": "run_delay", "b": "brake", "p": "process"}
     steps = [
-        Step(device_s=CLEAN + (0 if letter == "c" else (n + 1) * TICK / 64), foreign=kinds[letter], waited=(n + 1) / 100 if letter == "w" else 0.0)  # type: ignore[arg-type]
+        ScriptedStep(device_s=CLEAN + (0 if letter == "c" else (n + 1) * TICK / 64), foreign=kinds[letter], waited=(n + 1) / 100 if letter == "w" else 0.0)  # type: ignore[arg-type]
         for n, letter in enumerate("".join(letters))
     ]
     return Page(steps=steps, **more)
@@ -76,8 +76,8 @@ def test_half_of_an_odd_number_is_less_than_half() -> None:
 
 def test_the_choice_never_looks_at_the_sample_s_own_time() -> None:
     """The slowest sample is clean, the fastest was disturbed: the fast one goes."""
-    steps = [Step(device_s=CLEAN)] * 5 + [Step(device_s=64 * TICK)] + [Step(device_s=TICK, wall_s=CLEAN, foreign="run_delay", waited=0.5)]
-    samples = measured(opened(Page(steps=[*steps, Step(device_s=CLEAN)])), 30 * CLEAN, {"batch": 1})
+    steps = [ScriptedStep(device_s=CLEAN)] * 5 + [ScriptedStep(device_s=64 * TICK)] + [ScriptedStep(device_s=TICK, wall_s=CLEAN, foreign="run_delay", waited=0.5)]
+    samples = measured(opened(Page(steps=[*steps, ScriptedStep(device_s=CLEAN)])), 30 * CLEAN, {"batch": 1})
     assert samples.replaced == [TICK]
     assert max(samples.seconds) == 64 * TICK
 

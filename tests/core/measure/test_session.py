@@ -121,7 +121,7 @@ def test_rounds_stop_at_the_budget() -> None:
 @pytest.mark.slow("many rounds")
 def test_a_limit_ends_a_run_between_cases_and_says_what_it_left_out(home: Path) -> None:
     def measured(limit_s: float) -> hotlap.Run:
-        options = session.Options(target="simulated:h200-sxm?noise=0.01&seed=3", home=home, limit_s=limit_s)
+        options = session.SessionOptions(target="simulated:h200-sxm?noise=0.01&seed=3", home=home, limit_s=limit_s)
         return hotlap.load(session.run(replace(BOUND, measure=replace(BOUND.measure, budget_s=limit_s)), options, lambda *_: None))
 
     short, longer, all_of_it = measured(0.7), measured(4.1), measured(60.0)

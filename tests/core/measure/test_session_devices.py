@@ -12,7 +12,7 @@ from scripting import CASE, OTHER, plan
 import hotlap
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
-from hotlap.core.measure.protocol import Began, Ended, Job, Took
+from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundDone
 from hotlap.core.record import Device, Notice, Samples
 
 
@@ -36,9 +36,9 @@ class Told:
 
     def messages(self) -> Any:
         for case in self.job.cases:
-            yield Began(case=case.id)
-            yield Took(samples=Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=1e9), readings=[], spent=False)
-        yield Ended(seconds=1e9, sampler_share=0.25, missing={"nvml": "not here"}, notices=[Notice("few_readings", "a sensor is odd")])
+            yield CaseStarted(case=case.id)
+            yield CaseDone(samples=Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=1e9), readings=[], spent=False)
+        yield RoundDone(seconds=1e9, sampler_share=0.25, missing={"nvml": "not here"}, notices=[Notice("few_readings", "a sensor is odd")])
 
 
 def test_a_round_on_a_real_device_took_what_the_wall_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,10 +47,10 @@ def test_a_round_on_a_real_device_took_what_the_wall_clock_says(tmp_path: Path, 
     monkeypatch.setattr(session.targets, "find", lambda _: two)
     heard: list[Any] = []
     start: Any = Told
-    path = session.run(plan(), session.Options(target="opencl", device="1", home=tmp_path), lambda d, n, e: heard.append((d.index, n, e)), start)
+    path = session.run(plan(), session.SessionOptions(target="opencl", device="1", home=tmp_path), lambda d, n, e: heard.append((d.index, n, e)), start)
     kept = hotlap.load(path).bundle.run
     assert (kept.sampler_share, kept.sensors_missing, kept.devices, kept.order) == (0.25, {"nvml": "not here"}, ["GPU-1"], "single")
-    ends = [event for _, _, event in heard if isinstance(event, Ended)]
+    ends = [event for _, _, event in heard if isinstance(event, RoundDone)]
     assert len(ends) == 6
     assert all(0 <= one.seconds < 1e6 for one in ends)
     assert [(d, n) for d, n, event in heard if event == "a sensor is odd"] == [(1, 0)]
@@ -62,13 +62,13 @@ def test_several_devices_are_measured_in_the_order_asked(tmp_path: Path, monkeyp
     monkeypatch.setattr(session.targets, "find", lambda _: two)
     heard: list[int] = []
     start: Any = Told
-    options = session.Options(target="opencl", device="all", together=together, home=tmp_path)
+    options = session.SessionOptions(target="opencl", device="all", together=together, home=tmp_path)
     found = hotlap.load(session.run(plan(), options, lambda d, n, e: heard.append(d.index), start))
     assert found.bundle.run.order == order
     assert sorted((s.device, s.round) for s in found.samples) == [(f"GPU-{d}", n) for d in range(2) for n in range(6)]
     if not together:
         assert heard == sorted(heard)
-    alone = session.Options(target="opencl", device="0", together=True, home=tmp_path)
+    alone = session.SessionOptions(target="opencl", device="0", together=True, home=tmp_path)
     with pytest.raises(InputError, match="--together measures several devices at once"):
         session.run(plan(), alone, lambda *_: None, start)
 
@@ -90,7 +90,7 @@ def test_what_is_said_before_the_first_round_is_of_the_first_device(tmp_path: Pa
     monkeypatch.setattr(session.targets, "find", lambda _: two)
     heard: list[tuple[int, int]] = []
     start: Any = Told
-    options = session.Options(target="opencl", device="all", home=tmp_path)
+    options = session.SessionOptions(target="opencl", device="all", home=tmp_path)
     session.run(plan(CASE, OTHER, round_s=0.15), options, lambda d, n, e: heard.append((d.index, n)) if "at least" in str(e) else None, start)
     assert heard == [(0, 0)]
 
@@ -128,14 +128,14 @@ def test_what_programs_took_is_counted_apart(tmp_path: Path, monkeypatch: pytest
     class Program(Told):
         def messages(self) -> Any:
             for case in self.job.cases:
-                yield Began(case=case.id)
+                yield CaseStarted(case=case.id)
                 took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], began_s=3.0, ended_s=5.5)
-                yield Took(samples=took, readings=[], spent=False)
-            yield Ended(seconds=2.5, sampler_share=None, missing={}, notices=[])
+                yield CaseDone(samples=took, readings=[], spent=False)
+            yield RoundDone(seconds=2.5, sampler_share=None, missing={}, notices=[])
 
     start: Any = Program
     monkeypatch.setattr(session.programs.Worker, "round", lambda _, *given: Program(*given))
-    session.run(plan(rounds=2, rounds_max=2), session.Options(target=target, home=tmp_path), lambda *_: None, start)
+    session.run(plan(rounds=2, rounds_max=2), session.SessionOptions(target=target, home=tmp_path), lambda *_: None, start)
     assert (limits[0].cases, limits[0].programs_s) == (2, programs_s)
 
 
@@ -150,15 +150,15 @@ def test_devices_one_after_another_share_the_time_of_a_run(tmp_path: Path, monke
         def messages(self) -> Any:
             for case in self.job.cases:
                 both.wait()
-                yield Began(case=case.id)
+                yield CaseStarted(case=case.id)
                 took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=self.job.start_s + 10.0)
-                yield Took(samples=took, readings=[], spent=False)
-            yield Ended(seconds=10.0, sampler_share=None, missing={}, notices=[])
+                yield CaseDone(samples=took, readings=[], spent=False)
+            yield RoundDone(seconds=10.0, sampler_share=None, missing={}, notices=[])
 
         def enough(self) -> None:
             return
 
     start: Any = Virtual
-    options = session.Options(target="simulated:h200-sxm", device="all", together=together, home=tmp_path, limit_s=34.9)
+    options = session.SessionOptions(target="simulated:h200-sxm", device="all", together=together, home=tmp_path, limit_s=34.9)
     found = hotlap.load(session.run(plan(), options, lambda *_: None, start))
     assert len(found.samples) == measured

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from scripting import CASE, TICK, measured, opened
 
 from hotlap.core.measure import loop, validity
-from hotlap.core.measure.targets.scripted import Page, Step
+from hotlap.core.measure.targets.scripted import Page, ScriptedStep
 from hotlap.core.measure.validity import Timers, Validity, disagreement
 from hotlap.core.record import Check, Samples
 from hotlap.core.store.fold import fold
@@ -51,7 +51,7 @@ def test_a_doubt_that_half_of_the_second_looks_leaves_may_be_settled_by_one_more
         return "" if len(asked) > 1 else "a doubt"
 
     monkeypatch.setattr(validity, "disagreement", doubted)
-    target = opened([Step(device_s=TICK)])
+    target = opened([ScriptedStep(device_s=TICK)])
     budget = loop.CaseBudget(seconds=1.0, watch=target.watch, clock=target.clock_hz)
     found = loop._timers_again(target, target.prepare(CASE), 8, budget, loop.Overhead(0.0, 0.0, 0.0))
     half = validity.SECOND_LOOKS // 2
@@ -108,7 +108,7 @@ def test_the_ratio_is_the_median_without_the_cost() -> None:
 
 
 def test_a_timer_that_shows_half_is_invalid_with_its_number() -> None:
-    samples = measured(opened([Step(device_s=2 * TICK, wall_s=4 * TICK)]), change={"batch": 1})
+    samples = measured(opened([ScriptedStep(device_s=2 * TICK, wall_s=4 * TICK)]), change={"batch": 1})
     assert (samples.status, samples.cause) == ("invalid", "timers")
     assert samples.reason == "timers disagree: the device's timer shows 0.5 times the wall clock in every undisturbed sample"
     assert samples.wall_ratio == 0.5
@@ -117,21 +117,21 @@ def test_a_timer_that_shows_half_is_invalid_with_its_number() -> None:
 
 @pytest.mark.parametrize("device_s", [0.0, -4 * TICK])
 def test_a_timer_of_the_device_that_stands_still_or_runs_backwards_is_invalid(device_s: float) -> None:
-    samples = measured(opened([Step(device_s=device_s, wall_s=4 * TICK)]), change={"batch": 1})
+    samples = measured(opened([ScriptedStep(device_s=device_s, wall_s=4 * TICK)]), change={"batch": 1})
     assert (samples.status, samples.cause) == ("invalid", "timers")
     assert set(samples.seconds) == {0.0}
 
 
 def test_a_wall_clock_that_stands_still_is_invalid_and_ends() -> None:
-    samples = measured(opened([Step(device_s=4 * TICK, wall_s=0.0)]))
+    samples = measured(opened([ScriptedStep(device_s=4 * TICK, wall_s=0.0)]))
     assert (samples.status, samples.cause, len(samples.seconds)) == ("invalid", "timers", 5000)
     assert "did not advance" in samples.reason
 
 
 def test_disturbed_samples_accuse_no_timer() -> None:
     """During all but one in four something waited: of those the wall clock shows twice the device's timer."""
-    late = Step(device_s=4 * TICK, late_s=4 * TICK, foreign="run_delay", waited=0.5)
-    samples = measured(opened(Page(steps=[late, late, late, Step(device_s=4 * TICK)] * 20)), 64 * TICK)
+    late = ScriptedStep(device_s=4 * TICK, late_s=4 * TICK, foreign="run_delay", waited=0.5)
+    samples = measured(opened(Page(steps=[late, late, late, ScriptedStep(device_s=4 * TICK)] * 20)), 64 * TICK)
     assert samples.status == "measured"
     assert samples.wall_ratio == 1.0
     all_late = measured(opened(Page(steps=[late])), 64 * TICK)
@@ -141,9 +141,9 @@ def test_disturbed_samples_accuse_no_timer() -> None:
 def test_the_second_look_is_of_batches_eight_times_as_long_that_nothing_disturbs() -> None:
     """A sample costs half a tick beside the work, which no empty batch shows: 3 % of 16 and 0.4 % of 128, but
     11 % of 4 and 2 % of 32, of which 1.5 % are allowed."""
-    target = opened([Step(device_s=16 * TICK, late_s=TICK / 2)])
+    target = opened([ScriptedStep(device_s=16 * TICK, late_s=TICK / 2)])
     assert measured(target, 128 * TICK, {"batch": 1}).status == "measured"
-    target = opened([Step(device_s=4 * TICK, late_s=TICK / 2)])
+    target = opened([ScriptedStep(device_s=4 * TICK, late_s=TICK / 2)])
     samples = measured(target, 64 * TICK, {"batch": 1})
     assert samples.status == "invalid"
     assert samples.reason.startswith("timers disagree: the device's timer shows 0.985 times")
@@ -187,7 +187,7 @@ def test_the_same_by_the_whole_loop_on_the_scripted_target(share: float, found: 
         rounds = []
         for number in range(ROUNDS):
             late = LAWS["exponential"](rng, SAMPLES + 2 * validity.SECOND_LOOKS)
-            page = Page(steps=[Step(device_s=SAMPLE_S * (1 + share), wall_s=SAMPLE_S, late_s=float(one)) for one in late])
+            page = Page(steps=[ScriptedStep(device_s=SAMPLE_S * (1 + share), wall_s=SAMPLE_S, late_s=float(one)) for one in late])
             samples = measured(opened(page), SAMPLES * (SAMPLE_S + NOISE_S), {"batch": 1})
             rounds.append(replace(samples, round=number))
         assert (fold(CASE, rounds, "scripted").status == "invalid") is found, seed
@@ -195,7 +195,7 @@ def test_the_same_by_the_whole_loop_on_the_scripted_target(share: float, found: 
 
 def test_looking_again_ends_after_a_second_but_for_three_batches() -> None:
     def taken_s(sample_s: float) -> float:
-        target = opened([Step(device_s=sample_s / 2, wall_s=sample_s)])
+        target = opened([ScriptedStep(device_s=sample_s / 2, wall_s=sample_s)])
         samples = measured(target, 3 * sample_s, {"batch": 1})
         assert (samples.status, len(samples.seconds)) == ("invalid", 3)
         return (target.clock.now() - samples.ended_s) / sample_s

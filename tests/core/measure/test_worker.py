@@ -12,8 +12,8 @@ from scripting import CASE, OTHER, TICK, Thread, plan, steps, written
 import hotlap
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import session, worker
-from hotlap.core.measure.protocol import Began, Ended, Job, Took
-from hotlap.core.measure.targets.scripted import Page, Step
+from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundDone
+from hotlap.core.measure.targets.scripted import Page, ScriptedStep
 from hotlap.core.record import Case, MeasureOptions, Plan, Samples, Stop
 
 SECOND = Page(steps=steps(4 * TICK))
@@ -31,7 +31,7 @@ def said(one: Job, answer: str = "go_on", **thread: Any) -> list[Any]:
     with Thread(one, 9.0, threading.Event(), **thread) as running:
         for message in running.messages():
             messages.append(message)
-            if isinstance(message, Took):
+            if isinstance(message, CaseDone):
                 getattr(running, answer)()
     return messages
 
@@ -41,11 +41,11 @@ def said(one: Job, answer: str = "go_on", **thread: Any) -> list[Any]:
 
 def test_a_round_says_each_case_as_it_begins_and_once_it_was_measured(tmp_path: Path) -> None:
     began, took, ended = said(job(written(tmp_path, {CASE.workload: [SECOND]})))
-    assert began == Began(case=CASE.id)
-    assert isinstance(took, Took)
+    assert began == CaseStarted(case=CASE.id)
+    assert isinstance(took, CaseDone)
     assert (took.samples.case, took.samples.device, took.samples.round, took.readings, took.spent) == (CASE.id, "key", 0, [], False)
     assert set(took.samples.seconds) == {4 * TICK}
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, RoundDone)
     assert (ended.seconds, ended.sampler_share, ended.missing, ended.notices) == (took.samples.ended_s, None, {}, [])
 
 
@@ -73,10 +73,10 @@ def test_the_order_is_by_the_seed_and_so_is_the_input_of_each_case(tmp_path: Pat
     cases = (CASE, OTHER, THIRD)
 
     def order(seed: int) -> list[str]:
-        return [m.case for m in said(job(spec, *cases, seed=seed)) if isinstance(m, Began)]
+        return [m.case for m in said(job(spec, *cases, seed=seed)) if isinstance(m, CaseStarted)]
 
     def inputs(seed: int) -> dict[str, int]:
-        return {m.samples.case: m.samples.seed for m in said(job(spec, *cases, seed=seed)) if isinstance(m, Took)}
+        return {m.samples.case: m.samples.seed for m in said(job(spec, *cases, seed=seed)) if isinstance(m, CaseDone)}
 
     assert order(3) == order(3)
     assert len({tuple(order(seed)) for seed in range(8)}) > 2
@@ -95,14 +95,14 @@ def test_each_round_has_its_page_and_the_clock_goes_on(tmp_path: Path) -> None:
 
 def test_no_case_more_where_the_session_has_enough_or_is_gone(tmp_path: Path) -> None:
     spec = written(tmp_path, {"launch": [SECOND], "sync": [SECOND]})
-    assert [type(m) for m in said(job(spec, CASE, OTHER), "enough")] == [Began, Took, Ended]
-    assert [type(m) for m in said(job(spec, CASE, OTHER))] == [Began, Took, Began, Took, Ended]
+    assert [type(m) for m in said(job(spec, CASE, OTHER), "enough")] == [CaseStarted, CaseDone, RoundDone]
+    assert [type(m) for m in said(job(spec, CASE, OTHER))] == [CaseStarted, CaseDone, CaseStarted, CaseDone, RoundDone]
 
 
 def test_what_waiting_took_is_not_the_next_case_s(tmp_path: Path) -> None:
     """Others run all the time of the first case: the patience of 2 s is used up, and the second has its time all the same, but no patience."""
     busy = Page(steps=steps(4 * TICK, foreign="processor"))
-    found = [m.samples for m in said(job(written(tmp_path, {"launch": [busy], "sync": [busy]}), CASE, OTHER, patience_s=2.0)) if isinstance(m, Took)]
+    found = [m.samples for m in said(job(written(tmp_path, {"launch": [busy], "sync": [busy]}), CASE, OTHER, patience_s=2.0)) if isinstance(m, CaseDone)]
     assert [s.waited_s for s in found] == [pytest.approx(2.0, abs=0.01), 0.0]
     assert [s.disturbed for s in found] == [1.0, 1.0]
     counts = [len(s.seconds) + len(s.replaced) for s in found]
@@ -130,7 +130,7 @@ def test_programs_are_executed_and_know_what_a_first_one_may_take(
     monkeypatch.setattr(worker, "measure", lambda target, case, *_: Samples(case=case.id, device="", round=0))
     program = Case(workload="command", params=hotlap.core.work.find("command").parse({"argv": ["true"]}))
     options = MeasureOptions(round_s=1.0, readings_hz=0.0, rounds=rounds)
-    took = [m.samples for m in said(job("host", program, CASE, left_s=left_s, options=options)) if isinstance(m, Took)]
+    took = [m.samples for m in said(job("host", program, CASE, left_s=left_s, options=options)) if isinstance(m, CaseDone)]
     assert asked == [("command", most_s)]
     assert {one.device for one in took} == {"key"}
     assert sorted(len(one.seconds) for one in took) == [0, 1]
@@ -171,7 +171,7 @@ def test_the_session_hears_of_the_time_of_a_real_device_alone(monkeypatch: pytes
 
 
 def run(folder: Path, pages: dict[str, list[Page]], start: Any = Thread, asked: Plan | None = None, listen: Any = lambda *_: None, **script: Any) -> hotlap.Run:
-    options = session.Options(target=written(folder, pages, **script), home=folder)
+    options = session.SessionOptions(target=written(folder, pages, **script), home=folder)
     asked = asked or plan(*[Case(workload=w, params=hotlap.core.work.find(w).parse({})) for w in pages])
     return hotlap.load(session.run(asked, options, listen, start))
 
@@ -185,7 +185,7 @@ def test_six_quiet_rounds_are_measured(tmp_path: Path) -> None:
     assert row.summary.median == (4 + 2.5 / 256) * TICK
     assert (row.summary.rounds, row.summary.confidence, row.summary.best) == (6, 0.96875, 4 * TICK)
     assert (row.verdict.state, found.bundle.run.stops) == ("measured", [Stop("precision")])
-    assert [(number, type(event)) for _, number, event in heard] == [(n, kind) for n in range(6) for kind in (Began, Took, Ended)]
+    assert [(number, type(event)) for _, number, event in heard] == [(n, kind) for n in range(6) for kind in (CaseStarted, CaseDone, RoundDone)]
 
 
 def test_each_round_begins_where_the_last_one_ended(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_bad_round_is_measured_again_and_left_out(tmp_path: Path) -> None:
 
 
 def test_a_call_too_short_to_time_is_at_most_so_long(tmp_path: Path) -> None:
-    page = Page(steps=[Step(device_s=0.0, wall_s=0.0, late_s=TICK / 64)])
+    page = Page(steps=[ScriptedStep(device_s=0.0, wall_s=0.0, late_s=TICK / 64)])
     found = run(tmp_path, {"launch": [page]}, device_overhead_s=TICK / 64, wall_overhead_s=TICK / 64, resolution_s=TICK / 128)
     (row,) = found.rows
     assert (row.result.too_short, row.verdict.state) == (True, "inconclusive")
@@ -284,7 +284,7 @@ def test_a_process_that_ends_before_its_first_case_ends_the_run(tmp_path: Path) 
 
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_device_that_is_lost_keeps_what_was_measured(tmp_path: Path, at: int) -> None:
-    lost = Page(steps=[Step(device_s=4 * TICK), Step(error="off the bus")])
+    lost = Page(steps=[ScriptedStep(device_s=4 * TICK), ScriptedStep(error="off the bus")])
     with pytest.raises(MachineError, match="off the bus" + ("; everything measured is kept" if at else "")):
         run(tmp_path, {"launch": [SECOND] * at + [lost]})
     if at:
@@ -296,7 +296,7 @@ def test_a_device_that_is_lost_keeps_what_was_measured(tmp_path: Path, at: int) 
 def test_a_run_that_was_cut_short_goes_on_with_what_is_missing(tmp_path: Path) -> None:
     pages = {"launch": [SECOND], "sync": [SECOND]}
     with pytest.raises(MachineError):
-        run(tmp_path, {**pages, "sync": [SECOND, SECOND, Page(steps=[Step(error="off the bus")])]})
+        run(tmp_path, {**pages, "sync": [SECOND, SECOND, Page(steps=[ScriptedStep(error="off the bus")])]})
     path = next((tmp_path / "runs").iterdir())
     before = hotlap.load(path).samples
     written(tmp_path, pages)
@@ -308,7 +308,7 @@ def test_a_run_that_was_cut_short_goes_on_with_what_is_missing(tmp_path: Path) -
 
 def test_the_time_of_all_of_a_run_is_kept(tmp_path: Path) -> None:
     def counted(limit_s: float) -> hotlap.Run:
-        options = session.Options(target=written(tmp_path, {"launch": [SECOND]}), home=tmp_path, limit_s=limit_s)
+        options = session.SessionOptions(target=written(tmp_path, {"launch": [SECOND]}), home=tmp_path, limit_s=limit_s)
         return hotlap.load(session.run(plan(), options, lambda *_: None, Thread))  # type: ignore[arg-type]
 
     each_s = 130 * 4 * TICK
@@ -353,7 +353,7 @@ def test_an_unknown_workload_of_a_script_is_not_run(tmp_path: Path) -> None:
     found = run(tmp_path, {"launch": [SECOND]}, asked=plan(CASE, OTHER))
     assert [(row.result.case.workload, row.verdict.state) for row in found.rows] == [("launch", "measured"), ("sync", "not_run")]
     (tmp_path / "broken.json").write_text("{}")
-    options = session.Options(target=f"scripted:{tmp_path / 'broken.json'}", home=tmp_path)
+    options = session.SessionOptions(target=f"scripted:{tmp_path / 'broken.json'}", home=tmp_path)
     with pytest.raises(InputError, match="is no script"):
         session.run(plan(), options, lambda *_: None)
 
@@ -384,7 +384,7 @@ def test_a_process_that_cannot_measure_more_ends_and_a_fresh_one_goes_on(tmp_pat
     class Tainting(Thread):
         def messages(self) -> Any:
             for message in super().messages():
-                if isinstance(message, Took):
+                if isinstance(message, CaseDone):
                     self.spent = True
                     yield message
                     return
@@ -397,7 +397,7 @@ def test_a_process_that_cannot_measure_more_ends_and_a_fresh_one_goes_on(tmp_pat
 
 def test_a_fault_that_was_set_for_later_than_the_run_lasted_is_said(tmp_path: Path) -> None:
     news: list[Any] = []
-    options = session.Options(target="simulated:h200-sxm?throttle=0.3@9999s", home=tmp_path)
+    options = session.SessionOptions(target="simulated:h200-sxm?throttle=0.3@9999s", home=tmp_path)
     gemm = Case(workload="gemm", params=hotlap.core.work.find("gemm").parse({"dtype": "bf16"}))
     session.run(plan(gemm, rounds=1, rounds_max=1), options, lambda _, n, e: news.append(e), Thread)  # type: ignore[arg-type]
     assert any(isinstance(one, str) and "throttle" in one for one in news)

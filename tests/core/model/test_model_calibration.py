@@ -7,7 +7,7 @@ import pytest
 
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.model import calibration, calibration_text, chips, machines, sweep
-from hotlap.core.model.calibration import Calibration, Factor, Learnt, Swept
+from hotlap.core.model.calibration import Calibration, CalibrationSweep, Factor, Learnt
 from hotlap.core.model.kernels import gemm
 from hotlap.core.model.predict import predict
 from hotlap.core.record import Device
@@ -38,7 +38,7 @@ def kept(learnt: Learnt, target: str = "cuda") -> Calibration:
 
 def test_factors_and_the_cost_of_a_call_are_found_again() -> None:
     parts, seconds = made(1.12, 0.94, 1.5e-6)
-    found = calibration.learn(Swept(parts, TYPES, seconds))
+    found = calibration.learn(CalibrationSweep(parts, TYPES, seconds))
     assert found.dtypes["bf16"].value == pytest.approx(1.12, rel=0.03)
     assert found.memory.value == pytest.approx(0.94, rel=0.05)
     assert found.call_s.value == pytest.approx(1.5e-6, abs=0.4e-6)
@@ -48,16 +48,16 @@ def test_factors_and_the_cost_of_a_call_are_found_again() -> None:
 
 def test_one_wild_case_hardly_counts() -> None:
     parts, seconds = made(1.1, 1.0, 0.0)
-    clean = calibration.learn(Swept(parts, TYPES, seconds))
+    clean = calibration.learn(CalibrationSweep(parts, TYPES, seconds))
     seconds[6] *= 5
-    wild = calibration.learn(Swept(parts, TYPES, seconds))
+    wild = calibration.learn(CalibrationSweep(parts, TYPES, seconds))
     assert wild.dtypes["bf16"].value == pytest.approx(clean.dtypes["bf16"].value, rel=0.04)
 
 
 def test_what_a_sweep_does_not_show_stays_as_it_is() -> None:
     parts, _ = made(1.0, 1.0, 0.0)
     small = np.array([0, 1, 8, 0])  # calls of launch cost alone
-    found = calibration.learn(Swept({n: v[small] for n, v in parts.items()}, TYPES[small], sum(v[small] for v in parts.values()) * 1.3))
+    found = calibration.learn(CalibrationSweep({n: v[small] for n, v in parts.items()}, TYPES[small], sum(v[small] for v in parts.values()) * 1.3))
     assert found.arithmetic.value == pytest.approx(1.0, abs=0.05)
     assert found.arithmetic.high / found.arithmetic.low > 1.3
     assert found.call_s.value > 0
@@ -67,7 +67,7 @@ def test_the_hosts_time_is_scaled_and_overlaps_again() -> None:
     parts = {"matrix unit": np.array([5e-6, 20e-6, 40e-6, 300e-6, 10e-6]), "launch": np.full(5, 2e-6)}
     device = parts["matrix unit"] + parts["launch"]
     parts["host"] = (device**8 + 90e-6**8) ** (1 / 8) - device
-    found = calibration.learn(Swept(parts, np.full(5, "fp8_block"), (device**8 + 72e-6**8) ** (1 / 8)))
+    found = calibration.learn(CalibrationSweep(parts, np.full(5, "fp8_block"), (device**8 + 72e-6**8) ** (1 / 8)))
     assert found.host.value == pytest.approx(0.8, rel=0.03)
     again = calibration.scaled(found, parts, "fp8_block")
     assert sum(again.values())[3] == pytest.approx(302e-6, rel=0.05)
@@ -76,7 +76,7 @@ def test_the_hosts_time_is_scaled_and_overlaps_again() -> None:
 
 def test_predictions_take_it_keep_to_the_bound_and_say_so() -> None:
     parts, seconds = made(1.12, 1.0, 0.0)
-    with_sweep = kept(calibration.learn(Swept(parts, TYPES, seconds)))
+    with_sweep = kept(calibration.learn(CalibrationSweep(parts, TYPES, seconds)))
     case = {"m": 4096, "n": 6144, "k": 4096, "dtype": "bf16"}
     before, after = predict("gemm", "h200-sxm", **case), predict("gemm", "h200-sxm", calibration=with_sweep, **case)
     assert 1.05 < after.expected_s / before.expected_s < 1.15
@@ -93,7 +93,7 @@ def test_predictions_take_it_keep_to_the_bound_and_say_so() -> None:
 
 def test_a_file_gives_back_what_was_written() -> None:
     parts, seconds = made(1.12, 1.0, 0.0)
-    one = kept(calibration.learn(Swept(parts, TYPES, seconds)))
+    one = kept(calibration.learn(CalibrationSweep(parts, TYPES, seconds)))
     text = calibration_text.write(one)
     again = calibration_text.read(text, "x.toml")
     assert again.families["gemm"].dtypes["bf16"].value == pytest.approx(one.families["gemm"].dtypes["bf16"].value, rel=1e-4)

@@ -41,14 +41,14 @@ def test_power_grows_with_work_and_falls_with_time():
 
 
 def test_clock_meets_the_cap():
-    held = power.clock(demand(H200), power.Spent(1.0, 0.0), H200, kind="gemm")
+    held = power.clock(demand(H200), power.PowerDemand(1.0, 0.0), H200, kind="gemm")
     assert held.capped[0]
     assert held.power_w[0] == pytest.approx(H200.power_w * power.MARGIN, rel=1e-3)
     assert held.seconds[0] == pytest.approx(H200.clock_max_hz / held.clock_hz[0])
 
 
 def test_clock_falls_with_the_cap_and_time_rises():
-    held = [power.clock(demand(H200), power.Spent(0.9, 0.1), H200, cap_w=w, kind="gemm") for w in (300.0, 400.0, 500.0, 700.0, 1500.0)]
+    held = [power.clock(demand(H200), power.PowerDemand(0.9, 0.1), H200, cap_w=w, kind="gemm") for w in (300.0, 400.0, 500.0, 700.0, 1500.0)]
     assert np.all(np.diff([h.clock_hz[0] for h in held]) > 0)
     assert np.all(np.diff([h.seconds[0] for h in held]) < 0)
     assert held[-1].slowdown[0] == 1
@@ -57,13 +57,13 @@ def test_clock_falls_with_the_cap_and_time_rises():
 
 def test_memory_time_does_not_depend_on_the_clock():
     stream = Demand({}, np.zeros(1), np.array([0.9 * H200.memory_b_s]), np.array([0.9 * H200.memory_b_s]))
-    held = power.clock(stream, power.Spent(0.0, 1.0), H200, cap_w=560.0)
+    held = power.clock(stream, power.PowerDemand(0.0, 1.0), H200, cap_w=560.0)
     assert held.capped[0]
     assert held.seconds[0] == 1
 
 
 def test_a_cap_below_what_idle_takes_leaves_the_lowest_clock():
-    held = power.clock(demand(H200), power.Spent(1.0, 0.0), H200, cap_w=50.0)
+    held = power.clock(demand(H200), power.PowerDemand(1.0, 0.0), H200, cap_w=50.0)
     assert held.clock_hz[0] == pytest.approx(0.1 * H200.clock_max_hz)
     assert held.power_w[0] > 50
 
@@ -72,7 +72,7 @@ def test_slower_at_the_cap_than_in_bursts():
     """H200 matrix products at the limit take a median 15 % longer than in H100's short runs, some 800 TFLOP/s (research/models.md 0)."""
     chip = H200
     asked = demand(chip, efficiency=800e12 / (chip.units * 4096 * chip.clock_max_hz), memory=0.15)
-    assert 1.10 < power.clock(asked, power.Spent(1.0, 0.0), chip, kind="gemm").slowdown[0] < 1.25
+    assert 1.10 < power.clock(asked, power.PowerDemand(1.0, 0.0), chip, kind="gemm").slowdown[0] < 1.25
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_slower_at_the_cap_than_in_bursts():
 )
 def test_published_sustained_shares(slug, unit, efficiency, least, most):
     chip = chips.chip(machines.load(slug), "max")
-    share = efficiency / power.clock(demand(chip, unit, efficiency), power.Spent(1.0, 0.0), chip, kind="gemm").slowdown[0]
+    share = efficiency / power.clock(demand(chip, unit, efficiency), power.PowerDemand(1.0, 0.0), chip, kind="gemm").slowdown[0]
     assert least <= share <= most
 
 
@@ -96,8 +96,8 @@ def test_arrays_are_single_cases_and_quick():
     count = 100_000
     asked = demand(H200, count=count)
     scaling = np.linspace(0.1, 1, count)
-    held = power.clock(asked, power.Spent(scaling, 0.1), H200)
-    one = power.clock(demand(H200), power.Spent(scaling[777], 0.1), H200)
+    held = power.clock(asked, power.PowerDemand(scaling, 0.1), H200)
+    one = power.clock(demand(H200), power.PowerDemand(scaling[777], 0.1), H200)
     assert held.clock_hz[777] == pytest.approx(one.clock_hz[0], rel=1e-6)
 
 
@@ -107,7 +107,7 @@ def test_bad_input():
     with pytest.raises(InputError, match="must be positive"):
         power.power_w(demand(H200), 0.0, H200)
     with pytest.raises(InputError, match="cap must be positive"):
-        power.clock(demand(H200), power.Spent(1.0, 0.0), H200, cap_w=-1)
+        power.clock(demand(H200), power.PowerDemand(1.0, 0.0), H200, cap_w=-1)
     unknown = Demand({"matrix.bf17": np.ones(1)}, np.zeros(1), np.zeros(1), np.zeros(1))
     with pytest.raises(InputError, match="bf17"):
         power.power_w(unknown, 1.0, H200)

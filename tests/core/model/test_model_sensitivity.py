@@ -9,7 +9,7 @@ import pytest
 from hotlap.core.errors import InputError
 from hotlap.core.model import edits, machines
 from hotlap.core.model.cases import alike, times
-from hotlap.core.model.sensitivity import Asked, sensitivity
+from hotlap.core.model.sensitivity import SensitivityOptions, sensitivity
 from hotlap.core.plan import read as plans
 from hotlap.core.record import Plan, Use
 from hotlap.core.show import sensitivity as report
@@ -50,13 +50,13 @@ def test_a_copy_gains_from_memory_and_a_product_from_arithmetic() -> None:
     assert copy["memory_bandwidth"] > 0.9 > 0.05 > copy["matrix_rate"]
     assert product["memory_bandwidth"] < 0.05
     assert product["clock"] + product["power_limit"] > 0.9  # the limit holds its clock
-    link = by_figure(sensitivity(Plan(name="one", cases=[REDUCE]), H200, Asked(keys=["link_bandwidth"])))
+    link = by_figure(sensitivity(Plan(name="one", cases=[REDUCE]), H200, SensitivityOptions(keys=["link_bandwidth"])))
     assert link["link_bandwidth"] > 0.6
 
 
 def test_memory_bandwidth_has_its_balance_point() -> None:
     """A copy is held by memory until L2 holds it; beyond, more memory bandwidth gains nothing."""
-    (found,) = sensitivity(Plan(name="copy", cases=[COPY]), H200, Asked(keys=["memory_bandwidth"])).figures
+    (found,) = sensitivity(Plan(name="copy", cases=[COPY]), H200, SensitivityOptions(keys=["memory_bandwidth"])).figures
     assert found.enough is not None
     assert 1.5 <= found.enough <= 12
     assert found.low is not None
@@ -83,20 +83,20 @@ def test_networks_weigh_by_calls() -> None:
 def test_measured_times_weigh_in_place_of_expected_ones() -> None:
     uses = [Use(case=one.id, step="both", kernel="x", calls=1) for one in (COPY, PRODUCT)]
     plan = Plan(name="net", cases=[COPY, PRODUCT], uses=uses)
-    slow = sensitivity(plan, H200, Asked(keys=["memory_bandwidth"], measured={COPY.id: 1.0, PRODUCT.id: 1e-3}))
-    quick = sensitivity(plan, H200, Asked(keys=["memory_bandwidth"], measured={COPY.id: 1e-3, PRODUCT.id: 1.0}))
+    slow = sensitivity(plan, H200, SensitivityOptions(keys=["memory_bandwidth"], measured={COPY.id: 1.0, PRODUCT.id: 1e-3}))
+    quick = sensitivity(plan, H200, SensitivityOptions(keys=["memory_bandwidth"], measured={COPY.id: 1e-3, PRODUCT.id: 1.0}))
     assert slow.figures[0].elasticity > 0.9 > 0.1 > quick.figures[0].elasticity
     assert slow.unmeasured == 0
 
 
 def test_what_a_run_did_not_measure_is_said_to_weigh_what_is_expected() -> None:
     plan = Plan(name="net", cases=[COPY, PRODUCT])
-    found = sensitivity(plan, H200, Asked(keys=["memory_bandwidth"], measured={COPY.id: 1.0}))
+    found = sensitivity(plan, H200, SensitivityOptions(keys=["memory_bandwidth"], measured={COPY.id: 1.0}))
     assert "1 case that the run has no number of: what is expected weighs." in report.sensitivity(found, 200)
 
 
 def test_simulation_agrees_on_what_holds_a_case() -> None:
-    found = sensitivity(Plan(name="two", cases=[COPY]), H200, Asked(keys=["memory_bandwidth", "matrix_rate"], simulation=True))
+    found = sensitivity(Plan(name="two", cases=[COPY]), H200, SensitivityOptions(keys=["memory_bandwidth", "matrix_rate"], simulation=True))
     assert by_figure(found)["memory_bandwidth"] > 0.7
     assert by_figure(found)["matrix_rate"] == 0
     assert found.figures[0].low is None
@@ -130,18 +130,18 @@ def test_the_table_fits(width: int) -> None:
 def test_wrong_asking_is_one_line(asked: dict[str, object], said: str) -> None:
     spec = machines.load(str(asked.pop("spec", "h200-sxm")))
     with pytest.raises(InputError, match=said):
-        sensitivity(MIXED, spec, Asked(**asked))  # type: ignore[arg-type]
+        sensitivity(MIXED, spec, SensitivityOptions(**asked))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow("estimates networks again and again")
 def test_the_page_holds_the_curves() -> None:
-    page = report.page(sensitivity(MIXED, H200, Asked(keys=["memory_bandwidth", "clock"])))
+    page = report.page(sensitivity(MIXED, H200, SensitivityOptions(keys=["memory_bandwidth", "clock"])))
     assert page.count('class="line main"') == 2
     assert "memory bandwidth" in page
 
 
 def test_the_smallest_step_of_units_is_one_unit() -> None:
-    (found,) = sensitivity(Plan(name="one", cases=[PRODUCT]), H200, Asked(by=0.001, keys=["units"])).figures
+    (found,) = sensitivity(Plan(name="one", cases=[PRODUCT]), H200, SensitivityOptions(by=0.001, keys=["units"])).figures
     assert math.isfinite(found.elasticity)
     few = edits.apply(H200, {"compute_units": 4 / 132})
-    assert math.isfinite(sensitivity(Plan(name="one", cases=[PRODUCT]), few, Asked(keys=["units"])).figures[0].elasticity)
+    assert math.isfinite(sensitivity(Plan(name="one", cases=[PRODUCT]), few, SensitivityOptions(keys=["units"])).figures[0].elasticity)

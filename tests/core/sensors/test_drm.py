@@ -8,7 +8,7 @@ import pytest
 
 from hotlap.core.errors import Unavailable
 from hotlap.core.measure.sensors import drm
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.record import Device, Reading
 
 AMD = {
@@ -39,13 +39,13 @@ XE = {
 }
 
 
-def tree(root: Path, **cards: dict[str, str]) -> Tree:
+def tree(root: Path, **cards: dict[str, str]) -> FileTree:
     for card, files in cards.items():
         for name, text in files.items():
             path = root / "sys/class/drm" / card / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text}\n")
-    return Tree(str(root))
+    return FileTree(str(root))
 
 
 def change(root: Path, path: str, text: str) -> None:
@@ -146,7 +146,7 @@ def test_a_device_that_no_card_is(tmp_path: Path, about: dict[str, str], says: s
 
 def test_without_any_card(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="load the GPU's kernel driver"):
-        drm.opened(gpu(vendor="AMD"), Tree(str(tmp_path)))
+        drm.opened(gpu(vendor="AMD"), FileTree(str(tmp_path)))
 
 
 def test_cards_that_no_library_computes_on_are_listed_too(tmp_path: Path) -> None:

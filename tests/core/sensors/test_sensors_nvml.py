@@ -18,9 +18,9 @@ import pytest
 
 from hotlap.core.errors import MachineError, NotSupported
 from hotlap.core.measure.sensors import gpm
-from hotlap.core.measure.sensors.nvml_fields import Fields, Links
+from hotlap.core.measure.sensors.nvml_fields import Fields, NvLinks
 from hotlap.core.measure.sensors.nvml_health import renumbered
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
@@ -338,7 +338,7 @@ def test_a_device_without_links_says_so(ask: Ask) -> None:
 
 def test_a_link_that_stops_answering_is_no_counter_that_went_back() -> None:
     fields = Fields(None, None, [(161, 0), (161, 1)])
-    links = Links(fields, 161, 2)
+    links = NvLinks(fields, 161, 2)
     fields.answers = {(161, 0): 3.0, (161, 1): 4.0}
     assert links.total() == 7.0
     fields.answers[161, 1] = NotSupported("gone")
@@ -400,13 +400,13 @@ def test_never_beside_a_profiler(ask: Ask, tmp_path: Path, monkeypatch: pytest.M
     for number, name in ((1, "systemd"), (77, "ncu")):
         (tmp_path / f"proc/{number}").mkdir(parents=True)
         (tmp_path / f"proc/{number}/comm").write_text(f"{name}\n")
-    assert gpm.profiler(Tree(str(tmp_path))) == "ncu, process 77"
+    assert gpm.profiler(FileTree(str(tmp_path))) == "ncu, process 77"
     calls: list[str] = []
     n = SimpleNamespace(
         nvmlGpmQueryDeviceSupport=lambda h: SimpleNamespace(isSupportedDevice=1), nvmlGpmSampleAlloc=object,
         nvmlGpmSampleGet=lambda h, s: calls.append("sample"), nvmlGpmSampleFree=lambda s: None, NVMLError=ValueError,
     )
-    watched = gpm.Gpm(n, None, Tree(str(tmp_path)))
+    watched = gpm.Gpm(n, None, FileTree(str(tmp_path)))
     with pytest.raises(MachineError, match="ncu, process 77"):
         watched.read("gpu", 0.0)
     assert calls == []

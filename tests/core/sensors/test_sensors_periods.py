@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hotlap import cli
-from hotlap.core.measure.sensors.gauge import Gauge, absent, read_all, spent
+from hotlap.core.measure.sensors.gauge import SensorProbe, absent, read_all, spent
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets.virtual_clock import VirtualClock
 from hotlap.core.record import Reading
@@ -25,8 +25,8 @@ class Card:
     def __init__(self, call_s: float = 0.0) -> None:
         self.call_s = call_s
         self.gauges = [
-            Gauge("power_w", lambda t: np.floor(t / 0.1 + 1e-9), window_s=1.0), Gauge("energy_j", self._slow, window_s=0.0),
-            Gauge("fan", lambda _: 0.3), Gauge("utilization", lambda t: t, window_s="since the last reading"), absent("xid", "no events"),
+            SensorProbe("power_w", lambda t: np.floor(t / 0.1 + 1e-9), window_s=1.0), SensorProbe("energy_j", self._slow, window_s=0.0),
+            SensorProbe("fan", lambda _: 0.3), SensorProbe("utilization", lambda t: t, window_s="since the last reading"), absent("xid", "no events"),
         ]  # fmt: skip
 
     def _slow(self, time_s: float) -> float:

@@ -8,17 +8,17 @@ import pytest
 
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.sensors.processes import FIRST_NAMESPACE, others
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 
 
-def tree_of(root: Path, namespace: int, parents: dict[int, tuple[str, int]] | None = None) -> Tree:
+def tree_of(root: Path, namespace: int, parents: dict[int, tuple[str, int]] | None = None) -> FileTree:
     """A /proc with a PID namespace and some processes: number → name, parent's number."""
     (root / "proc/self/ns").mkdir(parents=True)
     (root / "proc/self/ns/pid").symlink_to(f"pid:[{namespace}]")
     for pid, (name, parent) in (parents or {}).items():
         (root / f"proc/{pid}").mkdir()
         (root / f"proc/{pid}/stat").write_text(f"{pid} ({name}) S {parent} 1 1\n")
-    return Tree(str(root))
+    return FileTree(str(root))
 
 
 def test_processes_that_ours_started_are_not_others(tmp_path: Path) -> None:

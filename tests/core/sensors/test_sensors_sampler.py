@@ -11,7 +11,7 @@ import pytest
 from hotlap.core.measure import sensors
 from hotlap.core.measure.sensors.base import Source
 from hotlap.core.measure.sensors.sampler import Sampler
-from hotlap.core.measure.sensors.simulated import Simulated
+from hotlap.core.measure.sensors.simulated import SimulatedSource
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.targets.virtual_clock import VirtualClock
 from hotlap.core.record import Device, Reading, Readings
@@ -87,7 +87,7 @@ def test_nothing_is_read_before_start_and_after_stop() -> None:
 
 def test_a_source_that_raises_silences_no_other() -> None:
     clock = VirtualClock()
-    sampler = Sampler(clock, [Raising(clock), Simulated(Card(), "gpu")], 0.1)
+    sampler = Sampler(clock, [Raising(clock), SimulatedSource(Card(), "gpu")], 0.1)
     sampler.start()
     clock.sleep(0.25)
     readings = sampler.drain()
@@ -153,7 +153,7 @@ class Card:
 
 
 def test_simulated_sensors_are_dead_lacking_or_alive() -> None:
-    source: Source = Simulated(Card(), "gpu")
+    source: Source = SimulatedSource(Card(), "gpu")
     found = {r.sensor: (r.value, r.status, r.reason) for r in source.read(1.0)}
     assert found == {
         "power_w": (100.0, "ok", ""), "temperature_c": (None, "error", "no answer"),

@@ -11,7 +11,7 @@ import pytest
 from hotlap.core.measure.sensors import rapl
 from hotlap.core.measure.sensors.gauge import read_all
 from hotlap.core.measure.sensors.system import System, portable
-from hotlap.core.measure.sensors.tree import Tap, Tree
+from hotlap.core.measure.sensors.tree import FileTree, Tap
 from hotlap.core.record import Reading
 
 STAT = "cpu  {user} 0 100 {idle} 50 0 0 0 0 0\ncpu0 1 2 3 4 5 6 7 0 0 0\nctxt 1\n"
@@ -209,7 +209,7 @@ def test_a_counter_that_only_root_may_read_says_so(machine: Machine, monkeypatch
 
 def test_power_needs_two_readings(machine: Machine) -> None:
     machine.zone("intel-rapl:0", "package-0", 1)
-    gauges = rapl.gauges(Tree(str(machine.root)), 10.0)
+    gauges = rapl.gauges(FileTree(str(machine.root)), 10.0)
     found = {r.sensor: r for r in read_all(gauges, "host", 10.0)}
     assert found["energy_j.package0"].value == 0.0
     assert "two readings" in found["power_w.package0"].reason
@@ -255,7 +255,7 @@ def gone(*_: object) -> bytes:
 
 def test_a_file_kept_open_shows_what_it_holds_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "value"
-    tap = Tree(str(tmp_path)).tap("value")
+    tap = FileTree(str(tmp_path)).tap("value")
     with pytest.raises(FileNotFoundError):
         tap.read()
     for text in ("first and long", "2nd"):

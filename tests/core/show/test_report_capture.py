@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hotlap.traces.captured import Captured, Overhead, Process, Window
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureOverhead, CaptureWindow
 from hotlap.traces.show import capture
 
 
 def test_a_difference_that_is_none_is_not_called_one() -> None:
-    assert "cannot be told" in capture.overhead(Overhead(inside=0.8, low=0.5, high=1.2))
-    assert "steps took 20.0 % longer" in capture.overhead(Overhead(inside=1.2, low=1.1, high=1.3))
-    assert "no steps without the profiler" in capture.overhead(Overhead(still_s=0.1))
+    assert "cannot be told" in capture.overhead(CaptureOverhead(inside=0.8, low=0.5, high=1.2))
+    assert "steps took 20.0 % longer" in capture.overhead(CaptureOverhead(inside=1.2, low=1.1, high=1.3))
+    assert "no steps without the profiler" in capture.overhead(CaptureOverhead(still_s=0.1))
 
 
 def test_the_window_is_told_with_its_steps_and_what_went_wrong() -> None:
-    window = Window(first=12, began_s=1.0, ended_s=1.2, steps_s=[0.01] * 22)
-    one = Process(place="rank0", pid=1, steps=60, trace="trace-rank0.json", trouble="a \x1b[2Jdisk", windows=[window], usual_s=[[0.01]])
+    window = CaptureWindow(first=12, began_s=1.0, ended_s=1.2, steps_s=[0.01] * 22)
+    one = CapturedProcess(place="rank0", pid=1, steps=60, trace="trace-rank0.json", trouble="a \x1b[2Jdisk", windows=[window], usual_s=[[0.01]])
     found = Captured(argv=["python", "train.py"], tool="pytorch", exit_code=3, processes=[one], traces=[one.trace])
     text = "\n".join(capture.lines(Path("home"), found, 100))
     assert "python train.py · ended with 3" in text
@@ -25,15 +25,15 @@ def test_the_window_is_told_with_its_steps_and_what_went_wrong() -> None:
 
 
 def test_a_window_that_was_cut_short_says_so() -> None:
-    window = Window(first=3, began_s=1.0, ended_s=1.2, steps_s=[0.01] * 5, complete=False)
-    found = Captured(argv=["x"], tool="pytorch", exit_code=130, processes=[Process(place="7", pid=7, steps=8, windows=[window])])
+    window = CaptureWindow(first=3, began_s=1.0, ended_s=1.2, steps_s=[0.01] * 5, complete=False)
+    found = Captured(argv=["x"], tool="pytorch", exit_code=130, processes=[CapturedProcess(place="7", pid=7, steps=8, windows=[window])])
     assert "cut short" in "\n".join(capture.lines(Path("home"), found, 100))
 
 
 def test_a_window_by_the_clock_counts_all_its_steps_and_says_where_it_missed_them() -> None:
     def told(first: int, steps: int) -> str:
-        window = Window(first=first, within=0, began_s=1.0, ended_s=2.0, steps_s=[0.01] * steps)
-        one = Process(place="7", pid=7, steps=400, windows=[window])
+        window = CaptureWindow(first=first, within=0, began_s=1.0, ended_s=2.0, steps_s=[0.01] * steps)
+        one = CapturedProcess(place="7", pid=7, steps=400, windows=[window])
         return "\n".join(capture.lines(Path("home"), Captured(argv=["x"], tool="pytorch", exit_code=0, processes=[one]), 200))
 
     assert "steps 86 to 169 of 400, 1.00 s by the clock" in told(86, 84)
@@ -42,14 +42,14 @@ def test_a_window_by_the_clock_counts_all_its_steps_and_says_where_it_missed_the
 
 
 def test_how_long_steps_take_without_the_profiler() -> None:
-    one = Process(place="7", pid=7, steps=60, usual_s=[[0.010, 0.020], [0.030]])
+    one = CapturedProcess(place="7", pid=7, steps=60, usual_s=[[0.010, 0.020], [0.030]])
     text = "\n".join(capture.lines(Path("home"), Captured(argv=["x"], tool="pytorch", exit_code=0, processes=[one]), 100))
     assert "steps   60 in all; median 20.0 ms over 3 without the profiler" in text
     assert "trace   none was recorded" in text
 
 
 def test_what_the_import_of_pytorch_cost_is_said_apart() -> None:
-    text = capture.overhead(Overhead(still_s=3.5, import_s=3.0, whole=15.9))
+    text = capture.overhead(CaptureOverhead(still_s=3.5, import_s=3.0, whole=15.9))
     assert "stood still for 3.50 s, 3.00 s of it to import PyTorch" in text
     assert "16.9 times as long" in text
-    assert "7.7 % of the whole run" in capture.overhead(Overhead(still_s=0.1, whole=0.077))
+    assert "7.7 % of the whole run" in capture.overhead(CaptureOverhead(still_s=0.1, whole=0.077))

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from hotlap.core.analysis.correlate import Agreement, Correlated, Correlation
-from hotlap.core.model.networks.result import Step, StepPart
+from hotlap.core.model.networks.result import StepEstimate, StepPart
 from hotlap.core.plan import case
 from hotlap.core.record import Gap, Limit, Row
 from hotlap.core.show import correlation, network, text
@@ -27,10 +27,10 @@ PARTS = (  # name, group, times, seconds of one, limiter
 SPLIT = {"DRAM": 21e-6, "tile quantisation": 11e-6, "clock under the power cap": 6e-6, "launch": 2e-6}
 
 
-def step() -> Step:
+def step() -> StepEstimate:
     total = sum(times * each for _, _, times, each, _ in PARTS)
     parts = [StepPart(name=n, group=g, times=t, each_s=s, total_s=t * s, share=t * s / total, limiter=by) for n, g, t, s, by in PARTS]
-    return Step(
+    return StepEstimate(
         network="llama-3-70b", phase="decode", machine="h200-sxm", setting=asdict(Setting("decode", batch=32, context=8192, tp=8)), gpus=8,
         seconds=total, low_s=0.87 * total, high_s=1.16 * total, tokens_s=32 / total, operations=4.5e12, share_of_peak=0.021, energy_j=120.0,
         energy_per_token_j=3.75, memory_bytes={"weights": 17.6e9, "cache of keys and values": 10.7e9, "activations": 4e6, "runtime": 1.5e9},

@@ -27,8 +27,8 @@ from hotlap.traces.arrivals import Late
 from hotlap.traces.bandwidth import Moved
 from hotlap.traces.breakdown import Breakdown
 from hotlap.traces.events import KERNEL, OTHER
-from hotlap.traces.meeting import Mismatch
-from hotlap.traces.ranks import Role, Steps
+from hotlap.traces.meeting import GroupMismatch
+from hotlap.traces.ranks import RankSteps, Role
 from hotlap.traces.show import answer as trace_answer
 from hotlap.traces.show import flame as trace_flame
 from hotlap.traces.show import markdown as trace_markdown
@@ -119,7 +119,7 @@ def test_findings_and_their_marks_go_together(made: Made) -> None:
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "trace-output.md"
 KINDS = (
-    trace_answer.Answers, trace_answer.Unused, Mismatch, Late, Moved, Role, Steps, trace_answer.Answer, trace_answer.Advised, trace_answer.Place, trace_answer.Kernel, trace_answer.Limit,
+    trace_answer.Answers, trace_answer.Unused, GroupMismatch, Late, Moved, Role, RankSteps, trace_answer.Answer, trace_answer.Advised, trace_answer.Place, trace_answer.Kernel, trace_answer.Limit,
     trace_answer.Step, trace_answer.Memory, trace_answer.Holder, Breakdown, Finding, Notice,
 )  # fmt: skip
 

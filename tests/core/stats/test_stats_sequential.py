@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hotlap.core.stats import sequential
-from hotlap.core.stats.sequential import ANSWERS, Design, boundary, crossings, decide, design, fixed_power, follow, needed, noise
+from hotlap.core.stats.sequential import ANSWERS, SequentialDesign, boundary, crossings, decide, design, fixed_power, follow, needed, noise
 
 PLAN = design(0.01, 0.01)
 
@@ -191,6 +191,6 @@ def test_bad_input_is_one_line(a: list[float], b: list[float]) -> None:
 
 
 def test_a_plan_is_a_frozen_record() -> None:
-    assert isinstance(PLAN, Design)
+    assert isinstance(PLAN, SequentialDesign)
     with pytest.raises(AttributeError):
         PLAN.pairs = 3  # type: ignore[misc]

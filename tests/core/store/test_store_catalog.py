@@ -17,7 +17,7 @@ from keeping import make_run, make_samples
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.store import catalog
-from hotlap.core.store.bundle import Bundle, Listed, Writer, load
+from hotlap.core.store.bundle import Bundle, RunHeader, Writer, load
 from hotlap.core.store.catalog import Catalog
 
 Keep = Callable[..., Bundle]
@@ -267,7 +267,7 @@ class _Interrupted:
 # ---------------------------------------------------------------- what a list shows
 
 
-def listed(home: Path) -> list[Listed | None]:
+def listed(home: Path) -> list[RunHeader | None]:
     with closing(Catalog(home)) as opened:
         return [entry.listed for entry in opened.find()]
 

@@ -14,7 +14,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.show.history import places
 from hotlap.core.store import select
 from hotlap.core.store.readers import imported, table
-from hotlap.core.store.readers.table import Columns, moment
+from hotlap.core.store.readers.table import TableColumns, moment
 
 CSV = "time,benchmark,result,unit,label.commit,gpu\n2026-11-01T03:00:00Z,decode,12.5,ms,a1,G0\n2026-11-01T03:00:00Z,decode,13,ms,a1,G0\n2026-11-02 03:00,copy,4.25,TB/s,b2,G0\n"
 
@@ -22,7 +22,7 @@ CSV = "time,benchmark,result,unit,label.commit,gpu\n2026-11-01T03:00:00Z,decode,
 def keep(tmp_path: Path, text: str, name: str = "x.csv", better: str | None = None) -> imported.Imported:
     path = tmp_path / name
     path.write_text(text) if not name.endswith(".gz") else path.write_bytes(gzip.compress(text.encode()))
-    return imported.bring_in(table.read(path, Columns()), "x", tmp_path / "home", {"": better} if better else {})  # type: ignore[dict-item]
+    return imported.bring_in(table.read(path, TableColumns()), "x", tmp_path / "home", {"": better} if better else {})  # type: ignore[dict-item]
 
 
 def test_rows_become_runs_with_values_in_base_units(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_bytes_that_are_no_text_and_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "x.csv.gz").write_bytes(b"no gzip")
     for name, message in (("x.csv", "not UTF-8"), ("x.csv.gz", "cannot be read"), ("none.csv", "no file")):
         with pytest.raises(InputError, match=message):
-            table.read(tmp_path / name, Columns())
+            table.read(tmp_path / name, TableColumns())
 
 
 @pytest.mark.parametrize("text", ["2026-11-01T03:00:00Z", "2026-11-01 03:00", "2026/11/1 3:00", "2026-11-01T04:00:00+01:00", "1793502000", "1793502000000", "1793502000.0"])

@@ -34,7 +34,7 @@ dtype = "bf16"
 
 
 @pytest.fixture
-def mapped(tmp_path: Path) -> list[outside.Entry]:
+def mapped(tmp_path: Path) -> list[outside.ImportEntry]:
     (tmp_path / "map.toml").write_text(MAP)
     return outside.read_map(tmp_path / "map.toml")
 
@@ -64,21 +64,21 @@ def test_the_table_of_get_stats_has_a_run_for_each_configuration(tmp_path: Path)
     assert plain.launches[1].counters["l2_hit"] == 0.8
     assert [(one.kernel, one.cycles) for one in wide.launches] == [("copy_kernel", 71000)]
     with pytest.raises(InputError, match="give --clock"):
-        outside.bring_in(TABLE, outside.Asked(), tmp_path)
-    assert len(outside.bring_in(TABLE, outside.Asked(clock_hz=1.41e9), tmp_path).made) == 2
+        outside.bring_in(TABLE, outside.ImportOptions(), tmp_path)
+    assert len(outside.bring_in(TABLE, outside.ImportOptions(clock_hz=1.41e9), tmp_path).made) == 2
 
 
 def test_cycles_become_seconds_and_launches_of_a_kernel_one_case(tmp_path: Path) -> None:
-    found = outside.bring_in(LOG, outside.Asked(), tmp_path)
+    found = outside.bring_in(LOG, outside.ImportOptions(), tmp_path)
     run = bundle.load(paths.runs(tmp_path) / found.made[0])
     assert [one.seconds for one in run.samples] == [pytest.approx([1e-4, 142 / 1.41e6]), pytest.approx([2e-4])]
     assert (found.launches, found.broken, found.others) == (3, 1, ["copy_kernel", "ampere_bf16_gemm_128x128"])
-    assert outside.bring_in(LOG, outside.Asked(), tmp_path).there == found.made  # twice adds nothing
+    assert outside.bring_in(LOG, outside.ImportOptions(), tmp_path).there == found.made  # twice adds nothing
 
 
 @pytest.mark.slow("whole runs")
-def test_correlate_takes_a_mapped_run_like_any_simulation(tmp_path: Path, mapped: list[outside.Entry], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = outside.bring_in(LOG, outside.Asked(mapped, machine="a100-sxm-80gb"), tmp_path)
+def test_correlate_takes_a_mapped_run_like_any_simulation(tmp_path: Path, mapped: list[outside.ImportEntry], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = outside.bring_in(LOG, outside.ImportOptions(mapped, machine="a100-sxm-80gb"), tmp_path)
     assert found.mapped == ["stream copy fp32 256 MiB", "gemm bf16 m=4096 n=4096 k=512"]
     assert found.others == ["copy_kernel"]  # its third launch
     rows = tables.rows(bundle.load(paths.runs(tmp_path) / found.made[0]))
@@ -124,9 +124,9 @@ def test_a_wrong_map_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 def test_a_map_that_fits_nothing_and_a_log_without_kernels_are_named(tmp_path: Path) -> None:
     (tmp_path / "map.toml").write_text('[[kernel]]\nname = "sgemm*"\nworkload = "stream"\nsize = "1 GiB"')
     with pytest.raises(InputError, match="no kernel fits name = 'sgemm\\*' of entry 1 of the map; there are ampere"):
-        outside.bring_in(LOG, outside.Asked(outside.read_map(tmp_path / "map.toml")), tmp_path)
+        outside.bring_in(LOG, outside.ImportOptions(outside.read_map(tmp_path / "map.toml")), tmp_path)
     (tmp_path / "empty.log").write_text("GPGPU-Sim: it crashed\n")
     with pytest.raises(InputError, match="no kernel with its cycles"):
-        outside.bring_in(tmp_path / "empty.log", outside.Asked(), tmp_path)
+        outside.bring_in(tmp_path / "empty.log", outside.ImportOptions(), tmp_path)
     with pytest.raises(InputError, match="is none"):
-        outside.bring_in(LOG, outside.Asked(clock_hz=1410), tmp_path)
+        outside.bring_in(LOG, outside.ImportOptions(clock_hz=1410), tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from keeping import make_run
 
-from hotlap.core.measure.sensors.columns import Columns
+from hotlap.core.measure.sensors.columns import ReadingColumns
 from hotlap.core.record import Reading, Readings, encode
 from hotlap.core.store import bundle, chunks, compact, lines
 
@@ -23,7 +23,7 @@ def stretch(n: int) -> list[Readings]:
 
 
 def test_columns_of_readings_keep_window_and_own_time() -> None:
-    columns = Columns()
+    columns = ReadingColumns()
     columns.add([Reading(sensor="power_w", device="gpu", time_s=1.0, value=5.0, window_s=0.9)])
     columns.add([Reading(sensor="power_w", device="gpu", time_s=2.0, value=6.0, window_s=1.1, sensor_s=1.7e9)])
     columns.add([Reading(sensor="fan", device="gpu", time_s=2.0, value=0.4)])

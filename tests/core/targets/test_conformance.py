@@ -48,13 +48,13 @@ KERNEL void arithmetic(GLOBAL T *RESTRICT out, GLOBAL const T *RESTRICT in, cons
 
 def _found() -> list[Any]:
     devices, missing = targets.survey()
-    params = [pytest.param((targets.Spec(d.target), d), id=d.selector) for d in devices if d.target != "host"]
+    params = [pytest.param((targets.TargetSpec(d.target), d), id=d.selector) for d in devices if d.target != "host"]
     params += [pytest.param(None, id="host", marks=pytest.mark.skip(reason="it has no memory and no kernels; test_targets_host.py"))]
     if any(d.target == "torch" and d.kind != "cpu" for d in devices):
-        spec = targets.Spec("torch", "cpu")
+        spec = targets.TargetSpec("torch", "cpu")
         params += [pytest.param((spec, d), id="torch:cpu") for d in targets.find(spec)]
     params += [pytest.param(None, id=name, marks=pytest.mark.skip(reason=str(why))) for name, why in missing.items()]
-    return [*params, pytest.param((targets.Spec("simulated", "h200-sxm"), None), id="simulated:h200-sxm")]
+    return [*params, pytest.param((targets.TargetSpec("simulated", "h200-sxm"), None), id="simulated:h200-sxm")]
 
 
 @pytest.fixture(scope="module", params=_found())
@@ -400,6 +400,6 @@ def test_the_clock_keeps_appointments(target: Target) -> None:
 
 
 def test_unknown_options_are_refused(target: Target) -> None:
-    spec = targets.Spec(target.device.target, "h200-sxm" if target.dialect == "model" else "", {"no_such_option": "1"})
+    spec = targets.TargetSpec(target.device.target, "h200-sxm" if target.dialect == "model" else "", {"no_such_option": "1"})
     with pytest.raises(HotlapError, match="no_such_option"):
         targets.find(spec)

@@ -11,7 +11,7 @@ import pytest
 from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure import targets
 from hotlap.core.measure.targets.base import Buffer
-from hotlap.core.measure.targets.host import Host
+from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads import prepare
 from hotlap.core.record import Case
 from hotlap.core.work import find
@@ -30,7 +30,7 @@ def test_it_is_found_and_says_who_it_is() -> None:
 
 
 def test_a_batch_takes_as_long_as_its_calls() -> None:
-    target, calls = Host(), list[int]()
+    target, calls = HostTarget(), list[int]()
 
     def enqueue(count: int) -> None:
         calls.append(count)
@@ -46,9 +46,9 @@ def test_a_batch_takes_as_long_as_its_calls() -> None:
     lambda host: host.buffer(8), lambda host: host.kernel("KERNEL void f() {}", "f"), lambda host: host.time(lambda _: None, 1, graph=True),
     lambda host: host.read(Buffer(None, 8, "device", np.dtype(np.uint8))), lambda host: prepare(host, STREAM, 1),
 ])
-def test_what_needs_a_device_is_refused_with_what_to_do(ask: Callable[[Host], object]) -> None:
+def test_what_needs_a_device_is_refused_with_what_to_do(ask: Callable[[HostTarget], object]) -> None:
     with pytest.raises(NotSupported, match="--target opencl, cuda or torch") as refused:
-        ask(Host())
+        ask(HostTarget())
     assert "\n" not in str(refused.value)
 
 
@@ -64,5 +64,5 @@ def test_programs_alone_run_on_the_host_unless_a_target_is_named() -> None:
 
 
 def test_a_plan_with_other_cases_runs_where_kernels_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "survey", lambda: ([*targets.find(targets.Spec("host")), *targets.find(targets.parse("simulated:h200-sxm"))], {}))
+    monkeypatch.setattr(targets, "survey", lambda: ([*targets.find(targets.TargetSpec("host")), *targets.find(targets.parse("simulated:h200-sxm"))], {}))
     assert targets.chosen("", [PROGRAM, STREAM]).name == "simulated"

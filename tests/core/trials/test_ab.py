@@ -43,13 +43,13 @@ def noisy(level: float, sd: float, seed: int) -> arms.Arm:
     return arms.Arm("x", Plan(name="ab", cases=[made]), device, "host", once)
 
 
-def answer(a: arms.Arm, b: arms.Arm, home: Path, **options: float) -> tuple[str, ab.Outcome]:
-    chosen = ab.Options(**options)  # type: ignore[arg-type]
+def answer(a: arms.Arm, b: arms.Arm, home: Path, **options: float) -> tuple[str, ab.AbOutcome]:
+    chosen = ab.AbOptions(**options)  # type: ignore[arg-type]
     done = ab.ab(a, b, chosen, home)
     return comparison(done).answer, done
 
 
-def comparison(done: ab.Outcome) -> Comparison:
+def comparison(done: ab.AbOutcome) -> Comparison:
     return turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, done.stop)
 
 
@@ -64,7 +64,7 @@ def test_the_device_of_a_plan_is_held_and_that_of_programs_is_nobody_s(home: Pat
     plan, programs = replace(noisy(1.0, 0.01, 1), device=device, target="opencl"), replace(noisy(1.0, 0.01, 1), device=device)
     with locks.hold([device]):
         with pytest.raises(Busy, match="GPU-1"):
-            ab.ab(plan, plan, ab.Options(), home)
+            ab.ab(plan, plan, ab.AbOptions(), home)
         assert answer(programs, programs, home)[0] == "same"
     assert answer(plan, plan, home)[0] == "same"
 
@@ -130,7 +130,7 @@ def test_what_was_asked_wrongly_gets_one_line(words: list[str], message: str, ca
 
 def test_a_command_that_fails_is_named(home: Path) -> None:
     with pytest.raises(HotlapError, match=r"side A \('false'\): the program ended with status 1"):
-        ab.ab(arms.command("false", {}), arms.command("true", {}), ab.Options(), home)
+        ab.ab(arms.command("false", {}), arms.command("true", {}), ab.AbOptions(), home)
 
 
 @pytest.mark.slow("measures in turns")
@@ -162,7 +162,7 @@ def test_a_metric_that_is_not_there_was_asked_wrongly(metric: str, message: str,
 
 
 def test_zero_has_no_ratio(home: Path) -> None:
-    chosen = ab.Options()
+    chosen = ab.AbOptions()
     done = ab.ab(noisy(0.0, 0.01, 1), noisy(0.0, 0.01, 2), chosen, home)
     assert comparison(done).reason == "20 of 20 values are zero or negative: there is no ratio of them"
 
@@ -170,7 +170,7 @@ def test_zero_has_no_ratio(home: Path) -> None:
 @pytest.mark.slow("error rate by simulation")
 def test_no_answer_says_how_small_a_change_it_could_not_see_and_what_helps(home: Path) -> None:
     def reason(a: arms.Arm, b: arms.Arm, **options: float) -> str:
-        chosen = ab.Options(**options)  # type: ignore[arg-type]
+        chosen = ab.AbOptions(**options)  # type: ignore[arg-type]
         done = ab.ab(a, b, chosen, home)
         return comparison(done).reason
 
@@ -197,7 +197,7 @@ def test_sides_of_different_size_are_refused(home: Path) -> None:
     one, two = noisy(1.0, 0.01, 1), noisy(1.0, 0.01, 2)
     both = arms.Arm(two.text, Plan(name="ab", cases=two.plan.cases * 2), two.device, two.target, two.once)
     with pytest.raises(InputError, match="case by case"):
-        ab.ab(one, both, ab.Options(), home)
+        ab.ab(one, both, ab.AbOptions(), home)
 
 
 # ---------------------------------------------------------------- the rule of the threshold, the budget, and what is read later
@@ -206,7 +206,7 @@ def test_sides_of_different_size_are_refused(home: Path) -> None:
 def test_slower_needs_the_whole_interval_beyond_the_threshold(home: Path) -> None:
     """A true 3 % and a threshold of 2 %: the ratio lies beyond it long before its interval does."""
     for seed in range(6):
-        done = ab.ab(noisy(1.0, 0.02, 2 * seed), noisy(1.03, 0.02, 2 * seed + 1), ab.Options(difference=0.04, gate=0.02), home)
+        done = ab.ab(noisy(1.0, 0.02, 2 * seed), noisy(1.03, 0.02, 2 * seed + 1), ab.AbOptions(difference=0.04, gate=0.02), home)
         one = comparison(done)
         assert one.low is not None
         assert one.high is not None
@@ -245,7 +245,7 @@ def test_the_budget_holds_the_plan(turn_s: float, pairs: int, answers: str, home
 
         return arms.Arm(arm.text, arm.plan, arm.device, arm.target, once)
 
-    options = ab.Options(difference=0.1, gate=0.05, budget_s=30.0)
+    options = ab.AbOptions(difference=0.1, gate=0.05, budget_s=30.0)
     done = ab.ab(timed(noisy(1.0, 0.06, 1)), timed(noisy(1.2, 0.06, 2)), options, home)
     one = comparison(done)
     assert clock.at <= 30.0
@@ -284,7 +284,7 @@ def test_a_row_of_ab_can_be_checked_by_hand(home: Path, capsys: pytest.CaptureFi
 
         return arms.Arm("x", Plan(name="ab", cases=[case]), device, "host", once)
 
-    done = ab.ab(arm(1.0, 1), arm(1.1, 2), ab.Options(), home)
+    done = ab.ab(arm(1.0, 1), arm(1.1, 2), ab.AbOptions(), home)
     found = comparison(done)
     assert found.ratio == pytest.approx(1 / 1.1, rel=0.02)
     assert found.a_value is not None

@@ -364,7 +364,7 @@ def test_a_program_that_fails_or_gives_no_number_says_why(tmp_path: Path) -> Non
     for argv, reason in ((["sh", "-c", "exit 3"], "ended with status 3"), (["echo", "0"], "numbers above zero"), (["echo", "x"], "no number")):
         case = Case(workload="command", params=find("command").parse({"argv": argv, "read": "pattern", "expression": ".+", "unit": "x"}))
         options = measured.MeasureOptions(round_s=0.001)
-        trees = measured.Trees(measured.Setting(repo=str(made.repo), case=case, options=options), tmp_path / "search")
+        trees = measured.Trees(measured.MeasureSetting(repo=str(made.repo), case=case, options=options), tmp_path / "search")
         took = trees.measure(made.commits[0])
         trees.close()
         assert (took.value, took.built) == (None, True)

@@ -11,8 +11,8 @@ import pytest
 from hotlap.core.errors import InputError, MachineError, SchemaError
 from hotlap.core.trials import levels
 from hotlap.core.trials.commits import Commit
-from hotlap.core.trials.halving import Asked, Outcome, Search
-from hotlap.core.trials.tape import Tape, Took
+from hotlap.core.trials.halving import BisectOptions, BisectOutcome, Search
+from hotlap.core.trials.tape import Tape, TapeSample
 
 
 class Simulated:
@@ -21,12 +21,12 @@ class Simulated:
     def __init__(self, levels: list[float], noise: Callable[[int], float], broken: tuple[int, ...] = ()) -> None:
         self.levels, self.noise, self.broken, self.count = levels, noise, broken, 0
 
-    def measure(self, commit: str) -> Took:
+    def measure(self, commit: str) -> TapeSample:
         index = int(commit[1:])
         if index in self.broken:
-            return Took(commit=commit, reason="it does not build", built=False)
+            return TapeSample(commit=commit, reason="it does not build", built=False)
         self.count += 1
-        return Took(commit=commit, value=100 * math.exp(self.levels[index] + self.noise(self.count)))
+        return TapeSample(commit=commit, value=100 * math.exp(self.levels[index] + self.noise(self.count)))
 
     def forget(self, commit: str) -> None:
         assert commit not in ("c0", f"c{len(self.levels) - 1}")
@@ -34,9 +34,9 @@ class Simulated:
     def describe(self, commit: str) -> Commit:
         return Commit(commit)
 
-    def search(self, kept: list[Took] | None = None, **tape: object) -> Outcome:
+    def search(self, kept: list[TapeSample] | None = None, **tape: object) -> BisectOutcome:
         names = [f"c{index}" for index in range(len(self.levels))]
-        return Search(Asked(good=names[0], bad=names[-1], commits=names[1:]), Tape(self, kept or [], **tape)).run()  # type: ignore[arg-type]
+        return Search(BisectOptions(good=names[0], bad=names[-1], commits=names[1:]), Tape(self, kept or [], **tape)).run()  # type: ignore[arg-type]
 
 
 def normal(sd: float, seed: int) -> Callable[[int], float]:
@@ -124,7 +124,7 @@ def test_a_level_between_or_beyond_is_said_and_counts_by_the_half_it_lies_in() -
     assert any("beyond them" in notice.text for notice in found.notices)
 
 
-def off(by: dict[int, float]) -> Outcome:
+def off(by: dict[int, float]) -> BisectOutcome:
     """+5 % from c12 on, and builds that are off by themselves."""
     return Simulated([level + by.get(index, 0.0) for index, level in enumerate(stair({12: 0.05}))], normal(0.005, 1)).search()
 
@@ -178,7 +178,7 @@ def test_decisions_share_the_level() -> None:
 
 
 def test_a_search_replays_what_it_kept_and_loses_nothing() -> None:
-    kept: list[Took] = []
+    kept: list[TapeSample] = []
     whole = Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(8,)).search(keep=kept.append)
     again = Simulated(stair({7: 0.05}), normal(0.01, 3))
     assert again.search(kept) == whole
@@ -186,7 +186,7 @@ def test_a_search_replays_what_it_kept_and_loses_nothing() -> None:
     half = Simulated(stair({7: 0.05}), normal(0.01, 4), broken=(8,))
     assert [one.commit for one in half.search(kept[:30]).candidates] == ["c7"]
     with pytest.raises(SchemaError, match="another way"):
-        again.search([*kept[:5], Took(commit="c3", value=1.0)])
+        again.search([*kept[:5], TapeSample(commit="c3", value=1.0)])
 
 
 def test_the_budget_ends_it_with_what_is_known() -> None:
@@ -199,9 +199,9 @@ def test_the_budget_ends_it_with_what_is_known() -> None:
 
 
 def test_ends_that_give_no_number_are_refused_and_not_kept() -> None:
-    kept: list[Took] = []
+    kept: list[TapeSample] = []
     with pytest.raises(InputError, match="good c0 cannot be measured: it does not build"):
         Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(0,)).search(keep=kept.append)
     assert not kept
     with pytest.raises(MachineError, match="bad c16 cannot be measured"):
-        Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(16,)).search([Took(commit=name, value=1.0) for name in ("c0", "c16", "c16")])
+        Simulated(stair({7: 0.05}), normal(0.01, 3), broken=(16,)).search([TapeSample(commit=name, value=1.0) for name in ("c0", "c16", "c16")])

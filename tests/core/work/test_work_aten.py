@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from hotlap.core.work import aten
-from hotlap.core.work.aten import Asked
+from hotlap.core.work.aten import CallRequest
 
 HEADS = [2, 8, 128, 64]
 
 
-def parts(operator: str, dims: list[list[int]], values: list[str] | None = None, dtype: str = "c10::BFloat16") -> list[Asked]:
+def parts(operator: str, dims: list[list[int]], values: list[str] | None = None, dtype: str = "c10::BFloat16") -> list[CallRequest]:
     given = values or [""] * len(dims)
     return aten.parts(operator, json.dumps(dims), json.dumps([dtype if one else "" for one in dims]), json.dumps(given))
 

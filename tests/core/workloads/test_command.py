@@ -11,12 +11,12 @@ from hotlap.core import work
 from hotlap.core.errors import InputError
 from hotlap.core.measure.loop import CaseBudget
 from hotlap.core.measure.programs import measure
-from hotlap.core.measure.targets.host import Host
+from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.record import Case, Samples
 
 
 def _run(**given: object) -> Samples:
-    return measure(Host(), Case(workload="command", params=work.find("command").parse(given)), CaseBudget(seconds=0.05))
+    return measure(HostTarget(), Case(workload="command", params=work.find("command").parse(given)), CaseBudget(seconds=0.05))
 
 
 def _python(code: str) -> list[str]:
@@ -80,7 +80,7 @@ def test_wrong_questions(given: dict[str, object], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         work.find("command").parse(given)
     case = Case(workload="command", params=work.find("command").complete(given))  # as a run of an earlier version may have kept it
-    samples = measure(Host(), case, CaseBudget(seconds=0.05))
+    samples = measure(HostTarget(), case, CaseBudget(seconds=0.05))
     assert samples.status == "error"
     assert reason in samples.reason
 

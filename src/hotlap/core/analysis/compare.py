@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from hotlap.core.analysis import drift, environment, matching
 from hotlap.core.analysis import turns as turned
-from hotlap.core.analysis.matching import FEWEST_RUNS, Apart, Unit, Values
+from hotlap.core.analysis.matching import FEWEST_RUNS, SidesApart, Unit, Values
 from hotlap.core.record import (
     IMPORTED,
     Allowance,
@@ -53,7 +53,7 @@ InBetween = Callable[[Case], tuple[Drift | None, Allowance]]
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedSide:
     """One case in one group: a value per round, by run and device, in order of time."""
 
     case: Case
@@ -62,10 +62,10 @@ class Side:
     clocks: Values  # Hz of each round; empty unless every round knows it
     tails: Values  # the slow 95 % quantile of each round; empty unless every round has enough samples
 
-    def only(self, devices: Sequence[str]) -> Side:
+    def only(self, devices: Sequence[str]) -> ComparedSide:
         """What is of these devices; why the rest gave no value stays known."""
         units, clocks, tails = (matching.only(one, devices) for one in (self.units, self.clocks, self.tails))
-        return Side(self.case, self.results, units, clocks, tails)
+        return ComparedSide(self.case, self.results, units, clocks, tails)
 
     @property
     def values(self) -> list[float]:
@@ -80,7 +80,7 @@ class _Weighed:
     raw: Ratio | None = None
     cycles: Ratio | None = None
     clocks: tuple[float, float] = (0.0, 0.0)
-    parts: tuple[Apart, ...] = ()
+    parts: tuple[SidesApart, ...] = ()
 
     def with_devices(self, adjusted: Sequence[float | None]) -> _Weighed:
         """Each device's own ratio, and whether it differs from the others; the worst first."""
@@ -131,7 +131,7 @@ def _between(a: Sequence[Bundle], b: Sequence[Bundle], past: drift.Past, stable:
 
 
 def _in_turns(
-    a: Sequence[Bundle], b: Sequence[Bundle], left: Mapping[str, Side], right: Mapping[str, Side]
+    a: Sequence[Bundle], b: Sequence[Bundle], left: Mapping[str, ComparedSide], right: Mapping[str, ComparedSide]
 ) -> list[tuple[Result, Result, Turns]]:
     """The sides of one run of `ab`, case by case in the order of their plans: the cases may have other parameters, as two commands have.
     Empty for all others."""
@@ -143,19 +143,22 @@ def _in_turns(
 
 
 def weigh(
-    pairs: Sequence[tuple[Side | None, Side | None]], gate: float = GATE, forced: str = "", differences: Sequence[Difference] = (),
+    pairs: Sequence[tuple[ComparedSide | None, ComparedSide | None]],
+    gate: float = GATE,
+    forced: str = "",
+    differences: Sequence[Difference] = (),
     between: InBetween | None = None,
 ) -> list[Comparison]:
     """An answer for each pair of sides, at one error rate over all of them; `found` is what differs between their environments,
     `between` what the level may have done from one side to the other."""
     weighed = [_weighed(x, y, gate, between) for x, y in pairs]
-    adjusted = several.adjust([one.base.p for one in weighed])
-    by_device = iter(several.adjust([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
+    adjusted = several.benjamini_hochberg([one.base.p for one in weighed])
+    by_device = iter(several.benjamini_hochberg([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
     weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
     return [_answered(one, q, forced, differences) for one, q in zip(weighed, adjusted, strict=True)]
 
 
-def sides(bundles: Sequence[Bundle]) -> dict[str, Side]:
+def sides(bundles: Sequence[Bundle]) -> dict[str, ComparedSide]:
     """Results by case; each run and device keeps its own rounds."""
     found: dict[str, list[tuple[Unit, Result]]] = {}
     for bundle in sorted(bundles, key=lambda one: one.run.began):
@@ -165,9 +168,9 @@ def sides(bundles: Sequence[Bundle]) -> dict[str, Side]:
     return {key: _side(kept) for key, kept in found.items()}
 
 
-def _side(kept: Sequence[tuple[Unit, Result]]) -> Side:
+def _side(kept: Sequence[tuple[Unit, Result]]) -> ComparedSide:
     good = {unit: r for unit, r in kept if r.status == "measured" and r.values}
-    return Side(
+    return ComparedSide(
         kept[0][1].case, tuple(r for _, r in kept), {unit: tuple(r.values) for unit, r in good.items()},
         _known({unit: _clocks(r) for unit, r in good.items()}), _known({unit: _tails(r) for unit, r in good.items()}),
     )
@@ -201,30 +204,30 @@ def _tails(result: Result) -> tuple[float, ...]:
 # ---------------------------------------------------------------- one case
 
 
-def _unlike(a: Side | None, b: Side | None, reason: str) -> Comparison:
+def _unlike(a: ComparedSide | None, b: ComparedSide | None, reason: str) -> Comparison:
     case, unit = _named(a, b)
     return Comparison(case=case, a=summary(a), b=summary(b), answer="not comparable", reason=reason, unit=unit)
 
 
-def _named(a: Side | None, b: Side | None) -> tuple[Case, str]:
+def _named(a: ComparedSide | None, b: ComparedSide | None) -> tuple[Case, str]:
     side = a or b
     assert side is not None
     first = next((r for one in (a, b) if one for r in one.results if r.values), side.results[0])
     return side.case, first.unit
 
 
-def summary(side: Side | None) -> Summary:
+def summary(side: ComparedSide | None) -> Summary:
     return _counted(summarize(side.values), side) if side else summarize([])
 
 
-def _counted(summary: Summary, side: Side) -> Summary:
+def _counted(summary: Summary, side: ComparedSide) -> Summary:
     """With the samples behind the values, and the outliers among those of each round."""
     rounds = [np.array(one.seconds) for result in side.results if result.values for one in _rounds(result)]
     turned = [1 / one if side.results[0].better == "higher" and one.min() > 0 else one for one in rounds]
     return replace(summary, samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in turned))
 
 
-def _weighed(a: Side | None, b: Side | None, gate: float, between: InBetween | None) -> _Weighed:
+def _weighed(a: ComparedSide | None, b: ComparedSide | None, gate: float, between: InBetween | None) -> _Weighed:
     for name, side in (("A", a), ("B", b)):
         if not side or not side.values:
             why = next((r.reason for r in side.results if r.reason), "") if side else ""
@@ -269,7 +272,7 @@ def with_ratio(base: Comparison, raw: Ratio) -> Comparison:
     )
 
 
-def _noise(a: Side, b: Side) -> str:
+def _noise(a: ComparedSide, b: ComparedSide) -> str:
     """The largest component of variance over both sides, each about its own centre; "" where samples are not times above zero."""
     sides = [
         [[one.seconds for one in _rounds(result)] for result in side.results if result.values and result.device == key]
@@ -285,7 +288,7 @@ def _of(a: Values, b: Values, devices: Sequence[str], lower: bool) -> Ratio | No
     return matching.replicates(a, b, devices).better(lower) if a and b else None
 
 
-def _per_clock(side: Side, lower: bool) -> Values:
+def _per_clock(side: ComparedSide, lower: bool) -> Values:
     """What a clock cycle gives of a rate, or the cycles that a time takes."""
     pairs = {unit: zip(values, side.clocks[unit], strict=True) for unit, values in side.units.items()}
     return {unit: tuple(v * hz if lower else v / hz for v, hz in both) for unit, both in pairs.items()}
@@ -310,7 +313,7 @@ def _answered(weighed: _Weighed, q: float | None, forced: str, differences: Sequ
 ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "inconclusive": "inconclusive"}
 
 
-def _on_device(part: Apart, q: float | None, gate: float) -> OnDevice:
+def _on_device(part: SidesApart, q: float | None, gate: float) -> OnDevice:
     own, beside = part.own, part.beside
     answer = verdict(beside, margin=gate, p=q)
     said = {"larger": "better", "smaller": "worse", "same": "like the others"}.get(answer, "inconclusive")

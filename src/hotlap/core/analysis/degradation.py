@@ -27,7 +27,7 @@ def with_trends(all_series: Sequence[Series]) -> list[Series]:
     known: dict[int, Trend] = {}
     for members in groups.values():
         known.update(zip(members, _together([all_series[place] for place in members]), strict=True))
-    adjusted = several.adjust([None if math.isnan(one.p) else one.p for one in known.values()])
+    adjusted = several.benjamini_hochberg([None if math.isnan(one.p) else one.p for one in known.values()])
     named = {place: _named(one, q) for (place, one), q in zip(known.items(), adjusted, strict=True) if q is not None}
     return [replace(one, trend=named.get(place)) for place, one in enumerate(all_series)]
 

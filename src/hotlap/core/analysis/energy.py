@@ -28,7 +28,7 @@ COARSE = 0.25  # half of the bounds as a share, from which energy is not known w
 _Sensed = Mapping[str, energy.Series]  # power_w, energy_j, clock_hz of one round
 
 
-class Spent(Record, frozen=True, kw_only=True):
+class EnergyUse(Record, frozen=True, kw_only=True):
     """Energy of one case on one device. Of a call; None where no sensor tells."""
 
     case: str  # Case.id
@@ -64,7 +64,7 @@ class _Round(Record, frozen=True, kw_only=True):
     notices: list[Notice]
 
 
-def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequence[Device]) -> list[Spent]:
+def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequence[Device]) -> list[EnergyUse]:
     """Of each row; those without a number too, with the reason."""
     kinds = {device.key: device.kind for device in devices}
     energies_ = []
@@ -80,9 +80,9 @@ def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequenc
 # ---------------------------------------------------------------- one case
 
 
-def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missing: str) -> Spent:
+def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missing: str) -> EnergyUse:
     limit = row.gap.limit
-    known = Spent(
+    known = EnergyUse(
         case=row.case.id,
         device=row.device,
         label=row.label,
@@ -122,7 +122,7 @@ def _of(row: Row, series: Mapping[int, _Sensed], outside: Sequence[float], missi
     )
 
 
-def _changed(spent: Spent, **fields: object) -> Spent:
+def _changed(spent: EnergyUse, **fields: object) -> EnergyUse:
     return replace(spent, **fields)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hotlap.core import work
 from hotlap.core.analysis.compare import GATE
 from hotlap.core.analysis.matching import FEWEST_RUNS
-from hotlap.core.analysis.reference import Held, against, decided, device_of
+from hotlap.core.analysis.reference import ReferenceRatio, against, decided, device_of
 from hotlap.core.analysis.standards import unmeasured
 from hotlap.core.record import Baseline, Finding, Machine, Reference, Row, Verdict, identity
 from hotlap.core.stats import fleet
@@ -84,7 +84,7 @@ class AgainstFleet:
     def _where(self, row: Row) -> Where:
         return identity(row.device, row.result.target, self.machine.host), row.result.target, row.case.id
 
-    def _held(self, row: Row) -> Held | Verdict:
+    def _held(self, row: Row) -> ReferenceRatio | Verdict:
         device, wanted = device_of(self.machine, row), self._where(row)[0]
         same = [
             one for one in self._by_case.get(row.case.id, [])

@@ -12,7 +12,7 @@ from hotlap.core.record import Record
 from hotlap.core.units import percent
 
 
-class Point(Record, frozen=True, kw_only=True):
+class FrontierPoint(Record, frozen=True, kw_only=True):
     """All calls of a plan at one setting."""
 
     name: str  # 1.2 GHz, 400 W, "free"
@@ -31,12 +31,12 @@ class Point(Record, frozen=True, kw_only=True):
 
 
 class Frontier(Record, frozen=True, kw_only=True):
-    points: list[Point]  # the fastest first
+    points: list[FrontierPoint]  # the fastest first
     best: dict[str, str]  # measure → name of the setting
     unknown: dict[str, str] = {}  # cases that count for nothing here, with the reason
 
 
-def frontier(points: Sequence[Point], slower: float | None = None, unknown: dict[str, str] | None = None) -> Frontier:
+def frontier(points: Sequence[FrontierPoint], slower: float | None = None, unknown: dict[str, str] | None = None) -> Frontier:
     """`slower`: the share of time that may be lost. Raises InputError without a point."""
     if not points:
         raise InputError("no setting has both a time and an energy, so there is no frontier")
@@ -58,8 +58,8 @@ def frontier(points: Sequence[Point], slower: float | None = None, unknown: dict
     return Frontier(points=frontiers, best=best, unknown=unknown or {})
 
 
-def _placed(point: Point, slower: float, front: bool) -> Point:
-    return Point(
+def _placed(point: FrontierPoint, slower: float, front: bool) -> FrontierPoint:
+    return FrontierPoint(
         name=point.name,
         seconds=point.seconds,
         joules=point.joules,

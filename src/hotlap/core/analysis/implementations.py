@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from hotlap.core.analysis import compare as comparing
-from hotlap.core.analysis.compare import Side
+from hotlap.core.analysis.compare import ComparedSide
 from hotlap.core.record import Case, Check, Comparison
 from hotlap.core.store.bundle import Bundle
 
@@ -16,7 +16,7 @@ LIBRARY = "library"  # what the target chooses where no implementation is named
 
 
 @dataclass(frozen=True)
-class Entry:
+class ImplementationEntry:
     """One implementation of one case. `comparison` is against the first one; None where either has no number."""
 
     implementation: str
@@ -34,12 +34,12 @@ class Beside:
     """A case with its implementations, in the order of all: the first is what the others are held against."""
 
     case: Case  # without an implementation
-    entries: list[Entry]
+    entries: list[ImplementationEntry]
 
 
 def beside(bundles: Sequence[Bundle], gate: float = comparing.GATE) -> list[Beside]:
     """Cases of the runs that have more than one implementation; the library's own comes first where there is one."""
-    groups: dict[str, tuple[Case, dict[str, Side]]] = {}
+    groups: dict[str, tuple[Case, dict[str, ComparedSide]]] = {}
     for side in comparing.sides(bundles).values():
         bare = Case(workload=side.case.workload, params=side.case.params)
         groups.setdefault(bare.id, (bare, {}))[1][side.case.implementation or LIBRARY] = side
@@ -52,11 +52,11 @@ def beside(bundles: Sequence[Bundle], gate: float = comparing.GATE) -> list[Besi
     ]
 
 
-def _library_first(members: dict[str, Side]) -> dict[str, Side]:
+def _library_first(members: dict[str, ComparedSide]) -> dict[str, ComparedSide]:
     return {name: members[name] for name in sorted(members, key=lambda name: name != LIBRARY)}
 
 
-def _entry(name: str, side: Side, answer: Comparison | None) -> Entry:
+def _entry(name: str, side: ComparedSide, answer: Comparison | None) -> ImplementationEntry:
     results = side.results
     worst = next((one for one in results if one.status != "measured"), results[0])
     middle = comparing.summary(side).median
@@ -64,7 +64,7 @@ def _entry(name: str, side: Side, answer: Comparison | None) -> Entry:
     if answer is not None and answer.ratio is None and answer.answer == "not comparable":
         answer = replace(answer, reason=worst.reason or "no number on either side")  # in its own words, not in those of two sides
     unit = next((one.unit for one in results if one.values), "")
-    return Entry(
+    return ImplementationEntry(
         name, worst.status, worst.reason, answer, middle, unit, _error([check for one in results for check in one.checks]),
         all(value == 1.0 for value in metrics) if metrics else None,
     )

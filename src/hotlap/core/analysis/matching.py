@@ -34,7 +34,7 @@ class Replicates(NamedTuple):
         return ratio(a, b, paired=self.paired, drift=drift)
 
 
-class Apart(NamedTuple):
+class SidesApart(NamedTuple):
     """One device on both sides. Ratios above 1: the second is better."""
 
     device: str
@@ -107,7 +107,7 @@ def _level(side: Values, device: str) -> float:
 # ---------------------------------------------------------------- each device
 
 
-def parts(a: Values, b: Values, devices: Sequence[str], lower: bool, drift: Drift | None = None) -> list[Apart]:
+def parts(a: Values, b: Values, devices: Sequence[str], lower: bool, drift: Drift | None = None) -> list[SidesApart]:
     """Each device's own ratio, and that of its values over the others' median in the same run; where a run holds no other device,
     over the others' level on that side, so that a drift of all of them cancels. Assumes normal logarithms (Welch): ranks of 4 runs
     cannot be sure of one device in many.
@@ -118,7 +118,7 @@ def parts(a: Values, b: Values, devices: Sequence[str], lower: bool, drift: Drif
     for device in devices:
         own = [{unit: v for unit, v in side.items() if unit[1] == device} for side in (a, b)]
         beside = [_beside(side, device, devices) for side in (a, b)]
-        found.append(Apart(device, _welch(own[0], own[1], lower, drift), _welch(beside[0], beside[1], lower)))
+        found.append(SidesApart(device, _welch(own[0], own[1], lower, drift), _welch(beside[0], beside[1], lower)))
     return found
 
 

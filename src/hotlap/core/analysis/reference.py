@@ -28,7 +28,7 @@ ERROR_RATE = 0.05
 
 
 @dataclass(frozen=True)
-class Held:
+class ReferenceRatio:
     """A case against its reference, before all cases together decide. Logarithms; above 0 is better."""
 
     row: Row
@@ -56,7 +56,7 @@ class AgainstBaseline:
         found = [unmeasured(row) or self._held(row) for row in rows]
         return decided([self._missed(row, one) for row, one in zip(rows, found, strict=True)], self.name, self.gate)
 
-    def _missed(self, row: Row, answer: Held | Verdict) -> Held | Verdict:
+    def _missed(self, row: Row, answer: ReferenceRatio | Verdict) -> ReferenceRatio | Verdict:
         """A case that the baseline has and this run lacks was lost, not left out."""
         if isinstance(answer, Verdict) and answer.state == "not_run" and self._references(row)[0]:
             return Verdict(state="inconclusive", reason=f"measured in the baseline, not now: {answer.reason}", against=self.name)
@@ -76,7 +76,7 @@ class AgainstBaseline:
         model = [one for one in same if device and one.model == device.model]
         return model, f"other devices of its model {device.model}" if device else "its model"
 
-    def _held(self, row: Row) -> Held | Verdict:
+    def _held(self, row: Row) -> ReferenceRatio | Verdict:
         references, whose = self._references(row)
         runs = [values for one in references for values in one.runs.values()]
         if not runs:
@@ -85,7 +85,7 @@ class AgainstBaseline:
         return against(row, [statistics.median(values) for values in runs], runs, said, self.name)
 
 
-def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]], text: str, name: str) -> Held | Verdict:
+def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]], text: str, name: str) -> ReferenceRatio | Verdict:
     """One row against reference medians, with the rounds they are of."""
     value, lower = row.summary.median, row.result.better == "lower"
     if value is None or min(value, *medians) <= 0:
@@ -96,14 +96,16 @@ def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]],
         reach_of_one = _spread(logs) * math.sqrt(1 + 1 / n)
         log_ratio = (centre - math.log(value)) if lower else math.log(value) - centre
         p = two_sided(log_ratio / reach_of_one, n - 1) if reach_of_one > 0 else float(log_ratio == 0)
-        return Held(row, math.exp(centre), log_ratio, quantile(0.975, n - 1) * reach_of_one, p, f"median of {text}")
+        return ReferenceRatio(row, math.exp(centre), log_ratio, quantile(0.975, n - 1) * reach_of_one, p, f"median of {text}")
     rounds = [v for values in runs for v in values]
     found = ratio(row.result.values, rounds) if lower else ratio(rounds, row.result.values)
     if found.ratio is None or found.low is None or found.high is None or found.p is None:
         reason = f"{len(row.result.values)} rounds against {len(rounds)} of {text}: 4 a side needed; run more rounds"
         return Verdict(state="inconclusive", reason=reason, against=name)
     reach = max(math.log(found.high / found.ratio), math.log(found.ratio / found.low))
-    return Held(row, statistics.median(rounds), math.log(found.ratio), reach, found.p, f"rounds of {text}, too few to know how runs differ")
+    return ReferenceRatio(
+        row, statistics.median(rounds), math.log(found.ratio), reach, found.p, f"rounds of {text}, too few to know how runs differ"
+    )
 
 
 def _spread(logs: Sequence[float]) -> float:
@@ -114,14 +116,14 @@ def _spread(logs: Sequence[float]) -> float:
     return max(robust, statistics.stdev(logs) / 2, 1e-4)
 
 
-def decided(answers: Sequence[Held | Verdict], name: str, gate: float) -> list[Verdict]:
+def decided(answers: Sequence[ReferenceRatio | Verdict], name: str, gate: float) -> list[Verdict]:
     """A loss fails when its whole interval is beyond the gate and it is not chance over all cases; a case passes when a loss would have
     been seen."""
-    adjusted = several.adjust([one.p if isinstance(one, Held) else None for one in answers])
+    adjusted = several.benjamini_hochberg([one.p if isinstance(one, ReferenceRatio) else None for one in answers])
     return [one if isinstance(one, Verdict) else _decided(one, q, name, gate) for one, q in zip(answers, adjusted, strict=True)]
 
 
-def _decided(held: Held, q: float | None, name: str, gate: float) -> Verdict:
+def _decided(held: ReferenceRatio, q: float | None, name: str, gate: float) -> Verdict:
     unit, lower = held.row.result.unit, held.row.result.better == "lower"
     seen = 1 - math.exp(-held.reach)  # the smallest loss that shows
     least = max(gate, seen)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hotlap.core.record import Comparison, Result, Stop, StopKind, Summary, Turns
 from hotlap.core.stats import sequential
 from hotlap.core.stats.ratio import beyond
-from hotlap.core.stats.sequential import PILOT, Asked, Decision, Design
+from hotlap.core.stats.sequential import PILOT, Decision, SequentialDesign, SequentialOptions
 from hotlap.core.stats.summary import outliers, summarize
 from hotlap.core.stats.turns import aligned
 from hotlap.core.units import percent
@@ -26,7 +26,7 @@ def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, gat
         case=a.case, a=_summary(x, a), b=_summary(y, b), answer="inconclusive", metric=a.metric, unit=a.unit, better=a.better, gate=gate,
         replicates="pairs", n_a=len(x), n_b=len(y),
     )
-    plan, decision = sequential.trial(x, y, Asked(turns.difference, turns.gate, turns.most), ended=stop is not None)
+    plan, decision = sequential.trial(x, y, SequentialOptions(turns.difference, turns.gate, turns.most), ended=stop is not None)
     if decision is None or plan is None:
         why = next((r.reason for r in (a, b) if r.reason and not r.values), "")
         return replace(base, reason=why or _undecided(x, y, stop))
@@ -57,7 +57,7 @@ def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None) -> str
     return f"the noise takes more than {sequential.MOST} pairs: look for a larger change with --resolve, or stop background load"
 
 
-def _reason(plan: Design, decision: Decision, seen: tuple[int, float], stop: Stop | None) -> str:
+def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float], stop: Stop | None) -> str:
     """What the answer rests on; where there is none, the smallest change that could have been seen, why, and what helps. `seen`: pairs
     measured, and the gate."""
     count, gate = seen
@@ -77,7 +77,7 @@ def _reason(plan: Design, decision: Decision, seen: tuple[int, float], stop: Sto
     return "; ".join(parts)
 
 
-def _pairs(count: int, plan: Design) -> str:
+def _pairs(count: int, plan: SequentialDesign) -> str:
     return f"{count} pairs" if count == plan.pairs else f"{count} pairs (at most {plan.pairs} were planned)"
 
 

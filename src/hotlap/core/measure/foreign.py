@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 from hotlap.core.measure.machine.cpu import describe
 from hotlap.core.measure.sensors import cpu_clock
 from hotlap.core.measure.sensors.base import THROTTLE
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.measure.targets.base import Seen, Target
 
 WAKING_S = 20e-6  # that a thread on an idle core waits for it each time it is woken, at most
@@ -36,7 +36,7 @@ POLL_S = 0.01  # between two looks while waiting for others to end
 EXTERNAL = sum(bit for bit, name in THROTTLE.items() if name in ("hardware slowdown", "hardware power brake"))
 
 
-class Watch(Protocol):
+class ForeignWatch(Protocol):
     """Looks beside each sample, outside of its timed region."""
 
     why_not: str  # why nothing can be watched; "" where it can
@@ -83,18 +83,18 @@ class Nothing:
         return False
 
 
-def beside(target: Target, latest: Callable[[], Mapping[str, float]] = dict) -> Watch:
+def beside(target: Target, latest: Callable[[], Mapping[str, float]] = dict) -> ForeignWatch:
     """What to look at beside the samples of a target. `latest`: what the sensors of a GPU showed last."""
     if target.dialect == "model":
-        return getattr(target.library, "watch", None) or Device(latest=latest)
-    return Device(latest=latest) if target.device.kind != "cpu" else Host()
+        return getattr(target.library, "watch", None) or ForeignDevice(latest=latest)
+    return ForeignDevice(latest=latest) if target.device.kind != "cpu" else ForeignHost()
 
 
-def clock_beside(target: Target, watch: Watch) -> Callable[[], float | None]:
+def clock_beside(target: Target, watch: ForeignWatch) -> Callable[[], float | None]:
     """How the clock is measured between samples: of a CPU's cores that carry the load; a simulated device knows its own."""
     if target.dialect == "model":
         return target.library.clock_hz  # type: ignore[no-any-return]
-    if isinstance(watch, Host):
+    if isinstance(watch, ForeignHost):
         return lambda: cpu_clock.of_cores(target.clock, watch.loaded()[:MOST_CLOCKS])
     return lambda: None
 
@@ -109,7 +109,7 @@ class _Ticks(NamedTuple):
 
 
 @dataclass
-class Host:
+class ForeignHost:
     """The processors of a Linux host, and what runs on them beside this process."""
 
     root: Path = Path("/proc")
@@ -125,7 +125,7 @@ class Host:
     busy: list[str] = field(default_factory=list)  # threads that ran during most of the last sample
 
     def __post_init__(self) -> None:
-        self.cores = self.cores or describe(Tree(str(self.root.parent))).cores or os.cpu_count() or 1
+        self.cores = self.cores or describe(FileTree(str(self.root.parent))).cores or os.cpu_count() or 1
         self.processors = self.processors or os.cpu_count() or 1
         self.for_steal = self.for_others = self._ticks()
         self.why_not = "" if self._threads() else f"{self.root}/self/task/*/schedstat cannot be read: no sample is replaced"
@@ -242,7 +242,7 @@ class Host:
 
 
 @dataclass
-class Device(Nothing):
+class ForeignDevice(Nothing):
     """A GPU, by what its sensors read last: `latest()` gives sensor → value."""
 
     latest: Callable[[], Mapping[str, float]] = dict

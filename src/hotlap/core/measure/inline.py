@@ -13,7 +13,7 @@ from hotlap.core.measure import foreign, targets
 from hotlap.core.measure.loop import CaseBudget, time_prepared, timing_overhead
 from hotlap.core.measure.rounds import Rounds
 from hotlap.core.measure.targets.base import Target
-from hotlap.core.measure.targets.host import Host
+from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.record import Case, Check, MeasureOptions, Notice, Samples
 from hotlap.core.work.program import CALLABLE
@@ -30,7 +30,7 @@ def case_of(fn: Callable[..., Any], work: Mapping[str, float | str] | None) -> C
 
 def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptions) -> tuple[Target, list[Samples]]:
     """Rounds of the loop, as many as the options' precision takes. An exception of the callable passes through unchanged."""
-    target: Target = Host()
+    target: Target = HostTarget()
     if spec:
         parsed = targets.parse(spec)
         if parsed.name == "simulated":

@@ -18,7 +18,7 @@ import numpy as np
 
 from hotlap.core.errors import HotlapError, MachineError, NotSupported
 from hotlap.core.measure import validity, workloads
-from hotlap.core.measure.foreign import Nothing, Watch
+from hotlap.core.measure.foreign import ForeignWatch, Nothing
 from hotlap.core.measure.targets.base import Seen, Target, Timing
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.record import Case, Check, Notice, Samples
@@ -47,7 +47,7 @@ class CaseBudget:
     patience_s: float = 0.0  # beyond `seconds`, for samples in place of disturbed ones and for waiting until others are done
     clock: Callable[[], float | None] = lambda: None  # of the device or the cores that carry the load, Hz, where it can be measured
     sampling: Callable[[float, float], None] | None = None  # called when sampling begins (zeros) and ends: seconds timed, seconds between
-    watch: Watch = field(default_factory=Nothing)  # what else runs
+    watch: ForeignWatch = field(default_factory=Nothing)  # what else runs
 
 
 class Overhead(NamedTuple):

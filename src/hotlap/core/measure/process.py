@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import msgspec
 
 from hotlap.core.measure.guard import Account
-from hotlap.core.measure.protocol import Began, Ended, Fault, Job, Message, Sampling, Took
+from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, Message, RoundDone, RoundFailed, Sampling
 from hotlap.core.measure.supervisor import Process
 from hotlap.core.measure.targets.base import SystemClock
 
 
-class Round(Process):
+class WorkerProcess(Process):
     """A fresh process for one job."""
 
     def __init__(self, job: Job, limit_s: float, stop: threading.Event, account: Account | None = None) -> None:
@@ -21,7 +21,7 @@ class Round(Process):
         self.account = account or Account()
         super().__init__("hotlap.core.measure.worker", job, limit_s, stop)
 
-    def __enter__(self) -> Round:
+    def __enter__(self) -> WorkerProcess:
         return self
 
     def go_on(self) -> None:
@@ -31,7 +31,7 @@ class Round(Process):
         """No further case: the round ends here."""
         self.write(b"enough\n")
 
-    def messages(self) -> Iterator[Began | Took | Ended | Fault]:
+    def messages(self) -> Iterator[CaseStarted | CaseDone | RoundDone | RoundFailed]:
         """Until the process ends, hangs, or the user stops it."""
         clock = SystemClock()
         for line in self.lines():
@@ -39,7 +39,7 @@ class Round(Process):
             if isinstance(message, Sampling):
                 self.account.sampling(message, clock.now(), self.silent_s)
                 continue
-            if isinstance(message, Took):
+            if isinstance(message, CaseDone):
                 self.spent = message.spent
                 message = msgspec.structs.replace(message, samples=self.account.judged(message.samples))
             yield message

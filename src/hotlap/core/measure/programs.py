@@ -11,15 +11,15 @@ import msgspec
 
 from hotlap.core.errors import HotlapError, NotSupported
 from hotlap.core.measure.loop import CaseBudget
-from hotlap.core.measure.process import Round
-from hotlap.core.measure.protocol import Began, Ended, Fault, Job, Took
+from hotlap.core.measure.process import WorkerProcess
+from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundDone, RoundFailed
 from hotlap.core.measure.targets.base import Clock, Target
-from hotlap.core.measure.workloads.command import Program
+from hotlap.core.measure.workloads.command import CommandProgram
 from hotlap.core.record import Case, Check, Samples
 from hotlap.core.stats.summary import autocorrelation
 
 
-def timed(program: Program, clock: Clock) -> float:
+def timed(program: CommandProgram, clock: Clock) -> float:
     """One execution: its wall time in s, or the number that it printed, in its unit. Raises NotSupported with the reason."""
     began_s = clock.now()
     program.once()
@@ -35,14 +35,14 @@ def measure(target: Target, case: Case, budget: CaseBudget, most_s: float | None
     """
     blank = Samples(case=case.id, device=target.device.key, round=budget.round, seed=budget.seed)
     try:
-        return _executed(Program(case), target, budget, blank, most_s)
+        return _executed(CommandProgram(case), target, budget, blank, most_s)
     except NotSupported as error:
         return _with(blank, status="not_run", reason=str(error))
     except HotlapError as error:
         return _with(blank, status="error", reason=str(error))
 
 
-def _executed(program: Program, target: Target, budget: CaseBudget, blank: Samples, most_s: float | None) -> Samples:
+def _executed(program: CommandProgram, target: Target, budget: CaseBudget, blank: Samples, most_s: float | None) -> Samples:
     clock, watch, values, disturbed = target.clock, budget.watch, list[float](), 0
     watch.steal()
     watch.others()
@@ -76,7 +76,7 @@ class Worker:
     def __init__(self) -> None:
         self.lasting: _Lasting | None = None
 
-    def round(self, job: Job, limit_s: float, stop: threading.Event) -> Round:
+    def round(self, job: Job, limit_s: float, stop: threading.Event) -> WorkerProcess:
         """The job, given to the process of the round before where that still runs, else to a new one."""
         job = msgspec.structs.replace(job, more=True)
         if self.lasting is None or not self.lasting.served:
@@ -92,16 +92,16 @@ class Worker:
             self.lasting = None
 
 
-class _Lasting(Round):
+class _Lasting(WorkerProcess):
     """A process that outlives its round where it came to the round's end."""
 
     served = False
 
-    def messages(self) -> Iterator[Began | Took | Ended | Fault]:
+    def messages(self) -> Iterator[CaseStarted | CaseDone | RoundDone | RoundFailed]:
         """As of a round; notes whether its end was said."""
         self.served = False
         for message in super().messages():
-            self.served = isinstance(message, Ended)
+            self.served = isinstance(message, RoundDone)
             yield message
 
     def again(self, job: Job, limit_s: float) -> None:

@@ -29,7 +29,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False  # another job follows on the same standard input once this one has ended
 
 
-class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
+class CaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
     """A case is about to be measured."""
 
     case: str
@@ -43,7 +43,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, tag="sampling"):
     sent_s: float  # by the system's monotonic clock, which is one for all processes
 
 
-class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took"):
+class CaseDone(msgspec.Struct, frozen=True, kw_only=True, tag="took"):
     """A case was measured; with what the sensors read since the last one."""
 
     samples: Samples
@@ -51,7 +51,7 @@ class Took(msgspec.Struct, frozen=True, kw_only=True, tag="took"):
     spent: bool = False  # the case left its process such that nothing more can be measured in it: it ends here
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
+class RoundDone(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     """The round is over."""
 
     seconds: float  # by the target's clock
@@ -60,11 +60,11 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     notices: list[Notice] = []  # of the sampler
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True, tag="fault"):
+class RoundFailed(msgspec.Struct, frozen=True, kw_only=True, tag="fault"):
     """The round cannot go on."""
 
     message: str
     exit_code: int = 3
 
 
-Message = Began | Sampling | Took | Ended | Fault
+Message = CaseStarted | Sampling | CaseDone | RoundDone | RoundFailed

@@ -19,7 +19,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import locks
 
 
-class Held(NamedTuple):
+class OpenRun(NamedTuple):
     """A run that this process alone writes, on devices that no other run uses."""
 
     record: Run
@@ -43,14 +43,14 @@ def record(plan: Plan, target: str, devices: Sequence[Device], machine: Machine,
 
 
 @contextmanager
-def begin(run: Run, devices: Sequence[Device], home: Path, wait_s: float = 0.0) -> Iterator[Held]:
+def begin(run: Run, devices: Sequence[Device], home: Path, wait_s: float = 0.0) -> Iterator[OpenRun]:
     """A new bundle. Raises Busy where another run uses a device for longer than `wait_s`."""
     with locks.hold(devices, wait_s):
-        yield Held(run, list(devices), bundles.Writer.create(run, home))
+        yield OpenRun(run, list(devices), bundles.Writer.create(run, home))
 
 
 @contextmanager
-def resume(path: Path) -> Iterator[Held]:
+def resume(path: Path) -> Iterator[OpenRun]:
     """A run that was interrupted or killed, on the devices where it began; what is to be told of it are the writer's notices.
 
     Raises Unavailable where one of them is not here, Busy, InputError, SchemaError.
@@ -59,7 +59,7 @@ def resume(path: Path) -> Iterator[Held]:
     run = bundles.read_run(path)
     devices = _begun_on(run)
     with locks.hold(devices):
-        yield Held(run, devices, writer)
+        yield OpenRun(run, devices, writer)
 
 
 def _begun_on(run: Run) -> list[Device]:

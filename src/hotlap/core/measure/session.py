@@ -15,8 +15,8 @@ from hotlap.core import extend
 from hotlap.core.errors import HotlapError, InputError, Interrupted, MachineError, Unavailable
 from hotlap.core.measure import programs, runs, signals, supervisor, targets
 from hotlap.core.measure.machine.machine import fingerprint
-from hotlap.core.measure.process import Round
-from hotlap.core.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Took
+from hotlap.core.measure.process import WorkerProcess
+from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted, Job, RoundDone, RoundFailed
 from hotlap.core.measure.rounds import Next, Rounds
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.targets.faults import never_came
@@ -28,7 +28,7 @@ HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and thre
 
 
 @dataclass(frozen=True)
-class Options:
+class SessionOptions:
     """How to run a plan, beside the plan's own options."""
 
     target: str = ""  # specification; "" is the best there is
@@ -41,20 +41,20 @@ class Options:
     look: Look | None = None  # at the machine, before anything was measured
 
 
-Event = Began | Took | Ended | str
+Event = CaseStarted | CaseDone | RoundDone | str
 Listener = Callable[[Device, int, Event], None]
 """Told of every event: device, round, what happened. A string is news in words."""
-Start = Callable[[Job, float, threading.Event], Round]
+Start = Callable[[Job, float, threading.Event], WorkerProcess]
 """What runs one job: job, seconds of silence that are allowed, what the user's stop sets. A fresh process, but for tests."""
 
 
-def process(job: Job, limit_s: float, stop: threading.Event) -> Round:
+def process(job: Job, limit_s: float, stop: threading.Event) -> WorkerProcess:
     """A fresh process for one job."""
     accounts = (implementer.account(job.cases) for implementer in extend.each("implementers"))
-    return Round(job, limit_s, stop, next((account for account in accounts if account), None))
+    return WorkerProcess(job, limit_s, stop, next((account for account in accounts if account), None))
 
 
-def run(plan: Plan, options: Options, listen: Listener, start: Start = process) -> Path:
+def run(plan: Plan, options: SessionOptions, listen: Listener, start: Start = process) -> Path:
     """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
     limit = _Limit(options.limit_s)
     spec, devices = places(plan, options)
@@ -77,7 +77,7 @@ def run(plan: Plan, options: Options, listen: Listener, start: Start = process) 
         return _Session(held, listen, limit, start).measure({})
 
 
-def places(plan: Plan, options: Options) -> tuple[targets.Spec, list[Device]]:
+def places(plan: Plan, options: SessionOptions) -> tuple[targets.TargetSpec, list[Device]]:
     """Where the plan will be measured. Raises InputError for every usage error, Unavailable where nothing is usable."""
     spec = targets.chosen(options.target, plan.cases)
     devices = choose(targets.find(spec), options.device)
@@ -145,7 +145,7 @@ class _Limit:
 class _Session:
     """A run under way."""
 
-    def __init__(self, held: runs.Held, listen: Listener, limit: _Limit, start: Start) -> None:
+    def __init__(self, held: runs.OpenRun, listen: Listener, limit: _Limit, start: Start) -> None:
         self.held, self.listen, self.limit, self.start = held, listen, limit, start
         self.record, self.devices, self.writer = held
         self.options, self.cases = self.record.plan.measure, self.record.plan.cases
@@ -153,7 +153,7 @@ class _Session:
         self.simulated = targets.parse(self.record.target).name in targets.VIRTUAL
         self.ended_s: dict[str, float] = {d.key: 0.0 for d in self.devices}  # by the device's own clock
         self.hung: dict[tuple[str, str], int] = {}  # device and case that did not answer, and in which round
-        self.last_round_end: dict[str, Ended] = {}  # how the last process of this round ended, by device
+        self.last_round_end: dict[str, RoundDone] = {}  # how the last process of this round ended, by device
         self.round_duration_s: dict[str, float] = {}  # of all its processes, by the wall clock; by the device's own where it is simulated
         self.seen: dict[str, Any] = {}  # of the run's sensors, by the last process that came to its end
         self.programs = programs.Worker()
@@ -242,7 +242,7 @@ class _Session:
                 left = [case for case in left if case.id not in gone]
                 continue
             failed = Samples(case=at.case.id, device=device.key, round=number, status="error", reason=at.reason)
-            self._keep(device, number, Took(samples=failed))
+            self._keep(device, number, CaseDone(samples=failed))
             left = [case for case in left if case.id not in at.done | {at.case.id}]
             if at.hung:
                 self.hung[device.key, at.case.id] = number
@@ -256,7 +256,7 @@ class _Session:
         if before is None:
             return False
         reason = f"not tried again: it did not answer in round {before + 1}"
-        self._keep(device, number, Took(samples=Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)))
+        self._keep(device, number, CaseDone(samples=Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)))
         return True
 
     def _process(self, device: Device, number: int, following: Next) -> _Died | None:
@@ -273,12 +273,12 @@ class _Session:
         started_s = clock.now()
         with worker:
             for message in worker.messages():
-                if isinstance(message, Fault):
+                if isinstance(message, RoundFailed):
                     raise _error(message)
-                if isinstance(message, Began):
+                if isinstance(message, CaseStarted):
                     began = message.case
                     self.listen(device, number, message)
-                elif isinstance(message, Took):
+                elif isinstance(message, CaseDone):
                     self._keep(device, number, message)
                     done.add(message.samples.case)
                     if self._over():
@@ -298,7 +298,7 @@ class _Session:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
         return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
 
-    def _ended(self, device: Device, number: int, ended: Ended, wall_s: float) -> None:
+    def _ended(self, device: Device, number: int, ended: RoundDone, wall_s: float) -> None:
         """Of one of the round's processes; listeners hear of the round itself once, with the time of all."""
         self.round_duration_s[device.key] += ended.seconds if self.simulated else wall_s
         self.seen = {"sensors_missing": ended.missing, "sampler_share": ended.sampler_share}
@@ -306,7 +306,7 @@ class _Session:
             self.listen(device, number, notice.text)
         self.last_round_end[device.key] = ended
 
-    def _keep(self, device: Device, number: int, took: Took) -> None:
+    def _keep(self, device: Device, number: int, took: CaseDone) -> None:
         with self.writing:
             self.writer.append(took.samples)
             self.writer.readings(took.readings)
@@ -355,6 +355,6 @@ def place_of(device: Device, text: str) -> int:
     return place
 
 
-def _error(fault: Fault) -> HotlapError:
+def _error(fault: RoundFailed) -> HotlapError:
     kind = {2: InputError, 130: Interrupted}.get(fault.exit_code, MachineError)
     return kind(fault.message)

@@ -19,7 +19,7 @@ from hotlap.core.errors import HotlapError
 from hotlap.core.measure import foreign, guard, programs, sensors, targets
 from hotlap.core.measure import notices as noticing
 from hotlap.core.measure.loop import CaseBudget, measure, timing_overhead
-from hotlap.core.measure.protocol import SHORTEST_SLOT_S, Began, Ended, Fault, Job, Message, Sampling, Took
+from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted, Job, Message, RoundDone, RoundFailed, Sampling
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Case
@@ -40,7 +40,7 @@ def main() -> int:
             if not job.more:
                 break
     except HotlapError as error:
-        _say(channel, Fault(message=str(error), exit_code=error.exit_code))
+        _say(channel, RoundFailed(message=str(error), exit_code=error.exit_code))
         return error.exit_code
     return 0
 
@@ -70,7 +70,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
     cases, sampled_s, waited_s = list(job.cases), 0.0, 0.0
     random.Random(job.seed).shuffle(cases)
     for number, case in enumerate(cases):
-        _say(channel, Began(case=case.id))
+        _say(channel, CaseStarted(case=case.id))
         seconds = _share(job.options.round_s, target.clock.now() - began - waited_s, sampled_s, number, len(cases))
         budget = _budget(target, case, job, watch, None if target.dialect == "model" else channel)
         budget = dataclasses.replace(budget, seconds=seconds, patience_s=_patience_s(job, waited_s))
@@ -84,7 +84,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
         samples = msgspec.structs.replace(samples, notices=samples.notices + noticing.notices(samples, readings, device))
-        _say(channel, Took(samples=samples, readings=readings, spent=bool(guard.spent)))
+        _say(channel, CaseDone(samples=samples, readings=readings, spent=bool(guard.spent)))
         if guard.spent:
             return
         answer = answers.readline()
@@ -94,7 +94,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
             break  # it has enough
     if sampler:
         sampler.stop()
-    _say(channel, Ended(
+    _say(channel, RoundDone(
         seconds=target.clock.now() - began, sampler_share=sampler.share if sampler else None,
         missing=sensors.missing(target) if sampler else {}, notices=sampler.notices if sampler else [],
     ))
@@ -112,7 +112,7 @@ def _patience_s(job: Job, waited_s: float) -> float:
     return max(min(job.patience_s - waited_s, GREATEST_SHARE * job.patience_s / len(job.cases)), 0.0)
 
 
-def _budget(target: Target, case: Case, job: Job, watch: foreign.Watch, channel: IO[bytes] | None) -> CaseBudget:
+def _budget(target: Target, case: Case, job: Job, watch: foreign.ForeignWatch, channel: IO[bytes] | None) -> CaseBudget:
     """What a case gets, but for its time. `channel` is None where the clock is not the session's."""
 
     def sampling(timed_s: float, between_s: float) -> None:

@@ -81,7 +81,7 @@ class Calibration:
         return f"published figures and a sweep on {where} ({self.date})"
 
 
-class Swept(NamedTuple):
+class CalibrationSweep(NamedTuple):
     """Cases of one family as arrays: the parts of their expected time, their types, the measured seconds."""
 
     parts: Parts
@@ -89,7 +89,7 @@ class Swept(NamedTuple):
     seconds: Floats
 
 
-class Groups(NamedTuple):
+class CalibrationGroups(NamedTuple):
     """Seconds of each case by what scales them. `host` is the host's own time, of which a part overlaps with the device."""
 
     arithmetic: Floats
@@ -98,19 +98,21 @@ class Groups(NamedTuple):
     host: Floats
 
 
-def groups(parts: Parts) -> Groups:
+def groups(parts: Parts) -> CalibrationGroups:
     """The parts of an estimate, summed by what scales them."""
     zero = np.zeros(len(next(iter(parts.values()))))
     arithmetic, memory = (np.sum([zero, *(parts[n] for n in names if n in parts)], axis=0) for names in (ARITHMETIC, MEMORY))
     fixed = np.sum([zero, *(v for n, v in parts.items() if n not in (*ARITHMETIC, *MEMORY, HOST))], axis=0)
     device, added = arithmetic + memory + fixed, parts.get(HOST, zero)
-    return Groups(arithmetic, memory, fixed, np.maximum((device + added) ** HOST_POWER - device**HOST_POWER, 0.0) ** (1 / HOST_POWER))
+    return CalibrationGroups(
+        arithmetic, memory, fixed, np.maximum((device + added) ** HOST_POWER - device**HOST_POWER, 0.0) ** (1 / HOST_POWER)
+    )
 
 
 # ---------------------------------------------------------------- learning
 
 
-def learn(swept: Swept) -> Learnt:
+def learn(swept: CalibrationSweep) -> Learnt:
     """Factors of one family from its cases: least squares of logarithms, outliers weighed down (Cauchy), pulled towards no change."""
     found, types = groups(swept.parts), sorted(set(swept.dtypes.tolist()))
     place = np.array([types.index(one) for one in swept.dtypes])
@@ -153,7 +155,7 @@ def _factor(log: float, sigma: float) -> Factor:
     return Factor(*(float(np.exp(log + z * sigma)) for z in (0.0, -Z90, Z90)))
 
 
-def _seconds(grouped: Groups, arithmetic: Any, memory: Any, host: Any, call_s: float) -> Floats:
+def _seconds(grouped: CalibrationGroups, arithmetic: Any, memory: Any, host: Any, call_s: float) -> Floats:
     device = arithmetic * grouped.arithmetic + memory * grouped.memory + np.maximum(grouped.fixed + call_s, LEAST_CALL * grouped.fixed)
     return np.asarray((device**HOST_POWER + (host * grouped.host) ** HOST_POWER) ** (1 / HOST_POWER))
 

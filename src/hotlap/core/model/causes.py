@@ -32,7 +32,7 @@ Against = Literal["bound", "expected", "ceiling", "unknown"]
 
 
 @dataclass(frozen=True)
-class Found:
+class NamedCause:
     """A cause, what it rests on, and the numbers and names behind it."""
 
     cause: str
@@ -42,7 +42,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Seen:
+class GapInputs:
     """Everything a cause is found from."""
 
     result: Result
@@ -77,51 +77,51 @@ class Seen:
         return {"limit_memory_b_s": rates[0]} | ({"limit_spared_bytes": spared} if spared > 0.005 * self.asked.memory_bytes else {})
 
 
-def cause(seen: Seen) -> Found:
+def cause(seen: GapInputs) -> NamedCause:
     """The first cause that the numbers support, and what it rests on; at the limit there is nothing to explain."""
     if seen.beyond:
-        return Found("unknown", "beyond_expected")
+        return NamedCause("unknown", "beyond_expected")
     if seen.share is not None and seen.share >= AT_LIMIT and seen.against != "ceiling":  # the run's own best is no limit
-        return Found("at_limit")
-    tests: tuple[Callable[[Seen], Found | None], ...] = (
+        return NamedCause("at_limit")
+    tests: tuple[Callable[[GapInputs], NamedCause | None], ...] = (
         _held_back, _shared, _by_nature, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
     )
     for test in tests:
         if found := test(seen):
             return found
-    return Found("unknown", "no_limit" if seen.limit.reason else "unexplained")
+    return NamedCause("unknown", "no_limit" if seen.limit.reason else "unexplained")
 
 
 # ---------------------------------------------------------------- causes, the first that fits counts
 
 
-def _held_back(seen: Seen) -> Found | None:
+def _held_back(seen: GapInputs) -> NamedCause | None:
     """A notice of throttling, or power at its limit."""
     for notice in seen.result.notices:
         if notice.code == "throttled":
-            return Found("power", "throttled", names={"seen": notice.seen} if notice.seen else {})
+            return NamedCause("power", "throttled", names={"seen": notice.seen} if notice.seen else {})
     power, most = _during(seen, "power_w"), seen.context.power_limit_w
     ratio = _clock_ratio(seen)
     if power and most and power >= POWER_FULL * most and ratio is not None and ratio < LOW_CLOCK:
-        return Found("power", "power_limit", {"power_w": power, "power_limit_w": most, "clock_share": ratio})
+        return NamedCause("power", "power_limit", {"power_w": power, "power_limit_w": most, "clock_share": ratio})
     return None
 
 
-def _shared(seen: Seen) -> Found | None:
+def _shared(seen: GapInputs) -> NamedCause | None:
     """Other work on the device, noticed in half of the rounds or more: what else a case shows says little then."""
     noticed = [one for r in seen.result.rounds for one in r.notices if one.code == "shared_device"]
     if seen.share is None or 2 * len(noticed) < len(seen.result.rounds) or not noticed:
         return None
-    return Found("shared", "shared")
+    return NamedCause("shared", "shared")
 
 
-def _by_nature(seen: Seen) -> Found | None:
+def _by_nature(seen: GapInputs) -> NamedCause | None:
     """Workloads whose cause is what they measure."""
     named = work.traits(seen.case.workload).cause(seen.case.params)
-    return Found(named[0], "nature", names=_level(seen)) if named else None
+    return NamedCause(named[0], "nature", names=_level(seen)) if named else None
 
 
-def _level(seen: Seen) -> dict[str, str]:
+def _level(seen: GapInputs) -> dict[str, str]:
     """Where the working set lies."""
     spec = seen.context.spec
     level = place(seen.asked.working_set_bytes, spec) if seen.asked.working_set_bytes else ""
@@ -129,7 +129,7 @@ def _level(seen: Seen) -> dict[str, str]:
     return {"level": level, **closer} if level else {}
 
 
-def _small(seen: Seen) -> Found | None:
+def _small(seen: GapInputs) -> NamedCause | None:
     """Too short beside a launch, or too few parts to fill the device."""
     if not work.traits(seen.case.workload).counted or _shares_launch(seen.result):
         return None
@@ -142,7 +142,7 @@ def _small(seen: Seen) -> Found | None:
         return None
     if launch and seen.seconds < LAUNCHES * launch and launch >= MOST * missing / (1.0 if seen.limit_s else LAUNCHES):
         few = seen.seconds < FEW_LAUNCHES * launch
-        return Found("launch" if few else "too_small", basis, {"call_s": seen.seconds, "launch_s": launch})
+        return NamedCause("launch" if few else "too_small", basis, {"call_s": seen.seconds, "launch_s": launch})
     return _too_few_tiles(seen)
 
 
@@ -151,12 +151,12 @@ def _shares_launch(result: Result) -> bool:
     return any(r.passes > 1 for r in result.rounds)
 
 
-def _cheaper_than_launch(seen: Seen, launch_s: float) -> bool:
+def _cheaper_than_launch(seen: GapInputs, launch_s: float) -> bool:
     """What may share a launch, and takes less than one, is not launched each time."""
     return work.traits(seen.case.workload).shares_launch and seen.seconds < launch_s / 2
 
 
-def _too_few_tiles(seen: Seen) -> Found | None:
+def _too_few_tiles(seen: GapInputs) -> NamedCause | None:
     spec, params = seen.context.spec, seen.case.params
     if work.traits(seen.case.workload).model != "product" or spec is None or spec.kind != "gpu" or not spec.compute_units:
         return None
@@ -164,10 +164,10 @@ def _too_few_tiles(seen: Seen) -> Found | None:
     tiles = math.ceil(m / TILE) * math.ceil(n / TILE) * batch
     if tiles >= spec.compute_units or _resource(seen):
         return None
-    return Found("too_small", "tiles", {"tiles": tiles, "tile": TILE, "units": spec.compute_units})
+    return NamedCause("too_small", "tiles", {"tiles": tiles, "tile": TILE, "units": spec.compute_units})
 
 
-def _low_clock(seen: Seen) -> Found | None:
+def _low_clock(seen: GapInputs) -> NamedCause | None:
     """The clock, where what sets the limit runs on it and it explains most of the gap."""
     ratio = _clock_ratio(seen)
     on_clock = seen.limit.limiter in ("arithmetic unit", "cache") or seen.name.startswith("compute")
@@ -176,14 +176,14 @@ def _low_clock(seen: Seen) -> Found | None:
     if math.log(ratio) / math.log(seen.share) < MOST:
         return None
     highest = seen.context.clock_max_hz or 0.0
-    return Found("clock", "clock", {"clock_share": ratio, "clock_max_hz": highest, "at_clock_share": seen.share / ratio})
+    return NamedCause("clock", "clock", {"clock_share": ratio, "clock_max_hz": highest, "at_clock_share": seen.share / ratio})
 
 
 WAITED = "waiting for a core, at most"
 """Pressure is the share of time in which some task waited, not how long this one did."""
 
 
-def measured_split(seen: Seen) -> dict[str, float]:
+def measured_split(seen: GapInputs) -> dict[str, float]:
     """Seconds between the bound and the measured time where no model knows the kernel: what the run's clock, its launches and, on a
     processor, the time in which some task waited for a core account for (at most), and what they do not. Empty at the bound, where there
     is none, and where none of them does."""
@@ -203,13 +203,13 @@ def measured_split(seen: Seen) -> dict[str, float]:
     return {**split, "unexplained": missing - sum(split.values())} if split else {}
 
 
-def _clock_ratio(seen: Seen) -> float | None:
+def _clock_ratio(seen: GapInputs) -> float | None:
     clocks = [hz for r in seen.result.rounds for hz in r.clocks_hz]
     clock, top = median(clocks) if clocks else _during(seen, "clock_hz.sm"), seen.context.clock_max_hz
     return clock / top if clock and top else None
 
 
-def _during(seen: Seen, sensor: str) -> float | None:
+def _during(seen: GapInputs, sensor: str) -> float | None:
     """The median reading over the case's own windows, round by round."""
     windows = [(r.round, r.began_s, r.ended_s) for r in seen.result.rounds if r.ended_s > r.began_s]
     values = [
@@ -219,7 +219,7 @@ def _during(seen: Seen, sensor: str) -> float | None:
     return median(values) if values else None
 
 
-def _between_levels(seen: Seen) -> Found | None:
+def _between_levels(seen: GapInputs) -> NamedCause | None:
     """A working set around a cache's size, or one whose limit is the cache itself."""
     spec, footprint = seen.context.spec, max(seen.asked.working_set_bytes, seen.asked.memory_bytes)
     if not work.traits(seen.case.workload).memory_alone or not footprint or seen.case.params.get("cache") == "cold":
@@ -228,13 +228,13 @@ def _between_levels(seen: Seen) -> Found | None:
     level = place(footprint, spec)
     if caches and level == "":
         name, nbytes = min(caches, key=lambda c: abs(math.log(footprint / c[1])))
-        return Found("cache", "between_levels", {"footprint_bytes": footprint, "cache_bytes": nbytes}, {"level": name})
+        return NamedCause("cache", "between_levels", {"footprint_bytes": footprint, "cache_bytes": nbytes}, {"level": name})
     if level not in ("", "memory"):
-        return Found("cache", "in_level", {"footprint_bytes": footprint}, {"level": level})
+        return NamedCause("cache", "in_level", {"footprint_bytes": footprint}, {"level": level})
     return None
 
 
-def _resource(seen: Seen) -> Found | None:
+def _resource(seen: GapInputs) -> NamedCause | None:
     """The resource that takes most of the time at the best rate that the run's other cases saw of it."""
     if seen.against == "ceiling":
         return None
@@ -247,17 +247,17 @@ def _resource(seen: Seen) -> Found | None:
     cause = "arithmetic" if key.startswith("compute") else "bandwidth"
     numbers = {"rate": ceilings.others(key, seen.case) or 0.0, "time_share": min(part, 1.0)}
     if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
-        return Found(cause, "nearest", numbers | _ruled_out(seen), {"resource": key})
-    return Found(cause, "resource", numbers, {"resource": key})
+        return NamedCause(cause, "nearest", numbers | _ruled_out(seen), {"resource": key})
+    return NamedCause(cause, "resource", numbers, {"resource": key})
 
 
-def _fetch_size(seen: Seen) -> Found | None:
+def _fetch_size(seen: GapInputs) -> NamedCause | None:
     """What the workload fetches and does not use."""
     likely = work.traits(seen.case.workload).likely(seen.case.params)
-    return Found(likely[0], "access") if likely else None
+    return NamedCause(likely[0], "access") if likely else None
 
 
-def _limiter(seen: Seen) -> Found | None:
+def _limiter(seen: GapInputs) -> NamedCause | None:
     """What sets the limit, where the share is high enough that it is likely to set the pace too."""
     cause = LIMITERS.get(seen.limit.limiter)
     if seen.against == "ceiling":
@@ -265,10 +265,10 @@ def _limiter(seen: Seen) -> Found | None:
     if cause is None or seen.share is None or seen.share < NEAR:
         return None
     moved = {"moved_b_s": seen.asked.memory_bytes / seen.seconds} if seen.asked.memory_bytes and cause == "bandwidth" else {}
-    return Found(cause, PACE[cause], moved | _ruled_out(seen))
+    return NamedCause(cause, PACE[cause], moved | _ruled_out(seen))
 
 
-def _ruled_out(seen: Seen) -> dict[str, float]:
+def _ruled_out(seen: GapInputs) -> dict[str, float]:
     """What the readings say the rest of the gap is not."""
     ratio, power, most = _clock_ratio(seen), _during(seen, "power_w"), seen.context.power_limit_w
     found = {"clock_share": ratio} if ratio is not None else {}

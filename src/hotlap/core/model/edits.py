@@ -24,7 +24,7 @@ _TIMES = re.compile(r"(?:\*(?P<star>[^*]+)|(?P<plain>[0-9.eE+-]+)[x×])$")
 
 
 @dataclass(frozen=True)
-class Figure:
+class EditedFigure:
     """What can be edited: a field of Spec, its unit, how its name may also be written (without regard to capitals)."""
 
     field: str
@@ -37,28 +37,28 @@ class Figure:
 FIGURES = {
     one.field: one
     for one in (
-        Figure("compute_units", "", ("units", "sms", "sm", "cus", "compute.units"), whole=True),
-        Figure("clock_max_hz", "Hz", ("clock_hz", "clock", "compute.clock_max_hz")),
-        Figure("clock_for_peak_hz", "Hz", ("compute.clock_for_peak_hz",)),
-        Figure("shared_bytes_per_unit", "B", ("shared_bytes", "shared_b", "compute.shared_bytes_per_unit")),
-        Figure("registers_per_unit", "", ("registers", "compute.registers_per_unit"), whole=True),
-        Figure("warps_max_per_unit", "", ("warps_max", "compute.warps_max_per_unit"), whole=True),
-        Figure("blocks_max_per_unit", "", ("blocks_max", "compute.blocks_max_per_unit"), whole=True),
-        Figure("memory_bytes", "B", ("memory_b", "memory", "memory.bytes")),
-        Figure("memory_bandwidth_b_s", "B/s", ("memory_bandwidth", "bandwidth_b_s", "bandwidth", "memory.bandwidth_b_s")),
-        Figure("l2_bytes", "B", ("l2_b", "l2", "cache.l2_bytes")),
-        Figure("llc_bytes", "B", ("llc_b", "llc", "cache.llc_bytes")),
-        Figure("scaleup_b_s", "B/s", ("link_b_s", "link_bandwidth", "nvlink_b_s", "link.scaleup_b_s")),
-        Figure("host_b_s", "B/s", ("host_link_b_s", "host_bandwidth", "link.host_b_s")),
-        Figure("pcie_generation", "", ("link.pcie_generation",), whole=True),
-        Figure("pcie_lanes", "", ("link.pcie_lanes",), whole=True),
-        Figure("power_w", "W", ("limit_w", "power_limit_w", "power_limit", "power", "power.limit_w")),
-        *(Figure(unit, "", (f"flop_per_clock.{unit}", unit.replace(".", "_"))) for unit in UNITS_OF_ARITHMETIC),
-        Figure("matrix_rate", also=("matrix",), relative=True),
-        Figure("vector_rate", also=("fma", "vector"), relative=True),
-        Figure("l2_factor", also=("l2_bandwidth", "l2_rate"), relative=True),
-        Figure("launch_factor", also=("launch", "launch_latency", "launch_s"), relative=True),
-        Figure("link_latency_factor", also=("link_latency", "link_latency_s"), relative=True),
+        EditedFigure("compute_units", "", ("units", "sms", "sm", "cus", "compute.units"), whole=True),
+        EditedFigure("clock_max_hz", "Hz", ("clock_hz", "clock", "compute.clock_max_hz")),
+        EditedFigure("clock_for_peak_hz", "Hz", ("compute.clock_for_peak_hz",)),
+        EditedFigure("shared_bytes_per_unit", "B", ("shared_bytes", "shared_b", "compute.shared_bytes_per_unit")),
+        EditedFigure("registers_per_unit", "", ("registers", "compute.registers_per_unit"), whole=True),
+        EditedFigure("warps_max_per_unit", "", ("warps_max", "compute.warps_max_per_unit"), whole=True),
+        EditedFigure("blocks_max_per_unit", "", ("blocks_max", "compute.blocks_max_per_unit"), whole=True),
+        EditedFigure("memory_bytes", "B", ("memory_b", "memory", "memory.bytes")),
+        EditedFigure("memory_bandwidth_b_s", "B/s", ("memory_bandwidth", "bandwidth_b_s", "bandwidth", "memory.bandwidth_b_s")),
+        EditedFigure("l2_bytes", "B", ("l2_b", "l2", "cache.l2_bytes")),
+        EditedFigure("llc_bytes", "B", ("llc_b", "llc", "cache.llc_bytes")),
+        EditedFigure("scaleup_b_s", "B/s", ("link_b_s", "link_bandwidth", "nvlink_b_s", "link.scaleup_b_s")),
+        EditedFigure("host_b_s", "B/s", ("host_link_b_s", "host_bandwidth", "link.host_b_s")),
+        EditedFigure("pcie_generation", "", ("link.pcie_generation",), whole=True),
+        EditedFigure("pcie_lanes", "", ("link.pcie_lanes",), whole=True),
+        EditedFigure("power_w", "W", ("limit_w", "power_limit_w", "power_limit", "power", "power.limit_w")),
+        *(EditedFigure(unit, "", (f"flop_per_clock.{unit}", unit.replace(".", "_"))) for unit in UNITS_OF_ARITHMETIC),
+        EditedFigure("matrix_rate", also=("matrix",), relative=True),
+        EditedFigure("vector_rate", also=("fma", "vector"), relative=True),
+        EditedFigure("l2_factor", also=("l2_bandwidth", "l2_rate"), relative=True),
+        EditedFigure("launch_factor", also=("launch", "launch_latency", "launch_s"), relative=True),
+        EditedFigure("link_latency_factor", also=("link_latency", "link_latency_s"), relative=True),
     )
 }
 RATES = {"matrix_rate": "matrix.", "vector_rate": "fma."}  # how the rates begin that they are of
@@ -75,7 +75,7 @@ def parted(name: str) -> tuple[str, list[str]]:
 
 def edited(spec: Spec, changes: Sequence[str]) -> Spec:
     """`spec` with each `KEY=VALUE` taken in. Raises InputError: what is wrong, what is valid."""
-    given: dict[str, tuple[Figure, str]] = {}
+    given: dict[str, tuple[EditedFigure, str]] = {}
     for text in changes:
         figure, value = _read(text, spec)
         if figure.field in given:
@@ -98,7 +98,7 @@ def edited(spec: Spec, changes: Sequence[str]) -> Spec:
     )  # fmt: skip
 
 
-def _read(text: str, spec: Spec) -> tuple[Figure, str]:
+def _read(text: str, spec: Spec) -> tuple[EditedFigure, str]:
     name, sign, value = (part.strip() for part in text.partition("="))
     if not sign or not value:
         raise InputError(f"'{text}' is not an edit of {spec.slug}: write KEY=VALUE, {EXAMPLE}")
@@ -109,11 +109,11 @@ def _read(text: str, spec: Spec) -> tuple[Figure, str]:
     return figure, value
 
 
-def _shown(figure: Figure) -> str:
+def _shown(figure: EditedFigure) -> str:
     return SHOWN.get(figure.field, figure.field)
 
 
-def _taken(spec: Spec, figure: Figure, text: str) -> tuple[Spec, str]:
+def _taken(spec: Spec, figure: EditedFigure, text: str) -> tuple[Spec, str]:
     """The machine with one figure edited, and the value as the slug says it."""
     factor = _factor(figure, text)
     if figure.field in RATES:
@@ -134,7 +134,7 @@ def _taken(spec: Spec, figure: Figure, text: str) -> tuple[Spec, str]:
     return _noted(spec, figure.field, int(value) if figure.whole else value, was), said
 
 
-def _factor(figure: Figure, text: str) -> float:
+def _factor(figure: EditedFigure, text: str) -> float:
     """Of a relative value; nan of an absolute one."""
     match = _TIMES.match(text)
     if not match:
@@ -150,7 +150,7 @@ def _factor(figure: Figure, text: str) -> float:
     return factor
 
 
-def _absolute(figure: Figure, text: str) -> float:
+def _absolute(figure: EditedFigure, text: str) -> float:
     try:
         return units.parse(text, figure.unit)
     except InputError as error:
@@ -167,7 +167,7 @@ def stands(spec: Spec, name: str) -> float | None:
     return value
 
 
-def _sane(spec: Spec, figure: Figure, value: float, old: float | None) -> None:
+def _sane(spec: Spec, figure: EditedFigure, value: float, old: float | None) -> None:
     name = _shown(figure)
     if not (0 < value < math.inf):
         raise InputError(f"'{name}' must be above 0, not {value:g}")
@@ -180,7 +180,7 @@ def _sane(spec: Spec, figure: Figure, value: float, old: float | None) -> None:
         raise InputError(f"'{name}' of {units.exact(value, figure.unit)} is {times}: at most {MOST:g} times, at least a hundredth")
 
 
-def _rates(spec: Spec, figure: Figure, factor: float) -> Spec:
+def _rates(spec: Spec, figure: EditedFigure, factor: float) -> Spec:
     kind = RATES[figure.field]
     if not known(spec, figure.field):
         raise InputError(f"{spec.table_slug} has no {kind.rstrip('.')} rate in the machine table: nothing to multiply")

@@ -53,7 +53,7 @@ class Expected(NamedTuple):
     choice: Mapping[str, NDArray[Any]]
     inside: NDArray[np.bool_]  # within what was measured
     family: str
-    known: intervals.Level
+    known: intervals.IntervalLevel
 
 
 def expect(
@@ -71,7 +71,7 @@ def expect(
     demand = _overheads(kind, demand, spec)
     if not _like_measured(spec):
         demand = demand._replace(inside=np.zeros(len(demand.seconds), dtype=bool))
-    known = intervals.Level("spec", intervals.ASSUMED) if kind.model == "copy" else intervals.level(spec)
+    known = intervals.IntervalLevel("spec", intervals.ASSUMED) if kind.model == "copy" else intervals.level(spec)
     if calibration is not None and family in calibration.families:
         corrected = scaled(calibration.families[family], demand.parts, params.get("dtype", ""))
         demand, known = (
@@ -161,12 +161,12 @@ def _power(family: str, demand: Estimate, seconds: Floats, spec: Spec) -> tuple[
     return np.minimum(drawn, spec.power_w * power.MARGIN), clock
 
 
-def _spent(demand: Estimate, seconds: Floats) -> power.Spent:
+def _spent(demand: Estimate, seconds: Floats) -> power.PowerDemand:
     fixed = np.minimum(np.sum([demand.parts.get(name, 0.0 * seconds) for name in UNCLOCKED], axis=0), seconds)
-    return power.Spent(seconds - fixed, fixed)
+    return power.PowerDemand(seconds - fixed, fixed)
 
 
-def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.Spent]:
+def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.PowerDemand]:
     """A case's kind of kernel, what it makes the machine do, and its seconds at the highest clock: those that go with the clock, and the
     rest. Raises InputError for what no family knows, and where the energy of an operation is not known."""
     workload = work.find(case.workload)

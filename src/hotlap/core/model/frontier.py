@@ -22,14 +22,14 @@ from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case
 
 
-class Setting(NamedTuple):
+class FrontierSetting(NamedTuple):
     """What a card is held to; None: its own."""
 
     clock_hz: float | None = None
     power_w: float | None = None
 
 
-class Sum(NamedTuple):
+class FrontierSum(NamedTuple):
     """All calls of a plan at a setting."""
 
     seconds: float
@@ -37,14 +37,14 @@ class Sum(NamedTuple):
     clock_hz: float  # mean over time
 
 
-class Swept(NamedTuple):
+class FrontierSweep(NamedTuple):
     """Of each setting, in the order given; and the cases that the model does not know, with the reason."""
 
-    sums: list[Sum]
+    sums: list[FrontierSum]
     unknown: dict[str, str]
 
 
-def over(cases: Sequence[Case], calls: Mapping[str, float], spec: Spec, settings: Sequence[Setting]) -> Swept:
+def over(cases: Sequence[Case], calls: Mapping[str, float], spec: Spec, settings: Sequence[FrontierSetting]) -> FrontierSweep:
     """`calls`: of each Case.id; 1 where it is not in there. Raises InputError where the model knows none of them, or a setting is beyond
     the machine."""
     for setting in settings:
@@ -61,16 +61,16 @@ def over(cases: Sequence[Case], calls: Mapping[str, float], spec: Spec, settings
         totals = [(s + many * t, j + many * t * w, c + many * t * hz) for (s, j, c), (t, w, hz) in zip(totals, found, strict=True)]
     if len(unknown) == len(cases):
         raise InputError(f"the model knows the energy of none of these cases; {next(iter(unknown.values()), 'the plan has no case')}")
-    return Swept([Sum(seconds, joules, hertz / seconds) for seconds, joules, hertz in totals], unknown)
+    return FrontierSweep([FrontierSum(seconds, joules, hertz / seconds) for seconds, joules, hertz in totals], unknown)
 
 
-def _each(case: Case, spec: Spec, settings: Sequence[Setting]) -> list[tuple[float, float, float]]:
+def _each(case: Case, spec: Spec, settings: Sequence[FrontierSetting]) -> list[tuple[float, float, float]]:
     kind, demand, spent = settled(case, spec)
     machine = chip(spec, "max")
     return [_one(kind, demand, spent, machine, setting) for setting in settings]
 
 
-def _one(kind: str, demand: Demand, spent: power.Spent, machine: Chip, setting: Setting) -> tuple[float, float, float]:
+def _one(kind: str, demand: Demand, spent: power.PowerDemand, machine: Chip, setting: FrontierSetting) -> tuple[float, float, float]:
     """Seconds, watts and clock of one call, repeated until it has settled."""
     held = power.clock(demand, spent, machine, setting.power_w, kind)
     clock_hz, seconds, watts = float(held.clock_hz[0]), float(held.seconds[0]), float(held.power_w[0])
@@ -82,7 +82,7 @@ def _one(kind: str, demand: Demand, spent: power.Spent, machine: Chip, setting: 
     return slower, float(np.atleast_1d(power.at_share_w(demand, slower, share, machine, kind))[0]), setting.clock_hz
 
 
-def _check(setting: Setting, spec: Spec) -> None:
+def _check(setting: FrontierSetting, spec: Spec) -> None:
     if setting.power_w is not None and spec.power_w and setting.power_w > spec.power_w:
         raise InputError(f"{setting.power_w:g} W is above the limit of {spec.name}, {spec.power_w:g} W")
     top = chip(spec, "max").clock_max_hz

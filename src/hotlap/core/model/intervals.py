@@ -26,27 +26,27 @@ KNOWN = {  # how sure: by which residuals, in words
 ASSUMED = "constants that are assumed, from published figures"
 
 
-class Level(NamedTuple):
+class IntervalLevel(NamedTuple):
     """How much is known of a machine, and the words for it."""
 
     key: str
     words: str
 
 
-def level(spec: Spec) -> Level:
+def level(spec: Spec) -> IntervalLevel:
     """Machines that were fitted, others of their architectures, and the rest. Nobody has measured an imagined one."""
     if spec.original is not None:
-        return Level("spec", f"an imagined machine: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
+        return IntervalLevel("spec", f"an imagined machine: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
     if spec.slug in FITTED:
         key = "fitted"
     else:
         key = "generation" if spec.compile_target in ("sm_80", "sm_90") and spec.architecture in ("Hopper", "Ampere GA100") else "spec"
-    return Level(key, KNOWN[key])
+    return IntervalLevel(key, KNOWN[key])
 
 
-def swept(words: str) -> Level:
+def swept(words: str) -> IntervalLevel:
     """A machine whose published figures a sweep on it has corrected."""
-    return Level("sweep", words)
+    return IntervalLevel("sweep", words)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ RAMP = 0.9  # of the highest bandwidth: what lies before it in size is the cost 
 
 
 @dataclass(frozen=True)
-class Level:
+class ModelLevel:
     """A plateau: working sets from `first_bytes` to `last_bytes` see `value` (B/s or s). `capacity_bytes` is the geometric mean
     of its last and the next level's first working set; None for the last level."""
 
@@ -55,7 +55,7 @@ def place(working_set_bytes: float, spec: Spec | None) -> str:
     return MEMORY if working_set_bytes >= CLEAR * inner else ""
 
 
-def cache_levels(points: Iterable[tuple[float, float]], what: Literal["bandwidth", "latency"] = "bandwidth") -> list[Level]:
+def cache_levels(points: Iterable[tuple[float, float]], what: Literal["bandwidth", "latency"] = "bandwidth") -> list[ModelLevel]:
     """The plateaus in bandwidth (B/s, falling) or latency (s, rising) over working set (B), smallest first.
 
     The best piecewise constant fit to the logarithms in the sense of absolute deviations, by dynamic programming, with a fixed
@@ -130,10 +130,10 @@ def _steps(before: float, after: float, what: str) -> bool:
     return after < before * (1 - STEP) if what == "bandwidth" else after > before * (1 + STEP)
 
 
-def _level(piece: _Piece) -> Level:
-    return Level(first_bytes=piece[0][0], last_bytes=piece[-1][0], value=_value(piece), points=len(piece))
+def _level(piece: _Piece) -> ModelLevel:
+    return ModelLevel(first_bytes=piece[0][0], last_bytes=piece[-1][0], value=_value(piece), points=len(piece))
 
 
-def _with_capacities(levels: list[Level]) -> list[Level]:
+def _with_capacities(levels: list[ModelLevel]) -> list[ModelLevel]:
     ends = [math.sqrt(a.last_bytes * b.first_bytes) for a, b in pairwise(levels)]
-    return [Level(v.first_bytes, v.last_bytes, v.value, v.points, end) for v, end in zip(levels, [*ends, None], strict=True)]
+    return [ModelLevel(v.first_bytes, v.last_bytes, v.value, v.points, end) for v, end in zip(levels, [*ends, None], strict=True)]

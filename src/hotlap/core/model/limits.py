@@ -23,7 +23,7 @@ REPORTED_UNITS = ("NVIDIA", "AMD")  # their drivers count SMs and CUs as the tab
 
 
 @dataclass(frozen=True)
-class Part:
+class LimitPart:
     """One term of a limit in seconds. `proven`: nothing can be faster."""
 
     name: str
@@ -98,13 +98,13 @@ def _roofline(case: Case, asked: Work, spec: Spec) -> Limit:
         return unknown(arithmetic)
     if isinstance(memory, str) and not computes:
         return unknown(memory)
-    parts = [part for part in (arithmetic, memory) if isinstance(part, Part)]
+    parts = [part for part in (arithmetic, memory) if isinstance(part, LimitPart)]
     without = isinstance(memory, str) and asked.memory_bytes
     left_out = [Notice("memory_left_out", f"{memory}: the limit leaves memory out")] if without else []
     return _join(parts, left_out, spec)
 
 
-def _join(parts: list[Part], left_out: list[Notice], spec: Spec) -> Limit:
+def _join(parts: list[LimitPart], left_out: list[Notice], spec: Spec) -> Limit:
     """The longest part sets the limit; it is a bound if that part is proven."""
     longest = max(parts, key=lambda p: p.seconds)
     proven = [p.seconds for p in parts if p.proven and p.seconds > 0]
@@ -122,7 +122,7 @@ def _join(parts: list[Part], left_out: list[Notice], spec: Spec) -> Limit:
 # ---------------------------------------------------------------- arithmetic
 
 
-def _arithmetic(asked: Work, spec: Spec) -> Part | str:
+def _arithmetic(asked: Work, spec: Spec) -> LimitPart | str:
     """Operations ÷ peak of the unit that does them; units may run side by side, so the slowest counts."""
     parts = []
     for unit, count in asked.operations.items():
@@ -156,7 +156,7 @@ def operation_unit(unit: str) -> str:
     return "OP" if ".int" in unit else "FLOP"
 
 
-def _operations(per_clock_rate: tuple[str, float], count: float, clock_hz: float, proven: bool, spec: Spec) -> Part:
+def _operations(per_clock_rate: tuple[str, float], count: float, clock_hz: float, proven: bool, spec: Spec) -> LimitPart:
     unit, rate = per_clock_rate
     assert spec.compute_units is not None
     peak, flop = spec.compute_units * rate * clock_hz, operation_unit(unit)
@@ -170,7 +170,7 @@ def _operations(per_clock_rate: tuple[str, float], count: float, clock_hz: float
         Term(name="clock", value=clock_hz, unit="Hz", source=clock_source),
     )
     notes = () if proven else (Notice("not_proven", f"expected, not bound: {clock_source}"),)
-    return Part("arithmetic", "arithmetic unit", count / peak, proven, terms, notes)
+    return LimitPart("arithmetic", "arithmetic unit", count / peak, proven, terms, notes)
 
 
 # ---------------------------------------------------------------- memory
@@ -194,7 +194,7 @@ def dram_bytes(case: Case, asked: Work, resident_bytes: float) -> float:
     return max(read + written - resident_bytes, 0.0)
 
 
-def _memory(case: Case, asked: Work, spec: Spec) -> Part | str:
+def _memory(case: Case, asked: Work, spec: Spec) -> LimitPart | str:
     if not asked.memory_bytes:
         return "no memory traffic is counted"
     if spec.memory_bandwidth_b_s is None:
@@ -209,7 +209,7 @@ def _memory(case: Case, asked: Work, spec: Spec) -> Part | str:
     )
     unproven = f"memory is expected, not bound: the size of {spec.name}'s cache is not known"
     notes = () if held is not None else (Notice("not_proven", unproven),)
-    return Part("memory", "memory", least / spec.memory_bandwidth_b_s, held is not None, terms, notes)
+    return LimitPart("memory", "memory", least / spec.memory_bandwidth_b_s, held is not None, terms, notes)
 
 
 def _traffic_source(case: Case, held: float | None) -> str:
@@ -220,7 +220,7 @@ def _traffic_source(case: Case, held: float | None) -> str:
     return f"compulsory bytes, less {size(held)} that may have stayed in cache"
 
 
-def _first_cache(asked: Work, spec: Spec) -> Part | str:
+def _first_cache(asked: Work, spec: Spec) -> LimitPart | str:
     """Bytes ÷ port width of the first caches, which everything passes through; of use only where everything fits them."""
     footprint, unit_bytes = max(asked.working_set_bytes, asked.memory_bytes), spec.l1_bytes
     if not asked.memory_bytes:
@@ -238,7 +238,7 @@ def _first_cache(asked: Work, spec: Spec) -> Part | str:
     )
     seconds = max(asked.read_bytes / load, asked.written_bytes / store) / rate
     notes = () if spec.clock_proven else (Notice("not_proven", f"expected, not bound: {spec.clock_source}"),)
-    return Part("first cache", "cache", seconds, spec.clock_proven, terms, notes)
+    return LimitPart("first cache", "cache", seconds, spec.clock_proven, terms, notes)
 
 
 # ---------------------------------------------------------------- links

@@ -35,7 +35,7 @@ LEAST_STEP, MOST_STEP = 0.001, 0.5
 
 
 @dataclass(frozen=True)
-class Figure:
+class SensitivityFigure:
     """Fields of Spec that go together. `power` −1: less of the field is more of the figure."""
 
     name: str
@@ -47,18 +47,18 @@ class Figure:
 
 
 FIGURES = (
-    Figure("memory_bandwidth", "bandwidth of memory", ("memory_bandwidth_b_s",), "B/s"),
-    Figure("clock", "highest clock, and with it arithmetic and caches", ("clock_max_hz",), "Hz"),
-    Figure("units", "number of SMs or CUs, each as it is", ("compute_units",), part=True),
-    Figure("matrix_rate", "operations of the matrix unit a clock, fed as before", ("matrix_rate",), part=True),
-    Figure("vector_rate", "operations of the vector units a clock", ("vector_rate",), part=True),
-    Figure("l2_bandwidth", "bandwidth of L2", ("l2_factor",), part=True),
-    Figure("l2_size", "size of L2 and what lies behind it", ("l2_bytes", "llc_bytes"), "B", part=True),
-    Figure("launch", "shorter launches", ("launch_factor",), power=-1),
-    Figure("link_bandwidth", "bandwidth between GPUs", ("scaleup_b_s",), "B/s"),
-    Figure("link_latency", "shorter way over a link", ("link_latency_factor",), power=-1),
-    Figure("host_link", "bandwidth between host and GPU", ("host_b_s",), "B/s"),
-    Figure("power_limit", "power limit of the board", ("power_w",), "W"),
+    SensitivityFigure("memory_bandwidth", "bandwidth of memory", ("memory_bandwidth_b_s",), "B/s"),
+    SensitivityFigure("clock", "highest clock, and with it arithmetic and caches", ("clock_max_hz",), "Hz"),
+    SensitivityFigure("units", "number of SMs or CUs, each as it is", ("compute_units",), part=True),
+    SensitivityFigure("matrix_rate", "operations of the matrix unit a clock, fed as before", ("matrix_rate",), part=True),
+    SensitivityFigure("vector_rate", "operations of the vector units a clock", ("vector_rate",), part=True),
+    SensitivityFigure("l2_bandwidth", "bandwidth of L2", ("l2_factor",), part=True),
+    SensitivityFigure("l2_size", "size of L2 and what lies behind it", ("l2_bytes", "llc_bytes"), "B", part=True),
+    SensitivityFigure("launch", "shorter launches", ("launch_factor",), power=-1),
+    SensitivityFigure("link_bandwidth", "bandwidth between GPUs", ("scaleup_b_s",), "B/s"),
+    SensitivityFigure("link_latency", "shorter way over a link", ("link_latency_factor",), power=-1),
+    SensitivityFigure("host_link", "bandwidth between host and GPU", ("host_b_s",), "B/s"),
+    SensitivityFigure("power_limit", "power limit of the board", ("power_w",), "W"),
 )
 
 
@@ -101,7 +101,7 @@ Ask = Callable[[Spec], Times]
 
 
 @dataclass(frozen=True)
-class Asked:
+class SensitivityOptions:
     """`by`: the small step, a share. `keys`: names of figures (default: all that the machine has). `measured`: seconds of cases by id,
     which then weigh instead of expected ones."""
 
@@ -112,9 +112,9 @@ class Asked:
     measured: Mapping[str, float] = field(default_factory=dict)
 
 
-def sensitivity(plan: Plan, spec: Spec, asked: Asked | None = None) -> Sensitivity:
+def sensitivity(plan: Plan, spec: Spec, asked: SensitivityOptions | None = None) -> Sensitivity:
     """Raises InputError for a machine or plan of which nothing is expected, for unknown names and steps out of range."""
-    asked = asked or Asked()
+    asked = asked or SensitivityOptions()
     by, simulation = asked.by, asked.simulation
     if not LEAST_STEP <= by <= MOST_STEP:
         raise InputError(f"a step is from {LEAST_STEP:.1%} to {MOST_STEP:.0%} of a figure, not {by:.3g}")
@@ -150,13 +150,13 @@ def names() -> list[str]:
     return [one.name for one in FIGURES]
 
 
-def _figures(cases: Sequence[Case], spec: Spec, keys: Sequence[str]) -> list[Figure]:
+def _figures(cases: Sequence[Case], spec: Spec, keys: Sequence[str]) -> list[SensitivityFigure]:
     """Those asked for, or all that the machine has; the matrix rate also by type where a plan has several."""
     if spec.kind != "gpu":
         raise InputError(f"nothing is expected of {spec.name}: the model knows GPUs")
     units = {unit for case in cases for unit in work.find(case.workload).work(case.params).operations if unit.startswith("matrix.")}
     types = sorted(units & spec.flop_per_clock.keys())
-    typed = [Figure(unit, f"the same for {unit.partition('.')[2]} alone", (unit,), part=True) for unit in types]
+    typed = [SensitivityFigure(unit, f"the same for {unit.partition('.')[2]} alone", (unit,), part=True) for unit in types]
     known = [*FIGURES, *(typed if len(typed) > 1 or keys else [])]
     if not keys:
         return [one for one in known if _has(one, spec)]
@@ -169,11 +169,11 @@ def _figures(cases: Sequence[Case], spec: Spec, keys: Sequence[str]) -> list[Fig
     return [by[key] for key in dict.fromkeys(keys)]
 
 
-def _has(figure: Figure, spec: Spec) -> bool:
+def _has(figure: SensitivityFigure, spec: Spec) -> bool:
     return any(edits.known(spec, name) for name in figure.fields)
 
 
-def _changed(figure: Figure, spec: Spec, factor: float) -> tuple[Spec, float]:
+def _changed(figure: SensitivityFigure, spec: Spec, factor: float) -> tuple[Spec, float]:
     """The machine with so much more of a figure, and how much more it really is: units are whole."""
     made = edits.apply(spec, dict.fromkeys(figure.fields, factor ** figure.power))
     if figure.fields == ("compute_units",) and spec.compute_units:
@@ -181,7 +181,7 @@ def _changed(figure: Figure, spec: Spec, factor: float) -> tuple[Spec, float]:
     return made, factor
 
 
-def _gain(figure: Figure, spec: Spec, by: float, ask: Ask, weigh: Weights, simulation: bool) -> tuple[Gain, Floats]:
+def _gain(figure: SensitivityFigure, spec: Spec, by: float, ask: Ask, weigh: Weights, simulation: bool) -> tuple[Gain, Floats]:
     """The gain over the whole plan, and each case's elasticity."""
     if figure.fields == ("compute_units",) and spec.compute_units:
         by = min(max(by, 1 / spec.compute_units), MOST_STEP)  # one unit at least, for they are whole
@@ -204,7 +204,7 @@ def _gain(figure: Figure, spec: Spec, by: float, ask: Ask, weigh: Weights, simul
     return gain, own
 
 
-def _enough(figure: Figure, spec: Spec, ask: Ask, weigh: Weights) -> float | None:
+def _enough(figure: SensitivityFigure, spec: Spec, ask: Ask, weigh: Weights) -> float | None:
     """The factor beyond which no step of the grid gains anything."""
     before, at, enough = 0.0, 1.0, 1.0
     for factor in GRID:

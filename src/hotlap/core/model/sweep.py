@@ -8,7 +8,7 @@ import numpy as np
 
 from hotlap.core.errors import InputError
 from hotlap.core.model import calibration
-from hotlap.core.model.calibration import Calibration, Factor, Swept
+from hotlap.core.model.calibration import Calibration, CalibrationSweep, Factor
 from hotlap.core.model.expect import Expected, expect
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Device, Result
@@ -42,10 +42,10 @@ def calibrate(results: Sequence[Result], spec: Spec, device: Device, run: str, d
     )  # fmt: skip
 
 
-def _swept(cases: Sequence[Case]) -> Swept:
+def _swept(cases: Sequence[Case]) -> CalibrationSweep:
     names = sorted({name for found, _, _ in cases for name in found.parts})
     parts = {name: np.array([float(found.parts[name][0]) if name in found.parts else 0.0 for found, _, _ in cases]) for name in names}
-    return Swept(parts, np.array([dtype for _, dtype, _ in cases], dtype=str), np.array([seconds for _, _, seconds in cases]))
+    return CalibrationSweep(parts, np.array([dtype for _, dtype, _ in cases], dtype=str), np.array([seconds for _, _, seconds in cases]))
 
 
 def machine_of(spec: Spec | None, device: Device) -> Spec:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.core.analysis.energy import COARSE, Spent
+from hotlap.core.analysis.energy import COARSE, EnergyUse
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 
 
-def energies(found: Sequence[Spent], width: int = 100, color: bool = False) -> str:
+def energies(found: Sequence[EnergyUse], width: int = 100, color: bool = False) -> str:
     known = [one for one in found if one.joules is not None]
     lines = layout.fitted(_columns(known), width, ("bytes/J", "clock", "idle")).lines(color) if known else []
     said: dict[str, list[str]] = {}
@@ -30,7 +30,7 @@ def energies(found: Sequence[Spent], width: int = 100, color: bool = False) -> s
     return "\n".join(lines)
 
 
-def _columns(known: Sequence[Spent]) -> list[Column]:
+def _columns(known: Sequence[EnergyUse]) -> list[Column]:
     columns = [
         Column("case", [Cell(words.clean(one.label)) for one in known], wrap=True),
         Column("energy", [Cell(words.quantity(one.joules, "J"), "bold") for one in known], right=True),
@@ -45,7 +45,7 @@ def _columns(known: Sequence[Spent]) -> list[Column]:
     return [column for column in columns if column.head == "case" or {cell.text for cell in column.cells} != {"–"}]
 
 
-def _bounds(one: Spent) -> str:
+def _bounds(one: EnergyUse) -> str:
     """As shares, which are read more easily than two energies."""
     if one.low_j is None or one.high_j is None or not one.joules:
         return "–"
@@ -56,7 +56,7 @@ def _per(value: float | None, unit: str) -> str:
     return "–" if not value else f"{words.quantity(value, unit)}/J"
 
 
-def _expected(one: Spent) -> str:
+def _expected(one: EnergyUse) -> str:
     if one.expected_j is None or not one.joules:
         return "–"
     return f"{words.quantity(one.expected_j, 'J')} {(one.joules / one.expected_j - 1) * 100:+.0f} %"

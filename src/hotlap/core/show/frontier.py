@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.core.analysis.frontier import Frontier, Point
+from hotlap.core.analysis.frontier import Frontier, FrontierPoint
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 
@@ -18,7 +18,7 @@ def frontier(found: Frontier, width: int = 100, color: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _columns(points: Sequence[Point]) -> list[Column]:
+def _columns(points: Sequence[FrontierPoint]) -> list[Column]:
     free = next((one for one in points if one.name == "free"), points[0])
     edp = [one.joules * one.seconds / (free.joules * free.seconds) for one in points]
     return [
@@ -36,7 +36,7 @@ def _columns(points: Sequence[Point]) -> list[Column]:
     ]
 
 
-def _bounds(one: Point) -> str:
+def _bounds(one: FrontierPoint) -> str:
     if one.low_j is None or one.high_j is None:
         return "model"
     return f"{(one.low_j / one.joules - 1) * 100:+.1f} {(one.high_j / one.joules - 1) * 100:+.1f} %"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hotlap.core.analysis.implementations import Beside, Entry
+from hotlap.core.analysis.implementations import Beside, ImplementationEntry
 from hotlap.core.show import layout, words
 from hotlap.core.show.comparison import ANSWER_STYLES, interval
 from hotlap.core.show.table import Cell, Column
@@ -30,7 +30,7 @@ def beside(found: Sequence[Beside], width: int, color: bool) -> str:
     return "\n".join([*lines, *layout.paragraph("", reading, width)])
 
 
-def _cell(one: Entry | None) -> Cell:
+def _cell(one: ImplementationEntry | None) -> Cell:
     if one is None:
         return Cell()
     if one.median is None:
@@ -51,7 +51,7 @@ def _stacked(found: Sequence[Beside], width: int) -> list[str]:
     return lines
 
 
-def _about(entries: Sequence[Entry]) -> str:
+def _about(entries: Sequence[ImplementationEntry]) -> str:
     """How many are right, how near the bound of the error the worst is, whether bits repeat, and why others have no number."""
     right = [one for one in entries if one.status == "measured"]
     parts = [f"{len(right)} of {len(entries)} right"]

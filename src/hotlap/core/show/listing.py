@@ -12,7 +12,7 @@ from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference,
 from hotlap.core.show import kinds, layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats import repeatability
-from hotlap.core.store.bundle import Bundle, Listed
+from hotlap.core.store.bundle import Bundle, RunHeader
 from hotlap.core.units import percent, show, size
 from hotlap.core.work import find, label
 
@@ -114,7 +114,7 @@ def _devices(found: Sequence[Device], width: int, color: bool) -> list[str]:
 # ---------------------------------------------------------------- runs
 
 
-def runs(kept: Sequence[Listed], width: int = 100, color: bool = False) -> str:
+def runs(kept: Sequence[RunHeader], width: int = 100, color: bool = False) -> str:
     """One line per run: id, when, plan, device, rounds, cases, how it ended, labels."""
     if not kept:
         return "no runs are kept yet: hotlap run measures the plan quick"
@@ -135,7 +135,7 @@ def runs(kept: Sequence[Listed], width: int = 100, color: bool = False) -> str:
     return "\n".join(layout.Grid(columns, width).lines(color))
 
 
-def _ended(run: Listed) -> Cell:
+def _ended(run: RunHeader) -> Cell:
     if run.written_by:
         return Cell(f"needs hotlap {words.clean(run.written_by)}", "warn")
     if not run.ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotlap.core.model.networks.result import Step, StepPart
+from hotlap.core.model.networks.result import StepEstimate, StepPart
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
@@ -14,7 +14,7 @@ OTHERS = 76  # the other columns with names of usual length; a bar is what is le
 LEAST = 0.005  # of the step: smaller parts are put together
 
 
-def step(found: Step, width: int = 100, color: bool = False) -> str:
+def step(found: StepEstimate, width: int = 100, color: bool = False) -> str:
     """A line for each part, the longest first; its bar is its share of the step."""
     setting = found.setting
     ways = [f"{name} {setting[name]}" for name in ("tp", "pp", "dp", "ep") if setting[name] > 1]
@@ -26,7 +26,7 @@ def step(found: Step, width: int = 100, color: bool = False) -> str:
     return "\n".join([*lines, "", *(piece for note in found.notes for piece in layout.paragraph("  ", note, width))])
 
 
-def _facts(found: Step) -> list[tuple[str, str]]:
+def _facts(found: StepEstimate) -> list[tuple[str, str]]:
     what = {"decode": "a token", "prefill": "to the first token", "train": "a step"}[found.phase]
     between = f"between {words.quantity(found.low_s, 's')} and {words.quantity(found.high_s, 's')}"
     facts = [("expected", f"{words.quantity(found.seconds, 's')} {what}, {between}"), ("rate", f"{found.tokens_s:.0f} tokens/s")]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hotlap.core import work
 from hotlap.core.errors import HotlapError
-from hotlap.core.model.levels import Level, cache_levels
+from hotlap.core.model.levels import ModelLevel, cache_levels
 from hotlap.core.record import Row
 from hotlap.core.show import words
 from hotlap.core.show.charts import Chart, log_axis, size_axis
@@ -180,7 +180,7 @@ def _series(rows: Sequence[Row], shows: Shows) -> dict[str, list[Row]]:
     return dict(sorted(long.items(), key=lambda item: -len(item[1]))[:SERIES])
 
 
-def _draw_levels(chart: Chart, levels: Sequence[Level], unit: str) -> None:
+def _draw_levels(chart: Chart, levels: Sequence[ModelLevel], unit: str) -> None:
     if len(levels) < 2:
         return
     for level in levels:
@@ -200,7 +200,7 @@ def _draw_series(chart: Chart, name: str, rows: Sequence[Row], kind: str, named:
         chart.label((size_of(rows[-1]), median_of(rows[-1])), name, f"{kind} below", "end")
 
 
-def _levels_words(levels: Sequence[Level], name: str, unit: str) -> str:
+def _levels_words(levels: Sequence[ModelLevel], name: str, unit: str) -> str:
     if not levels:
         return "Too few sizes to tell the levels of the memory hierarchy apart; the plan memory has more."
     if len(levels) == 1:

@@ -50,7 +50,7 @@ class Trends(NamedTuple):
     def q(self) -> Floats:
         """p adjusted over all series (Benjamini and Hochberg, 1995)."""
         p = self.judged().p
-        adjusted = several.adjust([None if math.isnan(one) else one for one in p.ravel().tolist()])
+        adjusted = several.benjamini_hochberg([None if math.isnan(one) else one for one in p.ravel().tolist()])
         return np.array([math.nan if one is None else one for one in adjusted]).reshape(p.shape)
 
     def verdicts(self) -> NDArray[np.int8]:

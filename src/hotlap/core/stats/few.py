@@ -17,7 +17,7 @@ FEWEST = 2  # runs a side
 LEAST_SD = 1e-6  # of logarithms: numbers without any noise
 
 
-def ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Ratio | None:
+def pooled_t_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Ratio | None:
     """B ÷ A of one value per run, above zero; None with fewer than two runs a side or a value that is not above zero."""
     if min(len(a), len(b)) < FEWEST or min(*a, *b) <= 0:
         return None

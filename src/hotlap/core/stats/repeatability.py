@@ -69,7 +69,7 @@ def gauge(values: Sequence[Sequence[float]], robust: bool = True) -> GaugeRR:
     if freedom < 1:
         return GaugeRR(repeatability=None, reproducibility=None, total=None, low=None, high=None, nodes=len(nodes), runs=runs)
     if robust:
-        nodes = _drawn_in(nodes)
+        nodes = _winsorized(nodes)
     within = math.sqrt(sum(float(np.sum((one - one.mean()) ** 2)) for one in nodes) / freedom)
     low, high = (within * math.sqrt(freedom / _chi_square(p, freedom)) for p in (0.975, 0.025))
     found = GaugeRR(repeatability=within, reproducibility=None, total=None, low=low, high=high, nodes=len(nodes), runs=runs)
@@ -88,7 +88,7 @@ def _positive(values: Sequence[float]) -> Floats:
     return x
 
 
-def _drawn_in(nodes: Sequence[Floats]) -> list[Floats]:
+def _winsorized(nodes: Sequence[Floats]) -> list[Floats]:
     """Runs far from their node's median, brought nearer."""
     reach = DRAWN_IN * _scale([one for one in nodes if len(one) > 1])
     middles = [float(np.median(one)) for one in nodes]

@@ -49,7 +49,7 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(80)
 ERFC = np.vectorize(math.erfc, otypes=[float])
 
 
-class Design(msgspec.Struct, frozen=True, kw_only=True):
+class SequentialDesign(msgspec.Struct, frozen=True, kw_only=True):
     """When to look and how far out a normal score must lie there. Shares are of the ratio: 0.01 is 1 %."""
 
     pairs: int  # the most that will be run
@@ -114,7 +114,7 @@ def noise(a: ArrayLike, b: ArrayLike) -> float:
     return math.sqrt(squares / (2 * (2 * d.shape[1] - 2)))
 
 
-def design(sd: float, difference: float, *, gate: float | None = None, pilot: int = 0, most: int = MOST) -> Design:
+def design(sd: float, difference: float, *, gate: float | None = None, pilot: int = 0, most: int = MOST) -> SequentialDesign:
     """The plan with the fewest pairs on average that has 80 % power, within 1.05 × the pairs of the fixed-size test, or the one of
     `most` pairs with the largest power where that is not enough.
 
@@ -150,11 +150,11 @@ def design(sd: float, difference: float, *, gate: float | None = None, pilot: in
     return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=effect, notices=notices)
 
 
-def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float]) -> Design:
+def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float]) -> SequentialDesign:
     """With boundaries of a shape that spend a level; what it attains is not known yet."""
     shape, spent = how
     outer, inner = (boundary(places, shape, times * spent, EARLY) for times in (1, 2))
-    return Design(
+    return SequentialDesign(
         pairs=places[-1], fixed=places[-1], looks=places, bounds=outer, inner=inner, sd=sd, difference=difference, gate=gate, power=POWER,
         alpha=ALPHA, average=places[-1], attained=math.nan,
     )  # fmt: skip
@@ -238,7 +238,7 @@ def _check(sd: float, difference: float, power: float, alpha: float) -> None:
 # ---------------------------------------------------------------- deciding
 
 
-class Asked(NamedTuple):
+class SequentialOptions(NamedTuple):
     """What a trial is planned for: shares of the ratio, and the pairs that there is time for."""
 
     difference: float
@@ -246,7 +246,7 @@ class Asked(NamedTuple):
     most: int = MOST
 
 
-def trial(a: ArrayLike, b: ArrayLike, asked: Asked, ended: bool = False) -> tuple[Design | None, Decision | None]:
+def trial(a: ArrayLike, b: ArrayLike, asked: SequentialOptions, ended: bool = False) -> tuple[SequentialDesign | None, Decision | None]:
     """The plan that the first 10 pairs lead to, and what all pairs so far say; a[i] and b[i] of pair i, run A B, B A, A B …
 
     Both follow from the pairs, so whoever reads them later gets the same answer. None before there are 10 pairs, for values that are
@@ -266,7 +266,7 @@ def trial(a: ArrayLike, b: ArrayLike, asked: Asked, ended: bool = False) -> tupl
     return plan, decide(plan, x, y)
 
 
-def decide(plan: Design, a: ArrayLike, b: ArrayLike) -> Decision:
+def decide(plan: SequentialDesign, a: ArrayLike, b: ArrayLike) -> Decision:
     """What the pairs so far say, a[i] and b[i] of pair i, run A B, B A, A B …, at the last look that they reach.
 
     The first look that gives an answer ends the test: later pairs do not change it.
@@ -287,7 +287,7 @@ def decide(plan: Design, a: ArrayLike, b: ArrayLike) -> Decision:
     return msgspec.structs.replace(decision, pairs=x.shape[1], reason=_reason(plan, "continue", x.shape[1]))
 
 
-def _decision(plan: Design, k: int, x: Floats, y: Floats) -> Decision:
+def _decision(plan: SequentialDesign, k: int, x: Floats, y: Floats) -> Decision:
     """At look k, from 0."""
     n = x.shape[1]
     centre, error, low, high, found = (float(field[0]) for field in at_look(plan, k, x, y))
@@ -313,7 +313,7 @@ class Followed(NamedTuple):
     high: Floats
 
 
-def follow(plan: Design, x: Floats, y: Floats) -> Followed:
+def follow(plan: SequentialDesign, x: Floats, y: Floats) -> Followed:
     """What `decide` does for many experiments, given logarithms of shape (experiments, plan.pairs)."""
     answers, used = np.zeros(len(x), dtype=np.int64), np.zeros(len(x), dtype=np.int64)
     low, high = np.empty(len(x)), np.empty(len(x))
@@ -324,7 +324,7 @@ def follow(plan: Design, x: Floats, y: Floats) -> Followed:
     return Followed(answers, used, low, high)
 
 
-def at_look(plan: Design, k: int, x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, NDArray[np.int64]]:
+def at_look(plan: SequentialDesign, k: int, x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, NDArray[np.int64]]:
     """Of many experiments that have reached look k (from 0): centre, its standard error, the repeated confidence interval,
     all on logarithms and NaN where unknown, and the answer as an index into ANSWERS."""
     centre, error = located(x, y)
@@ -390,7 +390,7 @@ def _logs(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
     return np.log(x)[None], np.log(y)[None]
 
 
-def _reason(plan: Design, answer: Answer, n: int) -> str:
+def _reason(plan: SequentialDesign, answer: Answer, n: int) -> str:
     if answer == "continue":
         upcoming = next((k for k in plan.looks if k > n), plan.pairs)
         return f"{n} of {plan.pairs} pairs, next look at {upcoming}"

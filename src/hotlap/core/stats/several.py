@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 
-def adjust(p: Sequence[float | None]) -> list[float | None]:
+def benjamini_hochberg(p: Sequence[float | None]) -> list[float | None]:
     """The q-value of each p: reporting all with q ≤ 0.05 keeps the expected share of false ones among them to 5 %.
 
     None (no test was made) passes through and does not count as a test. Assumes tests that are independent or move

@@ -100,4 +100,4 @@ def promote(name: str, home: Path) -> None:
 
 
 def _folder(home: Path) -> Path:
-    return paths.made(home / "baselines")
+    return paths.create(home / "baselines")

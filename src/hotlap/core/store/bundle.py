@@ -49,11 +49,11 @@ class Bundle:
         return {key(s) for s in self.samples}
 
     @property
-    def listed(self) -> Listed:
+    def listed(self) -> RunHeader:
         return listed(self.run, len({s.round for s in self.samples}))
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What a list of runs shows of one: no numbers, little enough for a catalog to hold."""
 
     id: str
@@ -124,7 +124,7 @@ def load(path: Path, readings: bool = True) -> Bundle:
     run = _run(contents[RUN], f"{path}/{RUN}")
     samples = upgrade.samples(contents.get(SAMPLES, b""), f"{path}/{SAMPLES}")
     read = lines.read(contents.get(READINGS, b"") if readings else b"", Readings, f"{path}/{READINGS}")
-    once, strange = _once(run, samples.records)
+    once, strange = _deduplicate(run, samples.records)
     compacted, not_read = _long(path) if readings else ([], [])
     missing = [Notice("missing_file", f"{name} is missing; nothing of it is known") for name in wanted if name not in contents]
     lost = _lost(run, len(samples.records) + bool(samples.torn)) if SAMPLES in contents else []
@@ -151,7 +151,7 @@ def read_run(path: Path) -> Run:
     return _run(files.read(path, (RUN,))[RUN], f"{path}/{RUN}")
 
 
-def read_listed(path: Path) -> tuple[Run | None, Listed]:
+def read_listed(path: Path) -> tuple[Run | None, RunHeader]:
     """run.json and what a list shows, of a bundle's folder; no run, but its id, kind, machine and time, of a later schema.
 
     Raises as `load` does for run.json.
@@ -167,9 +167,9 @@ def read_listed(path: Path) -> tuple[Run | None, Listed]:
     return run, listed(run, rounds)
 
 
-def listed(run: Run, rounds: int | None) -> Listed:
+def listed(run: Run, rounds: int | None) -> RunHeader:
     selectors = {device.key: device.selector for device in run.machine.devices}
-    return Listed(
+    return RunHeader(
         id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
         rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stops=run.stops, labels=run.labels, kind=run.kind,
     )
@@ -199,7 +199,7 @@ class Writer:
         """
         text = _text(run)
         if folder is None:
-            folder = paths.made(paths.runs(home)) / run.id
+            folder = paths.create(paths.runs(home)) / run.id
         if folder.exists():
             named = f"there is a run {run.id} already; begin again for a new id"
             raise MachineError(named if folder.name == run.id else f"'{folder}' is there already; name a folder that is not")
@@ -343,7 +343,7 @@ def later_words(name: str, schema: int, version: str) -> str:
     return f"{name} is of schema {schema}, written by Hotlap {version}; this Hotlap reads up to {SCHEMA}: install that version"
 
 
-def _later(data: bytes) -> Listed | None:
+def _later(data: bytes) -> RunHeader | None:
     """What is listed of a run of a later schema; None for one that this version reads, or that says too little."""
     try:
         if msgspec.json.decode(data, type=_Head).schema <= SCHEMA:
@@ -352,7 +352,7 @@ def _later(data: bytes) -> Listed | None:
     except lines.UNREADABLE:
         return None
     names = [str(device["name"]) for device in later.machine.devices if device.get("name")]
-    return Listed(
+    return RunHeader(
         id=later.id, began=later.began, plan="", devices=names, rounds=None, cases=0, ended="", stops=[],
         labels={}, kind=later.kind, written_by=later.hotlap, host=later.machine.host,
     )
@@ -377,7 +377,7 @@ def _lost(run: Run, lines_here: int) -> list[Notice]:
     return [Notice("lost_lines", seen, "restore the file from a copy")]
 
 
-def _once(run: Run, samples: list[Samples]) -> tuple[list[Samples], list[Notice]]:
+def _deduplicate(run: Run, samples: list[Samples]) -> tuple[list[Samples], list[Notice]]:
     """Each case, device and round once: the first counts. Notices of what is left out or belongs nowhere."""
     seen: dict[Key, Samples] = {}
     for one in samples:

@@ -22,7 +22,7 @@ import msgspec
 from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.core.record import Run
 from hotlap.core.store import locks, paths, when
-from hotlap.core.store.bundle import Bundle, Listed, read_listed, target_name
+from hotlap.core.store.bundle import Bundle, RunHeader, read_listed, target_name
 from hotlap.core.store.files import RUN, SAMPLES
 
 NAME = "catalog.sqlite"
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
     id: str
     path: Path
     began_s: float | None
-    listed: Listed | None = None  # None for a path that a user gave
+    listed: RunHeader | None = None  # None for a path that a user gave
 
 
 class Filters(TypedDict, total=False):
@@ -77,7 +77,7 @@ class Catalog:
             return db.execute(query, values).fetchall()
 
         once: dict[str, Entry] = {}
-        runs, decoder = paths.runs(self._home), msgspec.json.Decoder(Listed)
+        runs, decoder = paths.runs(self._home), msgspec.json.Decoder(RunHeader)
         for id_, folder, began_s, listed in self._do(rows):
             if id_ not in once:
                 once[id_] = Entry(id_, runs / folder, began_s, decoder.decode(listed))
@@ -118,7 +118,7 @@ class Catalog:
         if gone or read:
             _change(db, gone, read)
 
-    def _read(self, name: str) -> tuple[Run | None, Listed] | None:
+    def _read(self, name: str) -> tuple[Run | None, RunHeader] | None:
         try:
             return read_listed(paths.runs(self._home) / name)
         except HotlapError as error:
@@ -219,7 +219,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, Run | None, Listed]]) -> None:
+def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, Run | None, RunHeader]]) -> None:
     with _transaction(db):
         db.executemany("DELETE FROM runs WHERE folder = ?", [(name,) for name in gone])
         for name, stamp, run, listed in came:

@@ -30,7 +30,7 @@ MICRO = 1e6
 REMEDY = "pip install 'hotlap[parquet]'"
 
 
-class Series(NamedTuple):
+class ChunkSeries(NamedTuple):
     """One sensor of one device over time; readings that failed are left out."""
 
     times_s: Floats
@@ -121,10 +121,10 @@ def _windows(file: Any) -> dict[Key, float]:
     return {(device, sensor): window_s for device, some in msgspec.json.decode(text).items() for sensor, window_s in some.items()}
 
 
-def series(path: Path, device: str, sensor: str) -> Series:
+def series(path: Path, device: str, sensor: str) -> ChunkSeries:
     """Every reading of one sensor that was compacted, by time; empty where there is none. What is still in the log is not in it."""
     _, parquet = arrow()
-    parts: list[Series] = []
+    parts: list[ChunkSeries] = []
     for chunk in stored(path):
         file = _opened(chunk, parquet)
         if sensor not in file.schema_arrow.names:
@@ -133,12 +133,12 @@ def series(path: Path, device: str, sensor: str) -> Series:
         column = table.column(sensor)
         here = np.asarray(table.column("device").to_numpy(zero_copy_only=False) == device) & ~np.asarray(column.is_null())
         values = _values(column, table.schema.field(sensor))
-        parts.append(Series(table.column("time_us").to_numpy()[here] / MICRO, values[here], table.column("round").to_numpy()[here]))
+        parts.append(ChunkSeries(table.column("time_us").to_numpy()[here] / MICRO, values[here], table.column("round").to_numpy()[here]))
     if not parts:
-        return Series(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
+        return ChunkSeries(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
     times, values, rounds = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.argsort(times, kind="stable")
-    return Series(times[order], values[order], rounds[order])
+    return ChunkSeries(times[order], values[order], rounds[order])
 
 
 def failed(path: Path) -> list[Readings]:

@@ -32,7 +32,7 @@ _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _log = logging.getLogger(__name__)
 
 
-class Owner(msgspec.Struct, frozen=True):
+class LockOwner(msgspec.Struct, frozen=True):
     """Who holds a lock, as its file says."""
 
     pid: int
@@ -56,13 +56,13 @@ def hold(devices: Sequence[Device], wait_s: float = 0.0, settings: bool = False)
 
 def within(home: Path, name: str, wait_s: float) -> AbstractContextManager[None]:
     """Holds something of a home, as its catalog. Raises as `hold` does."""
-    return _held(_file(paths.made(home / "locks"), name), name, wait_s)
+    return _held(_file(paths.create(home / "locks"), name), name, wait_s)
 
 
-def owner(file: Path) -> Owner | None:
+def owner(file: Path) -> LockOwner | None:
     """Whom the lock's file names: the present owner or, when nobody holds it, the last one. None when it says nothing."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Owner)
+        return msgspec.json.decode(file.read_bytes(), type=LockOwner)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -154,7 +154,7 @@ def _wait(file: BinaryIO, name: str, path: Path, wait_s: float) -> None:
         time.sleep(min(POLL_S, left))
 
 
-def _busy(name: str, held: Owner | None, wait_s: float) -> str:
+def _busy(name: str, held: LockOwner | None, wait_s: float) -> str:
     by = f"process {held.pid} since {held.since} ({held.command})" if held else "another process"
     other = f", as {held.device}," if held and held.device != name else ""
     waited = f" and did not let go within {wait_s:g} s" if wait_s > 0 else ""
@@ -164,7 +164,7 @@ def _busy(name: str, held: Owner | None, wait_s: float) -> str:
 def _sign(file: BinaryIO, name: str) -> None:
     """Writes the owner's name. A full disk must not keep anyone from measuring, so failing here is only logged."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    text = msgspec.json.encode(Owner(os.getpid(), since, _plain(" ".join(sys.argv))[:200], _plain(name)))
+    text = msgspec.json.encode(LockOwner(os.getpid(), since, _plain(" ".join(sys.argv))[:200], _plain(name)))
     try:
         file.truncate(0)
         file.write(text + b"\n")

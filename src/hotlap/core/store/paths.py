@@ -22,7 +22,7 @@ def home() -> Path:
         folder = place(os.environ, sys.platform)
     except RuntimeError as error:  # no HOME, or a ~user that is not there
         raise MachineError(f"the user's data folder is not known ({error}); set HOTLAP_HOME to a folder that can be written") from None
-    return made(folder)
+    return create(folder)
 
 
 def place(environment: Mapping[str, str], platform: str) -> Path:
@@ -85,7 +85,7 @@ def _shared(folder: Path, parents: bool) -> Path:
     return folder
 
 
-def made(folder: Path) -> Path:
+def create(folder: Path) -> Path:
     """The folder itself, made with its parents when it is missing. Raises MachineError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

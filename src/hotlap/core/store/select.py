@@ -26,7 +26,7 @@ from hotlap.core.work.base import Param
 if TYPE_CHECKING:
     from hotlap.core.store.catalog import Catalog, Entry
 
-__all__ = ["VALID", "cases", "entries", "every", "fold", "nothing", "results", "runs"]
+__all__ = ["VALID", "cases", "entries", "every", "fold", "no_match_error", "results", "runs"]
 
 VALID = "an id or its beginning, latest, label=value, a time (today, 2026-11-21, a..b), or a path"
 FACTS = ("case", "device", "host", "implementation", "label", "machine", "metric", "plan", "status", "target", "time", "workload")
@@ -93,18 +93,18 @@ def _entries(text: str, catalog: Catalog, home: Path) -> list[Entry]:
     if _is_path(text):
         return [_at(Path(text).expanduser())]
     if text == "latest":
-        return catalog.find(newest=1) or _none(text, catalog, home)
+        return catalog.find(newest=1) or _raise_unknown_run(text, catalog, home)
     if "=" in text:
         return _labelled(text, catalog, home)
     if when.is_time(text):
         since_s, until_s = when.span(text)
-        return catalog.find(since_s=since_s, until_s=until_s) or _none(text, catalog, home)
+        return catalog.find(since_s=since_s, until_s=until_s) or _raise_unknown_run(text, catalog, home)
     found = catalog.find(prefix=text)
     exact = [e for e in found if e.id == text]
     if len(found) > 1 and not exact:
         shown = ", ".join(e.id for e in found[-5:])
         raise InputError(f"'{text}' begins the ids of {len(found)} runs; write more of it, as in {shown}")
-    return exact or found or _none(text, catalog, home)
+    return exact or found or _raise_unknown_run(text, catalog, home)
 
 
 def _at(path: Path) -> Entry:
@@ -131,10 +131,10 @@ def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:
             raise InputError(f"no run has a label '{name}'; {nearest(name, known) or 'none is kept yet: hotlap run measures one'}")
         if value not in known[name]:
             raise InputError(f"no run has {name}={value}; {nearest(value, known[name])}")
-    return _none(text, catalog, home)
+    return _raise_unknown_run(text, catalog, home)
 
 
-def _none(text: str, catalog: Catalog, home: Path) -> list[Entry]:
+def _raise_unknown_run(text: str, catalog: Catalog, home: Path) -> list[Entry]:
     """Raises: nothing is called so."""
     folder = paths.runs(home) / text
     with suppress(OSError):  # a name too long for the system is no run either
@@ -201,7 +201,7 @@ def cases(plan: Plan, where: Mapping[str, str]) -> list[Case]:
 _LATER = ("device", "host", "label", "machine", "plan", "status", "target", "time")  # known once it is measured
 
 
-def nothing(bundles: Sequence[Bundle], where: Mapping[str, str]) -> InputError:
+def no_match_error(bundles: Sequence[Bundle], where: Mapping[str, str]) -> InputError:
     """Why no result of these runs fits: the first filter that alone keeps none, and what the runs have instead."""
     for name, text in where.items():
         if not any(results(bundle, {name: text}) for bundle in bundles):

@@ -17,7 +17,7 @@ from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.workloads.command import NoNumber
 from hotlap.core.record import METHOD, Result, Run, Samples, Stop, Turns
 from hotlap.core.stats import sequential
-from hotlap.core.stats.sequential import PILOT, Asked, Decision, Design
+from hotlap.core.stats.sequential import PILOT, Decision, SequentialDesign, SequentialOptions
 from hotlap.core.stats.turns import aligned
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, locks
@@ -27,7 +27,7 @@ SPARE = 0.95  # of the time left after the pilot that pairs are planned for: the
 
 
 @dataclass(frozen=True)
-class Options:
+class AbOptions:
     """How sure, and how long."""
 
     difference: float = 0.02  # smallest change to be found with 80 % power
@@ -38,12 +38,12 @@ class Options:
 
 
 @dataclass
-class Pair:
+class AbPair:
     """One case on both sides, while it is measured."""
 
     a: Result
     b: Result
-    design: Design | None = None
+    design: SequentialDesign | None = None
     decision: Decision | None = None
 
     @property
@@ -52,20 +52,20 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AbOutcome:
     """What came of it."""
 
-    pairs: list[Pair]
+    pairs: list[AbPair]
     runs: tuple[Path, Path]  # the bundles of both sides
     turns: Turns  # of side A: what the test was planned for
     stop: Stop
 
 
-Listener = Callable[[int, Sequence[Pair]], None]
+Listener = Callable[[int, Sequence[AbPair]], None]
 """Told after each pair: how many there are, and what is known."""
 
 
-def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *_: None) -> Outcome:
+def ab(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener = lambda *_: None) -> AbOutcome:
     """Measures both sides in turns and keeps every number as two runs. The first execution of each side is a warm-up and not counted.
 
     A failure after the first pair ends it with what is known; `stop` says which. Raises InputError when the sides do not have the
@@ -77,7 +77,7 @@ def ab(a: Arm, b: Arm, options: Options, home: Path, listen: Listener = lambda *
         return _in_turns(a, b, options, home, listen)
 
 
-def _in_turns(a: Arm, b: Arm, options: Options, home: Path, listen: Listener) -> Outcome:
+def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) -> AbOutcome:
     clock = SystemClock()
     began, sides = clock.now(), (("A", a), ("B", b))
     for name, arm in sides:
@@ -117,14 +117,14 @@ def _in_turns(a: Arm, b: Arm, options: Options, home: Path, listen: Listener) ->
             ended = datetime.now(UTC).isoformat(timespec="milliseconds")
             writer.finish(replace(run, ended=ended, stops=[stop], turns=one))
     found = _pairs(a, b, kept, _asked(options, most), ended=True)
-    return Outcome(found, (writers[0][0].path, writers[1][0].path), turns, stop)
+    return AbOutcome(found, (writers[0][0].path, writers[1][0].path), turns, stop)
 
 
-def _asked(options: Options, most: int) -> Asked:
-    return Asked(options.difference, options.gate, most)
+def _asked(options: AbOptions, most: int) -> SequentialOptions:
+    return SequentialOptions(options.difference, options.gate, most)
 
 
-def _fitting(elapsed_s: float, options: Options) -> int:
+def _fitting(elapsed_s: float, options: AbOptions) -> int:
     """Pairs that the budget has room for, by what those of the pilot and the warm-up took."""
     if not math.isfinite(options.budget_s) or elapsed_s <= 0:
         return options.most
@@ -148,7 +148,7 @@ def _first(name: str, arm: Arm) -> None:
         raise InputError(str(error)) from error
 
 
-def _writer(arm: Arm, side: str, options: Options, home: Path) -> tuple[bundles.Writer, Run]:
+def _writer(arm: Arm, side: str, options: AbOptions, home: Path) -> tuple[bundles.Writer, Run]:
     began = datetime.now(UTC)
     run = Run(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=arm.plan,
@@ -158,13 +158,13 @@ def _writer(arm: Arm, side: str, options: Options, home: Path) -> tuple[bundles.
     return bundles.Writer.create(run, home), run
 
 
-def _pairs(a: Arm, b: Arm, kept: tuple[list[Samples], list[Samples]], asked: Asked, ended: bool = False) -> list[Pair]:
+def _pairs(a: Arm, b: Arm, kept: tuple[list[Samples], list[Samples]], asked: SequentialOptions, ended: bool = False) -> list[AbPair]:
     """The plan comes from the pilot and the decision from all pairs, so both follow from what is kept."""
     sides = zip(a.results(kept[0]), b.results(kept[1]), strict=True)
-    return [Pair(x, y, *sequential.trial(*aligned(x, y), asked, ended)) for x, y in sides]
+    return [AbPair(x, y, *sequential.trial(*aligned(x, y), asked, ended)) for x, y in sides]
 
 
-def _enough(pairs: Sequence[Pair], count: int, elapsed_s: float, allowed: tuple[int, Options]) -> Stop | None:
+def _enough(pairs: Sequence[AbPair], count: int, elapsed_s: float, allowed: tuple[int, AbOptions]) -> Stop | None:
     """Why no more pairs are measured; None while they are. `allowed`: the most pairs that there is time for, and what was asked."""
     most, options = allowed
     if count >= PILOT and not any(pair.open and pair.design for pair in pairs):

@@ -11,10 +11,10 @@ from pathlib import Path
 from hotlap.core import plan as plans
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import programs, targets
-from hotlap.core.measure.protocol import Fault, Job, Took
+from hotlap.core.measure.protocol import CaseDone, Job, RoundFailed
 from hotlap.core.measure.session import choose, process
-from hotlap.core.measure.targets.host import Host
-from hotlap.core.measure.workloads.command import Program
+from hotlap.core.measure.targets.host import HostTarget
+from hotlap.core.measure.workloads.command import CommandProgram
 from hotlap.core.record import Device, Plan, Result, Samples
 from hotlap.core.store.fold import fold
 from hotlap.core.work.program import COMMAND
@@ -45,7 +45,7 @@ def command(text: str, how: dict[str, object]) -> Arm:
     except ValueError as error:
         raise InputError(f"'{text}' is no command line: {error}") from None
     case = COMMAND.case({"argv": argv, **how})
-    program, host = Program(case), Host()
+    program, host = CommandProgram(case), HostTarget()
 
     def once(number: int) -> list[Samples]:
         began_s = host.clock.now()
@@ -86,9 +86,9 @@ def _round(job: Job) -> tuple[list[Samples], float]:
     lines: list[Samples] = []
     with worker:
         for message in worker.messages():
-            if isinstance(message, Fault):
+            if isinstance(message, RoundFailed):
                 raise MachineError(message.message)
-            if isinstance(message, Took):
+            if isinstance(message, CaseDone):
                 lines.append(message.samples)
                 worker.go_on()
             elif hasattr(message, "seconds"):

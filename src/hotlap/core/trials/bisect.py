@@ -20,37 +20,37 @@ from hotlap.core.record import encode
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import files, locks, paths
 from hotlap.core.store.log import Log
-from hotlap.core.trials.halving import Asked, Listener, Outcome, Search
-from hotlap.core.trials.measured import Setting, Trees
-from hotlap.core.trials.tape import Tape, Took
+from hotlap.core.trials.halving import BisectOptions, BisectOutcome, Listener, Search
+from hotlap.core.trials.measured import MeasureSetting, Trees
+from hotlap.core.trials.tape import Tape, TapeSample
 
 SCHEMA, STATE, TOOK = 2, "state.json", "measurements.jsonl"
 
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class BisectState(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked: `bisect/<name>/state.json`. What was measured since is beside it, a line each of `measurements.jsonl`."""
 
     schema: int = SCHEMA
     name: str
     hotlap: str = hotlap.__version__
     began: str  # UTC, ISO 8601
-    setting: Setting
-    asked: Asked
+    setting: MeasureSetting
+    asked: BisectOptions
 
 
-def begin(setting: Setting, asked: Asked, home: Path) -> State:
+def begin(setting: MeasureSetting, asked: BisectOptions, home: Path) -> BisectState:
     """A new search, kept. Raises InputError for a target that no program runs on."""
     if setting.target and targets.parse(setting.target).name == "simulated":
         raise InputError("a simulated GPU cannot run programs; leave out --target, or name one whose device is to be held")
     now = datetime.now(UTC)
-    state = State(name=bundles.new_id(now), began=now.isoformat(timespec="seconds"), setting=setting, asked=asked)
-    paths.made(_folder(home) / state.name)
+    state = BisectState(name=bundles.new_id(now), began=now.isoformat(timespec="seconds"), setting=setting, asked=asked)
+    paths.create(_folder(home) / state.name)
     files.write_whole(_folder(home) / state.name / STATE, msgspec.json.encode(state))
     return state
 
 
-def load(name: str, home: Path) -> State:
+def load(name: str, home: Path) -> BisectState:
     """A search by its name or the unique beginning of one; `latest` is the newest. Raises InputError, SchemaError."""
     names = sorted(path.parent.name for path in _folder(home).glob(f"*/{STATE}"))
     found = names[-1:] if name == "latest" else [one for one in names if name and one.startswith(name)]
@@ -59,7 +59,7 @@ def load(name: str, home: Path) -> State:
         raise InputError(f"{said}; {nearest(name, [*names, 'latest'])}")
     path = _folder(home) / found[0] / STATE
     try:
-        state = msgspec.json.decode(path.read_bytes(), type=State)
+        state = msgspec.json.decode(path.read_bytes(), type=BisectState)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SchemaError(f"'{path}' is no search that can be read: {error}") from None
     if state.schema != SCHEMA:
@@ -67,7 +67,7 @@ def load(name: str, home: Path) -> State:
     return state
 
 
-def search(state: State, home: Path, budget_s: float, listen: Listener) -> Outcome:
+def search(state: BisectState, home: Path, budget_s: float, listen: Listener) -> BisectOutcome:
     """Goes on with a search to its end, the end of the budget, or Ctrl-C; its worktrees are removed in any case.
 
     Raises Interrupted (everything measured is kept), Busy when another process is at it, InputError and MachineError for good
@@ -83,9 +83,9 @@ def search(state: State, home: Path, budget_s: float, listen: Listener) -> Outco
         held.callback(trees.close)
         log = Log(folder / TOOK)
         held.callback(log.close)
-        kept = log.mend(Took).records
+        kept = log.mend(TapeSample).records
 
-        def keep(took: Took) -> None:
+        def keep(took: TapeSample) -> None:
             log.append(encode(took) + b"\n", sync=True)
             listen(f"{tape.read + 1} measurements, at {took.commit[:10]}", True)
 
@@ -101,7 +101,7 @@ def _folder(home: Path) -> Path:
 
 
 @contextmanager
-def _alone(state: State, home: Path) -> Iterator[None]:
+def _alone(state: BisectState, home: Path) -> Iterator[None]:
     """Neither two processes at one search, nor a run at the device meanwhile."""
     with ExitStack() as held:
         file = held.enter_context(open(_folder(home) / state.name / "lock", "a+b"))

@@ -18,7 +18,7 @@ from hotlap.core.measure.supervisor import Process
 from hotlap.core.record import Device, Plan
 from hotlap.core.store import locks
 from hotlap.core.trials import nvml_guard
-from hotlap.core.trials.nvml_guard import Answer, Begin, Wish
+from hotlap.core.trials.nvml_guard import GuardAnswer, GuardBegin, Wish
 from hotlap.core.trials.nvml_settings import Bounds, Settings, check
 
 
@@ -48,7 +48,7 @@ def bounds(device: Device) -> Bounds:
 
 
 def measure(
-    plan: Plan, options: session.Options, wishes: Sequence[Wish], listen: session.Listener, say: Callable[[str], None]
+    plan: Plan, options: session.SessionOptions, wishes: Sequence[Wish], listen: session.Listener, say: Callable[[str], None]
 ) -> list[Measured]:
     """A run for each wish. Raises InputError for settings that the driver does not allow, MachineError where it refuses them."""
     spec = targets.parse(options.target) if options.target else targets.default()
@@ -71,7 +71,7 @@ def measure(
     return points
 
 
-def _run(plan: Plan, options: session.Options, wish: Wish, listen: session.Listener, say: Callable[[str], None]) -> Measured:
+def _run(plan: Plan, options: session.SessionOptions, wish: Wish, listen: session.Listener, say: Callable[[str], None]) -> Measured:
     say(f"at {name(wish)}")
     labels: Mapping[str, str] = {**options.labels, "setting": name(wish).replace(" ", "_")}
     return Measured(name(wish), session.run(plan, replace(options, labels=labels), listen))
@@ -90,7 +90,7 @@ def guarded(device: Device, home: Path, say: Callable[[str], None]) -> Iterator[
     path = note(device, home)
     if nvml_guard.mend(path):
         say(f"settings that an earlier run could not put back have been restored ({path})")
-    process = Process("hotlap.core.trials.nvml_guard", Begin(device=device, note=str(path)), math.inf, threading.Event())
+    process = Process("hotlap.core.trials.nvml_guard", GuardBegin(device=device, note=str(path)), math.inf, threading.Event())
     answers = process.lines()
 
     def put(wish: Wish) -> None:
@@ -113,6 +113,6 @@ def _check(answers: Iterator[bytes]) -> None:
     line = next(answers, b"")
     if not line:
         raise MachineError("the process that sets clocks and caps has ended; what it had set is being restored")
-    problem = msgspec.json.decode(line, type=Answer).problem
+    problem = msgspec.json.decode(line, type=GuardAnswer).problem
     if problem:
         raise MachineError(problem)

@@ -20,8 +20,8 @@ import msgspec
 from hotlap.core.errors import InputError, MachineError, SchemaError
 from hotlap.core.record import Notice
 from hotlap.core.trials.commits import Commit
-from hotlap.core.trials.levels import ALPHA, LOOKS, Change, differ, level, threshold, weigh
-from hotlap.core.trials.tape import ATTEMPTS, OutOfTime, Tape, Took
+from hotlap.core.trials.levels import ALPHA, LOOKS, LevelStep, differ, level, threshold, weigh
+from hotlap.core.trials.tape import ATTEMPTS, OutOfTime, Tape, TapeSample
 from hotlap.core.units import percent
 
 BLOCKS = 40  # of one commit; without a decision by then it is skipped
@@ -33,7 +33,7 @@ Listener = Callable[[str, bool], None]
 """Told how it goes; True is for what the next line replaces."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class BisectOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is searched."""
 
     good: str
@@ -43,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     margin: float = 0.02  # smallest difference between good and bad worth a search, as a share
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class HalvingStep(msgspec.Struct, frozen=True, kw_only=True):
     """One commit of the search."""
 
     commit: str
@@ -54,15 +54,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class BisectOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it."""
 
     answer: Answer
     candidates: list[Commit]  # one when it was found; none when good and bad do not differ
     before: str = ""  # the commit that `change` is held against
-    change: Change | None = None  # of the last candidate against `before`
-    ends: Change | None = None  # of bad against good
-    steps: list[Step]
+    change: LevelStep | None = None  # of the last candidate against `before`
+    ends: LevelStep | None = None  # of bad against good
+    steps: list[HalvingStep]
     commits: int
     measurements: int
     alpha: float = ALPHA
@@ -72,19 +72,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Search:
     """A search under way. `run` gives its outcome, however it ends."""
 
-    def __init__(self, asked: Asked, tape: Tape, listen: Listener = lambda *_: None) -> None:
+    def __init__(self, asked: BisectOptions, tape: Tape, listen: Listener = lambda *_: None) -> None:
         self.asked, self.tape, self.listen = asked, tape, listen
         self.chain = [asked.good, *asked.commits]
         self.low, self.high = 0, len(self.chain) - 1  # the last that is like good, the first that is like bad
-        self.steps: list[Step] = []
+        self.steps: list[HalvingStep] = []
         self.skipped: set[int] = set()  # and set aside
         self.like: dict[int, str] = {self.low: "good", self.high: "bad"}
         self.decisions = 0
         self.d: list[float] = []  # logarithm of bad less that of good, of every pair and block
-        self.ends: Change | None = None
+        self.ends: LevelStep | None = None
         self.notices: list[Notice] = []
 
-    def run(self) -> Outcome:
+    def run(self) -> BisectOutcome:
         try:
             answer, self.ends = self._compare(self.asked.good, self.asked.bad, self.asked.margin)
             if answer != "differ":
@@ -97,7 +97,7 @@ class Search:
         except OutOfTime:
             return self._outcome("budget", self.chain[self.low + 1 : self.high + 1] if self.ends else [])
 
-    def _compare(self, a: str, b: str, margin: float) -> tuple[Literal["differ", "same", ""], Change]:
+    def _compare(self, a: str, b: str, margin: float) -> tuple[Literal["differ", "same", ""], LevelStep]:
         """Pairs A B, B A, … until they differ or not; "" when neither can be said at the last look."""
         ratios: list[float] = []
         for look in LOOKS:
@@ -160,7 +160,7 @@ class Search:
             self.like[index] = step.like
         self.steps.append(step)
         self._forget()
-        self.listen(f"{step.commit[:10]} {said(step)}; left: {self.high - self.low}", False)
+        self.listen(f"{step.commit[:10]} {worded(step)}; left: {self.high - self.low}", False)
 
     def _forget(self) -> None:
         """Gives up what is measured no more; the neighbours of the change are needed for the check."""
@@ -168,22 +168,22 @@ class Search:
         for commit in {step.commit for step in self.steps} - needed:
             self.tape.bench.forget(commit)
 
-    def _decide(self, commit: str, limit: float) -> Step:
+    def _decide(self, commit: str, limit: float) -> HalvingStep:
         u: list[float] = []
         for number in range(BLOCKS):
             block = self._block(commit, forwards=number % 2 == 0)
-            if isinstance(block, Took):
-                return Step(commit=commit, like="skipped", blocks=len(u), reason=block.reason)
+            if isinstance(block, TapeSample):
+                return HalvingStep(commit=commit, like="skipped", blocks=len(u), reason=block.reason)
             good, value, bad = (math.log(one) for one in block)
             self.d.append(bad - good)
             u.append(value - (good + bad) / 2)
             seen = weigh(u, self.d, limit)
             if seen.like:
-                return Step(commit=commit, like=seen.like, blocks=len(u), position=seen.position, third=seen.third)
+                return HalvingStep(commit=commit, like=seen.like, blocks=len(u), position=seen.position, third=seen.third)
         reason = f"like neither for sure after {BLOCKS} blocks"
-        return Step(commit=commit, like="skipped", blocks=BLOCKS, position=seen.position, reason=reason)
+        return HalvingStep(commit=commit, like="skipped", blocks=BLOCKS, position=seen.position, reason=reason)
 
-    def _block(self, commit: str, forwards: bool) -> tuple[float, float, float] | Took:
+    def _block(self, commit: str, forwards: bool) -> tuple[float, float, float] | TapeSample:
         """Values of good, the commit and bad, measured in this order or backwards; or why the commit gave none."""
         good = self.tape.must(self.asked.good, "good") if forwards else 0.0
         bad = self.tape.must(self.asked.bad, "bad") if not forwards else 0.0
@@ -201,7 +201,7 @@ class Search:
             good = self.tape.must(self.asked.good, "good")
         return good, took.value, bad
 
-    def _confirmed(self) -> Outcome:
+    def _confirmed(self) -> BisectOutcome:
         """The culprit, or the last candidate, and what comes before it, measured in turns once more."""
         steps = self.chain[self.low + 1 : self.high + 1]
         culprit, before = steps[-1], self.chain[self.low]
@@ -217,11 +217,11 @@ class Search:
             answer = "in part"
         return self._outcome(answer, steps, before, change)
 
-    def _as_the_ends(self, change: Change) -> bool:
+    def _as_the_ends(self, change: LevelStep) -> bool:
         """Surely up, where bad is above good, or surely down."""
         return self.ends is not None and (change.low > 1 if self.ends.ratio > 1 else change.high < 1)
 
-    def _checked(self, before: str, culprit: str) -> Change | None:
+    def _checked(self, before: str, culprit: str) -> LevelStep | None:
         """None, and a notice, when one of them gives no number any more."""
         try:
             return self._compare(before, culprit, 0.0)[1]
@@ -232,10 +232,10 @@ class Search:
             self.notices.append(Notice("not_checked", seen))
             return None
 
-    def _look_again(self, change: Change | None) -> None:
+    def _look_again(self, change: LevelStep | None) -> None:
         for step in self.steps:
             if step.third:
-                seen = f"{step.commit[:10]} {said(step)}: more than one commit changed the case"
+                seen = f"{step.commit[:10]} {worded(step)}: more than one commit changed the case"
                 self.notices.append(Notice("several_changes", seen))
         if change and self.ends and (change.high < self.ends.low or change.low > self.ends.high):
             seen = f"bad against good is {shown(self.ends)}: other commits between them changed the case too"
@@ -249,14 +249,14 @@ class Search:
             seen += "git rev-list --topo-order, where neighbours need not be parent and child"
             self.notices.append(Notice("one_line", seen))
 
-    def _outcome(self, answer: Answer, candidates: Sequence[str], before: str = "", change: Change | None = None) -> Outcome:
-        return Outcome(
+    def _outcome(self, answer: Answer, candidates: Sequence[str], before: str = "", change: LevelStep | None = None) -> BisectOutcome:
+        return BisectOutcome(
             answer=answer, candidates=[self.tape.bench.describe(one) for one in candidates], before=before, change=change, ends=self.ends,
             steps=self.steps, commits=len(self.asked.commits), measurements=len(self.tape.took), notices=self.notices,
         )
 
 
-def said(step: Step) -> str:
+def worded(step: HalvingStep) -> str:
     """A step in words."""
     if step.like == "skipped":
         return f"skipped: {step.reason}"
@@ -267,7 +267,7 @@ def said(step: Step) -> str:
     return f"like neither {blocks}, its level lies {where} ({step.position:.0%} of the way from good to bad) and counts as {step.like}"
 
 
-def shown(step: Change) -> str:
+def shown(step: LevelStep) -> str:
     """A change and its interval: `+5.1 % (+4.6 % to +5.7 %)`."""
     change, low, high = (f"{'+' if one > 1 else ''}{percent(one - 1)}" for one in (step.ratio, step.low, step.high))
     return f"{change} ({low} to {high})"

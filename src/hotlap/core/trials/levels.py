@@ -23,7 +23,7 @@ THIRD_SURE, THIRD_MAYBE = 3.5, 2.5  # standard errors from the nearer level: a l
 THIRD_BLOCKS = 4  # fewest blocks that show one
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class LevelStep(msgspec.Struct, frozen=True, kw_only=True):
     """Between two commits: 1.05 means that the later one's number is 5 % larger."""
 
     ratio: float  # median over pairs
@@ -89,7 +89,7 @@ def threshold(number: int, commits: int) -> float:
     return math.log((1 - alpha) / alpha)
 
 
-def differ(ratios: Sequence[float], margin: float) -> tuple[Literal["differ", "same", ""], Change]:
+def differ(ratios: Sequence[float], margin: float) -> tuple[Literal["differ", "same", ""], LevelStep]:
     """Whether the later of two commits differs, from its number ÷ the other's in each pair; 8 pairs at least.
 
     The interval is of the median ratio, by order statistics (`stats.order.interval`), and holds at all looks together. No
@@ -98,7 +98,7 @@ def differ(ratios: Sequence[float], margin: float) -> tuple[Literal["differ", "s
     """
     ends = interval(ratios, 1 - ALPHA / len(LOOKS))
     assert ends is not None
-    found = Change(ratio=float(np.median(ratios)), low=ends[0], high=ends[1], pairs=len(ratios))
+    found = LevelStep(ratio=float(np.median(ratios)), low=ends[0], high=ends[1], pairs=len(ratios))
     if (found.low > 1 or found.high < 1) and not 1 / (1 + margin) < found.ratio < 1 + margin:
         return "differ", found
     return "same" if 1 / (1 + margin) < found.low and found.high < 1 + margin else "", found

@@ -20,19 +20,19 @@ from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.core.measure import programs
 from hotlap.core.measure.loop import CaseBudget
 from hotlap.core.measure.supervisor import kill
-from hotlap.core.measure.targets.host import Host
-from hotlap.core.measure.workloads.command import Program
+from hotlap.core.measure.targets.host import HostTarget
+from hotlap.core.measure.workloads.command import CommandProgram
 from hotlap.core.record import Case, MeasureOptions, Plan
 from hotlap.core.store.fold import fold
 from hotlap.core.trials.commits import Commit, describe, environment, git
-from hotlap.core.trials.tape import Took
+from hotlap.core.trials.tape import TapeSample
 from hotlap.core.work import label, traits
 from hotlap.core.work.program import COMMAND
 
 BUILT = ".built"  # beside a worktree: its build ended well
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class MeasureSetting(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured at every commit, and how."""
 
     repo: str  # its top folder
@@ -86,31 +86,31 @@ class Trees:
     A build or program that fails is a Took without a value; what the machine refuses (disk, git) is a MachineError.
     """
 
-    def __init__(self, setting: Setting, folder: Path, listen: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, setting: MeasureSetting, folder: Path, listen: Callable[[str], None] = lambda _: None) -> None:
         self.setting, self.folder, self.listen = setting, folder / "trees", listen
         self.logs = folder / "logs"
         self.cases: dict[str, Case] = {}  # of the commits whose worktree stands, built
-        self.host, self.count = Host(), 0
+        self.host, self.count = HostTarget(), 0
         for path in (self.folder, self.logs):
             path.mkdir(parents=True, exist_ok=True)
 
-    def measure(self, commit: str) -> Took:
+    def measure(self, commit: str) -> TapeSample:
         """One round of the case. The first of a worktree is preceded by one execution that is not counted: its files are not yet cached."""
         if commit not in self.cases and (failed := self._make(commit)):
-            return Took(commit=commit, reason=failed, built=False)
+            return TapeSample(commit=commit, reason=failed, built=False)
         self.count += 1
         options, case = self.setting.options, self.cases[commit]
         try:
             samples = programs.measure(self.host, case, CaseBudget(seconds=options.round_s, sample_s=options.sample_s, round=self.count))
         except MachineError as error:
-            return Took(commit=commit, reason=str(error))
+            return TapeSample(commit=commit, reason=str(error))
         result = fold(case, [samples], "host")
         if result.status != "measured" or not result.values:
-            return Took(commit=commit, reason=result.reason, samples=samples)
+            return TapeSample(commit=commit, reason=result.reason, samples=samples)
         if result.values[0] <= 0:
             reason = f"its number is {result.values[0]:g}; changes are shares of numbers above zero"
-            return Took(commit=commit, reason=reason, samples=samples)
-        return Took(commit=commit, value=result.values[0], samples=samples)
+            return TapeSample(commit=commit, reason=reason, samples=samples)
+        return TapeSample(commit=commit, value=result.values[0], samples=samples)
 
     def describe(self, commit: str) -> Commit:
         return describe(self.setting.repo, commit)
@@ -143,7 +143,7 @@ class Trees:
             tree.with_suffix(BUILT).touch()
         case = self._case(tree)
         with suppress(HotlapError):
-            Program(case).once()
+            CommandProgram(case).once()
         self.cases[commit] = case
         return ""
 

@@ -30,18 +30,18 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float | None = None
 
 
-class Begin(msgspec.Struct, frozen=True, kw_only=True):
+class GuardBegin(msgspec.Struct, frozen=True, kw_only=True):
     """The first line."""
 
     device: Device
     note: str  # file that remembers what stood before
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class GuardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class GuardNote(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be put back."""
 
     device: Device
@@ -50,13 +50,13 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     power_changed: bool = False
 
 
-class Guard:
+class NvmlGuard:
     """Sets, and remembers what stood before."""
 
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: GuardBegin) -> None:
         self.settings, self.path = Settings(begin.device), Path(begin.note)
         self.before: Bounds = self.settings.bounds()
-        self.note = Note(device=begin.device, power_w=self.before.power_w)
+        self.note = GuardNote(device=begin.device, power_w=self.before.power_w)
 
     def set(self, wish: Wish) -> None:
         """The note is written before the setting: a change without a note cannot be."""
@@ -96,7 +96,7 @@ class Guard:
         os.replace(beside, self.path)
 
 
-def restore(note: Note, settings: Settings) -> None:
+def restore(note: GuardNote, settings: Settings) -> None:
     """Both are tried, whatever becomes of the first. Raises the first error."""
     problem: HotlapError | None = None
     for wanted, act in (
@@ -112,10 +112,10 @@ def restore(note: Note, settings: Settings) -> None:
         raise problem
 
 
-def left(path: Path) -> Note | None:
+def left(path: Path) -> GuardNote | None:
     """What a run that could not restore has left."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Note)
+        return msgspec.json.decode(path.read_bytes(), type=GuardNote)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -134,20 +134,20 @@ def main(source: BinaryIO, out: BinaryIO) -> int:
     for name in SIGNALS:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    guard: Guard | None = None
+    guard: NvmlGuard | None = None
     code = 0
     try:
         for line in source:
             problem = ""
             try:
                 if guard is None:
-                    guard = Guard(msgspec.json.decode(line, type=Begin))
+                    guard = NvmlGuard(msgspec.json.decode(line, type=GuardBegin))
                 else:
                     guard.set(msgspec.json.decode(line, type=Wish))
             except (HotlapError, OSError) as error:
                 problem = str(error)
             with contextlib.suppress(OSError):
-                out.write(msgspec.json.encode(Answer(problem=problem)) + b"\n")
+                out.write(msgspec.json.encode(GuardAnswer(problem=problem)) + b"\n")
                 out.flush()
     finally:
         if guard is not None:

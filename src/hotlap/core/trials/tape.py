@@ -12,7 +12,7 @@ from hotlap.core.trials.commits import Commit
 ATTEMPTS = 2  # of a round that gives no number, before its commit is given up
 
 
-class Took(Record, frozen=True, kw_only=True):
+class TapeSample(Record, frozen=True, kw_only=True):
     """One round of the case at one commit. Without a value there is a reason. One line of measurements.jsonl."""
 
     commit: str
@@ -25,7 +25,7 @@ class Took(Record, frozen=True, kw_only=True):
 class Bench(Protocol):
     """What measures commits."""
 
-    def measure(self, commit: str) -> Took: ...
+    def measure(self, commit: str) -> TapeSample: ...
 
     def forget(self, commit: str) -> None: ...
 
@@ -40,13 +40,13 @@ class Tape:
     """The measurements of a search in order: those that were kept first, then new ones, each kept before it is used."""
 
     def __init__(
-        self, bench: Bench, kept: Sequence[Took] = (), keep: Callable[[Took], None] = lambda _: None,
+        self, bench: Bench, kept: Sequence[TapeSample] = (), keep: Callable[[TapeSample], None] = lambda _: None,
         late: Callable[[], bool] = lambda: False,
     ) -> None:
         self.bench, self.took, self.keep, self.late = bench, list(kept), keep, late
         self.read = 0
 
-    def take(self, commit: str) -> Took:
+    def take(self, commit: str) -> TapeSample:
         """The next measurement, with or without a number."""
         took = self._next(commit)
         self._pass(took)
@@ -65,7 +65,7 @@ class Tape:
         before = any(one.commit == commit for one in self.took)
         raise (MachineError if before else InputError)(f"{name} {commit[:10]} cannot be measured: {took.reason}")
 
-    def _next(self, commit: str) -> Took:
+    def _next(self, commit: str) -> TapeSample:
         if self.read < len(self.took):
             if self.took[self.read].commit != commit:
                 raise SchemaError("the search that was kept took another way than this version of Hotlap would; begin a new one")
@@ -74,7 +74,7 @@ class Tape:
             raise OutOfTime
         return self.bench.measure(commit)
 
-    def _pass(self, took: Took) -> None:
+    def _pass(self, took: TapeSample) -> None:
         if self.read == len(self.took):
             self.took.append(took)
             self.keep(took)

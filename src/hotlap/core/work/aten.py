@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 
 from hotlap.core.work import aten_calls as calls
-from hotlap.core.work.aten_calls import Asked, Call
+from hotlap.core.work.aten_calls import AtenCall, CallRequest
 
-__all__ = ["DTYPES", "Asked", "is_free", "parts"]
+__all__ = ["DTYPES", "CallRequest", "is_free", "parts"]
 
 DTYPES = {
     "float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16", "signed char": "int8", "c10::Float8_e4m3fn": "fp8",
@@ -30,7 +30,7 @@ def is_free(operator: str) -> bool:
     return FREE.fullmatch(operator.removeprefix("aten::").rstrip("_")) is not None
 
 
-def parts(operator: str, dims_json: str, types_json: str, values_json: str = "", strides_json: str = "") -> list[Asked]:
+def parts(operator: str, dims_json: str, types_json: str, values_json: str = "", strides_json: str = "") -> list[CallRequest]:
     """What an innermost operator computes: a workload, two for a convolution's gradients; none where it is no workload or its shapes are
     incomplete. `dims_json`: sizes of each argument; `types_json`: their element types; `values_json`: arguments that are no tensors, as
     text; `strides_json`: as sizes; all as Kineto records them."""
@@ -42,12 +42,16 @@ def parts(operator: str, dims_json: str, types_json: str, values_json: str = "",
         values = json.loads(values_json) if values_json else []
         strides = json.loads(strides_json) if strides_json else []
         dtype = next((DTYPES[one] for one in types if one in DTYPES), "")
-        return handler(Call(dims, dtype, values, strides)) if dtype else []
+        return handler(AtenCall(dims, dtype, values, strides)) if dtype else []
     except (ValueError, IndexError, TypeError, KeyError):
         return []  # a shape of a kind that this operator does not usually have
 
 
-_CONVOLUTION, _LIBRARY, _OTHER = calls.Places(0, 1, 3, 4, 5, 8, 6), calls.Places(0, 1, 3, 2, 4, 5), calls.Places(0, 1, 4, 3, 5, 6)
+_CONVOLUTION, _LIBRARY, _OTHER = (
+    calls.ArgumentPlaces(0, 1, 3, 4, 5, 8, 6),
+    calls.ArgumentPlaces(0, 1, 3, 2, 4, 5),
+    calls.ArgumentPlaces(0, 1, 4, 3, 5, 6),
+)
 _FORWARD = {  # kernels of attention: the place of is_causal among their arguments
     "flash_attention": 4, "flash_attention_for_cpu": 4, "efficient_attention": 6, "cudnn_attention": 6, "fused_attention_overrideable": 5,
 }  # fmt: skip

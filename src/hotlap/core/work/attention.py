@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hotlap.core.record import Value
 from hotlap.core.work.base import STORED, Param, Work, Workload, bounded, count, element_type, from_zero, integer, plain, text, unit_of
-from hotlap.core.work.variety import Columns, Form, Variety, first
+from hotlap.core.work.variety import Variety, VarietyColumns, VarietyForm, first
 
 
 def visible_pairs(query: Any, kv: Any, causal: bool, window: Any) -> Any:
@@ -72,11 +72,11 @@ def _attention_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     return None
 
 
-def _phase(c: Columns) -> NDArray[np.int_]:
+def _phase(c: VarietyColumns) -> NDArray[np.int_]:
     return first(c["query"] <= 1, (c["kv"] == 0) | (c["kv"] == c["query"]))
 
 
-def _sharing(c: Columns) -> NDArray[np.int_]:
+def _sharing(c: VarietyColumns) -> NDArray[np.int_]:
     return first(c["latent"] > 0, c["kv_heads"] == c["heads"], c["kv_heads"] == 1)
 
 
@@ -95,11 +95,11 @@ _WIDTHS = {"64": {"head_dim": 64}, "128": {"head_dim": 128}, "other": {"head_dim
 _VARIETY = Variety(
     edges=("kv",), grown=("batch",), values={"kv": lambda c: np.where(c["kv"] > 0, c["kv"], c["query"])},
     forms=(
-        Form("phase", {"decode": {"query": 1}, "prefill": {"kv": 0}, "append": {}}, _phase),
-        Form("heads", _HEADS, _sharing),
-        Form("width", _WIDTHS, lambda c: first(c["head_dim"] == 64, c["head_dim"] == 128)),
-        Form("window", {"none": {"window": 0}, "some": {"window": 48}}, lambda c: first(c["window"] == 0)),
-        Form("pages", {"none": {"page": 0}, "some": {"page": 16}}, lambda c: first(c["page"] == 0)),
+        VarietyForm("phase", {"decode": {"query": 1}, "prefill": {"kv": 0}, "append": {}}, _phase),
+        VarietyForm("heads", _HEADS, _sharing),
+        VarietyForm("width", _WIDTHS, lambda c: first(c["head_dim"] == 64, c["head_dim"] == 128)),
+        VarietyForm("window", {"none": {"window": 0}, "some": {"window": 48}}, lambda c: first(c["window"] == 0)),
+        VarietyForm("pages", {"none": {"page": 0}, "some": {"page": 16}}, lambda c: first(c["page"] == 0)),
     ),
     rules=({"heads": ("latent",), "width": ("64", "128")},), base={"kv": 0, "window": 0}, fitted=_fitted, directed={"query": 1},
 )  # fmt: skip

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hotlap.core.record import Value
 from hotlap.core.work.base import DTYPES, STORED, Param, Work, Workload, cache_param, count, integer, text, unit_of
-from hotlap.core.work.variety import Columns, Form, Variety, first
+from hotlap.core.work.variety import Variety, VarietyColumns, VarietyForm, first
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 EPILOGUES = ("none", "bias", "bias_relu", "bias_gelu", "residual")
@@ -53,7 +53,7 @@ def _intensity(params: Mapping[str, Value]) -> Work:
 
 
 
-def _row_lengths(columns: Columns) -> list[NDArray[Any]]:
+def _row_lengths(columns: VarietyColumns) -> list[NDArray[Any]]:
     """Elements from one stored row of A, and of B, to the next."""
     a = np.where(columns.by_word("layout", lambda word: word[0] == "n") > 0, columns["k"], columns["m"])
     b = np.where(columns.by_word("layout", lambda word: word[1] == "n") > 0, columns["n"], columns["k"])
@@ -67,7 +67,7 @@ def _padded(params: dict[str, Any], _levels: Mapping[str, str], step: int) -> It
 _HALVES = tuple(dtype for dtype, size in STORED.items() if int(8 * size) == 4)
 _GEMMS = Variety(
     edges=("m", "n", "k"), row_lengths=_row_lengths, padded=True,
-    forms=(Form("products", {"one": {"batch": 1}, "several": {"batch": 2}}, lambda c: first(c["batch"] == 1)),),
+    forms=(VarietyForm("products", {"one": {"batch": 1}, "several": {"batch": 2}}, lambda c: first(c["batch"] == 1)),),
     rules=tuple(  # half a byte an element: less than 32 elements below a tile, no row is aligned to 16 B
         {"dtype": _HALVES, "layout": layouts, "alignment": ("16 B",), f"edge {row}": ("below",)}
         for row, layouts in (("m", ("tn", "tt")), ("n", ("nn", "tn")), ("k", ("nn", "nt", "tt")))  # in which a stored row is so long

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from hotlap.core.record import Value
 from hotlap.core.work.base import STORED, Param, Work, Workload, bounded, count, element_type, integer, plain, text, unit_of
-from hotlap.core.work.variety import ALIGNMENTS, EDGES, Columns, Form, Variety, first
+from hotlap.core.work.variety import ALIGNMENTS, EDGES, Variety, VarietyColumns, VarietyForm, first
 
 
-class Side(NamedTuple):
+class ConvSide(NamedTuple):
     """One side of a convolution: sizes of the input, of the filter and of the result; zeros on each end, step of the filter."""
 
     size: Any
@@ -23,7 +23,7 @@ class Side(NamedTuple):
     step: Any
 
 
-def conv_sides(params: Mapping[str, Any]) -> dict[str, Side]:
+def conv_sides(params: Mapping[str, Any]) -> dict[str, ConvSide]:
     """Of each side of an image: depth, height, width. Without a depth it is 1. A side of 1 under a filter of 1, as lines have, is not
     padded."""
     every_pad, every_step, gap, filter_ = (count(params, name) for name in ("pad", "stride", "dilation", "filter"))
@@ -39,7 +39,7 @@ def conv_sides(params: Mapping[str, Any]) -> dict[str, Side]:
         line = (size == 1) & (taps == 1) & ((np.asarray(tall) == 1) | (name == "depth"))
         pad, step = np.where(line, 0.0, every_pad), np.where(line, 1.0, every_step)
         whole = (size + 2 * pad - gap * (taps - 1) - 1) // step + 1
-        sides[name] = Side(*(plain(one) for one in (size, taps, whole, pad, step)))
+        sides[name] = ConvSide(*(plain(one) for one in (size, taps, whole, pad, step)))
     return sides
 
 
@@ -73,15 +73,15 @@ def _conv_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     return None
 
 
-def _grouping(c: Columns) -> NDArray[np.int_]:
+def _grouping(c: VarietyColumns) -> NDArray[np.int_]:
     return first(c["groups"] == 1, c["groups"] >= c["channels"])
 
 
-def _rank(c: Columns) -> NDArray[np.int_]:
+def _rank(c: VarietyColumns) -> NDArray[np.int_]:
     return first(c["depth"] > 0, (c["height"] == 1) & (c["filter_height"] == 1))
 
 
-def _row_lengths(columns: Columns) -> list[NDArray[Any]]:
+def _row_lengths(columns: VarietyColumns) -> list[NDArray[Any]]:
     return [np.where(columns.by_word("layout", lambda word: word == "nhwc") > 0, columns["channels"], columns["width"])]
 
 
@@ -103,11 +103,11 @@ _FILTERS = {"1": {"filter": 1, "pad": 0}, "3": {"filter": 3, "pad": 1}, "wide": 
 _VARIETY = Variety(
     edges=("channels",), grown=("images",), row_lengths=_row_lengths,
     forms=(
-        Form("grouping", {"none": {"groups": 1}, "depthwise": {}, "groups": {}}, _grouping),
-        Form("dimensions", {"3-D": {"depth": 8}, "1-D": {"height": 1, "filter_height": 1}, "2-D": {}}, _rank),
-        Form("filter", _FILTERS, lambda c: first(c["filter"] == 1, c["filter"] <= 3)),
-        Form("stride", {"1": {"stride": 1}, "more": {"stride": 2}}, lambda c: first(c["stride"] == 1)),
-        Form("dilation", {"1": {"dilation": 1}, "more": {"dilation": 2}}, lambda c: first(c["dilation"] == 1)),
+        VarietyForm("grouping", {"none": {"groups": 1}, "depthwise": {}, "groups": {}}, _grouping),
+        VarietyForm("dimensions", {"3-D": {"depth": 8}, "1-D": {"height": 1, "filter_height": 1}, "2-D": {}}, _rank),
+        VarietyForm("filter", _FILTERS, lambda c: first(c["filter"] == 1, c["filter"] <= 3)),
+        VarietyForm("stride", {"1": {"stride": 1}, "more": {"stride": 2}}, lambda c: first(c["stride"] == 1)),
+        VarietyForm("dilation", {"1": {"dilation": 1}, "more": {"dilation": 2}}, lambda c: first(c["dilation"] == 1)),
     ),
     rules=({"layout": ("nhwc",), "edge channels": EDGES[:3], "alignment": ALIGNMENTS[:4]},), fitted=_fitted,
     directed={"filters": 256, "height": 16, "width": 16}, together=lambda params: {**params, "filters": params["channels"]},

@@ -11,7 +11,7 @@ from hotlap.core.record import Value
 from hotlap.core.work.base import DTYPES, STORED, Param, Work, Workload, bandwidth, bounded, count, element_type, plain, text
 from hotlap.core.work.network import INDEX_BYTES, touched
 from hotlap.core.work.traits import L2_HOLDS, SECTOR, Passes
-from hotlap.core.work.variety import Form, Variety, first
+from hotlap.core.work.variety import Variety, VarietyForm, first
 
 REDUCTIONS = {"sum": 1.0, "max": 1.0, "norm": 2.0}
 """FLOP an element."""
@@ -125,7 +125,7 @@ def _sort_passes(params: Mapping[str, Any]) -> float:
     return 8.0 * STORED[text(params, "dtype")] / DIGIT_BITS
 
 
-_DIMENSIONS = Form("dimensions", {"1": {"dims": 1}, "2": {"dims": 2}}, lambda c: first(c["dims"] == 1))
+_DIMENSIONS = VarietyForm("dimensions", {"1": {"dims": 1}, "2": {"dims": 2}}, lambda c: first(c["dims"] == 1))
 _FFT_PASSES = Passes(
     read=lambda p, read, _: read * _fft_passes(p), written=lambda p, written: written * _fft_passes(p), launches=_fft_passes
 )

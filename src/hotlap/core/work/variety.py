@@ -18,7 +18,7 @@ Rule = Mapping[str, tuple[str, ...]]
 """Levels by feature that cannot stand together."""
 
 
-class Columns(Protocol):
+class VarietyColumns(Protocol):
     """Parameters of many cases by name, numbers as arrays."""
 
     def __getitem__(self, name: str, /) -> NDArray[Any]: ...
@@ -29,13 +29,13 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True)
-class Form:
+class VarietyForm:
     """A feature that is not the choice of one parameter: levels with the parameters that give them, in the order in which `of` numbers
     them."""
 
     name: str
     levels: Mapping[str, Mapping[str, Any]]
-    of: Callable[[Columns], NDArray[np.int_]]
+    of: Callable[[VarietyColumns], NDArray[np.int_]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,13 @@ class Variety:
     edges: tuple[str, ...] = ()  # parameters whose place at the edge of a tile counts
     grown: tuple[str, ...] = ()  # what else grows so that a case reaches a size
     rows: tuple[str, ...] = ()  # parameters that are the length of a stored row
-    row_lengths: Callable[[Columns], list[NDArray[Any]]] | None = None  # the same, where no parameter alone is
+    row_lengths: Callable[[VarietyColumns], list[NDArray[Any]]] | None = None  # the same, where no parameter alone is
     padded: bool = False  # rows can be made longer by the parameter `pad`
     sized: bool = True  # False: its working set says little, or cannot be had in every size
-    forms: tuple[Form, ...] = ()
-    values: Mapping[str, Callable[[Columns], NDArray[Any]]] = field(default_factory=dict)  # sizes of edges that stand for others at 0
+    forms: tuple[VarietyForm, ...] = ()
+    values: Mapping[str, Callable[[VarietyColumns], NDArray[Any]]] = field(
+        default_factory=dict
+    )  # sizes of edges that stand for others at 0
     rules: tuple[Rule, ...] = ()
     base: Mapping[str, Any] = field(default_factory=dict)  # of a case to begin with, beside the usual small sizes
     fitted: Callable[[dict[str, Any], Mapping[str, str], int], Iterable[dict[str, Any]]] = lambda params, levels, step: (params,)

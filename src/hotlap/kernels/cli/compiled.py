@@ -11,8 +11,8 @@ from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.model import machines
 from hotlap.kernels import advice, eager
 from hotlap.kernels.binaries.base import Compiled
-from hotlap.kernels.compiled.asking import Asked, kernels
-from hotlap.kernels.eager_round import Job
+from hotlap.kernels.compiled.asking import CompileRequest, kernels
+from hotlap.kernels.eager_round import EagerJob
 from hotlap.kernels.show import compiled as report
 from hotlap.kernels.show import eager as eager_report
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     args.rounds = 1 if args.rounds is None else args.rounds
     if args.rounds < 1 or (args.threads is not None and not 1 <= args.threads <= 1024):
         raise InputError("--rounds is at least 1, and --threads from 1 to 1024")
-    asked = Asked(
+    asked = CompileRequest(
         architectures=_architectures(args.arch, args.machine),
         flags=args.flags or [""],
         include=args.include,
@@ -84,7 +84,7 @@ def _against(args: argparse.Namespace) -> int:
     rounds = 6 if args.rounds is None else args.rounds
     if len(args.source) != 1 or rounds < 1:
         raise InputError("--against eager takes one MODULE:FACTORY, and at least one round")
-    job = Job(factory=args.source[0], target=args.target or "torch", backend=args.backend or "inductor", backward=args.backward)
+    job = EagerJob(factory=args.source[0], target=args.target or "torch", backend=args.backend or "inductor", backward=args.backward)
     found = eager.run(job, rounds, lambda text: print(text, file=sys.stderr))
     if args.json:
         terminal.print_json(found)

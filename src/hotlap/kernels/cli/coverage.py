@@ -24,7 +24,7 @@ from hotlap.core.work.networks import steps as networks
 from hotlap.kernels.cli import network_options
 from hotlap.kernels.coverage import complete as completing
 from hotlap.kernels.coverage import edges, measure, used
-from hotlap.kernels.coverage.regions import Roof
+from hotlap.kernels.coverage.regions import RegionRoof
 from hotlap.kernels.show import coverage as report
 from hotlap.traces import captured
 
@@ -90,14 +90,14 @@ def _say(
 # ---------------------------------------------------------------- what the model says
 
 
-def _roof(machine: str) -> Roof:
+def _roof(machine: str) -> RegionRoof:
     """A machine of the table as coverage sees it; what a launch takes is what the model expects of one element."""
     spec = machines.load(machine)
     if spec.memory_bandwidth_b_s is None:
         raise InputError(f"the table has no memory bandwidth of {machine}; 'hotlap model machines' lists others")
     peaks = {unit: rate for unit in spec.flop_per_clock if (rate := spec.rate(unit) or spec.rate(unit, spec.clock_for_peak_hz))}
     launch = predict(POINTWISE.name, machine, elements=1).expected_s
-    return Roof(
+    return RegionRoof(
         spec.slug, spec.memory_bandwidth_b_s, spec.cache_bytes or 0.0, float(launch or 0.0), peaks, (spec.scaleup_b_s or 0.0) / 2,
     )  # fmt: skip
 
@@ -134,9 +134,9 @@ def _networks(names: Sequence[str], settings: used.Settings) -> used.Used:
     return used.merged([*parts, *([used.steps(rest, settings)] if rest else [])])
 
 
-def _paths(selectors: Sequence[str]) -> list[measure.Path]:
+def _paths(selectors: Sequence[str]) -> list[measure.CoveragePath]:
     paths: list[tuple[str, str, Case]] = []
-    names: list[measure.Path] = []
+    names: list[measure.CoveragePath] = []
     for bundle in terminal.each(selectors) if selectors else ():
         by_id = {case.id: case for case in bundle.run.plan.cases}
         for one in bundle.samples:
@@ -147,7 +147,7 @@ def _paths(selectors: Sequence[str]) -> list[measure.Path]:
     return [*measure.by_path(paths), *names]
 
 
-def _traced(bundle: Bundle) -> list[measure.Path]:
+def _traced(bundle: Bundle) -> list[measure.CoveragePath]:
     """Kernels of the traces that were captured with a run; a trace does not say of which case."""
     about = captured.read(bundle.path)
     if about is None:
@@ -160,10 +160,10 @@ def _traced(bundle: Bundle) -> list[measure.Path]:
         line = Timeline.open(bundle.path / file)
         kernels = line.columns["name"][line.columns["kind"] == KERNEL]
         names.update(dict.fromkeys(line.names[place] for place in sorted(set(kernels.tolist()))))
-    return [measure.Path(name, "trace", []) for name in names]
+    return [measure.CoveragePath(name, "trace", []) for name in names]
 
 
-def _notes(args: argparse.Namespace, asked: used.Used | None, paths: Sequence[measure.Path]) -> list[str]:
+def _notes(args: argparse.Namespace, asked: used.Used | None, paths: Sequence[measure.CoveragePath]) -> list[str]:
     found = [] if asked else ["not weighed by use: the plans know of no uses; --networks all weighs by the networks of the table"]
     if args.results and not paths:
         found.append(f"{', '.join(args.results)}: no sample names a variant, and no trace a kernel of a device")

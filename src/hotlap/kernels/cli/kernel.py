@@ -94,7 +94,7 @@ def _add(path: Path, as_json: bool, home: Path) -> int:
     return 0
 
 
-def _plan(several: Sequence[kernels.Kernel], args: argparse.Namespace) -> int:
+def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> int:
     """One plan of all of them, each case once."""
     if args.beside and not any(one.workload for one in several):
         raise InputError(f"{args.item} is a workload of its own: there is nothing of ours beside it")
@@ -113,7 +113,7 @@ def _plan(several: Sequence[kernels.Kernel], args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(kernel: kernels.Kernel, args: argparse.Namespace) -> int:
+def _check(kernel: kernels.KeptKernel, args: argparse.Namespace) -> int:
     cases = _cases(kernel, args.params, beside=False)
     by_id, order = {case.id: case for case in cases}, [case.id for case in cases]
     limit = units.parse(args.timeout, "s")
@@ -128,7 +128,7 @@ def _check(kernel: kernels.Kernel, args: argparse.Namespace) -> int:
     return 0 if any(samples.status == "measured" for _, samples in checked) else 3
 
 
-def _cases(kernel: kernels.Kernel, given: Sequence[str], beside: bool) -> list[Case]:
+def _cases(kernel: kernels.KeptKernel, given: Sequence[str], beside: bool) -> list[Case]:
     """Those asked for, else those that its file has, else the one at its defaults; with `beside` also ours of the same parameters."""
     axes = {name: text.split(",") for name, text in terminal.pairs(given, "parameter").items()}
     asked: list[dict[str, Any]] = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     spec = machines.load(args.machine)
     machine = spec.slug
     share = None if args.top is None else network_options.share(args.top, "--top")
-    source = plan_sources.made(args.network, _choices(args), [option for option, _ in _given(args)])
+    source = plan_sources.collect(args.network, _choices(args), [option for option, _ in _given(args)])
     kept_prices: list[Prices] = []
 
     def price(cases: Sequence[Case]) -> Mapping[str, float]:
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _too_large(composed: Sequence[compose.Step], spec: Spec) -> list[str]:
+def _too_large(composed: Sequence[compose.ComposedStep], spec: Spec) -> list[str]:
     """Steps that the machine's memory does not hold, by the model's estimate."""
     most = spec.memory_bytes
     return [one.name for one in composed if most and one.asked and sum(memory.needed(*one.asked).values()) > most]

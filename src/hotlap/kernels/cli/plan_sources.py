@@ -11,7 +11,7 @@ from hotlap.core.errors import InputError, nearest
 from hotlap.core.show.words import counted
 from hotlap.core.work.networks import compose, config, layered, shape, steps, walk
 from hotlap.core.work.networks.calls import Call
-from hotlap.core.work.networks.compose import Step
+from hotlap.core.work.networks.compose import ComposedStep
 from hotlap.core.work.networks.steps import Source
 
 NEAR = 0.1  # of a network's parameters: norms and biases are not counted in plain transformers, which is much only of tiny ones
@@ -19,16 +19,16 @@ TRACED = ("forward", "train")  # phases of a module
 PEEKED_BYTES = 2**22  # a file of JSON up to here is looked into for a configuration; traces are mostly larger
 
 
-class Made(NamedTuple):
+class PlanSource(NamedTuple):
     """Steps, and what is not in them: reason → where."""
 
-    steps: list[Step]
+    steps: list[ComposedStep]
     left_out: dict[str, list[str]]
     names: list[str]
     taken_as: list[str]  # networks whose weights are stored in another type, in words
 
 
-def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = ()) -> Made:
+def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = ()) -> PlanSource:
     """The steps of everything that was named. `given`: options of the choices, each of which must have a use. Raises InputError:
     what is wrong with which word, or that no step can be."""
     networks: list[Source] = []
@@ -51,7 +51,7 @@ def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = 
             networks.append(steps.find(word))
     if not networks:
         _check_used(given, modules)
-    source = Made([], {}, [], [])
+    source = PlanSource([], {}, [], [])
     for path in traces:
         _add(source, _recorded(path))
     for word in modules:
@@ -59,7 +59,7 @@ def made(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = 
     if networks:
         every, left_out = compose.every_step(_distinct(networks), choices)
         names = list(dict.fromkeys(network.name for network in networks))
-        _add(source, Made(every, left_out, names, [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)))
+        _add(source, PlanSource(every, left_out, names, [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)))
     return source
 
 
@@ -71,7 +71,7 @@ def _check_used(given: Sequence[str], modules: Sequence[str]) -> None:
         raise InputError(f"{', '.join(unused)}: only networks are run as asked; {how}")
 
 
-def _add(source: Made, more: Made) -> None:
+def _add(source: PlanSource, more: PlanSource) -> None:
     source.steps.extend(more.steps)
     source.names.extend(more.names)
     source.taken_as.extend(more.taken_as)
@@ -140,7 +140,7 @@ def _no_json(path: Path) -> str:
     return f"'{path}' is neither a trace nor a configuration of Hugging Face, which has a 'model_type'"
 
 
-def _traced(word: str, phases: Sequence[str]) -> Made:
+def _traced(word: str, phases: Sequence[str]) -> PlanSource:
     """A module's operators on fake tensors; how it is run stands in its factory's inputs."""
     from hotlap.kernels import module
 
@@ -148,7 +148,7 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
     if not wanted:
         raise InputError(f"a module has no phase {', '.join(phases)}; {nearest(phases[0], TRACED)}")
     name = word.rpartition("/")[2]
-    source = Made([], {}, [name], [])
+    source = PlanSource([], {}, [name], [])
     for phase, traced in zip(wanted, module.traces(word, [phase == "train" for phase in wanted]), strict=True):
         if isinstance(traced, str):
             if phases:
@@ -159,13 +159,13 @@ def _traced(word: str, phases: Sequence[str]) -> Made:
             Call(" ".join(filter(None, (one.place, one.operator))), "module", one.asked.workload, one.asked.params, one.times)
             for one in traced.calls
         ]
-        source.steps.append(Step(f"{name} {phase}", calls))
+        source.steps.append(ComposedStep(f"{name} {phase}", calls))
         for operator, times in traced.unknown.items():
             source.left_out.setdefault("no workloads", []).append(f"{operator} ({counted(times, 'call')} in {name} {phase})")
     return source
 
 
-def _recorded(path: Path) -> Made:
+def _recorded(path: Path) -> PlanSource:
     """A step of a trace, on average over its steps."""
     from hotlap.traces import recorded
     from hotlap.traces.study import Study
@@ -181,4 +181,4 @@ def _recorded(path: Path) -> Made:
     name = f"{path.name} recorded"
     calls = [Call(one.operator, "trace", one.asked.workload, one.asked.params, one.calls) for one in program.workloads]
     missing = [f"{operator} ({seconds * 1e3:.3g} ms of {name})" for operator, seconds in program.unknown.items()]
-    return Made([Step(name, calls)], {"no workloads": missing} if missing else {}, [path.name], [])
+    return PlanSource([ComposedStep(name, calls)], {"no workloads": missing} if missing else {}, [path.name], [])

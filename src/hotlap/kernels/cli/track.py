@@ -64,4 +64,4 @@ def _explain(args: argparse.Namespace, where: dict[str, str]) -> None:
         hint = "" if args.network in valid else f"; {nearest(args.network, valid)}"
         raise InputError(f"no case of these runs is called by '{args.network}'{hint}")
     if where:
-        raise select.nothing(bundles, where)
+        raise select.no_match_error(bundles, where)

@@ -16,14 +16,14 @@ from hotlap.kernels import apart
 from hotlap.kernels.binaries import text
 from hotlap.kernels.binaries.base import Compiled
 from hotlap.kernels.compiled import reading
-from hotlap.kernels.compiled.protocol import ARCHITECTURE, Job, Made
+from hotlap.kernels.compiled.protocol import ARCHITECTURE, CompiledFiles, CompileJob
 
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".cl": "opencl", ".ptx": "ptx"}
 LIMIT_S = 600.0  # of one compilation
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompileRequest:
     """How sources are compiled."""
 
     architectures: Sequence[str] = ()
@@ -34,7 +34,7 @@ class Asked:
     keep: Path | None = None  # where products stay
 
 
-def kernels(source: str, asked: Asked) -> Iterator[Compiled]:
+def kernels(source: str, asked: CompileRequest) -> Iterator[Compiled]:
     """The kernels of a file or of MODULE:FUNCTION, by architecture and flags. Raises InputError, and NotSupported with the compiler's
     first error."""
     path, kind = Path(source), ""
@@ -67,11 +67,11 @@ def _architectures(language: str, path: Path, given: Sequence[str]) -> Sequence[
     return given or [ARCHITECTURE]
 
 
-def _made(language: str, source: str, architecture: str, flags: str, asked: Asked) -> list[Compiled]:
+def _made(language: str, source: str, architecture: str, flags: str, asked: CompileRequest) -> list[Compiled]:
     if asked.keep:
         asked.keep.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="hotlap-compiled-") as scratch:
-        job = Job(
+        job = CompileJob(
             language=language,
             source=source,
             architecture=architecture,
@@ -81,7 +81,7 @@ def _made(language: str, source: str, architecture: str, flags: str, asked: Aske
             folder=str(asked.keep or scratch),
         )
         answers = [_compile(job if n == 0 else changed(job, folder=_folder(scratch, n))) for n in range(asked.rounds)]
-        wrong = next((one for one in answers if one.problem), Made())
+        wrong = next((one for one in answers if one.problem), CompiledFiles())
         failed = wrong.problem
         if failed and wrong.asked_wrongly:
             raise InputError(failed)
@@ -89,7 +89,7 @@ def _made(language: str, source: str, architecture: str, flags: str, asked: Aske
             return reading.ptx(Path(source), failed)
         if failed:
             raise NotSupported(f"{source}{f' for {architecture}' if architecture else ''}: {failed}")
-        found = reading.made(answers[0], source, architecture, flags)
+        found = reading.read(answers[0], source, architecture, flags)
     return [changed(one, compile_s=[answer.seconds for answer in answers]) for one in found]
 
 
@@ -99,10 +99,10 @@ def _folder(scratch: str, number: int) -> str:
     return str(path)
 
 
-def _compile(job: Job) -> Made:
+def _compile(job: CompileJob) -> CompiledFiles:
     cache = {"POCL_CACHE_DIR": str(Path(job.folder) / "pocl"), "PYOPENCL_NO_CACHE": "1", "CUDA_CACHE_DISABLE": "1"}
     try:
         said = apart.answer("hotlap.kernels.compiled.making", msgspec.json.encode(job), LIMIT_S, {**os.environ, **cache})
     except apart.Broken as error:
-        return Made(problem=f"the compiler's process {error}")
-    return msgspec.json.decode(said, type=Made)
+        return CompiledFiles(problem=f"the compiler's process {error}")
+    return msgspec.json.decode(said, type=CompiledFiles)

@@ -17,28 +17,28 @@ import msgspec
 from hotlap.core.errors import HotlapError, InputError, NotSupported, Unavailable, nearest
 from hotlap.kernels import named
 from hotlap.kernels.compiled import disassembling, nvrtc, opencl
-from hotlap.kernels.compiled.protocol import Job, Made, Product
+from hotlap.kernels.compiled.protocol import CompiledFiles, CompileJob, ProductSpec
 
 TYPES = ("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp8e4nv", "fp8e5", "fp16", "bf16", "fp32", "fp64")
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # of Triton's compiler, given among a signature
 
 
 def main() -> int:
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=CompileJob)
     answer, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr  # a user's module may print
     os.dup2(2, 1)
     try:
         made = {"cuda": nvrtc.make, "opencl": opencl.make, "triton": triton, "ptx": assemble}[job.language](job)
     except HotlapError as error:
-        made = Made(problem=str(error), asked_wrongly=isinstance(error, InputError))
+        made = CompiledFiles(problem=str(error), asked_wrongly=isinstance(error, InputError))
     except Exception as error:  # compilers and users' modules raise kinds of their own
-        made = Made(problem=f"{type(error).__name__}: {(str(error).strip() or 'no words').splitlines()[0]}")
+        made = CompiledFiles(problem=f"{type(error).__name__}: {(str(error).strip() or 'no words').splitlines()[0]}")
     answer.write(msgspec.json.encode(made) + b"\n")
     answer.close()
     return 0
 
 
-def assemble(job: Job) -> Made:
+def assemble(job: CompileJob) -> CompiledFiles:
     """PTX to a cubin by ptxas."""
     tool = disassembling.ptxas(job.architecture)
     if tool is None:
@@ -54,15 +54,15 @@ def assemble(job: Job) -> Made:
         raise NotSupported(
             f"ptxas refuses it: {next((line for line in lines if 'error' in line or 'fatal' in line), lines[0] if lines else '')}"
         )
-    return Made(
-        products=[Product(kind="cubin", path=str(out))],
+    return CompiledFiles(
+        products=[ProductSpec(kind="cubin", path=str(out))],
         seconds=seconds,
         compiler=disassembling.version(tool),
         log=done.stdout + done.stderr,
     )
 
 
-def triton(job: Job) -> Made:
+def triton(job: CompileJob) -> CompiledFiles:
     """A Triton function for a GPU that need not be here."""
     os.environ["TRITON_CACHE_DIR"] = str(Path(job.folder) / "cache")
     try:
@@ -88,9 +88,9 @@ def triton(job: Job) -> Made:
             path = Path(job.folder) / f"{binary.metadata.name}.{job.architecture}.{kind}"
             data = binary.asm[kind]
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
-            products.append(Product(kind=kind, path=str(path)))
+            products.append(ProductSpec(kind=kind, path=str(path)))
     threads = binary.metadata.num_warps * (target.warp_size if hasattr(target, "warp_size") else 32)
-    return Made(
+    return CompiledFiles(
         products=products,
         seconds=seconds,
         compiler=f"Triton {compiler.__version__}",
@@ -99,7 +99,7 @@ def triton(job: Job) -> Made:
     )
 
 
-def _signature(job: Job, names: list[str]) -> tuple[dict[str, str], dict[str, Any], dict[str, int], list[int]]:
+def _signature(job: CompileJob, names: list[str]) -> tuple[dict[str, str], dict[str, Any], dict[str, int], list[int]]:
     """Types, constants, options of the compiler, and the places of arguments that are multiples of 16."""
     given: dict[str, str] = {}
     for part in filter(None, (one.strip() for one in job.signature.split(","))):

@@ -9,7 +9,7 @@ from pathlib import Path
 from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure.targets import cuda_compile
 from hotlap.kernels.compiled import disassembling
-from hotlap.kernels.compiled.protocol import Job, Made, Product
+from hotlap.kernels.compiled.protocol import CompiledFiles, CompileJob, ProductSpec
 
 VERBOSE = "--ptxas-options=-v"
 
@@ -22,7 +22,7 @@ def capability(architecture: str) -> int:
     return int(match[1])
 
 
-def make(job: Job) -> Made:
+def make(job: CompileJob) -> CompiledFiles:
     """Raises NotSupported with the compiler's first error, InputError for an architecture that NVRTC does not know."""
     known = cuda_compile.architectures()
     if capability(job.architecture) not in known:
@@ -43,8 +43,8 @@ def make(job: Job) -> Made:
     for kind, data in (("cubin", cubin), ("ptx", ptx.rstrip(b"\0"))):
         path = Path(f"{stem}.{kind}")
         path.write_bytes(data)
-        products.append(Product(kind=kind, path=str(path)))
-    return Made(products=products, seconds=seconds, compiler=f"NVRTC {cuda_compile.version()}", log=log)
+        products.append(ProductSpec(kind=kind, path=str(path)))
+    return CompiledFiles(products=products, seconds=seconds, compiler=f"NVRTC {cuda_compile.version()}", log=log)
 
 
 def _toolkit() -> list[str]:

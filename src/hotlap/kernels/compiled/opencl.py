@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 from hotlap.core.errors import NotSupported, Unavailable
-from hotlap.kernels.compiled.protocol import Job, Made, Product
+from hotlap.kernels.compiled.protocol import CompiledFiles, CompileJob, ProductSpec
 
 KINDS = {b"//": "ptx", b"\x7fELF": "elf", b"\x03\x02\x23\x07": "spirv", b"BC\xc0\xde": "llvm"}  # by how a binary begins
 
 
-def make(job: Job) -> Made:
+def make(job: CompileJob) -> CompiledFiles:
     """Raises Unavailable without OpenCL, NotSupported with the compiler's first error."""
     try:
         import pyopencl as cl
@@ -39,8 +39,8 @@ def make(job: Job) -> Made:
     kind = next((kind for head, kind in KINDS.items() if binary.lstrip().startswith(head)), "binary")
     path = Path(job.folder) / f"{Path(job.source).stem}.{kind}"
     path.write_bytes(binary)
-    return Made(
-        products=[Product(kind=kind, path=str(path))],
+    return CompiledFiles(
+        products=[ProductSpec(kind=kind, path=str(path))],
         seconds=seconds,
         facts=facts,
         compiler=device.name.strip(),

@@ -7,7 +7,7 @@ import msgspec
 ARCHITECTURE = "sm_90"  # compiled for where nothing else is asked
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class CompileJob(msgspec.Struct, frozen=True, kw_only=True):
     """One source for one architecture."""
 
     language: str  # cuda, opencl, triton, ptx
@@ -19,17 +19,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     folder: str  # where products are written
 
 
-class Product(msgspec.Struct, frozen=True, kw_only=True):
+class ProductSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A file that a compiler wrote."""
 
     kind: str  # cubin, ptx, hsaco, amdgcn, spirv, llvm, elf, binary
     path: str
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class CompiledFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a job."""
 
-    products: list[Product] = []
+    products: list[ProductSpec] = []
     seconds: float = 0.0  # of the compiler's calls alone
     compiler: str = ""  # with its version
     log: str = ""  # what ptxas -v says of spills

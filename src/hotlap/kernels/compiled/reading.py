@@ -12,7 +12,7 @@ from hotlap.core.errors import InputError
 from hotlap.kernels.binaries import classes, cubin, elf, hsaco, spirv, text
 from hotlap.kernels.binaries.base import Compiled
 from hotlap.kernels.compiled import disassembling
-from hotlap.kernels.compiled.protocol import Made
+from hotlap.kernels.compiled.protocol import CompiledFiles
 
 FATBIN = 0xBA55ED50
 NO_SASS = f"no nvdisasm is here, so its machine code is not counted; {disassembling.REMEDY}"
@@ -71,7 +71,7 @@ def ptx(path: Path, why: str) -> list[Compiled]:
     ]
 
 
-def made(answer: Made, source: str, architecture: str, flags: str) -> list[Compiled]:
+def read(answer: CompiledFiles, source: str, architecture: str, flags: str) -> list[Compiled]:
     """The kernels that a compilation made."""
     files = {one.kind: Path(one.path) for one in answer.products}
     if "cubin" in files:
@@ -100,7 +100,7 @@ def made(answer: Made, source: str, architecture: str, flags: str) -> list[Compi
     ]
 
 
-def _told(answer: Made) -> list[Compiled]:
+def _told(answer: CompiledFiles) -> list[Compiled]:
     """Kernels of which only the driver's own figures are known."""
     note = "the driver's binary is in a form of its own: no registers and no instructions can be read from it"
     return [
@@ -115,7 +115,7 @@ def _told(answer: Made) -> list[Compiled]:
     ]
 
 
-def _with_ptx(binaries: Sequence[Compiled], path: Path | None, answer: Made) -> list[Compiled]:
+def _with_ptx(binaries: Sequence[Compiled], path: Path | None, answer: CompiledFiles) -> list[Compiled]:
     """With spills as ptxas says them, or as the PTX implies."""
     usage = text.ptxas(answer.log)
     listed = text.ptx(path.read_text(encoding="utf-8", errors="replace"), path.name).kernels if path else []

@@ -12,8 +12,8 @@ from hotlap.core import work
 from hotlap.core.record import Case, Use
 from hotlap.core.work.networks import compose
 from hotlap.kernels.coverage import covering, edges, features, making, measure, regions
-from hotlap.kernels.coverage.groups import Group, grouped
-from hotlap.kernels.coverage.regions import Roof
+from hotlap.kernels.coverage.groups import CaseGroup, grouped
+from hotlap.kernels.coverage.regions import RegionRoof
 from hotlap.kernels.coverage.tuples import Tuples
 from hotlap.kernels.coverage.used import Used
 
@@ -53,7 +53,8 @@ class _Adding:
 
 
 def complete(
-    cases: Sequence[Case], strength: int, memory_bytes: float, used: Used | None = None, roof: Roof | None = None, share: float = SHARE,
+    cases: Sequence[Case], strength: int, memory_bytes: float, used: Used | None = None, roof: RegionRoof | None = None,
+    share: float = SHARE,
 ) -> Completion:  # fmt: skip
     """What is to be added to `cases`. Networks' cases come first, so that what follows need not cover what they do."""
     adding = _Adding(cases)
@@ -111,19 +112,19 @@ def _open_edges(adding: _Adding, memory_bytes: float) -> list[str]:
     return [f"{one.workload}: no case was found for '{one.name}'" for one in found if not one.covered and not one.reason]
 
 
-def _regions(adding: _Adding, roof: Roof, memory_bytes: float) -> None:
+def _regions(adding: _Adding, roof: RegionRoof, memory_bytes: float) -> None:
     for name in _unreached(adding, roof):
         case = next((one for one in regions.probes(regions.REGIONS.index(name), roof) if _held(one) <= memory_bytes), None)
         if case is not None:
             adding.add(case, "regions", f"{name} on {roof.name}")
 
 
-def _unreached(adding: _Adding, roof: Roof) -> list[str]:
+def _unreached(adding: _Adding, roof: RegionRoof) -> list[str]:
     counts = measure.by_region(grouped(adding.cases), roof)
     return [name for name in regions.REGIONS if not counts[name] and (name != "link" or roof.link_b_s)]
 
 
-def _open_regions(adding: _Adding, roof: Roof) -> list[str]:
+def _open_regions(adding: _Adding, roof: RegionRoof) -> list[str]:
     found = []
     for name in _unreached(adding, roof):
         case = min(regions.probes(regions.REGIONS.index(name), roof), key=_held, default=None)
@@ -132,7 +133,7 @@ def _open_regions(adding: _Adding, roof: Roof) -> list[str]:
     return found
 
 
-def _combinations(adding: _Adding, group: Group, strength: int, memory_bytes: float) -> list[str]:
+def _combinations(adding: _Adding, group: CaseGroup, strength: int, memory_bytes: float) -> list[str]:
     """A covering design beside the cases there are, its rows made into cases; in words those of which some combination stays open."""
     name = group.name
     of = features.features(name)
@@ -164,7 +165,7 @@ def _held(case: Case) -> float:
     return max(asked.working_set_bytes, asked.link_bytes)
 
 
-def _why(of: Sequence[features.Feature], tuples: Tuples, new: NDArray[np.int64], depth: int) -> str:
+def _why(of: Sequence[features.CoverageFeature], tuples: Tuples, new: NDArray[np.int64], depth: int) -> str:
     if not len(new):
         return f"{depth}-way"
     first = measure.words(of, tuples.rows(new[:1])[0])

@@ -17,7 +17,7 @@ CANDIDATES = 24  # rows that are tried for each row of the greedy design
 
 
 @dataclass(frozen=True)
-class Design:
+class CoveringDesign:
     """Rows that cover every possible tuple, given ones left out."""
 
     rows: Rows
@@ -74,7 +74,9 @@ def _whole(row: Rows, levels: Sequence[int], allowed: Allowed) -> Rows | None:
     return None
 
 
-def design(levels: Sequence[int], strength: int, allowed: Allowed | None = None, given: Rows | None = None, seed: int = 1) -> Design:
+def design(
+    levels: Sequence[int], strength: int, allowed: Allowed | None = None, given: Rows | None = None, seed: int = 1
+) -> CoveringDesign:
     """Rows that, with those `given`, cover every tuple that may occur."""
     given = np.zeros((0, len(levels)), dtype=np.int16) if given is None else given
     tuples = Tuples(levels, strength)
@@ -82,7 +84,7 @@ def design(levels: Sequence[int], strength: int, allowed: Allowed | None = None,
     before = tuples.mark(given)
     rows = _greedy(tuples, flags & ~before, examples, allowed, np.random.default_rng(seed))
     covered = before | tuples.mark(rows)
-    return Design(rows, int(flags.sum()), int((covered & flags).sum()))
+    return CoveringDesign(rows, int(flags.sum()), int((covered & flags).sum()))
 
 
 # ---------------------------------------------------------------- row by row

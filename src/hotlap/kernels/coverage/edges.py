@@ -12,7 +12,7 @@ from hotlap.core.record import Case
 from hotlap.core.units import size
 from hotlap.core.work.variety import Variety
 from hotlap.kernels.coverage import features, making
-from hotlap.kernels.coverage.groups import Columns, Groups
+from hotlap.kernels.coverage.groups import GroupColumns, Groups
 from hotlap.kernels.coverage.measure import Edge
 
 HUGE_BYTES = float(2**30)
@@ -55,11 +55,11 @@ def impossible(name: str, edge: str, memory_bytes: float) -> str:
     return ""
 
 
-def _holds(name: str, edge: str, columns: Columns) -> NDArray[np.bool_]:
+def _holds(name: str, edge: str, columns: GroupColumns) -> NDArray[np.bool_]:
     return np.asarray(_is(name, edge, columns), dtype=bool)
 
 
-def _is(name: str, edge: str, columns: Columns) -> Any:
+def _is(name: str, edge: str, columns: GroupColumns) -> Any:
     variety = _variety(name)
     extents = {p: features.extent(variety, p, columns) for p in variety.edges}
     if edge == "huge":
@@ -83,7 +83,7 @@ def make(name: str, edge: str, memory_bytes: float) -> Case | None:
         case = making.checked(spec, params)
         if case is None:
             continue
-        columns = Columns(name, [case])
+        columns = GroupColumns(name, [case])
         held = columns.counted["working_set_bytes"][0]
         if held <= memory_bytes and bool(_holds(name, edge, columns)[0]):
             return case

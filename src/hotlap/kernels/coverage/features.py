@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hotlap.core import work
 from hotlap.core.work.base import STORED
 from hotlap.core.work.variety import ALIGNMENTS, EDGES, Rule, Variety
-from hotlap.kernels.coverage.groups import Columns
+from hotlap.kernels.coverage.groups import GroupColumns
 
 Codes = NDArray[np.int16]
 BITS = {dtype: int(8 * size) for dtype, size in STORED.items()}  # of an element, without its scales
@@ -25,32 +25,32 @@ MOST_LEVELS = 40
 
 
 @dataclass(frozen=True)
-class Feature:
+class CoverageFeature:
     """One column of the t-way table. `kind` says how a case with a level is made: choice of a parameter, edge, alignment, size, form."""
 
     name: str
     levels: tuple[str, ...]
     kind: str
-    of: Callable[[Columns], Codes]
+    of: Callable[[GroupColumns], Codes]
     param: str = ""  # of a choice or an edge
 
 
 LEFT_OUT = {"cache", "precision"}  # how a case is measured, and not what its kernel is
 
 
-def features(name: str) -> tuple[Feature, ...]:
+def features(name: str) -> tuple[CoverageFeature, ...]:
     """The columns of a workload's t-way table, in order; () for workloads that declare no variety, as those that run what is not known."""
     spec = work.find(name)
     variety = spec.variety
     if variety is None:
         return ()
     features_ = [_choice(p.name, p.choices or ("false", "true")) for p in spec.params if p.kind == "bool" or _counts(p.name, p.choices)]
-    features_ += [Feature(form.name, tuple(form.levels), "form", _coded(form.of)) for form in variety.forms]
-    features_ += [Feature(f"edge {p}", EDGES, "edge", _edge_of(variety, p), p) for p in variety.edges]
+    features_ += [CoverageFeature(form.name, tuple(form.levels), "form", _coded(form.of)) for form in variety.forms]
+    features_ += [CoverageFeature(f"edge {p}", EDGES, "edge", _edge_of(variety, p), p) for p in variety.edges]
     if aligned(variety):
-        features_.append(Feature("alignment", ALIGNMENTS, "alignment", lambda columns: alignment(variety, columns)))
+        features_.append(CoverageFeature("alignment", ALIGNMENTS, "alignment", lambda columns: alignment(variety, columns)))
     if variety.sized:
-        features_.append(Feature("size", SIZES, "size", size_of))
+        features_.append(CoverageFeature("size", SIZES, "size", size_of))
     return tuple(features_)
 
 
@@ -63,24 +63,24 @@ def _counts(name: str, choices: Sequence[str]) -> bool:
     return name not in LEFT_OUT and 1 < len(choices) <= MOST_LEVELS
 
 
-def _choice(name: str, levels: tuple[str, ...]) -> Feature:
+def _choice(name: str, levels: tuple[str, ...]) -> CoverageFeature:
     codes = {level: code for code, level in enumerate(levels)}
 
     def told(word: str) -> int:
         return codes.get(word.lower() if word in ("True", "False") else word, -1)
 
-    return Feature(name, levels, "choice", lambda columns: columns.by_word(name, told).astype(np.int16), name)
+    return CoverageFeature(name, levels, "choice", lambda columns: columns.by_word(name, told).astype(np.int16), name)
 
 
-def _coded(of: Callable[[Columns], NDArray[np.int_]]) -> Callable[[Columns], Codes]:
+def _coded(of: Callable[[GroupColumns], NDArray[np.int_]]) -> Callable[[GroupColumns], Codes]:
     return lambda columns: of(columns).astype(np.int16)
 
 
-def _edge_of(variety: Variety, param: str) -> Callable[[Columns], Codes]:
+def _edge_of(variety: Variety, param: str) -> Callable[[GroupColumns], Codes]:
     return lambda columns: edge(extent(variety, param, columns))
 
 
-def extent(variety: Variety, param: str, columns: Columns) -> NDArray[np.float64]:
+def extent(variety: Variety, param: str, columns: GroupColumns) -> NDArray[np.float64]:
     """The sizes of each case whose place at the edge of a tile counts."""
     of = variety.values.get(param)
     return of(columns) if of else columns[param]
@@ -92,7 +92,7 @@ def edge(values: NDArray[np.float64]) -> Codes:
     return np.select([values % 256 == 0, values % 128 == 0, past == 0, past <= 32], [0, 1, 2, 3], 4).astype(np.int16)
 
 
-def alignment(variety: Variety, columns: Columns) -> Codes:
+def alignment(variety: Variety, columns: GroupColumns) -> Codes:
     """The level of ALIGNMENTS of each case: its least aligned stored row."""
     bits = columns.by_word("dtype", lambda word: BITS.get(word, 8))
     lowest = np.full(len(bits), 1 << 40, dtype=np.int64)
@@ -102,23 +102,23 @@ def alignment(variety: Variety, columns: Columns) -> Codes:
     return np.clip(np.log2(np.maximum(lowest, 8) / 8), 0, 4).astype(np.int16)
 
 
-def row_lengths(variety: Variety, columns: Columns) -> list[NDArray[np.float64]]:
+def row_lengths(variety: Variety, columns: GroupColumns) -> list[NDArray[np.float64]]:
     """Elements from one stored row to the next."""
     return variety.row_lengths(columns) if variety.row_lengths else [columns[row] for row in variety.rows]
 
 
-def size_of(columns: Columns) -> Codes:
+def size_of(columns: GroupColumns) -> Codes:
     """The level of SIZES of each case."""
     held = columns["size"] if "size" in columns else columns.counted["working_set_bytes"]
     return np.digitize(held, SIZE_BYTES).astype(np.int16)
 
 
-def codes(of: Sequence[Feature], columns: Columns) -> Codes:
+def codes(of: Sequence[CoverageFeature], columns: GroupColumns) -> Codes:
     """Cases × features; −1 where a case has none of the levels."""
     return np.stack([one.of(columns) for one in of], axis=1) if of else np.zeros((columns.length, 0), dtype=np.int16)
 
 
-def rules(name: str, of: Sequence[Feature]) -> list[Rule]:
+def rules(name: str, of: Sequence[CoverageFeature]) -> list[Rule]:
     """What cannot be: elements wider than an alignment, rows on a tile's edge that are not aligned, forms that exclude each other."""
     there, variety = {one.name for one in of}, work.find(name).variety or Variety()
     rules_: list[Rule] = []
@@ -131,7 +131,7 @@ def rules(name: str, of: Sequence[Feature]) -> list[Rule]:
     return [*rules_, *variety.rules]
 
 
-def allowed(of: Sequence[Feature], given: Sequence[Rule]) -> Callable[[Codes], NDArray[np.bool_]] | None:
+def allowed(of: Sequence[CoverageFeature], given: Sequence[Rule]) -> Callable[[Codes], NDArray[np.bool_]] | None:
     """The rules as `covering` asks for them; None where there are none."""
     if not given:
         return None

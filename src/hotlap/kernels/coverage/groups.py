@@ -16,7 +16,7 @@ from hotlap.core.record import Case
 from hotlap.core.work.base import Workload
 
 
-class Columns(dict[str, NDArray[Any]]):
+class GroupColumns(dict[str, NDArray[Any]]):
     """Parameters of many cases of one workload, by name: numbers as float64, texts as objects. Keeps what was read of them."""
 
     def __init__(self, name: str, cases: Sequence[Case]) -> None:
@@ -49,7 +49,7 @@ class Columns(dict[str, NDArray[Any]]):
         return _counted(self)
 
 
-def _counted(columns: Columns) -> dict[str, NDArray[np.float64]]:
+def _counted(columns: GroupColumns) -> dict[str, NDArray[np.float64]]:
     """Texts are grouped, numbers counted at once."""
     length, texts = columns.length, columns.texts()
     totals: dict[str, NDArray[np.float64]] = {name: np.zeros(length) for name in ("memory_bytes", "working_set_bytes", "link_bytes")}
@@ -61,7 +61,7 @@ def _counted(columns: Columns) -> dict[str, NDArray[np.float64]]:
     return totals
 
 
-def _alike(columns: Columns, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+def _alike(columns: GroupColumns, texts: Sequence[str]) -> list[NDArray[np.int64]]:
     """Places of cases with the same texts."""
     key = np.zeros(columns.length, dtype=np.int64)
     for name in texts:
@@ -104,25 +104,25 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Group:
+class CaseGroup:
     """The cases of one workload, and their columns, which are read once."""
 
     name: str
     cases: list[Case]
 
     @cached_property
-    def columns(self) -> Columns:
-        return Columns(self.name, self.cases)
+    def columns(self) -> GroupColumns:
+        return GroupColumns(self.name, self.cases)
 
 
-Groups = Mapping[str, Group]
+Groups = Mapping[str, CaseGroup]
 
 
-def grouped(cases: Sequence[Case]) -> dict[str, Group]:
+def grouped(cases: Sequence[Case]) -> dict[str, CaseGroup]:
     """By workload, in order of first appearance."""
-    found: dict[str, Group] = {}
+    found: dict[str, CaseGroup] = {}
     for case in cases:
         if case.workload not in found:
-            found[case.workload] = Group(case.workload, [])
+            found[case.workload] = CaseGroup(case.workload, [])
         found[case.workload].cases.append(case)
     return found

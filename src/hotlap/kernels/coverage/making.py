@@ -17,8 +17,8 @@ from hotlap.core.record import Case
 from hotlap.core.work.base import Workload
 from hotlap.core.work.variety import ALIGNMENTS, EDGES, Variety
 from hotlap.kernels.coverage import features
-from hotlap.kernels.coverage.features import BITS, Feature
-from hotlap.kernels.coverage.groups import Columns
+from hotlap.kernels.coverage.features import BITS, CoverageFeature
+from hotlap.kernels.coverage.groups import GroupColumns
 
 GROWTH = (0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 4095, 16383, 65535, 2**18 - 1, 2**20 - 1, 2**22 - 1)
 """Steps of 256 that a size is made larger by."""
@@ -29,14 +29,14 @@ MODEST = {  # where a parameter's default would make every case large
 }  # fmt: skip
 
 
-def make(name: str, of: Sequence[Feature], row: Sequence[int]) -> Case | None:
+def make(name: str, of: Sequence[CoverageFeature], row: Sequence[int]) -> Case | None:
     """The smallest case of these levels; None where the search finds none."""
     spec = work.find(name)
     wanted = np.array(row, dtype=np.int16)
     levels = {one.name: one.levels[code] for one, code in zip(of, row, strict=True)}
     for params in _tried(spec, of, levels):
         case = checked(spec, params)
-        if case is not None and (features.codes(of, Columns(name, [case]))[0] == wanted).all():
+        if case is not None and (features.codes(of, GroupColumns(name, [case]))[0] == wanted).all():
             return case
     return None
 
@@ -49,7 +49,7 @@ def checked(spec: Workload, params: dict[str, Any]) -> Case | None:
         return None
 
 
-def _tried(spec: Workload, of: Sequence[Feature], levels: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _tried(spec: Workload, of: Sequence[CoverageFeature], levels: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Parameters to try, from small to large."""
     base = _chosen(spec, of, levels)
     variety = spec.variety or Variety()
@@ -73,7 +73,7 @@ def modest(spec: Workload) -> dict[str, Any]:
     return {p.name: MODEST.get(p.name, p.default) if p.kind == "int" and not p.added_after_release else p.default for p in spec.params}
 
 
-def _chosen(spec: Workload, of: Sequence[Feature], levels: dict[str, str]) -> dict[str, Any]:
+def _chosen(spec: Workload, of: Sequence[CoverageFeature], levels: dict[str, str]) -> dict[str, Any]:
     variety = spec.variety or Variety()
     base: dict[str, Any] = {p.name: 65536 for p in spec.params} | {n: v for n, v in modest(spec).items() if n in spec.defaults}
     base.update(variety.base)

@@ -12,9 +12,9 @@ from hotlap.core import work
 from hotlap.core.record import Case, Use
 from hotlap.core.work.networks import compose
 from hotlap.kernels.coverage import covering, features, regions
-from hotlap.kernels.coverage.groups import Group, Groups, grouped
+from hotlap.kernels.coverage.groups import CaseGroup, Groups, grouped
 from hotlap.kernels.coverage.near import matched
-from hotlap.kernels.coverage.regions import Roof
+from hotlap.kernels.coverage.regions import RegionRoof
 from hotlap.kernels.coverage.tuples import OPEN, Rows, Tuples
 from hotlap.kernels.coverage.used import Used
 
@@ -23,7 +23,7 @@ EXAMPLES = 3  # uncovered combinations that are told in words, per workload
 
 
 @dataclass(frozen=True)
-class Step:
+class StepCoverage:
     """One step of a network: shares of its expected time, in seconds by the model."""
 
     name: str
@@ -46,7 +46,7 @@ class Lacking:
 
 
 @dataclass(frozen=True)
-class Table:
+class CoverageTable:
     """t-way coverage of one workload: combinations of levels that cases of the plan have, of those that can be."""
 
     workload: str
@@ -74,7 +74,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Path:
+class CoveragePath:
     """One way through the code: a kernel or variant that results name, and the cases that took it."""
 
     name: str
@@ -90,14 +90,14 @@ class Coverage:
     cases: int
     strength: int
     machine: str = ""
-    steps: Sequence[Step] = ()
+    steps: Sequence[StepCoverage] = ()
     of_plans: bool = False  # some steps are those kernels that a plan has of them: what --top left out is not in their time
     lacking: Sequence[Lacking] = ()  # the heaviest first
     left_out: Sequence[str] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[CoverageTable] = ()
     edges: Sequence[Edge] = ()
     regions: Mapping[str, int] = field(default_factory=dict)  # cases by region
-    paths: Sequence[Path] = ()
+    paths: Sequence[CoveragePath] = ()
     notes: Sequence[str] = ()
 
     @property
@@ -116,7 +116,7 @@ class Coverage:
 # ---------------------------------------------------------------- by weight
 
 
-def by_weight(have: Groups, used: Used, roof: Roof | None) -> tuple[list[Step], list[Lacking]]:
+def by_weight(have: Groups, used: Used, roof: RegionRoof | None) -> tuple[list[StepCoverage], list[Lacking]]:
     """Shares of each step, and what is lacking, heaviest first."""
     there, near = matched(list(used.cases.values()), have, roof)
     total = compose.totals(used.uses)
@@ -126,7 +126,9 @@ def by_weight(have: Groups, used: Used, roof: Roof | None) -> tuple[list[Step], 
         whole = total[name] or 1.0
         exact = sum(compose.weight_s(use) for use in own if use.case in there)
         close = sum(compose.weight_s(use) for use in own if use.case in near)
-        steps.append(Step(name, total[name], exact / whole, (exact + close) / whole, len(own), sum(use.expected_s is None for use in own)))
+        steps.append(
+            StepCoverage(name, total[name], exact / whole, (exact + close) / whole, len(own), sum(use.expected_s is None for use in own))
+        )
     shares: dict[str, float] = {}
     where: dict[str, list[Use]] = {}
     for use in used.uses:
@@ -143,12 +145,12 @@ def by_weight(have: Groups, used: Used, roof: Roof | None) -> tuple[list[Step], 
 # ---------------------------------------------------------------- t-way
 
 
-def by_features(have: Groups, strength: int) -> list[Table]:
+def by_features(have: Groups, strength: int) -> list[CoverageTable]:
     """The t-way table of each workload that the cases have, in order of first appearance."""
     return [one for group in have.values() if (one := features_of(group, strength)) is not None]
 
 
-def features_of(group: Group, strength: int) -> Table | None:
+def features_of(group: CaseGroup, strength: int) -> CoverageTable | None:
     """One workload's table; None where it has no features."""
     name = group.name
     of = features.features(name)
@@ -161,13 +163,13 @@ def features_of(group: Group, strength: int) -> Table | None:
     missing = np.flatnonzero(possible & ~seen)
     told = missing[np.linspace(0, len(missing) - 1, EXAMPLES).astype(int)] if len(missing) else missing
     lowest = [(one.name, len(set(rows[:, column].tolist()) - {OPEN}), len(one.levels)) for column, one in enumerate(of)]
-    return Table(
+    return CoverageTable(
         name, [one.name for one in of], len(group.cases), int((seen & possible).sum()), int(possible.sum()), int((~possible).sum()), lowest,
         list(dict.fromkeys(words(of, row) for row in tuples.rows(told))),
     )  # fmt: skip
 
 
-def distinct(rows: features.Codes, of: Sequence[features.Feature]) -> features.Codes:
+def distinct(rows: features.Codes, of: Sequence[features.CoverageFeature]) -> features.Codes:
     """Each combination of levels once."""
     key = np.zeros(len(rows), dtype=np.int64)
     for column, one in enumerate(of):
@@ -176,7 +178,7 @@ def distinct(rows: features.Codes, of: Sequence[features.Feature]) -> features.C
     return found
 
 
-def words(of: Sequence[features.Feature], row: Rows) -> str:
+def words(of: Sequence[features.CoverageFeature], row: Rows) -> str:
     """A combination in words: dtype fp16, layout tn."""
     return ", ".join(f"{one.name} {one.levels[code]}" for one, code in zip(of, row.tolist(), strict=True) if code >= 0)
 
@@ -184,7 +186,7 @@ def words(of: Sequence[features.Feature], row: Rows) -> str:
 # ---------------------------------------------------------------- regions and paths
 
 
-def by_region(have: Groups, roof: Roof) -> dict[str, int]:
+def by_region(have: Groups, roof: RegionRoof) -> dict[str, int]:
     """Cases in each region, every region named."""
     counts = np.zeros(len(regions.REGIONS) + 1, dtype=np.int64)
     for name, group in have.items():
@@ -201,17 +203,17 @@ def path_name(case: Case, variant: str) -> str:
     return f"{head}: {', '.join(kept)}" if kept else head
 
 
-def by_path(seen: Sequence[tuple[str, str, Case]]) -> list[Path]:
+def by_path(seen: Sequence[tuple[str, str, Case]]) -> list[CoveragePath]:
     """Cases by what results say ran: (name, source, case)."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for name, source, case in seen:
         found.setdefault((name, source), {})[work.label(case)] = None
     ordered = sorted(found.items(), key=lambda one: (-len(one[1]), one[0]))
-    return [Path(name, source, list(labels)) for (name, source), labels in ordered]
+    return [CoveragePath(name, source, list(labels)) for (name, source), labels in ordered]
 
 
 def coverage(
-    plans: Sequence[str], cases: Sequence[Case], strength: int, used: Used | None = None, roof: Roof | None = None,
+    plans: Sequence[str], cases: Sequence[Case], strength: int, used: Used | None = None, roof: RegionRoof | None = None,
     edges: Callable[[Groups], Sequence[Edge]] | None = None,
 ) -> Coverage:  # fmt: skip
     """Everything at once. `edges`: which directed cases there are."""

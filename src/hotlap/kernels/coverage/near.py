@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from hotlap.core import work
 from hotlap.core.record import Case
 from hotlap.kernels.coverage import features, regions
-from hotlap.kernels.coverage.groups import Group, Groups, grouped
-from hotlap.kernels.coverage.regions import Roof
+from hotlap.kernels.coverage.groups import CaseGroup, Groups, grouped
+from hotlap.kernels.coverage.regions import RegionRoof
 
 NEAR = 2.0
 """A case is near another of equal texts, alignment and side of the roofline where every size is within this factor."""
 
 
-def matched(asked: Sequence[Case], have: Groups, roof: Roof | None) -> tuple[set[str], dict[str, Case]]:
+def matched(asked: Sequence[Case], have: Groups, roof: RegionRoof | None) -> tuple[set[str], dict[str, Case]]:
     """Of the cases asked for: the ids of those that are there, and of the others that have a near one Case.id → that case."""
     exact: set[str] = set()
     near: dict[str, Case] = {}
@@ -35,7 +35,7 @@ def matched(asked: Sequence[Case], have: Groups, roof: Roof | None) -> tuple[set
     return exact, near
 
 
-def _around(wanted: Group, there: Group, roof: Roof | None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+def _around(wanted: CaseGroup, there: CaseGroup, roof: RegionRoof | None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """For each wanted case the places of those that are alike but for their sizes, and how far apart in the worst size, to 2."""
     keys, sizes = _coordinates([wanted, there], roof)
     count = len(wanted.cases)
@@ -49,7 +49,7 @@ def _around(wanted: Group, there: Group, roof: Roof | None) -> Iterator[tuple[ND
         yield theirs[begin:end], np.abs(kept[begin:end] - sizes[one]).max(axis=1, initial=0.0)
 
 
-def _coordinates(both: Sequence[Group], roof: Roof | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _coordinates(both: Sequence[CaseGroup], roof: RegionRoof | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """What must be equal as one number, and sizes as logarithms to 2; zero is like nothing but zero."""
     name, columns = both[0].name, [group.columns for group in both]
     same = []

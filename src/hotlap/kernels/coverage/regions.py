@@ -12,7 +12,7 @@ from hotlap.core import work
 from hotlap.core.record import Case
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.network import COLLECTIVE, POINTWISE
-from hotlap.kernels.coverage.groups import Columns
+from hotlap.kernels.coverage.groups import GroupColumns
 
 REGIONS = ("launch-bound", "cache", "memory-bound", "near the ridge", "compute-bound", "link")
 UNKNOWN = "none of these"
@@ -21,7 +21,7 @@ NEAR = 2.0
 
 
 @dataclass(frozen=True)
-class Roof:
+class RegionRoof:
     """The figures of a machine that regions need. `launch_s`: what a kernel takes that has nothing to do."""
 
     name: str
@@ -40,7 +40,7 @@ class Placed:
     computes: NDArray[np.bool_]
 
 
-def placed(name: str, columns: Columns, roof: Roof) -> Placed:
+def placed(name: str, columns: GroupColumns, roof: RegionRoof) -> Placed:
     """Where the cases of one workload lie."""
     length = columns.length
     if not work.find(name).counted:
@@ -65,7 +65,7 @@ def placed(name: str, columns: Columns, roof: Roof) -> Placed:
     return Placed(region.astype(np.int16), computes)
 
 
-def _peak(unit: str, roof: Roof) -> float:
+def _peak(unit: str, roof: RegionRoof) -> float:
     """Of a unit; matrix products of fp32 and fp64 fall back to the vector units."""
     return roof.peaks.get(unit) or (roof.peaks.get(unit.replace("matrix", "fma"), 0.0) if unit in ("matrix.fp32", "matrix.fp64") else 0.0)
 
@@ -83,9 +83,9 @@ PROBES: Sequence[tuple[str, Mapping[str, object]]] = (
 """Cases that are tried for a region that is not reached, from small to large; at the end smaller ones, for little memory."""
 
 
-def probes(region: int, roof: Roof) -> Iterator[Case]:
+def probes(region: int, roof: RegionRoof) -> Iterator[Case]:
     """Those of PROBES that lie in a region."""
     for name, given in PROBES:
         case = Case(workload=name, params=work.find(name).parse(given))
-        if int(placed(name, Columns(name, [case]), roof).region[0]) == region:
+        if int(placed(name, GroupColumns(name, [case]), roof).region[0]) == region:
             yield case

@@ -163,7 +163,7 @@ def steps(names: Sequence[str], settings: Settings | None = None) -> Used:
     InputError for a name that is none, and where no step can be."""
     wanted = networks.names() if list(names) == ["all"] else list(dict.fromkeys(names))
     sources = [networks.find(name) for name in wanted]
-    composed: list[compose.Step] = []
+    composed: list[compose.ComposedStep] = []
     left_out: list[str] = []
     for source in sources:
         choices = compose.Choices(**{**_usual(source), **(settings or {})})  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from hotlap.core.record import Samples
 CLOCK_SHARE, CLOCK_S = 0.75, 0.05  # so much of the time that sampling took must be in the worker's account, but for so many seconds
 
 
-class Account(guard.Account):
+class GuardAccount(guard.Account):
     """Of a process that runs users' kernels."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure.targets.base import Prepared, Target
 from hotlap.core.measure.workloads import operators
-from hotlap.core.measure.workloads.operators.base import Family, Operator
+from hotlap.core.measure.workloads.operators.base import Operator, OperatorFamily
 from hotlap.core.measure.workloads.operators.harness import prepared
 from hotlap.core.record import Case, Value
 from hotlap.core.store import paths
@@ -50,7 +50,7 @@ def _no_memory(error: BaseException) -> bool:
     return type(error).__name__ == "OutOfMemoryError"
 
 
-def params_of(kernel: kernels.Kernel, case: Case) -> dict[str, Value]:
+def params_of(kernel: kernels.KeptKernel, case: Case) -> dict[str, Value]:
     """What the kernel's code is given; the cost that a plan states must be the kernel's own."""
     if kernel.workload:
         if reason := kernels.refused(kernel, case):
@@ -65,14 +65,14 @@ def params_of(kernel: kernels.Kernel, case: Case) -> dict[str, Value]:
     return settings
 
 
-def _ours(kernel: kernels.Kernel, case: Case, library: Any) -> Operator | None:
+def _ours(kernel: kernels.KeptKernel, case: Case, library: Any) -> Operator | None:
     """Inputs and reference of the workload that a kernel implements."""
     if not kernel.workload:
         return None
     family = operators.FAMILIES.get(case.workload)
     if family is None:
         raise NotSupported(f"{case.workload} has no inputs and reference that kernels can share; valid: {', '.join(operators.FAMILIES)}")
-    module = cast(Family, importlib.import_module(f"hotlap.core.measure.workloads.operators.{family}"))
+    module = cast(OperatorFamily, importlib.import_module(f"hotlap.core.measure.workloads.operators.{family}"))
     return module.operator(Case(workload=case.workload, params=case.params), library)
 
 

@@ -17,7 +17,7 @@ BENT = 0.1  # share by which twice the move may give other than twice the answer
 Answer = Callable[[Mapping[str, Any]], Any]  # one output of the reference, for these inputs
 
 
-def slack(answer: Answer, still: Any, inputs: Mapping[str, Any], dtype: str, terms: int, library: Any) -> Any:
+def cancellation_tolerance(answer: Answer, still: Any, inputs: Mapping[str, Any], dtype: str, terms: int, library: Any) -> Any:
     """For each element of an output, which is `still` for these inputs: the size of its parts × the roundings that formulas and sums
     have, and four times what the reference loses in fp32 itself. Parts are as large as the element moves when each input moves by its own
     size, r.m.s. over random moves: what a backward stable algorithm may err by (Higham, "Accuracy and Stability of Numerical Algorithms",

@@ -27,7 +27,7 @@ KEYS = (
 HEADER = re.compile(r"^\s*//:( ?)(.*)$")
 
 
-def describe(path: Path) -> kernels.Kernel:
+def describe(path: Path) -> kernels.KeptKernel:
     """Raises InputError: what is wrong, what is valid."""
     kind = kernels.KINDS.get(path.suffix)
     if kind is None:
@@ -41,7 +41,7 @@ def files(path: Path) -> list[Path]:
     return [path, beside] if path.suffix != ".py" and beside.is_file() else [path]
 
 
-def _python(path: Path) -> kernels.Kernel:
+def _python(path: Path) -> kernels.KeptKernel:
     code = module(path, "described")
     values = {key: getattr(code, key) for key in KEYS if hasattr(code, key)}
     _callable(path, code, "launch", "launch(inputs, params), which returns the outputs")
@@ -57,7 +57,7 @@ def _callable(path: Path, code: Any, name: str, what: str) -> None:
         raise InputError(f"{path.name} has no function {what}")
 
 
-def _table(path: Path, kind: kernels.Kind) -> kernels.Kernel:
+def _table(path: Path, kind: kernels.Kind) -> kernels.KeptKernel:
     beside = path.with_suffix(".toml")
     if beside.is_file():
         text, where = beside.read_text("utf-8"), beside.name
@@ -82,12 +82,12 @@ def _table(path: Path, kind: kernels.Kind) -> kernels.Kernel:
     return _made(path, kind, document, {key: document[key] for key in document if key in KEYS[10:]})
 
 
-def _made(path: Path, kind: kernels.Kind, document: Mapping[str, Any], table: dict[str, object]) -> kernels.Kernel:
+def _made(path: Path, kind: kernels.Kind, document: Mapping[str, Any], table: dict[str, object]) -> kernels.KeptKernel:
     workload = str(document.get("workload", ""))
     if workload and workload not in operators.FAMILIES:
         raise InputError(f"{path.name}: kernels can implement {', '.join(sorted(operators.FAMILIES))}, not '{workload}'")
     name = str(document.get("name", "")) or re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_")
-    kernel = kernels.Kernel(
+    kernel = kernels.KeptKernel(
         name=name, kind=kind, file=path.name, about=str(document.get("about", ""))[:200], workload=workload,
         only=_only(path, workload, document.get("only", {})), settings=_settings(path, document.get("params", {})),
         read_bytes=str(document.get("read_bytes", "")), written_bytes=str(document.get("written_bytes", "")),
@@ -116,19 +116,19 @@ def _only(path: Path, workload: str, given: object) -> dict[str, list[Value]]:
     return choices
 
 
-def _settings(path: Path, given: object) -> list[kernels.Setting]:
+def _settings(path: Path, given: object) -> list[kernels.KernelSetting]:
     if not isinstance(given, Mapping):
         raise InputError(f"{path.name}: 'params' is a table of parameters with their defaults, as in params = {{ n = 1024 }}")
     return [_setting(path, str(name), one) for name, one in given.items()]
 
 
-def _setting(path: Path, name: str, given: object) -> kernels.Setting:
+def _setting(path: Path, name: str, given: object) -> kernels.KernelSetting:
     table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"default": given}
     default = table.get("default")
     if not isinstance(default, (bool, int, float, str)):
         raise InputError(f"{path.name}: the parameter '{name}' needs a default: a number, a word, true or false")
     choices = [str(one) for one in table.get("choices", [])]
-    return kernels.Setting(name=name, default=default, about=str(table.get("about", "")), choices=choices)
+    return kernels.KernelSetting(name=name, default=default, about=str(table.get("about", "")), choices=choices)
 
 
 def main() -> int:

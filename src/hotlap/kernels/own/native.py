@@ -30,7 +30,7 @@ Set = dict[str, Buffer]
 class Loaded(NamedTuple):
     """A kernel with the parameters it is given, PyTorch, and the workload that it implements."""
 
-    kernel: kernels.Kernel
+    kernel: kernels.KeptKernel
     params: Mapping[str, Value]
     library: Any
     ours: Operator | None
@@ -45,7 +45,7 @@ def prepare(target: Target, case: Case, loaded: Loaded, rng: np.random.Generator
     )
 
 
-def compiled(kernel: kernels.Kernel, params: Mapping[str, Value]) -> str:
+def compiled(kernel: kernels.KeptKernel, params: Mapping[str, Value]) -> str:
     """CUDA C++ by NVRTC alone, without a GPU: for what, and how large. Raises NotSupported with the compiler's first error."""
     arch = f"sm_{cuda_compile.architectures()[-1]}"
     source = kernels.path(kernel, paths.home()).read_text("utf-8")
@@ -53,7 +53,7 @@ def compiled(kernel: kernels.Kernel, params: Mapping[str, Value]) -> str:
     return f"compiles for {arch}, {len(code)} B by NVRTC {cuda_compile.version()}"
 
 
-def defines(kernel: kernels.Kernel, params: Mapping[str, Value]) -> list[str]:
+def defines(kernel: kernels.KeptKernel, params: Mapping[str, Value]) -> list[str]:
     """NAME=value for the compiler: a parameter's word as it is, else a whole number that is worked out."""
     given = kernel.table.get("defines", {})
     if not isinstance(given, dict):

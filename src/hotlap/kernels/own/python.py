@@ -47,7 +47,7 @@ def _wrong(function: str, error: Exception) -> HotlapError:
     return error if isinstance(error, HotlapError) else InputError(f"{function} of the kernel raises {type(error).__name__}: {line(error)}")
 
 
-def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any) -> Operator:
+def operator(kernel: kernels.KeptKernel, params: Mapping[str, Value], ours: Operator | None, library: Any) -> Operator:
     """The module's functions as an Operator; what it leaves out is that of the workload which it implements."""
     code = module(kernels.path(kernel, paths.home()), kernel.name)
     variant = f"{kernel.name} {kernel.revision}"
@@ -125,7 +125,9 @@ def reference(
         spoilt = _versions(inputs) != before  # by a reference that changes what it is given: it can be asked once only
         made = []
         for number, one in enumerate(found):
-            slack = None if spoilt else partial(cancelling.slack, partial(output, number), one, inputs, kind, terms, library)
+            slack = (
+                None if spoilt else partial(cancelling.cancellation_tolerance, partial(output, number), one, inputs, kind, terms, library)
+            )
             sums = "fp64" if kind == "fp64" else "fp32"
             made.append(one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2, accumulate=sums, slack=slack))
         return made

@@ -21,7 +21,7 @@ _C: Mapping[type, Any] = {
 }  # fmt: skip
 
 
-def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any) -> Operator:
+def operator(kernel: kernels.KeptKernel, params: Mapping[str, Value], ours: Operator | None, library: Any) -> Operator:
     """Raises InputError where the library or its function cannot be found."""
     base = table.operator(kernel, params, ours, library)
     path, name = kernels.path(kernel, paths.home()), table.function(kernel)

@@ -18,7 +18,7 @@ from hotlap.kernels.own.python import check_written, dtype, given, listed, refer
 SCALARS: Mapping[str, Any] = {"int32": np.int32, "int64": np.int64, "fp32": np.float32, "fp64": np.float64, "uint32": np.uint32}
 
 
-def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator | None, library: Any) -> Operator:
+def operator(kernel: kernels.KeptKernel, params: Mapping[str, Value], ours: Operator | None, library: Any) -> Operator:
     """Everything but how it is launched; outputs are memory that it is given, between guard zones."""
 
     def shape(side: Any) -> int:
@@ -38,24 +38,24 @@ def operator(kernel: kernels.Kernel, params: Mapping[str, Value], ours: Operator
     return replace(base, inputs=inputs, writes=writes, variant=f"{kernel.name} {kernel.revision}", graph=False)
 
 
-def function(kernel: kernels.Kernel) -> str:
+def function(kernel: kernels.KeptKernel) -> str:
     """The name of what is launched in its file."""
     return str(kernel.table.get("function", kernel.name))
 
 
-def results(kernel: kernels.Kernel) -> list[str]:
+def results(kernel: kernels.KeptKernel) -> list[str]:
     """What it leaves, in the order of the reference: inputs that it changes, then outputs."""
     return [*listed(kernel.file, kernel.table.get("writes", [])), *tables(kernel, "outputs")]
 
 
-def tables(kernel: kernels.Kernel, key: str) -> dict[str, Mapping[str, Any]]:
+def tables(kernel: kernels.KeptKernel, key: str) -> dict[str, Mapping[str, Any]]:
     found = kernel.table.get(key, {})
     if not isinstance(found, dict) or not all(isinstance(one, dict) and isinstance(one.get("shape"), list) for one in found.values()):
         raise InputError(f"{kernel.file}: '{key}' is a table of tables, as in {key} = {{ x = {{ shape = ['n'], dtype = 'fp32' }} }}")
     return found
 
 
-def _formula(kernel: kernels.Kernel, params: Mapping[str, Value], library: Any) -> Callable[[Mapping[str, Any]], Any]:
+def _formula(kernel: kernels.KeptKernel, params: Mapping[str, Value], library: Any) -> Callable[[Mapping[str, Any]], Any]:
     """The reference as an expression of PyTorch over inputs and parameters."""
     text = kernel.table.get("reference")
     if not isinstance(text, str):
@@ -68,7 +68,7 @@ def _formula(kernel: kernels.Kernel, params: Mapping[str, Value], library: Any) 
     return reference(answer, params, terms, library)
 
 
-def arguments(kernel: kernels.Kernel, params: Mapping[str, Value], inputs: Mapping[str, Any]) -> list[str | np.generic]:
+def arguments(kernel: kernels.KeptKernel, params: Mapping[str, Value], inputs: Mapping[str, Any]) -> list[str | np.generic]:
     """In order: names of tensors, and scalars as NumPy's; an argument is NAME or EXPRESSION:TYPE."""
     listed = kernel.table.get("arguments")
     if not isinstance(listed, list):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.kernels.coverage.complete import Completion
-from hotlap.kernels.coverage.measure import Coverage, Edge, Path, Step, Table
+from hotlap.kernels.coverage.measure import Coverage, CoveragePath, CoverageTable, Edge, StepCoverage
 from hotlap.kernels.coverage.regions import REGIONS
 
 STEPS, LACKING, PATHS, LEFT_OUT, NOT_CLOSED = 12, 10, 10, 4, 8  # listed; --json has all
@@ -71,7 +71,7 @@ def _listed(head: str, texts: Sequence[str], most: int, width: int) -> list[str]
     return [*lines, *([f"  {head}: {len(texts) - most} more"] if len(texts) > most else [])]
 
 
-def _step_columns(steps: Sequence[Step], width: int) -> list[Column]:
+def _step_columns(steps: Sequence[StepCoverage], width: int) -> list[Column]:
     return [
         Column("step", [Cell(one.name) for one in steps], wrap=True),
         Column("exact", [Cell(_percent(one.exact), "bold") for one in steps], right=True),
@@ -120,7 +120,7 @@ def _tables(found: Coverage, width: int, color: bool) -> list[str]:
     return lines
 
 
-def _levels(table: Table) -> str:
+def _levels(table: CoverageTable) -> str:
     """The features that are furthest from all their levels."""
     open_ = sorted((seen / there, name, seen, there) for name, seen, there in table.lowest if seen < there)
     shown = ", ".join(f"{name} {seen} of {there}" for _, name, seen, there in open_[:3])
@@ -162,7 +162,7 @@ def _regions(found: Coverage, width: int, color: bool) -> list[str]:
     return [f"regions of the roofline of {found.machine}", "", *layout.Grid(columns, width).lines(color)]
 
 
-def _paths(found: Sequence[Path], width: int) -> list[str]:
+def _paths(found: Sequence[CoveragePath], width: int) -> list[str]:
     if not found:
         return []
     lines = [f"code paths that results name: {len(found)}"]

@@ -8,12 +8,12 @@ from hotlap.core.record import Case, Samples
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.work import label
-from hotlap.kernels.kept import Kernel
+from hotlap.kernels.kept import KeptKernel
 
 NEXT = "next    hotlap kernel add FILE (.py, .cl, .cu, .so); docs/own-kernels.md"
 
 
-def listed(found: Sequence[Kernel], width: int, color: bool) -> str:
+def listed(found: Sequence[KeptKernel], width: int, color: bool) -> str:
     """A line per kernel."""
     if not found:
         return f"no kernel is kept\n{NEXT}"
@@ -28,7 +28,7 @@ def listed(found: Sequence[Kernel], width: int, color: bool) -> str:
     return "\n".join(layout.fitted(columns, width, ("about", "added")).lines(color))
 
 
-def shown(one: Kernel, width: int) -> str:
+def shown(one: KeptKernel, width: int) -> str:
     """All that is known of one."""
     only = "; ".join(f"{name} = {', '.join(map(str, values))}" for name, values in one.only.items())
     facts = [

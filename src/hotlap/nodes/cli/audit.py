@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     return audit.reached(outcomes, args.fail_on)
 
 
-def _rules(args: argparse.Namespace, rules: dict[str, audit.Rule]) -> int:
+def _rules(args: argparse.Namespace, rules: dict[str, audit.AuditRule]) -> int:
     if args.explain and args.explain not in rules:
         raise InputError(f"there is no rule '{args.explain}'; {nearest(args.explain, rules)}")
     chosen = rules[args.explain] if args.explain else None

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from hotlap.core.show import layout, telemetry
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import show
-from hotlap.nodes.sensors.periods import Asked, Period
+from hotlap.nodes.sensors.periods import Period, PeriodRequest
 
 FAST_S = 0.0205  # sensors that update at least so often are worth more than 10 readings a second
 
 
-def lines(periods: Sequence[Period], asked: Sequence[Asked], names: dict[str, str], width: int) -> list[str]:
+def lines(periods: Sequence[Period], asked: Sequence[PeriodRequest], names: dict[str, str], width: int) -> list[str]:
     """A table per device, what is asked for together, and which sensors are worth reading fast."""
     lines_: list[str] = []
     for device in dict.fromkeys(one.device for one in periods):

@@ -16,12 +16,12 @@ import hotlap
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure.machine.machine import fingerprint
-from hotlap.core.measure.sensors.columns import Columns
+from hotlap.core.measure.sensors.columns import ReadingColumns
 from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, Run, Stop
 from hotlap.core.store import bundle, paths
 from hotlap.nodes.cli import watching
 from hotlap.nodes.sensors import exporter, otlp
-from hotlap.nodes.sensors.tally import Tally
+from hotlap.nodes.sensors.tally import SensorStats
 
 FLUSH_S = 5.0  # of readings, at most, that are not in the bundle yet
 WAITING = 20_000  # stretches of a sensor that wait, at most, while the disk is full
@@ -56,7 +56,7 @@ class Sink:
     def take(self, readings: list[Reading]) -> None:
         """New readings."""
 
-    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+    def draw(self, tally: SensorStats, names: dict[str, str]) -> None:
         """The state now."""
         lines = watching.table(tally, names, terminal.width() - 1) if self.live else watching.plain(tally, names)
         if self.live:
@@ -71,7 +71,7 @@ class Sink:
         """Nothing more will come."""
 
 
-class Lines(Sink):
+class LinesSink(Sink):
     """JSON lines to a file or to standard output: one of what is watched, then a reading each, with `unix_s`, when it was taken."""
 
     def __init__(self, path: Path | None) -> None:
@@ -98,7 +98,7 @@ class Lines(Sink):
         self.file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in kept))
         self.file.flush()
 
-    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+    def draw(self, tally: SensorStats, names: dict[str, str]) -> None:
         """Nothing: they are in the file."""
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Kept(Sink):
 
     def __init__(self, folder: Path | None) -> None:
         super().__init__(sys.stderr)
-        self.folder, self.columns = folder, Columns()
+        self.folder, self.columns = folder, ReadingColumns()
         self.writer: bundle.Writer | None = None
         self.flushed_s: float | None = None
         self.waiting, self.refused = list[Readings](), ""
@@ -166,7 +166,7 @@ class Kept(Sink):
             print(f"hotlap: {notice.text}", file=sys.stderr)
 
 
-class Exporter(Sink):
+class ExporterSink(Sink):
     """/metrics: the last reading of each sensor."""
 
     def __init__(self, port: int, period_s: float) -> None:
@@ -179,7 +179,7 @@ class Exporter(Sink):
         self.exporter.labels = self.labels
         self.exporter.take(readings)
 
-    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+    def draw(self, tally: SensorStats, names: dict[str, str]) -> None:
         """Nothing: whoever scrapes sees it."""
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class Otlp(Sink):
         self.sender.labels = self.labels
         self.sender.add(readings)
 
-    def draw(self, tally: Tally, names: dict[str, str]) -> None:
+    def draw(self, tally: SensorStats, names: dict[str, str]) -> None:
         """Nothing: the collector has them."""
 
     def close(self) -> None:
@@ -214,9 +214,9 @@ def open_sink(to: str, period_s: float) -> Sink:
     if kind == "file":
         return Kept(Path(rest) if rest else None)
     if kind == "lines":
-        return Lines(Path(rest) if rest else None)
+        return LinesSink(Path(rest) if rest else None)
     if kind == "prometheus" and (not rest or (rest.isdigit() and int(rest) < 65536)):
-        return Exporter(int(rest) if rest else exporter.PORT, period_s)
+        return ExporterSink(int(rest) if rest else exporter.PORT, period_s)
     if kind == "otlp":
         return Otlp(rest, period_s)
     raise InputError(f"--to {to} is not known; valid: prometheus, prometheus:PORT, otlp, otlp:URL, file, file:FOLDER, lines, lines:FILE")

@@ -20,7 +20,7 @@ from hotlap.core import units
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import sensors, targets
 from hotlap.core.measure.sensors import drm
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.measure.targets import host
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, Reading, Stop
@@ -28,7 +28,7 @@ from hotlap.nodes.cli import periods as showing
 from hotlap.nodes.cli import watching
 from hotlap.nodes.cli.sinks import About, Sink, open_sink
 from hotlap.nodes.sensors import bmc, bmc_background, bmc_file, ipmi, periods, prometheus
-from hotlap.nodes.sensors.tally import Tally
+from hotlap.nodes.sensors.tally import SensorStats
 
 STEPPING_S, STEP_S = 0.25, 0.005  # how long, and how often, an energy counter is read at first to see how often it steps
 Take = Callable[[list[Reading]], None]
@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
     sink = open_sink(args.to, period_s) if args.to or not args.json else Sink(sys.stderr)
     if sink.out and args.json:
         raise InputError("--json and --to lines would both write to standard output; give one of them, or --to lines:FILE")
-    tally = Tally(period_s)
+    tally = SensorStats(period_s)
     names: dict[str, str] = {}
 
     def take(readings: list[Reading]) -> None:
@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(watching.summary(tally, names))
     else:
-        print("\n".join(watching.told(tally, names, terminal.width())), file=sys.stderr if sink.out else sys.stdout)
+        print("\n".join(watching.worded(tally, names, terminal.width())), file=sys.stderr if sink.out else sys.stdout)
     return 0 if sink.reached and any(one.count for one in tally.sensors.values()) else 3
 
 
@@ -126,7 +126,7 @@ def _time(text: str, option: str) -> float:
 
 
 def _here(
-    args: argparse.Namespace, times_s: tuple[float, float], take: Take, tally: Tally, sink: Sink, names: dict[str, str]
+    args: argparse.Namespace, times_s: tuple[float, float], take: Take, tally: SensorStats, sink: Sink, names: dict[str, str]
 ) -> None:
     """Sources of this machine or of a simulated GPU; `names` gets what to show for each key."""
     period_s, length_s = times_s
@@ -200,11 +200,11 @@ def _targets(args: argparse.Namespace) -> list[Any]:
         if devices and spec.name == "simulated":
             opened: list[Any] = [targets.open_device(spec, one) for one in devices]
             virtual = Virtual([one.clock for one in opened])
-            return [Shown(one.device, virtual, one.gpu) for one in opened]
+            return [ShownReadings(one.device, virtual, one.gpu) for one in opened]
     else:
         seen = [one for one in targets.survey()[0] if one.kind == "gpu"]
         known = {one.pci_address.lower() for one in seen}
-        seen += [one for one in drm.devices(Tree()) if one.pci_address not in known]
+        seen += [one for one in drm.devices(FileTree()) if one.pci_address not in known]
         devices = [one for one in seen if _asked(one, args.device)]
     if not devices and (args.device not in ("", "all") or args.target):
         raise InputError(f"there is no device {args.device or args.target}; hotlap devices lists them")
@@ -213,7 +213,7 @@ def _targets(args: argparse.Namespace) -> list[Any]:
     return [SimpleNamespace(device=one, clock=clock) for one in once.values()] or [SimpleNamespace(device=host.describe(), clock=clock)]
 
 
-class Shown(NamedTuple):
+class ShownReadings(NamedTuple):
     """A simulated GPU of several: its sensors, on the clock that all of them share."""
 
     device: Device
@@ -240,7 +240,7 @@ def _asked(device: Device, wanted: str) -> bool:
 
 
 def _bmcs(
-    ends: list[bmc_file.Endpoint], period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: Tally, sink: Sink
+    ends: list[bmc_file.Endpoint], period_s: float, length_s: float, take: Callable[[list[Reading]], None], tally: SensorStats, sink: Sink
 ) -> None:
     async def draw() -> None:
         while True:

@@ -7,7 +7,7 @@ from typing import Any
 from hotlap.core.show import layout, telemetry
 from hotlap.core.show.table import Cell, Column
 from hotlap.nodes.sensors import crosscheck
-from hotlap.nodes.sensors.tally import Sensor, Tally
+from hotlap.nodes.sensors.tally import SensorStats, TalliedSensor
 
 SHOWN = ("power_w", "temperature_c", "clock_hz.sm", "clock_hz", "utilization", "memory_used_bytes", "throttle", "reachable")
 HEADS = {
@@ -16,7 +16,7 @@ HEADS = {
 }
 
 
-def table(tally: Tally, names: dict[str, str], width: int = 100) -> list[str]:
+def table(tally: SensorStats, names: dict[str, str], width: int = 100) -> list[str]:
     """A row per device, the sensors that matter most as columns; where there is no room, devices by selector alone, then fewer columns."""
     shown = [name for name in SHOWN if any(sensor == name for _, sensor in tally.sensors)]
     rows = {}
@@ -34,7 +34,7 @@ def table(tally: Tally, names: dict[str, str], width: int = 100) -> list[str]:
     return [line.rstrip() for line in grid.lines(False)]
 
 
-def plain(tally: Tally, names: dict[str, str]) -> list[str]:
+def plain(tally: SensorStats, names: dict[str, str]) -> list[str]:
     """A line per device for a log."""
     last: dict[str, list[str]] = {}
     for (device, sensor), one in tally.sensors.items():
@@ -43,7 +43,7 @@ def plain(tally: Tally, names: dict[str, str]) -> list[str]:
     return [f"{names.get(device, device)}: {', '.join(shown)}" for device, shown in last.items()]
 
 
-def told(tally: Tally, names: dict[str, str], width: int = 100) -> list[str]:
+def worded(tally: SensorStats, names: dict[str, str], width: int = 100) -> list[str]:
     """The summary, as `hotlap show` prints it of a bundle."""
     lines = telemetry.lines([
         telemetry.Watched(
@@ -55,7 +55,7 @@ def told(tally: Tally, names: dict[str, str], width: int = 100) -> list[str]:
     return [*lines, *(_crossed(one) for one in crosscheck.compare(tally, names))]
 
 
-def _sensor(name: str, sensor: Sensor) -> telemetry.Sensor:
+def _sensor(name: str, sensor: TalliedSensor) -> telemetry.Sensor:
     reason = sensor.last.reason if sensor.last else ""
     if not sensor.count:
         return telemetry.Sensor(name, reason=reason)
@@ -78,7 +78,7 @@ def _crossed(cross: crosscheck.Cross) -> str:
     )
 
 
-def summary(tally: Tally, names: dict[str, str]) -> dict[str, Any]:
+def summary(tally: SensorStats, names: dict[str, str]) -> dict[str, Any]:
     crossed = {one.bmc: {"gpu_energy": one} for one in crosscheck.compare(tally, names)}
     return {
         device: crossed.get(device, {})

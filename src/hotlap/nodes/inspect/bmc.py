@@ -15,7 +15,7 @@ import hotlap
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure.machine.settings import SECRET
 from hotlap.nodes.facts import Facts
-from hotlap.nodes.inspect.noting import Notes
+from hotlap.nodes.inspect.noting import FactNotes
 from hotlap.nodes.inspect.place import Packed
 from hotlap.nodes.sensors import bmc, bmc_file
 from hotlap.nodes.sensors.redfish_tree import Walk, link
@@ -51,7 +51,7 @@ KEPT = {  # what is noted of a resource: our word, and the property
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def collect(notes: Notes, where: str, identifiers: bool = False) -> None:
+def collect(notes: FactNotes, where: str, identifiers: bool = False) -> None:
     """``firmware[ID]``, ``bios[ATTRIBUTE]``, ``bios_setting[NAME]``, ``system[ID].…`` and ``manager[ID].…``.
 
     `where` is a recorded tree, or a TOML file that names this node's BMC. Raises InputError where there is nothing to read,
@@ -76,7 +76,7 @@ def read(ends: Sequence[bmc_file.Endpoint], identifiers: bool = False) -> tuple[
     """Facts of each BMC by its name, and of those that could not be read the reason. Raises Unavailable without aiohttp."""
     by_host, failed = dict[str, Facts](), dict[str, str]()
     for end, (documents, reason) in zip(ends, asyncio.run(_all(ends)), strict=True):
-        notes = Notes(Packed(end.name))
+        notes = FactNotes(Packed(end.name))
         if not reason and not _noted(notes, documents, identifiers):
             reason = "the BMC offers no firmware inventory, BIOS attributes, systems or managers"
         if reason:
@@ -113,7 +113,7 @@ async def _live(client: bmc.Client) -> list[dict[str, Any]]:
     return [*systems, *[await walk.read(path) for path in paths]]
 
 
-def _noted(notes: Notes, documents: Iterable[dict[str, Any]], identifiers: bool) -> bool:
+def _noted(notes: FactNotes, documents: Iterable[dict[str, Any]], identifiers: bool) -> bool:
     """Whether there was anything to note."""
     complete, count = False, dict[str, int]()
     for document in documents:
@@ -132,7 +132,7 @@ def _noted(notes: Notes, documents: Iterable[dict[str, Any]], identifiers: bool)
     return complete
 
 
-def _named(notes: Notes, kind: str, document: dict[str, Any], place: int, identifiers: bool) -> None:
+def _named(notes: FactNotes, kind: str, document: dict[str, Any], place: int, identifiers: bool) -> None:
     """Under its id, or its place where the id is a serial number or UUID: those differ on every node, and are nobody's business."""
     family, wanted = KEPT[kind]
     name, path = str(document.get("Id") or place), str(document.get("@odata.id", ""))
@@ -144,7 +144,7 @@ def _named(notes: Notes, kind: str, document: dict[str, Any], place: int, identi
         notes.note(f"{family}[{name}].{word}", text or None, path, reason="the BMC does not say")
 
 
-def _bios(notes: Notes, attributes: dict[str, Any], path: str) -> None:
+def _bios(notes: FactNotes, attributes: dict[str, Any], path: str) -> None:
     plain = {_plain(key): value for key, value in attributes.items()}
     for key, value in sorted(attributes.items()):
         if isinstance(value, (str, int, float)) and not SECRET.search(key) and "asset" not in key.lower() and "serial_n" not in key.lower():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hotlap.nodes.inspect import pci
-from hotlap.nodes.inspect.noting import Notes
+from hotlap.nodes.inspect.noting import FactNotes
 
 MELLANOX = "0x15b3"
 FIRMWARE = {  # fact → parameter of mlxconfig; source: NVIDIA Firmware Tools (MFT) documentation, mlxconfig
@@ -16,7 +16,7 @@ FIRMWARE = {  # fact → parameter of mlxconfig; source: NVIDIA Firmware Tools (
 ROW = re.compile(r"^\*?\s*(?:RO\s+)?([A-Z][A-Z0-9_]+)((?:\s+\S+){1,3})\s*$", re.MULTILINE)
 
 
-def driver(notes: Notes, name: str, key: str) -> None:
+def driver(notes: FactNotes, name: str, key: str) -> None:
     """What ethtool says of an interface: versions, rings, pause frames, the rates that it supports."""
     out = notes.place.command(f"ethtool-i/{key}")
     table = _pairs(out.text)
@@ -50,7 +50,7 @@ def _pairs(text: str) -> dict[str, str]:
     return found
 
 
-def firmware(notes: Notes) -> None:
+def firmware(notes: FactNotes) -> None:
     """``nic[0000:17:00.0]…`` for the first function of each NVIDIA network card: settings in force, and those that wait for a reset."""
     for folder in notes.place.glob(f"{pci.FOLDER}/*"):
         address = folder.rpartition("/")[2]

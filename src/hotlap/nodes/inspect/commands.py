@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 
 from hotlap.core.measure.machine import software
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 
 UNITS = ("nvidia-fabricmanager", "nvidia-persistenced", "irqbalance", "docker", "containerd", "tuned", "nvidia-imex")
 TABLE = {
@@ -42,7 +42,7 @@ class Output:
 def run(name: str) -> Output:
     """Runs one of the table; never raises."""
     if name == "packages.json":
-        return Output(json.dumps(software.versions(Tree("/"))), shown(name))
+        return Output(json.dumps(software.versions(FileTree("/"))), shown(name))
     argv, text = _words(name), shown(name)
     if argv[0] in INSTEAD and not shutil.which(argv[0]) and shutil.which(INSTEAD[argv[0]]):
         argv = (INSTEAD[argv[0]], *argv[1:])

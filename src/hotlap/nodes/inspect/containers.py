@@ -8,14 +8,14 @@ import tomllib
 from typing import Any
 
 from hotlap.core.measure.machine import virtual
-from hotlap.nodes.inspect.noting import Notes
+from hotlap.nodes.inspect.noting import FactNotes
 
 DOCKER, NVIDIA = "etc/docker/daemon.json", "etc/nvidia-container-runtime/config.toml"
 CDI = ("etc/cdi", "var/run/cdi", "run/cdi")
 CGROUP_DRIVER = "native.cgroupdriver="
 
 
-def collect(notes: Notes) -> None:
+def collect(notes: FactNotes) -> None:
     """``container…``: the kind, Docker's runtimes, the toolkit with its mode, CDI."""
     notes.note("container.kind", virtual._container(notes.place) or "none seen", "proc/1/cgroup, .dockerenv")
     docker, why = _docker(notes)
@@ -35,7 +35,7 @@ def collect(notes: Notes) -> None:
     notes.note("container.device_links", bool(links) if notes.place.exists("dev/char") else None, "dev/char/195:*")
 
 
-def _docker(notes: Notes) -> tuple[dict[str, Any], str]:
+def _docker(notes: FactNotes) -> tuple[dict[str, Any], str]:
     try:
         found = json.loads(notes.place.text(DOCKER) or "{}")
     except ValueError as error:
@@ -43,7 +43,7 @@ def _docker(notes: Notes) -> tuple[dict[str, Any], str]:
     return (found, "not set") if isinstance(found, dict) else ({}, f"{DOCKER} is no table")
 
 
-def _toolkit(notes: Notes) -> None:
+def _toolkit(notes: FactNotes) -> None:
     reason = "not set" if notes.place.exists(NVIDIA) else "not present"
     try:
         found = tomllib.loads(notes.place.text(NVIDIA))

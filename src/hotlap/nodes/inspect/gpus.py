@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from hotlap.nodes.inspect import pci
-from hotlap.nodes.inspect.noting import Notes, scaled
+from hotlap.nodes.inspect.noting import FactNotes, scaled
 
 VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 COUNT, MIB, MHZ = 1, 2**20, 1e6
@@ -67,7 +67,7 @@ SLOWED = (
 NOTHING = ("", "N/A", "[N/A]", "Not Supported", "Unknown", "Unknown Error")
 
 
-def collect(notes: Notes) -> None:
+def collect(notes: FactNotes) -> None:
     """Facts of each GPU as ``gpu[0]…``, in the order of their addresses, and of the NVIDIA driver."""
     place, addresses = notes.place, list[str]()
     for folder in place.glob(f"{pci.FOLDER}/*"):
@@ -104,7 +104,7 @@ def _document(text: str, reason: str) -> tuple[ElementTree.Element | None, str]:
         return None, f"nvidia-smi's XML is broken: {error}"
 
 
-def _driver(notes: Notes, document: ElementTree.Element | None, source: str, why: str) -> None:
+def _driver(notes: FactNotes, document: ElementTree.Element | None, source: str, why: str) -> None:
     text = notes.place.text("proc/driver/nvidia/version")
     match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
     notes.note("nvidia.driver", match[1] if match else None, "proc/driver/nvidia/version", reason="the NVIDIA driver is not loaded")
@@ -122,7 +122,7 @@ def _driver(notes: Notes, document: ElementTree.Element | None, source: str, why
             notes.note(f"nvidia_param[{name}]", value.strip(), "proc/driver/nvidia/params")
 
 
-def _bus(notes: Notes, name: str, folder: str) -> None:
+def _bus(notes: FactNotes, name: str, folder: str) -> None:
     place, address = notes.place, folder.rpartition("/")[2]
     notes.note(f"{name}.address", address, folder)
     notes.note(f"{name}.vendor", VENDORS[place.text(f"{folder}/vendor")], f"{folder}/vendor")
@@ -147,7 +147,7 @@ def _bus(notes: Notes, name: str, folder: str) -> None:
     notes.note(f"{name}.acs_redirect", value, "config of the bridges above", reason=why)
 
 
-def _told(notes: Notes, name: str, element: ElementTree.Element | None, source: str, why: str) -> None:
+def _told(notes: FactNotes, name: str, element: ElementTree.Element | None, source: str, why: str) -> None:
     def text(path: str) -> str | None:
         found = (element.findtext(path) or "").strip() if element is not None else ""
         return None if found in NOTHING else found
@@ -176,7 +176,7 @@ def _number(text: str | None, factor: float) -> float | int | None:
     return int(value) if value.is_integer() else value
 
 
-def _links(notes: Notes, addresses: list[str], lines: list[str]) -> None:
+def _links(notes: FactNotes, addresses: list[str], lines: list[str]) -> None:
     """NVLinks of each GPU from ``nvidia-smi nvlink -s``, whose GPU 0 is the first that nvidia-smi -q lists."""
     out = notes.place.command("nvidia-smi-nvlink")
     for block in re.split(r"^(?=GPU \d+:)", out.text, flags=re.MULTILINE):
@@ -191,7 +191,7 @@ def _links(notes: Notes, addresses: list[str], lines: list[str]) -> None:
                 notes.note(f"{name}.nvlink.{leaf}", value * 1e9 if speeds else None, out.source, "B/s", "no link is up")
 
 
-def _amd(notes: Notes, name: str, folder: str) -> None:
+def _amd(notes: FactNotes, name: str, folder: str) -> None:
     table: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "vbios": ("vbios_version", str, ""),
         "performance_level": ("power_dpm_force_performance_level", str, ""),

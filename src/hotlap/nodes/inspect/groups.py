@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from hotlap.nodes.inspect.noting import Notes, listed
-from hotlap.nodes.inspect.place import Place
+from hotlap.nodes.inspect.noting import FactNotes, listed
+from hotlap.nodes.inspect.place import FactPlace
 
 ROOT = "sys/fs/cgroup"
 NONE_BYTES = 1 << 60  # version 1 writes about 2^63 for no limit
 
 
-def collect(notes: Notes) -> None:
+def collect(notes: FactNotes) -> None:
     """``cgroup.cpus``, ``cgroup.memory_bytes``, ``cgroup.cpuset``, ``cpu.allowed``; no groups to be seen is not known, not no limit."""
     place = notes.place
     version = 2 if place.exists(f"{ROOT}/cgroup.controllers") else 1 if place.exists(f"{ROOT}/memory") or place.exists(f"{ROOT}/cpu") else 0
@@ -32,7 +32,7 @@ def collect(notes: Notes) -> None:
     notes.note("cpu.allowed", listed(match[1]) if match else None, "proc/self/status")
 
 
-def _values(place: Place, version: int, controller: str, leaf: str) -> Iterator[str]:
+def _values(place: FactPlace, version: int, controller: str, leaf: str) -> Iterator[str]:
     """What the groups of this process hold, its own first, then those above."""
     pattern = r"^0::/?(\S*)$" if version == 2 else rf"^\d+:(?:[\w=]+,)*{controller}(?:,[\w=]+)*:/?(\S*)$"
     match = re.search(pattern, place.text("proc/self/cgroup"), re.MULTILINE)
@@ -43,7 +43,7 @@ def _values(place: Place, version: int, controller: str, leaf: str) -> Iterator[
             yield text
 
 
-def _cores(place: Place, version: int) -> float | None:
+def _cores(place: FactPlace, version: int) -> float | None:
     """The tightest quota in processors; of version 1 the period stands beside it."""
     if version == 2:
         pairs = [text.split() for text in _values(place, version, "cpu", "cpu.max")]
@@ -54,6 +54,6 @@ def _cores(place: Place, version: int) -> float | None:
     return min((quota / period for quota, period in known if period), default=None)
 
 
-def _memory(place: Place, version: int) -> int | None:
+def _memory(place: FactPlace, version: int) -> int | None:
     leaf = "memory.max" if version == 2 else "memory.limit_in_bytes"
     return min((int(text) for text in _values(place, version, "memory", leaf) if text.isdigit() and int(text) < NONE_BYTES), default=None)

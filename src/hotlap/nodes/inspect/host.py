@@ -8,7 +8,7 @@ from hotlap.core.measure.machine import settings, virtual
 from hotlap.core.measure.machine.cpu import describe
 from hotlap.nodes.inspect import containers, groups, libraries
 from hotlap.nodes.inspect.commands import UNITS
-from hotlap.nodes.inspect.noting import Notes, chosen, listed, scaled, switch
+from hotlap.nodes.inspect.noting import FactNotes, chosen, listed, scaled, switch
 
 CPU = "sys/devices/system/cpu"
 SYSCTLS = (
@@ -28,7 +28,7 @@ DMI = {
 }
 
 
-def collect(notes: Notes) -> None:
+def collect(notes: FactNotes) -> None:
     """All of them, in the order of a print."""
     for part in (
         _kernel, _cpu, _idle, _numa, _memory, _sysctl, _limits, groups.collect, _services, _modules, _firmware,
@@ -37,7 +37,7 @@ def collect(notes: Notes) -> None:
         part(notes)
 
 
-def _kernel(notes: Notes) -> None:
+def _kernel(notes: FactNotes) -> None:
     place = notes.place
     notes.note("host.virtual", virtual.describe(place) or "no sign of one", "proc/cpuinfo, clock sources, dmi")
     notes.note("host.guest", bool(virtual._machine(place)), "proc/cpuinfo, clock sources, dmi")  # a container on bare metal is none
@@ -55,7 +55,7 @@ def _kernel(notes: Notes) -> None:
     notes.file("clock.available", f"{clock}/available_clocksource", str.split)
 
 
-def _cpu(notes: Notes) -> None:
+def _cpu(notes: FactNotes) -> None:
     place = notes.place
     if re.search(r"^processor\s*:", place.text("proc/cpuinfo"), re.MULTILINE):  # else it would be told of this machine
         cpu = describe(place)
@@ -90,13 +90,13 @@ def _nameless(text: str) -> str:
     raise ValueError(text)
 
 
-def _several(notes: Notes, name: str, pattern: str) -> None:
+def _several(notes: FactNotes, name: str, pattern: str) -> None:
     """A file per core: its value, or those that occur, with commas."""
     values = list(dict.fromkeys(text for path in notes.place.glob(pattern) if (text := notes.place.text(path))))
     notes.note(name, ", ".join(values) or None, pattern, reason="no cpufreq driver")
 
 
-def _idle(notes: Notes) -> None:
+def _idle(notes: FactNotes) -> None:
     """Idle states of the first core that are not disabled, and how long the slowest takes to wake."""
     notes.file("cpu.idle_driver", f"{CPU}/cpuidle/current_driver")
     states, slowest = list[str](), None
@@ -110,7 +110,7 @@ def _idle(notes: Notes) -> None:
     notes.note("cpu.idle_latency_s", slowest, source, "s", "no idle states shown")
 
 
-def _numa(notes: Notes) -> None:
+def _numa(notes: FactNotes) -> None:
     folders = notes.place.glob("sys/devices/system/node/node[0-9]*")
     notes.note("numa.nodes", len(folders) or None, "sys/devices/system/node")
     for folder in folders:
@@ -120,7 +120,7 @@ def _numa(notes: Notes) -> None:
         notes.note(f"node[{key}].memory_bytes", int(match[1]) * 1024 if match else None, f"{folder}/meminfo", "B")
 
 
-def _memory(notes: Notes) -> None:
+def _memory(notes: FactNotes) -> None:
     text = notes.place.text("proc/meminfo")
     for name, key, unit in (
         ("total_bytes", "MemTotal", "B"), ("swap_bytes", "SwapTotal", "B"), ("hugepage_bytes", "Hugepagesize", "B"),
@@ -137,12 +137,12 @@ def _memory(notes: Notes) -> None:
         notes.note(name, sum(known) if known else None, f"sys/devices/system/edac/mc/mc*/{kind}_count", reason="no EDAC driver")
 
 
-def _sysctl(notes: Notes) -> None:
+def _sysctl(notes: FactNotes) -> None:
     for name in SYSCTLS:
         notes.file(f"sysctl[{name}]", f"proc/sys/{name.replace('.', '/')}", int)
 
 
-def _limits(notes: Notes) -> None:
+def _limits(notes: FactNotes) -> None:
     text = notes.place.text("proc/self/limits")
     for label, name in LIMITS.items():
         match = re.search(rf"^{label}\s+(\S+)", text, re.MULTILINE)
@@ -150,7 +150,7 @@ def _limits(notes: Notes) -> None:
         notes.note(f"limits.{name}", value, "proc/self/limits", "B" if name in ("locked_memory", "stack") else "")
 
 
-def _services(notes: Notes) -> None:
+def _services(notes: FactNotes) -> None:
     out, states = notes.place.command("systemctl"), dict[str, str]()
     for block in re.split(r"\n\s*\n", out.text):
         table = dict(line.partition("=")[::2] for line in block.splitlines())
@@ -161,7 +161,7 @@ def _services(notes: Notes) -> None:
         notes.note(f"service[{unit}]", states.get(unit), out.source, reason=out.reason or "systemctl does not name it")
 
 
-def _modules(notes: Notes) -> None:
+def _modules(notes: FactNotes) -> None:
     loaded = set(notes.place.names("sys/module"))
     for name in MODULES:
         notes.note(f"module[{name}].loaded", name in loaded if loaded else None, "sys/module")
@@ -169,7 +169,7 @@ def _modules(notes: Notes) -> None:
             notes.file(f"module[{name}].version", f"sys/module/{name}/version")
 
 
-def _firmware(notes: Notes) -> None:
+def _firmware(notes: FactNotes) -> None:
     for name, leaf in DMI.items():
         notes.file(f"dmi.{name}", f"sys/class/dmi/id/{leaf}")
     iommus = bool(notes.place.names("sys/class/iommu")) if notes.place.exists("sys/class/iommu") else None
@@ -177,7 +177,7 @@ def _firmware(notes: Notes) -> None:
     notes.file("tuned.profile", "etc/tuned/active_profile")
 
 
-def disks(notes: Notes) -> None:
+def disks(notes: FactNotes) -> None:
     """Block devices with a driver behind them."""
     for folder in notes.place.glob("sys/block/*"):
         key = folder.rpartition("/")[2]

@@ -6,7 +6,7 @@ import json
 import re
 
 from hotlap.nodes.facts import natural
-from hotlap.nodes.inspect.noting import Notes
+from hotlap.nodes.inspect.noting import FactNotes
 
 FOLDERS = ("usr/lib/*", "usr/lib64", "usr/lib", "usr/local/lib", "usr/local/cuda/lib64", "usr/local/cuda/targets/*/lib", "opt/rocm/lib")
 FILES = {  # those whose file is named by the library's own version
@@ -16,7 +16,7 @@ FILES = {  # those whose file is named by the library's own version
 CONFIGURED = {"openmpi": "ompi.pc", "mpich": "mpich.pc", "ucx": "ucx.pc", "libfabric": "libfabric.pc"}  # the file's name is an ABI's number
 
 
-def collect(notes: Notes) -> None:
+def collect(notes: FactNotes) -> None:
     """``package[…]``, ``library[…]``, and the toolkits of CUDA and ROCm."""
     try:
         packages = json.loads(notes.place.command("packages.json").text or "{}")

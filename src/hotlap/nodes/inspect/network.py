@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotlap.nodes.inspect import cards, pci
-from hotlap.nodes.inspect.noting import Notes, scaled
+from hotlap.nodes.inspect.noting import FactNotes, scaled
 
 SPEED_UNIT = 1_000_000  # of sys/class/net/*/speed: Mbit/s
 COUNTERS = {
@@ -19,7 +19,7 @@ STATISTICS = {"errors_rx": "rx_errors", "errors_tx": "tx_errors", "dropped_rx": 
 HARDWARE = {"out_of_sequence": "out_of_sequence", "ack_timeouts": "local_ack_timeout_err", "congestion_notices": "np_cnp_sent"}
 
 
-def collect(notes: Notes) -> None:
+def collect(notes: FactNotes) -> None:
     """``net[eth0]…`` for cards with a driver behind them, ``ib[mlx5_0:1]…`` for ports, ``nic[0000:17:00.0]…`` for firmware."""
     for folder in notes.place.glob("sys/class/net/*"):
         key = folder.rpartition("/")[2]
@@ -32,7 +32,7 @@ def collect(notes: Notes) -> None:
     cards.firmware(notes)
 
 
-def _card(notes: Notes, name: str, folder: str) -> None:
+def _card(notes: FactNotes, name: str, folder: str) -> None:
     notes.file(f"{name}.state", f"{folder}/operstate")
     notes.file(f"{name}.mtu_bytes", f"{folder}/mtu", int, "B")
     notes.file(f"{name}.speed_bits_per_s", f"{folder}/speed", _speed, "b/s")
@@ -50,7 +50,7 @@ def _speed(text: str) -> int | None:
     return int(text) * SPEED_UNIT if int(text) > 0 else None
 
 
-def _port(notes: Notes, name: str, folder: str, port: str) -> None:
+def _port(notes: FactNotes, name: str, folder: str, port: str) -> None:
     notes.file(f"{name}.firmware", f"{folder}/fw_ver")
     notes.file(f"{name}.board", f"{folder}/board_id")
     notes.file(f"{name}.link_layer", f"{port}/link_layer")

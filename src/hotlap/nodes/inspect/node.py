@@ -8,15 +8,15 @@ import hotlap
 from hotlap.core.errors import InputError, MachineError
 from hotlap.nodes.facts import Facts, decode
 from hotlap.nodes.inspect import bmc, gpus, host, network, pci
-from hotlap.nodes.inspect.noting import Notes
-from hotlap.nodes.inspect.place import Place, Recorder, opened
+from hotlap.nodes.inspect.noting import FactNotes
+from hotlap.nodes.inspect.place import FactPlace, PlaceRecorder, opened
 
 COLLECTORS = (host.collect, gpus.collect, network.collect, host.disks, pci.collect)  # in the order of a print
 
 
-def facts(place: Place, redfish: str = "", identifiers: bool = False) -> Facts:
+def facts(place: FactPlace, redfish: str = "", identifiers: bool = False) -> Facts:
     """What is known of the node at `place`; a collector that fails costs its own facts only, and says so."""
-    notes = Notes(place)
+    notes = FactNotes(place)
     pci.collect(notes)  # first: GPUs look up what is known of the bridges above
     bridges, notes.facts = notes.facts, {}
     notes.facts = dict(bridges)
@@ -34,7 +34,7 @@ def facts(place: Place, redfish: str = "", identifiers: bool = False) -> Facts:
     return Facts(host=name, arch=about.get("arch") or _arch(place), taken=about.get("taken", ""), hotlap=hotlap.__version__, facts=ordered)
 
 
-def _arch(place: Place) -> str:
+def _arch(place: FactPlace) -> str:
     text = place.text("proc/cpuinfo")
     return "aarch64" if "CPU implementer" in text else "x86_64" if "vendor_id" in text else ""
 
@@ -48,7 +48,7 @@ def read(where: str = "/", redfish: str = "", identifiers: bool = False) -> Fact
         return decode(path.read_bytes(), where)
     place = opened(where)
     if place.live:
-        place = Recorder("/", identifiers=identifiers)
+        place = PlaceRecorder("/", identifiers=identifiers)
     return facts(place, redfish, identifiers)
 
 
@@ -56,7 +56,7 @@ def snapshot(target: Path, identifiers: bool = False) -> tuple[Facts, int]:
     """Writes what this machine shows; its facts and the number of files. Raises InputError, MachineError."""
     if not target.parent.is_dir() or target.is_dir():
         raise InputError(f"'{target}' cannot be written: {'it is a folder' if target.is_dir() else f'there is no folder {target.parent}'}")
-    place = Recorder("/", identifiers=identifiers)
+    place = PlaceRecorder("/", identifiers=identifiers)
     found = facts(place)
     try:
         count = place.write(target, {"host": found.host, "arch": found.arch, "taken": found.taken, "hotlap": found.hotlap})

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from hotlap.nodes.facts import Fact, Known
-from hotlap.nodes.inspect.place import Place
+from hotlap.nodes.inspect.place import FactPlace
 
 Parse = Callable[[str], Any]
 
 
-class Notes:
+class FactNotes:
     """The facts found so far, in the order they are printed in."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FactPlace) -> None:
         self.place, self.facts = place, dict[str, Fact]()
 
     def note(self, name: str, value: Any, source: str, unit: str = "", reason: str = "not present") -> None:

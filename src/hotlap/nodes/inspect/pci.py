@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from hotlap.nodes.inspect.noting import Notes
-from hotlap.nodes.inspect.place import Place
+from hotlap.nodes.inspect.noting import FactNotes
+from hotlap.nodes.inspect.place import FactPlace
 
 FOLDER = "sys/bus/pci/devices"
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s
@@ -17,7 +17,7 @@ REDIRECTS = 0x04 | 0x08 | 0x10  # ACS control: request redirect, completion redi
 DISPLAY, NETWORK, BRIDGE, ACCELERATOR = "03", "02", "0604", "12"
 
 
-def collect(notes: Notes) -> None:
+def collect(notes: FactNotes) -> None:
     """Every function of the tree; links where it has one."""
     for folder in notes.place.glob(f"{FOLDER}/*"):
         address = folder.rpartition("/")[2]
@@ -29,11 +29,11 @@ def collect(notes: Notes) -> None:
         link(notes, name, folder)
 
 
-def driver(place: Place, folder: str) -> str:
+def driver(place: FactPlace, folder: str) -> str:
     return place.link(f"{folder}/driver").rpartition("/")[2]
 
 
-def link(notes: Notes, name: str, folder: str) -> None:
+def link(notes: FactNotes, name: str, folder: str) -> None:
     """Link, errors and extended capabilities of a device; nothing for one that has no PCI Express link."""
     place = notes.place
     if not place.exists(f"{folder}/max_link_width"):
@@ -85,16 +85,16 @@ def generation(text: str) -> int:
     return GENERATIONS[float(match[1])]
 
 
-def _parents(place: Place, folder: str) -> list[str]:
+def _parents(place: FactPlace, folder: str) -> list[str]:
     """Addresses from the root port down to the bridge above a device."""
     return re.findall(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", place.real(folder))[:-1]
 
 
-def ancestry(place: Place, address: str) -> list[str]:
+def ancestry(place: FactPlace, address: str) -> list[str]:
     return _parents(place, f"{FOLDER}/{address}")
 
 
-def _config(notes: Notes, name: str, folder: str) -> None:
+def _config(notes: FactNotes, name: str, folder: str) -> None:
     try:
         content = notes.place.content(f"{folder}/config")
     except OSError:
@@ -135,7 +135,7 @@ def extended(content: bytes, wanted: int) -> int:
     return 0
 
 
-def bars(place: Place, folder: str) -> tuple[int | None, int | None]:
+def bars(place: FactPlace, folder: str) -> tuple[int | None, int | None]:
     """The largest BAR now, and the largest that the device offers, B."""
     rows = [line.split() for line in place.text(f"{folder}/resource").splitlines()[:6]]
     sizes = [int(row[1], 16) - int(row[0], 16) + 1 for row in rows if len(row) == 3 and int(row[1], 16)]

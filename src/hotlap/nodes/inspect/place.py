@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from hotlap.core.errors import InputError, SchemaError
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.nodes.facts import natural
 from hotlap.nodes.inspect import commands, redact
 
@@ -27,7 +27,7 @@ WHOLE_BYTES = 256 << 20  # of all files of a snapshot, so that a bad archive can
 MOST_BYTES = 1 << 20  # of one file that is read on a live machine
 
 
-class Place(Tree):
+class FactPlace(FileTree):
     """A tree with links, binary files and the outputs of commands."""
 
     live = False
@@ -74,7 +74,7 @@ class Place(Tree):
 
 
 @dataclass(frozen=True)
-class Live(Place):
+class Live(FactPlace):
     """This machine: files below `root`, and commands that are run, each once."""
 
     identifiers: bool = False
@@ -93,7 +93,7 @@ class Live(Place):
 
 
 @dataclass(frozen=True)
-class Packed(Place):
+class Packed(FactPlace):
     """Files in memory: a snapshot, or what a test makes up. `seen` are paths that were there without being read."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -156,7 +156,7 @@ def _fits(path: str, parts: list[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Recorder(Live):
+class PlaceRecorder(Live):
     """This machine, and a note of all that was read of it: what a snapshot is made from."""
 
     files: dict[str, bytes] = field(default_factory=dict, hash=False, compare=False)
@@ -213,7 +213,7 @@ class Recorder(Live):
         return len(members)
 
 
-def opened(where: str) -> Place:
+def opened(where: str) -> FactPlace:
     """What `--root` names: a folder or a snapshot. Raises InputError."""
     path = Path(where)
     if path.is_dir():
@@ -224,7 +224,7 @@ def opened(where: str) -> Place:
             return Live("/")
         if not any((path / name).is_dir() for name in ("proc", "sys", "commands")):
             raise InputError(f"'{where}' is no node's root: it has no proc, sys or commands; node inspect --snapshot writes one")
-        return Place(where)
+        return FactPlace(where)
     if not path.is_file():
         raise InputError(f"there is no folder or snapshot '{where}'; hotlap node inspect --snapshot FILE.tar.gz writes one")
     files, links = _unpacked(path)
@@ -257,7 +257,7 @@ def _unpacked(path: Path) -> tuple[dict[str, bytes], dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Unpacked(Place):
+class Unpacked(FactPlace):
     """A plain tree from a tarball, in a folder of its own for as long as it is read: its links are followed as on a machine."""
 
     folder: tempfile.TemporaryDirectory[str] | None = field(default=None, hash=False, compare=False)

@@ -20,7 +20,7 @@ from hotlap.core.errors import MachineError, Unavailable
 from hotlap.core.record import Reading
 from hotlap.nodes.sensors import redfish, redfish_resources, redfish_tree
 from hotlap.nodes.sensors.bmc_file import Endpoint, context
-from hotlap.nodes.sensors.redfish_tree import Answered, Failed, Slow
+from hotlap.nodes.sensors.redfish_tree import Answered, Failed, SlowResource
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
 TIMEOUT_S, BACKOFF_S, BACKOFF_MAX_S = 10.0, 1.0, 60.0
@@ -58,7 +58,7 @@ class Client:
             except Failed as error:
                 failed.append(error)
                 worth.append(path)
-                if sum(isinstance(one, Slow) for one in failed) > 1:
+                if sum(isinstance(one, SlowResource) for one in failed) > 1:
                     raise
                 continue
             readings += new
@@ -158,7 +158,7 @@ class Client:
                 async with asked as answer:
                     return answer.status, await answer.read(), answer.headers
         except TimeoutError:
-            raise Slow(path, f"no answer within {self.timeout_s:g} s") from None
+            raise SlowResource(path, f"no answer within {self.timeout_s:g} s") from None
         except aiohttp.ClientConnectorCertificateError:
             raise MachineError("its certificate is not trusted; give the authority's by cafile, or insecure = true") from None
         except aiohttp.ClientConnectorError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hotlap.core.errors import InputError
 from hotlap.core.stats import energy
-from hotlap.nodes.sensors.tally import Series, Tally
+from hotlap.nodes.sensors.tally import SensorSeries, SensorStats
 
 BMC_GPU = re.compile(r"(?P<bmc>[^/]+)/(?:\w*_)?(?:GPU|OAM)(?:_SXM)?_?\d+\Z", re.IGNORECASE)
 
@@ -34,7 +34,7 @@ class Cross:
     reason: str = ""  # why not compared
 
 
-def compare(tally: Tally, own: Iterable[str]) -> list[Cross]:
+def compare(tally: SensorStats, own: Iterable[str]) -> list[Cross]:
     """One for each BMC of the tally that sees GPUs; `own` are the keys of devices read here. Empty where either side has none."""
     here = [key for key in own if _series(tally, key)]
     sides: dict[str, list[str]] = {}
@@ -45,7 +45,7 @@ def compare(tally: Tally, own: Iterable[str]) -> list[Cross]:
     return [_crossed(tally, name, here, theirs) for name, theirs in sides.items()] if here else []
 
 
-def _crossed(tally: Tally, name: str, here: list[str], theirs: list[str]) -> Cross:
+def _crossed(tally: SensorStats, name: str, here: list[str], theirs: list[str]) -> Cross:
     empty = Cross(name, len(here), len(theirs))
     if len(here) != len(theirs):
         return Cross(name, len(here), len(theirs), reason=f"{len(here)} GPUs are read here and {len(theirs)} by the BMC")
@@ -58,19 +58,19 @@ def _crossed(tally: Tally, name: str, here: list[str], theirs: list[str]) -> Cro
     return Cross(name, empty.own, empty.seen, end - begin, *mine, *other, other[0] / mine[0] - 1, bound)
 
 
-def _series(tally: Tally, device: str) -> dict[str, Series]:
+def _series(tally: SensorStats, device: str) -> dict[str, SensorSeries]:
     """Those with two values or more."""
     found = {name: tally.series.get((device, name)) for name in ("power_w", "energy_j")}
     return {name: one for name, one in found.items() if one and sum(value is not None for value in one.values) > 1}
 
 
-def _span(series: dict[str, Series]) -> tuple[float, float]:
+def _span(series: dict[str, SensorSeries]) -> tuple[float, float]:
     """The times that every series of a device covers."""
     times = [[t for t, value in zip(one.times, one.values, strict=True) if value is not None] for one in series.values()]
     return max(one[0] for one in times), min(one[-1] for one in times)
 
 
-def _sum(tally: Tally, devices: list[str], begin: float, end: float) -> tuple[float, float] | None:
+def _sum(tally: SensorStats, devices: list[str], begin: float, end: float) -> tuple[float, float] | None:
     """Energy and its error, both in J."""
     joules = error_j = 0.0
     for device in devices:

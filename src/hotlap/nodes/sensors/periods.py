@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.measure.sensors.base import Source
-from hotlap.core.measure.sensors.columns import Columns
-from hotlap.core.measure.sensors.gauge import Spent, spent
+from hotlap.core.measure.sensors.columns import ReadingColumns
+from hotlap.core.measure.sensors.gauge import ReadingCost, spent
 from hotlap.core.measure.targets.base import Clock
 from hotlap.core.record import Readings
 
@@ -46,7 +46,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PeriodRequest:
     """What asks for several sensors at once: mean time of a call."""
 
     device: str
@@ -55,11 +55,11 @@ class Asked:
     seconds: float
 
 
-def measure(sources: Sequence[Source], clock: Clock, length_s: float, every_s: float) -> tuple[list[Period], list[Asked]]:
+def measure(sources: Sequence[Source], clock: Clock, length_s: float, every_s: float) -> tuple[list[Period], list[PeriodRequest]]:
     """Reads all sources every `every_s` for `length_s` by the target's clock."""
-    columns = Columns()
+    columns = ReadingColumns()
     before = [{name: (one.calls, one.seconds) for name, one in spent(source).items()} for source in sources]
-    whole = [Spent() for _ in sources]
+    whole = [ReadingCost() for _ in sources]
     begin_s = due_s = clock.now()
     while clock.now() - begin_s < length_s:
         for source, total in zip(sources, whole, strict=True):
@@ -84,11 +84,11 @@ def _means(source: Source, before: dict[str, tuple[int, float]]) -> dict[str, tu
     return found
 
 
-def _together(source: Source, means: dict[str, tuple[int, float]], whole: Spent) -> list[Asked]:
+def _together(source: Source, means: dict[str, tuple[int, float]], whole: ReadingCost) -> list[PeriodRequest]:
     if not spent(source):
-        return [Asked(source.device, f"all of {source.name}", whole.calls, whole.seconds / max(whole.calls, 1))]
+        return [PeriodRequest(source.device, f"all of {source.name}", whole.calls, whole.seconds / max(whole.calls, 1))]
     shared = getattr(source, "spent", {})
-    return [Asked(source.device, name, calls, mean) for name, (calls, mean) in means.items() if name in shared]
+    return [PeriodRequest(source.device, name, calls, mean) for name, (calls, mean) in means.items() if name in shared]
 
 
 def _of(readings: Readings, driver_s: float | None) -> Period:

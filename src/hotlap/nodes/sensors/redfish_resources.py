@@ -28,7 +28,7 @@ QUOTED = {  # property of an excerpt: what it is by UCUM, and our part of the na
 GONE = ("Absent", "Disabled", "UnavailableOffline")
 
 
-class Found(NamedTuple):
+class ResourceFigure(NamedTuple):
     """A reading before it is one. `source` is the Sensor or property it comes from; `chassis` is "" for the resource's own."""
 
     sensor: str
@@ -57,7 +57,7 @@ def _owner(document: dict[str, Any]) -> str:
     return ""
 
 
-def _quoted(document: dict[str, Any], names: Iterable[str], part: str = "") -> Iterator[Found]:
+def _quoted(document: dict[str, Any], names: Iterable[str], part: str = "") -> Iterator[ResourceFigure]:
     path = str(document.get("@odata.id", ""))
     for name in names:
         one = document.get(name)
@@ -67,22 +67,22 @@ def _quoted(document: dict[str, Any], names: Iterable[str], part: str = "") -> I
             yield _excerpt(one, one["Reading"], unit, label, f"{path}#/{name}")
 
 
-def _excerpt(excerpt: dict[str, Any], raw: Any, unit: str, label: str, place: str) -> Found:
+def _excerpt(excerpt: dict[str, Any], raw: Any, unit: str, label: str, place: str) -> ResourceFigure:
     """Named as its Sensor where it says which, else by `label`."""
     uri = excerpt.get("DataSourceUri")
     if isinstance(uri, str) and "/Sensors/" in uri:
         parts = [word for word in uri.split("/") if word]
         chassis = parts[parts.index("Sensors") - 1]
-        return Found(*_swapped(redfish.of_sensor(parts[-1], chassis, unit), raw), uri, chassis)
+        return ResourceFigure(*_swapped(redfish.of_sensor(parts[-1], chassis, unit), raw), uri, chassis)
     kind, scale = redfish.UNITS[unit]
-    return Found(f"{kind}.{label}" if label else kind, raw, scale, place)
+    return ResourceFigure(f"{kind}.{label}" if label else kind, raw, scale, place)
 
 
 def _swapped(named: tuple[str, float], raw: Any) -> tuple[str, Any, float]:
     return named[0], raw, named[1]
 
 
-def _environment(document: dict[str, Any], _owner: str) -> Iterator[Found]:
+def _environment(document: dict[str, Any], _owner: str) -> Iterator[ResourceFigure]:
     names = ["PowerWatts", "EnergyJoules" if _has(document, "EnergyJoules") else "EnergykWh", "TemperatureCelsius"]
     quoted = list(_quoted(document, names))
     yield from quoted
@@ -92,12 +92,12 @@ def _environment(document: dict[str, Any], _owner: str) -> Iterator[Found]:
         source = str(limit.get("DataSourceUri") or f"{document.get('@odata.id')}#/PowerLimitWatts")
         chassis = source.split("/Chassis/")[1].split("/")[0] if "/Chassis/" in source and "/Controls/" in source else chassis
         off = limit.get("ControlMode") == "Disabled"
-        yield Found("power_limit_w", "limit is switched off" if off else limit["SetPoint"], 1.0, source, chassis)
+        yield ResourceFigure("power_limit_w", "limit is switched off" if off else limit["SetPoint"], 1.0, source, chassis)
     for one in _members(document, "FanSpeedsPercent"):
         yield from _speed(one, str(document.get("@odata.id", "")))
 
 
-def _speed(excerpt: dict[str, Any], place: str) -> Iterator[Found]:
+def _speed(excerpt: dict[str, Any], place: str) -> Iterator[ResourceFigure]:
     """A fan's speed: BMCs put a share into SpeedRPM, so where the sensor's name tells the unit, the name is believed."""
     label = _part(excerpt)
     uri = str(excerpt.get("DataSourceUri", ""))
@@ -107,12 +107,12 @@ def _speed(excerpt: dict[str, Any], place: str) -> Iterator[Found]:
         yield _excerpt(excerpt, raw, "%" if told == "fan" else "RPM", label, place)
         return
     if "Reading" in excerpt:
-        yield Found(f"fan.{label}", excerpt["Reading"], 0.01, uri or f"{place}#/{label}")
+        yield ResourceFigure(f"fan.{label}", excerpt["Reading"], 0.01, uri or f"{place}#/{label}")
     if excerpt.get("SpeedRPM") is not None:
-        yield Found(f"fan_rpm.{label}", excerpt["SpeedRPM"], 1.0, f"{uri or place}#/{label}/SpeedRPM")
+        yield ResourceFigure(f"fan_rpm.{label}", excerpt["SpeedRPM"], 1.0, f"{uri or place}#/{label}/SpeedRPM")
 
 
-def _thermal_metrics(document: dict[str, Any], _owner: str) -> Iterator[Found]:
+def _thermal_metrics(document: dict[str, Any], _owner: str) -> Iterator[ResourceFigure]:
     place = str(document.get("@odata.id", ""))
     for one in _members(document, "TemperatureReadingsCelsius"):
         yield _excerpt(one, one.get("Reading"), "Cel", _part(one), f"{place}#/{_part(one)}")
@@ -123,7 +123,7 @@ def _thermal_metrics(document: dict[str, Any], _owner: str) -> Iterator[Found]:
     yield from _quoted(document, ("PowerWatts", "EnergykWh"), "cooling")
 
 
-def _supply_metrics(document: dict[str, Any], _owner: str) -> Iterator[Found]:
+def _supply_metrics(document: dict[str, Any], _owner: str) -> Iterator[ResourceFigure]:
     parts = str(document.get("@odata.id", "")).split("/")
     name = parts[parts.index("PowerSupplies") + 1] if "PowerSupplies" in parts[:-1] else _part(document)
     if _gone(document):
@@ -135,7 +135,7 @@ def _supply_metrics(document: dict[str, Any], _owner: str) -> Iterator[Found]:
         yield from _speed({"DeviceName": part, **one}, str(document.get("@odata.id", "")))
 
 
-def _fan(document: dict[str, Any], _owner: str) -> Iterator[Found]:
+def _fan(document: dict[str, Any], _owner: str) -> Iterator[ResourceFigure]:
     part = _plain(str(document.get("Id") or document.get("Name") or "unnamed"))
     speed = document.get("SpeedPercent")
     if isinstance(speed, dict):
@@ -145,30 +145,32 @@ def _fan(document: dict[str, Any], _owner: str) -> Iterator[Found]:
         yield from _quoted(document, ("PowerWatts",), part)
 
 
-def _sensor(document: dict[str, Any], chassis: str) -> Iterator[Found]:
+def _sensor(document: dict[str, Any], chassis: str) -> Iterator[ResourceFigure]:
     name, scale = redfish.of_sensor(str(document.get("Id", "")), chassis, str(document.get("ReadingUnits") or ""))
     taken = redfish.instant(str(document.get("ReadingTime") or ""))
     sensor_s = taken if taken and taken > NO_CLOCK_S else None
     raw = _enabled(document, document.get("Reading"))
-    yield Found(name, raw, scale, str(document.get("@odata.id", "")), sensor_s=sensor_s)
+    yield ResourceFigure(name, raw, scale, str(document.get("@odata.id", "")), sensor_s=sensor_s)
 
 
-def _thermal(document: dict[str, Any], _owner: str) -> Iterator[Found]:
+def _thermal(document: dict[str, Any], _owner: str) -> Iterator[ResourceFigure]:
     for one in _members(document, "Temperatures"):
-        yield Found(f"temperature_c.{_part(one)}", _enabled(one, one.get("ReadingCelsius")), 1.0, _uri(one))
+        yield ResourceFigure(f"temperature_c.{_part(one)}", _enabled(one, one.get("ReadingCelsius")), 1.0, _uri(one))
     for one in _members(document, "Fans"):
         percent = one.get("ReadingUnits") == "Percent"
         name = f"{'fan' if percent else 'fan_rpm'}.{_part(one)}"
-        yield Found(name, _enabled(one, one.get("Reading")), 0.01 if percent else 1.0, _uri(one))
+        yield ResourceFigure(name, _enabled(one, one.get("Reading")), 0.01 if percent else 1.0, _uri(one))
 
 
-def _power(document: dict[str, Any], _owner: str) -> Iterator[Found]:
+def _power(document: dict[str, Any], _owner: str) -> Iterator[ResourceFigure]:
     for one in _members(document, "PowerControl"):
-        yield Found(f"power_w.{_part(one)}", _enabled(one, one.get("PowerConsumedWatts")), 1.0, _uri(one))
+        yield ResourceFigure(f"power_w.{_part(one)}", _enabled(one, one.get("PowerConsumedWatts")), 1.0, _uri(one))
     for one in _members(document, "PowerSupplies"):
-        yield Found(f"power_w.{_part(one)}", _enabled(one, one.get("PowerInputWatts", one.get("LastPowerOutputWatts"))), 1.0, _uri(one))
+        yield ResourceFigure(
+            f"power_w.{_part(one)}", _enabled(one, one.get("PowerInputWatts", one.get("LastPowerOutputWatts"))), 1.0, _uri(one)
+        )
     for one in _members(document, "Voltages"):
-        yield Found(f"voltage_v.{_part(one)}", _enabled(one, one.get("ReadingVolts")), 1.0, _uri(one))
+        yield ResourceFigure(f"voltage_v.{_part(one)}", _enabled(one, one.get("ReadingVolts")), 1.0, _uri(one))
 
 
 READERS = {
@@ -214,7 +216,7 @@ def _enabled(resource: dict[str, Any], value: Any) -> Any:
     return None if _gone(resource) else value
 
 
-def _reading(figure: Found, device: str, time_s: float) -> Reading:
+def _reading(figure: ResourceFigure, device: str, time_s: float) -> Reading:
     value, reason = redfish.number(figure.raw)
     if value is None:
         return Reading(sensor=figure.sensor, device=device, time_s=time_s, status="error", reason=reason, sensor_s=figure.sensor_s)

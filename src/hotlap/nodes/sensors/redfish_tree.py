@@ -38,7 +38,7 @@ class Failed(MachineError):
         self.path = path
 
 
-class Slow(Failed):
+class SlowResource(Failed):
     """No answer in time."""
 
 
@@ -95,7 +95,7 @@ class Walk:
         try:
             return document(await self.get(path), path)
         except Failed as error:
-            self.slow += isinstance(error, Slow)
+            self.slow += isinstance(error, SlowResource)
             if self.slow > 1:
                 raise
             self.complete &= isinstance(error, Answered) and (error.status < 500 or error.status == 501)

@@ -16,7 +16,7 @@ HELD_MAX = 3.0  # a mask stands for the time to the next reading, at most this Ã
 
 
 @dataclass
-class Sensor:
+class TalliedSensor:
     """One sensor so far."""
 
     count: int = 0
@@ -28,7 +28,7 @@ class Sensor:
 
 
 @dataclass
-class Series:
+class SensorSeries:
     times: list[float] = field(default_factory=list)
     values: list[float | None] = field(default_factory=list)
 
@@ -39,13 +39,13 @@ class Series:
         self.values.append(value)
 
 
-class Tally:
+class SensorStats:
     """Of all readings it was given, in order of time."""
 
     def __init__(self, period_s: float) -> None:
         self.period_s = period_s
-        self.sensors: dict[tuple[str, str], Sensor] = {}
-        self.series: dict[tuple[str, str], Series] = {}
+        self.sensors: dict[tuple[str, str], TalliedSensor] = {}
+        self.series: dict[tuple[str, str], SensorSeries] = {}
         self.held_s: dict[tuple[str, str], float] = {}
         self.watched_s: dict[str, float] = {}
 
@@ -53,12 +53,12 @@ class Tally:
         for reading in readings:
             if reading.status == "not_supported":
                 continue
-            known = self.sensors.setdefault((reading.device, reading.sensor), Sensor())
+            known = self.sensors.setdefault((reading.device, reading.sensor), TalliedSensor())
             if reading.sensor == "throttle":
                 self._hold(known.last, reading)
             known.last = reading
             if reading.sensor in ("power_w", "energy_j"):
-                self.series.setdefault((reading.device, reading.sensor), Series()).add(reading.time_s, reading.value)
+                self.series.setdefault((reading.device, reading.sensor), SensorSeries()).add(reading.time_s, reading.value)
             if reading.value is not None:
                 known.count += 1
                 known.total += reading.value
@@ -82,7 +82,7 @@ class Tally:
 
     def energy(self, device: str) -> energy.Energy | None:
         """Between the first and the last reading of power or counter; None where there are fewer than two."""
-        power, counter = (self.series.get((device, name), Series()) for name in ("power_w", "energy_j"))
+        power, counter = (self.series.get((device, name), SensorSeries()) for name in ("power_w", "energy_j"))
         times = power.times + counter.times
         try:
             return energy.window(min(times), max(times), (power.times, power.values), (counter.times, counter.values)) if times else None

@@ -9,9 +9,9 @@ from typing import Any
 
 from hotlap.core import units
 from hotlap.core.show import layout, words
-from hotlap.nodes.audit import Outcome, Rule, sources
+from hotlap.nodes.audit import AuditOutcome, AuditRule, sources
 from hotlap.nodes.facts import Fact, Facts, families, members, natural
-from hotlap.nodes.odd import Fleet, Groups
+from hotlap.nodes.odd import NodeFleet, NodeGroups
 
 MARKS = {"error": "bad", "warning": "warn", "info": "dim"}
 MOST_NODES = 6
@@ -62,7 +62,7 @@ def facts(node: Facts, width: int, color: bool = False, everything: bool = False
     return "\n".join(lines)
 
 
-def audit(node: Facts, profile: str, found: Sequence[Outcome], rules: Mapping[str, Rule], width: int, color: bool = False) -> str:
+def audit(node: Facts, profile: str, found: Sequence[AuditOutcome], rules: Mapping[str, AuditRule], width: int, color: bool = False) -> str:
     """Findings, the worst first, members of one rule together; then what could not be told; then the count."""
     lines = [f"{node.host} · profile {profile} · {len({one.rule for one in found})} rules on {len(node.facts)} facts"]
     order = {"error": 0, "warning": 1, "info": 2}
@@ -100,7 +100,7 @@ def _paragraph(first: str, text: str, width: int) -> list[str]:
     return [(first if number == 0 else " " * len(first)) + piece for number, piece in enumerate(lines)]
 
 
-def _unknown(found: Sequence[Outcome], width: int, color: bool) -> list[str]:
+def _unknown(found: Sequence[AuditOutcome], width: int, color: bool) -> list[str]:
     """What could not be told, by its reason; members of a family that share one stand together."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for one in found:
@@ -115,7 +115,7 @@ def _unknown(found: Sequence[Outcome], width: int, color: bool) -> list[str]:
     return lines
 
 
-def _seen(node: Facts, several: Sequence[Outcome]) -> str:
+def _seen(node: Facts, several: Sequence[AuditOutcome]) -> str:
     """What is set; members of a family that have one value stand together, as in gpu[0, 1]."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for outcome in several:
@@ -146,7 +146,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NODES]) + more
 
 
-def rule(one: Rule, width: int) -> str:
+def rule(one: AuditRule, width: int) -> str:
     """All of one rule, as `--explain` prints it."""
     lines = [f"{one.name}: {one.title}", ""]
     asked = [("of every", one.each), ("when", "" if one.when == "true" else one.when), ("needs", "" if one.needs == "true" else one.needs)]
@@ -170,7 +170,7 @@ def rule(one: Rule, width: int) -> str:
     return "\n".join(lines)
 
 
-def rules(found: Mapping[str, Rule], width: int) -> str:
+def rules(found: Mapping[str, AuditRule], width: int) -> str:
     """A line per rule."""
     room = max(map(len, found))
     lines = [layout.shortened(f"{one.name:<{room}}  {one.severity:<7}  {one.title}", width) for one in found.values()]
@@ -179,7 +179,7 @@ def rules(found: Mapping[str, Rule], width: int) -> str:
     return "\n".join([*lines, "", f"{len(lines)} rules: {told}", "hotlap node audit --explain RULE says all of one"])
 
 
-def fleet(found: Fleet, width: int, color: bool = False) -> str:
+def fleet(found: NodeFleet, width: int, color: bool = False) -> str:
     """Odd facts, versions first; nodes in the order people count; members of a family that are odd in the same way stand together."""
     lines = [f"{len(found.nodes)} nodes, {found.facts} facts: {len(found.odd)} in which some nodes differ from the majority"]
     blocks = list[tuple[str, str, list[str]]]()
@@ -197,7 +197,7 @@ def fleet(found: Fleet, width: int, color: bool = False) -> str:
     return "\n".join(lines)
 
 
-def groups(found: Groups, width: int, color: bool = False) -> str:
+def groups(found: NodeGroups, width: int, color: bool = False) -> str:
     """Facts in which two groups differ, versions first, each value with the number of nodes that have it."""
     sizes = [len(found.first), len(found.second)]
     names = [f"{words.counted(size, 'node')} ({_some(group)})" for size, group in zip(sizes, (found.first, found.second), strict=True)]

@@ -43,7 +43,7 @@ def _other(target: Target, kind: str, seed: int) -> Unit:
     if target.dialect == "model":
         return simulated.other(target, kind, seed)
     if kind == "link":
-        return traffic.Link(target, seed)
+        return traffic.LinkTraffic(target, seed)
     if kind == "memory":
         return memory.TorchMemory(target, seed) if torch else memory.KernelMemory(target, seed)
     return traffic.TorchAtomics(target) if torch else traffic.KernelAtomics(target)

@@ -17,7 +17,7 @@ LOW = 0xFFFFFFFF
 Found = list[tuple[int, int, int]]  # word, expected, got
 
 
-class Memory(ABC):
+class MemoryUnit(ABC):
     """A pattern written, compared and inverted, compared again; another pattern each time."""
 
     flop = 0.0
@@ -61,7 +61,7 @@ class Memory(ABC):
         ]  # fmt: skip
 
 
-class KernelMemory(Memory):
+class KernelMemory(MemoryUnit):
     """By kernels of Hotlap's own."""
 
     def __init__(self, target: Target, seed: int) -> None:
@@ -93,7 +93,7 @@ def pattern(mode: int, seed: int, i: int) -> int:
     return (one, ~one & LOW, LOW, (h ^ (h >> 13)) ^ i)[mode]
 
 
-class TorchMemory(Memory):
+class TorchMemory(MemoryUnit):
     """By whole tensors."""
 
     def __init__(self, target: Target, seed: int) -> None:

@@ -20,7 +20,7 @@ Kind = Literal["transient", "permanent"]
 Spoilt = tuple[str, int]  # row or column of C, and which: what a wrong element of an operand spoils
 
 
-class Product(ABC):
+class ProductUnit(ABC):
     """A product of fixed operands again and again: the first is held against its checksums, every later one bitwise against it."""
 
     width: int  # bits of an element of C
@@ -199,7 +199,7 @@ def _span(places: Array) -> str:
     return f"{places[0]} to {places[-1]}" if len(places) else "none"
 
 
-class TorchProduct(Product):
+class TorchProduct(ProductUnit):
     """By the vendor's library, through PyTorch."""
 
     def __init__(self, target: Target, dtype: str, seed: int) -> None:
@@ -275,7 +275,7 @@ TYPES = {"fp64": ("double", "double", np.float64, np.float64), "fp32": ("float",
          "int8": ("char", "int", np.int8, np.int32)}  # fmt: skip
 
 
-class KernelProduct(Product):
+class KernelProduct(ProductUnit):
     """By a kernel of Hotlap's own."""
 
     def __init__(self, target: Target, dtype: str, seed: int) -> None:

@@ -25,22 +25,22 @@ CASES = {
 }  # fmt: skip
 
 
-def product(target: Target, dtype: str, seed: int) -> Simulated:
+def product(target: Target, dtype: str, seed: int) -> SimulatedUnit:
     """A matrix product, of sides that are halved until a call fits into a unit."""
     side = SIDE
     while True:
-        made = Simulated(target, f"products {dtype}", GEMM.case({"m": side, "n": side, "k": side, "dtype": dtype}), seed)
+        made = SimulatedUnit(target, f"products {dtype}", GEMM.case({"m": side, "n": side, "k": side, "dtype": dtype}), seed)
         if made.call_s <= UNIT_S or side <= LEAST:
             return made
         side //= 2
 
 
-def other(target: Target, kind: str, seed: int) -> Simulated:
+def other(target: Target, kind: str, seed: int) -> SimulatedUnit:
     """Memory, link or atomics."""
-    return Simulated(target, kind, CASES[kind], seed)
+    return SimulatedUnit(target, kind, CASES[kind], seed)
 
 
-class Simulated:
+class SimulatedUnit:
     """A case of the simulated GPU; wrong results are those that were asked for."""
 
     def __init__(self, target: Target, name: str, case: Case, seed: int) -> None:

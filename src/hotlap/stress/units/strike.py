@@ -13,9 +13,9 @@ import numpy as np
 
 from hotlap.core.errors import InputError
 from hotlap.core.measure.targets.base import Target
-from hotlap.stress.units.memory import Memory
-from hotlap.stress.units.products import Product
-from hotlap.stress.units.traffic import Atomics, Link
+from hotlap.stress.units.memory import MemoryUnit
+from hotlap.stress.units.products import ProductUnit
+from hotlap.stress.units.traffic import Atomics, LinkTraffic
 
 WHERE = ("result", "operand", "memory", "there", "source", "cells")
 
@@ -47,8 +47,8 @@ def arm(unit: Any, where: str, octet: int, bit: int, permanent: bool = False) ->
     that buffer. Raises InputError for a place that the unit does not have.
     """
     steps: dict[tuple[type, str], tuple[str, str]] = {
-        (Product, "result"): ("run", "c"), (Product, "operand"): ("put", "a"), (Memory, "memory"): ("write", "buffer"),
-        (Link, "there"): ("out", "there"), (Link, "source"): ("home", "source"), (Atomics, "cells"): ("add", "buffer"),
+        (ProductUnit, "result"): ("run", "c"), (ProductUnit, "operand"): ("put", "a"), (MemoryUnit, "memory"): ("write", "buffer"),
+        (LinkTraffic, "there"): ("out", "there"), (LinkTraffic, "source"): ("home", "source"), (Atomics, "cells"): ("add", "buffer"),
     }  # fmt: skip
     step, name = next((found for (kind, at), found in steps.items() if isinstance(unit, kind) and at == where), ("", ""))
     if not step:

@@ -13,7 +13,7 @@ from hotlap.stress.units.base import TRIES, Wrong, bits_of, source
 LISTED = 64  # wrong bytes that a comparison names
 
 
-class Link:
+class LinkTraffic:
     """Random bytes to the device and back, compared on the host."""
 
     name, flop = "link", 0.0

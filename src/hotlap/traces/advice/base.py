@@ -9,11 +9,11 @@ import tomllib
 from typing import Any, Literal, NamedTuple
 
 from hotlap.core.record import Record
-from hotlap.traces.advice.marks import Marks
-from hotlap.traces.replay import Change
+from hotlap.traces.advice.marks import AdviceMarks
+from hotlap.traces.replay import ReplayChange
 
 
-class Rule(Record, frozen=True, kw_only=True):
+class AdviceRule(Record, frozen=True, kw_only=True):
     """A rule's data, from rules.toml."""
 
     name: str
@@ -28,27 +28,27 @@ class Rule(Record, frozen=True, kw_only=True):
         return f"hotlap ab {shlex.quote(program)} {shlex.quote(f'env {self.switch} {program}')}" if self.switch else ""
 
 
-class Found(NamedTuple):
+class Tip(NamedTuple):
     """What a rule found. The gain comes from a change of the trace, or is given where no replay can tell."""
 
     rule: str
     detail: str  # one sentence with numbers
     evidence: dict[str, Any]
-    high: Change | float  # the fix at its best: a change, or a share of the window
-    low: Change | float  # at its least
+    high: ReplayChange | float  # the fix at its best: a change, or a share of the window
+    low: ReplayChange | float  # at its least
     confidence: Literal["low", "medium", "high"]
     where: str = ""
     remedy: str = ""  # instead of the rule's, where more is known
     cap: float = 1.0  # share of the window that the fix cannot exceed: what its parent cause takes in all
     switch: bool = True  # whether the rule's switch mends it here
-    marks: Marks | None = None  # where it is in the trace; None: what the change at its best alters
+    marks: AdviceMarks | None = None  # where it is in the trace; None: what the change at its best alters
 
 
 @functools.cache
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, AdviceRule]:
     """All rules by name."""
     text = (importlib.resources.files("hotlap.traces.advice") / "rules.toml").read_text(encoding="utf-8")
-    return {name: Rule(name=name, **fields) for name, fields in tomllib.loads(text).items()}
+    return {name: AdviceRule(name=name, **fields) for name, fields in tomllib.loads(text).items()}
 
 
 def percent(share: float) -> str:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from hotlap.core import units
 from hotlap.traces import intervals, mainthread
 from hotlap.traces.advice import marks
-from hotlap.traces.advice.base import Found, percent, rules
+from hotlap.traces.advice.base import Tip, percent, rules
 from hotlap.traces.advice.host import lags
 from hotlap.traces.events import OPERATOR
-from hotlap.traces.replay import Change
+from hotlap.traces.replay import ReplayChange
 from hotlap.traces.study import Study
 
 SHORT_NS = 20_000
@@ -26,12 +26,12 @@ UNNAMED = (
 )
 
 
-def host_code(study: Study) -> list[Found]:
+def host_code(study: Study) -> list[Tip]:
     """Long stretches of the main thread outside of operators, of calls of the driver and of its data loader."""
     if study.main_thread < 0 or not study.window_s:
         return []
     there = mainthread.stretches(study)
-    alone = mainthread.told(study)
+    alone = mainthread.blocked(study)
     if alone:
         for one in study.spans:
             there = intervals.difference(there, one.whole)
@@ -61,19 +61,19 @@ def host_code(study: Study) -> list[Found]:
     mark = marks.of_times(there, thread=study.main_thread)
     confidence: Literal["medium", "high"] = "high" if known else "medium"
     if alone:
-        return [Found("host-code", detail, evidence, share, share / 2, confidence, where, remedy, marks=mark)]
+        return [Tip("host-code", detail, evidence, share, share / 2, confidence, where, remedy, marks=mark)]
     part = np.clip(lags(study, there) / np.maximum(study.tasks.lag, 1), 0, 1)
-    best, least = Change(host=1 - part), Change(host=1 - part / 2)
+    best, least = ReplayChange(host=1 - part), ReplayChange(host=1 - part / 2)
     detail += f"; the device idles {percent(idle)} of its window because of that"
     evidence["idle_share"] = idle
-    return [Found("host-code", detail, evidence, best, least, confidence, where, remedy, cap=idle, marks=mark)]
+    return [Tip("host-code", detail, evidence, best, least, confidence, where, remedy, cap=idle, marks=mark)]
 
 
 def _counted(stretches: int) -> str:
     return "one stretch" if stretches == 1 else f"{stretches:,} stretches"
 
 
-def first_use(study: Study) -> list[Found]:
+def first_use(study: Study) -> list[Tip]:
     """First calls that took very long while the device had nothing to do: code loaded, libraries opened, algorithms tried."""
     events, launches, operators = study.events, study.slow_launches, study.first_uses
     window = max(sum(one.end - one.start for one in study.spans), 1)
@@ -93,10 +93,10 @@ def first_use(study: Study) -> list[Found]:
     where = events.names[int(events.name[worst[0]])][:80] + (f", {line}" if line else "")
     gain = min(lost / len(study.devices) / 1e9 / study.window_s, 1.0)
     there = marks.of_events(study, np.array(sorted(taken), np.int64))
-    return [Found("first-use", detail, evidence, gain, 0.0, "medium", where, marks=there)]
+    return [Tip("first-use", detail, evidence, gain, 0.0, "medium", where, marks=there)]
 
 
-def tiny_operators(study: Study) -> list[Found]:
+def tiny_operators(study: Study) -> list[Tip]:
     """A host that alone does the work, in operators so short that calling them is most of it."""
     if study.devices or study.main_thread < 0:
         return []
@@ -141,7 +141,7 @@ def tiny_operators(study: Study) -> list[Found]:
     first = int(mine[short][np.argmax(events.name[mine[short]] == events.names.index(worst))])
     where = f"{worst} × {names[worst]:,}, {study.source(first)}".rstrip(", ")
     there = marks.of_events(study, mine[short])
-    return [Found("tiny-operators", detail, evidence, share, share * 0.5, "medium", where, marks=there)]
+    return [Tip("tiny-operators", detail, evidence, share, share * 0.5, "medium", where, marks=there)]
 
 
 def _outermost(study: Study) -> NDArray[np.int64]:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from hotlap.core import units
 from hotlap.traces import breakdown, intervals, memory, roofline
-from hotlap.traces.advice.base import Found, percent, rules
+from hotlap.traces.advice.base import Tip, percent, rules
 from hotlap.traces.events import COPY, KERNEL, OPERATOR, SET
-from hotlap.traces.replay import Change
+from hotlap.traces.replay import ReplayChange
 from hotlap.traces.study import Study
 
 POINTWISE = re.compile(
@@ -55,7 +55,7 @@ def _longest(study: Study, which: NDArray[np.bool_], share: NDArray[np.float64] 
     return Counter({study.events.names[int(name)]: int(ns) for name, ns in zip(names, total, strict=True)})
 
 
-def tiny_kernels(study: Study) -> list[Found]:
+def tiny_kernels(study: Study) -> list[Tip]:
     """Runs of short pointwise kernels, one after another on a stream."""
     events, tasks = study.events, study.tasks
     work = np.flatnonzero(tasks.on_device)
@@ -79,8 +79,8 @@ def tiny_kernels(study: Study) -> list[Found]:
     known = calls >= 0
     host[calls[known]] = 1 / size[inside][known]
     factor[calls[known]] = 1 / size[inside][known]
-    best = Change(factor=factor, host=host, turn=turn)
-    half = Change(factor=(1 + factor) / 2, host=(1 + host) / 2, turn=(1 + turn) / 2)
+    best = ReplayChange(factor=factor, host=host, turn=turn)
+    half = ReplayChange(factor=(1 + factor) / 2, host=(1 + host) / 2, turn=(1 + turn) / 2)
     chains = len(np.unique(chain[inside]))
     busy = float(length[inside].sum()) / max(float(length.sum()), 1.0)
     names = _roots(study, place[inside])
@@ -96,7 +96,7 @@ def tiny_kernels(study: Study) -> list[Found]:
         f"{int(inside.sum()) / chains:.0f} on average: {percent(busy)} of the busy time"
     )
     where = ", ".join(name for name, _ in names.most_common(3) if name)
-    return [Found("tiny-kernels", detail, evidence, best, half, "medium", where)]
+    return [Tip("tiny-kernels", detail, evidence, best, half, "medium", where)]
 
 
 def _roots(study: Study, places: NDArray[np.int64]) -> Counter[str]:
@@ -107,7 +107,7 @@ def _roots(study: Study, places: NDArray[np.int64]) -> Counter[str]:
     return Counter({study.events.names[int(name)]: int(count) for name, count in zip(names, counts, strict=True)})
 
 
-def exposed_communication(study: Study) -> list[Found]:
+def exposed_communication(study: Study) -> list[Tip]:
     """Communication behind which nothing computes."""
     if not study.devices:
         return []
@@ -127,12 +127,12 @@ def exposed_communication(study: Study) -> list[Found]:
     overlap = f"{percent(whole.overlap or 0.0)} of the communication is hidden behind compute"
     detail = f"communication with nothing computing beside it takes {percent(exposed)} of the window; {overlap}"
     return [
-        Found(
+        Tip(
             "exposed-communication",
             detail,
             evidence,
-            Change(factor=factor),
-            Change(factor=low),
+            ReplayChange(factor=factor),
+            ReplayChange(factor=low),
             "medium",
             names.most_common(1)[0][0][:80] if names else "",
         )
@@ -151,7 +151,7 @@ def _hidden(study: Study, which: NDArray[np.bool_]) -> tuple[NDArray[np.float64]
     return factor, (1 + factor) / 2
 
 
-def copies(study: Study) -> list[Found]:
+def copies(study: Study) -> list[Tip]:
     """Copies behind which nothing computes."""
     if not study.devices:
         return []
@@ -180,10 +180,10 @@ def copies(study: Study) -> list[Found]:
     )
     within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
     remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
-    return [Found("copies", detail, evidence, Change(factor=factor), Change(factor=low), "medium", worst, remedy)]
+    return [Tip("copies", detail, evidence, ReplayChange(factor=factor), ReplayChange(factor=low), "medium", worst, remedy)]
 
 
-def tensor_cores(study: Study) -> list[Found]:
+def tensor_cores(study: Study) -> list[Tip]:
     """Products of matrices by kernels that do not use the matrix units, on devices that have them."""
     capable = [one for one in study.events.head.devices if _capability(one) >= 7.0]
     if study.events.head.devices and not capable:
@@ -203,8 +203,16 @@ def tensor_cores(study: Study) -> list[Found]:
     half_only = bool(capable) and all(_capability(one) < 8.0 for one in capable)  # of compute capability 7: no bf16, no TF32
     remedy = HALF_REMEDY if half_only else ""
     return [
-        Found(
-            "tensor-cores", detail, evidence, Change(factor=best), Change(factor=least), "low", worst, remedy=remedy, switch=not half_only
+        Tip(
+            "tensor-cores",
+            detail,
+            evidence,
+            ReplayChange(factor=best),
+            ReplayChange(factor=least),
+            "low",
+            worst,
+            remedy=remedy,
+            switch=not half_only,
         )
     ]
 
@@ -215,7 +223,7 @@ def _capability(device: dict[str, Any]) -> float:
     return float(major) + float(minor or 0) / 10 if isinstance(major, int | float) and isinstance(minor, int | float | None) else 0.0
 
 
-def small_grid(study: Study) -> list[Found]:
+def small_grid(study: Study) -> list[Tip]:
     """Kernels with fewer blocks than the device has multiprocessors."""
     events, tasks = study.events, study.tasks
     units = {one.get("id", i): one.get("numSms") for i, one in enumerate(events.head.devices)}
@@ -240,11 +248,19 @@ def small_grid(study: Study) -> list[Found]:
         f"the median one fills {percent(evidence['median_part'])}"
     )
     return [
-        Found("small-grid", detail, evidence, Change(factor=best), Change(factor=(1 + best) / 2), "low", names.most_common(1)[0][0][:80])
+        Tip(
+            "small-grid",
+            detail,
+            evidence,
+            ReplayChange(factor=best),
+            ReplayChange(factor=(1 + best) / 2),
+            "low",
+            names.most_common(1)[0][0][:80],
+        )
     ]
 
 
-def below_limit(study: Study) -> list[Found]:
+def below_limit(study: Study) -> list[Tip]:
     """Operators whose recorded shapes should take less time on this machine, and those that take less than is possible."""
     if not study.devices:
         return []
@@ -275,7 +291,15 @@ def below_limit(study: Study) -> list[Found]:
         )
         sure = all(row.beyond for row in slow[:3])
         tips.append(
-            Found("below-limit", detail, evidence, Change(factor=best), Change(factor=least), "medium" if sure else "low", first.operator)
+            Tip(
+                "below-limit",
+                detail,
+                evidence,
+                ReplayChange(factor=best),
+                ReplayChange(factor=least),
+                "medium" if sure else "low",
+                first.operator,
+            )
         )
     wrong = [row for row in rows if row.impossible]
     share = sum(row.total_s for row in wrong) * 1e9 / max(float(tasks.length[tasks.on_device].sum()), 1.0)
@@ -285,11 +309,11 @@ def below_limit(study: Study) -> list[Found]:
             f"{len(wrong)} operators, {percent(share)} of the busy time, beat the bound of {roofline.machine(study)}; "
             f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.bound_s or 0) * 1e6:.1f} µs"
         )
-        tips.append(Found("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
+        tips.append(Tip("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
     return tips
 
 
-def memory_growth(study: Study) -> list[Found]:
+def memory_growth(study: Study) -> list[Tip]:
     """Memory that every step leaves behind."""
     tips = []
     for usage in memory.of(study.events):
@@ -299,5 +323,5 @@ def memory_growth(study: Study) -> list[Found]:
             holders = {holder.operator or "outside of any operator": holder.bytes for holder in usage.holders[:4]}
             detail = f"each step leaves {units.size(growth)} more allocated on {which}, whose peak is {units.size(usage.peak)}"
             evidence = {"growth_per_step_B": growth, "peak_B": usage.peak, "holders_B": holders}
-            tips.append(Found("memory-growth", detail, evidence, 0.0, 0.0, "high", ", ".join(list(holders)[:2])))
+            tips.append(Tip("memory-growth", detail, evidence, 0.0, 0.0, "high", ", ".join(list(holders)[:2])))
     return tips

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from hotlap.core import units
 from hotlap.traces import intervals, mainthread
 from hotlap.traces.advice import marks
-from hotlap.traces.advice.base import Found, percent, rules
+from hotlap.traces.advice.base import Tip, percent, rules
 from hotlap.traces.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
-from hotlap.traces.replay import Change
+from hotlap.traces.replay import ReplayChange
 from hotlap.traces.study import Study
 
 COMPILES = re.compile(
@@ -47,7 +47,7 @@ def lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
     return np.where(found.on_device | (found.before < 0), 0, spent)
 
 
-def data_loader(study: Study) -> list[Found]:
+def data_loader(study: Study) -> list[Tip]:
     """Time in which the main thread waited for data."""
     low, high = study.window
     waited_s = intervals.clipped(study.loading, low, high).length / 1e9
@@ -71,7 +71,7 @@ def data_loader(study: Study) -> list[Found]:
     if not study.devices:
         share = waited_s / study.window_s
         detail = f"the main thread waited {percent(share)} of the window for its data loader{each}"
-        found = Found("data-loader", detail, evidence, share, share / 2, "high", where, remedy, marks=there)
+        found = Tip("data-loader", detail, evidence, share, share / 2, "high", where, remedy, marks=there)
         return [found] if share >= _least("data-loader") else []
     idle = study.idle_shares["data_loader"]
     if idle < _least("data-loader"):
@@ -83,12 +83,12 @@ def data_loader(study: Study) -> list[Found]:
         f"its own window"
     )
     return [
-        Found(
+        Tip(
             "data-loader",
             detail,
             evidence | {"idle_share": idle},
-            Change(host=1 - part),
-            Change(host=1 - part / 2),
+            ReplayChange(host=1 - part),
+            ReplayChange(host=1 - part / 2),
             "high",
             where,
             remedy,
@@ -103,7 +103,7 @@ def _inside(name: str, spent: int, waited_s: float) -> bool:
     return spent > 0.05e9 * waited_s and not name.endswith("<module>")
 
 
-def synchronise(study: Study) -> list[Found]:
+def synchronise(study: Study) -> list[Tip]:
     """Calls in which the host waits for the device."""
     tasks = study.tasks
     calls = np.flatnonzero(tasks.blocks)
@@ -119,7 +119,7 @@ def synchronise(study: Study) -> list[Found]:
     enclosing = study.parent[tasks.place[inside]]
     twice = np.isin(enclosing, tasks.place[inside]) & (enclosing >= 0)
     inside = inside[~twice]
-    everything = Change(unblocked=flags)
+    everything = ReplayChange(unblocked=flags)
     share = study.gain(everything)
     if share < _least("synchronise"):
         return []
@@ -143,17 +143,17 @@ def synchronise(study: Study) -> list[Found]:
         "by_operator_s": {name: value / 1e9 for name, value in by.most_common(5)},
     }
     where = f"{worst}, {study.source(place)}".rstrip(", ")
-    least = Change(unblocked=half) if half.sum() < flags.sum() else share / 2
+    least = ReplayChange(unblocked=half) if half.sum() < flags.sum() else share / 2
     # A host that has waited has no lead left, so what it does next is late for that reason too, but by no more than it waited.
     cap = sum(study.idle_shares[cause] for cause in ("synchronise", "operators", "host", "launch"))
     cap = min(cap, waited_s / study.window_s)
     detail = f"{per}, {percent(waited_s / study.window_s)} of the window on the host; most in {worst}"
     there = marks.of_events(study, tasks.place[inside])
     remedy = "" if len(study.events.of_kind(OPERATOR)) else WITHOUT_OPERATORS
-    return [Found("synchronise", detail, evidence, everything, least, "medium", where, remedy, cap=cap, marks=there)]
+    return [Tip("synchronise", detail, evidence, everything, least, "medium", where, remedy, cap=cap, marks=there)]
 
 
-def host_bound(study: Study) -> list[Found]:
+def host_bound(study: Study) -> list[Tip]:
     """The host submits more slowly than the device works."""
     if not study.devices:
         return []
@@ -187,13 +187,13 @@ def host_bound(study: Study) -> list[Found]:
         f"{units.show(span_s, 's')}, and the median piece of work takes {units.show(float(np.median(work)) / 1e9, 's')}"
     )
     where = ", ".join(_with_lines(study))
-    high = Change(host=np.where(loads > 0, loads, 0.0), factor=quick)
-    low = Change(host=0.5 + loads / 2)
+    high = ReplayChange(host=np.where(loads > 0, loads, 0.0), factor=quick)
+    low = ReplayChange(host=0.5 + loads / 2)
     there = marks.idle(study, ("operators", "host", "launch"))
     said = f"most idle before {where}" if where else ""
     if said and "(" not in where:
         said += " (no lines recorded: hotlap trace capture --stacks)"
-    return [Found("host-bound", detail, evidence, high, low, "medium", said, cap=idle, marks=there)]
+    return [Tip("host-bound", detail, evidence, high, low, "medium", said, cap=idle, marks=there)]
 
 
 def _by_root(study: Study) -> Counter[str]:
@@ -228,7 +228,7 @@ def _with_lines(study: Study) -> list[str]:
     return lines
 
 
-def slow_steps(study: Study) -> list[Found]:
+def slow_steps(study: Study) -> list[Tip]:
     """Steps that are far above the median."""
     steps = study.steps
     if len(steps) < 5:
@@ -252,25 +252,25 @@ def slow_steps(study: Study) -> list[Found]:
         f", every {period} steps" if period else ""
     )
     there = marks.of_times(intervals.Intervals(steps.start[slow], steps.start[slow] + steps.lengths[slow]))
-    return [Found("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}", marks=there)]
+    return [Tip("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}", marks=there)]
 
 
-def compiling(study: Study) -> list[Found]:
+def compiling(study: Study) -> list[Tip]:
     """Compilation inside the window."""
     return _spans(study, "compile", COMPILES, (OPERATOR, MARKER, PYTHON), "compiling")
 
 
-def allocation(study: Study) -> list[Found]:
+def allocation(study: Study) -> list[Tip]:
     """Calls of the allocator that reach the driver."""
     return _spans(study, "allocation", ALLOCATES, (RUNTIME,), "in calls that allocate or free device memory")
 
 
-def profiler_overhead(study: Study) -> list[Found]:
+def profiler_overhead(study: Study) -> list[Tip]:
     """What the profiler says it cost."""
     return _spans(study, "profiler-overhead", re.compile("."), (OVERHEAD,), "in the profiler")
 
 
-def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, ...], doing: str) -> list[Found]:
+def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, ...], doing: str) -> list[Tip]:
     """The share of the window that host events of such names cover."""
     events = study.events
     wanted = np.array([pattern.search(name) is not None for name in events.names], bool)
@@ -287,4 +287,4 @@ def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, 
     evidence = {"calls": len(places), "spent_s": covered.length / 1e9}
     detail = f"{len(places)} calls, {percent(share)} of the window {doing}"
     there = marks.of_events(study, places)
-    return [Found(rule, detail, evidence, share, share / 2, "medium", events.names[int(np.argmax(spent))], marks=there)]
+    return [Tip(rule, detail, evidence, share, share / 2, "medium", events.names[int(np.argmax(spent))], marks=there)]

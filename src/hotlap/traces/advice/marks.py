@@ -11,11 +11,11 @@ from hotlap.traces.calls import Places
 from hotlap.traces.events import Column
 from hotlap.traces.idle import CAUSES
 from hotlap.traces.intervals import Intervals
-from hotlap.traces.replay import Change
+from hotlap.traces.replay import ReplayChange
 from hotlap.traces.study import Study
 
 
-class Marks(NamedTuple):
+class AdviceMarks(NamedTuple):
     """Stretches, in ns since the origin. −1 in all of thread, device and stream: everything that ran then."""
 
     start: NDArray[np.int64]
@@ -29,28 +29,28 @@ class Marks(NamedTuple):
         return len(self.start)
 
 
-def of_events(study: Study, places: Places) -> Marks:
+def of_events(study: Study, places: Places) -> AdviceMarks:
     """Events themselves."""
     events = study.events
     start = events.start[places]
-    return Marks(start, start + events.duration[places], places, events.thread[places], events.device[places], events.stream[places])
+    return AdviceMarks(start, start + events.duration[places], places, events.thread[places], events.device[places], events.stream[places])
 
 
-def of_times(intervals: Intervals, thread: int = -1, device: int = -1) -> Marks:
+def of_times(intervals: Intervals, thread: int = -1, device: int = -1) -> AdviceMarks:
     """Stretches on one thread or one device, or on everything."""
     count = len(intervals.start)
     none = np.full(count, -1, np.int64)
-    return Marks(intervals.start, intervals.end, none, np.full(count, thread), np.full(count, device), none)
+    return AdviceMarks(intervals.start, intervals.end, none, np.full(count, thread), np.full(count, device), none)
 
 
-def together(parts: list[Marks]) -> Marks:
+def together(parts: list[AdviceMarks]) -> AdviceMarks:
     """All of them."""
     if not parts:
         return of_times(Intervals(np.empty(0, np.int64), np.empty(0, np.int64)))
-    return Marks(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return AdviceMarks(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def of_change(study: Study, change: Change) -> Marks:
+def of_change(study: Study, change: ReplayChange) -> AdviceMarks:
     """What a change alters: work that gets shorter, else calls that no longer wait, else calls that get shorter, else the host's time
     before its calls."""
     tasks = study.tasks
@@ -65,11 +65,11 @@ def of_change(study: Study, change: Change) -> Marks:
         start, end = tasks.start[before] + tasks.length[before], tasks.start[late]
         kept = end > start
         none = np.full(int(kept.sum()), -1, np.int64)
-        return Marks(start[kept], end[kept], none, study.events.thread[tasks.place[late[kept]]], none, none)
+        return AdviceMarks(start[kept], end[kept], none, study.events.thread[tasks.place[late[kept]]], none, none)
     return together([])
 
 
-def idle(study: Study, causes: tuple[str, ...]) -> Marks:
+def idle(study: Study, causes: tuple[str, ...]) -> AdviceMarks:
     """Gaps of the devices that are mostly due to one of these causes."""
     wanted = [list(CAUSES).index(cause) for cause in causes]
     parts = []

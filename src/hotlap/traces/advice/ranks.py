@@ -8,7 +8,7 @@ from hotlap.core.record import Finding
 from hotlap.core.units import show
 from hotlap.traces.advice.base import percent, rules
 from hotlap.traces.arrivals import Arrivals, Late
-from hotlap.traces.ranks import Whole, spans
+from hotlap.traces.ranks import AllRanks, spans
 
 LEAST_GAIN = 0.02  # of the window
 NAMED = 3  # ranks with a finding each
@@ -17,7 +17,7 @@ SURE_TIMES = 8  # collectives for a confident word
 RULE = "waiting-for-ranks"
 
 
-def advise(whole: Whole, least: float = LEAST_GAIN) -> list[Finding]:
+def advise(whole: AllRanks, least: float = LEAST_GAIN) -> list[Finding]:
     """Findings about all ranks together, by gain. None where the order of arrivals cannot be told."""
     known = whole.arrivals
     if known is None or not known.late:
@@ -31,7 +31,7 @@ def advise(whole: Whole, least: float = LEAST_GAIN) -> list[Finding]:
     return []
 
 
-def _named(whole: Whole, known: Arrivals, late: Late) -> Finding:
+def _named(whole: AllRanks, known: Arrivals, late: Late) -> Finding:
     rule = rules()[RULE]
     evidence: dict[str, Any] = {
         "rank": late.rank, "last_at": late.times, "collectives": late.of, "caused_s": late.caused_s, "after_the_median_s": late.median_s,
@@ -55,7 +55,7 @@ def _named(whole: Whole, known: Arrivals, late: Late) -> Finding:
     )  # fmt: skip
 
 
-def _confidence(whole: Whole, late: Late) -> Any:
+def _confidence(whole: AllRanks, late: Late) -> Any:
     """By how often it was late, and how well clocks are known against how late it was."""
     if late.times < SURE_TIMES:
         return "low"
@@ -77,7 +77,7 @@ def _remedy(late: Late, default: str) -> str:
     return default
 
 
-def _in_turn(whole: Whole, known: Arrivals) -> Finding:
+def _in_turn(whole: AllRanks, known: Arrivals) -> Finding:
     rule = rules()[RULE]
     most = known.late[: max(NAMED, 1)]
     return Finding(

@@ -10,14 +10,14 @@ import numpy as np
 from hotlap.core.record import Finding
 from hotlap.traces import intervals
 from hotlap.traces.advice import code, device, host, marks
-from hotlap.traces.advice.base import Found, rules
-from hotlap.traces.advice.marks import Marks
-from hotlap.traces.replay import Change
+from hotlap.traces.advice.base import Tip, rules
+from hotlap.traces.advice.marks import AdviceMarks
+from hotlap.traces.replay import ReplayChange
 from hotlap.traces.study import Study
 
 WITHOUT_GAIN = ("impossible", "memory-growth")  # shown whatever they gain: the data cannot be trusted, or the program will not live
 LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
-RULES: tuple[Callable[[Study], list[Found]], ...] = (
+RULES: tuple[Callable[[Study], list[Tip]], ...] = (
     host.data_loader,
     host.synchronise,
     host.host_bound,
@@ -44,7 +44,7 @@ class Advice(NamedTuple):
     findings: list[Finding]
     hidden: int  # with a gain below the least
     together: float | None  # share of the window; None where no fix could be replayed
-    marks: Sequence[Marks] = ()  # where each finding is in the trace
+    marks: Sequence[AdviceMarks] = ()  # where each finding is in the trace
 
 
 def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") -> Advice:
@@ -78,15 +78,15 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
     return Advice(shown, len(findings) - len(shown), _together(study, tips, findings), where)
 
 
-def _together(study: Study, tips: list[Found], findings: list[Finding]) -> float | None:
+def _together(study: Study, tips: list[Tip], findings: list[Finding]) -> float | None:
     """The most that all fixes worth showing gain at once, whatever else is shown. Those that no replay can tell are added to what
     the replay says, by the time that they cover together."""
     worth = [i for i in range(len(tips)) if (findings[i].gain_high or 0.0) >= LEAST_GAIN]
     if not worth:
         return None
     high = [findings[i].gain_high or 0.0 for i in worth]
-    changes = [one for i in worth if isinstance(one := tips[i].high, Change)]
-    given = [i for i in worth if not isinstance(tips[i].high, Change)]
+    changes = [one for i in worth if isinstance(one := tips[i].high, ReplayChange)]
+    given = [i for i in worth if not isinstance(tips[i].high, ReplayChange)]
     low, end = study.window
     places = marks.together([_marks(study, tips[i]) for i in given])
     cover = intervals.clipped(intervals.union(places.start, places.end), low, end).length / max(end - low, 1)
@@ -96,23 +96,23 @@ def _together(study: Study, tips: list[Found], findings: list[Finding]) -> float
     return min(max(replayed + plain, *high, 0.0), sum(high), 1.0)
 
 
-def _gain(study: Study, given: Change | float) -> float:
-    return study.gain(given) if isinstance(given, Change) else float(given)
+def _gain(study: Study, given: ReplayChange | float) -> float:
+    return study.gain(given) if isinstance(given, ReplayChange) else float(given)
 
 
-def _marks(study: Study, tip: Found) -> Marks:
+def _marks(study: Study, tip: Tip) -> AdviceMarks:
     if tip.marks is not None:
         return tip.marks
-    return marks.of_change(study, tip.high) if isinstance(tip.high, Change) else marks.together([])
+    return marks.of_change(study, tip.high) if isinstance(tip.high, ReplayChange) else marks.together([])
 
 
-def _all(changes: list[Change]) -> Change:
+def _all(changes: list[ReplayChange]) -> ReplayChange:
     """Every change at once."""
     factors = [one.factor for one in changes if one.factor is not None]
     hosts = [one.host for one in changes if one.host is not None]
     turns = [one.turn for one in changes if one.turn is not None]
     free = [one.unblocked for one in changes if one.unblocked is not None]
-    return Change(
+    return ReplayChange(
         factor=np.prod(factors, axis=0) if factors else None,
         host=np.prod(hosts, axis=0) if hosts else None,
         unblocked=np.any(free, axis=0) if free else None,

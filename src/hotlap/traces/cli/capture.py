@@ -105,7 +105,7 @@ def _findings(path: Path, record: captured.Captured) -> dict[str, object]:
     return answers
 
 
-def _options(args: argparse.Namespace) -> capture.Options:
+def _options(args: argparse.Namespace) -> capture.CaptureOptions:
     argv = args.program[1:] if args.program[:1] == ["--"] else args.program
     try:
         rate = float(args.readings)
@@ -113,7 +113,7 @@ def _options(args: argparse.Namespace) -> capture.Options:
         raise InputError(f"--readings {args.readings} is no number of readings a second") from None
     if not 0 <= rate <= 1000:
         raise InputError(f"--readings {args.readings} is not between 0 and 1000 a second")
-    return capture.Options(
+    return capture.CaptureOptions(
         argv=argv, tool=args.tool, warmup=args.warmup, steps=args.steps, seconds=_time(args.seconds, "--seconds"),
         after_s=_time(args.after, "--after"), limit_s=_time(args.limit, "--limit"), windows=args.windows, shapes=args.shapes,
         stacks=args.stacks, memory=args.memory, readings_hz=rate, quiet=args.json, labels=terminal.pairs(args.label, "a label"),

@@ -11,7 +11,7 @@ from hotlap.core.show import layout
 from hotlap.traces import ranks
 from hotlap.traces.advice import ranks as advising
 from hotlap.traces.advice.trace import Advice
-from hotlap.traces.ranks import Whole
+from hotlap.traces.ranks import AllRanks
 from hotlap.traces.show import ranks as printing_ranks
 from hotlap.traces.show import trace as printing
 from hotlap.traces.study import Study
@@ -20,7 +20,7 @@ from hotlap.traces.study import Study
 class Together(NamedTuple):
     """What the ranks' traces say together."""
 
-    whole: Whole
+    whole: AllRanks
     found: list[Finding]
 
     @property

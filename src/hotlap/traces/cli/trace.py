@@ -18,7 +18,7 @@ from hotlap.traces.advice.trace import Advice
 from hotlap.traces.cli import ranked
 from hotlap.traces.counters import analysis
 from hotlap.traces.events import Events
-from hotlap.traces.ranks import Whole
+from hotlap.traces.ranks import AllRanks
 from hotlap.traces.readers import packed
 from hotlap.traces.show import answer as trace_answer
 from hotlap.traces.show import kernels as printing_kernels
@@ -141,7 +141,7 @@ def _ranks(args: argparse.Namespace, files: list[str]) -> int:
     return code
 
 
-def _each(args: argparse.Namespace, whole: Whole) -> None:
+def _each(args: argparse.Namespace, whole: AllRanks) -> None:
     """Traces that are no ranks of one program, one after another; also the only one among files that are none."""
     files = whole.apart.files if whole.apart else [one.file for one in whole.ranks.values()]
     if len(files) > 1 and (args.html or args.perfetto):
@@ -165,7 +165,7 @@ def _each(args: argparse.Namespace, whole: Whole) -> None:
         _written(args, study, advice)
 
 
-def _bars(whole: Whole) -> list[RankBar]:
+def _bars(whole: AllRanks) -> list[RankBar]:
     """How the ranks stand beside each other, for the page: the first of very many, and the one that is waited for."""
     shown = sorted({*sorted(whole.ranks)[:MOST_BARS], whole.worst})
     lost = dict(zip(whole.arrivals.ranks, whole.arrivals.lost, strict=True)) if whole.arrivals else {}

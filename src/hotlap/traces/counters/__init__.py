@@ -7,11 +7,11 @@ from typing import Protocol, cast
 
 from hotlap.core.errors import InputError
 from hotlap.traces.counters import ncu_csv, ncu_report, rocprof_compute
-from hotlap.traces.counters.kernel import Profile
+from hotlap.traces.counters.kernel import KernelProfile
 from hotlap.traces.readers import packed
 
 
-class Reader(Protocol):
+class CounterReader(Protocol):
     """One file format. A module with these names is one."""
 
     NAME: str
@@ -20,19 +20,19 @@ class Reader(Protocol):
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether this looks like its format; `head` is the beginning of the file, unpacked."""
 
-    def read(self, path: Path) -> Profile:
+    def read(self, path: Path) -> KernelProfile:
         """The kernels of a file. Raises InputError where it is not usable."""
 
 
-READERS = cast(list[Reader], [ncu_report, ncu_csv, rocprof_compute])
+READERS = cast(list[CounterReader], [ncu_report, ncu_csv, rocprof_compute])
 
 
-def find(path: Path, head: bytes) -> Reader | None:
+def find(path: Path, head: bytes) -> CounterReader | None:
     """The first reader that recognises a file."""
     return next((one for one in READERS if one.sniff(path, head)), None)
 
 
-def read(path: Path) -> Profile:
+def read(path: Path) -> KernelProfile:
     """Kernels with their counters, of any file that a reader knows. Raises InputError for all else."""
     try:
         if not path.stat().st_size:

@@ -8,7 +8,7 @@ from typing import Literal
 from hotlap.core.record import Record
 from hotlap.core.units import percent
 from hotlap.traces.counters import metrics, occupancy, rules
-from hotlap.traces.counters.kernel import Kernel, Profile
+from hotlap.traces.counters.kernel import CountedKernel, KernelProfile
 from hotlap.traces.counters.occupancy import Occupancy
 from hotlap.traces.counters.rules import Hint
 
@@ -30,23 +30,23 @@ class Bound(Record, frozen=True, kw_only=True):
 class Analysis(Record, frozen=True, kw_only=True):
     """One kernel, analysed."""
 
-    kernel: Kernel
+    kernel: CountedKernel
     bound: Bound
     occupancy: Occupancy | None
     hints: list[Hint]  # largest gain first
     errors: list[str]  # data that cannot be
 
 
-def analyse(profile: Profile) -> list[Analysis]:
+def analyse(profile: KernelProfile) -> list[Analysis]:
     """Every kernel of a file, in its order."""
     return [of(kernel) for kernel in profile.kernels]
 
 
-def of(kernel: Kernel) -> Analysis:
+def of(kernel: CountedKernel) -> Analysis:
     """One kernel; metrics that cannot be (more than the peak) are left out of all that is computed, and named."""
     known = metrics.completed(kernel.metrics)
     wrong = metrics.impossible(known)
-    errors = [f"{metrics.told(name, known[name])}: more than a peak allows is an error of the data" for name in wrong]
+    errors = [f"{metrics.worded(name, known[name])}: more than a peak allows is an error of the data" for name in wrong]
     if wrong:
         known = metrics.completed({name: value for name, value in kernel.metrics.items() if name not in wrong})
         known = {name: value for name, value in known.items() if name not in wrong}
@@ -55,14 +55,14 @@ def of(kernel: Kernel) -> Analysis:
     bound = _bound(names)
     errors += _contradictions(names, fits)
     return Analysis(
-        kernel=kernel, bound=bound, occupancy=fits, hints=rules.found(kernel.name, kernel.place, names, bound.headroom), errors=errors
+        kernel=kernel, bound=bound, occupancy=fits, hints=rules.matching(kernel.name, kernel.place, names, bound.headroom), errors=errors
     )
 
 
 WARPS = (16.0, 32.0, 64.0, 128.0)
 
 
-def _names(kernel: Kernel, known: dict[str, float], fits: Occupancy | None) -> dict[str, float]:
+def _names(kernel: CountedKernel, known: dict[str, float], fits: Occupancy | None) -> dict[str, float]:
     """What rules can ask for: metrics, and what follows from the launch."""
     names = dict(known)
     usual = 64.0 if kernel.vendor == "amd" else 32.0

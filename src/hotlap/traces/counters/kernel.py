@@ -30,7 +30,7 @@ class Remark(Record, frozen=True, kw_only=True):
     gain: float | None = None  # share of time saved, as the profiler estimates it
 
 
-class Kernel(Record, frozen=True, kw_only=True):
+class CountedKernel(Record, frozen=True, kw_only=True):
     """One launch. `metrics` has the names of metrics.toml and base units (s, B, Hz, shares of 1); `others` what else the file holds,
     under the profiler's names, with value and unit as they stand there."""
 
@@ -50,11 +50,11 @@ class Kernel(Record, frozen=True, kw_only=True):
     remarks: list[Remark] = []
 
 
-class Profile(Record, frozen=True, kw_only=True):
+class KernelProfile(Record, frozen=True, kw_only=True):
     """What a file of counters holds."""
 
     path: str
     reader: str  # ncu-rep, ncu-csv, rocprof-compute
-    kernels: list[Kernel]
+    kernels: list[CountedKernel]
     facts: dict[str, Any] = {}  # of the machine and versions, where the file tells
     notices: list[Notice] = []

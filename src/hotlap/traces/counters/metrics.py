@@ -30,7 +30,7 @@ class Metric(Record, frozen=True, kw_only=True):
     formula: str = ""
 
 
-class Table(NamedTuple):
+class MetricTable(NamedTuple):
     """All metrics, and where each of the profilers' names leads."""
 
     metrics: dict[str, Metric]
@@ -40,7 +40,7 @@ class Table(NamedTuple):
 
 
 @cache
-def table() -> Table:
+def table() -> MetricTable:
     """metrics.toml, with one metric for each word where `each` says so."""
     text = resources.files("hotlap.traces.counters").joinpath("metrics.toml").read_text(encoding="utf-8")
     found: dict[str, Any] = tomllib.loads(text)
@@ -54,7 +54,7 @@ def table() -> Table:
     for one in metrics.values():
         for label in one.label:
             by_label.setdefault(label, []).append(one)
-    return Table(metrics, {name: one for one in metrics.values() for name in reversed(one.ncu)}, by_label, words)
+    return MetricTable(metrics, {name: one for one in metrics.values() for name in reversed(one.ncu)}, by_label, words)
 
 
 def _metric(name: str, facts: dict[str, Any], word: str) -> Metric:
@@ -109,7 +109,7 @@ def impossible(known: Mapping[str, float]) -> list[str]:
     return [name for name, value in known.items() if name in metrics and metrics[name].peak and not -ROUNDING <= value <= 1 + ROUNDING]
 
 
-def told(name: str, value: float) -> str:
+def worded(name: str, value: float) -> str:
     """A metric for people: ``DRAM, of its peak 88 %``."""
     metric = table().metrics.get(name)
     if metric is None:

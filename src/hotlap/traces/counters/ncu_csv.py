@@ -15,7 +15,7 @@ from typing import Literal
 from hotlap.core.errors import InputError
 from hotlap.core.record import Notice
 from hotlap.traces.counters import metrics, numbers
-from hotlap.traces.counters.kernel import Kernel, Profile, Remark, Three, three, whole
+from hotlap.traces.counters.kernel import CountedKernel, KernelProfile, Remark, Three, three, whole
 from hotlap.traces.counters.loading import load
 from hotlap.traces.counters.numbers import Style
 
@@ -36,7 +36,7 @@ def sniff(path: Path, head: bytes) -> bool:
     return any(_HEADER.match(line) and "Kernel Name" in line for line in head.decode("utf-8-sig", "replace").splitlines())
 
 
-def read(path: Path) -> Profile:
+def read(path: Path) -> KernelProfile:
     """The kernels of one file. Raises InputError where there are none."""
     rows, units, broken = _rows(path)
     notices = [Notice("broken_lines", "lines that have not the columns of the table were skipped", count=broken)] if broken else []
@@ -47,7 +47,7 @@ def read(path: Path) -> Profile:
     kernels = _details(rows, how) if details else [_raw(place, row, units, how) for place, row in enumerate(rows)]
     if not kernels:
         raise InputError(f"'{path}' has the heading of ncu's table and no kernel under it; was a kernel profiled?")
-    return Profile(path=str(path), reader=NAME, kernels=kernels, notices=notices)
+    return KernelProfile(path=str(path), reader=NAME, kernels=kernels, notices=notices)
 
 
 def _rows(path: Path) -> tuple[list[Row], Row, int]:
@@ -102,11 +102,11 @@ def _three(text: str) -> Three | None:
     return three([int(one) for one in re.findall(r"\d{1,18}", text)])
 
 
-def _kernel(place: int, row: Row, known: dict[str, float], others: dict[str, tuple[float, str]], remarks: list[Remark]) -> Kernel:
+def _kernel(place: int, row: Row, known: dict[str, float], others: dict[str, tuple[float, str]], remarks: list[Remark]) -> CountedKernel:
     shared = [known[name] for name in ("shared_static_bytes", "shared_dynamic_bytes", "shared_driver_bytes") if name in known]
     major, minor = (others.get(f"device__attribute_compute_capability_{part}", (None, ""))[0] for part in ("major", "minor"))
     version = "" if major is None or minor is None else f"{major:.0f}.{minor:.0f}"
-    return Kernel(
+    return CountedKernel(
         place=place, name=row.get("Kernel Name", "") or "(no name)", capability=row.get("CC", "").strip() or version,
         device=row.get("device__attribute_display_name", "") or f"device {row.get('Device', '') or '?'}",
         grid=_three(row.get("Grid Size", "")), block=_three(row.get("Block Size", "")),
@@ -115,14 +115,14 @@ def _kernel(place: int, row: Row, known: dict[str, float], others: dict[str, tup
     )  # fmt: skip
 
 
-def _details(rows: list[Row], how: Style) -> list[Kernel]:
+def _details(rows: list[Row], how: Style) -> list[CountedKernel]:
     launches: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         launches.setdefault((row.get("Process ID", ""), row["ID"], row.get("Kernel Name", "")), []).append(row)
     return [_one(place, found, how) for place, found in enumerate(launches.values())]
 
 
-def _one(place: int, rows: list[Row], how: Style) -> Kernel:
+def _one(place: int, rows: list[Row], how: Style) -> CountedKernel:
     known: dict[str, float] = {}
     others: dict[str, tuple[float, str]] = {}
     by_name: dict[str, tuple[float, str]] = {}
@@ -153,7 +153,7 @@ def _remark(row: Row, how: Style) -> Remark:
     )  # fmt: skip
 
 
-def _raw(place: int, row: Row, units: Row, how: Style) -> Kernel:
+def _raw(place: int, row: Row, units: Row, how: Style) -> CountedKernel:
     found = {}
     for name, text in row.items():
         if name not in ABOUT_KERNEL and (value := numbers.number(text or "", how)) is not None:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from hotlap.core.errors import InputError
 from hotlap.core.record import Notice
 from hotlap.traces.counters import metrics, wire
-from hotlap.traces.counters.kernel import Kernel, Profile, Remark, Three, three, whole
+from hotlap.traces.counters.kernel import CountedKernel, KernelProfile, Remark, Three, three, whole
 from hotlap.traces.counters.loading import load
-from hotlap.traces.counters.wire import Damaged, Field
+from hotlap.traces.counters.wire import DamagedWire, Field
 
 NAME = "ncu-rep"
 ABOUT = "Nsight Compute (.ncu-rep)"
@@ -27,7 +27,7 @@ OPCODES = "sass__inst_executed_per_opcode"
 KINDS = {0: "", 1: "OK", 2: "OPT", 3: "ERR", 4: "OPT"}
 
 
-class Block(NamedTuple):
+class ReportBlock(NamedTuple):
     """Header of a block: what follows it."""
 
     sources: int
@@ -48,10 +48,10 @@ def sniff(path: Path, head: bytes) -> bool:
     return head[:4] == MAGIC
 
 
-def read(path: Path) -> Profile:
+def read(path: Path) -> KernelProfile:
     """The kernels of one file. Raises InputError where there are none."""
     data = load(path, MOST_BYTES)
-    kernels: list[Kernel] = []
+    kernels: list[CountedKernel] = []
     notices: list[Notice] = []
     strings: list[str] = []
     at = 4
@@ -66,27 +66,27 @@ def read(path: Path) -> Profile:
                 kernels.append(_kernel(len(kernels), message, strings))
             at += block.size
             if at > len(data):
-                raise Damaged("it ends within a block")
-    except Damaged as error:
+                raise DamagedWire("it ends within a block")
+    except DamagedWire as error:
         if not kernels:
             raise InputError(f"'{path}' is no whole report of Nsight Compute: {error}") from None
         notices.append(Notice("cut_off", f"the file is cut off or damaged ({error}): kernels before that place were read"))
     if not kernels:
         raise InputError(f"'{path}' holds no kernel; were kernels profiled? (reports of ranges alone are not read)")
-    return Profile(path=str(path), reader=NAME, kernels=kernels, facts=facts, notices=notices)
+    return KernelProfile(path=str(path), reader=NAME, kernels=kernels, facts=facts, notices=notices)
 
 
 def _message(data: memoryview, at: int) -> tuple[memoryview, int]:
     """A message behind its length, and the place after it."""
     if at + 4 > len(data):
-        raise Damaged("it ends within a length")
+        raise DamagedWire("it ends within a length")
     (size,) = struct.unpack_from("<I", data, at)
     if size > len(data) - at - 4:
-        raise Damaged("it ends within a message")
+        raise DamagedWire("it ends within a message")
     return data[at + 4 : at + 4 + size], at + 4 + size
 
 
-def _block(raw: memoryview) -> Block:
+def _block(raw: memoryview) -> ReportBlock:
     """BlockHeader: NumSources 1, NumResults 2, StringTable 4 (Strings 1), PayloadSize 5."""
     numbers = {1: 0, 2: 0, 5: 0}
     strings: list[str] = []
@@ -95,19 +95,19 @@ def _block(raw: memoryview) -> Block:
             numbers[field.number] = field.whole
         elif field.number == 4:
             strings = [one.text for one in wire.fields(field.data) if one.number == 1]
-    return Block(numbers[1], numbers[2], numbers[5], strings)
+    return ReportBlock(numbers[1], numbers[2], numbers[5], strings)
 
 
-def _results(data: memoryview, at: int, block: Block) -> list[memoryview]:
+def _results(data: memoryview, at: int, block: ReportBlock) -> list[memoryview]:
     """The messages of kernels in a payload, behind those of sources."""
     results: list[memoryview] = []
     end = at + block.size
     if block.sources + block.results > block.size // 4:
-        raise Damaged("a block that counts more messages than it has room for")
+        raise DamagedWire("a block that counts more messages than it has room for")
     for place in range(block.sources + block.results):
         raw, at = _message(data, at)
         if at > end:
-            raise Damaged("a message longer than its block")
+            raise DamagedWire("a message longer than its block")
         if place >= block.sources:
             results.append(raw)
     return results
@@ -119,7 +119,7 @@ def _three(field: Field) -> Three | None:
     return three([sizes.get(1, 1), sizes.get(2, 1), sizes.get(3, 1)])
 
 
-def _kernel(place: int, raw: memoryview, strings: list[str]) -> Kernel:
+def _kernel(place: int, raw: memoryview, strings: list[str]) -> CountedKernel:
     """ProfileResult: names 5, 6, 7 (mangled, function, demangled), GridSize 10, BlockSize 11, MetricResults 13, RuleResults 19."""
     names: dict[int, str] = {}
     sizes: dict[int, Three | None] = {}
@@ -140,7 +140,7 @@ def _kernel(place: int, raw: memoryview, strings: list[str]) -> Kernel:
         "launch__shared_mem_per_block", (sum(known.get(f"shared_{part}_bytes", 0.0) for part in ("static", "dynamic")), "")
     )
     version = {part: by_metric.get(f"device__attribute_compute_capability_{part}", (None, ""))[0] for part in ("major", "minor")}
-    return Kernel(
+    return CountedKernel(
         place=place, name=names.get(7) or names.get(6) or names.get(5) or "(no name)",
         device=values["device__attribute_display_name"].text if "device__attribute_display_name" in values else "",
         capability="" if None in version.values() else f"{version['major']:.0f}.{version['minor']:.0f}",

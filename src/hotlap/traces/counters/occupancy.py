@@ -14,7 +14,7 @@ from typing import Any
 
 from hotlap.core.record import Record
 from hotlap.traces.counters import rocprof_compute
-from hotlap.traces.counters.kernel import Kernel
+from hotlap.traces.counters.kernel import CountedKernel
 
 WARP = 32
 SAID = {"warps": "threads per block", "registers": "registers per thread", "shared": "shared memory per block", "blocks": "blocks"}
@@ -46,7 +46,7 @@ def table() -> dict[str, dict[str, int]]:
     return {name: {**found["defaults"], **facts} for name, facts in found["capability"].items()}
 
 
-def of(kernel: Kernel) -> Occupancy | None:
+def of(kernel: CountedKernel) -> Occupancy | None:
     """The occupancy that is possible for a launch; None where its size, registers or device are not known."""
     if kernel.block is None or kernel.registers is None:
         return None

@@ -19,7 +19,7 @@ from typing import Any
 from hotlap.core.errors import InputError
 from hotlap.core.record import Notice
 from hotlap.traces.counters import formula
-from hotlap.traces.counters.kernel import Kernel, Profile, three, whole
+from hotlap.traces.counters.kernel import CountedKernel, KernelProfile, three, whole
 from hotlap.traces.counters.loading import load
 
 NAME = "rocprof-compute"
@@ -39,10 +39,10 @@ def sniff(path: Path, head: bytes) -> bool:
     return all(name in first for name in NEEDED)
 
 
-def read(path: Path) -> Profile:
+def read(path: Path) -> KernelProfile:
     """The kernels of one file. Raises InputError where there are none."""
     facts = _facts(path.with_name("sysinfo.csv"))
-    kernels: list[Kernel] = []
+    kernels: list[CountedKernel] = []
     broken = 0
     for row in _rows(path):
         numbers = {name: value for name, text in row.items() if (value := _number(text)) is not None}
@@ -55,7 +55,7 @@ def read(path: Path) -> Profile:
     notices = [Notice("broken_lines", "lines that have not the columns of the table were skipped", count=broken)] if broken else []
     if not facts:
         notices.append(Notice("missing_file", "no sysinfo.csv beside it: peaks, clock and number of compute units are not known"))
-    return Profile(path=str(path), reader=NAME, kernels=kernels, facts=facts, notices=notices)
+    return KernelProfile(path=str(path), reader=NAME, kernels=kernels, facts=facts, notices=notices)
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
@@ -83,7 +83,7 @@ def _facts(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _kernel(place: int, name: str, numbers: dict[str, float], facts: dict[str, Any]) -> Kernel:
+def _kernel(place: int, name: str, numbers: dict[str, float], facts: dict[str, Any]) -> CountedKernel:
     arch = str(facts.get("gpu_arch", ""))
     block, threads = whole(numbers.get("Workgroup_Size")) or 0, whole(numbers.get("Grid_Size")) or 0
     registers = whole(numbers.get("Arch_VGPR", 0) + numbers.get("Accum_VGPR", 0)) or None
@@ -98,7 +98,7 @@ def _kernel(place: int, name: str, numbers: dict[str, float], facts: dict[str, A
         value = formula.value(text, names)
         if value is not None:
             known[metric] = names[metric] = float(value)
-    return Kernel(
+    return CountedKernel(
         place=place, name=name, vendor="amd", device=str(facts.get("gpu_model", "")), capability=arch, duration_s=known.get("duration_s"),
         grid=three([int(known.get("blocks", 0)), 1, 1]), block=three([block, 1, 1]), registers=registers,
         shared_bytes=whole(numbers.get("LDS_Per_Workgroup")), metrics=known,

@@ -12,7 +12,7 @@ from hotlap.core.record import Record
 from hotlap.traces.counters import formula
 
 
-class Rule(Record, frozen=True, kw_only=True):
+class CounterRule(Record, frozen=True, kw_only=True):
     """One rule, its words filled in; see rules.toml for what each field means."""
 
     name: str
@@ -66,9 +66,9 @@ def says(kind: str) -> str:
 
 
 @cache
-def table() -> dict[str, Rule]:
+def table() -> dict[str, CounterRule]:
     """Rules by name, in the order of the file, parents before children; one per word of `each`, as ``stall:barrier``."""
-    found: dict[str, Rule] = {}
+    found: dict[str, CounterRule] = {}
     for name, facts in _file()["rule"].items():
         for word, text in facts.get("each", {"": ""}).items():
             one = _rule(f"{name}:{word}" if word else name, facts, word, text)
@@ -81,18 +81,18 @@ def _file() -> dict[str, Any]:
     return tomllib.loads(resources.files("hotlap.traces.counters").joinpath("rules.toml").read_text(encoding="utf-8"))
 
 
-def _rule(name: str, facts: dict[str, Any], word: str, text: str) -> Rule:
+def _rule(name: str, facts: dict[str, Any], word: str, text: str) -> CounterRule:
     def put(piece: str, shown: bool = False) -> str:
         return piece.replace("{text}", text).replace("{}", word.replace("_", " ") if shown else word)
 
-    return Rule(
+    return CounterRule(
         name=name, title=put(facts["title"], True), when=put(facts["when"]), remedy=put(facts["remedy"], True), source=facts["source"],
         link=facts.get("link", ""), local=put(facts.get("local", "")), whole=put(facts.get("global", "")), low=put(facts.get("low", "")),
         parent=facts.get("parent", ""), work=facts.get("work", False), shows=tuple(map(put, facts.get("shows", ()))),
     )  # fmt: skip
 
 
-def found(kernel: str, place: int, names: Mapping[str, float], headroom: float | None) -> list[Hint]:
+def matching(kernel: str, place: int, names: Mapping[str, float], headroom: float | None) -> list[Hint]:
     """All hints of one kernel, the largest gain first. `names`: metrics that are known; `headroom`: share of the kernel's time that
     would go at the peak of compute or memory, whichever is nearer, None where it is not known."""
     hints: dict[str, Hint] = {}
@@ -103,7 +103,7 @@ def found(kernel: str, place: int, names: Mapping[str, float], headroom: float |
     return sorted(hints.values(), key=lambda one: (-one.gain, -(one.gain_local or 0.0)))
 
 
-def _hint(rule: Rule, names: Mapping[str, float], headroom: float | None, parent: Hint | None) -> dict[str, Any]:
+def _hint(rule: CounterRule, names: Mapping[str, float], headroom: float | None, parent: Hint | None) -> dict[str, Any]:
     """Gains by the rule's formulas; none exceeds that of its parent, nor the headroom where the kernel's work stays the same."""
     local = _share(rule.local, names)
     caps = [] if headroom is None or rule.work else [headroom]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
-class Damaged(ValueError):
+class DamagedWire(ValueError):
     """The bytes are no message."""
 
 
@@ -55,7 +55,7 @@ def fields(data: memoryview) -> Iterator[Field]:
             key, at = varint(data, at)
         number, kind = key >> 3, key & 7
         if number == 0:
-            raise Damaged("a field without a number")
+            raise DamagedWire("a field without a number")
         if kind == VARINT:
             value, at = varint(data, at)
             yield Field(number, kind, value)
@@ -65,9 +65,9 @@ def fields(data: memoryview) -> Iterator[Field]:
         elif kind in (FIXED64, FIXED32):
             size = 8 if kind == FIXED64 else 4
         else:
-            raise Damaged(f"a field of the unknown type {kind}")
+            raise DamagedWire(f"a field of the unknown type {kind}")
         if size > end - at:
-            raise Damaged("a field longer than its message")
+            raise DamagedWire("a field longer than its message")
         yield Field(number, kind, data[at : at + size])
         at += size
 
@@ -83,4 +83,4 @@ def varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 128:
             return value, place + 1
         shift += 7
-    raise Damaged("a number without an end")
+    raise DamagedWire("a number without an end")

@@ -9,7 +9,7 @@ from hotlap.traces.building import Builder
 from hotlap.traces.events import Head
 
 
-class Reader(Protocol):
+class TraceReader(Protocol):
     """One file format. A module with these three names is one."""
 
     NAME: str  # kineto

@@ -32,12 +32,12 @@ from hotlap.traces.readers.phases import (
     PIECE,
     SINGLE,
     Args,
-    Begin,
     End,
     Event,
     FewEvent,
     Instant,
     Label,
+    PhaseBegin,
     Whole,
 )
 from hotlap.traces.readers.pieces import Pieces
@@ -97,12 +97,12 @@ class _Reading:
         self.decoder = DECODERS["all" if self.whole else "breakdown"]
         self.event = Event if self.whole else FewEvent
         self.kinds = _Kinds()
-        self.open: dict[tuple[Any, Any], list[Begin]] = {}
+        self.open: dict[tuple[Any, Any], list[PhaseBegin]] = {}
         self.origin_us: float | None = None
         self.marking = np.empty(0, np.int64)  # places of names that are markers whatever their category is
         self.named = 0
         self.moments: list[Instant] = []
-        self.halves: list[tuple[Literal["begin", "end", "other"], Begin | End, str]] = []
+        self.halves: list[tuple[Literal["begin", "end", "other"], PhaseBegin | End, str]] = []
 
     def take(self, piece: bytes, damaged: bool = False) -> bool:
         """Adds the events of a piece; False, and nothing added, where it is no JSON and is not said to be damaged."""
@@ -162,7 +162,7 @@ class _Reading:
             number = key in ("pid", "tid") and type(given) is int and abs(given) < 2**62
             event[key] = given if number else readable(str(given))
         self.into.notice("unusual_values", "events with values of an unusual type were read without those")
-        return [msgspec.convert(event, {"X": self.event, "B": Begin, "E": End}[loose["ph"]])]
+        return [msgspec.convert(event, {"X": self.event, "B": PhaseBegin, "E": End}[loose["ph"]])]
 
     def _others(self, events: list[Any]) -> list[Any]:
         """Labels are kept; halves are joined; moments of memory are kept."""
@@ -174,7 +174,7 @@ class _Reading:
                     self.moments.append(event)
             elif kind is Label:
                 self._label(event)
-            elif kind is Begin:
+            elif kind is PhaseBegin:
                 self.open.setdefault((event.pid, event.tid), []).append(event)
             elif kind is End:
                 begun = self.open.get((event.pid, event.tid))
@@ -192,7 +192,7 @@ class _Reading:
                 )
         return others
 
-    def _half(self, what: Literal["begin", "end", "other"], half: Begin | End, closes: str = "") -> None:
+    def _half(self, what: Literal["begin", "end", "other"], half: PhaseBegin | End, closes: str = "") -> None:
         if len(self.halves) < ev.MOST_HALVES and abs(half.ts) < FAR_US:
             self.halves.append((what, half, closes))
 
@@ -356,7 +356,7 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _thread(half: Begin | End, into: Builder) -> str:
+def _thread(half: PhaseBegin | End, into: Builder) -> str:
     """A thread for people."""
     name = into.thread_names.get((str(half.pid), str(half.tid)), "")
     return f"{half.pid}/{half.tid}" + (f" {name}" if name else "")

@@ -84,7 +84,7 @@ class Label(Struct, gc=False, tag_field="ph", tag="M"):
     args: dict[str, Any] = {}
 
 
-class Begin(Struct, gc=False, tag_field="ph", tag="B"):
+class PhaseBegin(Struct, gc=False, tag_field="ph", tag="B"):
     """Half of an event."""
 
     name: str = ""
@@ -132,7 +132,7 @@ _PHASES = [msgspec.defstruct(f"Phase{ord(ph)}", [], tag_field="ph", tag=ph, gc=F
 
 def _decoder(event: type) -> msgspec.json.Decoder[Any]:
     union: Any = event
-    for one in (Label, Begin, End, Instant, *_PHASES):
+    for one in (Label, PhaseBegin, End, Instant, *_PHASES):
         union = union | one
     return msgspec.json.Decoder(list[union])
 

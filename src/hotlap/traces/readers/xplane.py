@@ -51,7 +51,7 @@ _RUNTIME = re.compile(r"(cu|cuda|hip|hsa_)[A-Z_a-z]*[A-Z]\w*$")
 WANTED = ("correlation_id", "step_num", "kernel_details", "memcpy_details", "memset_details", "profile_start_time")
 
 
-class Damaged(Exception):
+class DamagedPlane(Exception):
     """The wire format ends or is broken here."""
 
 
@@ -102,7 +102,7 @@ def read(path: Path, into: Builder) -> Head:
                 began = max(began, whole(plane.facts.get("profile_start_time"), 0))
             elif number == 4:
                 hosts.append(_text(content))
-    except (Damaged, DecodeError):
+    except (DamagedPlane, DecodeError):
         into.notice("cut_off", "the file is cut off or damaged: what stands before that was read")
     origin = fill.origin_ns or 0
     facts = {"hosts": ", ".join(hosts)} if hosts else {}
@@ -121,9 +121,9 @@ def parts(data: bytes) -> Iterator[tuple[int, bytes]]:
             value, at = _varint(data, at)
             size = value if wire == 2 else 0
         elif not size:
-            raise Damaged
+            raise DamagedPlane
         if size > len(data) - at:
-            raise Damaged
+            raise DamagedPlane
         if wire == 2:
             yield tag >> 3, data[at : at + size]
         at += size
@@ -136,7 +136,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:
             return value, at + shift + 1
-    raise Damaged
+    raise DamagedPlane
 
 
 def _text(data: bytes) -> str:

@@ -8,7 +8,7 @@ from hotlap.core.record import Finding, Notice, Record
 from hotlap.core.show import words
 from hotlap.traces import mainthread, memory, naming, roofline
 from hotlap.traces.advice.base import rules
-from hotlap.traces.advice.marks import Marks
+from hotlap.traces.advice.marks import AdviceMarks
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.breakdown import Breakdown
 from hotlap.traces.events import KINDS
@@ -144,7 +144,7 @@ def answer(study: Study, advice: Advice) -> Answer:
     head, events = study.events.head, study.events
     rows = [study.breakdown(device) for device in study.devices]
     places = [*advice.marks] if len(advice.marks) == len(advice.findings) else [None] * len(advice.findings)
-    host = mainthread.told(study)
+    host = mainthread.blocked(study)
     return Answer(
         file=events.path,
         reader=head.reader,
@@ -171,7 +171,7 @@ def answer(study: Study, advice: Advice) -> Answer:
     )
 
 
-def _memory(one: memory.Memory) -> Memory:
+def _memory(one: memory.MemoryUsage) -> Memory:
     return Memory(
         device=one.device, peak_bytes=one.peak, whole=one.whole, unused_share=one.unused, growth_per_step_bytes=one.growth_per_step,
         holders=[Holder(operator=held.operator, bytes=held.bytes, allocations=held.allocations) for held in one.holders],
@@ -217,7 +217,7 @@ def about(found: Answer) -> list[str]:
     return [words.clean(one) for one in said if one]
 
 
-def _advised(study: Study, one: Finding, where: Marks | None) -> Advised:
+def _advised(study: Study, one: Finding, where: AdviceMarks | None) -> Advised:
     rule = rules().get(one.rule)
     manual = f"{MANUAL}#{one.rule}" if one.rule else ""
     source = rule.source if rule else ""
@@ -227,7 +227,7 @@ def _advised(study: Study, one: Finding, where: Marks | None) -> Advised:
     return Advised(finding=one, manual=manual, source=source, places=len(where), longest=[_place(study, where, int(i)) for i in longest])
 
 
-def _place(study: Study, where: Marks, i: int) -> Place:
+def _place(study: Study, where: AdviceMarks, i: int) -> Place:
     events, place, start = study.events, int(where.place[i]), int(where.start[i])
     thread, device, stream = int(where.thread[i]), int(where.device[i]), int(where.stream[i])
     step = int(of_times(study.steps, np.array([start]))[0])

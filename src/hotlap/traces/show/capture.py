@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hotlap.core import units
 from hotlap.core.show import layout, words
-from hotlap.traces.captured import Captured, Overhead, Process, Window
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureOverhead, CaptureWindow
 
 NO_OPERATORS = (
     "the program does not use PyTorch, so there are no operators: the trace holds its steps, with --stacks Python's functions, and with "
@@ -34,7 +34,7 @@ def lines(path: Path, found: Captured, width: int, color: bool = False) -> list[
     return told
 
 
-def _usual(one: Process) -> str:
+def _usual(one: CapturedProcess) -> str:
     """How long steps take when nothing records them."""
     seconds = [seconds for some in one.usual_s for seconds in some]
     if not one.steps:
@@ -46,7 +46,7 @@ def _usual(one: Process) -> str:
     return f"{one.steps} in all; median {units.show(middle, 's')} over {len(seconds)} without the profiler{half}"
 
 
-def _window(one: Process) -> str:
+def _window(one: CapturedProcess) -> str:
     count = len([w for w in one.windows if w.complete])
     if not one.windows:
         return f"process {one.place}: all of it"
@@ -63,11 +63,11 @@ def _window(one: Process) -> str:
     return said + clock + ("" if count else ", cut short") + more
 
 
-def _elsewhere(window: Window) -> str:
+def _elsewhere(window: CaptureWindow) -> str:
     return ": it came before the first was done; give a larger --after" if window.first <= 1 else "; give a larger --seconds"
 
 
-def overhead(cost: Overhead) -> str:
+def overhead(cost: CaptureOverhead) -> str:
     """In words: inside of the window, outside, and over the whole run."""
     parts = []
     if cost.inside is not None:

@@ -10,7 +10,7 @@ from hotlap.core import units
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.traces import naming
-from hotlap.traces.diff import Part, TraceDiff
+from hotlap.traces.diff import DiffPart, TraceDiff
 from hotlap.traces.idle import CAUSES
 from hotlap.traces.matching import MEANING
 from hotlap.traces.spending import HOST_CAUSES
@@ -134,9 +134,9 @@ def _gaps(found: TraceDiff, width: int, color: bool) -> list[str]:
     return layout.fitted(columns, width).lines(color) if shown else []
 
 
-def _alike(parts: Sequence[Part]) -> list[Part]:
+def _alike(parts: Sequence[DiffPart]) -> list[DiffPart]:
     """Parts of which the same would be printed, as one; largest change first."""
-    groups: dict[tuple[str, str, str], list[Part]] = {}
+    groups: dict[tuple[str, str, str], list[DiffPart]] = {}
     for one in parts:
         groups.setdefault((_name(one), _inner(one.operator), one.what), []).append(one)
     made = []
@@ -146,7 +146,7 @@ def _alike(parts: Sequence[Part]) -> list[Part]:
     return sorted((one for one in made if one.delta_s), key=lambda one: -abs(one.delta_s))
 
 
-def _columns(shown: Sequence[Part]) -> tuple[list[float], list[float], list[float]]:
+def _columns(shown: Sequence[DiffPart]) -> tuple[list[float], list[float], list[float]]:
     return [one.a_s for one in shown], [one.b_s for one in shown], [one.delta_s for one in shown]
 
 
@@ -169,7 +169,7 @@ def _numbers(a: Sequence[float], b: Sequence[float], delta: Sequence[float]) -> 
     ]
 
 
-def _name(one: Part) -> str:
+def _name(one: DiffPart) -> str:
     a, b = (layout.shortened(words.clean(naming.short(name)), NAMES) if name else "" for name in (one.a, one.b))
     return f"{a} → {b}" if one.a and one.b and one.a != one.b else b or a
 
@@ -185,7 +185,7 @@ def _inner(path: str) -> str:
     return every[0] if len(every) == 1 else f"{every[0]} › {every[-1]}"
 
 
-def _calls(one: Part) -> str:
+def _calls(one: DiffPart) -> str:
     a, b = f"{one.a_calls:,.4g}", f"{one.b_calls:,.4g}"
     return a if a == b else f"{a} → {b}"
 

@@ -12,7 +12,7 @@ from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent, size
 from hotlap.traces.counters import metrics, rules
 from hotlap.traces.counters.analysis import Analysis, Bound
-from hotlap.traces.counters.kernel import Kernel, Profile
+from hotlap.traces.counters.kernel import CountedKernel, KernelProfile
 from hotlap.traces.counters.rules import Hint
 
 LEAST = 0.02  # of a kernel's time: findings that can gain less are counted only
@@ -24,7 +24,7 @@ FOOT = (
 )
 
 
-def text(profile: Profile, found: Sequence[Analysis], width: int = 100, color: bool = False, least: float = LEAST) -> str:
+def text(profile: KernelProfile, found: Sequence[Analysis], width: int = 100, color: bool = False, least: float = LEAST) -> str:
     """All of it; `least`: share of a kernel's time under which a finding is hidden."""
     groups = _groups(found)
     lines = _heading(profile)
@@ -62,7 +62,7 @@ def _groups(found: Sequence[Analysis]) -> list[Group]:
     return sorted(groups, key=lambda group: -group.took_s)
 
 
-def _heading(profile: Profile) -> list[str]:
+def _heading(profile: KernelProfile) -> list[str]:
     kernels = profile.kernels
     devices = list(dict.fromkeys(f"{one.device} ({one.capability})" if one.capability else one.device for one in kernels))
     took = math.fsum(one.duration_s or 0.0 for one in kernels)
@@ -92,7 +92,7 @@ def _table(groups: Sequence[Group], width: int, color: bool) -> list[str]:
     return layout.fitted(columns, width, ("of all", "occupancy", "compute", "memory")).lines(color)
 
 
-def _name(kernel: Kernel, most: int) -> str:
+def _name(kernel: CountedKernel, most: int) -> str:
     """Without its arguments where there is not room for them."""
     name = words.clean(kernel.name)
     return name if len(name) <= most else layout.shortened(_bare(name), LONG)
@@ -170,15 +170,15 @@ def _nested(hints: Sequence[Hint]) -> list[Hint]:
     return ordered
 
 
-def _hint(hint: Hint, kernel: Kernel, width: int, child: bool) -> list[str]:
+def _hint(hint: Hint, kernel: CountedKernel, width: int, child: bool) -> list[str]:
     room = " " * (6 if child else 3)
-    evidence = "; ".join(metrics.told(name, value) for name, value in hint.evidence.items())
+    evidence = "; ".join(metrics.worded(name, value) for name, value in hint.evidence.items())
     lines = layout.paragraph(room, f"{hint.title}: {_gain(hint, kernel)}{', part of the above' if child else ''}", width)
     lines += layout.paragraph(f"{room}  ", evidence, width) if evidence else []
     return lines + layout.paragraph(f"{room}  → ", hint.remedy, width)
 
 
-def _gain(hint: Hint, kernel: Kernel) -> str:
+def _gain(hint: Hint, kernel: CountedKernel) -> str:
     if hint.gain_global is not None:
         least = f"{percent(hint.gain_low)} to " if hint.gain_low is not None else "up to "
         most = "at most " if hint.gain_low is not None else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from hotlap.core.show import layout, words
-from hotlap.traces.markers import SEVERITIES, Flaw, Linted, Rule
+from hotlap.traces.markers import SEVERITIES, Flaw, Linted, MarkerRule
 
 MARKS = {"error": "bad", "warning": "warn", "info": "dim"}
 MOST_FLAWS, MOST_NAMES, MOST_PLACES = 4, 6, 3  # of one rule that are printed
@@ -81,7 +81,7 @@ def _thread(text: str) -> str:
     return (thread if process == thread else place) + (f" ({name})" if name else "")
 
 
-def rules(found: Mapping[str, Rule], width: int) -> str:
+def rules(found: Mapping[str, MarkerRule], width: int) -> str:
     """All rules, as --list prints them."""
     lines: list[str] = []
     for one in found.values():

@@ -17,7 +17,7 @@ from hotlap.traces.advice.trace import Advice
 from hotlap.traces.idle import CAUSES
 from hotlap.traces.show import trace
 from hotlap.traces.study import Study
-from hotlap.traces.writing import Note
+from hotlap.traces.writing import TraceNote
 
 PATH = "critical path"
 _TASK = {"work": "device work", "wait": "waits for the device", "turn": "waits its turn", "across": "waits for another stream or thread"}
@@ -31,7 +31,7 @@ def write(study: Study, advice: Advice, path: Path) -> None:
         raise MachineError(f"'{path}' cannot be written: {error.strerror or error}") from None
 
 
-def notes(study: Study, advice: Advice) -> Iterator[Note]:
+def notes(study: Study, advice: Advice) -> Iterator[TraceNote]:
     """What is added. Slices of one row do not overlap, as the format wants it."""
     yield from _path(study)
     for number, (one, marks) in enumerate(zip(advice.findings, advice.marks, strict=False), 1):
@@ -39,7 +39,7 @@ def notes(study: Study, advice: Advice) -> Iterator[Note]:
         whole = intervals.union(marks.start, marks.end)  # places that overlap are one
         about = {"detail": one.detail, "do": one.action, "where": one.where, "confidence": one.confidence, "rule": one.rule}
         for place, (start, end) in enumerate(zip(whole.start.tolist(), whole.end.tolist(), strict=True)):
-            yield Note(one.title, start, end - start, {"rule": one.rule} if place else about, row)
+            yield TraceNote(one.title, start, end - start, {"rule": one.rule} if place else about, row)
     causes = list(CAUSES)
     for device in study.devices:
         idle = study.idles[device]
@@ -48,10 +48,10 @@ def notes(study: Study, advice: Advice) -> Iterator[Note]:
         most = np.argmax(idle.by, axis=1).tolist()
         for start, end, cause, by in zip(idle.gaps.start.tolist(), idle.gaps.end.tolist(), most, idle.by.tolist(), strict=True):
             parts = {f"{name}_ns": ns for name, ns in zip(causes, by, strict=True) if ns}
-            yield Note(f"idle: {causes[cause].replace('_', ' ')}", start, end - start, parts, f"device {device} idle because")
+            yield TraceNote(f"idle: {causes[cause].replace('_', ' ')}", start, end - start, parts, f"device {device} idle because")
 
 
-def _path(study: Study) -> Iterator[Note]:
+def _path(study: Study) -> Iterator[TraceNote]:
     """The critical path, first piece first. Its pieces lie one behind another."""
     if not study.devices:
         return
@@ -66,5 +66,5 @@ def _path(study: Study) -> Iterator[Note]:
         start, end = max(int(ends[i] - lengths[i]), until), int(ends[i])  # rounding and clocks that disagree may make pieces overlap
         if end > start:
             name = events.names[int(events.name[places[i]])]
-            yield Note(f"{_TASK.get(found.kind[i], found.kind[i])}: {name}", start, end - start, {}, PATH)
+            yield TraceNote(f"{_TASK.get(found.kind[i], found.kind[i])}: {name}", start, end - start, {}, PATH)
             until = end

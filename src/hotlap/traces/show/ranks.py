@@ -13,7 +13,7 @@ from hotlap.core.record import Finding
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.traces.bandwidth import Moved
-from hotlap.traces.ranks import Whole
+from hotlap.traces.ranks import AllRanks
 from hotlap.traces.show import trace as printing
 
 ROWS = 16  # ranks that have a row each
@@ -22,7 +22,7 @@ FEW = 6  # files that are not used, mismatches, late ranks
 SEEN = 0.0005  # share of the window below which waiting is left out
 
 
-def ranks(whole: Whole, found: Sequence[Finding], width: int, color: bool = False) -> str:
+def ranks(whole: AllRanks, found: Sequence[Finding], width: int, color: bool = False) -> str:
     """The whole answer, without what one rank's own trace tells."""
     lines = [*_head(whole, width, color), "", *(_each if len(whole.ranks) <= ROWS else _quantiles)(whole, width, color)]
     device = next((one.device for one in whole.ranks.values() if one.device), "")
@@ -39,7 +39,7 @@ def ranks(whole: Whole, found: Sequence[Finding], width: int, color: bool = Fals
     return "\n".join(lines)
 
 
-def _head(whole: Whole, width: int, color: bool) -> list[str]:
+def _head(whole: AllRanks, width: int, color: bool) -> list[str]:
     count = sum(one.events for one in whole.ranks.values())
     devices = {one.device for one in whole.ranks.values() if one.device}
     hosts = {one.host for one in whole.ranks.values() if one.host}
@@ -74,7 +74,7 @@ def _head(whole: Whole, width: int, color: bool) -> list[str]:
     return lines
 
 
-def unused(whole: Whole, width: int) -> list[str]:
+def unused(whole: AllRanks, width: int) -> list[str]:
     """Files that are no traces, and why."""
     lines = []
     for bad in whole.unusable[:FEW]:
@@ -84,7 +84,7 @@ def unused(whole: Whole, width: int) -> list[str]:
     return lines
 
 
-def apart(whole: Whole, width: int, color: bool) -> str:
+def apart(whole: AllRanks, width: int, color: bool) -> str:
     """That files are answered one by one, and why."""
     if whole.apart is None:
         return ""
@@ -99,7 +99,7 @@ def apart(whole: Whole, width: int, color: bool) -> str:
     return "\n".join([title, *layout.paragraph("note    ", text, width), *unused(whole, width)])
 
 
-def clocks(whole: Whole) -> str:
+def clocks(whole: AllRanks) -> str:
     """What is known of the clocks, in a sentence."""
     found = whole.clocks
     if not found.used:
@@ -143,12 +143,12 @@ def _files(paths: Sequence[str]) -> Column:
     return Column("file", [Cell(layout.shortened(words.clean(os.path.basename(path)), 32), "dim") for path in paths])
 
 
-def _waiting(whole: Whole) -> tuple[dict[int, float], dict[int, Any]]:
+def _waiting(whole: AllRanks) -> tuple[dict[int, float], dict[int, Any]]:
     known = whole.arrivals
     return (dict(zip(known.ranks, known.lost.tolist(), strict=True)), {one.rank: one for one in known.late}) if known else ({}, {})
 
 
-def _each(whole: Whole, width: int, color: bool) -> list[str]:
+def _each(whole: AllRanks, width: int, color: bool) -> list[str]:
     lost, late = _waiting(whole)
     rows = list(whole.ranks.items())
     columns = [
@@ -168,14 +168,14 @@ def _each(whole: Whole, width: int, color: bool) -> list[str]:
     return [*lines, layout.painted(_meaning(whole), "dim", color)]
 
 
-def _meaning(whole: Whole) -> str:
+def _meaning(whole: AllRanks) -> str:
     hosts = [one.idle_share is None for one in whole.ranks.values()]  # their traces hold no work of a device
     where = "" if all(hosts) else ", where nothing ran on a device"
     compute = f"compute{where}: main thread in operators; " if any(hosts) else ""
     return f"{compute}waits: for later ranks, with nothing to compute, of the window"
 
 
-def _quantiles(whole: Whole, width: int, color: bool) -> list[str]:
+def _quantiles(whole: AllRanks, width: int, color: bool) -> list[str]:
     lost, _ = _waiting(whole)
     given: list[tuple[str, dict[int, float]]] = [
         ("window", {rank: one.window_s for rank, one in whole.ranks.items()}),
@@ -198,7 +198,7 @@ def _quantiles(whole: Whole, width: int, color: bool) -> list[str]:
     return [*layout.fitted(columns, width, spare=["25 %", "75 %"]).lines(color), layout.painted(_meaning(whole), "dim", color)]
 
 
-def _matrix(whole: Whole, width: int, color: bool) -> list[str]:
+def _matrix(whole: AllRanks, width: int, color: bool) -> list[str]:
     """Who waits for whom, for few ranks; only ranks that are waited for have a column, and where that is one, its row tells it."""
     known = whole.arrivals
     if known is None or not 2 < len(known.ranks) <= ROWS or not known.waits.any():
@@ -217,7 +217,7 @@ def _matrix(whole: Whole, width: int, color: bool) -> list[str]:
     return layout.Grid(columns, width).lines(color) if len(columns) > 1 else []
 
 
-def _late(whole: Whole, width: int, color: bool) -> list[str]:
+def _late(whole: AllRanks, width: int, color: bool) -> list[str]:
     """The ranks that others wait for most, where there is no row for each."""
     known = whole.arrivals
     if known is None or len(known.ranks) <= ROWS:
@@ -238,7 +238,7 @@ def _late(whole: Whole, width: int, color: bool) -> list[str]:
     return [*lines, layout.painted(f"{more} more ranks come last at times", "dim", color)] if more else lines
 
 
-def _roles(whole: Whole, width: int, color: bool) -> list[str]:
+def _roles(whole: AllRanks, width: int, color: bool) -> list[str]:
     rows = whole.roles[: 2 * ROWS]
     if not rows:
         return []
@@ -284,7 +284,7 @@ def _moved(rows: Sequence[Moved], device: str, width: int, color: bool) -> list[
     return lines
 
 
-def document(whole: Whole, found: Sequence[Finding]) -> dict[str, Any]:
+def document(whole: AllRanks, found: Sequence[Finding]) -> dict[str, Any]:
     """The same for programs."""
     lost, late = _waiting(whole)
     clock = whole.clocks

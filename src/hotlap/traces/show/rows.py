@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.traces import breakdown, idle
-from hotlap.traces.advice.marks import Marks
+from hotlap.traces.advice.marks import AdviceMarks
 from hotlap.traces.calls import Places
 from hotlap.traces.events import COPY, DEVICE_MARKER, KERNEL, MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME, SET
 from hotlap.traces.study import Study
@@ -49,7 +49,7 @@ class Rows:
     def count(self) -> int:
         return sum(lane.levels for lane in self.lanes)
 
-    def rows_of(self, marks: Marks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def rows_of(self, marks: AdviceMarks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First row of each mark and the one after its last; −1 where its lane is not drawn."""
         first, last = np.full(len(marks), -1, np.int64), np.full(len(marks), -1, np.int64)
         everything = (marks.thread < 0) & (marks.device < 0)

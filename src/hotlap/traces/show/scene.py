@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hotlap.core.show import layout
 from hotlap.core.units import show
 from hotlap.traces import intervals, naming, sources
-from hotlap.traces.advice.marks import Marks
+from hotlap.traces.advice.marks import AdviceMarks
 from hotlap.traces.calls import HOST
 from hotlap.traces.events import SET
 from hotlap.traces.idle import CAUSES
@@ -64,7 +64,7 @@ class Drawn(NamedTuple):
         return Drawn(*(column[which] for column in self))
 
 
-def scene(study: Study, marks: list[Marks], most: int = MOST) -> dict[str, Any]:
+def scene(study: Study, marks: list[AdviceMarks], most: int = MOST) -> dict[str, Any]:
     """All that the page's script needs to draw, and to answer what is pointed at."""
     window = worst(study)
     found = rows(study, window.low, window.high)
@@ -180,10 +180,10 @@ def _behind(study: Study, drawn: Drawn) -> dict[str, Any]:
     }
 
 
-def _marked(marks: Marks, found: Rows, window: Window, unit: int) -> dict[str, Any]:
+def _marked(marks: AdviceMarks, found: Rows, window: Window, unit: int) -> dict[str, Any]:
     """The stretches of a finding within what is drawn, and how many there are in all."""
     inside = np.flatnonzero((marks.start < window.high) & (marks.end > window.low))
-    first, last = found.rows_of(Marks(*(column[inside] for column in marks)))
+    first, last = found.rows_of(AdviceMarks(*(column[inside] for column in marks)))
     shown = first >= 0
     inside, first, last = inside[shown], first[shown], last[shown]
     parts = []

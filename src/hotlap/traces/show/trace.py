@@ -90,7 +90,7 @@ def _devices(study: Study, width: int, color: bool) -> list[str]:
 
 def _main_thread(study: Study, width: int, color: bool) -> list[str]:
     """Where the host's time went, where no device's tells."""
-    found = mainthread.shares(study) if mainthread.told(study) else {}
+    found = mainthread.shares(study) if mainthread.blocked(study) else {}
     if not found:
         return []
     names = mainthread.outside_by_name(study)
@@ -107,7 +107,7 @@ def _main_thread(study: Study, width: int, color: bool) -> list[str]:
 def _untold(study: Study, width: int) -> list[str]:
     """What the trace cannot tell."""
     unknown = study.idle_shares["unknown"] if study.devices else 0.0
-    if study.devices and mainthread.told(study) and not mainthread.shares(study):
+    if study.devices and mainthread.blocked(study) and not mainthread.shares(study):
         said = "Cannot tell what went on before and after the device's work: the trace has no operators or calls of the main thread."
         return ["", *layout.paragraph("", said, width)]
     if unknown < UNTOLD:

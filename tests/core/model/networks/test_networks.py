@@ -12,7 +12,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.model.networks import memory
 from hotlap.core.model.networks import predict as networks
-from hotlap.core.model.networks.step import Timed, operations_of, setting_for, step
+from hotlap.core.model.networks.step import StepTimes, operations_of, setting_for, step
 from hotlap.core.work.networks import calls, shape
 from hotlap.core.work.networks.calls import Setting
 from hotlap.core.work.networks.replicas import held
@@ -20,8 +20,8 @@ from hotlap.core.work.networks.replicas import held
 H200 = machines.load("h200-sxm")
 
 
-def microsecond(workload: str, params: dict[str, Any]) -> Timed:
-    return Timed(1e-6, 0.9e-6, 1.2e-6, 500.0)
+def microsecond(workload: str, params: dict[str, Any]) -> StepTimes:
+    return StepTimes(1e-6, 0.9e-6, 1.2e-6, 500.0)
 
 
 @pytest.mark.parametrize("name", shape.names())

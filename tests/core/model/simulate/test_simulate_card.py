@@ -22,7 +22,7 @@ DATA = next((p / "data" / "kernels" for p in SHARED if (p / "data" / "kernels").
 
 
 def product(m: int, n: int, k: int, chip=H100, copies: int = 5, dtype: str = "bf16"):
-    return card.simulate(gemm.candidates(gemm.Problem(m, n, k, dtype, copies), chip), chip)
+    return card.simulate(gemm.candidates(gemm.GemmProblem(m, n, k, dtype, copies), chip), chip)
 
 
 # ---------------------------------------------------------------- power and heat
@@ -38,7 +38,7 @@ def test_power_stays_under_the_limit_by_slowing_down(chip) -> None:
 
 
 def test_power_is_a_hook() -> None:
-    kernel = gemm.build(gemm.Problem(4096, 4096, 4096), gemm.Plan(128, 256), H100)
+    kernel = gemm.build(gemm.GemmProblem(4096, 4096, 4096), gemm.GemmPlan(128, 256), H100)
     free = card.simulate(kernel, H100, power=lambda activity: 100.0)
     assert (free.clock_hz, free.power_w) == (H100.clock_max_hz, 100.0)
     half = card.simulate(kernel, H100, power=lambda activity: 1400.0 * activity.clock_hz / H100.clock_max_hz)
@@ -48,7 +48,7 @@ def test_power_is_a_hook() -> None:
 
 def test_the_clock_under_a_cap_costs_less_than_it_saves() -> None:
     """Where heat leaves 500 W of 700, the same product takes longer and less energy, as power capping is known for."""
-    kernel = gemm.build(gemm.Problem(8192, 8192, 8192), gemm.Plan(128, 256), H100)
+    kernel = gemm.build(gemm.GemmProblem(8192, 8192, 8192), gemm.GemmPlan(128, 256), H100)
     hot = Thermal(k_per_w=(87.0 - 30.0) / 500.0, temperature_c=87.0)
     high, low = card.simulate(kernel, H100), card.simulate(kernel, H100, thermal=hot)
     assert low.power_w == pytest.approx(500.0, rel=0.03)
@@ -66,7 +66,7 @@ def test_heat_settles_where_resistance_says_whatever_the_steps() -> None:
 
 
 def test_held_for_minutes_it_warms_and_leaks_then_stands_still() -> None:
-    kernel = gemm.build(gemm.Problem(16384, 512, 512), gemm.Plan(128, 256), H100)
+    kernel = gemm.build(gemm.GemmProblem(16384, 512, 512), gemm.GemmPlan(128, 256), H100)
     states = hold(kernel, H100, 300.0, for_limit(700.0), step_s=10.0)
     warm = [s.temperature_c for s in states]
     assert warm == sorted(warm)
@@ -77,7 +77,7 @@ def test_held_for_minutes_it_warms_and_leaks_then_stands_still() -> None:
 
 @pytest.mark.slow("simulates by tiles")
 def test_hot_air_throttles() -> None:
-    kernel = gemm.build(gemm.Problem(8192, 8192, 8192), gemm.Plan(128, 256), H100)
+    kernel = gemm.build(gemm.GemmProblem(8192, 8192, 8192), gemm.GemmPlan(128, 256), H100)
     cool, hot = (hold(kernel, H100, 400.0, for_limit(700.0, air), step_s=5.0) for air in (25.0, 60.0))
     assert max(s.temperature_c for s in hot) < 95.0
     assert np.mean([s.clock_hz for s in hot[-10:]]) < 0.95 * np.mean([s.clock_hz for s in cool[-10:]])
@@ -118,7 +118,7 @@ def test_a_host_far_ahead_stands_still() -> None:
 
 
 def test_a_sequence_has_each_kernels_counters() -> None:
-    kernels = [stream.build(1e8, 1e8, H100), gemm.build(gemm.Problem(64, 4096, 4096), gemm.Plan(64, 64), H100)]
+    kernels = [stream.build(1e8, 1e8, H100), gemm.build(gemm.GemmProblem(64, 4096, 4096), gemm.GemmPlan(64, 64), H100)]
     line, found = sequence(kernels, H100, "graph")
     assert len(line.starts) == len(found) == 2
     assert line.ends[0] - line.starts[0] == pytest.approx(found[0].seconds - found[0].stalls["launch"])
@@ -149,9 +149,9 @@ def test_measured_rates() -> None:
     a100, b200 = product(8192, 8192, 8192, A100), product(8192, 8192, 8192, B200)
     assert 200e12 < a100.useful_flop / a100.seconds < 273e12  # A100: at most 273 TFLOP/s measured (aiconfigurator's data)
     assert 1500e12 < b200.useful_flop / b200.seconds < 1920e12  # B200: at most 1920 measured
-    flash = card.simulate(attention.prefill(attention.Problem(1, 16, 1, 128, 16384, 16384), H100), H100)
+    flash = card.simulate(attention.prefill(attention.AttentionProblem(1, 16, 1, 128, 16384, 16384), H100), H100)
     assert flash.seconds == pytest.approx(1625.7e-6, rel=0.15)  # aiconfigurator's data, FlashAttention-3 in vLLM 0.24
-    decode = card.simulate(attention.decode(attention.Problem(64, 8, 4, 64, 1, 16384), H100), H100)
+    decode = card.simulate(attention.decode(attention.AttentionProblem(64, 8, 4, 64, 1, 16384), H100), H100)
     assert decode.seconds == pytest.approx(353.2e-6, rel=0.1)  # the same
 
 

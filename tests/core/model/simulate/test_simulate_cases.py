@@ -40,7 +40,7 @@ def test_every_case_runs_no_faster_than_its_bound_and_its_stalls_add_up(slug: st
             assert found.counters["energy_j"] == pytest.approx(found.counters["power_w"] * found.seconds, rel=1e-9)
 
 
-def attempt(case: Case, spec: machines.Spec) -> tuple[cases.Call | None, str]:
+def attempt(case: Case, spec: machines.Spec) -> tuple[cases.SimulatedCall | None, str]:
     try:
         return cases.call(case, spec), ""
     except NotSupported as error:

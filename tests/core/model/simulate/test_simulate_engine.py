@@ -15,7 +15,7 @@ from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.model import machines
 from hotlap.core.model.simulate import attention, card, chip_of, engine, gemm, stream
 from hotlap.core.model.simulate import chip as facts
-from hotlap.core.model.simulate.tasks import Block, Kernel, Operand, Step, slots
+from hotlap.core.model.simulate.tasks import Operand, SimulatedKernel, TaskBlock, TaskStep, slots
 
 H100, A100, H200, B200 = (chip_of(machines.load(name)) for name in ("h100-sxm", "a100-sxm-80gb", "h200-sxm", "b200"))
 COLD = 2**40  # copies of B, far more than any cache
@@ -23,16 +23,16 @@ SIZES = st.integers(1, 6000)
 
 
 def product(m: int, n: int, k: int, chip=H100, **more):
-    return card.simulate(gemm.candidates(gemm.Problem(m, n, k, **more), chip), chip)
+    return card.simulate(gemm.candidates(gemm.GemmProblem(m, n, k, **more), chip), chip)
 
 
-ALONE = Block(128, 40000.0, 0.0)  # one to a unit
+ALONE = TaskBlock(128, 40000.0, 0.0)  # one to a unit
 
 
-def tiles(count: int, steps: float = 100.0, flop: float = 2.0**21, block: Block = ALONE) -> Kernel:
+def tiles(count: int, steps: float = 100.0, flop: float = 2.0**21, block: TaskBlock = ALONE) -> SimulatedKernel:
     """Tiles that only compute."""
     own = Operand(np.arange(count), np.zeros(count), count)
-    return Kernel("tiles", "matrix.bf16", np.full(count, steps), Step(flop=flop), (own,), np.zeros(count), block, 4.0, useful_flop=count * steps * flop)
+    return SimulatedKernel("tiles", "matrix.bf16", np.full(count, steps), TaskStep(flop=flop), (own,), np.zeros(count), block, 4.0, useful_flop=count * steps * flop)
 
 
 # ---------------------------------------------------------------- conservation
@@ -41,7 +41,7 @@ def tiles(count: int, steps: float = 100.0, flop: float = 2.0**21, block: Block 
 @settings(max_examples=examples(40))
 @given(SIZES, SIZES, SIZES, st.sampled_from([1, 2, 3, 8]), st.sampled_from(gemm.TILES))
 def test_tiles_cover_the_product(m: int, n: int, k: int, split: int, tile: tuple[int, int]) -> None:
-    kernel = gemm.build(gemm.Problem(m, n, k), gemm.Plan(*tile, split), A100)
+    kernel = gemm.build(gemm.GemmProblem(m, n, k), gemm.GemmPlan(*tile, split), A100)
     a, b = kernel.reads
     for operand, whole in ((a, m * k * 2), (b, n * k * 2)):
         distinct = {int(block): float(size) for block, size in zip(operand.block, operand.bytes, strict=True)}
@@ -70,7 +70,7 @@ def test_causes_add_up_and_nothing_beats_its_bound(m: int, n: int, k: int, chip)
 @settings(max_examples=20)
 @given(st.integers(1, 8), st.sampled_from([1, 4]), st.integers(1, 3000), st.integers(0, 3000), st.booleans(), st.sampled_from([0, 100]))
 def test_attention_counts_its_scores(batch: int, group: int, queries: int, before: int, causal: bool, window: int) -> None:
-    problem = attention.Problem(batch, 8, 8 // group, 64, queries, queries + before, causal, window if causal else 0)
+    problem = attention.AttentionProblem(batch, 8, 8 // group, 64, queries, queries + before, causal, window if causal else 0)
     kernel = attention.prefill(problem, H100)
     seen = sum(min(before + i + 1, window) if window else before + i + 1 for i in range(queries)) if causal else queries * problem.keys
     assert kernel.useful_flop == pytest.approx(4.0 * batch * 8 * 64 * seen)
@@ -106,29 +106,29 @@ def test_time_of_tiles_that_only_compute_is_the_pipes() -> None:
 @pytest.mark.parametrize(
     ("block", "chip", "blocks"),
     [  # the arithmetic of NVIDIA's CUDA occupancy calculator: 64 Ki registers, 64 warps, 32 blocks, shared memory of a unit
-        (Block(256, 256 * 32, 0), H100, 8),
-        (Block(256, 256 * 64, 0), H100, 4),
-        (Block(1024, 1024 * 32, 0), H100, 2),
-        (Block(32, 0, 0), H100, 32),
-        (Block(128, 0, 48 * 1024), A100, 3),  # of 164 KiB
-        (Block(128, 0, 100 * 1024), A100, 1),
-        (Block(128, 0, 100 * 1024), H100, 2),  # of 228 KiB
-        (Block(33, 0, 0), H100, 32),
+        (TaskBlock(256, 256 * 32, 0), H100, 8),
+        (TaskBlock(256, 256 * 64, 0), H100, 4),
+        (TaskBlock(1024, 1024 * 32, 0), H100, 2),
+        (TaskBlock(32, 0, 0), H100, 32),
+        (TaskBlock(128, 0, 48 * 1024), A100, 3),  # of 164 KiB
+        (TaskBlock(128, 0, 100 * 1024), A100, 1),
+        (TaskBlock(128, 0, 100 * 1024), H100, 2),  # of 228 KiB
+        (TaskBlock(33, 0, 0), H100, 32),
     ],
 )
-def test_occupancy(block: Block, chip, blocks: int) -> None:
+def test_occupancy(block: TaskBlock, chip, blocks: int) -> None:
     assert slots(block, chip) == blocks
 
 
-@pytest.mark.parametrize("block", [Block(4096, 0, 0), Block(128, 70000, 0), Block(128, 0, 300_000), Block(0, 0, 0)])
-def test_a_block_that_fits_no_unit_is_refused(block: Block) -> None:
+@pytest.mark.parametrize("block", [TaskBlock(4096, 0, 0), TaskBlock(128, 70000, 0), TaskBlock(128, 0, 300_000), TaskBlock(0, 0, 0)])
+def test_a_block_that_fits_no_unit_is_refused(block: TaskBlock) -> None:
     with pytest.raises(InputError, match=r"fit|thread"):
         slots(block, H100)
 
 
 def test_slots_hide_fill_and_end() -> None:
-    one = engine.run(tiles(H100.units * 8, 2.0, block=Block(128, 40000.0, 0)), H100)
-    two = engine.run(tiles(H100.units * 8, 2.0, block=Block(128, 30000.0, 0)), H100)
+    one = engine.run(tiles(H100.units * 8, 2.0, block=TaskBlock(128, 40000.0, 0)), H100)
+    two = engine.run(tiles(H100.units * 8, 2.0, block=TaskBlock(128, 30000.0, 0)), H100)
     assert (one.slots, two.slots) == (1, 2)
     assert two.seconds < one.seconds
 
@@ -144,7 +144,7 @@ def test_equal_tiles_end_together_and_unequal_ones_do_not() -> None:
 
 def test_it_is_deterministic() -> None:
     assert product(3000, 2000, 1000) == product(3000, 2000, 1000)
-    kernel = attention.prefill(attention.Problem(2, 8, 2, 128, 1000, 1000), H100)
+    kernel = attention.prefill(attention.AttentionProblem(2, 8, 2, 128, 1000, 1000), H100)
     assert engine.run(kernel, H100) == engine.run(kernel, H100)
 
 
@@ -177,7 +177,7 @@ def test_l2_serves_what_tiles_share() -> None:
 
 
 def test_a_smaller_l2_lets_more_through() -> None:
-    kernel = gemm.build(gemm.Problem(8192, 8192, 8192), gemm.Plan(128, 256), H100)
+    kernel = gemm.build(gemm.GemmProblem(8192, 8192, 8192), gemm.GemmPlan(128, 256), H100)
     read = [engine.run(kernel, dataclasses.replace(H100, l2_bytes=size)).dram_read for size in (5e6, 2e7, 5e7, 2e8, 1e9)]
     assert read == sorted(read, reverse=True)
     assert read[0] > 2 * read[-1]
@@ -187,7 +187,7 @@ def test_little() -> None:
     """A unit's stream is its bytes in flight ÷ latency when nothing else limits it."""
     count, steps, ask = 8, 4000.0, 16384.0
     own = Operand(np.arange(count), np.full(count, steps * ask), count)
-    kernel = Kernel("loads", "matrix.bf16", np.full(count, steps), Step(l2_bytes=ask), (own,), np.zeros(count), Block(128, 0, 200_000), 1.0)
+    kernel = SimulatedKernel("loads", "matrix.bf16", np.full(count, steps), TaskStep(l2_bytes=ask), (own,), np.zeros(count), TaskBlock(128, 0, 200_000), 1.0)
     latency = facts.MEMORY_S + facts.L2_CYCLES / H100.clock_hz
     assert engine.run(kernel, H100).seconds == pytest.approx(steps * latency, rel=0.01)
     assert max(engine.run(kernel, H100).causes.items(), key=lambda c: c[1])[0] in ("memory latency", "tail")
@@ -236,20 +236,20 @@ def test_most_machines_are_complete() -> None:
 @pytest.mark.parametrize("sizes", [(0, 1, 1), (-5, 1, 1), (1.5, 2, 2), (math.nan, 1, 1), (math.inf, 1, 1), (2**41, 1, 1), (True, 1, 1)])
 def test_sizes_that_are_none(sizes) -> None:
     with pytest.raises(InputError, match="whole number"):
-        gemm.candidates(gemm.Problem(*sizes), H100)
+        gemm.candidates(gemm.GemmProblem(*sizes), H100)
 
 
 def test_other_bad_input() -> None:
     with pytest.raises(InputError, match="too many"):
-        gemm.candidates(gemm.Problem(2**20, 2**20, 64), H100)
+        gemm.candidates(gemm.GemmProblem(2**20, 2**20, 64), H100)
     with pytest.raises(InputError, match="dtype"):
-        gemm.candidates(gemm.Problem(1, 1, 1, "bf17"), H100)
+        gemm.candidates(gemm.GemmProblem(1, 1, 1, "bf17"), H100)
     with pytest.raises(NotSupported, match=r"matrix\.fp8"):
-        gemm.candidates(gemm.Problem(64, 64, 64, "fp8"), A100)
+        gemm.candidates(gemm.GemmProblem(64, 64, 64, "fp8"), A100)
     with pytest.raises(InputError, match="multiple"):
-        attention.prefill(attention.Problem(1, 6, 4, 64, 1, 1), H100)
+        attention.prefill(attention.AttentionProblem(1, 6, 4, 64, 1, 1), H100)
     with pytest.raises(InputError, match="among"):
-        attention.prefill(attention.Problem(1, 4, 4, 64, 5, 4), H100)
+        attention.prefill(attention.AttentionProblem(1, 4, 4, 64, 5, 4), H100)
     for wrong in (-1.0, math.nan, math.inf):
         with pytest.raises(InputError, match="bytes"):
             stream.build(wrong, 1.0, H100)

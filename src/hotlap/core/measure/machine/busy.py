@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from hotlap.core.measure import sensors
 from hotlap.core.measure.sensors.base import Source
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.measure.targets.host import Host
+from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.record import Device, Look, RunningProcess
 
 SLICES = 10  # how often runnable tasks are counted
@@ -23,14 +23,14 @@ LEAST_CORES = 0.02  # a process below it is not named
 
 
 def look(
-    devices: Sequence[Device], seconds: float = 1.0, tree: Tree | None = None, sleep: Callable[[float], None] = time.sleep,
+    devices: Sequence[Device], seconds: float = 1.0, tree: FileTree | None = None, sleep: Callable[[float], None] = time.sleep,
     sources: Sequence[Source] | None = None,
 ) -> Look:
     """What others do now, on the processor and on the first of `devices`' kind, over `seconds`.
 
     `tree`, `sleep` and `sources` stand in for this machine, its time, and the devices' sensors.
     """
-    tree = tree or Tree()
+    tree = tree or FileTree()
     begin = _Moment.of(tree)
     counted = []
     for _ in range(SLICES):
@@ -59,7 +59,7 @@ class _Moment(NamedTuple):
     processes: Mapping[tuple[int, int], tuple[str, int]]  # pid and start → name and ticks
 
     @staticmethod
-    def of(tree: Tree) -> _Moment:
+    def of(tree: FileTree) -> _Moment:
         lines = tree.text("proc/stat").splitlines()
         head = lines[0].split() if lines else []
         ticks = [int(number) for number in head[1:9] if number.isdigit()] if head[:1] == ["cpu"] else []
@@ -68,7 +68,7 @@ class _Moment(NamedTuple):
         return _Moment(ticks if len(ticks) == 8 else [], cores, int(waited) if waited.isdigit() else None, _processes(tree))
 
 
-def _processes(tree: Tree) -> dict[tuple[int, int], tuple[str, int]]:
+def _processes(tree: FileTree) -> dict[tuple[int, int], tuple[str, int]]:
     """A process is known by its pid and when it started, since pids are used again."""
     processes = {}
     for path in tree.glob("proc/[0-9]*/stat"):
@@ -117,7 +117,7 @@ def _running(stat: str) -> int | None:
     return int(number) if number.isdigit() else None
 
 
-def _load(tree: Tree) -> float | None:
+def _load(tree: FileTree) -> float | None:
     words = tree.text("proc/loadavg").split()
     try:
         return float(words[0]) if words else os.getloadavg()[0]
@@ -128,7 +128,7 @@ def _load(tree: Tree) -> float | None:
 def _device(devices: Sequence[Device], sources: Sequence[Source] | None, missing: dict[str, str]) -> dict[str, float]:
     """Other processes on the devices and how busy they keep them: of several devices the most."""
     if sources is None:
-        sources = [source for device in devices for source in sensors.find(Host(device)) if source.device != "host"]
+        sources = [source for device in devices for source in sensors.find(HostTarget(device)) if source.device != "host"]
     readings = [reading for source in sources for reading in source.read(SystemClock.now())]
     shares: dict[str, float] = {}
     for name in ("processes", "utilization"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.record import Cpu
 
 SYS = "sys/devices/system/cpu"
@@ -27,7 +27,7 @@ PARTS = {  # Arm says numbers, not names; source of both tables: arch/arm64/incl
 }
 
 
-def describe(tree: Tree) -> Cpu:
+def describe(tree: FileTree) -> Cpu:
     """The processor; fields the kernel does not show are None or empty."""
     blocks = _blocks(tree.text("proc/cpuinfo"))
     if not blocks:
@@ -53,7 +53,7 @@ def _blocks(text: str) -> list[dict[str, str]]:
     return blocks
 
 
-def _cores(tree: Tree, blocks: list[dict[str, str]]) -> int | None:
+def _cores(tree: FileTree, blocks: list[dict[str, str]]) -> int | None:
     """Physical cores: different pairs of package and core."""
     pairs = {(b["physical id"], b["core id"]) for b in blocks if "physical id" in b and "core id" in b}
     if pairs:
@@ -63,7 +63,7 @@ def _cores(tree: Tree, blocks: list[dict[str, str]]) -> int | None:
     return len(topology) if "" not in {part for pair in topology for part in pair} else None
 
 
-def _topology(tree: Tree, number: int) -> tuple[str, str]:
+def _topology(tree: FileTree, number: int) -> tuple[str, str]:
     folder = f"{SYS}/cpu{number}/topology"
     return tree.text(f"{folder}/physical_package_id"), tree.text(f"{folder}/core_id")
 
@@ -73,13 +73,13 @@ def _flags(block: dict[str, str]) -> list[str]:
     return [flag for flag in seen if flag in FLAGS]
 
 
-def _clock_max(tree: Tree) -> float | None:
+def _clock_max(tree: FileTree) -> float | None:
     """The highest of any core, as cpufreq knows it. /proc/cpuinfo's MHz is the present clock, in virtual machines the base."""
     found = [tree.number(path) for path in tree.glob(f"{SYS}/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
     return max((khz * 1e3 for khz in found if khz), default=None)
 
 
-def _caches(tree: Tree) -> dict[str, int]:
+def _caches(tree: FileTree) -> dict[str, int]:
     """Data caches by level, one instance's size in B: l1d, l2, l3."""
     sizes: dict[str, int] = {}
     for folder in tree.glob(f"{SYS}/cpu0/cache/index*"):

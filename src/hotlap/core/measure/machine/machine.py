@@ -13,7 +13,7 @@ from hotlap.core.measure.machine import software, virtual
 from hotlap.core.measure.machine.cpu import describe
 from hotlap.core.measure.machine.settings import settings
 from hotlap.core.measure.sensors import nvml
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.record import Device, Machine
 
 
@@ -22,7 +22,7 @@ def fingerprint(devices: Sequence[Device], root: str = "/", environment: Mapping
 
     To NVIDIA devices what NVML knows is added under `facts["nvml"]`: highest clocks, power limit, link, firmware.
     """
-    tree = Tree(root)
+    tree = FileTree(root)
     return Machine(
         host=tree.text("proc/sys/kernel/hostname") or platform.node(), os=_os(tree), kernel=_kernel(tree), virtual=virtual.describe(tree),
         cpu=describe(tree), memory_bytes=_memory(tree), devices=[_completed(device) for device in devices],
@@ -30,7 +30,7 @@ def fingerprint(devices: Sequence[Device], root: str = "/", environment: Mapping
     )
 
 
-def _os(tree: Tree) -> str:
+def _os(tree: FileTree) -> str:
     """The distribution's own name for itself; macOS and Windows by name and version."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         match = re.search(r'^PRETTY_NAME=["\']?([^"\'\n]+)', tree.text(path), re.MULTILINE)
@@ -43,13 +43,13 @@ def _os(tree: Tree) -> str:
     return ""
 
 
-def _kernel(tree: Tree) -> str:
+def _kernel(tree: FileTree) -> str:
     """Name and release, as in ``Linux 6.1.0-31-amd64``."""
     names = [tree.text(f"proc/sys/kernel/{name}") for name in ("ostype", "osrelease")]
     return " ".join(names) if all(names) else f"{platform.system()} {platform.release()}".strip()
 
 
-def _memory(tree: Tree) -> int | None:
+def _memory(tree: FileTree) -> int | None:
     """All of the machine's memory, B; a NUMA node's own meminfo shows a part of it."""
     match = re.search(r"^MemTotal:\s+(\d+) kB", tree.text("proc/meminfo"), re.MULTILINE)
     return int(match[1]) * 1024 if match else _memory_elsewhere()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 
 PREFIXES = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "POCL_", "OCL_", "OPENCL_", "CUDA_", "NVIDIA_", "CUBLAS_", "CUDNN_", "NCCL_",
@@ -43,7 +43,7 @@ OPTIONS = frozenset({
 LIMITS = ("cpu.max", "memory.max", "cpuset.cpus")  # of a control group, version 2
 
 
-def settings(tree: Tree, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def settings(tree: FileTree, environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Name → value of all that is set; where cores differ, the values that occur, in order, with commas."""
     found = variables(os.environ if environment is None else environment)
     for name, pattern in KERNEL.items():
@@ -59,7 +59,7 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name][:LONGEST] for name in wanted}
 
 
-def _paths(tree: Tree, pattern: str) -> list[str]:
+def _paths(tree: FileTree, pattern: str) -> list[str]:
     return tree.glob(pattern) if "*" in pattern else [pattern]
 
 
@@ -73,7 +73,7 @@ def _distinct(values: Iterable[str]) -> list[str]:
     return [value for value in dict.fromkeys(values) if value]
 
 
-def _groups(tree: Tree) -> dict[str, str]:
+def _groups(tree: FileTree) -> dict[str, str]:
     """The nearest limit of each kind that this process's control groups set, as in ``cgroup cpu.max: 200000 100000``."""
     match = re.search(r"^0::/?(\S*)$", tree.text("proc/self/cgroup"), re.MULTILINE)
     folder = PurePosixPath("sys/fs/cgroup") / (match[1] if match else "")
@@ -86,13 +86,13 @@ def _groups(tree: Tree) -> dict[str, str]:
     return groups
 
 
-def _command_line(tree: Tree) -> dict[str, str]:
+def _command_line(tree: FileTree) -> dict[str, str]:
     """Kernel options that change speed."""
     words = [word for word in tree.text("proc/cmdline").split() if word.partition("=")[0] in OPTIONS]
     return {"kernel options": " ".join(words)} if words else {}
 
 
-def _allowed(tree: Tree) -> dict[str, str]:
+def _allowed(tree: FileTree) -> dict[str, str]:
     """The processors this process may use, where that is not all that are online."""
     match = re.search(r"^Cpus_allowed_list:\s*(\S+)", tree.text("proc/self/status"), re.MULTILINE)
     online = tree.text(f"{CPU}/online")

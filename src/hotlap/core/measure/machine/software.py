@@ -7,7 +7,7 @@ import re
 from importlib import metadata
 
 import hotlap
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 
 PACKAGES = (
     "numpy", "msgspec", "pyopencl", "pocl-binary-distribution", "torch", "triton", "cuda-bindings", "cuda-python", "nvidia-cuda-nvrtc",
@@ -17,7 +17,7 @@ PACKAGES = (
 MODULES = ("amdgpu", "i915", "xe")  # GPU drivers built outside the kernel tree say their version here
 
 
-def versions(tree: Tree) -> dict[str, str]:
+def versions(tree: FileTree) -> dict[str, str]:
     """Package or library → version; what is not installed is left out."""
     by_name = {"python": platform.python_version(), "hotlap": hotlap.__version__}
     for name in PACKAGES:
@@ -34,7 +34,7 @@ def _libc() -> dict[str, str]:
     return {name: version} if name and version else {}
 
 
-def _drivers(tree: Tree) -> dict[str, str]:
+def _drivers(tree: FileTree) -> dict[str, str]:
     """Kernel drivers of GPUs: NVIDIA's, open or closed, and those of others where they name a version."""
     drivers = {}
     match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", tree.text("proc/driver/nvidia/version"))

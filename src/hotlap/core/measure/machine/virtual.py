@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 
 CLOCKS = {"kvm-clock": "KVM", "hyperv": "Hyper-V", "xen": "Xen"}  # clock sources that only guests have
 CONTAINERS = {"docker": "docker", "kubepods": "kubernetes", "libpod": "podman", "lxc": "lxc", "containerd": "containerd"}  # cgroup names
 
 
-def describe(tree: Tree) -> str:
+def describe(tree: FileTree) -> str:
     """As in ``virtual machine (KVM), container (docker)``; "" where nothing says so, which is not a proof of bare metal."""
     machine, container = _machine(tree), _container(tree)
     return ", ".join(part for part in (machine, container) if part)
 
 
-def _machine(tree: Tree) -> str:
+def _machine(tree: FileTree) -> str:
     if "microsoft" in tree.text("proc/sys/kernel/osrelease").lower():
         return "virtual machine (WSL)"
     name = _hypervisor(tree)
@@ -26,7 +26,7 @@ def _machine(tree: Tree) -> str:
     return "virtual machine" if flagged else ""
 
 
-def _hypervisor(tree: Tree) -> str:
+def _hypervisor(tree: FileTree) -> str:
     """By the guest's clock sources, the hypervisor's own file, or the name of the emulated board."""
     sources = tree.text("sys/devices/system/clocksource/clocksource0/available_clocksource")
     for mark, name in CLOCKS.items():
@@ -40,7 +40,7 @@ def _hypervisor(tree: Tree) -> str:
     return board if any(guest in board.lower() for guest in guests) and "metal" not in board.lower() else ""
 
 
-def _container(tree: Tree) -> str:
+def _container(tree: FileTree) -> str:
     if tree.exists("run/.containerenv"):
         return "container (podman)"
     if tree.exists(".dockerenv"):

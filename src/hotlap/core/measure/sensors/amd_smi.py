@@ -15,7 +15,7 @@ from typing import Any
 
 from hotlap.core.errors import MachineError, NotSupported, Unavailable
 from hotlap.core.measure.sensors.base import Source
-from hotlap.core.measure.sensors.gauge import Gauge, read_all
+from hotlap.core.measure.sensors.gauge import SensorProbe, read_all
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Device, Reading
 
@@ -44,7 +44,7 @@ class AmdSmi:
             "ecc_corrected": lambda: _number(library.amdsmi_get_gpu_total_ecc_count(handle), "correctable_count"),
             "ecc_uncorrected": lambda: _number(library.amdsmi_get_gpu_total_ecc_count(handle), "uncorrectable_count"),
         }
-        self.gauges = [Gauge(name, self._guarded(ask)) for name, ask in asks.items() if name not in skip]
+        self.gauges = [SensorProbe(name, self._guarded(ask)) for name, ask in asks.items() if name not in skip]
 
     def names(self) -> Sequence[str]:
         return [gauge.name for gauge in self.gauges]

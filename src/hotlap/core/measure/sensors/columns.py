@@ -10,7 +10,7 @@ from hotlap.core.record import Reading, Readings
 
 
 @dataclass
-class Column:
+class ReadingColumn:
     """One sensor since the last drain."""
 
     times_s: list[float] = field(default_factory=list)
@@ -47,11 +47,11 @@ class Column:
         )
 
 
-class Columns:
+class ReadingColumns:
     """Of all sensors since the last drain. One thread may add while another drains."""
 
     def __init__(self) -> None:
-        self.columns: dict[tuple[str, str], Column] = {}
+        self.columns: dict[tuple[str, str], ReadingColumn] = {}
         self.unsupported: dict[tuple[str, str], str] = {}  # waiting to be written, once
         self.told: set[tuple[str, str]] = set()  # those that were
         self.lock = threading.Lock()
@@ -81,5 +81,5 @@ class Columns:
             return
         column = self.columns.get(key)
         if column is None:
-            column = self.columns[key] = Column()
+            column = self.columns[key] = ReadingColumn()
         column.add(reading)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from hotlap.core.errors import Unavailable
 from hotlap.core.measure.sensors.base import Source
-from hotlap.core.measure.sensors.gauge import Gauge, read_all
+from hotlap.core.measure.sensors.gauge import SensorProbe, read_all
 from hotlap.core.measure.targets.base import Clock, SystemClock
 from hotlap.core.record import Reading
 
@@ -86,7 +86,7 @@ class CoreClock:
     name, device = "cpu_clock", "host"
 
     def __init__(self, clock: Clock) -> None:
-        self.gauges = [Gauge("clock_hz.core", lambda _: self._hz(clock), why_not())]
+        self.gauges = [SensorProbe("clock_hz.core", lambda _: self._hz(clock), why_not())]
 
     def names(self) -> Sequence[str]:
         return [gauge.name for gauge in self.gauges]

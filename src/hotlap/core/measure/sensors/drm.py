@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 
 from hotlap.core.errors import MachineError, Unavailable
 from hotlap.core.measure.sensors.base import Source
-from hotlap.core.measure.sensors.gauge import Gauge, absent, read_all
-from hotlap.core.measure.sensors.tree import Tap, Tree
+from hotlap.core.measure.sensors.gauge import SensorProbe, absent, read_all
+from hotlap.core.measure.sensors.tree import FileTree, Tap
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Device, Reading
 
@@ -44,9 +44,9 @@ class Drm:
 
     name = "drm"
 
-    def __init__(self, tree: Tree, card: str, device: str, time_s: float = 0.0) -> None:
+    def __init__(self, tree: FileTree, card: str, device: str, time_s: float = 0.0) -> None:
         self.device = device
-        self.gauges: dict[str, Gauge] = {}
+        self.gauges: dict[str, SensorProbe] = {}
         for one in (*_hwmon(tree, card, time_s), *_files(tree, card)):
             self.gauges.setdefault(one.name, one)  # the first way to read a sensor is the best
         driver = _uevent(tree, card).get("DRIVER", "the driver")
@@ -68,7 +68,7 @@ class Drm:
 def find(target: Target) -> list[Source]:
     """The card's source; none where the kernel shows none for this device, for the reason in `missing`."""
     try:
-        return [opened(target.device, Tree(), target.clock.now())]
+        return [opened(target.device, FileTree(), target.clock.now())]
     except Unavailable:
         return []
 
@@ -76,18 +76,18 @@ def find(target: Target) -> list[Source]:
 def missing(target: Target) -> str:
     """Why there is none, and what would mend it."""
     try:
-        opened(target.device, Tree())
+        opened(target.device, FileTree())
     except Unavailable as error:
         return str(error)
     return ""
 
 
-def opened(device: Device, tree: Tree, time_s: float = 0.0) -> Drm:
+def opened(device: Device, tree: FileTree, time_s: float = 0.0) -> Drm:
     """Raises Unavailable: no card has the device's PCI address, or without one, several or none are of its vendor."""
     return Drm(tree, _card(device, tree), device.key, time_s)
 
 
-def critical_c(device: Device, tree: Tree) -> float | None:
+def critical_c(device: Device, tree: FileTree) -> float | None:
     """The critical temperature of the sensor that stands for the device, from hwmon; None where the kernel shows none."""
     try:
         card = _card(device, tree)
@@ -102,7 +102,7 @@ def critical_c(device: Device, tree: Tree) -> float | None:
     return None
 
 
-def _card(device: Device, tree: Tree) -> str:
+def _card(device: Device, tree: FileTree) -> str:
     """Path of the device's card. Raises Unavailable."""
     by_address = cards(tree)
     if not by_address:
@@ -119,7 +119,7 @@ def _card(device: Device, tree: Tree) -> str:
     return fitting[0]
 
 
-def devices(tree: Tree) -> list[Device]:
+def devices(tree: FileTree) -> list[Device]:
     """Cards of other vendors than NVIDIA that show at least one sensor, whether or not a library can compute on them."""
     present: list[Device] = []
     for card, about in cards(tree).items():
@@ -131,7 +131,7 @@ def devices(tree: Tree) -> list[Device]:
     return present
 
 
-def cards(tree: Tree) -> dict[str, dict[str, str]]:
+def cards(tree: FileTree) -> dict[str, dict[str, str]]:
     """Path of each card that hangs on a bus → its uevent."""
     found = {card: _uevent(tree, card) for card in tree.glob(f"{CARDS}/card[0-9]*") if re.search(r"/card\d+\Z", card)}
     return {card: about for card, about in found.items() if about}
@@ -140,8 +140,8 @@ def cards(tree: Tree) -> dict[str, dict[str, str]]:
 # ---------------------------------------------------------------- hwmon
 
 
-def _hwmon(tree: Tree, card: str, time_s: float) -> list[Gauge]:
-    gauges: list[Gauge] = []
+def _hwmon(tree: FileTree, card: str, time_s: float) -> list[SensorProbe]:
+    gauges: list[SensorProbe] = []
     for chip in tree.glob(f"{card}/device/hwmon/hwmon*"):
         gauges += [*_power(tree, chip, time_s), *_temperatures(tree, chip), *_fans(tree, chip)]
         for path in tree.glob(f"{chip}/freq*_input"):
@@ -151,21 +151,24 @@ def _hwmon(tree: Tree, card: str, time_s: float) -> list[Gauge]:
     return gauges
 
 
-def _power(tree: Tree, chip: str, time_s: float) -> list[Gauge]:
-    gauges: list[Gauge] = []
+def _power(tree: FileTree, chip: str, time_s: float) -> list[SensorProbe]:
+    gauges: list[SensorProbe] = []
     for file in ("power1_average", "power1_input"):
         if tree.exists(f"{chip}/{file}"):
-            gauges.append(Gauge("power_w", functools.partial(_watts, tree.tap(f"{chip}/{file}"))))
+            gauges.append(SensorProbe("power_w", functools.partial(_watts, tree.tap(f"{chip}/{file}"))))
     for file in tree.glob(f"{chip}/energy*_input"):
         label = tree.text(file.replace("_input", "_label"))
         part = f".{label}" if label and label != "card" else ""
-        counter = Energy(tree.tap(file), time_s)
-        gauges += [_scaled(tree, f"energy_j{part}", file, 1e-6), Gauge(f"power_w{part}", counter.watts, window_s="since the last reading")]
+        counter = DrmEnergy(tree.tap(file), time_s)
+        gauges += [
+            _scaled(tree, f"energy_j{part}", file, 1e-6),
+            SensorProbe(f"power_w{part}", counter.watts, window_s="since the last reading"),
+        ]
     limit = next((file for file in ("power1_cap", "power1_max") if tree.exists(f"{chip}/{file}")), "")
     return [*gauges, *([_scaled(tree, "power_limit_w", f"{chip}/{limit}", 1e-6)] if limit else [])]
 
 
-class Energy:
+class DrmEnergy:
     """Average power between two readings of a counter in µJ."""
 
     def __init__(self, tap: Tap, time_s: float) -> None:
@@ -195,7 +198,7 @@ def _watts(tap: Tap, _time_s: float) -> float:
     return value
 
 
-def _temperatures(tree: Tree, chip: str) -> list[Gauge]:
+def _temperatures(tree: FileTree, chip: str) -> list[SensorProbe]:
     labels = {tree.text(path.replace("_input", "_label")): path for path in tree.glob(f"{chip}/temp*_input")}
     main = next((label for label in MAIN if label in labels), None)
     found = []
@@ -205,7 +208,7 @@ def _temperatures(tree: Tree, chip: str) -> list[Gauge]:
     return found
 
 
-def _fans(tree: Tree, chip: str) -> list[Gauge]:
+def _fans(tree: FileTree, chip: str) -> list[SensorProbe]:
     fans = []
     for path in tree.glob(f"{chip}/fan*_input"):
         number = path.rpartition("/fan")[2].removesuffix("_input")
@@ -219,7 +222,7 @@ def _fans(tree: Tree, chip: str) -> list[Gauge]:
 # ---------------------------------------------------------------- files of the DRM drivers
 
 
-def _files(tree: Tree, card: str) -> list[Gauge]:
+def _files(tree: FileTree, card: str) -> list[SensorProbe]:
     plain = {"utilization": ("gpu_busy_percent", 1e-2), "utilization.memory": ("mem_busy_percent", 1e-2),
              "memory_used_bytes": ("mem_info_vram_used", 1.0), "pcie_width": ("current_link_width", 1.0),
              "pcie_replays": ("pcie_replay_count", 1.0)}  # fmt: skip
@@ -232,15 +235,15 @@ def _files(tree: Tree, card: str) -> list[Gauge]:
             gauges.append(_scaled(tree, name, path, 1e6))
     for name, file in (("clock_hz.sm", "pp_dpm_sclk"), ("clock_hz.memory", "pp_dpm_mclk")):
         if tree.exists(f"{card}/device/{file}"):
-            gauges.append(Gauge(name, functools.partial(_level, tree.tap(f"{card}/device/{file}"))))
+            gauges.append(SensorProbe(name, functools.partial(_level, tree.tap(f"{card}/device/{file}"))))
     counts = [tree.tap(path) for path in tree.glob(f"{card}/device/ras/*_err_count")]
     if counts:
-        gauges += [Gauge(f"ecc_{kind}", functools.partial(_ras, counts, sign)) for kind, sign in RAS.items()]
+        gauges += [SensorProbe(f"ecc_{kind}", functools.partial(_ras, counts, sign)) for kind, sign in RAS.items()]
     if tree.exists(f"{card}/device/current_link_speed"):
-        gauges.append(Gauge("pcie_generation", functools.partial(_generation, tree.tap(f"{card}/device/current_link_speed"))))
+        gauges.append(SensorProbe("pcie_generation", functools.partial(_generation, tree.tap(f"{card}/device/current_link_speed"))))
     reasons = {_reason(path): tree.tap(path) for pattern in REASONS for path in tree.glob(f"{card}/{pattern}")}
     reasons.pop("status", None)
-    return [*gauges, *([Gauge("throttle", functools.partial(_mask, reasons))] if reasons else [])]
+    return [*gauges, *([SensorProbe("throttle", functools.partial(_mask, reasons))] if reasons else [])]
 
 
 def _level(tap: Tap, _time_s: float) -> float:
@@ -283,10 +286,10 @@ def _mask(reasons: dict[str, Tap], _time_s: float) -> float:
 # ---------------------------------------------------------------- common to both
 
 
-def _scaled(tree: Tree, name: str, path: str, by: float) -> Gauge:
+def _scaled(tree: FileTree, name: str, path: str, by: float) -> SensorProbe:
     tap = tree.tap(path)
     ask: Callable[[float], float] = lambda _time_s: _whole(tap) * by  # noqa: E731
-    return Gauge(name, ask)
+    return SensorProbe(name, ask)
 
 
 def _whole(tap: Tap) -> int:
@@ -297,7 +300,7 @@ def _whole(tap: Tap) -> int:
         raise MachineError(f"{tap.path} holds no number: {text[:40]!r}") from None
 
 
-def _uevent(tree: Tree, card: str) -> dict[str, str]:
+def _uevent(tree: FileTree, card: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in tree.text(f"{card}/device/uevent").splitlines() if "=" in line)
 
 

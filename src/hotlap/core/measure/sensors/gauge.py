@@ -12,7 +12,7 @@ from hotlap.core.record import Reading
 
 
 @dataclass
-class Spent:
+class ReadingCost:
     """Time in the calls of a driver, by the system's clock."""
 
     calls: int = 0
@@ -25,7 +25,7 @@ class Spent:
 
 
 @dataclass
-class Gauge:
+class SensorProbe:
     """A sensor. `ask` gets the time of the reading in s and returns the value in the unit of `name`; it raises NotSupported
     where there is nothing to read, anything else where reading failed."""
 
@@ -33,7 +33,7 @@ class Gauge:
     ask: Callable[[float], float]
     unsupported: str = ""  # the reason, once known: what the hardware does not have now it will not have in a moment
     window_s: float | Literal["since the last reading"] | None = None  # each value is an average over it; 0 instantaneous, None unknown
-    spent: Spent = field(default_factory=Spent)  # in `ask`
+    spent: ReadingCost = field(default_factory=ReadingCost)  # in `ask`
     before_s: float | None = None  # time of the reading before
 
     def read(self, device: str, time_s: float) -> Reading:
@@ -58,23 +58,23 @@ class Gauge:
         return None if before_s is None else time_s - before_s
 
 
-def absent(name: str, reason: str) -> Gauge:
+def absent(name: str, reason: str) -> SensorProbe:
     """A sensor that is known not to be here."""
 
     def ask(_time_s: float) -> float:
         raise NotSupported(reason)
 
-    return Gauge(name, ask, reason)
+    return SensorProbe(name, ask, reason)
 
 
-def spent(source: object) -> dict[str, Spent]:
+def spent(source: object) -> dict[str, ReadingCost]:
     """Time in a source's driver by sensor, or by what is asked for several at once; empty for a source that does not say."""
-    shared: dict[str, Spent] = getattr(source, "spent", {})
-    gauges: Iterable[Gauge] = getattr(source, "gauges", ())
+    shared: dict[str, ReadingCost] = getattr(source, "spent", {})
+    gauges: Iterable[SensorProbe] = getattr(source, "gauges", ())
     return {**{one.name: one.spent for one in gauges}, **shared}
 
 
-def read_all(gauges: Iterable[Gauge], device: str, time_s: float) -> list[Reading]:
+def read_all(gauges: Iterable[SensorProbe], device: str, time_s: float) -> list[Reading]:
     return [gauge.read(device, time_s) for gauge in gauges]
 
 

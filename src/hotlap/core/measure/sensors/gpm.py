@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from hotlap.core.errors import MachineError, NotSupported
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.record import Reading
 
 METRICS = {  # sensor: NVML_GPM_METRIC_*, factor
@@ -37,8 +37,8 @@ SWITCH = "HOTLAP_GPM"
 class Gpm:
     """Raises NotSupported or NVMLError from its constructor where there is none."""
 
-    def __init__(self, binding: Any, handle: Any, tree: Tree | None = None) -> None:
-        self.n, self.h, self.tree = binding, handle, tree or Tree()
+    def __init__(self, binding: Any, handle: Any, tree: FileTree | None = None) -> None:
+        self.n, self.h, self.tree = binding, handle, tree or FileTree()
         if os.environ.get(SWITCH) == "0":
             raise NotSupported(f"switched off by {SWITCH}=0")
         if not binding.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
@@ -103,7 +103,7 @@ class Gpm:
             self.looked_s, self.profiler = now, profiler(self.tree)
 
 
-def profiler(tree: Tree) -> str:
+def profiler(tree: FileTree) -> str:
     """The profiler that runs on this machine, as far as its processes can be seen; "" for none."""
     if os.environ.get(INJECTED):
         return f"{INJECTED} is set"

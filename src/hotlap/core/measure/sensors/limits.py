@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hotlap.core.measure.sensors import amd_smi, drm, nvml
 from hotlap.core.measure.sensors.base import THROTTLE, Source
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.measure.targets.base import Target
 
 SIMULATED_C = 87.0  # of a simulated card that does not say
@@ -22,7 +22,7 @@ def slowdown_c(target: Target) -> tuple[float | None, str]:
         return None, "a processor guards itself"
     if (found := nvml.facts(device).get("temperature_limit_c.slowdown")) is not None:
         return float(found), "by NVML"
-    if (found := drm.critical_c(device, Tree())) is not None:
+    if (found := drm.critical_c(device, FileTree())) is not None:
         return found, "the critical temperature by hwmon"
     if (found := amd_smi.critical_c(device)) is not None:
         return found, "the critical temperature by AMD SMI"

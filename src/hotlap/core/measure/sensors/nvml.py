@@ -20,7 +20,7 @@ from typing import Any
 
 from hotlap.core.errors import MachineError, NotSupported, Unavailable
 from hotlap.core.measure.sensors.base import Source
-from hotlap.core.measure.sensors.gauge import Gauge, Spent, read_all, why
+from hotlap.core.measure.sensors.gauge import ReadingCost, SensorProbe, read_all, why
 from hotlap.core.measure.sensors.gpm import METRICS, Gpm
 from hotlap.core.measure.sensors.nvml_fields import FUNCTION_NOT_FOUND, LACKING, Fields, known
 from hotlap.core.measure.sensors.nvml_health import Health, limits
@@ -59,12 +59,12 @@ class Nvml:
         self.fast = self._gauges(self._fast())
         self.slow = self._gauges(self._slow() | self.health.asks)
         self.rare = self._gauges(self.health.rare)
-        self.spent = {name: Spent() for name in BATCHES}
-        self.parts = [Part(self, ("xid", "xid.count"), Xids), Part(self, tuple(METRICS), Gpm)]
+        self.spent = {name: ReadingCost() for name in BATCHES}
+        self.parts = [NvmlPart(self, ("xid", "xid.count"), Xids), NvmlPart(self, tuple(METRICS), Gpm)]
         self.slow_due_s = self.rare_due_s = float("-inf")
 
     @property
-    def gauges(self) -> list[Gauge]:
+    def gauges(self) -> list[SensorProbe]:
         return [*self.fast, *self.slow, *self.rare]
 
     def names(self) -> Sequence[str]:
@@ -94,8 +94,8 @@ class Nvml:
         finally:
             self.spent[name].add(time.perf_counter() - began_s)
 
-    def _gauges(self, asks: Mapping[str, Ask]) -> list[Gauge]:
-        return [Gauge(name, self._guarded(ask), window_s=WINDOWS.get(name)) for name, ask in asks.items()]
+    def _gauges(self, asks: Mapping[str, Ask]) -> list[SensorProbe]:
+        return [SensorProbe(name, self._guarded(ask), window_s=WINDOWS.get(name)) for name, ask in asks.items()]
 
     def _fast(self) -> dict[str, Ask]:
         n, h = self.n, self.handle
@@ -171,7 +171,7 @@ class Nvml:
         return value
 
 
-class Part:
+class NvmlPart:
     """Sensors that are read together and may have to be opened first; what fails at opening is tried again at each reading."""
 
     def __init__(self, source: Nvml, names: tuple[str, ...], kind: Callable[[Any, Any], Any]) -> None:

@@ -65,7 +65,7 @@ class Fields:
         return float(getattr(answer.value, FIELD_TYPES[answer.valueType]))
 
 
-class Links:
+class NvLinks:
     """A counter that each NVLink has, summed. The links that answer first are the ones that must go on answering: a sum over
     fewer would look like a counter that went back."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hotlap.core.errors import NotSupported
-from hotlap.core.measure.sensors.nvml_fields import EVERY_LINK, Field, Fields, Links
+from hotlap.core.measure.sensors.nvml_fields import EVERY_LINK, Field, Fields, NvLinks
 
 Ask = Callable[[], float]
 
@@ -113,7 +113,7 @@ class Health:
         asks: dict[str, Ask] = {}
         for kind, (field, sums) in NVLINK_ERRORS.items():
             name = f"nvlink_errors.{kind}"
-            asks[name] = _over_links(Links(f, field, links), f, sums) if links else _failing(self.unlinked)
+            asks[name] = _over_links(NvLinks(f, field, links), f, sums) if links else _failing(self.unlinked)
         return asks
 
 
@@ -169,7 +169,7 @@ def _failing(error: Exception) -> Ask:
     return ask
 
 
-def _over_links(links: Links, fields: Fields, sums: tuple[int, ...]) -> Ask:
+def _over_links(links: NvLinks, fields: Fields, sums: tuple[int, ...]) -> Ask:
     """Each link's counter summed, else the driver's own sum."""
 
     def ask() -> float:

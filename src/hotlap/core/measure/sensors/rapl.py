@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 
 from hotlap.core.errors import MachineError
-from hotlap.core.measure.sensors.gauge import Gauge, absent
-from hotlap.core.measure.sensors.tree import Tree
+from hotlap.core.measure.sensors.gauge import SensorProbe, absent
+from hotlap.core.measure.sensors.tree import FileTree
 
 POWERCAP = "sys/class/powercap"
 REMEDY = "readable only by root since Linux 5.10; run as root, or have an administrator allow it: chmod a+r"
@@ -20,7 +20,7 @@ REMEDY = "readable only by root since Linux 5.10; run as root, or have an admini
 class Zone:
     """One counter, unrolled: the energy since it was opened."""
 
-    def __init__(self, tree: Tree, path: str, time_s: float) -> None:
+    def __init__(self, tree: FileTree, path: str, time_s: float) -> None:
         self.path, self.counter = path, tree.tap(f"{path}/energy_uj")
         self.range_uj = tree.number(f"{path}/max_energy_range_uj")
         self.total_uj = 0
@@ -69,20 +69,20 @@ class Zone:
             raise MachineError(f"/{path} holds no number") from None
 
 
-def gauges(tree: Tree, time_s: float) -> list[Gauge]:
+def gauges(tree: FileTree, time_s: float) -> list[SensorProbe]:
     """energy_j.ZONE and power_w.ZONE for each zone: package0, package0-dram, psys …; `time_s` is now."""
-    counters: list[Gauge] = []
+    counters: list[SensorProbe] = []
     for name, path in zones(tree).items():
         zone = Zone(tree, path, time_s)
-        counters.append(Gauge(f"energy_j.{name}", zone.energy_j, window_s=0.0))
-        counters.append(Gauge(f"power_w.{name}", zone.watts, window_s="since the last reading"))
+        counters.append(SensorProbe(f"energy_j.{name}", zone.energy_j, window_s=0.0))
+        counters.append(SensorProbe(f"power_w.{name}", zone.watts, window_s="since the last reading"))
     if counters:
         return counters
     reason = f"this kernel shows no RAPL zone under /{POWERCAP}; virtual machines have none"
     return [absent("energy_j", reason), absent("power_w", reason)]
 
 
-def zones(tree: Tree) -> dict[str, str]:
+def zones(tree: FileTree) -> dict[str, str]:
     """Name → path. A part of a package carries the package's name before its own."""
     names: dict[str, str] = {}
     for path in tree.glob(f"{POWERCAP}/intel-rapl:*"):  # the other driver, intel-rapl-mmio, counts the same packages again

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from hotlap.core.measure.sensors.base import Source
-from hotlap.core.measure.sensors.columns import Column, Columns
+from hotlap.core.measure.sensors.columns import ReadingColumn, ReadingColumns
 from hotlap.core.measure.sensors.gauge import spent, why
 from hotlap.core.measure.targets.base import Clock
 from hotlap.core.record import Notice, Reading, Readings
@@ -22,7 +22,7 @@ class Sampler:
 
     def __init__(self, clock: Clock, sources: Sequence[Source], period_s: float) -> None:
         self.clock, self.sources, self.period_s = clock, sources, period_s
-        self.kept = Columns()
+        self.kept = ReadingColumns()
         self.costs_s: deque[float] = deque(maxlen=KEPT_COSTS)
         self.sweeps = self.late = 0
         self.longest_s = 0.0
@@ -46,7 +46,7 @@ class Sampler:
         return self.kept.drain()
 
     @property
-    def columns(self) -> dict[tuple[str, str], Column]:
+    def columns(self) -> dict[tuple[str, str], ReadingColumn]:
         """What was read since the last drain; hold `lock` while looking at it."""
         return self.kept.columns
 

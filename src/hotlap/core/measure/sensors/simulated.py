@@ -11,7 +11,7 @@ from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Reading
 
 
-class Shown(Protocol):
+class ShownFaults(Protocol):
     """What the simulated target's `gpu` offers."""
 
     @property
@@ -22,12 +22,12 @@ class Shown(Protocol):
         """Sensor → value; None is not supported."""
 
 
-class Simulated:
+class SimulatedSource:
     """The source of a simulated GPU."""
 
     name = "simulated"
 
-    def __init__(self, gpu: Shown, device: str) -> None:
+    def __init__(self, gpu: ShownFaults, device: str) -> None:
         self.gpu, self.device = gpu, device
         self.lost_s = float(getattr(getattr(gpu, "faults", None), "lost", math.inf))  # when it falls off the bus
 
@@ -55,7 +55,7 @@ class Simulated:
 def find(target: Target) -> list[Source]:
     """The one source of a simulated target; none for any other."""
     gpu = getattr(target, "gpu", None)
-    return [Simulated(gpu, target.device.key)] if gpu is not None else []
+    return [SimulatedSource(gpu, target.device.key)] if gpu is not None else []
 
 
 def missing(target: Target) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from hotlap.core.errors import MachineError, NotSupported
 from hotlap.core.measure.sensors import rapl
 from hotlap.core.measure.sensors.base import Source
-from hotlap.core.measure.sensors.gauge import Gauge, absent, read_all
-from hotlap.core.measure.sensors.tree import Tap, Tree
+from hotlap.core.measure.sensors.gauge import SensorProbe, absent, read_all
+from hotlap.core.measure.sensors.tree import FileTree, Tap
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Reading
 
@@ -33,7 +33,7 @@ class System:
     name, device = "system", "host"
 
     def __init__(self, time_s: float = 0.0, root: str = "/") -> None:
-        tree = Tree(root)
+        tree = FileTree(root)
         self.gauges = _linux(tree, time_s) if tree.text("proc/stat").startswith("cpu ") else portable()
 
     def names(self) -> Sequence[str]:
@@ -55,11 +55,11 @@ def missing(target: Target) -> str:
 # ---------------------------------------------------------------- Linux
 
 
-def _linux(tree: Tree, time_s: float) -> list[Gauge]:
+def _linux(tree: FileTree, time_s: float) -> list[SensorProbe]:
     return [
-        Gauge("utilization", Busy(tree).since, window_s="since the last reading"),
-        Gauge("load", functools.partial(_load, tree.tap("proc/loadavg"))),
-        Gauge("memory_used_bytes", functools.partial(_memory_used, tree.tap("proc/meminfo")), window_s=0.0),
+        SensorProbe("utilization", BusyShare(tree).since, window_s="since the last reading"),
+        SensorProbe("load", functools.partial(_load, tree.tap("proc/loadavg"))),
+        SensorProbe("memory_used_bytes", functools.partial(_memory_used, tree.tap("proc/meminfo")), window_s=0.0),
         _pressure(tree, time_s),
         *_clocks(tree),
         *_temperatures(tree),
@@ -67,10 +67,10 @@ def _linux(tree: Tree, time_s: float) -> list[Gauge]:
     ]
 
 
-class Busy:
+class BusyShare:
     """Share of all cores' time that was not idle since the last call, from the first line of /proc/stat."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: FileTree) -> None:
         self.stat = tree.tap("proc/stat")
         self.before = self._ticks()
 
@@ -100,7 +100,7 @@ def _memory_used(tap: Tap, _time_s: float) -> float:
 class Waiting:
     """Share of the time in which some task waited for a processor since the last call."""
 
-    def __init__(self, tree: Tree, time_s: float) -> None:
+    def __init__(self, tree: FileTree, time_s: float) -> None:
         self.pressure = tree.tap("proc/pressure/cpu")
         self.before = (time_s, self._total_s())
 
@@ -117,14 +117,14 @@ class Waiting:
         return int(some.rpartition("total=")[2]) / 1e6
 
 
-def _pressure(tree: Tree, time_s: float) -> Gauge:
+def _pressure(tree: FileTree, time_s: float) -> SensorProbe:
     try:
-        return Gauge("pressure", Waiting(tree, time_s).since, window_s="since the last reading")
+        return SensorProbe("pressure", Waiting(tree, time_s).since, window_s="since the last reading")
     except (OSError, ValueError):
         return absent("pressure", "this kernel gives no pressure stall information; boot it with psi=1")
 
 
-def _clocks(tree: Tree) -> list[Gauge]:
+def _clocks(tree: FileTree) -> list[SensorProbe]:
     """clock_hz.packageN: the highest among a few of its cores, since idle ones say nothing."""
     packages: dict[str, list[str]] = {}
     for path in tree.glob(f"{CPU}/cpu[0-9]*/cpufreq/scaling_cur_freq"):
@@ -133,7 +133,7 @@ def _clocks(tree: Tree) -> list[Gauge]:
     if not packages:
         return [absent("clock_hz", f"the kernel shows no cpufreq under /{CPU}; virtual machines have none")]
     taps = {name: [tree.tap(path) for path in _spread(paths)] for name, paths in packages.items()}
-    return [Gauge(f"clock_hz.package{name}", functools.partial(_fastest, cores)) for name, cores in taps.items()]
+    return [SensorProbe(f"clock_hz.package{name}", functools.partial(_fastest, cores)) for name, cores in taps.items()]
 
 
 def _fastest(cores: Sequence[Tap], _time_s: float) -> float:
@@ -146,7 +146,7 @@ def _spread(paths: Sequence[str]) -> list[str]:
     return [paths[i * len(paths) // count] for i in range(count)]
 
 
-def _temperatures(tree: Tree) -> list[Gauge]:
+def _temperatures(tree: FileTree) -> list[SensorProbe]:
     """temperature_c.packageN from the processor's own driver, else from a thermal zone."""
     paths = [path for chip in tree.glob("sys/class/hwmon/hwmon*") if tree.text(f"{chip}/name") in CHIPS for path in _of_package(tree, chip)]
     if not paths:
@@ -154,10 +154,12 @@ def _temperatures(tree: Tree) -> list[Gauge]:
         paths = [f"{zone}/temp" for zone in zones if tree.text(f"{zone}/type") in ZONES]
     if not paths:
         return [absent("temperature_c", "the kernel shows no temperature of the processor; virtual machines have none")]
-    return [Gauge(f"temperature_c.package{i}", functools.partial(_celsius, tree.tap(path)), window_s=0.0) for i, path in enumerate(paths)]
+    return [
+        SensorProbe(f"temperature_c.package{i}", functools.partial(_celsius, tree.tap(path)), window_s=0.0) for i, path in enumerate(paths)
+    ]
 
 
-def _of_package(tree: Tree, chip: str) -> list[str]:
+def _of_package(tree: FileTree, chip: str) -> list[str]:
     """The inputs of a chip that stand for a whole package. AMD's Tctl may carry an offset, Tdie does not."""
     labels = {tree.text(path): path.replace("_label", "_input") for path in tree.glob(f"{chip}/temp*_label")}
     packages = [path for label, path in labels.items() if label.startswith("Package id")]
@@ -172,7 +174,7 @@ def _celsius(tap: Tap, _time_s: float) -> float:
 # ---------------------------------------------------------------- elsewhere
 
 
-def portable() -> list[Gauge]:
+def portable() -> list[SensorProbe]:
     """What psutil tells of any system."""
     ask: dict[str, Callable[[Any], float]] = {
         "utilization": lambda p: p.cpu_percent(interval=None) / 100,
@@ -185,7 +187,7 @@ def portable() -> list[Gauge]:
     except ImportError:
         return [absent(name, "psutil is not installed: pip install 'hotlap[system]'") for name in ask]
     psutil.cpu_percent(interval=None)  # begins the stretch that the first reading covers
-    return [Gauge(name, functools.partial(_asked, psutil, function)) for name, function in ask.items()]
+    return [SensorProbe(name, functools.partial(_asked, psutil, function)) for name, function in ask.items()]
 
 
 def _asked(psutil: Any, function: Callable[[Any], float], _time_s: float) -> float:

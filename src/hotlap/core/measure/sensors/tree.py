@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Tree:
+class FileTree:
     """`Tree("/")` is this machine. Paths are relative, as in ``proc/stat``."""
 
     root: str = "/"

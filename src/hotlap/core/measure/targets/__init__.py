@@ -24,7 +24,7 @@ VIRTUAL = ("simulated", "scripted")  # no hardware behind them: a clock of their
 
 
 @dataclass(frozen=True)
-class Spec:
+class TargetSpec:
     """A target as asked for: its name, a part (`cpu`, `h200-sxm`) and options."""
 
     name: str
@@ -37,7 +37,7 @@ class Spec:
         return self.name + (f":{self.part}" if self.part else "") + (f"?{query}" if query else "")
 
 
-def parse(text: str) -> Spec:
+def parse(text: str) -> TargetSpec:
     """`name[:part][?key=value&…]`. Raises InputError naming the targets there are."""
     head, _, query = text.partition("?")
     name, _, part = head.partition(":")
@@ -51,7 +51,7 @@ def parse(text: str) -> Spec:
         if key in options:
             raise InputError(f"the option '{key}' is given twice, as {options[key]} and {value}, in '{text}'; give it once")
         options[key] = value
-    return Spec(name, part, options)
+    return TargetSpec(name, part, options)
 
 
 def module(name: str) -> ModuleType:
@@ -59,13 +59,13 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(f"hotlap.core.measure.targets.{name}")
 
 
-def find(spec: Spec) -> list[Device]:
+def find(spec: TargetSpec) -> list[Device]:
     """The devices of this target. Raises Unavailable with reason and remedy, InputError for a part or option that is not valid."""
     devices: list[Device] = module(spec.name).find(spec.part, spec.options)
     return devices
 
 
-def open_device(spec: Spec, device: Device) -> Target:
+def open_device(spec: TargetSpec, device: Device) -> Target:
     """One device, ready to run."""
     target: Target = module(spec.name).open(device, spec.options)
     return target
@@ -79,25 +79,25 @@ def survey() -> tuple[list[Device], dict[str, HotlapError]]:
         if name in VIRTUAL:
             continue
         try:
-            devices += find(Spec(name))
+            devices += find(TargetSpec(name))
         except HotlapError as error:
             missing[name] = error
     return devices, missing
 
 
-def default() -> Spec:
+def default() -> TargetSpec:
     """The best target for kernels here: a real GPU by cuda, opencl or torch, else OpenCL on the CPU, else PyTorch on the CPU."""
     devices, missing = survey()
     for kind in ("gpu", "other", "cpu"):
         for device in devices:
             if device.kind == kind and device.target != "host":
-                return Spec(device.target)
+                return TargetSpec(device.target)
     reasons = "; ".join(f"{name}: {error}" for name, error in missing.items())
     raise Unavailable(f"no target is usable here ({reasons})", "hotlap devices says what would make each usable")
 
 
-def chosen(text: str, cases: Sequence[Case]) -> Spec:
+def chosen(text: str, cases: Sequence[Case]) -> TargetSpec:
     """The target asked for; where none is, the host for programs alone, else the best one here."""
     if text:
         return parse(text)
-    return Spec("host") if cases and all(traits(case.workload).source == "program" for case in cases) else default()
+    return TargetSpec("host") if cases and all(traits(case.workload).source == "program" for case in cases) else default()

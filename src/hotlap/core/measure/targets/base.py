@@ -130,7 +130,7 @@ class Prepared:
     keep: list[object] = field(default_factory=list)  # whatever must live as long
 
 
-class Kernel(Protocol):
+class TargetKernel(Protocol):
     """A compiled kernel. Scalars are NumPy scalars, so that their width is known."""
 
     def __call__(self, items: int, group: int, *args: Buffer | np.generic) -> None:
@@ -170,7 +170,7 @@ class Target(Protocol):
     def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
         """Enqueues a copy of the whole of the smaller one; does not wait."""
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
         """Compiles `source` (dialect c) with `defines` ("T=float16"). Raises NotSupported with the compiler's first line."""
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:

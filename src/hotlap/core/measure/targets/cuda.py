@@ -44,7 +44,7 @@ def _no_options(part: str, options: Mapping[str, str] | None) -> None:
         raise InputError(f"cuda takes no options, not '{next(iter(options))}'")
 
 
-class Memory:
+class CudaMemory:
     """One allocation: its address, on the device or the host, and the host's view of it. It is freed with the last reference."""
 
     def __init__(self, address: int, target: CudaTarget, array: Array | None = None, free: str = "") -> None:
@@ -106,12 +106,12 @@ class CudaTarget:
         memory = self._on_device(nbytes, host) if where == "device" else self._on_host(nbytes, host, where)
         return Buffer(memory, nbytes, where, dtype)
 
-    def _on_device(self, nbytes: int, host: Array | None) -> Memory:
+    def _on_device(self, nbytes: int, host: Array | None) -> CudaMemory:
         what, queue = f"allocate {nbytes} B on {self.device.name}", self.queues[0]
         if self.device.memory_bytes is not None and nbytes > self.device.memory_bytes:
             raise NotSupported(f"{nbytes} B are more than {self.device.name} has, {self.device.memory_bytes} B")
         pointer = check(self.cu.cuMemAlloc(max(nbytes, 1)), what)
-        memory = Memory(int(pointer), self, free="cuMemFree")
+        memory = CudaMemory(int(pointer), self, free="cuMemFree")
         if nbytes and host is None:
             check(self.cu.cuMemsetD8Async(pointer, 0, nbytes, queue), "fill a buffer")
         elif nbytes and host is not None:
@@ -119,19 +119,19 @@ class CudaTarget:
         check(self.cu.cuStreamSynchronize(queue), "fill a buffer")
         return memory
 
-    def _on_host(self, nbytes: int, host: Array | None, where: Where) -> Memory:
+    def _on_host(self, nbytes: int, host: Array | None, where: Where) -> CudaMemory:
         if nbytes > (limit := _host_bytes()):
             raise NotSupported(f"{nbytes} B are more than the host has, {limit} B")
         if where == "pinned":
             address = int(check(self.cu.cuMemHostAlloc(max(nbytes, 1), self.cu.CU_MEMHOSTALLOC_PORTABLE), f"pin {nbytes} B of host memory"))
             view: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
-            memory = Memory(address, self, view, "cuMemFreeHost")
+            memory = CudaMemory(address, self, view, "cuMemFreeHost")
         else:
             try:
                 view = np.empty(nbytes, np.uint8)
             except MemoryError as error:
                 raise NotSupported(f"{nbytes} B do not fit the host's memory") from error
-            memory = Memory(view.ctypes.data, self, view)
+            memory = CudaMemory(view.ctypes.data, self, view)
         view[:] = 0 if host is None else host.view(np.uint8)
         return memory
 
@@ -166,7 +166,7 @@ class CudaTarget:
         if answer[0]:
             raise failure(answer[0], f"copy {nbytes} B")
 
-    def _between_devices(self, to: Memory, source: Memory, nbytes: int, stream: Any) -> Any:
+    def _between_devices(self, to: CudaMemory, source: CudaMemory, nbytes: int, stream: Any) -> Any:
         if int(to.context) == int(source.context):
             return self.cu.cuMemcpyDtoDAsync(to.address, source.address, nbytes, stream)
         self._reach(source.context if int(to.context) == int(self.context) else to.context)

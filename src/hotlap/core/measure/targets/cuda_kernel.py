@@ -15,7 +15,7 @@ from hotlap.core.measure.targets.base import Buffer
 from hotlap.core.measure.targets.cuda_driver import failure, name_of
 
 
-class Owner(Protocol):
+class KernelOwner(Protocol):
     """What a kernel needs of its target."""
 
     cu: Any
@@ -28,7 +28,7 @@ class Owner(Protocol):
 class CudaKernel:
     """A function of a loaded module. Most calls repeat the last one's shape and arguments, for which all is kept ready."""
 
-    def __init__(self, target: Owner, function: Any, name: str) -> None:
+    def __init__(self, target: KernelOwner, function: Any, name: str) -> None:
         self.target, self.function, self.name = target, function, name
         self.shape: tuple[int, int] = (0, 0)
         self.args: tuple[Buffer | np.generic, ...] = ()

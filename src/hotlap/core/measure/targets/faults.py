@@ -80,14 +80,14 @@ class Onset:
 
 
 @dataclass(frozen=True)
-class Slow:
+class SlowFault:
     """Devices that are slower than the others."""
 
     share: float = 0.0
     devices: frozenset[int] = frozenset()
 
     @classmethod
-    def parse(cls, text: str) -> Slow:
+    def parse(cls, text: str) -> SlowFault:
         share, sign, which = text.partition("@")
         if not sign or not all(part.strip().isdigit() for part in which.split(",")):
             raise _wrong("slow", text)
@@ -134,7 +134,7 @@ class Faults:
     dead: frozenset[str] = frozenset()
     lost: float = math.inf
     spread: float = 0.0
-    slow: Slow = field(default_factory=Slow)
+    slow: SlowFault = field(default_factory=SlowFault)
     slow_kernel: SlowKernel = field(default_factory=SlowKernel)
     reason: str = "software_power_cap"
     stuck: Onset = field(default_factory=lambda: Onset(0.0, 0.0))
@@ -174,7 +174,7 @@ class Faults:
             elif name == "dead":
                 given[name] = _sensors(text)
             elif name == "slow":
-                given[name] = Slow.parse(text)
+                given[name] = SlowFault.parse(text)
             elif name == "slow_kernel":
                 given[name] = SlowKernel.parse(text)
             elif name == "reason":

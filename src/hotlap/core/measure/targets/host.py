@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NoReturn
 
 from hotlap.core.errors import InputError, NotSupported
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Kernel, SystemClock, Timing, Where
+from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, SystemClock, TargetKernel, Timing, Where
 from hotlap.core.record import Device
 
 
@@ -23,10 +23,10 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
     return [describe()]
 
 
-def open(device: Device, options: Mapping[str, str] | None = None) -> Host:
+def open(device: Device, options: Mapping[str, str] | None = None) -> HostTarget:
     """Costs nothing: nothing is loaded."""
     _no_options(options)
-    return Host(device)
+    return HostTarget(device)
 
 
 def describe() -> Device:
@@ -34,7 +34,7 @@ def describe() -> Device:
     return Device(target="host", index=0, name=cpu_name(), kind="cpu", compute_units=os.cpu_count(), memory_bytes=host_memory())
 
 
-class Host:
+class HostTarget:
     """A target that times what is called, in this process, by the wall clock."""
 
     dialect: Literal["host"] = "host"
@@ -55,7 +55,7 @@ class Host:
     def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
         _refuse("has no device memory")
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
         _refuse("runs no kernels")
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import msgspec
 
 from hotlap.core.errors import InputError, MachineError, NotSupported
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Seen, Timing, Where
+from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Prepared, Seen, TargetKernel, Timing, Where
 from hotlap.core.measure.targets.virtual_clock import VirtualClock
 from hotlap.core.record import Case, Check, Device, Record
 
 
-class Step(Record, frozen=True, kw_only=True):
+class ScriptedStep(Record, frozen=True, kw_only=True):
     """One sample."""
 
     device_s: float | None = None  # of one call, by the device's timer; None: it has none
@@ -34,7 +34,7 @@ class Step(Record, frozen=True, kw_only=True):
 class Page(Record, frozen=True, kw_only=True):
     """One case in one round."""
 
-    steps: list[Step]
+    steps: list[ScriptedStep]
     right: bool = True  # the answer
     error: float = 1.0  # of a wrong one, against 0.5 allowed
     steal: float | None = None
@@ -86,7 +86,7 @@ class ScriptedTarget:
         self.device, self.script, self.clock = device, script, VirtualClock()
         self.timer_resolution_s, self.library, self.watch = script.resolution_s, self, ScriptedWatch(self)
         self.round, self.place, self.quiet = 0, 0, False
-        self.page = Page(steps=[Step(device_s=1e-3)])
+        self.page = Page(steps=[ScriptedStep(device_s=1e-3)])
 
     def turn_to(self, number: int) -> None:
         """The pages of this round."""
@@ -101,7 +101,7 @@ class ScriptedTarget:
         return Prepared(lambda _: None, self._check, variant="scripted")
 
     @property
-    def step(self) -> Step:
+    def step(self) -> ScriptedStep:
         """The one of the next sample."""
         return self.page.steps[min(self.place, len(self.page.steps) - 1)]
 
@@ -141,7 +141,7 @@ class ScriptedTarget:
     def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
         raise NotSupported("a script has no memory")
 
-    def kernel(self, source: str, name: str, defines: Any = ()) -> Kernel:
+    def kernel(self, source: str, name: str, defines: Any = ()) -> TargetKernel:
         raise NotSupported("a script runs no kernels")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from hotlap.core import units, work
 from hotlap.core.errors import InputError, MachineError, NotSupported
 from hotlap.core.measure.targets import injected
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Kernel, Prepared, Timing, Where
+from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Prepared, TargetKernel, Timing, Where
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.measure.targets.virtual_clock import VirtualClock
 from hotlap.core.model import machines
@@ -39,7 +39,7 @@ class Gpu:
         self.limit_w = spec.power_w or POWER_UNKNOWN_W
         self.thermal = thermal.for_limit(self.limit_w)
         self.energy_j, self.busy, self.settled_s = 0.0, False, clock.time_s
-        self.load: cases.Call | None = None  # what runs, or ran last: it sets power and clock; None: at times of the bound
+        self.load: cases.SimulatedCall | None = None  # what runs, or ran last: it sets power and clock; None: at times of the bound
         self.kept: dict[str, float | None] = {}  # what a frozen sensor goes on showing
 
     @property
@@ -186,8 +186,8 @@ class SimulatedTarget:
         how, passes = (played.how, played.passes) if played else ("model", 1)
         return Prepared(enqueue, self._check, variant=how, passes=passes, counters=counters)
 
-    def _played(self, case: Case) -> tuple[cases.Call | None, float]:
-        setting = cases.Setting(self.faults.clock, self.faults.power_cap)
+    def _played(self, case: Case) -> tuple[cases.SimulatedCall | None, float]:
+        setting = cases.SimulationSetting(self.faults.clock, self.faults.power_cap)
         if self.faults.times != "tiles" and not setting.free:
             raise NotSupported("times=bound (and efficiency) knows no clock and no power cap; leave it out, or clock and power_cap")
         played = cases.call(case, self.spec, setting) if self.faults.times == "tiles" else None
@@ -197,7 +197,7 @@ class SimulatedTarget:
         """Of one call, where nothing is wrong with the card."""
         return self._played(case)[1]
 
-    def _counters(self, played: cases.Call, link: bool, late: float) -> dict[str, float]:
+    def _counters(self, played: cases.SimulatedCall, link: bool, late: float) -> dict[str, float]:
         """Of the played call as it ran: what was injected is a cause of its own, and power and clock are those of this machine."""
         if not played.counters:
             return {}
@@ -230,7 +230,7 @@ class SimulatedTarget:
         nbytes = min(to.nbytes, source.nbytes)
         to.handle.reshape(-1).view(np.uint8)[:nbytes] = source.handle.reshape(-1).view(np.uint8)[:nbytes]
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
         raise NotSupported("a simulated GPU runs no kernels; it knows the workloads of the plan")
 
     def _work(self, enqueue: Enqueue, calls: int) -> float:

@@ -22,7 +22,7 @@ PID, THREAD, STREAM = 1, 1, 7
 LEAST_KERNEL_S = 1e-6  # the shortest that a kernel takes on its own: assumed, of the size NVIDIA GPUs show
 
 
-class Program:
+class SimulatedProgram:
     """A program on one simulated GPU, recorded as it goes. Times are seconds of the card's clock."""
 
     def __init__(self, target: SimulatedTarget, operator_s: float = OPERATOR_S) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hotlap.core.errors import InputError, NotSupported, Unavailable
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Kernel, SystemClock, Timing, Where
+from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, SystemClock, TargetKernel, Timing, Where
 from hotlap.core.measure.targets.host import host_memory
 from hotlap.core.measure.targets.torch_device import describe, features
 from hotlap.core.record import Device
@@ -138,7 +138,7 @@ class TorchTarget:
         with self.module.stream(self.second):
             a.copy_(b, non_blocking=True)
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> Kernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
         raise NotSupported(f"PyTorch runs its own operations, not '{name}' in C; the targets cuda and opencl do")
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:

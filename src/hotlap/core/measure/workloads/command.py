@@ -15,7 +15,7 @@ from hotlap.core.units import exact
 from hotlap.core.work.program import command_fault
 
 
-class Program:
+class CommandProgram:
     """A program as a case describes it. Raises InputError for a description that is not valid."""
 
     def __init__(self, case: Case) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hotlap.core.errors import NotSupported
-from hotlap.core.measure.targets.base import Kernel, Target
+from hotlap.core.measure.targets.base import Target, TargetKernel
 from hotlap.core.measure.workloads import source
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.layout import group_size
@@ -34,7 +34,7 @@ def _launch(target: Target, case: Case) -> Prepared:
     counted = target.kernel(source("latency"), "counted")
     cell = target.buffer(np.zeros(1, np.uint32))
 
-    def run(kernel: Kernel, calls: int) -> None:
+    def run(kernel: TargetKernel, calls: int) -> None:
         for _ in range(calls):
             kernel(1, 1, cell)
             if mode == "single":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hotlap.core.errors import NotSupported
-from hotlap.core.measure.targets.base import Buffer, Kernel, Target
+from hotlap.core.measure.targets.base import Buffer, Target, TargetKernel
 from hotlap.core.measure.workloads import source
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.flush import flusher
@@ -63,7 +63,7 @@ class _Stream:
         per_unit = PASS_BYTES.get(target.device.kind, 32 << 20)
         self.passes = max(1, per_unit * (target.device.compute_units or 1) // moved)
 
-    def launch(self, kernel: Kernel, *args: Buffer | np.generic) -> None:
+    def launch(self, kernel: TargetKernel, *args: Buffer | np.generic) -> None:
         kernel(self.shape.items, self.shape.group, *args)
 
     def refill(self, mask: int) -> None:

@@ -195,7 +195,7 @@ def share(a: Floats, b: Floats, p: float) -> Floats:
     return np.asarray((a / larger) ** p / ((a / larger) ** p + (b / larger) ** p))
 
 
-class Plan(NamedTuple):
+class AttentionPlan(NamedTuple):
     """What a kernel does for each case, in seconds by name and in what it asks of the machine."""
 
     parts: Mapping[str, Floats]  # add up to the time of the call

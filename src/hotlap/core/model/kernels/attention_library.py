@@ -13,24 +13,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.core.errors import InputError
-from hotlap.core.model.kernels.attention import Cases, Plan, read
+from hotlap.core.model.kernels.attention import AttentionPlan, Cases, read
 from hotlap.core.model.kernels.base import Chip, Coefficients, Demand, Estimate, Floats, stored
 
 WARP_SPECIALISED = 4096.0  # FLOP per clock and SM from which libraries ship asynchronous (Hopper and later) kernels
 
 
-class Family(NamedTuple):
+class LibraryFamily(NamedTuple):
     """What prefill and decode differ in."""
 
     phase: str
     kernels: Mapping[str, Any]  # traits
-    plan: Callable[[Cases, Chip, Any, Mapping[str, float]], Plan]
+    plan: Callable[[Cases, Chip, Any, Mapping[str, float]], AttentionPlan]
     bound: Callable[[Cases, Chip], Floats]
     inside: Callable[[Cases], NDArray[np.bool_]]
 
 
 def estimate(
-    family: Family, params: Mapping[str, ArrayLike], chip: Chip, implementation: str | ArrayLike, coefficients: Coefficients | None
+    family: LibraryFamily, params: Mapping[str, ArrayLike], chip: Chip, implementation: str | ArrayLike, coefficients: Coefficients | None
 ) -> Estimate:
     """The expected time of each case; never less than what is provable."""
     c = read(params, family.phase)
@@ -49,7 +49,7 @@ def estimate(
     )
 
 
-def _planned(family: Family, c: Cases, chip: Chip, kernels: NDArray[np.str_], fitted: Coefficients) -> Plan:
+def _planned(family: LibraryFamily, c: Cases, chip: Chip, kernels: NDArray[np.str_], fitted: Coefficients) -> AttentionPlan:
     names = np.unique(kernels)
     plans = {}
     for name in names:
@@ -60,15 +60,15 @@ def _planned(family: Family, c: Cases, chip: Chip, kernels: NDArray[np.str_], fi
     return next(iter(plans.values())) if len(names) == 1 else _merged(plans, kernels)
 
 
-def _merged(plans: Mapping[str, Plan], kernels: NDArray[np.str_]) -> Plan:
-    def one(get: Callable[[Plan], Floats]) -> Floats:
+def _merged(plans: Mapping[str, AttentionPlan], kernels: NDArray[np.str_]) -> AttentionPlan:
+    def one(get: Callable[[AttentionPlan], Floats]) -> Floats:
         out = np.empty(len(kernels))
         for name, plan in plans.items():
             out[kernels == name] = get(plan)
         return out
 
     first = next(iter(plans.values()))
-    return Plan(
+    return AttentionPlan(
         {n: one(lambda p, n=n: p.parts[n]) for n in first.parts}, {n: one(lambda p, n=n: p.choice[n]) for n in first.choice},  # type: ignore[misc]
         one(lambda p: p.flop), one(lambda p: p.special), one(lambda p: p.dram_bytes), one(lambda p: p.l2_bytes),
     )

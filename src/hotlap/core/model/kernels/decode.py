@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.core.model.kernels import attention, attention_library
-from hotlap.core.model.kernels.attention import Cases, Plan, norm
-from hotlap.core.model.kernels.attention_library import Family
+from hotlap.core.model.kernels.attention import AttentionPlan, Cases, norm
+from hotlap.core.model.kernels.attention_library import LibraryFamily
 from hotlap.core.model.kernels.base import Chip, Coefficients, Estimate, Floats
 
 
 @dataclass(frozen=True)
-class Traits:
+class DecodeTraits:
     """What a library's source says of its kernel."""
 
     rule: str  # how keys are split: "even" shares of all blocks, "efficiency" of the last wave, "fill" the slots
@@ -40,22 +40,22 @@ class Traits:
     swaps: bool = False  # the heads of a group become rows by copies of queries and output
 
 
-KERNELS: Mapping[str, Traits] = {
+KERNELS: Mapping[str, DecodeTraits] = {
     # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped (not of single heads), num_splits_heuristic
-    "fa2": Traits("efficiency", slots=2.0, resident=2.0, most=64, swaps=True),
+    "fa2": DecodeTraits("efficiency", slots=2.0, resident=2.0, most=64, swaps=True),
     # flash-attention `hopper/flash_prepare_scheduler.cu` (batches to 992); vLLM captures graphs with at most 32 splits
-    "fa3": Traits("even", searched=992.0),
+    "fa3": DecodeTraits("even", searched=992.0),
     # the same source for Ampere, `tile_size_fwd_sm8x`: where SGLang's version 3 runs (`sgl_kernel.flash_attn.is_fa3_supported`)
-    "fa3_sm80": Traits("efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, staged=False),
+    "fa3_sm80": DecodeTraits("efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, staged=False),
     # TensorRT-LLM `cpp/kernels/xqa` and `masked_multihead_attention`; slots and steps judged by the training rows
-    "xqa": Traits("fill", packs=32, rows=32, keys=64, slots=8.0),
-    "xqa_fp8": Traits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0),
-    "mmha": Traits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64),
-    "default": Traits("even"),
+    "xqa": DecodeTraits("fill", packs=32, rows=32, keys=64, slots=8.0),
+    "xqa_fp8": DecodeTraits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0),
+    "mmha": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64),
+    "default": DecodeTraits("even"),
 }
 
 
-class Tasks(NamedTuple):
+class DecodeTasks(NamedTuple):
     """How a case is cut up."""
 
     number: Floats  # without splits
@@ -64,7 +64,7 @@ class Tasks(NamedTuple):
     each: Floats  # blocks of one split
 
 
-def tasks(c: Cases, chip: Chip, t: Traits) -> Tasks:
+def tasks(c: Cases, chip: Chip, t: DecodeTraits) -> DecodeTasks:
     count = c.batch * c.kv_heads * np.ceil(c.group * c.query / np.minimum(c.group, t.packs))
     blocks = np.ceil(c.window / t.keys) + 0.5 * c.windowed  # a window seldom starts where a block does
     slots = chip.units * t.slots
@@ -75,13 +75,13 @@ def tasks(c: Cases, chip: Chip, t: Traits) -> Tasks:
     else:
         whole = (blocks <= t.unsplit) | (t.swaps & (c.group == 1))
         splits = np.where(whole, 1.0, attention.splits_by_efficiency(count, slots, blocks, t.most))
-    return Tasks(count, blocks, splits, blocks / splits if t.rule == "fill" else np.ceil(blocks / splits))
+    return DecodeTasks(count, blocks, splits, blocks / splits if t.rule == "fill" else np.ceil(blocks / splits))
 
 
 # ---------------------------------------------------------------- time
 
 
-def plan(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> Plan:
+def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> AttentionPlan:
     """Seconds by name, and what the call asks of the machine."""
     w = tasks(c, chip, t)
     start, products, loads = _clocks(c, chip, t, k)
@@ -110,10 +110,10 @@ def plan(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> Plan:
     tile = {"tile_rows": np.full_like(q, t.rows), "tile_keys": np.full_like(q, t.keys)}
     choice = {**tile, "tasks": w.number, "splits": w.splits, "waves": np.ceil(per_unit)}
     padded = w.number * w.blocks * t.keys * t.rows
-    return Plan(parts, choice, 2 * padded * c.width, padded, (kv + q) * miss, reread + q)
+    return AttentionPlan(parts, choice, 2 * padded * c.width, padded, (kv + q) * miss, reread + q)
 
 
-def _clocks(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> tuple[Floats, Floats, Floats]:
+def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> tuple[Floats, Floats, Floats]:
     """Of a task's start, of a block's products and softmax, of a block's loads (with the conversion of 8-bit elements)."""
     size = c.width / 256
     more = 1 + k["step_extra"] * (np.ceil(np.minimum(c.group, t.packs) / t.row_step) - 1)
@@ -124,13 +124,13 @@ def _clocks(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> tuple[Fl
     return start * more, products * more, loads * more
 
 
-def _bytes(c: Cases, w: Tasks) -> tuple[Floats, Floats, Floats]:
+def _bytes(c: Cases, w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
     """The cache's, the cache's as often as tasks read it, the queries' and the output's."""
     row = c.window * c.row_elements * c.kv_bytes
     return c.batch * c.kv_heads * row, w.number * row, c.batch * c.query * c.heads * c.width * 2
 
 
-def _launch(c: Cases, t: Traits, k: Mapping[str, float], w: Tasks) -> Floats:
+def _launch(c: Cases, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> Floats:
     copies = (c.group > 1) & (c.batch > 1) & (c.kv_heads > 1) & t.swaps
     walk = np.where(c.batch <= t.searched, c.batch, 0.0) * k["sequence_s"]
     once = attention.launched(k["launch_s"], c) * np.where(c.low > 0, k["launch_low_ratio"], 1.0)
@@ -154,7 +154,7 @@ def inside(c: Cases) -> NDArray[np.bool_]:
     return np.asarray(fits & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.query == 1))
 
 
-FAMILY = Family("decode", KERNELS, plan, bound, inside)
+FAMILY = LibraryFamily("decode", KERNELS, plan, bound, inside)
 
 
 def estimate(

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.kernels import gemm_tiles, power
 from hotlap.core.model.kernels.base import Chip, Demand, Estimate, Floats, stored
-from hotlap.core.model.kernels.gemm_tiles import Machine, Timed
+from hotlap.core.model.kernels.gemm_tiles import TileMachine, TileTimes
 from hotlap.core.work.base import unit_of
 
 CHUNK = 512  # cases at once: their candidates stay in the processor's cache
@@ -136,14 +136,14 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapp
     return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype), clock)
 
 
-def _mean(timed: Timed, power: float) -> Floats:
+def _mean(timed: TileTimes, power: float) -> Floats:
     """Seconds over all candidates, each weighed by a power of how quick it seems."""
     seems = timed.total * timed.liking
     weight = np.exp(np.float32(-power) * np.log(seems / seems.min(axis=1, keepdims=True)))
     return np.asarray(((weight * timed.total).sum(axis=1) / weight.sum(axis=1)).astype(np.float64))
 
 
-def _added(cases: Mapping[str, NDArray[Any]], on: Machine) -> dict[str, Floats]:
+def _added(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> dict[str, Floats]:
     """What does not depend on the tile: launch, first latency, and a pass that quantises the activations."""
     ones, c = np.ones(len(cases["m"])), on.c
     rows = cases["m"] * cases["batch"]
@@ -154,7 +154,7 @@ def _added(cases: Mapping[str, NDArray[Any]], on: Machine) -> dict[str, Floats]:
     }
 
 
-def _chosen(cases: Mapping[str, NDArray[Any]], timed: Timed, at: tuple[NDArray[Any], ...], on: Machine) -> dict[str, Floats]:
+def _chosen(cases: Mapping[str, NDArray[Any]], timed: TileTimes, at: tuple[NDArray[Any], ...], on: TileMachine) -> dict[str, Floats]:
     """Parts of the chosen candidate. The overlapped time is shared between arithmetic and DRAM as their powers; the arithmetic's
     share among its parts, each what it adds to the one before."""
     compute, dram, body, store, reduce = (
@@ -168,7 +168,7 @@ def _chosen(cases: Mapping[str, NDArray[Any]], timed: Timed, at: tuple[NDArray[A
     return {**parts, "DRAM": body * (1 - share), "epilogue": store, "split reduction": reduce}
 
 
-def _arithmetic(cases: Mapping[str, NDArray[Any]], timed: Timed, at: tuple[NDArray[Any], ...], on: Machine) -> dict[str, Floats]:
+def _arithmetic(cases: Mapping[str, NDArray[Any]], timed: TileTimes, at: tuple[NDArray[Any], ...], on: TileMachine) -> dict[str, Floats]:
     chip, one = on.chip, timed.tile_m * timed.tile_n
     peak = on.rate * chip.units * chip.clock_hz
     depth, count = timed.depth[at].astype(np.float64), timed.tiles[at].astype(np.float64)
@@ -180,18 +180,18 @@ def _arithmetic(cases: Mapping[str, NDArray[Any]], timed: Timed, at: tuple[NDArr
     return {"matrix unit": plain} | {name: np.maximum(value, 0.0) for name, value in more.items()}  # singles are rounded
 
 
-def _clock(demand: Demand, seconds: Floats, parts: Mapping[str, Floats], on: Machine) -> tuple[Floats, Floats]:
+def _clock(demand: Demand, seconds: Floats, parts: Mapping[str, Floats], on: TileMachine) -> tuple[Floats, Floats]:
     """The clock that calls back to back hold under the power limit, and how much longer each takes at it; NaN and 1 where the limit or
     the energy of an operation is not known."""
     if not on.chip.power_w or not power.known(demand.operations):
         return np.full(len(seconds), np.nan), np.ones(len(seconds))
     fixed = np.minimum(np.sum([parts[name] for name in UNCLOCKED], axis=0), seconds)
     table = {**power.stored(), power.FROM_TIMES: on.c["operation_pj"]}
-    held = power.clock(demand, power.Spent(seconds - fixed, fixed), on.chip, kind="gemm", coefficients=table)
+    held = power.clock(demand, power.PowerDemand(seconds - fixed, fixed), on.chip, kind="gemm", coefficients=table)
     return held.clock_hz, held.slowdown
 
 
-def _least(cases: Mapping[str, NDArray[Any]], flop: Floats, on: Machine) -> Floats:
+def _least(cases: Mapping[str, NDArray[Any]], flop: Floats, on: TileMachine) -> Floats:
     """Below which nothing can be: all units busy at the highest clock, and from DRAM what all of L2 cannot have kept."""
     rows, columns, inner, batch = (cases[name] for name in ("m", "n", "k", "batch"))
     touched = batch * (on.size * inner * (rows + columns) + on.out * rows * columns)

@@ -47,7 +47,7 @@ NEVER = 1e9  # times longer a candidate seems that is not taken
 LARGE = 32768.0  # elements of the tile that libraries prefer
 
 
-class Machine(NamedTuple):
+class TileMachine(NamedTuple):
     """A chip and the coefficients, for one type of element."""
 
     chip: Chip
@@ -72,7 +72,7 @@ class Machine(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Timed:
+class TileTimes:
     """Every candidate of every case: cases × candidates. Seconds where nothing else is said."""
 
     tile_m: Singles
@@ -96,7 +96,7 @@ class Timed:
         return np.asarray(self.body + self.store + self.reduce)
 
 
-def machine(chip: Chip, dtype: str, c: Mapping[str, float]) -> Machine:
+def machine(chip: Chip, dtype: str, c: Mapping[str, float]) -> TileMachine:
     """Raises InputError for a type that the chip has no unit for."""
     table, unit = chip.flop_per_clock, unit_of(dtype)
     rate = table.get(unit) or (table.get(unit.replace("matrix", "fma")) if dtype in ("fp32", "fp64") else None)
@@ -106,7 +106,7 @@ def machine(chip: Chip, dtype: str, c: Mapping[str, float]) -> Machine:
     size = STORED[dtype]
     built = (chip.original or chip).flop_per_clock
     whole = built.get("matrix.bf16") or built.get("matrix.fp16") or rate
-    return Machine(chip, c, size, {"int8": 4.0}.get(dtype, max(size, OUT_BYTES)), rate, whole)
+    return TileMachine(chip, c, size, {"int8": 4.0}.get(dtype, max(size, OUT_BYTES)), rate, whole)
 
 
 @functools.cache
@@ -116,7 +116,7 @@ def tiles(fine: bool, fixed: bool, blocked: bool) -> tuple[Singles, Singles]:
     return table[:, 0][None], table[:, 1][None]
 
 
-def timed(cases: Mapping[str, NDArray[Any]], on: Machine) -> Timed:
+def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
     """All candidates of all cases: each tile with each way to split."""
     tile_m, tile_n = tiles(on.whole >= ASYNCHRONOUS, on.fixed, on.blocked)
     m, n, k, batch = (cases[name].astype(np.float32)[:, None] for name in ("m", "n", "k", "batch"))
@@ -141,7 +141,7 @@ def timed(cases: Mapping[str, NDArray[Any]], on: Machine) -> Timed:
     if on.fixed:
         above, upto = np.array(FIXED_ROWS, dtype=np.float32).T
         liking = np.where((m > above) & (m <= upto), np.float32(1), np.float32(NEVER))
-    return Timed(
+    return TileTimes(
         tile_m, tile_n, split, tasks, depth, waves, fed, compute, dram, overlapped(c["overlap_power"], compute, dram),
         (waves * before / np.float32(chip.clock_hz)).astype(np.float32), np.where(split > 1, reduce, np.float32(0)), moved, through, liking,
     )  # fmt: skip
@@ -154,12 +154,12 @@ def overlapped(power: float, first: Singles | np.float32, two: Singles | np.floa
     return np.asarray(longest * np.exp(np.log1p(np.exp(exponent * np.log(share))) / exponent), dtype=np.float32)
 
 
-def l2_b_s(on: Machine) -> float:
+def l2_b_s(on: TileMachine) -> float:
     """What L2 gives all units together."""
     return on.c["feed_bytes_per_flop"] * on.chip.l2_factor * on.whole * on.chip.units * on.chip.clock_hz
 
 
-def _splits(count: Singles, steps: Singles, on: Machine) -> list[Singles]:
+def _splits(count: Singles, steps: Singles, on: TileMachine) -> list[Singles]:
     units = np.float32(on.chip.units)
     ways = [np.ones_like(count), np.maximum(np.floor(units / count), 1), _fullest(count / units)][: on.splits]
     return [np.minimum(way, np.maximum(np.floor(steps / SHALLOWEST), 1)) for way in ways]
@@ -174,7 +174,7 @@ def _fullest(share: Singles) -> Singles:
     return best
 
 
-def _depth(k: Singles, split: Singles, on: Machine) -> Singles:
+def _depth(k: Singles, split: Singles, on: TileMachine) -> Singles:
     """k of one split: whole steps; alone, half of one where warps issue the instructions."""
     step = np.float32(STEP_BYTES / on.size)
     alone = step if on.whole >= ASYNCHRONOUS else step / 2
@@ -182,13 +182,13 @@ def _depth(k: Singles, split: Singles, on: Machine) -> Singles:
     return found
 
 
-def _waves(tasks: Singles, on: Machine) -> Singles:
+def _waves(tasks: Singles, on: TileMachine) -> Singles:
     """Tiles of the busiest unit: whole ones, or an even share as far as schedulers smooth the last wave; at least one."""
     share, even = tasks / np.float32(on.chip.units), np.float32(min(on.c["even_waves"], 1.0))
     return np.asarray(even * np.maximum(share, 1) + (1 - even) * np.ceil(share))
 
 
-def _fed(tile_m: Singles, tile_n: Singles, on: Machine) -> Singles:
+def _fed(tile_m: Singles, tile_n: Singles, on: TileMachine) -> Singles:
     """Cycles of a tile for one unit of depth: its products, or shared memory, or what comes from L2."""
     area, c = tile_m * tile_n, on.c
     pipe = area * np.float32(2.0 / on.rate / (c["matrix_share"] * c.get("matrix_factor", 1.0)))
@@ -200,7 +200,7 @@ def _fed(tile_m: Singles, tile_n: Singles, on: Machine) -> Singles:
     return overlapped(c["feed_power"], overlapped(c["feed_power"], pipe, shared), feed)
 
 
-def _empty(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, on: Machine) -> Singles:
+def _empty(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, on: TileMachine) -> Singles:
     """Tiles that the busiest unit waits for beside its own: the last block of rows takes longer by the rows it does not have. Measured
     with TensorRT-LLM's and DeepGEMM's kernels (160 rows take 1.4 times as long as 256); why is not known."""
     m, n, batch = sizes
@@ -208,7 +208,7 @@ def _empty(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, on: Mac
     return np.asarray(missing * np.float32(on.c["empty_rows"]) * np.maximum(np.ceil(n / tile_n) * batch / np.float32(on.chip.units), 1))
 
 
-def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depths: Singles, on: Machine) -> tuple[Singles, Singles]:
+def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depths: Singles, on: TileMachine) -> tuple[Singles, Singles]:
     """Bytes from DRAM and through L2.
 
     Activations and results stay in L2 from call to call as far as they and the weights fit, weights as far as all that pass between
@@ -227,13 +227,13 @@ def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depth
     return once + again * _lost(a + b, on), depths * (tile_m + tile_n) * size
 
 
-def _lost(held: Singles, on: Machine) -> Singles:
+def _lost(held: Singles, on: TileMachine) -> Singles:
     """The share of these bytes that L2 does not hold."""
     fits = np.minimum(np.float32(on.c["l2_share"] * on.chip.l2_bytes) / held, np.float32(100))
     return np.asarray(1 / (1 + fits ** np.float32(RESIDENT_POWER)))
 
 
-def _bandwidth(tasks: Singles, on: Machine) -> Singles:
+def _bandwidth(tasks: Singles, on: TileMachine) -> Singles:
     """Of DRAM: a share of the spec, or what the units at work have in flight."""
     chip, share = on.chip, min(on.c["dram_share"] * on.c.get("dram_factor", 1.0), 0.97)
     return np.float32(chip.memory_b_s) * np.minimum(np.float32(share), np.minimum(tasks, chip.units) / np.float32(on.c["units_for_dram"]))

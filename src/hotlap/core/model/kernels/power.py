@@ -50,14 +50,14 @@ SCALES = (0.4, 2.5)  # least and most energy of an operation against Hopper's: V
 MARGIN = 0.986  # of the limit at which boards settle: long H200 kernels read 690 W of 700 W (fit/power.py)
 
 
-class Spent(NamedTuple):
+class PowerDemand(NamedTuple):
     """Time of a call by what it goes with."""
 
     scaling_s: ArrayLike  # with 1/clock: arithmetic, caches, latencies on the chip
     fixed_s: ArrayLike = 0.0  # the rest: DRAM, links, host
 
 
-class Held(NamedTuple):
+class PowerState(NamedTuple):
     """What a call settles at. Arrays of one entry per case. `slowdown` is against the same call at the chip's highest clock."""
 
     clock_hz: Floats
@@ -190,8 +190,8 @@ def _share(chip: Chip) -> float:
 
 
 def clock(
-    demand: Demand, spent: Spent, chip: Chip, cap_w: float | None = None, kind: str = "", coefficients: Coefficients | None = None
-) -> Held:
+    demand: Demand, spent: PowerDemand, chip: Chip, cap_w: float | None = None, kind: str = "", coefficients: Coefficients | None = None
+) -> PowerState:
     """The clock at which power meets the cap, for calls repeated until it has settled.
 
     `spent`: seconds at the chip's clock; where they overlap, the exposed part of each. The cap is the board's limit unless it is given.
@@ -210,7 +210,7 @@ def clock(
         here = Parts(at.idle_w, at.leakage_w, *(np.broadcast_to(one, x.shape)[over] for one in at[2:]))
         x[over], drawn[over] = _settled(here, (scaling / fastest)[over], cap * MARGIN, table)
     seconds = scaling / x + fixed
-    return Held(x * chip.clock_max_hz, seconds, drawn, x < 1, seconds / fastest)
+    return PowerState(x * chip.clock_max_hz, seconds, drawn, x < 1, seconds / fastest)
 
 
 def _settled(at: Parts, share: Floats, cap_w: float, table: Coefficients) -> tuple[Floats, Floats]:

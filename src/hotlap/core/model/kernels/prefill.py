@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.core.model.kernels import attention, attention_library
-from hotlap.core.model.kernels.attention import Cases, Plan, norm
-from hotlap.core.model.kernels.attention_library import Family
+from hotlap.core.model.kernels.attention import AttentionPlan, Cases, norm
+from hotlap.core.model.kernels.attention_library import LibraryFamily
 from hotlap.core.model.kernels.base import Chip, Coefficients, Estimate, Floats
 
 
 @dataclass(frozen=True)
-class Traits:
+class PrefillTraits:
     """What a library's source says of its kernel. Widths of key blocks by head dimension up to 64, 128, 192, 256 and beyond."""
 
     rows: tuple[int, ...]  # of a query tile; the smallest that holds all rows is taken
@@ -36,21 +36,21 @@ class Traits:
     splits: bool = False  # keys are split where tasks are few
 
 
-KERNELS: Mapping[str, Traits] = {
+KERNELS: Mapping[str, PrefillTraits] = {
     # flash-attention `csrc/flash_attn/src/flash_fwd_launch_template.h`, run_mha_fwd_splitkv_dispatch: a paged cache takes this kernel
-    "fa2": Traits((64,), (256, 128, 64, 64, 64), packs_single=True, warp_level=True),
+    "fa2": PrefillTraits((64,), (256, 128, 64, 64, 64), packs_single=True, warp_level=True),
     # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm90, causal; `heuristics.h`: use_one_mma_wg, should_pack_gqa
-    "fa3": Traits((128,), (128, 128, 96, 80, 64), (160, 160, 160, 128, 128), rows_64=192, rows_128=64, packs=True, splits=True),
-    "fa4": Traits((128,), (128, 128, 112, 80, 64), packs=True, splits=True),
+    "fa3": PrefillTraits((128,), (128, 128, 96, 80, 64), (160, 160, 160, 128, 128), rows_64=192, rows_128=64, packs=True, splits=True),
+    "fa4": PrefillTraits((128,), (128, 128, 112, 80, 64), packs=True, splits=True),
     # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm8x: SGLang's version 3 runs on Ampere (`sgl_kernel.flash_attn.is_fa3_supported`)
-    "fa3_sm80": Traits((128,), (112, 64, 64, 96, 96), packs=True, splits=True, warp_level=True),
+    "fa3_sm80": PrefillTraits((128,), (112, 64, 64, 96, 96), packs=True, splits=True, warp_level=True),
     # TensorRT-LLM `cpp/kernels/fmha_v2/setup.py`, warp-specialised kernels; blocks of keys also judged by the training rows
-    "fmha": Traits((128,), (128, 128, 64, 64, 64), (256, 256, 128, 128, 128)),
-    "default": Traits((128,), (128, 128, 64, 64, 64), packs=True, splits=True),
+    "fmha": PrefillTraits((128,), (128, 128, 64, 64, 64), (256, 256, 128, 128, 128)),
+    "default": PrefillTraits((128,), (128, 128, 64, 64, 64), packs=True, splits=True),
 }
 
 
-class Tasks(NamedTuple):
+class PrefillTasks(NamedTuple):
     """The tiles of each case."""
 
     rows: Floats  # of a tile
@@ -63,7 +63,7 @@ class Tasks(NamedTuple):
     splits: Floats
 
 
-def tasks(c: Cases, chip: Chip, t: Traits) -> Tasks:
+def tasks(c: Cases, chip: Chip, t: PrefillTraits) -> PrefillTasks:
     packed = np.full(len(c.batch), t.packs) | (t.packs_single & (c.query == 1))
     each = np.where(packed, c.query * c.group, c.query)
     rows = np.full_like(each, t.rows[-1])
@@ -84,10 +84,12 @@ def tasks(c: Cases, chip: Chip, t: Traits) -> Tasks:
     masked = np.where(c.windowed, np.minimum(1.0, 2 * np.maximum(span, block) / mean), 0.0)
     blocks = np.where(longest > 4 * block, longest / block / 2, 1.0)  # four blocks and fewer are never split, and a part has two
     splits = attention.splits_by_efficiency(count, chip.units, blocks, 64) if t.splits else np.ones_like(count)
-    return Tasks(rows, block, count, mean, np.maximum(longest, mean), masked, np.asarray(packed & (c.group > 1), dtype=float), splits)
+    return PrefillTasks(
+        rows, block, count, mean, np.maximum(longest, mean), masked, np.asarray(packed & (c.group > 1), dtype=float), splits
+    )
 
 
-def _block(c: Cases, t: Traits) -> Floats:
+def _block(c: Cases, t: PrefillTraits) -> Floats:
     index = np.searchsorted((64, 128, 192, 256), c.head_dim)
     wide = np.asarray(t.keys, dtype=float)[index]
     return wide if t.keys_low is None else np.where(c.low > 0, np.asarray(t.keys_low, dtype=float)[index], wide)
@@ -96,7 +98,7 @@ def _block(c: Cases, t: Traits) -> Floats:
 # ---------------------------------------------------------------- time
 
 
-def plan(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> Plan:
+def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> AttentionPlan:
     """Seconds by name, and what the call asks of the machine."""
     w = tasks(c, chip, t)
     matrix = 2 * w.rows * c.width / attention.matrix_rate(chip, c.low, t.warp_level) / _matrix_efficiency(c, k)  # clocks per key
@@ -119,7 +121,7 @@ def plan(c: Cases, chip: Chip, t: Traits, k: Mapping[str, float]) -> Plan:
     parts["wave quantisation"] = parts["launch"] + parts["cache write"] + total - sum(parts.values())
     padded = w.number * w.rows * w.mean
     choice = {"tile_rows": w.rows, "tile_keys": w.block, "tasks": w.number, "splits": w.splits, "waves": np.ceil(per_unit)}
-    return Plan(parts, choice, 2 * padded * c.width, padded, (q + kv) * miss, w.number * w.mean * c.row_elements * c.kv_bytes + q)
+    return AttentionPlan(parts, choice, 2 * padded * c.width, padded, (q + kv) * miss, w.number * w.mean * c.row_elements * c.kv_bytes + q)
 
 
 def _matrix_efficiency(c: Cases, k: Mapping[str, float]) -> Floats:
@@ -157,7 +159,7 @@ def inside(c: Cases) -> NDArray[np.bool_]:
     return np.asarray(fits & c.causal & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.kv == c.query))
 
 
-FAMILY = Family("prefill", KERNELS, plan, bound, inside)
+FAMILY = LibraryFamily("prefill", KERNELS, plan, bound, inside)
 
 
 def estimate(

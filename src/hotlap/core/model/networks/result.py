@@ -20,7 +20,7 @@ class StepPart(Record, frozen=True, kw_only=True):
     limiter: str = ""
 
 
-class Step(Record, frozen=True, kw_only=True):
+class StepEstimate(Record, frozen=True, kw_only=True):
     """What to expect of one step of a network: a prefill, a decoded token of every sequence, a training step."""
 
     network: str

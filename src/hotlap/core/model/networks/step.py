@@ -13,7 +13,7 @@ from hotlap.core import work
 from hotlap.core.errors import InputError
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.networks import memory
-from hotlap.core.model.networks.result import Step, StepPart
+from hotlap.core.model.networks.result import StepEstimate, StepPart
 from hotlap.core.record import Case
 from hotlap.core.work.networks import calls, transformer
 from hotlap.core.work.networks.backward import backward
@@ -23,7 +23,7 @@ from hotlap.core.work.networks.shape import Network
 HIDDEN_SHARE = 0.9  # of the backward pass that an exchange of gradients can hide under: all but the last layers'; assumed
 
 
-class Timed(NamedTuple):
+class StepTimes(NamedTuple):
     """The expected time of one call of a kernel."""
 
     seconds: float
@@ -38,14 +38,14 @@ class Priced(NamedTuple):
     """A part of a step; `timed`: one call of it, where it is a kernel's."""
 
     part: StepPart
-    timed: Timed | None
+    timed: StepTimes | None
 
 
-Expect = Callable[[str, dict[str, Any]], Timed]
+Expect = Callable[[str, dict[str, Any]], StepTimes]
 """Workload and parameters → its expected time."""
 
 
-def step(network: Network, setting: Setting, spec: Spec, expect: Expect) -> Step:
+def step(network: Network, setting: Setting, spec: Spec, expect: Expect) -> StepEstimate:
     """One step on one machine of the table per GPU. Assumes kernels back to back (recorded graphs), exchanges between tensor-parallel
     GPUs not hidden, experts and layers evenly loaded. Raises InputError for settings that do not fit the network."""
     found = transformer.forward(network, setting)
@@ -93,7 +93,7 @@ def _shown(once: Sequence[Priced], hidden_s: float) -> list[Priced]:
     return shown
 
 
-def _step(network: Network, setting: Setting, spec: Spec, priced: Sequence[Priced]) -> Step:
+def _step(network: Network, setting: Setting, spec: Spec, priced: Sequence[Priced]) -> StepEstimate:
     seconds = _seconds(priced)
     low, high = _interval(priced, seconds)
     needed = memory.needed(network, setting)
@@ -102,7 +102,7 @@ def _step(network: Network, setting: Setting, spec: Spec, priced: Sequence[Price
     operations, energy = operations_of(network, setting), _energy(priced, seconds, setting)
     peak = spec.rate("matrix.bf16", spec.clock_for_peak_hz)
     parts = [changed(one.part, share=one.part.total_s / seconds) for one in priced]
-    return Step(
+    return StepEstimate(
         network=network.name, phase=setting.phase, machine=spec.slug, setting=asdict(setting), gpus=setting.gpus, seconds=seconds,
         low_s=low, high_s=high, tokens_s=tokens / seconds, operations=operations, energy_j=energy,
         share_of_peak=operations / (seconds * peak * setting.gpus) if peak else None,

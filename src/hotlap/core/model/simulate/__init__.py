@@ -19,6 +19,6 @@ from hotlap.core.model.simulate.card import simulate
 from hotlap.core.model.simulate.chip import chip_of
 from hotlap.core.model.simulate.counters import Counters
 from hotlap.core.model.simulate.hold import hold, sequence
-from hotlap.core.model.simulate.tasks import Kernel
+from hotlap.core.model.simulate.tasks import SimulatedKernel
 
-__all__ = ["LAUNCH_S", "Counters", "Kernel", "chip_of", "expected_call_s", "hold", "sequence", "simulate"]
+__all__ = ["LAUNCH_S", "Counters", "SimulatedKernel", "chip_of", "expected_call_s", "hold", "sequence", "simulate"]

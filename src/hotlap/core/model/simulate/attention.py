@@ -11,7 +11,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.model.kernels.base import Chip
 from hotlap.core.model.simulate import chip as facts
 from hotlap.core.model.simulate.gemm import ASYNC_RATE, TMEM_RATE, modern
-from hotlap.core.model.simulate.tasks import REGISTERS_OWN, Block, Kernel, Operand, Step, countable, counts, slots
+from hotlap.core.model.simulate.tasks import REGISTERS_OWN, Operand, SimulatedKernel, TaskBlock, TaskStep, countable, counts, slots
 
 SOFTMAX_FMA = 8.0  # vector operations per score: scale, maximum, subtract, sum, convert, with a multiply-add as 2: FlashAttention's loop
 LOADS = 3.0  # one after another before a tile runs: length of its sequence, its pages, keys
@@ -21,7 +21,7 @@ DECODE_FILL = 2  # splits until each unit has so many tiles
 SPLIT_CYCLES = 6000.0  # partial results written, a second kernel that joins them: assumed
 
 
-class Problem(NamedTuple):
+class AttentionProblem(NamedTuple):
     """Sizes of one call. `keys`: length of keys and values; prefill: `queries` of them are new, at the end."""
 
     batch: int
@@ -37,7 +37,7 @@ class Problem(NamedTuple):
     copies: int = 1
 
 
-def check(p: Problem) -> None:
+def check(p: AttentionProblem) -> None:
     counts(batch=p.batch, heads=p.heads, kv_heads=p.kv_heads, head_dim=p.head_dim, queries=p.queries, keys=p.keys, copies=p.copies)
     if p.heads % p.kv_heads:
         raise InputError(f"heads ({p.heads}) must be a multiple of kv_heads ({p.kv_heads})")
@@ -48,7 +48,7 @@ def check(p: Problem) -> None:
             raise InputError(f"there is no dtype '{dtype}' here; there are {', '.join(facts.BYTES)}")
 
 
-def tile(p: Problem, chip: Chip, rows: float) -> tuple[int, int]:
+def tile(p: AttentionProblem, chip: Chip, rows: float) -> tuple[int, int]:
     """Queries and keys of one step."""
     high = 256 if modern(chip, TMEM_RATE) and rows > 128 else 128
     if rows <= 64:
@@ -57,19 +57,19 @@ def tile(p: Problem, chip: Chip, rows: float) -> tuple[int, int]:
     return high, wide
 
 
-def step_of(p: Problem, high: int, wide: int, chip: Chip) -> Step:
+def step_of(p: AttentionProblem, high: int, wide: int, chip: Chip) -> TaskStep:
     """Scores, softmax and output of one block of keys. Queries stay in registers or shared memory."""
     size, kv = facts.BYTES[p.dtype], facts.BYTES[p.kv_dtype or p.dtype]
     loaded = 2.0 * wide * p.head_dim * kv
     readers = max(1.0, high / (128.0 if modern(chip, TMEM_RATE) else 64.0))  # groups of warps that each read keys and values
-    return Step(
+    return TaskStep(
         flop=4.0 * high * wide * p.head_dim, fma=SOFTMAX_FMA * high * wide, special=float(high * wide),
         shared_bytes=loaded + readers * 2.0 * wide * p.head_dim * size + high * p.head_dim * size, l2_bytes=loaded,
         latency_cycles=2.0 * facts.MATRIX_CYCLES * (p.head_dim + wide) / 16.0 / 4.0,
     )  # fmt: skip
 
 
-def block_of(p: Problem, chip: Chip, high: int, wide: int) -> tuple[Block, float]:
+def block_of(p: AttentionProblem, chip: Chip, high: int, wide: int) -> tuple[TaskBlock, float]:
     """Registers hold the output and scores; shared memory queries and two stages of keys and values, if they fit."""
     size = facts.BYTES[p.kv_dtype or p.dtype]
     threads = 128 * max(1, high // 64) + (128 if modern(chip, ASYNC_RATE) else 0)
@@ -79,14 +79,14 @@ def block_of(p: Problem, chip: Chip, high: int, wide: int) -> tuple[Block, float
     stages = min(2.0, (chip.shared_bytes - own) / stage)
     if stages < 0.5:
         raise InputError(f"heads of {p.head_dim} do not fit {chip.shared_bytes:g} B of shared memory")
-    return Block(threads, min(inside + threads * REGISTERS_OWN, chip.registers), own + stages * stage), stages
+    return TaskBlock(threads, min(inside + threads * REGISTERS_OWN, chip.registers), own + stages * stage), stages
 
 
 def overlap(chip: Chip) -> float:
     return OVERLAP_ASYNC if modern(chip, ASYNC_RATE) else OVERLAP
 
 
-def prefill(p: Problem, chip: Chip) -> Kernel:
+def prefill(p: AttentionProblem, chip: Chip) -> SimulatedKernel:
     """Longest tiles first, as persistent schedulers do. Raises InputError for impossible sizes."""
     check(p)
     high, wide = tile(p, chip, p.queries)
@@ -109,7 +109,7 @@ def prefill(p: Problem, chip: Chip) -> Kernel:
     queries = np.minimum(high, p.queries - row * high) * p.head_dim * size
     all_bytes = 2.0 * lots * p.queries * p.head_dim * size + 2.0 * p.batch * p.kv_heads * p.keys * p.head_dim * kv
     seen = np.minimum(end - begin, p.keys)
-    return Kernel(
+    return SimulatedKernel(
         name=f"prefill batch {p.batch}, heads {p.heads}/{p.kv_heads}×{p.head_dim}, {p.queries} of {p.keys} keys, tile {high}×{wide}",
         unit=f"matrix.{p.dtype}", steps=steps[row], step=step_of(p, high, wide, chip),
         reads=(
@@ -122,7 +122,7 @@ def prefill(p: Problem, chip: Chip) -> Kernel:
     )  # fmt: skip
 
 
-def scores(p: Problem) -> float:
+def scores(p: AttentionProblem) -> float:
     """Pairs of a query and a key that it may see, of one head of one sequence."""
     if not p.causal:
         return float(p.queries) * min(p.keys, p.window + p.queries - 1 if p.window else p.keys)
@@ -133,7 +133,7 @@ def scores(p: Problem) -> float:
     return growing * (2 * first + growing - 1) / 2.0 + (p.queries - growing) * float(p.window)
 
 
-def decode(p: Problem, chip: Chip) -> Kernel:
+def decode(p: AttentionProblem, chip: Chip) -> SimulatedKernel:
     """One query a sequence (`queries` is 1), all heads of a group at once, keys split so that every unit has work."""
     check(p)
     group = p.heads // p.kv_heads
@@ -153,7 +153,7 @@ def decode(p: Problem, chip: Chip) -> Kernel:
     out = group * p.head_dim * (size if split == 1 else 4.0)
     total = 2.0 * p.batch * p.kv_heads * keys * p.head_dim * kv
     seen = np.minimum(length * wide, keys - part * steps * wide)
-    return Kernel(
+    return SimulatedKernel(
         name=f"decode batch {p.batch}, heads {p.heads}/{p.kv_heads}×{p.head_dim}, {p.keys} keys, split {split}", unit=f"matrix.{p.dtype}",
         steps=length, step=step_of(p, high, wide, chip),
         reads=(Operand(np.repeat(np.arange(lots), split) * split + part, seen * 2.0 * p.head_dim * kv, lots * split, total * p.copies),),

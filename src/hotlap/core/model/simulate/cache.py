@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hotlap.core.model.kernels.base import Chip, Floats
 from hotlap.core.model.simulate import chip as facts
-from hotlap.core.model.simulate.tasks import Kernel, Operand
+from hotlap.core.model.simulate.tasks import Operand, SimulatedKernel
 
 FAR = 1e30  # a distance that no cache spans
 
@@ -19,7 +19,7 @@ FAR = 1e30  # a distance that no cache spans
 class Cache:
     """State over one kernel."""
 
-    def __init__(self, chip: Chip, kernel: Kernel) -> None:
+    def __init__(self, chip: Chip, kernel: SimulatedKernel) -> None:
         self.kept = max(facts.L2_KEPT * chip.l2_bytes, 1.0)
         self.slope = 1.0 / self.kept / (1.0 - facts.L2_SOFT)
         self.dirty = 0.5 * self.kept  # bytes that may wait to be written: assumed
@@ -34,7 +34,7 @@ class Cache:
         kept: Floats = np.minimum(np.maximum((self.kept - np.asarray(distance)) * self.slope, 0.0), 1.0)
         return kept
 
-    def touch(self, kernel: Kernel, first: int, end: int) -> float:
+    def touch(self, kernel: SimulatedKernel, first: int, end: int) -> float:
         """Tiles first … end - 1 start together: bytes that come from memory."""
         came, all_bytes, distance = 0.0, 0.0, self.filled + self.again
         touched = []
@@ -49,7 +49,7 @@ class Cache:
         self.again, self.missed = all_bytes - came, self.missed + came
         return came
 
-    def out_bytes(self, kernel: Kernel, first: int, end: int) -> float:
+    def out_bytes(self, kernel: SimulatedKernel, first: int, end: int) -> float:
         return float(np.add.reduce(kernel.written_bytes[first:end]))
 
 

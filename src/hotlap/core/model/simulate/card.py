@@ -11,7 +11,7 @@ from hotlap.core.model.simulate import energy, engine
 from hotlap.core.model.simulate.counters import Counters
 from hotlap.core.model.simulate.energy import Activity, Power
 from hotlap.core.model.simulate.engine import Trace
-from hotlap.core.model.simulate.tasks import Kernel
+from hotlap.core.model.simulate.tasks import SimulatedKernel
 from hotlap.core.model.simulate.thermal import Thermal
 
 CLOCK_LEAST = 0.3  # of the highest clock: no governor goes below: assumed
@@ -22,7 +22,7 @@ RATES = ("matrix_flop", "vector_flop", "special", "shared_bytes", "l2_bytes", "d
 NOT_AT_CLOCK = ("DRAM", "memory latency", "launch", "L2")  # causes whose seconds do not change with the units' clock
 
 
-def activity(kernel: Kernel, chip: Chip, trace: Trace, gap_s: float, temperature_c: float) -> Activity:
+def activity(kernel: SimulatedKernel, chip: Chip, trace: Trace, gap_s: float, temperature_c: float) -> Activity:
     """Mean rates over a call that is repeated, its gap included."""
     steps, step, seconds = float(kernel.steps.sum()), kernel.step, trace.seconds + gap_s
     size = facts.BYTES.get(kernel.unit.partition(".")[2], 2.0)
@@ -43,7 +43,7 @@ def quiet(chip: Chip, temperature_c: float = 60.0) -> Activity:
 
 
 def simulate(
-    kernels: Kernel | Sequence[Kernel],
+    kernels: SimulatedKernel | Sequence[SimulatedKernel],
     chip: Chip,
     gap_s: float = facts.GAP_S,
     power: Power = energy.measured,
@@ -54,7 +54,7 @@ def simulate(
 
     Temperature is that of `thermal`, which is not moved on; 60 °C without. `cap_w`: a limit below the board's own.
     """
-    kernel, trace = pick([kernels] if isinstance(kernels, Kernel) else kernels, chip)
+    kernel, trace = pick([kernels] if isinstance(kernels, SimulatedKernel) else kernels, chip)
     hot = thermal.temperature_c if thermal else 60.0
     limit = chip.power_w if thermal is None or chip.power_w is None else thermal.cap_w(chip.power_w)
     limit = min(cap_w, math.inf if limit is None else limit)
@@ -91,12 +91,12 @@ def settle(known: Activity, share: float, limit: float, how: tuple[Power, float]
     return low
 
 
-def pick(candidates: Sequence[Kernel], chip: Chip) -> tuple[Kernel, Trace]:
+def pick(candidates: Sequence[SimulatedKernel], chip: Chip) -> tuple[SimulatedKernel, Trace]:
     """The fastest at the highest clock, what a library that has measured would run; and how it ran."""
     return min(((kernel, engine.run(kernel, chip)) for kernel in candidates), key=lambda found: found[1].seconds)
 
 
-def report(kernel: Kernel, chip: Chip, trace: Trace, gap_s: float, state: tuple[float, float]) -> Counters:
+def report(kernel: SimulatedKernel, chip: Chip, trace: Trace, gap_s: float, state: tuple[float, float]) -> Counters:
     seconds, (watts, hot) = trace.seconds + gap_s, state
     read = float(kernel.steps.sum()) * kernel.step.l2_bytes
     steps, step = float(kernel.steps.sum()), kernel.step

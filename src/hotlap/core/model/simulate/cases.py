@@ -24,7 +24,7 @@ from hotlap.core.model.simulate import attention, calls, card, energy, gemm, str
 from hotlap.core.model.simulate import chip as facts
 from hotlap.core.model.simulate.counters import named
 from hotlap.core.model.simulate.launch import HOST_S, Mode, timeline
-from hotlap.core.model.simulate.tasks import Kernel, Operand
+from hotlap.core.model.simulate.tasks import Operand, SimulatedKernel
 from hotlap.core.record import Case
 from hotlap.core.work.attention import attention_widths
 from hotlap.core.work.base import Work, count, integer, text, unit_of
@@ -37,7 +37,7 @@ SIMT = ("fp32", "fp64")  # products that vector units do where the matrix unit h
 
 
 @dataclass(frozen=True)
-class Call:
+class SimulatedCall:
     """One call of a case on a simulated GPU. Watts and clock are None where a fact is missing."""
 
     seconds: float
@@ -50,7 +50,7 @@ class Call:
     passes: int = 1  # calls that share one launch
 
 
-class Setting(NamedTuple):
+class SimulationSetting(NamedTuple):
     """What a card is held to, below what it could."""
 
     clock_hz: float = math.inf
@@ -61,11 +61,11 @@ class Setting(NamedTuple):
         return math.isinf(self.clock_hz) and math.isinf(self.power_w)
 
 
-FREE = Setting()
-_KEPT: dict[tuple[str, str, Setting], tuple[Spec, Call]] = {}
+FREE = SimulationSetting()
+_KEPT: dict[tuple[str, str, SimulationSetting], tuple[Spec, SimulatedCall]] = {}
 
 
-def call(case: Case, spec: Spec, setting: Setting = FREE) -> Call:
+def call(case: Case, spec: Spec, setting: SimulationSetting = FREE) -> SimulatedCall:
     """One call of the case, sustained at 60 °C. Raises NotSupported where the machine table lacks what even plain times need, and for
     a case with plain times on a card that is held to a clock or to watts."""
     key = (case.id, spec.slug, setting)
@@ -76,7 +76,7 @@ def call(case: Case, spec: Spec, setting: Setting = FREE) -> Call:
     return _KEPT[key][1]
 
 
-def _call(case: Case, spec: Spec, setting: Setting) -> Call:
+def _call(case: Case, spec: Spec, setting: SimulationSetting) -> SimulatedCall:
     try:
         return _played(case, spec, setting)
     except (NotSupported, InputError) as error:
@@ -86,7 +86,7 @@ def _call(case: Case, spec: Spec, setting: Setting) -> Call:
         return _plain(work.find(case.workload).work(case.params), seconds, spec, str(error))
 
 
-def _played(case: Case, spec: Spec, setting: Setting) -> Call:
+def _played(case: Case, spec: Spec, setting: SimulationSetting) -> SimulatedCall:
     """Raises NotSupported for what has no kernel here, and InputError for sizes beyond the simulator."""
     chip = chip_of(spec)
     chip = facts.at_clock(chip, min(chip.clock_hz, setting.clock_hz))
@@ -97,7 +97,7 @@ def _played(case: Case, spec: Spec, setting: Setting) -> Call:
     found = card.simulate(kernels, chip, cap_w=setting.power_w)
     waits = max(0.0, HOST_S - found.seconds) if passes == 1.0 else 0.0  # for the host, which launches no faster
     how = found.name + (f", {passes:.0f} passes a launch" if passes > 1 else "")
-    return Call(
+    return SimulatedCall(
         (found.seconds + waits) / passes, how, True, found.power_w, found.clock_hz,
         capped=found.clock_hz < 0.999 * chip.clock_hz, counters=named(found, passes, waits), passes=int(passes),
     )  # fmt: skip
@@ -110,7 +110,7 @@ def chip_of(spec: Spec) -> Chip:
     return facts.chip_of(spec)
 
 
-def kernels_of(case: Case, asked: Work, chip: Chip) -> tuple[list[Kernel], float]:
+def kernels_of(case: Case, asked: Work, chip: Chip) -> tuple[list[SimulatedKernel], float]:
     """Candidates for the case, and how many calls one launch of them holds. Raises NotSupported where nothing plays it."""
     case = _complete(case)
     cold, passes = case.params.get("cache") in ("cold", "rotated"), 1.0
@@ -136,13 +136,13 @@ def _complete(case: Case) -> Case:
     return structs.replace(case, params=work.find(case.workload).full(case.params))
 
 
-def _product(case: Case, chip: Chip) -> list[Kernel]:
+def _product(case: Case, chip: Chip) -> list[SimulatedKernel]:
     """A product, or a batch of them for groups, each of the mean number of rows. A residual is read as the result is written."""
     grouped = work.find(case.workload).model == "groups"
     m, n, k = (integer(case.params, name) for name in ("m", "n", "k"))
     batch = min(integer(case.params, "groups"), m) if grouped else integer(case.params, "batch")
     dtype = unit_of(text(case.params, "dtype")).partition(".")[2]
-    problem = gemm.Problem(max(m // batch, 1) if grouped else m, n, k, dtype, out=OUT.get(dtype, dtype), batch=batch)
+    problem = gemm.GemmProblem(max(m // batch, 1) if grouped else m, n, k, dtype, out=OUT.get(dtype, dtype), batch=batch)
     found = gemm.candidates(problem, _simt(chip, dtype))
     if case.params.get("epilogue") == "residual":
         found = [replace(one, reads=(*one.reads, _each(one.written_bytes)), name=f"{one.name}, residual") for one in found]
@@ -161,14 +161,14 @@ def _simt(chip: Chip, dtype: str) -> Chip:
     return replace(chip, flop_per_clock={name: value for name, value in chip.flop_per_clock.items() if name.startswith("fma.")})
 
 
-def _convolution(case: Case, asked: Work, chip: Chip) -> list[Kernel]:
+def _convolution(case: Case, asked: Work, chip: Chip) -> list[SimulatedKernel]:
     """The implicit product, one for each group: k runs over taps, pixels or filters; of the image each byte comes from memory once."""
     params = case.params
     if composed.depthwise(params):
         return [_streamed_bytes(case, asked.read_bytes, asked.written_bytes, asked.total_operations, chip)]
     m, n, k, groups = (max(int(value), 1) for value in composed.implicit(params))
     dtype = unit_of(text(params, "dtype")).partition(".")[2]
-    problem = gemm.Problem(m, n, k, dtype, out=OUT.get(dtype, dtype), batch=groups)
+    problem = gemm.GemmProblem(m, n, k, dtype, out=OUT.get(dtype, dtype), batch=groups)
     sides = conv_sides(params).values()
     back = params["op"] == "input_gradient"  # its rows are made of the result's gradient
     pixels = math.prod(side.result if back else side.size for side in sides) * count(params, "images")
@@ -180,13 +180,13 @@ def _convolution(case: Case, asked: Work, chip: Chip) -> list[Kernel]:
     return found
 
 
-def _attention(case: Case, asked: Work, chip: Chip) -> Kernel:
+def _attention(case: Case, asked: Work, chip: Chip) -> SimulatedKernel:
     params = case.params
     queries = integer(params, "query")
     values, row = attention_widths(params)
     if values != params["head_dim"] or row != 2 * values:
         raise NotSupported("attention on a latent, or with values of another width than keys, is not simulated tile by tile")
-    problem = attention.Problem(
+    problem = attention.AttentionProblem(
         batch=integer(params, "batch"), heads=integer(params, "heads"), kv_heads=integer(params, "kv_heads"),
         head_dim=integer(params, "head_dim"), queries=queries, keys=integer(params, "kv") or queries,
         causal=text(params, "mask") == "causal", window=integer(params, "window"), dtype=text(params, "dtype"),
@@ -197,7 +197,7 @@ def _attention(case: Case, asked: Work, chip: Chip) -> Kernel:
     return attention.decode(problem, chip) if queries == 1 else attention.prefill(problem, chip)
 
 
-def _backward(case: Case, asked: Work, forward: Kernel) -> Kernel:
+def _backward(case: Case, asked: Work, forward: SimulatedKernel) -> SimulatedKernel:
     """The forward kernel with the backward pass's operations and bytes: more steps of the same kind."""
     front = work.find(case.workload).work({**case.params, "op": "forward"})
     more, read = asked.total_operations / front.total_operations, asked.read_bytes / front.read_bytes
@@ -208,14 +208,14 @@ def _backward(case: Case, asked: Work, forward: Kernel) -> Kernel:
     )  # fmt: skip
 
 
-def _passed(case: Case, asked: Work, chip: Chip) -> Kernel:
+def _passed(case: Case, asked: Work, chip: Chip) -> SimulatedKernel:
     """All passes of a kernel as one stream of their bytes."""
     moves, _ = counted.moved(case.workload, case.params, chip)
     read = float(moves.read[0] + moves.again[0])
     return _streamed_bytes(case, read, float(moves.written[0]), asked.total_operations, chip, _vector(asked))
 
 
-def _streamed_bytes(case: Case, read: float, written: float, operations: float, chip: Chip, unit: str = "fma.fp32") -> Kernel:
+def _streamed_bytes(case: Case, read: float, written: float, operations: float, chip: Chip, unit: str = "fma.fp32") -> SimulatedKernel:
     """So many bytes, none of which L2 has, and operations of the vector units."""
     facts.rate(chip, unit)
     found = stream.build(read, written, chip, operations / (read + written))
@@ -233,7 +233,7 @@ def _passes(case: Case, asked: Work, chip: Chip) -> float:
     return max(1.0, calls.PASSED_BYTES_A_UNIT * chip.units // asked.memory_bytes)
 
 
-def _streamed(case: Case, asked: Work, chip: Chip, passes: float) -> Kernel:
+def _streamed(case: Case, asked: Work, chip: Chip, passes: float) -> SimulatedKernel:
     dtype = _vector(asked)
     facts.rate(chip, dtype)  # what the machine lacks is said, not played on another unit
     a_byte = asked.total_operations / asked.memory_bytes
@@ -244,12 +244,12 @@ def _streamed(case: Case, asked: Work, chip: Chip, passes: float) -> Kernel:
     return replace(found, name=case.workload, vector=dtype)
 
 
-def _cold(kernel: Kernel) -> Kernel:
+def _cold(kernel: SimulatedKernel) -> SimulatedKernel:
     """Nothing of it is in L2 when it starts."""
     return replace(kernel, reads=tuple(one._replace(age_bytes=math.inf) for one in kernel.reads), output_age_bytes=math.inf)
 
 
-def _launched(mode: str, chip: Chip) -> Call:
+def _launched(mode: str, chip: Chip) -> SimulatedCall:
     """An empty kernel: alone from the call to its end, in a queue its share."""
     empty_s = facts.START_CYCLES / chip.clock_hz
     number = 1 if mode == "single" else LAUNCHES
@@ -258,22 +258,22 @@ def _launched(mode: str, chip: Chip) -> Call:
     first_s = line.starts[0] if number > 1 else 0.0
     seconds = (line.seconds - first_s) / number
     watts = energy.measured(card.quiet(chip))
-    return Call(
+    return SimulatedCall(
         seconds, f"empty kernel, {mode}", True, watts, chip.clock_hz,
         counters={"power_w": watts, "energy_j": watts * seconds, "clock_hz": chip.clock_hz, "stall_s.launch": seconds - empty_s,
                   "stall_s.fill and drain": empty_s},
     )  # fmt: skip
 
 
-def _plain(asked: Work, seconds: float, spec: Spec, reason: str) -> Call:
+def _plain(asked: Work, seconds: float, spec: Spec, reason: str) -> SimulatedCall:
     """A plain time with the watts that its operations and bytes make, at the highest clock; without where facts are missing."""
     try:
         chip = chip_of(spec)
     except NotSupported:
-        return Call(seconds, f"plain time: {reason}", False, clock_hz=spec.clock_max_hz)
+        return SimulatedCall(seconds, f"plain time: {reason}", False, clock_hz=spec.clock_max_hz)
     vector = sum(value for unit, value in asked.operations.items() if unit.startswith("fma."))
     matrix = sum(value for unit, value in asked.operations.items() if unit.startswith("matrix."))
     moved = asked.memory_bytes / seconds
     busy = card.quiet(chip)._replace(matrix_flop=matrix / seconds, vector_flop=vector / seconds, l2_bytes=moved, dram_bytes=moved)
     watts = min(energy.measured(busy), chip.power_w or math.inf)
-    return Call(seconds, f"plain time: {reason}", False, watts, chip.clock_hz)
+    return SimulatedCall(seconds, f"plain time: {reason}", False, watts, chip.clock_hz)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hotlap.core.model.kernels.base import Chip, Floats
 from hotlap.core.model.simulate import chip as facts
 from hotlap.core.model.simulate.cache import Cache
-from hotlap.core.model.simulate.tasks import Kernel, pipe_cycles, slots
+from hotlap.core.model.simulate.tasks import SimulatedKernel, pipe_cycles, slots
 
 IDLE, FILLING, RUNNING, ENDING = 0, 1, 2, 3
 DRAINED = 1e-6  # of what may wait: so much below, writes no longer hold up reads
@@ -43,7 +43,7 @@ class Trace:
 class Engine:
     """One kernel on one machine at one clock."""
 
-    def __init__(self, kernel: Kernel, chip: Chip) -> None:
+    def __init__(self, kernel: SimulatedKernel, chip: Chip) -> None:
         self.kernel, self.chip, self.cache = kernel, chip, Cache(chip, kernel)
         self.slots = slots(kernel.block, chip)
         if kernel.tiles < chip.units * self.slots:
@@ -213,6 +213,6 @@ class Engine:
         )  # fmt: skip
 
 
-def run(kernel: Kernel, chip: Chip) -> Trace:
+def run(kernel: SimulatedKernel, chip: Chip) -> Trace:
     """Simulates one kernel with all blocks waiting at time 0."""
     return Engine(kernel, chip).run()

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from hotlap.core.errors import InputError
 from hotlap.core.model.kernels.base import Chip
 from hotlap.core.model.simulate import chip as facts
-from hotlap.core.model.simulate.tasks import REGISTERS_OWN, Block, Kernel, Operand, Step, countable, counts, pipe_cycles, slots
+from hotlap.core.model.simulate.tasks import (
+    REGISTERS_OWN,
+    Operand,
+    SimulatedKernel,
+    TaskBlock,
+    TaskStep,
+    countable,
+    counts,
+    pipe_cycles,
+    slots,
+)
 
 TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64))
 TILES_MODERN = (*TILES, (128, 192), (192, 128), (32, 128), (32, 64), (16, 128), (16, 64))  # where one side may be any multiple of 8
@@ -29,7 +39,7 @@ TURN_CYCLES = 300.0  # to the next tile where other warps empty a second set of 
 SPLIT_CYCLES = 4000.0  # partial sums: a fence, waiting for the others, reading them back through L2: assumed
 
 
-class Problem(NamedTuple):
+class GemmProblem(NamedTuple):
     """A product; `copies` of B are used in turn by successive calls, A and C are the same ones each time."""
 
     m: int
@@ -41,7 +51,7 @@ class Problem(NamedTuple):
     batch: int = 1
 
 
-class Plan(NamedTuple):
+class GemmPlan(NamedTuple):
     """How a library runs it."""
 
     tile_m: int
@@ -49,14 +59,14 @@ class Plan(NamedTuple):
     split: int = 1
 
 
-def check(problem: Problem) -> None:
+def check(problem: GemmProblem) -> None:
     counts(m=problem.m, n=problem.n, k=problem.k, copies=problem.copies, batch=problem.batch)
     for dtype in (problem.dtype, problem.out):
         if dtype not in facts.BYTES:
             raise InputError(f"there is no dtype '{dtype}' here; there are {', '.join(facts.BYTES)}")
 
 
-def unit_of(problem: Problem) -> str:
+def unit_of(problem: GemmProblem) -> str:
     return f"matrix.{problem.dtype}"
 
 
@@ -66,7 +76,7 @@ def modern(chip: Chip, rate: float) -> bool:
     return max(chip.flop_per_clock.get("matrix.bf16", 0.0), chip.flop_per_clock.get("matrix.fp16", 0.0)) >= rate
 
 
-def fragment(plan: Plan, chip: Chip) -> tuple[int, int]:
+def fragment(plan: GemmPlan, chip: Chip) -> tuple[int, int]:
     """Rows and columns that one instruction (or warp) makes from one reading of its operands."""
     large, small = max(plan.tile_m, plan.tile_n), min(plan.tile_m, plan.tile_n)
     if modern(chip, ASYNC_RATE):  # 64 (Blackwell: 128) rows by up to 256 columns; the smaller side lies along the columns
@@ -75,7 +85,7 @@ def fragment(plan: Plan, chip: Chip) -> tuple[int, int]:
     return min(64, max(large // 2, 16)), min(64, max(small // 2, 16))
 
 
-def step_of(plan: Plan, problem: Problem, chip: Chip, shared: bool) -> Step:
+def step_of(plan: GemmPlan, problem: GemmProblem, chip: Chip, shared: bool) -> TaskStep:
     """Demands of one step. `shared`: two tiles side by side load their larger common operand once."""
     size, depth = facts.BYTES[problem.dtype], STEP_BYTES / facts.BYTES[problem.dtype]
     m, n = plan.tile_m, plan.tile_n
@@ -88,13 +98,13 @@ def step_of(plan: Plan, problem: Problem, chip: Chip, shared: bool) -> Step:
     else:
         stored, read = (m + n) * depth * size, m * n / (rows * columns) * (rows + columns) * depth * size
     deep = 16.0 * 2.0 / size  # one instruction's depth: 32 B of k
-    return Step(
+    return TaskStep(
         flop=2.0 * m * n * depth, shared_bytes=read + stored, l2_bytes=asked,
         latency_cycles=facts.MATRIX_CYCLES * depth / deep,
     )  # fmt: skip
 
 
-def block_of(plan: Plan, chip: Chip) -> tuple[Block, float]:
+def block_of(plan: GemmPlan, chip: Chip) -> tuple[TaskBlock, float]:
     """What a block occupies, and its stages: as many as fit when as many blocks share the unit as registers allow, at most 2."""
     m, n = plan.tile_m, plan.tile_n
     threads = (256 if m * n > 64 * 128 else 128) + (128 if modern(chip, ASYNC_RATE) else 0)
@@ -103,10 +113,10 @@ def block_of(plan: Plan, chip: Chip) -> tuple[Block, float]:
     blocks = 2 if m * n <= 128 * 128 and 2 * registers <= chip.registers else 1
     stage = (m + n) * STEP_BYTES
     stages = min(STAGES_MOST if modern(chip, ASYNC_RATE) else STAGES_OLD, (chip.shared_bytes / blocks - SHARED_OWN) / stage)
-    return Block(threads, registers, stages * stage + SHARED_OWN), stages
+    return TaskBlock(threads, registers, stages * stage + SHARED_OWN), stages
 
 
-def build(problem: Problem, plan: Plan, chip: Chip) -> Kernel:
+def build(problem: GemmProblem, plan: GemmPlan, chip: Chip) -> SimulatedKernel:
     """The product as tiles. Raises InputError for sizes that are none or a tile that does not fit the machine."""
     check(problem)
     m, n, k, size = problem.m, problem.n, problem.k, facts.BYTES[problem.dtype]
@@ -131,7 +141,7 @@ def build(problem: Problem, plan: Plan, chip: Chip) -> Kernel:
     lots = split * problem.batch
     step, end = step_of(plan, problem, chip, shared), facts.END_CYCLES + ending(plan, problem, chip, split)
     main = steps * step.flop / facts.rate(chip, unit_of(problem))
-    return Kernel(
+    return SimulatedKernel(
         name=f"gemm {m}×{n}×{k} {problem.dtype}, tile {plan.tile_m}×{plan.tile_n}" + (f", split {split}" if split > 1 else ""),
         unit=unit_of(problem), steps=length, step=step,
         reads=(
@@ -146,7 +156,7 @@ def build(problem: Problem, plan: Plan, chip: Chip) -> Kernel:
     )  # fmt: skip
 
 
-def ending(plan: Plan, problem: Problem, chip: Chip, split: int) -> float:
+def ending(plan: GemmPlan, problem: GemmProblem, chip: Chip, split: int) -> float:
     """Cycles to bring a tile from accumulators to memory, and where k is split to exchange partial sums."""
     elements = plan.tile_m * plan.tile_n
     vector = ENDING_OPS * elements / (facts.rate(chip, "fma.fp32") / 2.0)
@@ -154,7 +164,7 @@ def ending(plan: Plan, problem: Problem, chip: Chip, split: int) -> float:
     return vector + through * facts.BYTES[problem.out] if split == 1 else vector + through * 8.0 + SPLIT_CYCLES
 
 
-def order(rows: int, columns: int, plan: Plan, chip: Chip) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def order(rows: int, columns: int, plan: GemmPlan, chip: Chip) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and column of each tile in the order they start: down strips of rows, so that what runs together is about square."""
     strip = max(1, min(rows, round(math.sqrt(chip.units * plan.tile_n / plan.tile_m))))
     number = np.arange(rows * columns)
@@ -164,7 +174,7 @@ def order(rows: int, columns: int, plan: Plan, chip: Chip) -> tuple[NDArray[np.i
     return top + inside % height, inside // height
 
 
-def rough(problem: Problem, plan: Plan, chip: Chip) -> float:
+def rough(problem: GemmProblem, plan: GemmPlan, chip: Chip) -> float:
     """Seconds, good enough to drop hopeless candidates: the fullest unit's steps, or loading, and the ends of each round."""
     block, stages = block_of(plan, chip)
     if stages < 1:
@@ -173,7 +183,7 @@ def rough(problem: Problem, plan: Plan, chip: Chip) -> float:
     steps = math.ceil(math.ceil(problem.k * size / STEP_BYTES) / plan.split)
     tiles = math.ceil(problem.m / plan.tile_m) * math.ceil(problem.n / plan.tile_n) * plan.split * problem.batch
     step = step_of(plan, problem, chip, modern(chip, ASYNC_RATE) and tiles > 1)
-    dummy = Kernel("", unit_of(problem), np.ones(1), step, (), np.ones(1), block, stages)
+    dummy = SimulatedKernel("", unit_of(problem), np.ones(1), step, (), np.ones(1), block, stages)
     each = math.ceil(tiles / chip.units)
     held = min(each, slots(block, chip))
     run = each * steps * max(max(pipe_cycles(dummy, chip).values()), step.latency_cycles / held) / chip.clock_hz
@@ -188,7 +198,7 @@ def rough(problem: Problem, plan: Plan, chip: Chip) -> float:
     return max(run, arrive, shared, dram) + ends / chip.clock_hz
 
 
-def candidates(problem: Problem, chip: Chip, most: int = 2) -> list[Kernel]:
+def candidates(problem: GemmProblem, chip: Chip, most: int = 2) -> list[SimulatedKernel]:
     """The most promising plans, best first by `rough`; simulate them to choose."""
     check(problem)
     steps = math.ceil(problem.k * facts.BYTES[problem.dtype] / STEP_BYTES)
@@ -199,7 +209,7 @@ def candidates(problem: Problem, chip: Chip, most: int = 2) -> list[Kernel]:
             continue
         for split in SPLITS:
             if split == 1 or (split * 2 <= steps and tiles * split <= 4 * chip.units):
-                possible.append((rough(problem, Plan(m, n, split), chip), Plan(m, n, split)))
+                possible.append((rough(problem, GemmPlan(m, n, split), chip), GemmPlan(m, n, split)))
     best = [one for one in sorted(possible)[:most] if one[0] <= CLOSE * min(possible)[0]]
     if not best or not math.isfinite(best[0][0]):
         raise InputError("no tile of this product fits the machine")

@@ -17,7 +17,7 @@ DEPENDENT_S = 0.2e-6  # gap where the next kernel's blocks are placed while the 
 
 
 @dataclass(frozen=True)
-class Timeline:
+class LaunchTimeline:
     """Seconds from the first launch call."""
 
     starts: tuple[float, ...]
@@ -36,7 +36,7 @@ def gap_s(mode: Mode) -> float:
     return DEPENDENT_S if mode == "dependent" else facts.GAP_S
 
 
-def timeline(kernels_s: Sequence[float], mode: Mode = "stream", host_s: float = HOST_S) -> Timeline:
+def timeline(kernels_s: Sequence[float], mode: Mode = "stream", host_s: float = HOST_S) -> LaunchTimeline:
     """Kernels one after another in one queue. A graph is one launch for all of them; otherwise each costs the host `host_s`."""
     gap, host = gap_s(mode), 0.0
     starts: list[float] = []
@@ -51,4 +51,4 @@ def timeline(kernels_s: Sequence[float], mode: Mode = "stream", host_s: float = 
         start = max(host + REACH_S, ends[-1] + gap if ends else 0.0)
         starts.append(start)
         ends.append(start + seconds)
-    return Timeline(tuple(starts), tuple(ends), host)
+    return LaunchTimeline(tuple(starts), tuple(ends), host)

@@ -20,7 +20,7 @@ WARP = 32
 TILES_MOST = 2_000_000  # of one kernel: about 200 MB and a second
 
 
-class Step(NamedTuple):
+class TaskStep(NamedTuple):
     """Demands of one step of one tile's main loop."""
 
     flop: float = 0.0  # of the matrix unit, as executed
@@ -43,7 +43,7 @@ class Operand(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
+class TaskBlock:
     """What one thread block occupies on a unit."""
 
     threads: int
@@ -52,16 +52,16 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class SimulatedKernel:
     """One launch. Tiles start in the order given, as slots fall free."""
 
     name: str
     unit: str  # of the flop: matrix.bf16 …
     steps: Floats  # (tiles,)
-    step: Step
+    step: TaskStep
     reads: tuple[Operand, ...]
     written_bytes: Floats  # (tiles,)
-    block: Block
+    block: TaskBlock
     stages: float  # steps' loads in flight at once
     overlap: float = 1.0  # of the smaller pipes behind the largest: 1 all, 0 one after the other
     ahead: bool = False  # a unit's next tile is loaded while the last one ends: persistent kernels
@@ -85,7 +85,7 @@ class Kernel:
         return float(self.steps.sum()) * self.step.flop
 
 
-def slots(block: Block, chip: Chip) -> int:
+def slots(block: TaskBlock, chip: Chip) -> int:
     """Blocks that one unit holds at once. Raises InputError where not even one fits."""
     if block.threads < 1:
         raise InputError("a block needs at least one thread")
@@ -100,7 +100,7 @@ def slots(block: Block, chip: Chip) -> int:
     return min(fits)
 
 
-def pipe_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
+def pipe_cycles(kernel: SimulatedKernel, chip: Chip) -> dict[str, float]:
     """Cycles that one step keeps each pipe of its unit busy."""
     step = kernel.step
     main = step.flop / facts.rate(chip, kernel.unit) / facts.MATRIX_ISSUE if step.flop else 0.0

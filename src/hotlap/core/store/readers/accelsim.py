@@ -32,7 +32,7 @@ _SPACE = re.compile(r"\\s[*+]?")  # as written in the regular expression that is
 
 
 @dataclass(frozen=True)
-class Launch:
+class SimulatedLaunch:
     """One kernel that was simulated. `counters`: of it alone."""
 
     kernel: str
@@ -42,10 +42,10 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatorRun:
     """What one file says of one configuration. `broken`: kernels left out, since they did not end."""
 
-    launches: list[Launch]
+    launches: list[SimulatedLaunch]
     clock_hz: float | None = None
     simulator: str = ""
     config: str = ""
@@ -65,7 +65,7 @@ def recognised(path: Path) -> bool:
     return False
 
 
-def read(path: Path) -> list[Simulated]:
+def read(path: Path) -> list[SimulatorRun]:
     """One per configuration; a printed log has one. Raises InputError for a file that holds no kernel's cycles."""
     first = next(iter(_lines(path)), "")
     found = _table(path) if first.startswith("----") else [_printed(path)]
@@ -89,7 +89,7 @@ def _lines(path: Path) -> Iterator[str]:
 # ---------------------------------------------------------------- printed
 
 
-def _printed(path: Path) -> Simulated:
+def _printed(path: Path) -> SimulatorRun:
     clock, simulator, broken = None, "", 0
     blocks: list[tuple[str, int, dict[str, float]]] = []
     for line in _lines(path):
@@ -113,7 +113,7 @@ def _printed(path: Path) -> Simulated:
             blocks[-1] = kernel, _whole(match[2], blocks[-1][1]), values
         elif blocks and (ours := RESET.get(name) or TOTALS.get(name)):
             blocks[-1][2][ours] = _number(match[2])
-    return Simulated(_launches(blocks), clock, simulator or "GPGPU-Sim", broken=broken + sum(not _ended(b[2]) for b in blocks))
+    return SimulatorRun(_launches(blocks), clock, simulator or "GPGPU-Sim", broken=broken + sum(not _ended(b[2]) for b in blocks))
 
 
 def _whole(text: str, otherwise: int) -> int:
@@ -131,7 +131,7 @@ def _ended(values: Mapping[str, float]) -> bool:
     return values.get("cycles", values.get("tot_cycles", math.nan)) > 0
 
 
-def _launches(blocks: Iterable[tuple[str, int, Mapping[str, float]]]) -> list[Launch]:
+def _launches(blocks: Iterable[tuple[str, int, Mapping[str, float]]]) -> list[SimulatedLaunch]:
     """Each kernel's own numbers: totals less what they were after the one before."""
     launches, before = [], dict[str, float]()
     for kernel, number, values in blocks:
@@ -143,7 +143,7 @@ def _launches(blocks: Iterable[tuple[str, int, Mapping[str, float]]]) -> list[La
                 own[name] = values[name] - before.get(name, 0.0)
                 before[name] = values[name]
         cycles = own.pop("cycles", own.get("tot_cycles", 0.0))
-        launches.append(Launch(kernel, number, cycles, _named(own)))
+        launches.append(SimulatedLaunch(kernel, number, cycles, _named(own)))
     return launches
 
 
@@ -162,7 +162,7 @@ def _named(own: Mapping[str, float]) -> dict[str, float]:
 # ---------------------------------------------------------------- the table
 
 
-def _table(path: Path) -> list[Simulated]:
+def _table(path: Path) -> list[SimulatorRun]:
     """Blocks behind lines of dashes: a statistic's name (its regular expression), a header APPS with configurations, a row per kernel."""
     values: dict[str, dict[str, dict[str, float]]] = {}  # configuration: kernel: name: value
     stat, columns = "", list[str]()
@@ -183,10 +183,10 @@ def _table(path: Path) -> list[Simulated]:
     rows = []
     for config, kernels in values.items():
         launches = [
-            Launch(_plain(kernel), place, own.get("cycles", own.get("tot_cycles", 0.0)), _named(own))
+            SimulatedLaunch(_plain(kernel), place, own.get("cycles", own.get("tot_cycles", 0.0)), _named(own))
             for place, (kernel, own) in enumerate(kernels.items(), 1) if _ended(own)
         ]  # fmt: skip
-        rows.append(Simulated(launches, None, "GPGPU-Sim", config))
+        rows.append(SimulatorRun(launches, None, "GPGPU-Sim", config))
     return rows
 
 

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from hotlap.core.errors import InputError
-from hotlap.core.store.readers.table import Row
+from hotlap.core.store.readers.table import TableRow
 
 NEEDED = ("Operation", "Runtime")
 SIZES = ("m", "n", "k", "batch_count")
@@ -22,7 +22,7 @@ def is_one(path: Path) -> bool:
     return all(name in head for name in NEEDED)
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[TableRow]:
     """A row per kernel that ran; those whose disposition is not right keep it as their value, which is no number. Raises InputError."""
     when = path.stat().st_mtime
     rows = []
@@ -33,7 +33,7 @@ def read(path: Path) -> list[Row]:
             right = (line.get("Disposition") or "passed").lower() in ("passed", "not_verified", "")
             value = (line.get("Runtime") or "") if right else str(line.get("Disposition"))
             name = " ".join(part for part in (line["Operation"], sizes, types) if part)
-            rows.append(Row(number, when, name, value, "ms", labels={"provider": line.get("Provider") or "CUTLASS"}))
+            rows.append(TableRow(number, when, name, value, "ms", labels={"provider": line.get("Provider") or "CUTLASS"}))
     if not rows:
         raise InputError(f"{path} has no kernels: its first line is all there is")
     return rows

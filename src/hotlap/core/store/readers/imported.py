@@ -18,7 +18,7 @@ from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Sampl
 from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
-from hotlap.core.store.readers.table import Row
+from hotlap.core.store.readers.table import TableRow
 from hotlap.core.work import program
 
 LOWER = ("s", "W", "J", "°C", "V")
@@ -46,14 +46,16 @@ class Meaning:
     better: Better
 
 
-def bring_in(rows: Sequence[Row], name: str, home: Path, better: Mapping[str, Better] = NO, unit: str = "", dry: bool = False) -> Imported:
+def bring_in(
+    rows: Sequence[TableRow], name: str, home: Path, better: Mapping[str, Better] = NO, unit: str = "", dry: bool = False
+) -> Imported:
     """Keeps rows as runs under `home`; `name` is the plan's. A group that was brought in before is left as it is. `better`: which
     way, by the case's name; "" is for those not named.
 
     Raises InputError for a case of mixed units and for one of which nobody says which way is better; nothing is written then.
     """
     meanings = _meanings(rows, better, unit)
-    groups: dict[tuple[object, ...], list[Row]] = {}
+    groups: dict[tuple[object, ...], list[TableRow]] = {}
     for row in rows:
         groups.setdefault((row.time_s, row.host, row.device, tuple(sorted(row.labels.items()))), []).append(row)
     places = _places(rows)
@@ -63,7 +65,7 @@ def bring_in(rows: Sequence[Row], name: str, home: Path, better: Mapping[str, Be
     known = set(there)
     fresh = [(run, samples) for run, samples in bundles if run.id not in known]
     if not dry:
-        paths.made(folder)
+        paths.create(folder)
         for run, samples in fresh:
             keep(folder, run, samples)
     reasons = [one.reason for _, samples in bundles for one in samples if one.status == "error"]
@@ -81,7 +83,7 @@ def _meant_otherwise(folder: Path, run: Run, samples: Sequence[Samples]) -> bool
     return {(one.case, *one.seconds) for one in kept.samples} != {(one.case, *one.seconds) for one in samples}
 
 
-def _meanings(rows: Sequence[Row], better: Mapping[str, Better], unit: str) -> dict[str, Meaning]:
+def _meanings(rows: Sequence[TableRow], better: Mapping[str, Better], unit: str) -> dict[str, Meaning]:
     cases = {row.case for row in rows}
     for name in better:
         if name and name not in cases:
@@ -99,7 +101,7 @@ def _meanings(rows: Sequence[Row], better: Mapping[str, Better], unit: str) -> d
     return meanings
 
 
-def _places(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
+def _places(rows: Iterable[TableRow]) -> dict[tuple[str, str], int]:
     """A device's place in its host, in the order of their names; GPU-10 comes after GPU-9."""
     hosts: dict[str, set[str]] = {}
     for row in rows:
@@ -122,7 +124,7 @@ def _guess(case: str, unit: str) -> Better:
     raise InputError(f"{said} give --better lower or higher, --better {case}=lower for it alone, or a unit such as ms or GB/s")
 
 
-def _bundle(rows: Sequence[Row], name: str, meanings: Mapping[str, Meaning], unit: str, place: int) -> tuple[Run, list[Samples]]:
+def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning], unit: str, place: int) -> tuple[Run, list[Samples]]:
     """One run: several rows of one case are rounds, in the order they stood."""
     first = rows[0]
     cases = {row.case: _case(row.case, meanings[row.case]) for row in rows}
@@ -156,12 +158,12 @@ def _label(name: str) -> str:
         return f"imported_{name}"
 
 
-def _hash(row: Row, name: str) -> str:
+def _hash(row: TableRow, name: str) -> str:
     text = repr((name, row.time_s, row.host, row.device, sorted(row.labels.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def _sample(row: Row, case: Case, device: Device, number: int, unit: str) -> Samples:
+def _sample(row: TableRow, case: Case, device: Device, number: int, unit: str) -> Samples:
     base, scale = _base(row.unit or unit)
     value = table.number(row.value) * scale
     said = "" if math.isfinite(value) else f"'{row.value[:40]}' is not a number" if row.value else "no number"

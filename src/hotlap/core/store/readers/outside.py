@@ -26,7 +26,7 @@ from hotlap.core.plan import read as plans
 from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, Stop
 from hotlap.core.store import paths
 from hotlap.core.store.readers import accelsim, imported
-from hotlap.core.store.readers.accelsim import Launch, Simulated
+from hotlap.core.store.readers.accelsim import SimulatedLaunch, SimulatorRun
 from hotlap.core.work import program
 
 METHOD = "simulator"  # Samples.method of what an outside simulator says
@@ -34,14 +34,14 @@ CLOCKS = (1e8, 1e10)  # Hz: beyond them a clock was given in MHz
 
 
 @dataclass(frozen=True)
-class Entry:
+class ImportEntry:
     """One [[kernel]] of a map."""
 
     pattern: str
     launches: frozenset[int]  # empty: all
     case: Case
 
-    def fits(self, launch: Launch) -> bool:
+    def fits(self, launch: SimulatedLaunch) -> bool:
         return fnmatchcase(launch.kernel, self.pattern) and (not self.launches or launch.number in self.launches)
 
 
@@ -59,15 +59,15 @@ class Outside:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImportOptions:
     """What the user adds to a file. `machine`: slug of the machine table that was simulated."""
 
-    entries: Sequence[Entry] = ()
+    entries: Sequence[ImportEntry] = ()
     clock_hz: float | None = None
     machine: str = ""
 
 
-def bring_in(path: Path, asked: Asked, home: Path, dry: bool = False) -> Outside:
+def bring_in(path: Path, asked: ImportOptions, home: Path, dry: bool = False) -> Outside:
     """Keeps a file's kernels as runs under `home`, one for each configuration. Raises InputError; nothing is written then."""
     simulations = accelsim.read(path)
     bundles = [_bundle(one, path, asked) for one in simulations]
@@ -78,7 +78,7 @@ def bring_in(path: Path, asked: Asked, home: Path, dry: bool = False) -> Outside
     folder = paths.runs(home)
     fresh = [(run, samples) for run, samples in bundles if not (folder / run.id).exists()]
     if not dry:
-        paths.made(folder)
+        paths.create(folder)
         for run, samples in fresh:
             imported.keep(folder, run, samples)
     cases = {case.id: case for run, _ in bundles for case in run.plan.cases}.values()
@@ -91,7 +91,7 @@ def bring_in(path: Path, asked: Asked, home: Path, dry: bool = False) -> Outside
     )  # fmt: skip
 
 
-def _clock(simulation: Simulated, path: Path, asked: Asked) -> float:
+def _clock(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> float:
     clock = asked.clock_hz or simulation.clock_hz
     if clock is None:
         raise InputError(f"{path}: it does not say the core's clock (-gpgpu_clock_domains); give --clock, as in --clock '1.41 GHz'")
@@ -101,7 +101,7 @@ def _clock(simulation: Simulated, path: Path, asked: Asked) -> float:
     return clock
 
 
-def _bundle(simulation: Simulated, path: Path, asked: Asked) -> tuple[Run, list[Samples]]:
+def _bundle(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> tuple[Run, list[Samples]]:
     """One run: a kernel's launches are the samples of one round, for a simulator repeats itself."""
     clock = _clock(simulation, path, asked)
     key = f"{simulation.simulator} {simulation.config or path.name}".strip()
@@ -110,7 +110,7 @@ def _bundle(simulation: Simulated, path: Path, asked: Asked) -> tuple[Run, list[
         kind="gpu" if asked.machine else "other", uuid=key,
         driver=simulation.simulator, machine=asked.machine, clock_max_hz=clock,
     )  # fmt: skip
-    groups: dict[str, tuple[Case, list[Launch]]] = {}
+    groups: dict[str, tuple[Case, list[SimulatedLaunch]]] = {}
     for launch in simulation.launches:
         case = next((entry.case for entry in asked.entries if entry.fits(launch)), None) or _own(launch)
         groups.setdefault(case.id, (case, []))[1].append(launch)
@@ -129,11 +129,11 @@ def _bundle(simulation: Simulated, path: Path, asked: Asked) -> tuple[Run, list[
     return run, samples
 
 
-def _own(launch: Launch) -> Case:
+def _own(launch: SimulatedLaunch) -> Case:
     return program.IMPORTED.case({"name": launch.kernel, "unit": "s", "better": "lower"})
 
 
-def _sample(case: Case, launches: Sequence[Launch], device: Device, clock_hz: float) -> Samples:
+def _sample(case: Case, launches: Sequence[SimulatedLaunch], device: Device, clock_hz: float) -> Samples:
     """Counters are means over launches of one kernel."""
     names = dict.fromkeys(name for launch in launches for name in launch.counters)
     means = {}
@@ -150,7 +150,7 @@ def _sample(case: Case, launches: Sequence[Launch], device: Device, clock_hz: fl
 # ---------------------------------------------------------------- the map
 
 
-def read_map(path: Path) -> list[Entry]:
+def read_map(path: Path) -> list[ImportEntry]:
     """Raises InputError with the file and the entry."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -166,7 +166,7 @@ def read_map(path: Path) -> list[Entry]:
     return [_entry(item, f"{path}: [[kernel]] {number}") for number, item in enumerate(given, 1)]
 
 
-def _entry(item: Mapping[str, object], where: str) -> Entry:
+def _entry(item: Mapping[str, object], where: str) -> ImportEntry:
     name, workload, launch = item.get("name"), item.get("workload"), item.get("launch", [])
     if not isinstance(name, str) or not isinstance(workload, str):
         raise InputError(f"{where}: it needs name, the kernel's (a shell's pattern), and workload, one of Hotlap's")
@@ -178,4 +178,4 @@ def _entry(item: Mapping[str, object], where: str) -> Entry:
         case = plans.case(workload, {key: value for key, value in item.items() if key not in ("name", "workload", "launch")})
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    return Entry(name, frozenset(numbers), case)
+    return ImportEntry(name, frozenset(numbers), case)

@@ -34,7 +34,7 @@ _WRITTEN = re.compile(r"(\d{4})[-./](\d\d?)[-./](\d\d?)(?:[T ]+(\d\d?):(\d\d)(?:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One number as it was written. `line` is where it stood."""
 
     line: int
@@ -48,7 +48,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """Which column is for what, where the user says so; "" is guessed from usual names. `labels`: further columns kept."""
 
     time: str = ""
@@ -61,7 +61,7 @@ class Columns:
     values: Sequence[str] = ()  # in a file with a column per metric: those that are measurements
 
 
-def read(path: Path, columns: Columns) -> list[Row]:
+def read(path: Path, columns: TableColumns) -> list[TableRow]:
     """All rows of a file; gzip by its suffix. A column per metric (no column of values) works too: each numeric one is a case.
 
     Raises InputError with file and line.
@@ -136,7 +136,7 @@ def _metrics(number: int, entry: dict[str, Any]) -> Iterable[Record]:
             yield number, {**rest, **metric, **marks}
 
 
-def _rows(records: Sequence[Record], columns: Columns, path: Path) -> list[Row]:
+def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> list[TableRow]:
     names = list(dict.fromkeys(name for _, record in records for name in record))
     where = {what: _column(what, getattr(columns, what), names, path) for what in NAMES}
     marks = {name.removeprefix("label."): name for name in names if name.startswith("label.")}
@@ -166,7 +166,7 @@ def _column(what: str, given: str, names: Sequence[str], path: Path) -> str:
     return next((lower[name] for name in NAMES[what] if name in lower), "")
 
 
-def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: Mapping[str, str], path: Path) -> Row:
+def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: Mapping[str, str], path: Path) -> TableRow:
     def cell(what: str) -> str:
         value = record.get(where[what], "") if where[what] else ""
         return "" if value is None else str(value).strip()
@@ -175,12 +175,12 @@ def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: 
         raise InputError(f"{path}:{line}: no '{where['case']}': what is this number of?")
     labels = {name: str(record[column]) for name, column in marks.items() if record.get(column) not in (None, "")}
     time_s = moment(cell("time"), f"{path}:{line}")
-    return Row(line, time_s, cell("case"), cell("value"), cell("unit"), cell("device"), cell("host"), labels)
+    return TableRow(line, time_s, cell("case"), cell("value"), cell("unit"), cell("device"), cell("host"), labels)
 
 
 def _wide(
     records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path, wanted: Sequence[str], suffixed: bool,
-) -> list[Row]:
+) -> list[TableRow]:
     """Each numeric column, or each that was asked for, is a case with the unit that its name ends in; text columns are labels."""
     taken = {where[what] for what in ("time", "device", "host") if where[what]} | set(marks.values())
     others = [name for name in dict.fromkeys(name for _, record in records for name in record) if name not in taken]

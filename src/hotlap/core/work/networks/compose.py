@@ -36,7 +36,7 @@ class Choices:
     micro_batch: int = 0
 
 
-class Step(NamedTuple):
+class ComposedStep(NamedTuple):
     """One step and what one GPU runs in it."""
 
     name: str
@@ -44,9 +44,9 @@ class Step(NamedTuple):
     asked: tuple[Network, Setting] | None = None  # what its memory follows from, where that is known
 
 
-def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step], dict[str, list[str]]]:
+def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[ComposedStep], dict[str, list[str]]]:
     """All combinations that can be, and those that cannot by why: reason → steps. Raises InputError where none can, with the reasons."""
-    by_name: dict[str, Step] = {}
+    by_name: dict[str, ComposedStep] = {}
     left_out, errors, tried = dict[str, list[str]](), list[str](), set[str]()
     for network in networks:
         for choice in _combinations(network, choices):
@@ -55,7 +55,7 @@ def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Step]
                 continue
             tried.add(name)
             try:
-                by_name[name] = Step(name, steps.step(network, choice), steps.asked(network, choice))
+                by_name[name] = ComposedStep(name, steps.step(network, choice), steps.asked(network, choice))
             except InputError as error:
                 errors.append(str(error))
                 # Without the network's name and advice, so that one reason is said once for all that it holds for.
@@ -70,7 +70,7 @@ def _combinations(network: Source, choices: Choices) -> list[Choice]:
     return [Choice(*one, micro_batch=choices.micro_batch) for one in itertools.product(*axes, choices.dtype)]
 
 
-def plan(composed: Sequence[Step], price: Price, name: str, about: str, weighed_on: str) -> Plan:
+def plan(composed: Sequence[ComposedStep], price: Price, name: str, about: str, weighed_on: str) -> Plan:
     """Each kernel once, the heaviest first: by the largest share that it has of any step's expected time. Raises InputError for a kernel
     that is no valid case: which, and of what step."""
     cases: dict[str, Case] = {}

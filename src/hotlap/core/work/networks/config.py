@@ -10,7 +10,7 @@ from typing import Any
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.work.networks import layered
 from hotlap.core.work.networks.layered import Layered
-from hotlap.core.work.networks.model_types import DEFAULTS, KINDS, Config, Reader
+from hotlap.core.work.networks.model_types import DEFAULTS, KINDS, Config, ConfigReader
 from hotlap.core.work.networks.shape import Network
 
 LARGEST_BYTES = 2**22
@@ -59,7 +59,7 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
         are = "is" if len(missing) == 1 else "are"
         keys = ", ".join(kind.needs.values())
         raise InputError(f"{where}: {model_type} needs {', '.join(missing)}, which {are} missing; its keys: {keys}")
-    reader = Reader(config, where)
+    reader = ConfigReader(config, where)
     values: dict[str, Any] = {ours: reader.whole(key) for ours, key in known.items()}
     values |= {ours: reader.whole(key, low=0) for ours, key in kind.may.items() if config.get(key) is not None}
     values |= kind.always
@@ -94,7 +94,7 @@ def _present(config: Config, key: str) -> str:
     return next((one for one in key.split("|") if config.get(one) is not None), "")
 
 
-def _transformer(values: dict[str, Any], reader: Reader, name: str, about: str) -> Network:
+def _transformer(values: dict[str, Any], reader: ConfigReader, name: str, about: str) -> Network:
     heads, hidden = values["heads"], values["hidden"]
     values.setdefault("kv_heads", heads)
     if "head_dim" not in values:

@@ -30,7 +30,7 @@ class Map(NamedTuple):
 
 
 @dataclass
-class Asked:
+class FlowOptions:
     """One layer as it is written: its numbers evaluated when they are asked for; keys that nothing asked for are errors."""
 
     layer: Layer
@@ -81,7 +81,7 @@ class Flow:
         at = self.at
         return {**given, "channels": at.channels, "height": at.height, "width": at.width, "tokens": at.places}
 
-    def call(self, asked: Asked, fallback: str, workload: str, group: str, params: dict[str, Any], times: float = 1.0) -> None:
+    def call(self, asked: FlowOptions, fallback: str, workload: str, group: str, params: dict[str, Any], times: float = 1.0) -> None:
         """One kernel; `fallback` names it where the file does not."""
         name = " ".join(filter(None, (asked.label, "" if asked.given("name") else fallback)))
         self.calls.append(Call(name, group, workload, params, times, leaf=not self.at.learnt))

@@ -6,32 +6,32 @@ from collections.abc import Callable, Mapping
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.work.layers import GATES, POOLS
-from hotlap.core.work.networks.flow import Asked, Flow, Map
+from hotlap.core.work.networks.flow import Flow, FlowOptions, Map
 
 
-def _set(flow: Flow, asked: Asked) -> None:
+def _set(flow: Flow, asked: FlowOptions) -> None:
     """`set`: the channels, height and width of what flows from here."""
     at = flow.at
     high, wide = asked.number("height", at.height), asked.number("width", at.width)
     flow.at = Map(asked.number("set"), high, wide, asked.flag("learnt", at.learnt))
 
 
-def _save(flow: Flow, asked: Asked) -> None:
+def _save(flow: Flow, asked: FlowOptions) -> None:
     flow.kept[asked.text("save")] = flow.at
 
 
-def _find(flow: Flow, asked: Asked, key: str) -> Map:
+def _find(flow: Flow, asked: FlowOptions, key: str) -> Map:
     name = asked.text(key)
     if name not in flow.kept:
         raise InputError(f"{asked.where}: nothing was saved as '{name}'; {nearest(name, flow.kept)}")
     return flow.kept[name]
 
 
-def _back(flow: Flow, asked: Asked) -> None:
+def _back(flow: Flow, asked: FlowOptions) -> None:
     flow.at = _find(flow, asked, "back")
 
 
-def _add(flow: Flow, asked: Asked) -> None:
+def _add(flow: Flow, asked: FlowOptions) -> None:
     other = _find(flow, asked, "add")
     if other[:3] != flow.at[:3]:
         raise InputError(f"{asked.where}: {flow.at[:3]} and {other[:3]} (channels, height, width) cannot be added")
@@ -39,7 +39,7 @@ def _add(flow: Flow, asked: Asked) -> None:
     flow.call(asked, "add", "pointwise", "pointwise", {"op": "add", "elements": flow.batch * flow.at.size})
 
 
-def _concat(flow: Flow, asked: Asked) -> None:
+def _concat(flow: Flow, asked: FlowOptions) -> None:
     other, at = _find(flow, asked, "concat"), flow.at
     if (other.height, other.width) != (at.height, at.width):
         raise InputError(f"{asked.where}: {at[1:3]} and {other[1:3]} (height, width) cannot be put side by side")
@@ -47,7 +47,7 @@ def _concat(flow: Flow, asked: Asked) -> None:
     flow.call(asked, "concatenate", "pointwise", "pointwise", {"op": "copy", "elements": flow.batch * flow.at.size})
 
 
-def _conv(flow: Flow, asked: Asked) -> None:
+def _conv(flow: Flow, asked: FlowOptions) -> None:
     at, filters, wide, stride = flow.at, asked.number("conv"), asked.number("filter", 1), asked.number("stride", 1)
     tall, dilation, groups = asked.number("filter_height", wide), asked.number("dilation", 1), asked.number("groups", 1)
     pad = asked.number("pad", (wide - 1) * dilation // 2)
@@ -73,7 +73,7 @@ def _places(size: int, filter_: int, stride: int, pad: int, dilation: int = 1) -
     return (size + 2 * pad - dilation * (filter_ - 1) - 1) // stride + 1
 
 
-def _linear(flow: Flow, asked: Asked) -> None:
+def _linear(flow: Flow, asked: FlowOptions) -> None:
     """`linear`: columns of the result; `rows` of each sample where they are not all places; `aside`: what flows stays as it is."""
     at, out, inner = flow.at, asked.number("linear"), asked.number("of", flow.at.channels)
     rows, times, bias = asked.number("rows", at.places), asked.number("groups", 1), asked.flag("bias", True)
@@ -87,14 +87,14 @@ def _linear(flow: Flow, asked: Asked) -> None:
         flow.at = flow.at._replace(channels=out * times, learnt=True)
 
 
-def _product(flow: Flow, asked: Asked) -> None:
+def _product(flow: Flow, asked: FlowOptions) -> None:
     """`product`: columns of a product of two activations, `count` of them for each sample; nothing is learnt."""
     n, rows, inner = asked.number("product"), asked.number("rows", flow.at.places), asked.number("of", flow.at.channels)
     params = {"m": rows, "n": n, "k": inner, "batch": flow.batch * asked.number("count", 1), "dtype": flow.dtype, "layout": "nt"}
     flow.call(asked, "product", "gemm", "product", params)
 
 
-def _norm(flow: Flow, asked: Asked) -> None:
+def _norm(flow: Flow, asked: FlowOptions) -> None:
     op, at, batch = asked.text("norm"), flow.at, flow.batch
     groups, rows = asked.number("groups", 32 if op == "groupnorm" else 1), asked.number("rows", at.places)
     columns = asked.number("columns", at.channels)
@@ -116,7 +116,7 @@ def _norm(flow: Flow, asked: Asked) -> None:
 NORMS = {"batchnorm": "batch norm", "groupnorm": "group norm", "layernorm": "layer norm", "rmsnorm": "RMS norm"}
 
 
-def _act(flow: Flow, asked: Asked) -> None:
+def _act(flow: Flow, asked: FlowOptions) -> None:
     op, at = asked.text("act"), flow.at
     if op.endswith("_mul"):
         flow.at = at = at._replace(channels=at.channels // 2)
@@ -127,7 +127,7 @@ def _act(flow: Flow, asked: Asked) -> None:
 WORDS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "silu_mul": "SiLU and product", "gelu_mul": "GELU and product", "mul": "product"}
 
 
-def _attention(flow: Flow, asked: Asked) -> None:
+def _attention(flow: Flow, asked: FlowOptions) -> None:
     """`attention`: heads; queries are the places that flow, keys are as many, or `kv`."""
     heads, width = asked.number("attention"), asked.number("head_dim")
     query = asked.number("query", flow.at.places)
@@ -138,7 +138,7 @@ def _attention(flow: Flow, asked: Asked) -> None:
     flow.at = flow.at._replace(channels=heads * width)
 
 
-def _embedding(flow: Flow, asked: Asked) -> None:
+def _embedding(flow: Flow, asked: FlowOptions) -> None:
     columns, vocabulary, rows = asked.number("embedding"), asked.number("vocabulary"), asked.number("rows", flow.at.places)
     lookups, tables = asked.number("lookups", 0), asked.number("tables", 1)
     table = {"columns": columns, "vocabulary": vocabulary}
@@ -153,7 +153,7 @@ def _embedding(flow: Flow, asked: Asked) -> None:
     flow.at = flow.at._replace(channels=columns, learnt=True)
 
 
-def _pool(flow: Flow, asked: Asked) -> None:
+def _pool(flow: Flow, asked: FlowOptions) -> None:
     """`pool`: max, average or upsample; an average without a filter is one sum over all places of each channel."""
     op, at = asked.text("pool"), flow.at
     if op not in POOLS:
@@ -177,20 +177,20 @@ def _pool(flow: Flow, asked: Asked) -> None:
         flow.at = at._replace(height=high, width=across)
 
 
-def _softmax(flow: Flow, asked: Asked) -> None:
+def _softmax(flow: Flow, asked: FlowOptions) -> None:
     rows = asked.number("rows", flow.at.places)
     params = {"op": "softmax", "rows": flow.batch * rows, "columns": asked.number("softmax", flow.at.channels)}
     flow.call(asked, "softmax", "rowwise", "pointwise", params)
 
 
-def _loss(flow: Flow, asked: Asked) -> None:
+def _loss(flow: Flow, asked: FlowOptions) -> None:
     """`loss`: columns of a cross-entropy over the places that flow; only while training."""
     columns, rows = asked.number("loss"), asked.number("rows", flow.at.places)
     if flow.train:
         flow.call(asked, "cross-entropy", "rowwise", "loss", {"op": "cross_entropy", "rows": flow.batch * rows, "columns": columns})
 
 
-def _rnn(flow: Flow, asked: Asked) -> None:
+def _rnn(flow: Flow, asked: FlowOptions) -> None:
     op, at = asked.text("rnn"), flow.at
     hidden, steps, gates = asked.number("hidden"), asked.number("steps", at.places), GATES.get(op, 0)
     if not gates:
@@ -201,12 +201,12 @@ def _rnn(flow: Flow, asked: Asked) -> None:
     flow.learn(gates * hidden * (at.channels + hidden + 2))
 
 
-def _weights(flow: Flow, asked: Asked) -> None:
+def _weights(flow: Flow, asked: FlowOptions) -> None:
     """`weights`: parameters that no kernel of their own reads, as positions that are added."""
     flow.learn(asked.number("weights"))
 
 
-KINDS: Mapping[str, Callable[[Flow, Asked], None]] = {
+KINDS: Mapping[str, Callable[[Flow, FlowOptions], None]] = {
     "set": _set, "save": _save, "back": _back, "add": _add, "concat": _concat, "conv": _conv, "linear": _linear, "product": _product,
     "norm": _norm, "act": _act, "attention": _attention, "embedding": _embedding, "pool": _pool, "softmax": _softmax, "loss": _loss,
     "rnn": _rnn, "weights": _weights,

@@ -12,18 +12,18 @@ Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Kind:
+class NetworkKind:
     """A model_type: keys that it must have by our field, keys that it may have, and what is always so."""
 
     needs: Mapping[str, str]
     may: Mapping[str, str] = field(default_factory=dict)
     always: Mapping[str, Any] = field(default_factory=dict)
-    more: Callable[[Reader], dict[str, Any]] = lambda _: {}  # fields that several keys make
+    more: Callable[[ConfigReader], dict[str, Any]] = lambda _: {}  # fields that several keys make
     base: str = ""  # the layered network that it is, with other widths
 
 
 @dataclass(frozen=True)
-class Reader:
+class ConfigReader:
     """The keys of one config, each checked as it is read."""
 
     config: Config
@@ -60,7 +60,7 @@ class Reader:
 # ---------------------------------------------------------------- what several keys make
 
 
-def _windows(r: Reader, windowed: Callable[[int], int] = int) -> dict[str, Any]:
+def _windows(r: ConfigReader, windowed: Callable[[int], int] = int) -> dict[str, Any]:
     """Layers with a window: by `layer_types`, else `windowed` of the number of layers; as it is, all."""
     if r.config.get("sliding_window") is None or r.config.get("use_sliding_window") is False:
         return {}
@@ -78,35 +78,35 @@ def _all_but_every(nth: int) -> Callable[[int], int]:
     return lambda layers: layers - layers // nth
 
 
-def _llama(r: Reader) -> dict[str, Any]:
+def _llama(r: ConfigReader) -> dict[str, Any]:
     return {**_windows(r), "bias": _bias(r)}
 
 
-def _bias(r: Reader) -> str:
+def _bias(r: ConfigReader) -> str:
     attention, rest = r.flag("attention_bias", False), r.flag("mlp_bias", False)
     return "all" if attention and rest else "qkv" if attention else ""
 
 
-def _qwen2(r: Reader) -> dict[str, Any]:
+def _qwen2(r: ConfigReader) -> dict[str, Any]:
     return {**_late_windows(r), "bias": "qkv"}
 
 
-def _late_windows(r: Reader) -> dict[str, Any]:
+def _late_windows(r: ConfigReader) -> dict[str, Any]:
     """From the layer `max_window_layers` on."""
     first = r.whole("max_window_layers", 28, low=0)
     return _windows(r, lambda layers: max(layers - first, 0)) if r.flag("use_sliding_window", False) else {}
 
 
-def _qwen3(r: Reader) -> dict[str, Any]:
+def _qwen3(r: ConfigReader) -> dict[str, Any]:
     return {**_late_windows(r), "bias": _bias(r), "head_dim": r.whole("head_dim", 128)}
 
 
-def _every_layer_mixed(r: Reader) -> None:
+def _every_layer_mixed(r: ConfigReader) -> None:
     r.only("decoder_sparse_step", 1, 1)
     r.only("mlp_only_layers", [], [])
 
 
-def _qwen2_moe(r: Reader) -> dict[str, Any]:
+def _qwen2_moe(r: ConfigReader) -> dict[str, Any]:
     _every_layer_mixed(r)
     shared, inter = r.whole("shared_expert_intermediate_size", 0, low=0), r.whole("moe_intermediate_size")
     if shared % inter:
@@ -116,35 +116,35 @@ def _qwen2_moe(r: Reader) -> dict[str, Any]:
     return {**windows, "bias": "qkv", "shared_experts": shared // inter}
 
 
-def _qwen3_moe(r: Reader) -> dict[str, Any]:
+def _qwen3_moe(r: ConfigReader) -> dict[str, Any]:
     _every_layer_mixed(r)
     return {**(_windows(r) if r.flag("use_sliding_window", False) else {}), "bias": _bias(r)}
 
 
-def _gemma(r: Reader) -> dict[str, Any]:
+def _gemma(r: ConfigReader) -> dict[str, Any]:
     return {"head_dim": r.whole("head_dim", 256), "tied": r.flag("tie_word_embeddings", True)}
 
 
-def _gemma2(r: Reader) -> dict[str, Any]:
+def _gemma2(r: ConfigReader) -> dict[str, Any]:
     return {**_windows(r, _all_but_every(2)), **_gemma(r)}
 
 
-def _gemma3(r: Reader) -> dict[str, Any]:
+def _gemma3(r: ConfigReader) -> dict[str, Any]:
     return {**_windows(r, _all_but_every(r.whole("sliding_window_pattern", 6))), **_gemma(r)}
 
 
-def _gpt2(r: Reader) -> dict[str, Any]:
+def _gpt2(r: ConfigReader) -> dict[str, Any]:
     positions = r.whole("n_positions", 1024)
     return {"inter": r.whole("n_inner", 4 * r.whole("n_embd")), "positions": positions, "longest": positions}
 
 
-def _opt(r: Reader) -> dict[str, Any]:
+def _opt(r: ConfigReader) -> dict[str, Any]:
     r.only("word_embed_proj_dim", r.whole("hidden_size"), None)
     longest = r.whole("max_position_embeddings", 2048)
     return {"positions": longest + 2, "longest": longest, "bias": "all" if r.flag("enable_bias", True) else ""}
 
 
-def _falcon(r: Reader) -> dict[str, Any]:
+def _falcon(r: ConfigReader) -> dict[str, Any]:
     heads, new = r.whole("num_attention_heads"), r.flag("new_decoder_architecture", False)
     kv_heads = r.whole("num_kv_heads", heads) if new else 1 if r.flag("multi_query", True) else heads
     return {
@@ -153,12 +153,12 @@ def _falcon(r: Reader) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _bert(r: Reader) -> dict[str, Any]:
+def _bert(r: ConfigReader) -> dict[str, Any]:
     longest = r.whole("max_position_embeddings", 512)
     return {"positions": longest + r.whole("type_vocab_size", 2, low=0), "longest": longest}
 
 
-def _deepseek(r: Reader) -> dict[str, Any]:
+def _deepseek(r: ConfigReader) -> dict[str, Any]:
     r.only("moe_layer_freq", 1, 1)
     nope, rope = r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim")
     straight = r.config.get("q_lora_rank", "") is None  # null: queries without a latent
@@ -166,23 +166,23 @@ def _deepseek(r: Reader) -> dict[str, Any]:
     return {"head_dim": nope + rope, "rope_dim": rope, "kv_heads": r.whole("num_attention_heads"), "q_rank": q_rank}
 
 
-def _gpt_oss(r: Reader) -> dict[str, Any]:
+def _gpt_oss(r: ConfigReader) -> dict[str, Any]:
     return {**_windows(r, _all_but_every(2)), "head_dim": r.whole("head_dim", 64)}
 
 
-def _t5(r: Reader) -> dict[str, Any]:
+def _t5(r: ConfigReader) -> dict[str, Any]:
     return {
         "decoder_layers": r.whole("num_decoder_layers", r.whole("num_layers")),
         "gated": int(str(r.config.get("feed_forward_proj", "relu")).startswith("gated")), "tied": int(r.flag("tie_word_embeddings", True)),
     }  # fmt: skip
 
 
-def _whisper(r: Reader) -> dict[str, Any]:
+def _whisper(r: ConfigReader) -> dict[str, Any]:
     text = r.whole("max_target_positions", 448)
     return {"frames": 2 * r.whole("max_source_positions", 1500), "positions": text, "context": text, "longest": text}
 
 
-def _vit(r: Reader) -> dict[str, Any]:
+def _vit(r: ConfigReader) -> dict[str, Any]:
     image, patch, labels = r.whole("image_size", 224), r.whole("patch_size", 16), r.config.get("id2label")
     if image % patch:
         raise InputError(f"{r.where}: an image of {image} cannot be cut into patches of {patch}")
@@ -206,43 +206,43 @@ _DEEPSEEK = {
 }  # fmt: skip
 _DEEPSEEK_MAY = {"shared_experts": "n_shared_experts", "dense_layers": "first_k_dense_replace"}
 
-_T5 = Kind(
+_T5 = NetworkKind(
     {"layers": "num_layers", "hidden": "d_model", "heads": "num_heads", "head_dim": "d_kv", "inter": "d_ff", "vocabulary": "vocab_size"},
     {"buckets": "relative_attention_num_buckets"}, more=_t5, base="t5-base",
 )
 
 
-KINDS: Mapping[str, Kind] = {
-    "llama": Kind(_USUAL, _KV, more=_llama),
-    "mistral": Kind(_USUAL, _KV, more=_windows),
-    "mixtral": Kind(_MIXTRAL, _KV, more=_windows),
-    "qwen2": Kind(_USUAL, _KV, more=_qwen2),
-    "qwen2_moe": Kind(_QWEN_MOE, _KV, more=_qwen2_moe),
-    "qwen3": Kind(_USUAL, _KV, {"qk_norm": True}, _qwen3),
-    "qwen3_moe": Kind(_QWEN_MOE, _KV, {"qk_norm": True}, _qwen3_moe),
-    "gemma": Kind(_USUAL, _KV, {"activation": "gelu_mul"}, _gemma),
-    "gemma2": Kind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4}, _gemma2),
-    "gemma3_text": Kind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4, "qk_norm": True}, _gemma3),
-    "phi": Kind(_USUAL, _KV, {**_PLAIN, "norms": 1}),
-    "phi3": Kind(_USUAL, _KV, more=_windows),
-    "gpt2": Kind(
+KINDS: Mapping[str, NetworkKind] = {
+    "llama": NetworkKind(_USUAL, _KV, more=_llama),
+    "mistral": NetworkKind(_USUAL, _KV, more=_windows),
+    "mixtral": NetworkKind(_MIXTRAL, _KV, more=_windows),
+    "qwen2": NetworkKind(_USUAL, _KV, more=_qwen2),
+    "qwen2_moe": NetworkKind(_QWEN_MOE, _KV, more=_qwen2_moe),
+    "qwen3": NetworkKind(_USUAL, _KV, {"qk_norm": True}, _qwen3),
+    "qwen3_moe": NetworkKind(_QWEN_MOE, _KV, {"qk_norm": True}, _qwen3_moe),
+    "gemma": NetworkKind(_USUAL, _KV, {"activation": "gelu_mul"}, _gemma),
+    "gemma2": NetworkKind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4}, _gemma2),
+    "gemma3_text": NetworkKind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4, "qk_norm": True}, _gemma3),
+    "phi": NetworkKind(_USUAL, _KV, {**_PLAIN, "norms": 1}),
+    "phi3": NetworkKind(_USUAL, _KV, more=_windows),
+    "gpt2": NetworkKind(
         {"layers": "n_layer", "hidden": "n_embd", "heads": "n_head", "vocabulary": "vocab_size"},
         always={**_PLAIN, "tied": True, "rotary": False, "in_out": True}, more=_gpt2,
     ),
-    "gpt_neox": Kind(_USUAL, always=_PLAIN),
-    "opt": Kind(
+    "gpt_neox": NetworkKind(_USUAL, always=_PLAIN),
+    "opt": NetworkKind(
         {**_DENSE, "inter": "ffn_dim"}, always={**_PLAIN, "tied": True, "rotary": False, "activation": "relu"}, more=_opt,
     ),
-    "falcon": Kind(_DENSE, always={"gated": False, "tied": True}, more=_falcon),
-    "bert": Kind(_USUAL, always=_ENCODER, more=_bert),
-    "roberta": Kind(_USUAL, always=_ENCODER, more=_bert),
-    "xlm_roberta": Kind(_USUAL, always=_ENCODER, more=_bert),
-    "deepseek_v2": Kind(_DEEPSEEK, _DEEPSEEK_MAY, more=_deepseek),
-    "deepseek_v3": Kind(_DEEPSEEK, _DEEPSEEK_MAY, more=_deepseek),
-    "gpt_oss": Kind(_MIXTRAL, _KV, {"bias": "all"}, _gpt_oss),
+    "falcon": NetworkKind(_DENSE, always={"gated": False, "tied": True}, more=_falcon),
+    "bert": NetworkKind(_USUAL, always=_ENCODER, more=_bert),
+    "roberta": NetworkKind(_USUAL, always=_ENCODER, more=_bert),
+    "xlm_roberta": NetworkKind(_USUAL, always=_ENCODER, more=_bert),
+    "deepseek_v2": NetworkKind(_DEEPSEEK, _DEEPSEEK_MAY, more=_deepseek),
+    "deepseek_v3": NetworkKind(_DEEPSEEK, _DEEPSEEK_MAY, more=_deepseek),
+    "gpt_oss": NetworkKind(_MIXTRAL, _KV, {"bias": "all"}, _gpt_oss),
     "t5": _T5,
     "mt5": _T5,
-    "whisper": Kind(
+    "whisper": NetworkKind(
         {
             "mels": "num_mel_bins", "layers": "encoder_layers", "decoder_layers": "decoder_layers", "hidden": "d_model",
             "heads": "encoder_attention_heads", "inter": "encoder_ffn_dim", "decoder_heads": "decoder_attention_heads",
@@ -250,7 +250,7 @@ KINDS: Mapping[str, Kind] = {
         },
         more=_whisper, base="whisper-large-v3",
     ),
-    "vit": Kind(
+    "vit": NetworkKind(
         {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "inter": "intermediate_size"},
         more=_vit, base="vit-b-16",
     ),

@@ -11,7 +11,7 @@ from hotlap.core.work.networks.shape import Network
 GRADIENT_BYTES = 2  # a parameter, exchanged between replicas in bf16
 
 
-class Held(NamedTuple):
+class Shard(NamedTuple):
     """Parameters of one GPU that `replicas` GPUs hold alike, itself one of them, on `nodes`."""
 
     parameters: float
@@ -20,7 +20,7 @@ class Held(NamedTuple):
     of: str = ""  # "experts' ": of them alone, where other replicas hold them than hold the rest
 
 
-def held(network: Network, setting: Setting) -> list[Held]:
+def held(network: Network, setting: Setting) -> list[Shard]:
     """Of the longest stage; matrices spread evenly over tensor-parallel GPUs; experts over the GPUs that share a set of them, which may be
     several replicas together."""
     spread = max(setting.tp, setting.ep)
@@ -30,8 +30,8 @@ def held(network: Network, setting: Setting) -> list[Held]:
     return [_held(rest, setting.dp, setting), _held(experts, setting.tp * setting.dp // spread, setting, "experts' ")]
 
 
-def _held(parameters: float, replicas: int, setting: Setting, of: str = "") -> Held:
-    return Held(parameters, replicas, nodes(replicas, setting.gpus // replicas), of)
+def _held(parameters: float, replicas: int, setting: Setting, of: str = "") -> Shard:
+    return Shard(parameters, replicas, nodes(replicas, setting.gpus // replicas), of)
 
 
 def parameters(network: Network, setting: Setting) -> tuple[float, float]:
@@ -40,7 +40,7 @@ def parameters(network: Network, setting: Setting) -> tuple[float, float]:
     return experts * share / max(setting.tp, setting.ep), (network.counted - experts) * share / setting.tp
 
 
-def exchanges(shards: Sequence[Held]) -> Iterator[Call]:
+def exchanges(shards: Sequence[Shard]) -> Iterator[Call]:
     """The replicas' gradients added up."""
     for one in shards:
         if one.replicas > 1:

@@ -10,7 +10,7 @@ from hotlap.core.work.networks import calls, layered, replicas, shape, transform
 from hotlap.core.work.networks.backward import backward
 from hotlap.core.work.networks.calls import Call, Setting
 from hotlap.core.work.networks.layered import Layered
-from hotlap.core.work.networks.replicas import Held
+from hotlap.core.work.networks.replicas import Shard
 from hotlap.core.work.networks.shape import Network
 from hotlap.core.work.networks.walk import walk
 
@@ -109,7 +109,7 @@ def _layers(network: Layered, choice: Choice) -> list[Call]:
     if not train:
         return found
     back = [_typed(call, choice.dtype) for call in backward(found)]
-    held = Held(walked.parameters - walked.looked_up, choice.dp, calls.nodes(choice.dp))
+    held = Shard(walked.parameters - walked.looked_up, choice.dp, calls.nodes(choice.dp))
     return [*found, *back, *replicas.exchanges([held]), replicas.update(network.optimizer, held.parameters)]
 
 

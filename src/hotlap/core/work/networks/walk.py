@@ -11,7 +11,7 @@ from hotlap.core import work
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.work.networks import arithmetic
 from hotlap.core.work.networks.calls import Call
-from hotlap.core.work.networks.flow import Asked, Flow
+from hotlap.core.work.networks.flow import Flow, FlowOptions
 from hotlap.core.work.networks.kinds import KINDS
 from hotlap.core.work.networks.layered import Layer, Layered
 
@@ -71,7 +71,7 @@ class _Walker:
         made = KINDS.get(kind)
         if made is None:
             raise InputError(f"{where}: no kind of layer '{kind}'; {nearest(kind, [*KINDS, 'block'])}")
-        asked = Asked(layer, self.flow.names(names), where, " ".join(filter(None, (label, str(layer.get("name", ""))))))
+        asked = FlowOptions(layer, self.flow.names(names), where, " ".join(filter(None, (label, str(layer.get("name", ""))))))
         made(self.flow, asked)
         asked.check()
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hotlap.core.measure.workloads.operators import attention_backends, attention_reference
-from hotlap.core.measure.workloads.operators.attention_shape import Shape, read
+from hotlap.core.measure.workloads.operators.attention_shape import AttentionShape, read
 from hotlap.core.measure.workloads.operators.base import Maker, Operator
 from hotlap.core.measure.workloads.operators.gemm import precision
 from hotlap.core.record import Case
@@ -39,7 +39,7 @@ def operator(case: Case, library: Any) -> Operator:
     )  # fmt: skip
 
 
-def inputs(make: Maker, shape: Shape) -> dict[str, Any]:
+def inputs(make: Maker, shape: AttentionShape) -> dict[str, Any]:
     """Heads lie within tokens in memory, as projections leave them. Pages are in random order, as a server's allocator leaves them."""
     precision(make, shape.dtype)
     q = make.normal(shape.batch, shape.query, shape.heads, shape.width, dtype=shape.dtype).transpose(1, 2)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hotlap.core.errors import NotSupported
-from hotlap.core.measure.workloads.operators.attention_shape import Shape, visible
+from hotlap.core.measure.workloads.operators.attention_shape import AttentionShape, visible
 from hotlap.core.measure.workloads.operators.base import Maker
 
 Inputs = Mapping[str, Any]
@@ -17,7 +17,7 @@ GPU_ONLY = ("efficient", "cudnn")
 class Runner:
     """Launches one case. What depends on the device is settled when the first inputs are there."""
 
-    def __init__(self, torch: Any, shape: Shape, backend: str) -> None:
+    def __init__(self, torch: Any, shape: AttentionShape, backend: str) -> None:
         self.torch, self.shape, self.asked, self.backend = torch, shape, backend, backend
         self.bias: Any = None  # 0 where a query sees a key, else −∞
         self.rest: tuple[Any, ...] = ()  # of the forward pass, what its gradient kernel asks for beside outputs and log-sums
@@ -141,7 +141,7 @@ class Runner:
         return tuple(ops._scaled_dot_product_flash_attention_backward(grad, q, k, v, o, sums, *rest[:4], 0.0, causal, *rest[4:6]))
 
 
-def _flex(torch: Any, shape: Shape, device: Any) -> Callable[[Any, Any, Any], Any]:
+def _flex(torch: Any, shape: AttentionShape, device: Any) -> Callable[[Any, Any, Any], Any]:
     """PyTorch's flex attention, compiled for this shape at the first call: on GPUs by Triton, on CPUs by a C++ compiler."""
     try:
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hotlap.core.measure.workloads.operators.attention_shape import Shape, visible
+from hotlap.core.measure.workloads.operators.attention_shape import AttentionShape, visible
 from hotlap.core.measure.workloads.operators.base import UNIT, Exact
 from hotlap.core.measure.workloads.operators.products import WHOLE_FLOP, some, stretched
 from hotlap.core.measure.workloads.operators.values import SMALLEST
@@ -18,7 +18,7 @@ MOST_PAIRS, FEWEST_QUERIES = 32, 8  # sequences with key heads, and queries of e
 AT_ONCE = 2**24  # scores held at once
 
 
-def forward(i: Inputs, shape: Shape, k: Any, v: Any) -> list[Exact]:
+def forward(i: Inputs, shape: AttentionShape, k: Any, v: Any) -> list[Exact]:
     """All queries where that is cheap; else a random one in every stretch of queries, of random sequences and heads. No output may leave
     the range of its values, wherever it is."""
     torch, q = _torch(), i["q"]
@@ -45,7 +45,7 @@ def forward(i: Inputs, shape: Shape, k: Any, v: Any) -> list[Exact]:
     return [Exact(torch.stack(value), torch.stack(allowed), tolerance=1.0, part=part, also=(inside,))]
 
 
-def backward(i: Inputs, shape: Shape, k: Any, v: Any) -> list[Exact]:
+def backward(i: Inputs, shape: AttentionShape, k: Any, v: Any) -> list[Exact]:
     """Gradients of whole sequences and key heads: as many random ones as are cheap, one at least."""
     torch, each = _torch(), 2.0 * shape.heads // shape.kv_heads * shape.query * shape.kv * (3 * shape.width + 2 * shape.values)
     pairs = shape.batch * shape.kv_heads
@@ -65,7 +65,7 @@ def backward(i: Inputs, shape: Shape, k: Any, v: Any) -> list[Exact]:
     ]
 
 
-def _gradients(i: Inputs, shape: Shape, keys: tuple[Any, Any], pair: tuple[int, int]) -> list[tuple[Any, Any]]:
+def _gradients(i: Inputs, shape: AttentionShape, keys: tuple[Any, Any], pair: tuple[int, int]) -> list[tuple[Any, Any]]:
     """Value and allowed error of dQ (group, query, width), dK and dV (keys, width) of one sequence and key head; Dao, FlashAttention-2,
     arXiv 2307.08691, section 2.3.2, a stretch of queries at a time."""
     torch, scale = _torch(), shape.width**-0.5
@@ -94,14 +94,14 @@ def _gradients(i: Inputs, shape: Shape, keys: tuple[Any, Any], pair: tuple[int, 
     return result
 
 
-def _bound(value: Any, squares: Any, magnitudes: Any, shape: Shape, terms: int) -> Any:
+def _bound(value: Any, squares: Any, magnitudes: Any, shape: AttentionShape, terms: int) -> Any:
     """Weights and results are rounded to the inputs' type, each independently; sums are in fp32. Gradients are rounded more often on the
     way: dP and dS are."""
     unit = (4 if shape.backward else 2) * UNIT[shape.dtype]
     return 2 * unit * (value.abs().clamp_min(SMALLEST[shape.dtype]) + 4 * squares.sqrt()) + 4 * terms**0.5 * UNIT["fp32"] * magnitudes
 
 
-def _weights(q: Any, k: Any, shape: Shape, queries: Any) -> Any:
+def _weights(q: Any, k: Any, shape: AttentionShape, queries: Any) -> Any:
     """Softmax over the keys that are seen: (group, queries, keys)."""
     scores = q.double() @ k.double().T * shape.width**-0.5
     if not shape.tail:
@@ -109,13 +109,13 @@ def _weights(q: Any, k: Any, shape: Shape, queries: Any) -> Any:
     return scores.softmax(-1)
 
 
-def _group(x: Any, of: int, head: int, shape: Shape) -> Any:
+def _group(x: Any, of: int, head: int, shape: AttentionShape) -> Any:
     """The query heads that share one key head: (group, queries, width)."""
     size = shape.heads // shape.kv_heads
     return x[of, head * size : (head + 1) * size]
 
 
-def _at(picked: Any, shape: Shape) -> list[tuple[int, int]]:
+def _at(picked: Any, shape: AttentionShape) -> list[tuple[int, int]]:
     return [(int(pair) // shape.kv_heads, int(pair) % shape.kv_heads) for pair in picked]
 
 

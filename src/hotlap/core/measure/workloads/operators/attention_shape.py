@@ -15,7 +15,7 @@ TYPES = ("fp32", "fp16", "bf16")
 
 
 @dataclass(frozen=True)
-class Shape:
+class AttentionShape:
     """One attention case."""
 
     batch: int
@@ -58,14 +58,14 @@ class Shape:
         return self.window if self.tail else self.kv
 
 
-def read(case: Case) -> Shape:
+def read(case: Case) -> AttentionShape:
     """A case's parameters. Raises NotSupported."""
     given = complete(case)
     batch, query, kv, heads, kv_heads, width, latent, window, page = sizes(
         given, "batch", "query", "kv", "heads", "kv_heads", "head_dim", "latent", "window", "page"
     )
     kv = kv or query
-    shape = Shape(
+    shape = AttentionShape(
         batch, query, kv, heads, kv_heads, width, int(attention_widths(given)[0]), latent, window if window < kv else 0, page,
         text(given, "mask") == "causal", text(given, "dtype"), text(given, "kv_dtype"), text(given, "op") == "backward",
     )  # fmt: skip
@@ -80,7 +80,7 @@ def read(case: Case) -> Shape:
     return shape
 
 
-def visible(torch: Any, shape: Shape, queries: Any) -> Any:
+def visible(torch: Any, shape: AttentionShape, queries: Any) -> Any:
     """Which of these queries sees which key, as truth values (queries, keys). The last query sees the last key; without a causal mask a
     window lies about its query, and is moved where it would pass an end."""
     keys = torch.arange(shape.kv, device=queries.device)

@@ -89,7 +89,7 @@ class Operator:
     inputs; after the call, never timed."""
 
 
-class Family(Protocol):
+class OperatorFamily(Protocol):
     """A module of operators."""
 
     def operator(self, case: Case, library: Any) -> Operator:

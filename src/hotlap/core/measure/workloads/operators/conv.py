@@ -20,7 +20,7 @@ Inputs = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Shape:
+class ConvShape:
     """One convolution; sides are depth, height, width, as many as there are."""
 
     images: int
@@ -65,7 +65,7 @@ def operator(case: Case, library: Any) -> Operator:
     )  # fmt: skip
 
 
-def read(case: Case) -> Shape:
+def read(case: Case) -> ConvShape:
     """A case's parameters. Raises NotSupported for types and layouts that PyTorch has no convolution of."""
     given = complete(case)
     dtype = str(given["dtype"])
@@ -79,13 +79,13 @@ def read(case: Case) -> Shape:
         raise NotSupported("PyTorch keeps channels last in images and volumes, not in lines")
     images, channels, filters, groups, gap = sizes(given, "images", "channels", "filters", "groups", "dilation")
     sides, taps, results, pads, steps = (tuple(int(axes[name][index]) for name in names) for index in range(5))
-    return Shape(
+    return ConvShape(
         images=images, channels=channels, filters=filters, groups=groups, gap=gap, op=str(given["op"]), dtype=dtype, last=last,
         sides=sides, taps=taps, results=results, pads=pads, steps=steps,
     )  # fmt: skip
 
 
-def inputs(make: Maker, shape: Shape) -> dict[str, Any]:
+def inputs(make: Maker, shape: ConvShape) -> dict[str, Any]:
     """Images (x), filters (w) and, for gradients, that of the result (y)."""
     precision(make, shape.dtype)
     sizes_of = {
@@ -97,13 +97,13 @@ def inputs(make: Maker, shape: Shape) -> dict[str, Any]:
     return {name: _tensor(make, size, shape) for name, size in sizes_of.items()}
 
 
-def _tensor(make: Maker, size: tuple[int, ...], shape: Shape) -> Any:
+def _tensor(make: Maker, size: tuple[int, ...], shape: ConvShape) -> Any:
     if not shape.last:
         return make.normal(*size, dtype=shape.dtype)
     return make.normal(size[0], *size[2:], size[1], dtype=shape.dtype).movedim(-1, 1)
 
 
-def _launch(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
+def _launch(torch: Any, shape: ConvShape) -> Callable[[Inputs], Any]:
     rank = len(shape.sides)
     if shape.op == "forward":
         run = (torch.conv1d, torch.conv2d, torch.conv3d)[rank - 1]
@@ -115,7 +115,7 @@ def _launch(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
 
 # ---------------------------------------------------------------- reference
 
-def reference(i: Inputs, shape: Shape) -> list[Exact]:
+def reference(i: Inputs, shape: ConvShape) -> list[Exact]:
     """`i` in fp64. All of the result where that is cheap; else some images, or filters, in full, and sums with random signs over the
     channels of the result for all of it."""
     added_up = shape.dtype == "fp16" and shape.op == "input_gradient" and i["w"].device.type == "cpu"  # tap by tap in fp16 (PyTorch 2.13)
@@ -133,18 +133,18 @@ def reference(i: Inputs, shape: Shape) -> list[Exact]:
     return [_exact(few, shape, finish, lambda c: c[whole])._replace(also=(_sketch(i, shape, finish),))]
 
 
-def _exact(i: Inputs, shape: Shape, finish: Finish, part: Any) -> Exact:
+def _exact(i: Inputs, shape: ConvShape, finish: Finish, part: Any) -> Exact:
     value = _apply(i, shape)
     return Exact(value, finish.bound(value, _norms(i, shape), shape.terms), tolerance=1.0, part=part)
 
 
-def _apply(i: Inputs, shape: Shape) -> Any:
+def _apply(i: Inputs, shape: ConvShape) -> Any:
     import torch
 
     return _launch(torch, shape)(i)
 
 
-def _norms(i: Inputs, shape: Shape) -> Any:
+def _norms(i: Inputs, shape: ConvShape) -> Any:
     """Of the two vectors whose product each element is, multiplied: for gradients of weights at most that."""
     every = tuple(range(2, 2 + len(shape.sides)))
     if shape.op == "weight_gradient":
@@ -163,7 +163,7 @@ def _norms(i: Inputs, shape: Shape) -> Any:
     return under.repeat_interleave(len(of_w) // shape.groups, 1) * of_w[(None, slice(None), *(None,) * len(shape.sides))]
 
 
-def _sketch(i: Inputs, shape: Shape, finish: Finish) -> Exact:
+def _sketch(i: Inputs, shape: ConvShape, finish: Finish) -> Exact:
     """Sums over the result's channels of each group, with random signs, as one convolution with so fewer channels."""
     axis = 1 if shape.op != "weight_gradient" else 0
     of = shape.channels if shape.op == "input_gradient" else shape.filters
@@ -200,7 +200,7 @@ class _Signs(NamedTuple):
         return (w.unflatten(0, (self.groups, -1)) * by_group).sum(2, keepdim=True).flatten(0, 1)
 
 
-def _spread(i: Inputs, shape: Shape, finish: Finish) -> Any:
+def _spread(i: Inputs, shape: ConvShape, finish: Finish) -> Any:
     """The root mean square error of a sum over a group's channels."""
     every = tuple(range(2, 2 + len(shape.sides)))
     unit = finish.typical(1.0, shape.terms)

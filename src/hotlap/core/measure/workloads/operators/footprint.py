@@ -16,7 +16,7 @@ ALWAYS, SMALL_BYTES = 3, 1 << 20  # so many samples that all grow are a leak fro
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE, of the CUDA driver API manual
 
 
-class Memory:
+class MemoryFootprint:
     """Of this process, or of the device where PyTorch counts it, after each sample."""
 
     def __init__(self, torch: Any, place: str) -> None:

@@ -18,7 +18,7 @@ BLOCK = 128  # elements of k that share a scale in fp8_block and int4
 
 
 @dataclass(frozen=True)
-class Shape:
+class GemmShape:
     """One gemm case."""
 
     m: int
@@ -56,11 +56,11 @@ def operator(case: Case, library: Any) -> Operator:
     return in_triton.gemm(case, found) if case.implementation == "triton" else found
 
 
-def read(case: Case) -> Shape:
+def read(case: Case) -> GemmShape:
     """A case's parameters. Raises NotSupported for combinations that PyTorch has no product of."""
     given = complete(case)
     m, n, k, batch, pad = sizes(given, "m", "n", "k", "batch", "pad")
-    shape = Shape(m, n, k, batch, pad, *(str(given[name]) for name in ("dtype", "layout", "epilogue", "scaling")))
+    shape = GemmShape(m, n, k, batch, pad, *(str(given[name]) for name in ("dtype", "layout", "epilogue", "scaling")))
     if shape.dtype == "fp4":
         raise NotSupported("PyTorch makes no 4-bit floating-point tensors from others; such products are only predicted and simulated")
     if shape.out != shape.dtype and batch != 1:
@@ -74,7 +74,7 @@ def read(case: Case) -> Shape:
     return shape
 
 
-def _function(shape: Shape) -> str:
+def _function(shape: GemmShape) -> str:
     """PyTorch's function, with what is done apart from it."""
     if shape.dtype == "int8":
         return "_int_mm"
@@ -90,14 +90,14 @@ def _function(shape: Shape) -> str:
     return "_addmm_activation" if shape.epilogue in ("bias_relu", "bias_gelu") else "addmm"
 
 
-def _remark(shape: Shape) -> str:
+def _remark(shape: GemmShape) -> str:
     return ", B by columns as the library wants it" if shape.fp8 and shape.layout[1] == "n" else ""
 
 
 # ---------------------------------------------------------------- inputs
 
 
-def inputs(make: Maker, shape: Shape) -> dict[str, Any]:
+def inputs(make: Maker, shape: GemmShape) -> dict[str, Any]:
     """Operands as they lie in memory, and the output, poisoned. Raises NotSupported for types that the device computes otherwise."""
     precision(make, shape.dtype)
     if shape.dtype == "int4":
@@ -123,7 +123,7 @@ def precision(make: Maker, dtype: str) -> None:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
 
 
-def _operand(make: Maker, shape: Shape, sides: tuple[int, int], order: str) -> Any:
+def _operand(make: Maker, shape: GemmShape, sides: tuple[int, int], order: str) -> Any:
     """A matrix of these sides, stored by rows (n) or by columns (t), each stored line `pad` elements longer than it need be."""
     lines, length = sides if order == "n" else sides[::-1]
     stored = (*shape.lead, lines, length + shape.pad)
@@ -136,7 +136,7 @@ def _stored(dtype: str) -> str:
     return "fp8" if dtype == "fp8_block" else dtype
 
 
-def _scales(make: Maker, shape: Shape) -> dict[str, Any]:
+def _scales(make: Maker, shape: GemmShape) -> dict[str, Any]:
     """fp32: one for each operand, for each row of A and column of B, or for 1 × 128 of A and 128 × 128 of B."""
     if shape.dtype == "fp8_block":
         if "cuda" not in str(make.place):
@@ -151,7 +151,7 @@ def _scales(make: Maker, shape: Shape) -> dict[str, Any]:
     return {"scale_a": a, "scale_b": b}
 
 
-def _packed(make: Maker, shape: Shape) -> dict[str, Any]:
+def _packed(make: Maker, shape: GemmShape) -> dict[str, Any]:
     """Weights of 4 bits, two in a byte in the library's own order; for each 128 of k and each column a scale and a zero point."""
     torch = make.library
     whole = make.whole(16, shape.n, shape.k, dtype="int32")
@@ -166,7 +166,7 @@ def _packed(make: Maker, shape: Shape) -> dict[str, Any]:
 # ---------------------------------------------------------------- launch
 
 
-def _launch(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
+def _launch(torch: Any, shape: GemmShape) -> Callable[[Inputs], Any]:
     if shape.dtype == "int8":
         return lambda i: torch._int_mm(i["a"], i["b"], out=i["c"])
     if shape.dtype == "int4":
@@ -197,7 +197,7 @@ def _int4(torch: Any, i: Inputs) -> Any:
     return run(i["a"], i["b"], BLOCK, i["scales"])
 
 
-def _scaled(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
+def _scaled(torch: Any, shape: GemmShape) -> Callable[[Inputs], Any]:
     apart = _activation(torch, shape.epilogue.removeprefix("bias_"))
     bias, residual = shape.epilogue.startswith("bias"), shape.epilogue == "residual"
 
@@ -213,7 +213,7 @@ def _scaled(torch: Any, shape: Shape) -> Callable[[Inputs], Any]:
 # ---------------------------------------------------------------- reference
 
 
-def reference(i: Inputs, shape: Shape) -> list[Exact]:
+def reference(i: Inputs, shape: GemmShape) -> list[Exact]:
     """`i` in fp64, but for whole numbers."""
     a, b = i["a"].double(), (_unpacked(i) if shape.dtype == "int4" else i["b"].double())
     if shape.dtype == "fp8_block":
@@ -230,7 +230,7 @@ def _unpacked(i: Inputs) -> Any:
     return (i["whole"].t().double() - 8) * by_k[..., 0] + by_k[..., 1]
 
 
-def _smooth(i: Inputs, shape: Shape) -> Callable[[Any], Any] | None:
+def _smooth(i: Inputs, shape: GemmShape) -> Callable[[Any], Any] | None:
     """The activation; PyTorch's fused product on the CPU has GELU by the error function."""
     import torch
 

@@ -20,7 +20,7 @@ from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.flush import flusher
 from hotlap.core.measure.workloads.operators import FAMILIES, footprint, memory
-from hotlap.core.measure.workloads.operators.base import Exact, Family, Operator
+from hotlap.core.measure.workloads.operators.base import Exact, Operator, OperatorFamily
 from hotlap.core.measure.workloads.operators.compare import alike, farthest
 from hotlap.core.measure.workloads.operators.making import Tensors
 from hotlap.core.record import Case, Check, Notice
@@ -46,7 +46,7 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     """Only targets with a library of operators run them. Raises NotSupported."""
     if target.dialect != "torch":
         raise NotSupported(f"the {target.device.target} target has no library of operators; measured through torch")
-    module = cast(Family, importlib.import_module(f"hotlap.core.measure.workloads.operators.{FAMILIES[case.workload]}"))
+    module = cast(OperatorFamily, importlib.import_module(f"hotlap.core.measure.workloads.operators.{FAMILIES[case.workload]}"))
     return prepared(target, case, module.operator(case, target.library), rng)
 
 
@@ -103,7 +103,7 @@ class _Run:
         except (RuntimeError, MemoryError, NotImplementedError) as error:
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
         self.began_s, self.changing_s = _clock(), 0.0
-        self.memory = footprint.Memory(self.torch, self.place)
+        self.memory = footprint.MemoryFootprint(self.torch, self.place)
 
     def _fresh(self, seed: int | None = None) -> dict[str, Any]:
         maker = Tensors(self.torch, self.place, int(self.rng.integers(2**31)) if seed is None else seed)

@@ -18,7 +18,7 @@ KEPT = 0.9  # share of the elements that dropout leaves
 EXACT_OPS = ("add", "mul", "relu", "copy", "scale", "relu_backward")  # run on whole numbers too
 
 
-class Step(NamedTuple):
+class PointwiseStep(NamedTuple):
     """One operation: the arrays it reads, what is called, and what that has to give."""
 
     arrays: tuple[str, ...]
@@ -47,42 +47,42 @@ def operator(case: Case, library: Any) -> Operator:
     return Operator(inputs, step.launch, step.reference, variant=variant, dtype=dtype, settle=step.settle)
 
 
-def _add(torch: Any, dtype: str) -> Step:
-    return Step(("x", "y"), lambda i: torch.add(i["x"], i["y"]), lambda i: [near(i["x"] + i["y"], dtype)])
+def _add(torch: Any, dtype: str) -> PointwiseStep:
+    return PointwiseStep(("x", "y"), lambda i: torch.add(i["x"], i["y"]), lambda i: [near(i["x"] + i["y"], dtype)])
 
 
-def _mul(torch: Any, dtype: str) -> Step:
-    return Step(("x", "y"), lambda i: torch.mul(i["x"], i["y"]), lambda i: [near(i["x"] * i["y"], dtype)])
+def _mul(torch: Any, dtype: str) -> PointwiseStep:
+    return PointwiseStep(("x", "y"), lambda i: torch.mul(i["x"], i["y"]), lambda i: [near(i["x"] * i["y"], dtype)])
 
 
-def _scale(torch: Any, dtype: str) -> Step:
-    return Step(("x",), lambda i: torch.mul(i["x"], 3), lambda i: [near(i["x"] * 3, dtype)])
+def _scale(torch: Any, dtype: str) -> PointwiseStep:
+    return PointwiseStep(("x",), lambda i: torch.mul(i["x"], 3), lambda i: [near(i["x"] * 3, dtype)])
 
 
-def _copy(_: Any, dtype: str) -> Step:
-    return Step(("x",), lambda i: i["x"].clone(), lambda i: [same(i["x"])])
+def _copy(_: Any, dtype: str) -> PointwiseStep:
+    return PointwiseStep(("x",), lambda i: i["x"].clone(), lambda i: [same(i["x"])])
 
 
-def _relu(torch: Any, dtype: str) -> Step:
-    return Step(("x",), lambda i: torch.relu(i["x"]), lambda i: [same(i["x"].clamp_min(0))])
+def _relu(torch: Any, dtype: str) -> PointwiseStep:
+    return PointwiseStep(("x",), lambda i: torch.relu(i["x"]), lambda i: [same(i["x"].clamp_min(0))])
 
 
-def _sigmoid(torch: Any, dtype: str) -> Step:
-    return Step(("x",), lambda i: torch.sigmoid(i["x"]), lambda i: [near(1 / (1 + torch.exp(-i["x"])), dtype, 2)])
+def _sigmoid(torch: Any, dtype: str) -> PointwiseStep:
+    return PointwiseStep(("x",), lambda i: torch.sigmoid(i["x"]), lambda i: [near(1 / (1 + torch.exp(-i["x"])), dtype, 2)])
 
 
-def _tanh(torch: Any, dtype: str) -> Step:
-    return Step(("x",), lambda i: torch.tanh(i["x"]), lambda i: [near(torch.tanh(i["x"]), dtype, 2)])
+def _tanh(torch: Any, dtype: str) -> PointwiseStep:
+    return PointwiseStep(("x",), lambda i: torch.tanh(i["x"]), lambda i: [near(torch.tanh(i["x"]), dtype, 2)])
 
 
-def _silu(torch: Any, dtype: str) -> Step:
+def _silu(torch: Any, dtype: str) -> PointwiseStep:
     silu = torch.nn.functional.silu
-    return Step(("x",), lambda i: silu(i["x"]), lambda i: [near(i["x"] / (1 + torch.exp(-i["x"])), dtype, 3)])
+    return PointwiseStep(("x",), lambda i: silu(i["x"]), lambda i: [near(i["x"] / (1 + torch.exp(-i["x"])), dtype, 3)])
 
 
-def _gelu(torch: Any, dtype: str) -> Step:
+def _gelu(torch: Any, dtype: str) -> PointwiseStep:
     gelu = torch.nn.functional.gelu
-    return Step(("x",), lambda i: gelu(i["x"]), lambda i: [near(i["x"] * _normal(torch, i["x"]), dtype, 3, wide=i["x"].abs())])
+    return PointwiseStep(("x",), lambda i: gelu(i["x"]), lambda i: [near(i["x"] * _normal(torch, i["x"]), dtype, 3, wide=i["x"].abs())])
 
 
 def _normal(torch: Any, x: Any) -> Any:
@@ -90,29 +90,29 @@ def _normal(torch: Any, x: Any) -> Any:
     return 0.5 * torch.erfc(-x / math.sqrt(2))
 
 
-def _silu_mul(torch: Any, dtype: str) -> Step:
+def _silu_mul(torch: Any, dtype: str) -> PointwiseStep:
     silu = torch.nn.functional.silu
-    return Step(
+    return PointwiseStep(
         ("x", "y"), lambda i: silu(i["x"]).mul_(i["y"]), lambda i: [near(i["x"] / (1 + torch.exp(-i["x"])) * i["y"], dtype, 4)],
         "silu, then mul",
     )  # fmt: skip
 
 
-def _gelu_mul(torch: Any, dtype: str) -> Step:
+def _gelu_mul(torch: Any, dtype: str) -> PointwiseStep:
     gelu = torch.nn.functional.gelu
 
     def reference(i: Inputs) -> list[Exact]:
         return [near(i["x"] * _normal(torch, i["x"]) * i["y"], dtype, 4, wide=(i["x"] * i["y"]).abs())]
 
-    return Step(("x", "y"), lambda i: gelu(i["x"]).mul_(i["y"]), reference, "gelu, then mul")
+    return PointwiseStep(("x", "y"), lambda i: gelu(i["x"]).mul_(i["y"]), reference, "gelu, then mul")
 
 
-def _relu_backward(torch: Any, dtype: str) -> Step:
+def _relu_backward(torch: Any, dtype: str) -> PointwiseStep:
     backward = torch.ops.aten.threshold_backward
-    return Step(("g", "x"), lambda i: backward(i["g"], i["x"], 0), lambda i: [same(torch.where(i["x"] > 0, i["g"], 0))])
+    return PointwiseStep(("g", "x"), lambda i: backward(i["g"], i["x"], 0), lambda i: [same(torch.where(i["x"] > 0, i["g"], 0))])
 
 
-def _gelu_backward(torch: Any, dtype: str) -> Step:
+def _gelu_backward(torch: Any, dtype: str) -> PointwiseStep:
     backward = torch.ops.aten.gelu_backward
 
     def reference(i: Inputs) -> list[Exact]:
@@ -120,10 +120,10 @@ def _gelu_backward(torch: Any, dtype: str) -> Step:
         share, slope = _normal(torch, x), x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
         return [near(i["g"] * (share + slope), dtype, 4, wide=i["g"].abs() * (1 + slope.abs()))]
 
-    return Step(("g", "x"), lambda i: backward(i["g"], i["x"]), reference)
+    return PointwiseStep(("g", "x"), lambda i: backward(i["g"], i["x"]), reference)
 
 
-def _silu_mul_backward(torch: Any, dtype: str) -> Step:
+def _silu_mul_backward(torch: Any, dtype: str) -> PointwiseStep:
     """Of silu(x)·y: to x and to y."""
     backward, silu = torch.ops.aten.silu_backward, torch.nn.functional.silu
 
@@ -135,10 +135,10 @@ def _silu_mul_backward(torch: Any, dtype: str) -> Step:
         to_x, both = share * (1 + x * (1 - share)), i["g"] * i["y"]
         return [near(both * to_x, dtype, 5, wide=both.abs() * share * (1 + x.abs())), near(i["g"] * x * share, dtype, 4)]
 
-    return Step(("g", "x", "y"), launch, reference, "mul, silu_backward; silu, mul")
+    return PointwiseStep(("g", "x", "y"), launch, reference, "mul, silu_backward; silu, mul")
 
 
-def _dropout(torch: Any, dtype: str) -> Step:
+def _dropout(torch: Any, dtype: str) -> PointwiseStep:
     """The mask is random, so the outputs are held against the mask that came with them, and its share of kept elements against chance."""
 
     def settle(i: Inputs, outputs: Sequence[Any]) -> list[Any]:
@@ -151,7 +151,7 @@ def _dropout(torch: Any, dtype: str) -> Step:
         share = torch.full((), KEPT, dtype=torch.float64, device=x.device)
         return [near(torch.zeros_like(x), dtype, 2, scale=x.abs()), Exact(share, tolerance=six_sigma / KEPT)]
 
-    return Step(("x",), lambda i: torch.native_dropout(i["x"], 1 - KEPT, True), reference, settle=settle)
+    return PointwiseStep(("x",), lambda i: torch.native_dropout(i["x"], 1 - KEPT, True), reference, settle=settle)
 
 
 def _rope(torch: Any, elements: int, dtype: str) -> Operator:
@@ -202,7 +202,7 @@ def _dequantise(torch: Any, elements: int, dtype: str) -> Operator:
     return Operator(inputs, lambda i: i["x"].to(dtype_of).mul_(i["scale"]), reference, variant=how, dtype=dtype)
 
 
-STEPS: Mapping[str, Callable[[Any, str], Step]] = {
+STEPS: Mapping[str, Callable[[Any, str], PointwiseStep]] = {
     "add": _add, "mul": _mul, "scale": _scale, "copy": _copy, "relu": _relu, "sigmoid": _sigmoid, "tanh": _tanh, "silu": _silu,
     "gelu": _gelu, "silu_mul": _silu_mul, "gelu_mul": _gelu_mul, "dropout": _dropout, "relu_backward": _relu_backward,
     "gelu_backward": _gelu_backward, "silu_mul_backward": _silu_mul_backward,

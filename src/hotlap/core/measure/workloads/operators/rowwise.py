@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.workloads.operators import in_triton, rowwise_backward
 from hotlap.core.measure.workloads.operators.base import UNIT, Exact, Maker, Operator, kind, sizes
-from hotlap.core.measure.workloads.operators.rowwise_backward import EPSILON, GROUPS, IMAGES, Step
+from hotlap.core.measure.workloads.operators.rowwise_backward import EPSILON, GROUPS, IMAGES, BackwardStep
 from hotlap.core.measure.workloads.operators.values import draw, floating, near, same
 from hotlap.core.record import Case
 
@@ -18,7 +18,7 @@ LARGEST_FP8 = 448.0  # of E4M3
 Inputs = Mapping[str, Any]
 
 
-class Shape(NamedTuple):
+class RowwiseShape(NamedTuple):
     """Of one case."""
 
     rows: int
@@ -33,7 +33,7 @@ def operator(case: Case, library: Any) -> Operator:
     """Raises NotSupported for what PyTorch has no operator of."""
     op, dtype = str(case.params["op"]), str(case.params["dtype"])
     rows, columns = sizes(case.params, "rows", "columns")
-    shape = Shape(rows, columns, dtype)
+    shape = RowwiseShape(rows, columns, dtype)
     if op not in ("sum", "max"):
         floating(dtype, op)
     if op.endswith("_backward"):
@@ -46,47 +46,47 @@ def operator(case: Case, library: Any) -> Operator:
     return in_triton.rowwise(case, found, EPSILON) if case.implementation == "triton" else found
 
 
-def _softmax(torch: Any, shape: Shape) -> Step:
+def _softmax(torch: Any, shape: RowwiseShape) -> BackwardStep:
     def reference(i: Inputs) -> list[Exact]:
         return [near(torch.softmax(i["x"], -1), shape.dtype, 2, shape.columns)]
 
-    return Step(lambda make: {"x": shape.matrix(make)}, lambda i: torch.softmax(i["x"], -1), reference)
+    return BackwardStep(lambda make: {"x": shape.matrix(make)}, lambda i: torch.softmax(i["x"], -1), reference)
 
 
-def _sum(torch: Any, shape: Shape) -> Step:
+def _sum(torch: Any, shape: RowwiseShape) -> BackwardStep:
     def reference(i: Inputs) -> list[Exact]:
         return [near(i["x"].sum(-1), shape.dtype, 1, shape.columns, scale=i["x"].abs().sum(-1))]
 
-    return Step(lambda make: {"x": shape.matrix(make)}, lambda i: i["x"].sum(-1), reference)
+    return BackwardStep(lambda make: {"x": shape.matrix(make)}, lambda i: i["x"].sum(-1), reference)
 
 
-def _max(torch: Any, shape: Shape) -> Step:
+def _max(torch: Any, shape: RowwiseShape) -> BackwardStep:
     def reference(i: Inputs) -> list[Exact]:
         return [same(i["x"].amax(-1))]
 
-    return Step(lambda make: {"x": shape.matrix(make)}, lambda i: i["x"].amax(-1), reference)
+    return BackwardStep(lambda make: {"x": shape.matrix(make)}, lambda i: i["x"].amax(-1), reference)
 
 
-def _rmsnorm(torch: Any, shape: Shape) -> Step:
+def _rmsnorm(torch: Any, shape: RowwiseShape) -> BackwardStep:
     norm, columns = torch.nn.functional.rms_norm, shape.columns
 
     def reference(i: Inputs) -> list[Exact]:
         value = i["x"] * torch.rsqrt(i["x"].square().mean(-1, keepdim=True) + EPSILON) * i["weight"]
         return [near(value, shape.dtype, 3, columns)]
 
-    return Step(lambda make: _weighted(make, shape), lambda i: norm(i["x"], (columns,), i["weight"], EPSILON), reference)
+    return BackwardStep(lambda make: _weighted(make, shape), lambda i: norm(i["x"], (columns,), i["weight"], EPSILON), reference)
 
 
-def _layernorm(torch: Any, shape: Shape) -> Step:
+def _layernorm(torch: Any, shape: RowwiseShape) -> BackwardStep:
     norm, columns = torch.nn.functional.layer_norm, shape.columns
 
     def reference(i: Inputs) -> list[Exact]:
         return [_normed(i["x"], i["weight"], shape.dtype, (-1,))]
 
-    return Step(lambda make: _weighted(make, shape), lambda i: norm(i["x"], (columns,), i["weight"], None, EPSILON), reference)
+    return BackwardStep(lambda make: _weighted(make, shape), lambda i: norm(i["x"], (columns,), i["weight"], None, EPSILON), reference)
 
 
-def _weighted(make: Maker, shape: Shape) -> Inputs:
+def _weighted(make: Maker, shape: RowwiseShape) -> Inputs:
     return {"x": shape.matrix(make), "weight": make.normal(shape.columns, dtype=shape.dtype)}
 
 
@@ -101,7 +101,7 @@ def _normed(x: Any, weight: Any, dtype: str, over: tuple[int, ...]) -> Exact:
     return near(value, dtype, 3, terms, wide=weight.abs() * (1 + (x.abs() + mean.abs()) * rstd))
 
 
-def _batchnorm(torch: Any, shape: Shape) -> Step:
+def _batchnorm(torch: Any, shape: RowwiseShape) -> BackwardStep:
     """Rows are channels, columns images × pixels; in training: the statistics are the batch's own."""
     norm, images = torch.nn.functional.batch_norm, math.gcd(shape.columns, IMAGES)
 
@@ -116,7 +116,7 @@ def _batchnorm(torch: Any, shape: Shape) -> Step:
         found = _shifted(_normed(x, weight, shape.dtype, (0, 2)), i["bias"][:, None])
         return [found._replace(scale=found.scale + level)]
 
-    return Step(inputs, lambda i: norm(i["x"], None, None, i["weight"], i["bias"], True, 0.1, EPSILON), reference)
+    return BackwardStep(inputs, lambda i: norm(i["x"], None, None, i["weight"], i["bias"], True, 0.1, EPSILON), reference)
 
 
 def _shifted(exact: Exact, bias: Any) -> Exact:
@@ -124,7 +124,7 @@ def _shifted(exact: Exact, bias: Any) -> Exact:
     return exact._replace(value=exact.value + bias, scale=exact.scale + bias.abs())
 
 
-def _groupnorm(torch: Any, shape: Shape) -> Step:
+def _groupnorm(torch: Any, shape: RowwiseShape) -> BackwardStep:
     """Rows are images × groups, columns the channels of a group × pixels."""
     norm = torch.nn.functional.group_norm
     groups, inner = math.gcd(shape.rows, GROUPS), math.gcd(shape.columns, 8)
@@ -140,10 +140,10 @@ def _groupnorm(torch: Any, shape: Shape) -> Step:
         found = _shifted(_normed(x, weight, shape.dtype, (2, 3)), bias)
         return [found._replace(value=found.value.reshape(sides), scale=found.scale.reshape(sides))]
 
-    return Step(inputs, lambda i: norm(i["x"], groups, i["weight"], i["bias"], EPSILON), reference)
+    return BackwardStep(inputs, lambda i: norm(i["x"], groups, i["weight"], i["bias"], EPSILON), reference)
 
 
-def _cross_entropy(torch: Any, shape: Shape) -> Step:
+def _cross_entropy(torch: Any, shape: RowwiseShape) -> BackwardStep:
     """Of each row's logits with one class: log Σ exp − logit."""
     loss = torch.nn.functional.cross_entropy
 
@@ -156,10 +156,10 @@ def _cross_entropy(torch: Any, shape: Shape) -> Step:
         scale = whole.abs() + one.abs() + 1
         return [near(whole - one, shape.dtype, 2, shape.columns, scale=scale)]
 
-    return Step(inputs, lambda i: loss(i["x"], i["classes"], reduction="none"), reference, "log_softmax, then nll_loss")
+    return BackwardStep(inputs, lambda i: loss(i["x"], i["classes"], reduction="none"), reference, "log_softmax, then nll_loss")
 
 
-def _quantise(torch: Any, shape: Shape) -> Step:
+def _quantise(torch: Any, shape: RowwiseShape) -> BackwardStep:
     """Each row's largest becomes the largest number of fp8; scales are kept in fp32."""
     eight = kind(torch, "fp8")
 
@@ -172,10 +172,10 @@ def _quantise(torch: Any, shape: Shape) -> Step:
         codes = near(i["x"] / scale, "fp8")._replace(tolerance=0.51 * UNIT["fp8"])
         return [codes, Exact(scale, tolerance=2 * UNIT["fp32"])]
 
-    return Step(lambda make: {"x": shape.matrix(make)}, launch, reference, "abs, amax, div, clamp, to fp8")
+    return BackwardStep(lambda make: {"x": shape.matrix(make)}, launch, reference, "abs, amax, div, clamp, to fp8")
 
 
-STEPS: Mapping[str, Callable[[Any, Shape], Step]] = {
+STEPS: Mapping[str, Callable[[Any, RowwiseShape], BackwardStep]] = {
     "softmax": _softmax, "sum": _sum, "max": _max, "rmsnorm": _rmsnorm, "layernorm": _layernorm, "batchnorm": _batchnorm,
     "groupnorm": _groupnorm, "cross_entropy": _cross_entropy, "quantise": _quantise,
 }  # fmt: skip

@@ -20,7 +20,7 @@ IMAGES, GROUPS = 32, 32  # that rows and columns are parted into, where they can
 Inputs = Mapping[str, Any]
 
 
-class Step(NamedTuple):
+class BackwardStep(NamedTuple):
     """One operation of rows and columns: its inputs, what is called, and what that has to give."""
 
     inputs: Callable[[Maker], Inputs]
@@ -37,7 +37,7 @@ def operator(op: str, rows: int, columns: int, dtype: str, library: Any) -> Oper
     return Operator(step.inputs, step.launch, step.reference, variant=f"torch {op} {dtype} ({step.how})", dtype=dtype)
 
 
-def _softmax(torch: Any, rows: int, columns: int, dtype: str) -> Step:
+def _softmax(torch: Any, rows: int, columns: int, dtype: str) -> BackwardStep:
     backward, given = torch.ops.aten._softmax_backward_data, kind(torch, dtype)
 
     def inputs(make: Maker) -> Inputs:
@@ -49,10 +49,10 @@ def _softmax(torch: Any, rows: int, columns: int, dtype: str) -> Step:
         value = both - i["y"] * both.sum(-1, keepdim=True)
         return [near(value, dtype, 2, columns, scale=scale)]
 
-    return Step(inputs, lambda i: backward(i["g"], i["y"], -1, given), reference, "aten _softmax_backward_data")
+    return BackwardStep(inputs, lambda i: backward(i["g"], i["y"], -1, given), reference, "aten _softmax_backward_data")
 
 
-def _cross_entropy(torch: Any, rows: int, columns: int, dtype: str) -> Step:
+def _cross_entropy(torch: Any, rows: int, columns: int, dtype: str) -> BackwardStep:
     loss, softmax, given = torch.ops.aten.nll_loss_backward, torch.ops.aten._log_softmax_backward_data, kind(torch, dtype)
 
     def inputs(make: Maker) -> Inputs:
@@ -70,10 +70,10 @@ def _cross_entropy(torch: Any, rows: int, columns: int, dtype: str) -> Step:
         g = i["g"][:, None]
         return [near((share - one) * g, dtype, 3, columns, scale=(share + one) * g.abs())]
 
-    return Step(inputs, launch, reference, "aten nll_loss_backward, _log_softmax_backward_data")
+    return BackwardStep(inputs, launch, reference, "aten nll_loss_backward, _log_softmax_backward_data")
 
 
-def _layernorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
+def _layernorm(torch: Any, rows: int, columns: int, dtype: str) -> BackwardStep:
     backward = torch.ops.aten.native_layer_norm_backward
 
     def inputs(make: Maker) -> Inputs:
@@ -89,7 +89,7 @@ def _layernorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
         hat, lost = _hat(i["x"], i["mean"], i["rstd"])
         return [_to_x(i["g"] * i["weight"], hat, lost, i["rstd"], (-1,), dtype), *_to_weights(i["g"], hat, lost, (0,), dtype)]
 
-    return Step(inputs, launch, reference, "aten native_layer_norm_backward: to x, weight and bias")
+    return BackwardStep(inputs, launch, reference, "aten native_layer_norm_backward: to x, weight and bias")
 
 
 def _hat(x: Any, mean: Any, rstd: Any) -> tuple[Any, Any]:
@@ -115,7 +115,7 @@ def _to_weights(g: Any, hat: Any, lost: Any, over: tuple[int, ...], dtype: str) 
     return found
 
 
-def _rmsnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
+def _rmsnorm(torch: Any, rows: int, columns: int, dtype: str) -> BackwardStep:
     """The fused operator where the device has it, else its arithmetic in PyTorch's elementwise operators, in fp32."""
     dtype_of = kind(torch, dtype)
 
@@ -145,7 +145,9 @@ def _rmsnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
     def launch(i: Inputs) -> tuple[Any, Any]:
         return (fused if _has_kernel(torch, "_fused_rms_norm_backward", i["x"].device.type) else composed)(i)
 
-    return Step(inputs, launch, reference, "to x and weight: aten _fused_rms_norm_backward; where there is none: mul, mean, addcmul, sum")
+    return BackwardStep(
+        inputs, launch, reference, "to x and weight: aten _fused_rms_norm_backward; where there is none: mul, mean, addcmul, sum"
+    )
 
 
 @functools.cache
@@ -157,7 +159,7 @@ def _has_kernel(torch: Any, name: str, place: str) -> bool:
         return False
 
 
-def _batchnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
+def _batchnorm(torch: Any, rows: int, columns: int, dtype: str) -> BackwardStep:
     """Rows are channels, columns images × pixels."""
     backward, images = torch.ops.aten.native_batch_norm_backward, math.gcd(columns, IMAGES)
 
@@ -176,10 +178,10 @@ def _batchnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
         hat, lost = _hat(i["x"], mean, rstd)
         return [_to_x(i["g"] * weight, hat, lost, rstd, (0, 2), dtype), *_to_weights(i["g"], hat, lost, (0, 2), dtype)]
 
-    return Step(inputs, launch, reference, "aten native_batch_norm_backward: to x, weight and bias")
+    return BackwardStep(inputs, launch, reference, "aten native_batch_norm_backward: to x, weight and bias")
 
 
-def _groupnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
+def _groupnorm(torch: Any, rows: int, columns: int, dtype: str) -> BackwardStep:
     """Rows are images × groups, columns the channels of a group × pixels."""
     backward = torch.ops.aten.native_group_norm_backward
     groups, inner = math.gcd(rows, GROUPS), math.gcd(columns, 8)
@@ -204,10 +206,10 @@ def _groupnorm(torch: Any, rows: int, columns: int, dtype: str) -> Step:
         to_x = to_x._replace(value=to_x.value.reshape(sides), scale=to_x.scale.reshape(sides))
         return [to_x, *_to_weights(i["g"], hat.reshape(sides), lost.reshape(sides), (0, 2), dtype)]
 
-    return Step(inputs, launch, reference, "aten native_group_norm_backward: to x, weight and bias")
+    return BackwardStep(inputs, launch, reference, "aten native_group_norm_backward: to x, weight and bias")
 
 
-STEPS: Mapping[str, Callable[[Any, int, int, str], Step]] = {
+STEPS: Mapping[str, Callable[[Any, int, int, str], BackwardStep]] = {
     "softmax_backward": _softmax, "cross_entropy_backward": _cross_entropy, "layernorm_backward": _layernorm,
     "rmsnorm_backward": _rmsnorm, "batchnorm_backward": _batchnorm, "groupnorm_backward": _groupnorm,
 }  # fmt: skip
