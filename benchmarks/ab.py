@@ -65,12 +65,12 @@ class Plans:
 
     def __init__(self, difference: float, pilot: int) -> None:
         self.difference, self.pilot = difference, pilot
-        self.made: dict[int, SequentialDesign] = {}
+        self.designs: dict[int, SequentialDesign] = {}
 
     def of(self, step: int) -> SequentialDesign:
-        if step not in self.made:
-            self.made[step] = sequential.design(GRID**step, self.difference, gate=0.0, pilot=self.pilot)
-        return self.made[step]
+        if step not in self.designs:
+            self.designs[step] = sequential.design(GRID**step, self.difference, gate=0.0, pilot=self.pilot)
+        return self.designs[step]
 
 
 def piloted(rng: np.random.Generator, plans: Plans, noise: str, series: int, true: float) -> dict[str, Any]:

@@ -19,21 +19,17 @@ LONGEST = 5  # lines from the first line of a variable to its last
 CODE = ("src", "scripts", "benchmarks", "research")
 # What is left to rename, by folder: these numbers only fall. No line: none is allowed.
 ALLOWED: dict[str, int] = {
-    "benchmarks": 22,
+    "benchmarks": 21,
     "research/fit": 5,
     "scripts": 1,
-    "src/hotlap/cli": 3,
-    "src/hotlap/core/analysis": 3,
-    "src/hotlap/core/measure": 5,
-    "src/hotlap/core/model": 1,
-    "src/hotlap/core/plan": 2,
+    "src/hotlap/cli": 1,
+    "src/hotlap/core/analysis": 1,
     "src/hotlap/core/show": 146,
     "src/hotlap/core/store": 2,
-    "src/hotlap/core/work": 10,
-    "src/hotlap/kernels": 81,
-    "src/hotlap/nodes": 22,
-    "src/hotlap/stress": 48,
-    "src/hotlap/traces": 74,
+    "src/hotlap/kernels": 80,
+    "src/hotlap/nodes": 19,
+    "src/hotlap/stress": 40,
+    "src/hotlap/traces": 72,
 }
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

@@ -72,10 +72,10 @@ def report(sizes: list[File], functions: list[Function]) -> str:
     code = [f for f in sizes if not f.path.startswith("tests")]
     tests = [f for f in sizes if f.path.startswith("tests")]
     median = statistics.median(f.lines for f in functions) if functions else 0
+    longest = max((f.lines for f in functions), default=0)
     lines = [
         f"code: {len(code)} files, {sum(f.lines for f in code)} lines; tests: {len(tests)} files, {sum(f.lines for f in tests)} lines",
-        f"{len(functions)} functions, median {median:g} lines (habit: {FUNCTION_HABIT}), "
-        f"longest {max((f.lines for f in functions), default=0)}",
+        f"{len(functions)} functions, median {median:g} lines (habit: {FUNCTION_HABIT}), longest {longest}",
     ]
     long = sorted((f for f in sizes if FILE_HABIT < f.lines <= FILE_LINES), key=lambda f: -f.lines)
     lines += [f"{f.path}: {f.lines} lines (habit: {FILE_HABIT})" for f in long]

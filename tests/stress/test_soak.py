@@ -213,7 +213,7 @@ def test_units_that_never_ran_are_no_pass() -> None:
     found = Findings(catalogue())
     conduct.never_ran([Tick(device="G0", time_s=1.0, phase="products", done=done)], [could], found)
     assert found.open == ["never ran"]
-    assert found.found[0][1].detail == "link: not one unit was done"
+    assert found.findings[0][1].detail == "link: not one unit was done"
 
 
 def test_nothing_done_is_no_pass(tmp_path: Path) -> None:

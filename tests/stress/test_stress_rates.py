@@ -133,7 +133,7 @@ def test_why_the_limit_was_not_reached(name: str) -> None:
     )
     found = power_limit.reached(device(0), H200, seen)
     assert found.yes is False
-    assert said in found.said
+    assert said in found.text
     real = replace_target(device(0))
     assert power_limit.reached(real, H200, seen).yes is None  # the table's figure is no fact of a real card
 
@@ -148,7 +148,7 @@ def test_the_limit_in_force_comes_before_the_table() -> None:
     )
     found = power_limit.reached(device(0), H200, power_limit.PowerLimitSeen(shown, [], [], [], {}))
     assert found.yes
-    assert found.said.startswith("reached: 399 of 400 W (in force by the driver), first after 1 s; 67 % of readings")
+    assert found.text.startswith("reached: 399 of 400 W (in force by the driver), first after 1 s; 67 % of readings")
 
 
 def test_old_ticks_without_parts_count_by_phase() -> None:

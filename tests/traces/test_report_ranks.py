@@ -63,7 +63,7 @@ def test_a_thousand_ranks_are_quantiles_and_the_odd_ones(tmp_path: Path) -> None
         one = base[3 if rank == 333 else rank % 3]
         assert isinstance(one, reducing.Reduced)
         calls = one.calls._replace(groups=[group._replace(members=everyone, size=1000) for group in one.calls.groups])
-        found.append(replace(one, told=rank, ranks=1000, calls=calls, file=f"rank{rank}.json"))
+        found.append(replace(one, own_rank=rank, ranks=1000, calls=calls, file=f"rank{rank}.json"))
     text = shown(ranks.merged(found))
     assert text.startswith("1000 ranks · 80,000 events")
     assert len(text.splitlines()) < 50

@@ -96,7 +96,7 @@ class _Progress:
     """One line a look on a log, one line rewritten on a terminal."""
 
     def __init__(self) -> None:
-        self.live, self.said = sys.stderr.isatty(), ""
+        self.live, self.announced = sys.stderr.isatty(), ""
 
     def __call__(self, count: int, pairs: Sequence[ab.AbPair]) -> None:
         designs = [pair.design for pair in pairs if pair.design]
@@ -105,6 +105,6 @@ class _Progress:
         if self.live:
             sys.stderr.write(f"\r\x1b[Kpair {count}{most}: {reason}"[:140])
             sys.stderr.flush()
-        elif designs and not self.said:
-            self.said = f"pilot of {count} pairs: at most {max(one.pairs for one in designs)} pairs are needed"
-            print(self.said, file=sys.stderr)
+        elif designs and not self.announced:
+            self.announced = f"pilot of {count} pairs: at most {max(one.pairs for one in designs)} pairs are needed"
+            print(self.announced, file=sys.stderr)

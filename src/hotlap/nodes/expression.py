@@ -223,7 +223,7 @@ def _growth(name: str, path: str, scope: Scope) -> Any:
     count, why = scope.earlier.growth(fact, now)
     if count is None:
         return Unknown(why)
-    scope.used[f"{fact}, growth"] = Fact(value=scope.earlier.told(count))
+    scope.used[f"{fact}, growth"] = Fact(value=scope.earlier.worded(count))
     if name == "growth":
         return count
     rate = scope.earlier.per_hour(count)

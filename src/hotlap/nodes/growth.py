@@ -41,7 +41,7 @@ class Earlier:
         low = count * (1 - 1 / (9 * count) - LEVEL / (3 * count**0.5)) ** 3 if count >= 1 else 0.0
         return low / self.hours
 
-    def told(self, count: float) -> str:
+    def worded(self, count: float) -> str:
         """As in ``5 in 60 s, 300 an hour``."""
         if self.hours is None:
             return f"{count:g}"

@@ -24,7 +24,7 @@ class Reached(NamedTuple):
     """In words; and `yes`: None where it cannot be known."""
 
     yes: bool | None
-    said: str
+    text: str
 
 
 class PowerLimitSeen(NamedTuple):

@@ -89,7 +89,7 @@ class _Worker:
         self.goal = "power_w" if profile.power_w else "temperature_c"
         self.sources, self.shown = sensors.find(target), dict[str, float]()
         self.sampler = Sampler(self.clock, self.sources, 1 / job.readings_hz)
-        self.made: dict[str, list[Any]] = {}
+        self.units: dict[str, list[Any]] = {}
         self.wrong = self.pieces = self.checked = 0
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
         self.done, self.unit = dict[str, Done](), ""
@@ -125,7 +125,7 @@ class _Worker:
             return
         for phase in job.profile.phases:
             self._prepare(phase)
-        every = [unit for units in self.made.values() for unit in units]
+        every = [unit for units in self.units.values() for unit in units]
         if not every:
             self.say("not_run", "no unit of this profile runs on this device")
             return
@@ -193,12 +193,12 @@ class _Worker:
 
     def _prepare(self, phase: Phase) -> None:
         key = _key(phase)
-        if phase.kind == "idle" or key in self.made:
+        if phase.kind == "idle" or key in self.units:
             return
-        self.made[key], missing = stress.units(self.target, phase.kind, phase.dtypes, self.job.seed)
+        self.units[key], missing = stress.units(self.target, phase.kind, phase.dtypes, self.job.seed)
         for name, why in missing.items():
             self.say("not_run", f"{name}: {why}")
-        for unit in self.made[key]:
+        for unit in self.units[key]:
             facts = unit.facts()
             if facts:
                 self.say("coverage", numbers=facts, unit=unit.name)
@@ -213,7 +213,7 @@ class _Worker:
 
     def _phase(self, phase: Phase, until_s: float) -> None:
         """Every unit of a phase has its turn at least once in a process, however little time is left."""
-        units = self.made.get(_key(phase), [])
+        units = self.units.get(_key(phase), [])
         names = [_kind(unit) for unit in units]
         while not self.stopped and (self.clock.now() < until_s or self.turns.never_ran(names)):
             if not units:  # idle, or nothing of this kind runs here
@@ -238,7 +238,7 @@ class _Worker:
         if self.control is None:
             return phase.duty
         if self.control.short_s > SHORT_S and not self.probed:
-            self._probe([unit for units in self.made.values() for unit in units], phase.kind)
+            self._probe([unit for units in self.units.values() for unit in units], phase.kind)
             self._mix_in(mix, reported=True)
         elif self.control.short_s > SHORT_S and self.control.most == 1.0:  # a later phase, whose own units draw less
             self._mix_in(mix, reported=False)
@@ -250,7 +250,7 @@ class _Worker:
     def _hotter(self, mix: list[Any]) -> Any:
         """The unit to mix in with these; None where they draw the most themselves."""
         name = self.mix.more([_kind(unit) for unit in mix])
-        return next((unit for units in self.made.values() for unit in units if _kind(unit) == name), None) if name else None
+        return next((unit for units in self.units.values() for unit in units if _kind(unit) == name), None) if name else None
 
     def _probe_s(self, every: list[Any]) -> float:
         return min(PROBE_S, PROBE_SHARE * self.job.profile.seconds / (2 * len(every)))

@@ -231,9 +231,9 @@ def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, C
     state: State = "fail" if collected.failed else "inconclusive" if collected.open else "pass"
     cover = {x.unit.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}
     causes = list(dict.fromkeys(collected.failed or collected.open))
-    findings = _once([one for _, one in collected.found])
+    findings = _once([one for _, one in collected.findings])
     counted = list(symptoms.counted(shown))
-    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.said, wrong[:20], goal)
+    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.text, wrong[:20], goal)
 
 
 def _ending(stop: Stop) -> str:

@@ -30,11 +30,11 @@ def template(name: str) -> Template:
     """The name with numbers, hex addresses, hashes and UUIDs replaced by what they are."""
     kinds: list[str] = []
 
-    def said(match: re.Match[str]) -> str:
+    def kind_of(match: re.Match[str]) -> str:
         kinds.append(str(match.lastgroup))
         return f"<{match.lastgroup}>"
 
-    return Template(_IDS.sub(said, name), tuple(kinds))
+    return Template(_IDS.sub(kind_of, name), tuple(kinds))
 
 
 def alike(names: Iterable[str]) -> list[tuple[str, ...]]:

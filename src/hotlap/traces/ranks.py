@@ -236,8 +236,8 @@ def _sizes(ranks: Sequence[Reduced]) -> list[int]:
 
 def _told(rank: Reduced) -> int | None:
     """A rank, as the file says, else as its name says."""
-    if rank.told is not None:
-        return rank.told
+    if rank.own_rank is not None:
+        return rank.own_rank
     named = IN_NAME.search(os.path.basename(rank.file))
     return int(named[1]) if named and len(named[1]) < 8 else None
 

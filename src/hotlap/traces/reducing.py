@@ -25,7 +25,7 @@ class Reduced(Record, frozen=True, kw_only=True):
     """What is kept of one rank."""
 
     file: str
-    told: int | None = None  # rank, as the file says
+    own_rank: int | None = None  # rank, as the file says
     ranks: int | None = None  # in all, as the file says
     host: str = ""
     device: str = ""  # its name
@@ -91,7 +91,7 @@ def of(study: Study, size: int = 0) -> Reduced:
             shares["idle"] = {"data_loader": loads / (high - low)}
     memory = device.get("totalGlobalMem")
     return Reduced(
-        file=events.path, told=_rank(head.rank), ranks=_rank(head.ranks), host=str(head.facts.get("host_name", "")),
+        file=events.path, own_rank=_rank(head.rank), ranks=_rank(head.ranks), host=str(head.facts.get("host_name", "")),
         device=str(device.get("name", "")),
         memory_bytes=memory if isinstance(memory, int) and memory > 0 else None, events=len(events), bytes=size, window_s=window_s,
         window=study.window_words, steps=_steps(study), kernels=_kernels(study), calls=calls, exposed=exposed,

@@ -52,11 +52,11 @@ class Findings:
     """Causes in the making: `failed` and `open` are those that decide."""
 
     def __init__(self, codes: Mapping[str, dict[str, dict[str, str]]]) -> None:
-        self.codes, self.found, self.failed, self.open = codes, list[tuple[str, Finding]](), list[str](), list[str]()
+        self.codes, self.findings, self.failed, self.open = codes, list[tuple[str, Finding]](), list[str](), list[str]()
 
     def add(self, cause: str, detail: str, level: Literal["fail", "open", "note"] = "fail", action: str = "") -> None:
         severity: Literal["info", "warning", "error"] = "error" if level == "fail" else "warning" if level == "open" else "info"
-        self.found.append((cause, Finding(title=cause, detail=detail, severity=severity, action=action)))
+        self.findings.append((cause, Finding(title=cause, detail=detail, severity=severity, action=action)))
         if level == "fail":
             self.failed.append(cause)
         if level == "open":

@@ -36,7 +36,7 @@ class ReferenceRatio:
     log_ratio: float
     reach: float  # half-width of the 95 % interval
     p: float
-    said: str  # what the reference is, in words
+    label: str  # what the reference is, in words
 
 
 @dataclass(frozen=True)
@@ -130,20 +130,24 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, gate: float) -> V
     threshold = held.reference / (1 - least) if lower else held.reference * (1 - least)
     size, low, high = (math.exp(v) for v in (held.log_ratio, held.log_ratio - held.reach, held.log_ratio + held.reach))
     fields = {
-        "against": name, "threshold": threshold, "ratio": size, "low": low, "high": high,
-        "provenance": f"{held.said}: {show(held.reference, unit)}, less {percent(least)} ({'their spread' if seen > gate else 'the gate'})",
+        "against": name,
+        "threshold": threshold,
+        "ratio": size,
+        "low": low,
+        "high": high,
+        "provenance": f"{held.label}: {show(held.reference, unit)}, less {percent(least)} ({'their spread' if seen > gate else 'the gate'})",
     }
     worse, sure = 1 - size, held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, gate) == "smaller":
-        return Verdict(state="fail", reason=f"{percent(worse)} worse than the {held.said}, {show(held.reference, unit)}", **fields)  # type: ignore[arg-type]
+        return Verdict(state="fail", reason=f"{percent(worse)} worse than the {held.label}, {show(held.reference, unit)}", **fields)  # type: ignore[arg-type]
     if sure and low < 1 / (1 + gate):
         sizes = f"at least {percent(max(1 - high, 0.0))} and at most {percent(1 - low)}"
-        reason = f"worse than the {held.said} by {sizes}; the threshold is {percent(gate)}"
+        reason = f"worse than the {held.label} by {sizes}; the threshold is {percent(gate)}"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
     if seen > NOISIEST:
         reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen; more rounds, or a quieter machine"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
-    return Verdict(state="pass", reason=f"a loss above {percent(least)} against the {held.said} would have been seen", **fields)  # type: ignore[arg-type]
+    return Verdict(state="pass", reason=f"a loss above {percent(least)} against the {held.label} would have been seen", **fields)  # type: ignore[arg-type]
 
 
 def device_of(machine: Machine, row: Row) -> Device | None:

@@ -145,7 +145,7 @@ class _Reader:
     where: str
     lines: dict[Path, int]
     seen: dict[str, Path] = field(default_factory=dict)  # Case.id → the [[case]] that made it
-    made: int = 0
+    count: int = 0
     uses: list[Use] = field(default_factory=list)
 
     def fail(self, path: Path, message: str) -> PlanError:
@@ -264,10 +264,10 @@ class _Reader:
             raise self.fail((*path, found[0]), found[1])
         result = Case(workload=spec.name, params=spec.lean(combination), implementation=implementation)
         before = self.seen.setdefault(result.id, path)
-        if len(self.seen) == self.made:
+        if len(self.seen) == self.count:
             where = "twice in this [[case]]" if before == path else f"here and in the [[case]] of line {line_of(self.lines, before)}"
             raise self.fail(path, f"the case '{work.label(result)}' is {where}; leave one out, with skip or only")
-        self.made += 1
+        self.count += 1
         return result
 
 

@@ -103,14 +103,14 @@ class ArgumentPlaces(NamedTuple):
 
 
 def conv(at: ArgumentPlaces) -> Made:
-    def made(call: AtenCall) -> list[CallRequest]:
+    def requests(call: AtenCall) -> list[CallRequest]:
         turned = at.turned is not None and call.truth(at.turned)
         params = _conv_params(call, at, turned)
         if params is None:
             return []
         return [CallRequest("conv", _exchanged(call, at, params) if turned else params)]
 
-    return made
+    return requests
 
 
 def _conv_params(call: AtenCall, at: ArgumentPlaces, turned: bool = False) -> dict[str, Any] | None:
@@ -164,7 +164,7 @@ def attention(causal_at: int, op: str = "forward", heads_first: bool = True) -> 
     the place of is_causal, one truth value among several."""
     first = 1 if op == "backward" else 0
 
-    def made(call: AtenCall) -> list[CallRequest]:
+    def requests(call: AtenCall) -> list[CallRequest]:
         sides = [side if heads_first else [side[0], side[2], side[1], side[3]] for side in call.dims[first : first + 3]]
         (batch, heads, query, head), (_, kv_heads, kv, _), last = sides
         causal = call.truth(causal_at)
@@ -174,14 +174,14 @@ def attention(causal_at: int, op: str = "forward", heads_first: bool = True) -> 
             "kv_dtype": call.dtype, "op": op,
         })]  # fmt: skip
 
-    return made
+    return requests
 
 
 # ---------------------------------------------------------------- elements, rows, tables
 
 
 def pointwise(op: str) -> Made:
-    def made(call: AtenCall) -> list[CallRequest]:
+    def requests(call: AtenCall) -> list[CallRequest]:
         sides = max(len(one) for one in call.dims)
         # Operands are broadcast: each side of the result is the largest there, from the last on.
         whole = [max(one[-i] for one in call.dims if len(one) >= i) for i in range(1, sides + 1)]
@@ -189,13 +189,13 @@ def pointwise(op: str) -> Made:
         alone = op in ("add", "mul") and sum(math.prod(one) == elements for one in call.dims if one) < 2  # the other: a number, or a row
         return [CallRequest("pointwise", {"op": "scale" if alone else op, "elements": elements, "dtype": call.dtype})] if elements else []
 
-    return made
+    return requests
 
 
 def rowwise(op: str, place: int = 0, rows_from: str = "last") -> Made:
     """`rows_from`: what is one row of argument `place` — its last side, a channel of all images (channel), or a group of an image's."""
 
-    def made(call: AtenCall) -> list[CallRequest]:
+    def requests(call: AtenCall) -> list[CallRequest]:
         sides = call.dims[place]
         whole, columns = math.prod(sides), sides[-1]
         if rows_from == "channel":
@@ -206,7 +206,7 @@ def rowwise(op: str, place: int = 0, rows_from: str = "last") -> Made:
             return []
         return [CallRequest("rowwise", {"op": op, "rows": whole // columns, "columns": columns, "dtype": call.dtype})]
 
-    return made
+    return requests
 
 
 GROUPS_AT = {"groupnorm": 6, "groupnorm_backward": 8}  # native_group_norm(x, w, b, N, C, HxW, group); backward (dy, x, mean, rstd, w, …)
@@ -222,11 +222,11 @@ def batchnorm(call: AtenCall) -> list[CallRequest]:
 def along(op: str, place: int = 1) -> Made:
     """Along the last side, as rows; along another one it is a workload of another kind. `place`: of the argument that says which."""
 
-    def made(call: AtenCall) -> list[CallRequest]:
+    def requests(call: AtenCall) -> list[CallRequest]:
         side = int(call.value(place, "-1"))
         return rowwise(op)(call) if side in (-1, len(call.dims[0]) - 1) else []
 
-    return made
+    return requests
 
 
 def largest(call: AtenCall) -> list[CallRequest]:
@@ -281,7 +281,7 @@ def topk(call: AtenCall) -> list[CallRequest]:
 def pool(op: str) -> Made:
     """max_pool2d_with_indices and avg_pool2d: (x, window, stride, padding …); windows and strides equal both ways."""
 
-    def made(call: AtenCall) -> list[CallRequest]:
+    def requests(call: AtenCall) -> list[CallRequest]:
         images, channels, height, width = call.dims[0]
         window, pads = call.numbers(1), call.numbers(3) or [0]
         steps = call.numbers(2) or window
@@ -294,25 +294,25 @@ def pool(op: str) -> Made:
             )
         ]
 
-    return made
+    return requests
 
 
 def whole(workload: str, line: bool = False, **more: Any) -> Made:
     """All elements of the first argument. `line`: only where they lie along one side, since others would be many lines at once."""
 
-    def made(call: AtenCall) -> list[CallRequest]:
+    def requests(call: AtenCall) -> list[CallRequest]:
         elements = math.prod(call.dims[0]) if call.dims[0] else 0
         if not elements or (line and max(call.dims[0]) != elements):
             return []
         return [CallRequest(workload, {**more, "elements": elements, "dtype": call.dtype})]
 
-    return made
+    return requests
 
 
 def total(op: str) -> Made:
     """Over everything: one number; over the last sides: rows; over others it is a workload of another kind."""
 
-    def made(call: AtenCall) -> list[CallRequest]:
+    def requests(call: AtenCall) -> list[CallRequest]:
         over, sides = call.numbers(1), call.dims[0]
         if not over:
             return whole("reduce", op=op)(call) if call.value(1) in ("", "[]", "None") else []
@@ -323,7 +323,7 @@ def total(op: str) -> Made:
         rows = math.prod(sides[: inner[0]])
         return [CallRequest("rowwise", {"op": op, "rows": rows, "columns": columns, "dtype": call.dtype})] if rows and columns else []
 
-    return made
+    return requests
 
 
 def recurrent(call: AtenCall) -> list[CallRequest]:

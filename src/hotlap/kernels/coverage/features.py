@@ -66,10 +66,10 @@ def _counts(name: str, choices: Sequence[str]) -> bool:
 def _choice(name: str, levels: tuple[str, ...]) -> CoverageFeature:
     codes = {level: code for code, level in enumerate(levels)}
 
-    def told(word: str) -> int:
+    def code(word: str) -> int:
         return codes.get(word.lower() if word in ("True", "False") else word, -1)
 
-    return CoverageFeature(name, levels, "choice", lambda columns: columns.by_word(name, told).astype(np.int16), name)
+    return CoverageFeature(name, levels, "choice", lambda columns: columns.by_word(name, code).astype(np.int16), name)
 
 
 def _coded(of: Callable[[GroupColumns], NDArray[np.int_]]) -> Callable[[GroupColumns], Codes]:

@@ -91,7 +91,7 @@ async def _all(ends: Sequence[bmc_file.Endpoint]) -> list[tuple[list[dict[str, A
     """Documents of each, or why there are none."""
     few = asyncio.Semaphore(AT_ONCE)
 
-    async def one(client: bmc.Client) -> tuple[list[dict[str, Any]], str]:
+    async def read(client: bmc.Client) -> tuple[list[dict[str, Any]], str]:
         async with few:
             try:
                 return await _live(client), ""
@@ -99,7 +99,7 @@ async def _all(ends: Sequence[bmc_file.Endpoint]) -> list[tuple[list[dict[str, A
                 return [], str(error)
 
     async with bmc.opened(ends) as clients:
-        return list(await asyncio.gather(*map(one, clients)))
+        return list(await asyncio.gather(*map(read, clients)))
 
 
 async def _live(client: bmc.Client) -> list[dict[str, Any]]:

@@ -161,7 +161,7 @@ class PlaceRecorder(Live):
 
     files: dict[str, bytes] = field(default_factory=dict, hash=False, compare=False)
     notes: dict[str, dict[str, str]] = field(default_factory=lambda: {"links": {}, "reals": {}, "errors": {}}, hash=False, compare=False)
-    found: set[str] = field(default_factory=set, hash=False, compare=False)
+    seen: set[str] = field(default_factory=set, hash=False, compare=False)
 
     def content(self, path: str) -> bytes:
         try:
@@ -175,7 +175,7 @@ class PlaceRecorder(Live):
 
     def exists(self, path: str) -> bool:
         if there := super().exists(path):
-            self.found.add(path)
+            self.seen.add(path)
         return there
 
     def link(self, path: str) -> str:
@@ -194,12 +194,12 @@ class PlaceRecorder(Live):
 
     def glob(self, pattern: str) -> list[str]:
         paths = super().glob(pattern)
-        self.found.update(paths)
+        self.seen.update(paths)
         return paths
 
     def write(self, target: Path, about: Mapping[str, str]) -> int:
         """The snapshot as a tarball; the number of its files. Raises OSError."""
-        index = {"schema": 1, "about": dict(about), **self.notes, "seen": sorted(self.found)}
+        index = {"schema": 1, "about": dict(about), **self.notes, "seen": sorted(self.seen)}
         members = {INDEX: json.dumps(index, indent=1).encode(), **self.files}
         members |= {f"commands/{name}": out.text.encode() for name, out in self.outputs.items() if not out.reason}
         members |= {f"commands/{name}.missing": out.reason.encode() for name, out in self.outputs.items() if out.reason}

@@ -25,7 +25,7 @@ class MemoryUnit(ABC):
     def __init__(self, target: Target, seed: int) -> None:
         self.target, self.seed, self.turn = target, seed & 0xFFFF, 0
         self.words = WORDS["cpu" if target.device.kind == "cpu" else "gpu"]
-        self.moved_bytes, self.found = 5.0 * 4 * self.words, Found()
+        self.moved_bytes, self.wrong = 5.0 * 4 * self.words, Found()
 
     @property
     def name(self) -> str:
@@ -48,16 +48,16 @@ class MemoryUnit(ABC):
 
     def run(self) -> None:
         self.turn, self.seed = self.turn + 1, (self.seed * 5 + 1) & 0xFFFF
-        self.found = self._pass()
+        self.wrong = self._pass()
 
     def check(self) -> list[Wrong]:
-        if not self.found:
+        if not self.wrong:
             return []
         again = {at for _ in range(TRIES) for at, _, _ in self._pass()}
         return [
             Wrong(f"address 0x{4 * at:x}", f"0x{was:08x}", f"0x{now:08x}", bits_of(was ^ now), "pattern",
                   "permanent" if at in again else "transient")
-            for at, was, now in self.found
+            for at, was, now in self.wrong
         ]  # fmt: skip
 
 

@@ -37,7 +37,7 @@ class ProductUnit(ABC):
         self.early: list[Wrong] = []  # what was wrong before the first unit
 
     @abstractmethod
-    def made(self) -> tuple[Any, Any]:
+    def operands(self) -> tuple[Any, Any]:
         """A and B on the host, the same ones each time."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class ProductUnit(ABC):
     def begin(self) -> None:
         """Puts the operands on the device and learns what is right: two products alike, both cleared by the checksums of what was to be
         multiplied. What is wrong meanwhile is for the first check to tell."""
-        a, b = self.made()
+        a, b = self.operands()
         self.sums = checksum.expected(self.exact(a), self.exact(b), self.dtype)
         self.put("a", a)
         self.put("b", b)
@@ -97,7 +97,7 @@ class ProductUnit(ABC):
     def mend(self) -> list[tuple[Wrong, Spoilt]]:
         """Bits of the operands in device memory that are not what was written there, and what they spoil; they are written anew."""
         mismatches: list[tuple[Wrong, Spoilt]] = []
-        for which, x in zip("ab", self.made(), strict=True):
+        for which, x in zip("ab", self.operands(), strict=True):
             should, now = self.patterns(x), self.patterns(getattr(self, which))
             places = np.argwhere(should != now)[:LISTED]
             if not len(places):
@@ -212,7 +212,7 @@ class TorchProduct(ProductUnit):
         self.a: Any = None
         self.b: Any = None
         self.c: Any = None
-        self.one = torch.ones((), device=self.place) if dtype == "fp8" else None
+        self.unit_scale = torch.ones((), device=self.place) if dtype == "fp8" else None
         try:
             self.begin()
         except (RuntimeError, TypeError, NotImplementedError) as error:
@@ -221,7 +221,7 @@ class TorchProduct(ProductUnit):
     def facts(self) -> dict[str, float]:
         return super().facts() | ({"library": 1.0} if "cuda" in self.place else {})
 
-    def made(self) -> tuple[Any, Any]:
+    def operands(self) -> tuple[Any, Any]:
         torch, rng, shapes = self.torch, np.random.default_rng(self.seed), ((self.m, self.k), (self.k, self.n))
         if self.dtype == "int8":
             a, b = (torch.from_numpy(rng.integers(-128, 128, shape, dtype=np.int8)) for shape in shapes)
@@ -252,7 +252,7 @@ class TorchProduct(ProductUnit):
         if self.dtype == "int8":
             self.c = torch._int_mm(self.a, self.b)
         elif self.dtype == "fp8":
-            self.c = torch._scaled_mm(self.a, self.b, scale_a=self.one, scale_b=self.one, out_dtype=torch.bfloat16)
+            self.c = torch._scaled_mm(self.a, self.b, scale_a=self.unit_scale, scale_b=self.unit_scale, out_dtype=torch.bfloat16)
         else:
             self.c = torch.matmul(self.a, self.b)
         self.target.sync()
@@ -290,7 +290,7 @@ class KernelProduct(ProductUnit):
         self.c = target.buffer(np.zeros(self.m * self.n, out))
         self.begin()
 
-    def made(self) -> tuple[Any, Any]:
+    def operands(self) -> tuple[Any, Any]:
         rng, kind, shapes = np.random.default_rng(self.seed), TYPES[self.dtype][2], ((self.m, self.k), (self.k, self.n))
         whole = self.dtype == "int8"
         a, b = (rng.integers(-128, 128, s).astype(kind) if whole else rng.standard_normal(s).astype(kind) for s in shapes)

@@ -53,7 +53,7 @@ class ReadingColumns:
     def __init__(self) -> None:
         self.columns: dict[tuple[str, str], ReadingColumn] = {}
         self.unsupported: dict[tuple[str, str], str] = {}  # waiting to be written, once
-        self.told: set[tuple[str, str]] = set()  # those that were
+        self.reported: set[tuple[str, str]] = set()  # those that were
         self.lock = threading.Lock()
 
     def add(self, readings: Iterable[Reading]) -> None:
@@ -75,8 +75,8 @@ class ReadingColumns:
     def _keep(self, reading: Reading) -> None:
         key = (reading.sensor, reading.device)
         if reading.status == "not_supported":
-            if key not in self.told:
-                self.told.add(key)
+            if key not in self.reported:
+                self.reported.add(key)
                 self.unsupported[key] = reading.reason
             return
         column = self.columns.get(key)

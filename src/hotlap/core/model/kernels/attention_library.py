@@ -61,7 +61,7 @@ def _planned(family: LibraryFamily, c: Cases, chip: Chip, kernels: NDArray[np.st
 
 
 def _merged(plans: Mapping[str, AttentionPlan], kernels: NDArray[np.str_]) -> AttentionPlan:
-    def one(get: Callable[[AttentionPlan], Floats]) -> Floats:
+    def merged(get: Callable[[AttentionPlan], Floats]) -> Floats:
         out = np.empty(len(kernels))
         for name, plan in plans.items():
             out[kernels == name] = get(plan)
@@ -69,8 +69,8 @@ def _merged(plans: Mapping[str, AttentionPlan], kernels: NDArray[np.str_]) -> At
 
     first = next(iter(plans.values()))
     return AttentionPlan(
-        {n: one(lambda p, n=n: p.parts[n]) for n in first.parts}, {n: one(lambda p, n=n: p.choice[n]) for n in first.choice},  # type: ignore[misc]
-        one(lambda p: p.flop), one(lambda p: p.special), one(lambda p: p.dram_bytes), one(lambda p: p.l2_bytes),
+        {n: merged(lambda p, n=n: p.parts[n]) for n in first.parts}, {n: merged(lambda p, n=n: p.choice[n]) for n in first.choice},  # type: ignore[misc]
+        merged(lambda p: p.flop), merged(lambda p: p.special), merged(lambda p: p.dram_bytes), merged(lambda p: p.l2_bytes),
     )
 
 

@@ -77,10 +77,10 @@ def parsed(text: str, name: str) -> dict[str, Any]:
 
 def read(text: str, name: str) -> Layered:
     """A network from its file's text. Raises InputError: the key that is wrong or missing, and those that are valid."""
-    return made(parsed(text, name), name)
+    return from_document(parsed(text, name), name)
 
 
-def made(given: Mapping[str, Any], name: str) -> Layered:
+def from_document(given: Mapping[str, Any], name: str) -> Layered:
     """As `read`, from the file's keys."""
     known = {one.name for one in fields(Layered)} - {"name"}
     for key in given:

@@ -131,10 +131,10 @@ def load(name: str) -> Network:
 
 @functools.cache
 def _read(slug: str) -> Network:
-    return made(tomllib.loads((_FOLDER / f"{slug}.toml").read_text("utf-8")), slug)
+    return from_document(tomllib.loads((_FOLDER / f"{slug}.toml").read_text("utf-8")), slug)
 
 
-def made(given: Mapping[str, Any], name: str) -> Network:
+def from_document(given: Mapping[str, Any], name: str) -> Network:
     """A network from the keys of its file. Raises InputError for one that is unknown, missing or of the wrong kind."""
     known = {field.name: field for field in fields(Network) if field.name != "name"}
     for key, value in given.items():

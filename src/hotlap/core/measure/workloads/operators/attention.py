@@ -22,7 +22,7 @@ def operator(case: Case, library: Any) -> Operator:
     shape = read(case)
     runner = attention_backends.Runner(library, shape, case.implementation)
 
-    def made(make: Maker) -> dict[str, Any]:
+    def prepared(make: Maker) -> dict[str, Any]:
         found = inputs(make, shape)
         runner.settle(found)
         return found | (runner.forward_pass(found, make) if shape.backward else {})
@@ -34,7 +34,7 @@ def operator(case: Case, library: Any) -> Operator:
 
     reference = attention_reference.backward if shape.backward else attention_reference.forward
     return Operator(
-        made, runner.backward if shape.backward else runner.forward, lambda i: reference(i, shape, *runner.keys(i)), dtype=shape.dtype,
+        prepared, runner.backward if shape.backward else runner.forward, lambda i: reference(i, shape, *runner.keys(i)), dtype=shape.dtype,
         widen=False, chosen=variant,
     )  # fmt: skip
 

@@ -63,7 +63,7 @@ def prepared(target: Target, case: Case, operator: Operator, rng: np.random.Gene
 class _Kept(NamedTuple):
     """An output of the timed loop, and the set of inputs that it is of."""
 
-    found: Any
+    outputs: Any
     of: int
 
 
@@ -200,7 +200,7 @@ class _Run:
         """The output that the timed loop left: complete at once, plain, right, with nothing going on behind it."""
         if self.kept is None or self.looped[0] > self.looped[1]:
             return
-        found, inputs = _listed(self.kept.found), self.sets[self.kept.of]
+        found, inputs = _listed(self.kept.outputs), self.sets[self.kept.of]
         self.fault = self.fault or self.guard.refused(found, inputs, self.place, self.operator.writes)
         if self.fault:
             return

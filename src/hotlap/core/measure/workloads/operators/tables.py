@@ -22,12 +22,12 @@ class _Table:
 
     def __init__(self, case: Case) -> None:
         self.rows, self.columns = sizes(case.params, "vocabulary", "columns")
-        self.dtype, self.made = str(case.params["dtype"]), None
+        self.dtype, self.table = str(case.params["dtype"]), None
 
     def of(self, make: Maker) -> Any:
-        if self.made is None:
-            self.made = draw(make, self.rows, self.columns, dtype=self.dtype)
-        return self.made
+        if self.table is None:
+            self.table = draw(make, self.rows, self.columns, dtype=self.dtype)
+        return self.table
 
 
 def _embedding(case: Case, torch: Any) -> Operator:
