@@ -135,7 +135,8 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, gate: float) -> V
         "ratio": size,
         "low": low,
         "high": high,
-        "provenance": f"{held.label}: {show(held.reference, unit)}, less {percent(least)} ({'their spread' if seen > gate else 'the gate'})",
+        "provenance": f"{held.label}: {show(held.reference, unit)}, less {percent(least)} "
+            f"({'their spread' if seen > gate else 'the gate'})",
     }
     worse, sure = 1 - size, held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, gate) == "smaller":
