@@ -24,12 +24,12 @@ ALLOWED: dict[str, int] = {
     "scripts": 1,
     "src/hotlap/cli": 1,
     "src/hotlap/core/analysis": 1,
-    "src/hotlap/core/show": 146,
+    "src/hotlap/core/show": 121,
     "src/hotlap/core/store": 2,
-    "src/hotlap/kernels": 80,
-    "src/hotlap/nodes": 19,
-    "src/hotlap/stress": 40,
-    "src/hotlap/traces": 72,
+    "src/hotlap/kernels": 76,
+    "src/hotlap/nodes": 18,
+    "src/hotlap/stress": 39,
+    "src/hotlap/traces": 68,
 }
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

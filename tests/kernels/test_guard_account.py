@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGSTOP is POSI
 WORKER = """#!{python}
 import os, signal, sys, time
 import msgspec
-from hotlap.core.measure.protocol import Ended, Sampling, Took
+from hotlap.core.measure.protocol import CaseDone, RoundDone, Sampling
 from hotlap.core.record import Samples
 
 def say(message):
@@ -30,24 +30,24 @@ def session(signal_number):
 sys.stdin.buffer.readline()
 now = time.perf_counter
 {sampling}
-say(Took(samples=Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])))
+say(CaseDone(samples=Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])))
 sys.stdin.buffer.readline()
-say(Ended(seconds=1.0))
+say(RoundDone(seconds=1.0))
 """
 
 SESSION = """
 import sys, threading
-from hotlap.core.measure.process import Round
-from hotlap.core.measure.protocol import Job, Took
+from hotlap.core.measure.process import WorkerProcess
+from hotlap.core.measure.protocol import CaseDone, Job
 from hotlap.core.record import MeasureOptions
-from hotlap.kernels.guard.account import Account
+from hotlap.kernels.guard.account import GuardAccount
 
 sys.executable = sys.argv[1]
-ACCOUNT = Account() if sys.argv[2] == "kernel" else None
+ACCOUNT = GuardAccount() if sys.argv[2] == "kernel" else None
 job = Job(spec="", device=0, device_key="d", round=0, cases=[], options=MeasureOptions(), seed=1)
-with Round(job, 60.0, threading.Event(), ACCOUNT) as worker:
+with WorkerProcess(job, 60.0, threading.Event(), ACCOUNT) as worker:
     for message in worker.messages():
-        if isinstance(message, Took):
+        if isinstance(message, CaseDone):
             print(message.samples.status, message.samples.reason)
             worker.go_on()
 """

@@ -8,7 +8,7 @@ from hotlap.core.show import gaps, layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent, show
-from hotlap.kernels.opportunities import Missing, Opportunities, Opportunity, Step
+from hotlap.kernels.opportunities import Missing, Opportunities, Opportunity, StepOpportunities
 from hotlap.kernels.show.coverage import left_out
 from hotlap.kernels.similar import Peer
 
@@ -48,11 +48,11 @@ def nothing(found: Opportunities) -> str:
     return "No kernel of these steps is slower than expected by more than the intervals leave open."
 
 
-def _steps(steps: Sequence[Step], width: int, color: bool) -> list[str]:
+def _steps(steps: Sequence[StepOpportunities], width: int, color: bool) -> list[str]:
     return layout.fitted(step_columns(steps), width, ("weight",)).lines(color)
 
 
-def step_columns(steps: Sequence[Step]) -> list[Column]:
+def step_columns(steps: Sequence[StepOpportunities]) -> list[Column]:
     """Each step, how much of it was measured, and what is to be won."""
     return [
         Column("step", [Cell(words.clean(one.name)) for one in steps], wrap=True),
@@ -63,12 +63,12 @@ def step_columns(steps: Sequence[Step]) -> list[Column]:
     ]
 
 
-def covered(one: Step) -> str:
+def covered(one: StepOpportunities) -> str:
     """The share of a step's time that was measured; of the rest only what is expected is known."""
     return f"{percent(one.measured_s / one.seconds)}{' of what is known' if one.without else ''}" if one.seconds else words.DASH
 
 
-def won(one: Step) -> str:
+def won(one: StepOpportunities) -> str:
     """What is to be won in a step, with its interval and share."""
     if not one.win_s:
         return words.DASH
@@ -201,7 +201,7 @@ def _by(one: Opportunity) -> str:
     return f" (mostly {one.part})" if one.part and one.part != "unexplained" else ""
 
 
-def missing(found: Sequence[Missing], steps: Sequence[Step], width: int) -> list[str]:
+def missing(found: Sequence[Missing], steps: Sequence[StepOpportunities], width: int) -> list[str]:
     """Kernels without a number, by step, with their share of it."""
     if not found:
         return []

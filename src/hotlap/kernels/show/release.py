@@ -8,7 +8,7 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column, Table, plain
 from hotlap.core.show.table import markdown as markdown_table
 from hotlap.core.units import percent, show
-from hotlap.kernels.release import REGRESSIONS, Kernel, Release, Sum
+from hotlap.kernels.release import REGRESSIONS, KernelSum, Release, ReleasedKernel
 from hotlap.kernels.show.track import cost, interval, moved
 from hotlap.kernels.track import grown
 
@@ -63,7 +63,7 @@ def _side(name: str, runs: Sequence[str]) -> str:
     return f"{words.clean(name)} · {words.counted(len(runs), 'run')}, {runs[0]}{last}"
 
 
-def step_columns(sums: Sequence[Sum]) -> list[Column]:
+def step_columns(sums: Sequence[KernelSum]) -> list[Column]:
     """Steps of networks: how many of their kernels both sides have, their sums, and the difference."""
     return [
         Column("step of a network", [Cell(words.clean(each.step)) for each in sums], wrap=True),
@@ -74,7 +74,7 @@ def step_columns(sums: Sequence[Sum]) -> list[Column]:
     ]
 
 
-def difference(one: Sum) -> str:
+def difference(one: KernelSum) -> str:
     """Seconds and share that a step gained or lost, with the interval."""
     change = one.b_s - one.a_s
     sign = "+" if change >= 0 else "−"
@@ -83,13 +83,13 @@ def difference(one: Sum) -> str:
     return f"{sign}{show(abs(change), 's')} ({words.signed(one.low_s / one.a_s)} to {words.signed(one.high_s / one.a_s)})"
 
 
-def _style(one: Sum) -> str:
+def _style(one: KernelSum) -> str:
     if one.low_s is None or one.high_s is None:
         return ""
     return "bad" if one.low_s > 0 else "good" if one.high_s < 0 else ""
 
 
-def _kernels(own: Sequence[Kernel], width: int, color: bool) -> list[str]:
+def _kernels(own: Sequence[ReleasedKernel], width: int, color: bool) -> list[str]:
     timed = any(one.time_ratio for one in own)
     columns = [Column("", [Cell("") for _ in own]), *kernel_columns(own)]
     grid = layout.fitted([column for column in columns if timed or column.head != "time"], width)
@@ -101,7 +101,7 @@ def _kernels(own: Sequence[Kernel], width: int, color: bool) -> list[str]:
     return lines
 
 
-def kernel_columns(own: Sequence[Kernel]) -> list[Column]:
+def kernel_columns(own: Sequence[ReleasedKernel]) -> list[Column]:
     """Each kernel on both sides, and how its time changed."""
     return [
         Column("kernel", [Cell(words.clean(kernel.label)) for kernel in own], wrap=True),
@@ -111,7 +111,7 @@ def kernel_columns(own: Sequence[Kernel]) -> list[Column]:
     ]
 
 
-def notes_column(own: Sequence[Kernel]) -> Column:
+def notes_column(own: Sequence[ReleasedKernel]) -> Column:
     """What stands under a kernel on a terminal."""
     return Column("", [Cell("; ".join(notes(kernel))) for kernel in own])
 
@@ -122,13 +122,13 @@ def suspects(release: Release) -> Table:
     return Table([Column(head, [Cell(row[n]) for row in rows]) for n, head in enumerate(("what", "A", "B"))])
 
 
-def level(one: Kernel, side: str) -> str:
+def level(one: ReleasedKernel, side: str) -> str:
     """The median of a side."""
     summary = one.comparison.a if side == "a" else one.comparison.b
     return words.quantity(summary.median, one.comparison.unit)
 
 
-def change(one: Kernel) -> str:
+def change(one: ReleasedKernel) -> str:
     """The ratio of times in words, with its interval."""
     if one.time_ratio is None:
         return words.DASH
@@ -136,7 +136,7 @@ def change(one: Kernel) -> str:
     return f"{moved(one.time_ratio)}{span}"
 
 
-def notes(one: Kernel) -> list[str]:
+def notes(one: ReleasedKernel) -> list[str]:
     """What a network pays, why there is no number, and how the error moved."""
     found = [cost(one.costs[0])] if one.costs and one.kind in (*REGRESSIONS, "faster") else []
     found += [words.clean(one.reason)] if one.reason and one.kind not in ("faster", "same") else []

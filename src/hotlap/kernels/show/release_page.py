@@ -8,7 +8,7 @@ from hotlap.core.show import page as pages
 from hotlap.core.show import words
 from hotlap.core.show.page import Section
 from hotlap.core.show.table import Table, html, text
-from hotlap.kernels.release import Kernel, Release
+from hotlap.kernels.release import Release, ReleasedKernel
 from hotlap.kernels.show import release as said
 
 
@@ -26,7 +26,7 @@ def page(release: Release) -> str:
     return pages.page(f"Kernels: {release.a} → {release.b}", sections, {"release": release}, top)
 
 
-def _kind(kind: str, own: Sequence[Kernel]) -> str:
+def _kind(kind: str, own: Sequence[ReleasedKernel]) -> str:
     if not own:
         return ""
     title = f"<h3>{text(said.HEADINGS[kind])}</h3>"

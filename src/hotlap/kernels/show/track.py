@@ -9,7 +9,7 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.history import places, sparkline, trend, when
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent, show
-from hotlap.kernels.track import Checks, Cost, Life, Total, Tracked, Turn
+from hotlap.kernels.track import Checks, Cost, KernelHistory, LevelChange, Total, Tracked
 
 SPARK = 20  # cells
 SAME = 0.005  # of the time: what is called the same
@@ -41,13 +41,13 @@ def track(found: Tracked, width: int = 100, color: bool = False) -> str:
     return "\n".join([*lines, *_next(ordered)])
 
 
-def worst_first(one: Life) -> tuple[bool, bool, float]:
+def worst_first(one: KernelHistory) -> tuple[bool, bool, float]:
     """Sorts wrong results to the front, then what lost most against its best by a change."""
     lost = one.since_best if one.turns and math.isfinite(one.since_best) else 1.0
     return not (one.checks.last_wrong or one.checks.grown), not one.turns, -lost
 
 
-def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
+def _table(ordered: Sequence[KernelHistory], width: int, color: bool) -> list[str]:
     where = places([one.series for one in ordered])
     single = len(set(where)) == 1
     without = ("first", "best", "device") if single else ("first", "best")
@@ -66,7 +66,7 @@ def _table(ordered: Sequence[Life], width: int, color: bool) -> list[str]:
     return lines
 
 
-def columns(ordered: Sequence[Life], where: Sequence[str]) -> list[Column]:
+def columns(ordered: Sequence[KernelHistory], where: Sequence[str]) -> list[Column]:
     """Each kernel: its levels, what it lost or gained, and whether its results are right; on a terminal its life as blocks."""
     levels = {"first": [life.first for life in ordered], "best": [life.best for life in ordered], "now": [life.now for life in ordered]}
     printed = {
@@ -85,11 +85,11 @@ def columns(ordered: Sequence[Life], where: Sequence[str]) -> list[Column]:
     ]
 
 
-def _spark(one: Life) -> str:
+def _spark(one: KernelHistory) -> str:
     return sparkline([point.value for point in one.series.points], [turn.change.index for turn in one.turns], SPARK)
 
 
-def _changed(one: Life) -> bool:
+def _changed(one: KernelHistory) -> bool:
     return bool(one.turns) or (one.series.trend is not None and one.series.trend.moves)
 
 
@@ -143,14 +143,14 @@ def wrong(one: Checks) -> str:
     return "; ".join(parts)
 
 
-def _turn(life: Life, turn: Turn, width: int, color: bool) -> list[str]:
+def _turn(life: KernelHistory, turn: LevelChange, width: int, color: bool) -> list[str]:
     first = f"    {when(turn.time_s)} UTC  "
     pieces = layout.paragraph(first, said(life, turn), width, most=8)
     style = "bad" if turn.time_ratio > 1 else "good" if turn.time_ratio < 1 else ""
     return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
 
 
-def said(life: Life, turn: Turn) -> str:
+def said(life: KernelHistory, turn: LevelChange) -> str:
     """A change in words: how much, how sure, what brought it, what it costs."""
     unit = life.series.unit
     levels = f"{words.quantity(turn.change.before, unit)} → {words.quantity(turn.change.after, unit)}"
@@ -162,7 +162,7 @@ def said(life: Life, turn: Turn) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _ends(life: Life, turn: Turn) -> str:
+def _ends(life: KernelHistory, turn: LevelChange) -> str:
     """The 95 % interval, of time."""
     change = turn.change
     if not (math.isfinite(change.low) and math.isfinite(change.high)) or change.low <= 0:
@@ -178,7 +178,7 @@ def interval(ratio: float, low: float, high: float) -> str:
     return f"[{words.signed(low - 1)} to {words.signed(high - 1)}]"
 
 
-def brought(turn: Turn) -> str:
+def brought(turn: LevelChange) -> str:
     """Which change brought it, as far as the runs can tell."""
     if turn.change.kind == "drift":
         return "bit by bit: no single change brought it"
@@ -227,7 +227,7 @@ def _never(found: Tracked, width: int) -> list[str]:
     return lines
 
 
-def _next(ordered: Sequence[Life]) -> list[str]:
+def _next(ordered: Sequence[KernelHistory]) -> list[str]:
     """What would find the commit, or tell the two sides apart."""
     for one in ordered:
         for turn in reversed(one.turns):

@@ -10,7 +10,7 @@ from hotlap.core.show.history import places, when
 from hotlap.core.show.page import Section
 from hotlap.core.show.table import Cell, Column, Table, html
 from hotlap.kernels.show import track as said
-from hotlap.kernels.track import Life, Tracked
+from hotlap.kernels.track import KernelHistory, Tracked
 
 
 def page(tracked: Tracked) -> str:
@@ -28,7 +28,7 @@ def page(tracked: Tracked) -> str:
     return pages.page(f"Kernels: {title}", sections, {"tracked": tracked}, html(lives) + totals, f"The life of {title}")
 
 
-def _turns(ordered: Sequence[Life], where: Sequence[str]) -> str:
+def _turns(ordered: Sequence[KernelHistory], where: Sequence[str]) -> str:
     pairs = list(zip(ordered, where, strict=True))
     rows = [(when(turn.time_s), life.series.label, place, said.said(life, turn)) for life, place in pairs for turn in life.turns]
     rows += [("", life.series.label, place, tracked) for life, place in pairs if (tracked := said.wrong(life.checks))]
