@@ -7,10 +7,10 @@ from hotlap.core.model import causes
 from hotlap.core.model.causes import Against
 from hotlap.core.model.ceilings import Ceilings, ceiling_s, ceilings, nominal_s
 from hotlap.core.model.context import Context, context
-from hotlap.core.model.levels import Level, cache_levels
+from hotlap.core.model.levels import cache_levels
 from hotlap.core.record import Case, Gap, Limit, Result, Summary
 
-__all__ = ["Ceilings", "Context", "Level", "cache_levels", "ceilings", "context", "gap", "split"]
+__all__ = ["Ceilings", "Context", "ModelLevel", "cache_levels", "ceilings", "context", "gap", "split"]
 
 OWN_PART = {"arithmetic unit": ("matrix unit",), "memory": ("DRAM",), "link": ("link",)}  # what a bound is made of, by what sets it
 
@@ -26,7 +26,7 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     kind, seconds = work.find(result.case.workload), nominal_s(result.case, summary.median)
     against, limit_s, name = _reference(result.case, seconds, limit, context)
     done = kind.work(result.case.params)
-    seen = causes.Seen(result, seconds, done, limit, context, against, limit_s, name)
+    seen = causes.GapInputs(result, seconds, done, limit, context, against, limit_s, name)
     found = causes.cause(seen)
     value = kind.value(limit_s, result.case.params) if limit_s else None
     shares = split(seconds, limit) if limit.parts else causes.measured_split(seen)
