@@ -10,7 +10,7 @@ from hotlap.core.model.context import Context, context
 from hotlap.core.model.levels import cache_levels
 from hotlap.core.record import Case, Gap, Limit, Result, Summary
 
-__all__ = ["Ceilings", "Context", "ModelLevel", "cache_levels", "ceilings", "context", "gap", "split"]
+__all__ = ["Ceilings", "Context", "cache_levels", "ceilings", "context", "gap", "split"]
 
 OWN_PART = {"arithmetic unit": ("matrix unit",), "memory": ("DRAM",), "link": ("link",)}  # what a bound is made of, by what sets it
 
