@@ -78,7 +78,8 @@ def report(sizes: list[File], functions: list[Function]) -> str:
         f"{len(functions)} functions, median {median:g} lines (habit: {FUNCTION_HABIT}), longest {longest}",
     ]
     long = sorted((f for f in sizes if FILE_HABIT < f.lines <= FILE_LINES), key=lambda f: -f.lines)
-    lines += [f"{f.path}: {f.lines} lines (habit: {FILE_HABIT})" for f in long]
+    if long:
+        lines.append(f"{len(long)} files have more than {FILE_HABIT} lines, which is the habit; the longest: {long[0].path}, {long[0].lines} lines")
     return "\n".join(lines)
 
 
