@@ -79,7 +79,7 @@ def report(sizes: list[File], functions: list[Function]) -> str:
     ]
     long = sorted((f for f in sizes if FILE_HABIT < f.lines <= FILE_LINES), key=lambda f: -f.lines)
     if long:
-        lines.append(f"{len(long)} files have more than {FILE_HABIT} lines, which is the habit; the longest: {long[0].path}, {long[0].lines} lines")
+        lines.append(f"{len(long)} files are longer than the habit of {FILE_HABIT} lines; the longest: {long[0].path}, {long[0].lines}")
     return "\n".join(lines)
 
 
