@@ -27,7 +27,9 @@ ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", "retired_pages", 
 FLAGGED = ("xid.count",)
 GROWING = ("energy_j", "throttle_s", "pcie_bytes", "nvlink_bytes")  # counters of what is no error
 HELD_MAX = 3.0  # a mask stands for the time to the next reading, at most this × their median distance
-UNITS = {"_bytes_per_s": "B/s", "_v": "V", "_a": "A", "_w": "W", "_j": "J", "_c": "°C", "_hz": "Hz", "_rpm": "rpm", "_bytes": "B", "_s": "s"}
+UNITS = {
+    "_bytes_per_s": "B/s", "_v": "V", "_a": "A", "_w": "W", "_j": "J", "_c": "°C", "_hz": "Hz", "_rpm": "rpm", "_bytes": "B", "_s": "s",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
