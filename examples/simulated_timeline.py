@@ -11,7 +11,7 @@ from pathlib import Path
 from hotlap.core import work
 from hotlap.core.measure import targets
 from hotlap.core.measure.targets import simulated
-from hotlap.core.measure.targets.simulated_timeline import Program
+from hotlap.core.measure.targets.simulated_timeline import SimulatedProgram
 from hotlap.core.record import Case, Value
 
 STEPS, LAYERS, POINTWISE = 20, 24, 8  # the last: pointwise operations after each product
@@ -35,7 +35,7 @@ def main() -> None:
     args = parser.parse_args()
     spec = targets.parse(args.target)
     target = simulated.open(simulated.find(spec.part, spec.options)[0], spec.options)
-    program = Program(target)
+    program = SimulatedProgram(target)
     chain = 0 if args.fault == "syncs" else 1 if args.fix else POINTWISE
     for _ in range(STEPS):
         with program.step():

@@ -95,7 +95,7 @@ def test_json_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     found = json.loads(capsys.readouterr().out)
     assert [one["rank"] for one in found["ranks"]] == [0, 1, 2]
     document = (Path(__file__).parents[2] / "docs" / "trace-output.md").read_text(encoding="utf-8").partition("## Several ranks")[2]
-    table, _, _ = document.partition("### Mismatch")
+    table, _, _ = document.partition("### GroupMismatch")
     assert re.findall(r"^- `(\w+)`: ", table, re.MULTILINE) == list(found)
     assert re.findall(r"`(\w+)`", table.partition("Of each rank:")[2]) == list(found["ranks"][0])
     assert found["late"][0]["rank"] == 1

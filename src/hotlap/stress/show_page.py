@@ -26,6 +26,7 @@ DRAWN = (  # sensors, the first that is there; unit, name, whether the axis begi
     (("clock_hz.sm", "clock_hz"), "Hz", "Clock", True),
     (("temperature_c", "temperature_c.package-0"), "°C", "Temperature", False),
 )
+ALWAYS = 4  # columns of the table of rates after the first that are shown even where nothing is known: peak, sustained, change, spread
 LANE, FULL = 24.0, 0.25  # of the throughput chart: height in pixels, and room above a kind's fastest, where its line is
 
 
@@ -147,8 +148,8 @@ def _facts(one: DeviceVerdict, spent: Energy | None) -> str:
 
 
 def _rates(found: Sequence[Rate]) -> str:
-    """Without columns in which nothing is known."""
-    columns = [column for column in stress.rate_columns(found) if any(text != "–" for text in column.texts)]
+    """Without columns of shares in which nothing is known."""
+    columns = [column for n, column in enumerate(stress.rate_columns(found)) if n <= ALWAYS or any(text != "–" for text in column.texts)]
     return html(Table(columns)) if found else ""
 
 

@@ -17,6 +17,7 @@ from hotlap.core.errors import InputError, NotSupported, Unavailable
 from hotlap.core.measure.targets import cuda, cuda_driver
 from hotlap.core.measure.targets.base import Buffer
 from hotlap.core.measure.targets.cuda_kernel import Parameters
+from hotlap.core.measure.workloads import source
 
 pytestmark = pytest.mark.slow("compiles every kernel by NVRTC")
 
@@ -56,7 +57,7 @@ def known() -> None:
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("file", ["memory.c", "compute.c", "latency.c"])
 def test_every_kernel_of_the_workloads_becomes_machine_code(chip: str, file: str) -> None:
-    code = cuda_compile.compile_source((KERNELS / file).read_text(), file[:-2], chip, ("S=float", "T=VEC(float,4)", "CHAINS=8"))
+    code = cuda_compile.compile_source(source(file[:-2]), file[:-2], chip, ("S=float", "T=VEC(float,4)", "CHAINS=8"))
     assert code.startswith(b"\x7fELF")
     for name in re.findall(r"^KERNEL void (\w+)\(", (KERNELS / file).read_text(), re.MULTILINE):
         assert name.encode() in code
@@ -90,9 +91,9 @@ def test_a_multiply_add_is_one_instruction(scalar: str, vector: str, instruction
 
 def test_passes_over_memory_are_not_folded() -> None:
     """The loop over passes keeps its loads and stores inside: two nested loops, so at least two backward branches."""
-    source = (KERNELS / "memory.c").read_text()
+    memory = source("memory")
     for op, loads in (("write", 0), ("copy", 1), ("add", 2)):
-        ptx = cuda_compile.compile_source(source, "m", "compute_90", ("S=float", "T=float4")).decode()
+        ptx = cuda_compile.compile_source(memory, "m", "compute_90", ("S=float", "T=float4")).decode()
         body = ptx[ptx.index(f".entry stream_{op}(") :].split("\n}", 1)[0]
         labels = {at[1]: at.start() for at in re.finditer(r"^(\$\w+):", body, re.MULTILINE)}
         backward = [at for at in re.finditer(r"\bbra(?:\.uni)?\s+(\$\w+)", body) if labels[at[1]] < at.start()]
